@@ -1,0 +1,150 @@
+//! Attributes of objects, who asks, names, and where the data of a file is.
+
+use crate::{Handle, Result, Status, WallTime};
+
+/// Longest name of a directory entry in bytes, as POSIX programs expect it (`NAME_MAX` of Linux).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Checks a name for a directory entry: 1 to 255 bytes, no `/`, no NUL, not `.` or `..`. Any other bytes are allowed, newline and
+/// invalid UTF-8 included.
+///
+/// # Errors
+/// [`Status::NameTooLong`] or [`Status::Invalid`].
+pub fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Status::NameTooLong);
+    }
+    if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0) {
+        return Err(Status::Invalid);
+    }
+    Ok(())
+}
+
+/// What an object is. The numbers are those of `d_type` and part of the wire format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum FileKind {
+    /// Named pipe.
+    Fifo = 1,
+    /// Character device.
+    CharDevice = 2,
+    /// Directory.
+    Directory = 4,
+    /// Block device.
+    BlockDevice = 6,
+    /// Regular file (its inode is called metafile in PVFS2).
+    File = 8,
+    /// Symbolic link.
+    Symlink = 10,
+    /// Socket.
+    Socket = 12,
+}
+
+impl FileKind {
+    /// The kind with this number, if there is one.
+    pub fn from_code(code: u8) -> Option<FileKind> {
+        use FileKind::*;
+        [Fifo, CharDevice, Directory, BlockDevice, File, Symlink, Socket].into_iter().find(|kind| *kind as u8 == code)
+    }
+
+    /// The `S_IFMT` bits of `st_mode`.
+    pub fn mode_bits(self) -> u32 {
+        (self as u32) << 12
+    }
+}
+
+/// How a file is striped. Fixed when the file is created.
+///
+/// Datafile `i` is on data server `(first + i) % data servers`; with the distribution `simple_stripe` byte `b` of the file is in
+/// datafile `(b / stripe_bytes) % width`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Bytes in one stripe, a power of two from 4 KiB to 64 MiB.
+    pub stripe_bytes: u32,
+    /// Number of datafiles, at least 1.
+    pub width: u16,
+    /// Index of the data server that holds datafile 0.
+    pub first: u16,
+}
+
+/// The attributes of one object, as `stat` shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// The object.
+    pub handle: Handle,
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits with set-id and sticky bits (`0o7777`).
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names that lead to it; a directory counts itself, its name and its subdirectories.
+    pub nlink: u32,
+    /// Device number of a device file, else 0.
+    pub rdev: u32,
+    /// Bytes in a file, length of a symlink's target, number of entries of a directory.
+    pub size: u64,
+    /// Last access (kept as in `noatime`: changed by `utimes` only).
+    pub atime: WallTime,
+    /// Last change of the data.
+    pub mtime: WallTime,
+    /// Last change of the inode.
+    pub ctime: WallTime,
+    /// Counts changes of the inode and its data as known to the metadata server.
+    pub version: u64,
+    /// Counts truncations of a file; a writer reports its end of file together with the count that it saw.
+    pub truncate_epoch: u32,
+    /// Striping of a file; of a directory, what files created in it inherit.
+    pub layout: Layout,
+}
+
+/// Who asks, for permission checks on the server.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Credentials {
+    /// User.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// Supplementary groups (at most 32 are sent).
+    pub groups: Vec<u32>,
+    /// The kernel of a mount has checked permissions already (`default_permissions`); the server checks only what the kernel cannot.
+    pub checked_by_kernel: bool,
+}
+
+impl Credentials {
+    /// The superuser.
+    pub const ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: false };
+
+    /// True if the caller is in this group.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(check_name(&[b'x'; 255]), Ok(()));
+        assert_eq!(check_name(&[b'x'; 256]), Err(Status::NameTooLong));
+        assert_eq!(check_name(b"new\nline\xff"), Ok(()));
+        for bad in [&b""[..], b".", b"..", b"a/b", b"a\0b"] {
+            assert_eq!(check_name(bad), Err(Status::Invalid));
+        }
+    }
+
+    #[test]
+    fn kinds_round_trip() {
+        for code in 0..=255u8 {
+            if let Some(kind) = FileKind::from_code(code) {
+                assert_eq!(kind as u8, code);
+            }
+        }
+        assert_eq!(FileKind::Directory.mode_bits(), 0o040000);
+        assert_eq!(FileKind::File.mode_bits(), 0o100000);
+    }
+}

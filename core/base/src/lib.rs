@@ -1,0 +1,20 @@
+//! `weft-base`: the nouns that every other crate speaks: handles and server numbers, attributes, layouts, the cluster map,
+//! payloads, times and the one list of errors that crosses the wire.
+//!
+//! It never does I/O, never reads a clock and never knows how any of its nouns is stored or sent.
+
+mod attr;
+mod fast_map;
+mod ids;
+mod map;
+mod payload;
+mod status;
+mod time;
+
+pub use attr::{Attr, Credentials, FileKind, Layout, NAME_BYTES_MAX, check_name};
+pub use fast_map::{FastHasher, FastMap, FastSet};
+pub use ids::{ClientId, FsId, Handle, ROOT_HANDLE, RequestId, ServerId, ServerRole, StripeIndex};
+pub use map::{ClusterMap, ServerEntry};
+pub use payload::Payload;
+pub use status::{Result, Status};
+pub use time::{MILLISECOND, Nanos, SECOND, WallTime};

@@ -1,0 +1,148 @@
+//! The one list of operating errors. A [`Status`] crosses the wire as its number; gateways turn it into an errno at one place.
+
+use std::fmt;
+
+/// Result with a [`Status`] as error.
+pub type Result<T> = std::result::Result<T, Status>;
+
+macro_rules! statuses {
+    ($( $(#[$doc:meta])* $name:ident = $code:literal, $errno:literal, $text:literal; )*) => {
+        /// Why an operation failed. The numbers are part of the wire format (`docs/wire.md`) and never change meaning.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u16)]
+        pub enum Status { $( $(#[$doc])* $name = $code, )* }
+
+        impl Status {
+            /// All statuses, for tables and tests.
+            pub const ALL: &'static [Status] = &[ $( Status::$name, )* ];
+
+            /// The number on the wire; 0 is success and therefore no `Status`.
+            pub fn code(self) -> u16 { self as u16 }
+
+            /// The status with this number. A number from a newer peer reads as [`Status::Unknown`].
+            pub fn from_code(code: u16) -> Status {
+                match code { $( $code => Status::$name, )* _ => Status::Unknown }
+            }
+
+            /// The Linux errno that programs see.
+            pub fn errno(self) -> i32 {
+                match self { $( Status::$name => $errno, )* }
+            }
+
+            /// A sentence for people.
+            pub fn text(self) -> &'static str {
+                match self { $( Status::$name => $text, )* }
+            }
+        }
+    };
+}
+
+statuses! {
+    /// No such name or object.
+    NotFound = 1, 2, "no such file or directory";
+    /// The name is taken.
+    Exists = 2, 17, "the name exists already";
+    /// A directory is needed here.
+    NotDirectory = 3, 20, "not a directory";
+    /// A directory is not allowed here.
+    IsDirectory = 4, 21, "is a directory";
+    /// The directory has entries.
+    NotEmpty = 5, 39, "the directory is not empty";
+    /// Mode bits forbid it (EACCES).
+    AccessDenied = 6, 13, "permission denied";
+    /// Only the owner or root may do it (EPERM).
+    NotPermitted = 7, 1, "operation not permitted";
+    /// Arguments make no sense.
+    Invalid = 8, 22, "invalid argument";
+    /// A name is longer than 255 bytes.
+    NameTooLong = 9, 36, "the name is longer than 255 bytes";
+    /// A server's disk or configured capacity is full.
+    NoSpace = 10, 28, "no space left on the server";
+    /// The link count would overflow.
+    TooManyLinks = 11, 31, "too many links";
+    /// Not possible between two file systems.
+    CrossDevice = 12, 18, "objects are on different file systems";
+    /// The handle names an object that is gone.
+    Stale = 13, 116, "stale handle: the object is gone";
+    /// A disk failed or data is damaged.
+    Io = 14, 5, "input/output error on a server";
+    /// The object is locked by a running transaction; ask again.
+    Busy = 15, 16, "the object is busy in a transaction";
+    /// The server does not know this operation.
+    NotSupported = 16, 95, "operation not supported";
+    /// No such extended attribute.
+    NoAttribute = 17, 61, "no such extended attribute";
+    /// The given buffer is too small.
+    Range = 18, 34, "result does not fit";
+    /// The deadline passed without an answer.
+    TimedOut = 19, 110, "no answer before the deadline";
+    /// No connection to the server.
+    Unreachable = 20, 113, "the server cannot be reached";
+    /// The request went to a server that does not own the object.
+    WrongServer = 21, 5, "the object is not on this server";
+    /// The capability is missing, forged, or for another object or right.
+    CapabilityRefused = 22, 13, "the capability was refused";
+    /// The capability is too old; ask the metadata server for a new one.
+    CapabilityExpired = 23, 11, "the capability has expired";
+    /// Malformed message.
+    BadMessage = 24, 74, "malformed message";
+    /// No common protocol version.
+    VersionMismatch = 25, 71, "no common protocol version";
+    /// The peer could not prove that it holds the cluster key.
+    AuthenticationFailed = 26, 13, "the peer does not hold the cluster key";
+    /// A request that its client has already given up or finished.
+    StaleRequest = 27, 5, "the request is older than what its client still waits for";
+    /// A transaction met another one; its coordinator tries again.
+    Conflict = 28, 11, "conflict with another transaction";
+    /// Too many symbolic links.
+    TooManySymlinks = 29, 40, "too many levels of symbolic links";
+    /// An extended attribute or message is too large.
+    TooBig = 30, 7, "too large";
+    /// The file would be larger than the format allows.
+    FileTooBig = 31, 27, "file too large";
+    /// The peer belongs to another file system.
+    WrongFileSystem = 32, 18, "the server belongs to another file system";
+    /// The server is starting (replaying its journal) or stopping; ask again.
+    NotReady = 33, 11, "the server is not ready yet";
+    /// The server has stopped accepting changes after a disk error.
+    ReadOnly = 34, 30, "the server accepts no changes";
+    /// The client's partition map is old; the reply carries the new one.
+    StaleMap = 35, 11, "the partition map has changed";
+    /// A checksum did not match.
+    BadChecksum = 36, 74, "checksum mismatch";
+    /// A bounded queue or table is full; ask again later.
+    Overloaded = 37, 11, "the server has too much to do";
+    /// A truncation came between; the size must be asked at the data servers.
+    SizeUncertain = 38, 11, "the size must be asked at the data servers";
+    /// A status of a newer version.
+    Unknown = 65535, 5, "an error that this version does not know";
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl std::error::Error for Status {}
+
+impl Status {
+    /// True if the same request may succeed later without anybody changing it: clients retry these until their deadline.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Status::Busy | Status::NotReady | Status::Overloaded | Status::Conflict | Status::TimedOut | Status::Unreachable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_round_trip() {
+        for status in Status::ALL {
+            assert_eq!(Status::from_code(status.code()), *status);
+            assert_ne!(status.code(), 0);
+        }
+        assert_eq!(Status::from_code(60000), Status::Unknown);
+    }
+}

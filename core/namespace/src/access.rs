@@ -1,0 +1,87 @@
+//! Who may do what: mode bits, sticky directories, ownership.
+
+use weft_base::{Credentials, Result, Status};
+
+use crate::{Inode, MODE_STICKY};
+
+/// Permission to read.
+pub const READ: u32 = 4;
+/// Permission to write.
+pub const WRITE: u32 = 2;
+/// Permission to execute, or to search a directory.
+pub const EXECUTE: u32 = 1;
+
+/// Checks mode bits. The superuser may do everything, but execute only what somebody may execute. Nothing is checked if the kernel
+/// of a mount has done it.
+///
+/// # Errors
+/// [`Status::AccessDenied`].
+pub fn may_access(who: &Credentials, inode: &Inode, wanted: u32) -> Result<()> {
+    if who.checked_by_kernel || allows(who, inode, wanted) { Ok(()) } else { Err(Status::AccessDenied) }
+}
+
+fn allows(who: &Credentials, inode: &Inode, wanted: u32) -> bool {
+    if who.uid == 0 {
+        return wanted & EXECUTE == 0 || inode.is_directory() || inode.mode & 0o111 != 0;
+    }
+    let shift = if who.uid == inode.uid {
+        6
+    } else if who.in_group(inode.gid) {
+        3
+    } else {
+        0
+    };
+    (inode.mode >> shift) & wanted == wanted
+}
+
+/// True if this is the owner or the superuser.
+pub(crate) fn owns(who: &Credentials, inode: &Inode) -> bool {
+    who.uid == 0 || who.uid == inode.uid
+}
+
+/// True if somebody who may write to the directory must own an object to remove its name from it.
+pub(crate) fn must_own_entries(who: &Credentials, dir: &Inode) -> bool {
+    dir.mode & MODE_STICKY != 0 && !owns(who, dir)
+}
+
+/// Checks ownership where it is demanded.
+///
+/// # Errors
+/// [`Status::NotPermitted`].
+pub(crate) fn check_owner(who: &Credentials, inode: &Inode, demanded: bool) -> Result<()> {
+    if !demanded || owns(who, inode) { Ok(()) } else { Err(Status::NotPermitted) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_base::{FileKind, Layout, WallTime};
+
+    fn inode(mode: u32) -> Inode {
+        Inode::new(FileKind::File, mode, 10, 20, Layout { stripe_bytes: 4096, width: 1, first: 0 }, WallTime(0))
+    }
+
+    fn who(uid: u32, gid: u32, groups: &[u32]) -> Credentials {
+        Credentials { uid, gid, groups: groups.to_vec(), checked_by_kernel: false }
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides() {
+        let table = [
+            (who(10, 99, &[]), 0o400, READ, true),
+            (who(10, 20, &[]), 0o044, READ, false),
+            (who(11, 20, &[]), 0o404, READ, false),
+            (who(11, 99, &[5, 20]), 0o040, READ, true),
+            (who(11, 99, &[]), 0o007, READ | WRITE | EXECUTE, true),
+            (who(11, 99, &[]), 0o005, READ | WRITE, false),
+            (who(0, 0, &[]), 0o000, READ | WRITE, true),
+            (who(0, 0, &[]), 0o666, EXECUTE, false),
+            (who(0, 0, &[]), 0o001, EXECUTE, true),
+        ];
+        for (who, mode, wanted, expected) in table {
+            assert_eq!(may_access(&who, &inode(mode), wanted).is_ok(), expected, "{who:?} {mode:o} {wanted}");
+        }
+        let trusted = Credentials { checked_by_kernel: true, ..who(11, 99, &[]) };
+        assert_eq!(may_access(&trusted, &inode(0), READ), Ok(()));
+    }
+}

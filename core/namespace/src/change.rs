@@ -1,0 +1,333 @@
+//! Changes and records: what is journaled, replayed and applied. Every change is absolute: its effect on what it names depends on
+//! nothing that was there before, so a replay over a newer state ends exactly where the live state was (`weft_store::checkpoint`).
+
+use bytes::Bytes;
+use weft_base::{ClientId, FileKind, Handle, Result, ServerId, Status, WallTime};
+use weft_wire::ops::{TxId, TxPart};
+use weft_wire::{Reader, Rights, Wire, wire_struct};
+
+use crate::Inode;
+
+/// Version of the encoding of records.
+pub const RECORD_VERSION: u8 = 1;
+
+wire_struct! {
+    /// A part of a transaction that a participant has agreed to: kept until the coordinator decides.
+    pub struct Prepared {
+        /// What was agreed to.
+        pub parts: Vec<TxPart>,
+        /// For each part the handle of the directory made, or of the object concerned.
+        pub handles: Vec<Handle>,
+        /// The time stamps of the change.
+        pub time: WallTime,
+    }
+}
+
+/// One change of the state. See `docs/on-disk.md`, section "Metadata records".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The inode is this. A handle above all known ones moves the counter for new handles.
+    PutInode {
+        /// Its handle.
+        handle: Handle,
+        /// All of it.
+        inode: Inode,
+    },
+    /// The inode is gone, with its target and extended attributes.
+    DeleteInode {
+        /// Its handle.
+        handle: Handle,
+    },
+    /// The name leads there.
+    PutEntry {
+        /// The directory.
+        dir: Handle,
+        /// The name.
+        name: Bytes,
+        /// The object.
+        handle: Handle,
+        /// What it is.
+        kind: FileKind,
+    },
+    /// The name is gone.
+    DeleteEntry {
+        /// The directory.
+        dir: Handle,
+        /// The name.
+        name: Bytes,
+    },
+    /// Entries of a directory have changed: its new times and version.
+    Touch {
+        /// The directory.
+        handle: Handle,
+        /// Time of the change of its entries.
+        mtime: WallTime,
+        /// Time of the change of its inode.
+        ctime: WallTime,
+        /// Its version.
+        version: u64,
+    },
+    /// The target of a symlink.
+    PutTarget {
+        /// The symlink.
+        handle: Handle,
+        /// Its target.
+        target: Bytes,
+    },
+    /// An extended attribute has this value.
+    PutXattr {
+        /// The object.
+        handle: Handle,
+        /// Full name of the attribute.
+        name: Bytes,
+        /// Its value.
+        value: Bytes,
+    },
+    /// An extended attribute is gone.
+    DeleteXattr {
+        /// The object.
+        handle: Handle,
+        /// Full name of the attribute.
+        name: Bytes,
+    },
+    /// This server has agreed to a part of a transaction; what it touches is locked.
+    PutPrepared {
+        /// The transaction.
+        tx: TxId,
+        /// What was agreed to.
+        prepared: Prepared,
+    },
+    /// A prepared part is decided (its changes are in the same record) or given up.
+    DeletePrepared {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// This server has decided to commit a transaction and tells the participants until all have acknowledged.
+    PutDecided {
+        /// The transaction.
+        tx: TxId,
+        /// Who must be told.
+        participants: Vec<ServerId>,
+    },
+    /// All participants have acknowledged.
+    DeleteDecided {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// The successful answer to a changing request. Answers below `finished_below` are dropped.
+    PutReply {
+        /// Who asked.
+        client: ClientId,
+        /// Its life; answers to older lives are dropped.
+        incarnation: u32,
+        /// Number of the request.
+        sequence: u64,
+        /// The client waits for nothing below this.
+        finished_below: u64,
+        /// The encoded reply.
+        body: Bytes,
+    },
+    /// The client will never ask again.
+    ForgetClient {
+        /// The client.
+        client: ClientId,
+    },
+    /// Handles below this were given out (48-bit counter of this server).
+    PutCounter {
+        /// The next free counter.
+        next: u64,
+    },
+}
+
+macro_rules! wire_for_changes {
+    ($( $code:literal $name:ident { $( $field:ident ),* } )*) => {
+        impl Wire for Change {
+            fn put(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( Change::$name { $( $field ),* } => {
+                        ($code as u8).put(out);
+                        $( $field.put(out); )*
+                    } )*
+                }
+            }
+            fn get(from: &mut Reader) -> Result<Self> {
+                Ok(match u8::get(from)? {
+                    $( $code => Change::$name { $( $field: Wire::get(from)? ),* }, )*
+                    _ => return Err(Status::BadMessage),
+                })
+            }
+        }
+    };
+}
+
+wire_for_changes! {
+    1 PutInode { handle, inode }
+    2 DeleteInode { handle }
+    3 PutEntry { dir, name, handle, kind }
+    4 DeleteEntry { dir, name }
+    5 Touch { handle, mtime, ctime, version }
+    6 PutTarget { handle, target }
+    7 PutXattr { handle, name, value }
+    8 DeleteXattr { handle, name }
+    9 PutPrepared { tx, prepared }
+    10 DeletePrepared { tx }
+    11 PutDecided { tx, participants }
+    12 DeleteDecided { tx }
+    13 PutReply { client, incarnation, sequence, finished_below, body }
+    14 ForgetClient { client }
+    15 PutCounter { next }
+}
+
+/// What an operation does to the volatile table of open files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenChange {
+    /// The client has the file open with these rights, besides those that it had.
+    Open {
+        /// Who.
+        client: ClientId,
+        /// The file.
+        handle: Handle,
+        /// Rights that are added.
+        rights: Rights,
+        /// Orders opens and closes of one client.
+        sequence: u64,
+    },
+    /// The client keeps only these rights, unless it has opened the file again meanwhile.
+    Keep {
+        /// Who.
+        client: ClientId,
+        /// The file.
+        handle: Handle,
+        /// Rights that remain.
+        rights: Rights,
+        /// The newest open that the client knew of.
+        sequence: u64,
+    },
+}
+
+/// Everything that one operation changes, as one: it is journaled whole and applied whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Durable changes, in order.
+    pub changes: Vec<Change>,
+    /// The change of the volatile table of open files. Not encoded.
+    pub open: Option<OpenChange>,
+}
+
+impl Record {
+    /// True if there is nothing to journal.
+    pub fn is_volatile(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Empties it for the next operation, keeping its memory.
+    pub fn clear(&mut self) {
+        self.changes.clear();
+        self.open = None;
+    }
+
+    /// Appends the encoding: version, then the changes to the end.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode(&self.changes, out);
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// [`Status::VersionMismatch`] for another version, [`Status::BadMessage`] for bytes that make no sense.
+    pub fn decode(bytes: Bytes) -> Result<Record> {
+        let mut reader = Reader::new(bytes);
+        if u8::get(&mut reader)? != RECORD_VERSION {
+            return Err(Status::VersionMismatch);
+        }
+        let mut changes = Vec::new();
+        while reader.remaining() > 0 {
+            changes.push(Change::get(&mut reader)?);
+        }
+        Ok(Record { changes, open: None })
+    }
+}
+
+/// Appends the encoding of a record with these changes.
+pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
+    RECORD_VERSION.put(out);
+    changes.iter().for_each(|change| change.put(out));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weft_base::Layout;
+
+    fn samples() -> Vec<Change> {
+        let tx = TxId { coordinator: ServerId(1), number: 9 };
+        let layout = Layout { stripe_bytes: 4096, width: 2, first: 1 };
+        let inode = Inode::new(FileKind::File, 0o640, 7, 8, layout, WallTime(5));
+        let name = Bytes::from_static(b"name");
+        let (handle, dir) = (Handle(3), Handle(1));
+        let prepared = Prepared { parts: vec![TxPart::MoveToken {}], handles: vec![Handle(0)], time: WallTime(4) };
+        vec![
+            Change::PutInode { handle, inode },
+            Change::DeleteInode { handle },
+            Change::PutEntry { dir, name: name.clone(), handle, kind: FileKind::Symlink },
+            Change::DeleteEntry { dir, name: name.clone() },
+            Change::Touch { handle, mtime: WallTime(1), ctime: WallTime(2), version: 3 },
+            Change::PutTarget { handle, target: name.clone() },
+            Change::PutXattr { handle, name: name.clone(), value: Bytes::new() },
+            Change::DeleteXattr { handle, name },
+            Change::PutPrepared { tx, prepared },
+            Change::DeletePrepared { tx },
+            Change::PutDecided { tx, participants: vec![ServerId(0), ServerId(2)] },
+            Change::DeleteDecided { tx },
+            Change::PutReply { client: ClientId(6), incarnation: 1, sequence: 2, finished_below: 1, body: Bytes::from_static(b"r") },
+            Change::ForgetClient { client: ClientId(6) },
+            Change::PutCounter { next: 77 },
+        ]
+    }
+
+    #[test]
+    fn records_round_trip() {
+        let record = Record { changes: samples(), open: None };
+        let mut out = Vec::new();
+        record.encode(&mut out);
+        assert_eq!(Record::decode(out.clone().into()), Ok(record));
+        for end in 0..out.len() {
+            // A cut record is refused or is a shorter list of the same changes; it never becomes something else.
+            if let Ok(cut) = Record::decode(out[..end].to_vec().into()) {
+                assert_eq!(cut.changes, samples()[..cut.changes.len()]);
+            }
+        }
+        out[0] = 2;
+        assert_eq!(Record::decode(out.into()), Err(Status::VersionMismatch));
+    }
+
+    #[test]
+    fn on_disk_md_metadata_records_golden_bytes() {
+        let mut out = Vec::new();
+        encode(&samples()[1..5], &mut out);
+        #[rustfmt::skip]
+        let expected = [
+            1,
+            2, 3, 0, 0, 0, 0, 0, 0, 0,
+            3, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b'n', b'a', b'm', b'e', 3, 0, 0, 0, 0, 0, 0, 0, 10,
+            4, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b'n', b'a', b'm', b'e',
+            5, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!(out, expected);
+        let mut inode = Vec::new();
+        samples()[0].put(&mut inode);
+        assert_eq!(inode.len(), 1 + 8 + 96);
+        assert_eq!(inode[9..15], [8, 0, 0xa0, 0x01, 7, 0], "kind, flags, mode, owner");
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut with_version = vec![RECORD_VERSION];
+            with_version.extend_from_slice(&bytes);
+            let _ = Record::decode(with_version.into());
+            let _ = Record::decode(bytes.into());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The inode: what a metadata server keeps for each object.
+
+use weft_base::{Attr, FileKind, Handle, Layout, Result, WallTime};
+use weft_wire::{Reader, Wire};
+
+/// Set-group-id bit of a mode.
+pub const MODE_SETGID: u32 = 0o2000;
+/// Set-user-id bit of a mode.
+pub const MODE_SETUID: u32 = 0o4000;
+/// Sticky bit of a mode: only owners remove names from such a directory.
+pub const MODE_STICKY: u32 = 0o1000;
+/// The bits of a mode that are kept.
+pub const MODE_MASK: u32 = 0o7777;
+
+/// Conditions of an inode, as bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct InodeFlags(pub u8);
+
+impl InodeFlags {
+    /// It has been opened for writing at least once: data servers may hold datafiles of it.
+    pub const HAS_DATA: InodeFlags = InodeFlags(1);
+    /// Somebody has it open for writing (or had, and was lost): size and times may be larger at the data servers.
+    pub const WRITING: InodeFlags = InodeFlags(2);
+    /// A truncation to [`Inode::truncating_to`] is under way at the data servers.
+    pub const TRUNCATING: InodeFlags = InodeFlags(4);
+
+    /// True if all bits of `other` are set.
+    pub fn has(self, other: InodeFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// With the bits of `other`.
+    pub fn with(self, other: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 | other.0)
+    }
+    /// Without the bits of `other`.
+    pub fn without(self, other: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 & !other.0)
+    }
+}
+
+/// An inode. Its handle is its key and not repeated in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// What it is.
+    pub kind: FileKind,
+    /// Conditions.
+    pub flags: InodeFlags,
+    /// Permission, set-id and sticky bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names that lead to it; 0: unlinked, kept because it is open or its datafiles are not removed yet. Unused for directories.
+    pub nlink: u32,
+    /// Device number of a device file.
+    pub rdev: u32,
+    /// Counts truncations.
+    pub truncate_epoch: u32,
+    /// Bytes in a file as of the last close or truncation, bytes of a symlink's target. Unused for directories.
+    pub size: u64,
+    /// Last access.
+    pub atime: WallTime,
+    /// Last change of the data.
+    pub mtime: WallTime,
+    /// Last change of the inode.
+    pub ctime: WallTime,
+    /// Counts changes.
+    pub version: u64,
+    /// Striping; of a directory what its files inherit.
+    pub layout: Layout,
+    /// The directory that holds a directory's name; the root is its own parent. 0 for anything else.
+    pub parent: Handle,
+    /// The new size while [`InodeFlags::TRUNCATING`] is set, else 0.
+    pub truncating_to: u64,
+}
+
+impl Inode {
+    /// A new inode: all times are `now`, one name leads to it.
+    pub fn new(kind: FileKind, mode: u32, uid: u32, gid: u32, layout: Layout, now: WallTime) -> Inode {
+        Inode {
+            kind,
+            flags: InodeFlags::default(),
+            mode: mode & MODE_MASK,
+            uid,
+            gid,
+            nlink: 1,
+            rdev: 0,
+            truncate_epoch: 0,
+            size: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            version: 1,
+            layout,
+            parent: Handle(0),
+            truncating_to: 0,
+        }
+    }
+
+    /// A new directory in `parent`.
+    pub fn new_directory(parent: Handle, mode: u32, uid: u32, gid: u32, layout: Layout, now: WallTime) -> Inode {
+        Inode { parent, ..Inode::new(FileKind::Directory, mode, uid, gid, layout, now) }
+    }
+
+    /// The same inode after a change at `now`: change time and version move on. Times never go backwards by a slow clock.
+    pub fn changed(&self, now: WallTime) -> Inode {
+        Inode { ctime: self.ctime.max(now), version: self.version + 1, ..self.clone() }
+    }
+
+    /// The attributes, for anything but a directory (whose size and link count follow from its entries).
+    pub fn attr(&self, handle: Handle) -> Attr {
+        Attr {
+            handle,
+            kind: self.kind,
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+            nlink: self.nlink,
+            rdev: self.rdev,
+            size: self.size,
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+            version: self.version,
+            truncate_epoch: self.truncate_epoch,
+            layout: self.layout,
+        }
+    }
+
+    /// The attributes of a directory with so many entries and subdirectories.
+    pub fn directory_attr(&self, handle: Handle, entries: u64, subdirectories: u32) -> Attr {
+        Attr { nlink: 2 + subdirectories, size: entries, ..self.attr(handle) }
+    }
+
+    /// True if it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+}
+
+impl Wire for Inode {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.kind.put(out);
+        self.flags.0.put(out);
+        (self.mode as u16).put(out);
+        self.uid.put(out);
+        self.gid.put(out);
+        self.nlink.put(out);
+        self.rdev.put(out);
+        self.truncate_epoch.put(out);
+        self.size.put(out);
+        self.atime.put(out);
+        self.mtime.put(out);
+        self.ctime.put(out);
+        self.version.put(out);
+        self.layout.put(out);
+        self.parent.put(out);
+        self.truncating_to.put(out);
+    }
+    fn get(from: &mut Reader) -> Result<Inode> {
+        Ok(Inode {
+            kind: Wire::get(from)?,
+            flags: InodeFlags(Wire::get(from)?),
+            mode: u32::from(u16::get(from)?),
+            uid: Wire::get(from)?,
+            gid: Wire::get(from)?,
+            nlink: Wire::get(from)?,
+            rdev: Wire::get(from)?,
+            truncate_epoch: Wire::get(from)?,
+            size: Wire::get(from)?,
+            atime: Wire::get(from)?,
+            mtime: Wire::get(from)?,
+            ctime: Wire::get(from)?,
+            version: Wire::get(from)?,
+            layout: Wire::get(from)?,
+            parent: Wire::get(from)?,
+            truncating_to: Wire::get(from)?,
+        })
+    }
+}

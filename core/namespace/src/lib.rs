@@ -1,0 +1,36 @@
+//! `weft-namespace`: the names, inodes, transactions and replies of one metadata server, as pure logic. `prepare_*` looks at the
+//! [`State`] and decides: an answer and a [`Record`] of absolute changes, or a refusal. The node journals the record and applies it;
+//! [`State::apply`] is the only place where the state changes. A checkpoint is the state as records ([`State::snapshot_from`]).
+//!
+//! It never waits, never reads a clock, never draws a random number and never talks to another server.
+//!
+//! # Cost
+//! A create looks at one inode (the parent), one entry and one reply table, and makes four changes: about 2 us with the encoding of
+//! its record, and some 250 bytes of memory for each file.
+
+mod access;
+mod change;
+mod directory;
+mod inode;
+mod locks;
+mod opens;
+mod ops;
+mod replies;
+mod snapshot;
+mod state;
+mod table;
+mod tx;
+
+pub use access::{EXECUTE, READ, WRITE, may_access};
+pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
+pub use directory::{COOKIE_MAX, COOKIE_MIN, name_hash};
+pub use inode::{Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_SETUID, MODE_STICKY};
+pub use locks::LockMode;
+pub use ops::{
+    ClosePlan, CycleCheck, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX,
+    XATTR_VALUE_BYTES_MAX,
+};
+pub use replies::Admission;
+pub use snapshot::SnapshotCursor;
+pub use state::{Context, Settings, State};
+pub use tx::{Part, lead_to_made, made_directory};

@@ -1,0 +1,225 @@
+//! Locks of transactions on names and inodes. They are part of prepared parts (and come back with them after a restart) or belong
+//! to a coordinator that is collecting agreements. Nobody ever waits while asking for one: a conflict is answered at once, so there
+//! are no deadlocks.
+//!
+//! A coordinator's own locks keep writers out; readers see the state before the change, which is right, since nothing is decided
+//! until the coordinator says so itself. The locks of a prepared part keep readers out too: the coordinator may have told its client
+//! already that the change is made.
+
+use std::collections::BTreeMap;
+
+use weft_base::{Handle, Result, Status};
+use weft_wire::ops::{TxId, TxPart};
+
+/// Why something is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMode {
+    /// This server coordinates and has not decided.
+    Own,
+    /// Another server decides.
+    Prepared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lock {
+    tx: TxId,
+    mode: LockMode,
+}
+
+/// The locks of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    names: BTreeMap<Handle, BTreeMap<Box<[u8]>, Lock>>,
+    inodes: BTreeMap<Handle, Lock>,
+    move_token: Option<TxId>,
+}
+
+/// What a part locks.
+enum Locked<'a> {
+    Name(Handle, &'a [u8]),
+    Inode(Handle),
+    Nothing,
+    MoveToken,
+}
+
+fn locked(part: &TxPart) -> Locked<'_> {
+    match part {
+        TxPart::InsertEntry { dir, name, .. } | TxPart::RemoveEntry { dir, name, .. } => Locked::Name(*dir, name),
+        TxPart::RemoveDirectory { dir, .. } | TxPart::SetParent { dir, .. } => Locked::Inode(*dir),
+        TxPart::ChangeLinks { handle, .. } => Locked::Inode(*handle),
+        // Nobody knows its handle before it is agreed to; then see `lock`.
+        TxPart::MakeDirectory { .. } => Locked::Nothing,
+        TxPart::MoveToken {} => Locked::MoveToken,
+    }
+}
+
+impl Locks {
+    /// True if a part of `tx` can have its lock.
+    pub(crate) fn free_for(&self, tx: TxId, part: &TxPart) -> bool {
+        let mine = |lock: Option<&Lock>| lock.is_none_or(|lock| lock.tx == tx);
+        match locked(part) {
+            Locked::Name(dir, name) => {
+                let name_lock = self.names.get(&dir).and_then(|names| names.get(name));
+                mine(name_lock) && mine(self.inodes.get(&dir))
+            }
+            // To remove a directory, nobody may be about to change its entries.
+            Locked::Inode(handle) => {
+                let entries = self.names.get(&handle).into_iter().flat_map(BTreeMap::values);
+                let closes = matches!(part, TxPart::RemoveDirectory { .. });
+                mine(self.inodes.get(&handle)) && (!closes || entries.into_iter().all(|lock| lock.tx == tx))
+            }
+            Locked::Nothing => true,
+            Locked::MoveToken => self.move_token.is_none_or(|holder| holder == tx),
+        }
+    }
+
+    /// Locks what the parts need, and the directory `made` that they will make: once the coordinator has decided, its client knows
+    /// its handle.
+    pub(crate) fn lock(&mut self, tx: TxId, mode: LockMode, parts: &[TxPart], made: Option<Handle>) {
+        let lock = Lock { tx, mode };
+        if let Some(made) = made {
+            self.inodes.insert(made, lock);
+        }
+        for part in parts {
+            match locked(part) {
+                Locked::Name(dir, name) => {
+                    self.names.entry(dir).or_default().insert(name.into(), lock);
+                }
+                Locked::Inode(handle) => {
+                    self.inodes.insert(handle, lock);
+                }
+                Locked::Nothing => {}
+                Locked::MoveToken => self.move_token = Some(tx),
+            }
+        }
+    }
+
+    pub(crate) fn unlock(&mut self, tx: TxId, parts: &[TxPart], made: Option<Handle>) {
+        if let Some(made) = made {
+            self.inodes.remove(&made);
+        }
+        for part in parts {
+            match locked(part) {
+                Locked::Name(dir, name) => {
+                    if let Some(names) = self.names.get_mut(&dir) {
+                        if names.get(name).is_some_and(|lock| lock.tx == tx) {
+                            names.remove(name);
+                        }
+                        if names.is_empty() {
+                            self.names.remove(&dir);
+                        }
+                    }
+                }
+                Locked::Inode(handle) => {
+                    if self.inodes.get(&handle).is_some_and(|lock| lock.tx == tx) {
+                        self.inodes.remove(&handle);
+                    }
+                }
+                Locked::Nothing => {}
+                Locked::MoveToken => {
+                    self.move_token.take_if(|holder| *holder == tx);
+                }
+            }
+        }
+    }
+
+    /// True if no lock exists.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.inodes.is_empty() && self.move_token.is_none()
+    }
+
+    /// For a change of a name by an ordinary request.
+    pub(crate) fn check_write_name(&self, dir: Handle, name: &[u8]) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let name_locked = self.names.get(&dir).is_some_and(|names| names.contains_key(name));
+        free(!name_locked && !self.inodes.contains_key(&dir))
+    }
+
+    /// For a look at a name.
+    pub(crate) fn check_read_name(&self, dir: Handle, name: &[u8]) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let name_lock = self.names.get(&dir).and_then(|names| names.get(name));
+        free(!prepared(name_lock) && !prepared(self.inodes.get(&dir)))
+    }
+
+    /// For a change of an inode by an ordinary request.
+    pub(crate) fn check_write_inode(&self, handle: Handle) -> Result<()> {
+        free(!self.inodes.contains_key(&handle))
+    }
+
+    /// For a look at an inode; a directory's attributes depend on its entries.
+    pub(crate) fn check_read_inode(&self, handle: Handle) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let entries = self.names.get(&handle).into_iter().flat_map(BTreeMap::values);
+        free(!prepared(self.inodes.get(&handle)) && !entries.into_iter().any(|lock| prepared(Some(lock))))
+    }
+
+    /// For a look at the parent of a directory: its entries do not matter.
+    pub(crate) fn check_read_parent(&self, dir: Handle) -> Result<()> {
+        free(!prepared(self.inodes.get(&dir)))
+    }
+}
+
+fn prepared(lock: Option<&Lock>) -> bool {
+    lock.is_some_and(|lock| lock.mode == LockMode::Prepared)
+}
+
+fn free(condition: bool) -> Result<()> {
+    if condition { Ok(()) } else { Err(Status::Busy) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use weft_base::{FileKind, ServerId};
+
+    const DIR: Handle = Handle(5);
+
+    fn tx(number: u64) -> TxId {
+        TxId { coordinator: ServerId(0), number }
+    }
+
+    fn insert(name: &'static str) -> TxPart {
+        TxPart::InsertEntry { dir: DIR, name: Bytes::from(name), handle: Handle(9), kind: FileKind::File, replaces: None }
+    }
+
+    #[test]
+    fn closing_a_directory_excludes_changes_of_its_entries_both_ways() {
+        let close = TxPart::RemoveDirectory { dir: DIR, must_own: false };
+        let mut locks = Locks::default();
+        locks.lock(tx(1), LockMode::Prepared, &[insert("a")], None);
+        assert!(!locks.free_for(tx(2), &close));
+        assert!(locks.free_for(tx(2), &insert("b")));
+        assert!(!locks.free_for(tx(2), &insert("a")));
+        locks.unlock(tx(1), &[insert("a")], None);
+        assert!(locks.is_empty());
+        locks.lock(tx(2), LockMode::Prepared, std::slice::from_ref(&close), None);
+        assert!(!locks.free_for(tx(1), &insert("a")));
+        assert_eq!(locks.check_write_name(DIR, b"x"), Err(Status::Busy));
+        locks.unlock(tx(1), std::slice::from_ref(&close), None);
+        assert!(!locks.is_empty(), "only the holder unlocks");
+    }
+
+    #[test]
+    fn own_locks_let_readers_pass() {
+        let mut locks = Locks::default();
+        locks.lock(tx(1), LockMode::Own, &[insert("a"), TxPart::MoveToken {}], None);
+        assert_eq!(locks.check_read_name(DIR, b"a"), Ok(()));
+        assert_eq!(locks.check_read_inode(DIR), Ok(()));
+        assert_eq!(locks.check_write_name(DIR, b"a"), Err(Status::Busy));
+        assert_eq!(locks.check_write_name(DIR, b"b"), Ok(()));
+        assert!(!locks.free_for(tx(2), &TxPart::MoveToken {}));
+        locks.unlock(tx(1), &[insert("a"), TxPart::MoveToken {}], None);
+        locks.lock(tx(1), LockMode::Prepared, &[insert("a")], None);
+        assert_eq!(locks.check_read_name(DIR, b"a"), Err(Status::Busy));
+        assert_eq!(locks.check_read_name(DIR, b"b"), Ok(()));
+        assert_eq!(locks.check_read_inode(DIR), Err(Status::Busy));
+    }
+}

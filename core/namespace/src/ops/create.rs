@@ -1,0 +1,130 @@
+//! Create: a file, symlink, pipe, socket or device, opened at once if that is wanted.
+
+use weft_base::{FileKind, Handle, Layout, Result, Status, check_name};
+use weft_layout::first_data_server;
+use weft_wire::Rights;
+use weft_wire::ops::{CreateReply, CreateRequest};
+
+use crate::{Change, Context, EXECUTE, Inode, InodeFlags, MODE_SETGID, OpenChange, Record, State, WRITE, may_access};
+
+/// Longest target of a symlink in bytes (`PATH_MAX` of Linux without its NUL).
+const TARGET_BYTES_MAX: usize = 4095;
+
+impl State {
+    /// Makes an object, or opens the file that has the name.
+    ///
+    /// # Errors
+    /// [`Status::Exists`], [`Status::AccessDenied`], [`Status::NameTooLong`], [`Status::Invalid`] (a directory, an impossible layout
+    /// or target), [`Status::Busy`], and as [`State::directory`].
+    pub fn prepare_create(&self, cx: &Context<'_>, request: &CreateRequest, record: &mut Record) -> Result<CreateReply> {
+        let dir_handle = request.at.dir;
+        let dir = self.directory(&request.at)?;
+        check_name(&request.name)?;
+        may_access(&request.who, dir, EXECUTE)?;
+        self.locks.check_write_name(dir_handle, &request.name)?;
+        if let Some((handle, kind)) = self.entry(dir_handle, &request.name) {
+            return self.create_existing(cx, request, handle, kind, record);
+        }
+        may_access(&request.who, dir, WRITE)?;
+        let mut inode = self.new_inode(cx, request, dir)?;
+        let handle = self.next_handle();
+        let opened = request.open != Rights::default() && request.kind == FileKind::File;
+        if opened {
+            let (client, rights) = (cx.client, request.open);
+            if rights.contains(Rights::WRITE) {
+                inode.flags = inode.flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
+            }
+            record.open = Some(OpenChange::Open { client, handle, rights, sequence: request.open_sequence });
+        }
+        let reply = CreateReply {
+            created: true,
+            handle,
+            kind: request.kind,
+            // Nobody else knows the object yet.
+            state: Some(weft_wire::ops::FileState { attr: inode.attr(handle), ask_data: None, partitions: None }),
+            capability: opened.then(|| cx.capability(handle, request.open)),
+        };
+        record.changes.push(Change::PutInode { handle, inode });
+        if request.kind == FileKind::Symlink {
+            record.changes.push(Change::PutTarget { handle, target: request.target.clone() });
+        }
+        record.changes.push(Change::PutEntry { dir: dir_handle, name: request.name.clone(), handle, kind: request.kind });
+        record.changes.push(self.touch(dir_handle, dir, cx.now));
+        Ok(reply)
+    }
+
+    fn new_inode(&self, cx: &Context<'_>, request: &CreateRequest, dir: &Inode) -> Result<Inode> {
+        let who = &request.who;
+        let layout = self.file_layout(request, dir)?;
+        let inherits_group = dir.mode & MODE_SETGID != 0;
+        let gid = if inherits_group { dir.gid } else { who.gid };
+        let mut mode = request.mode;
+        // Nobody gets a set-group-id program of a group that he is not in.
+        if mode & (MODE_SETGID | 0o010) == MODE_SETGID | 0o010 && who.uid != 0 && !who.in_group(gid) {
+            mode &= !MODE_SETGID;
+        }
+        let mut inode = Inode::new(request.kind, mode, who.uid, gid, layout, cx.now);
+        match request.kind {
+            FileKind::Directory => return Err(Status::Invalid),
+            FileKind::Symlink => {
+                if request.target.is_empty() || request.target.contains(&0) {
+                    return Err(Status::Invalid);
+                }
+                if request.target.len() > TARGET_BYTES_MAX {
+                    return Err(Status::NameTooLong);
+                }
+                inode.size = request.target.len() as u64;
+                inode.mode = 0o777;
+            }
+            FileKind::CharDevice | FileKind::BlockDevice => {
+                // The kernel of a mount has asked for the capability already.
+                if who.uid != 0 && !who.checked_by_kernel {
+                    return Err(Status::NotPermitted);
+                }
+                inode.rdev = request.rdev;
+            }
+            FileKind::File | FileKind::Fifo | FileKind::Socket => {}
+        }
+        Ok(inode)
+    }
+
+    /// What the directory says, unless the request says otherwise.
+    fn file_layout(&self, request: &CreateRequest, dir: &Inode) -> Result<Layout> {
+        let data_servers = self.settings.data_servers;
+        let mut layout = dir.layout;
+        if request.stripe_bytes != 0 {
+            layout.stripe_bytes = request.stripe_bytes;
+        }
+        if request.stripe_width != 0 {
+            layout.width = request.stripe_width;
+        }
+        layout.width = layout.width.min(data_servers as u16).max(1);
+        layout.first = first_data_server(request.at.dir, self.hash(&request.name), data_servers);
+        weft_layout::check(&layout)?;
+        Ok(layout)
+    }
+
+    fn create_existing(
+        &self,
+        cx: &Context<'_>,
+        request: &CreateRequest,
+        handle: Handle,
+        kind: FileKind,
+        record: &mut Record,
+    ) -> Result<CreateReply> {
+        if request.exclusive {
+            return Err(Status::Exists);
+        }
+        let mut reply = CreateReply { created: false, handle, kind, state: None, capability: None };
+        let Some(inode) = self.peek(handle) else { return Ok(reply) };
+        if kind == FileKind::File && request.open != Rights::default() {
+            let open = self.prepare_open_inode(cx, handle, inode, request.open, request.open_sequence, &request.who, record)?;
+            reply.state = Some(open.state);
+            reply.capability = Some(open.capability);
+        } else {
+            self.check_readable(handle, inode)?;
+            reply.state = Some(self.file_state(cx, handle, inode));
+        }
+        Ok(reply)
+    }
+}

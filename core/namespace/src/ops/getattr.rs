@@ -1,0 +1,32 @@
+//! GetAttr, for one object or many.
+
+use weft_base::{Handle, Result, Status};
+use weft_wire::ops::{FileState, GetAttrManyReply, GetAttrManyRequest};
+
+use crate::{Context, State};
+
+/// Objects that may be asked for at once.
+const MANY_MAX: usize = 4096;
+
+impl State {
+    /// The attributes of an object.
+    ///
+    /// # Errors
+    /// [`Status::Busy`], and as [`State::inode`].
+    pub fn getattr(&self, cx: &Context<'_>, handle: Handle) -> Result<FileState> {
+        let inode = self.inode(handle)?;
+        self.check_readable(handle, inode)?;
+        Ok(self.file_state(cx, handle, inode))
+    }
+
+    /// The attributes of many objects, each with its own result.
+    ///
+    /// # Errors
+    /// [`Status::TooBig`] for more than 4096.
+    pub fn getattr_many(&self, cx: &Context<'_>, request: &GetAttrManyRequest) -> Result<GetAttrManyReply> {
+        if request.handles.len() > MANY_MAX {
+            return Err(Status::TooBig);
+        }
+        Ok(GetAttrManyReply { states: request.handles.iter().map(|handle| self.getattr(cx, *handle)).collect() })
+    }
+}

@@ -1,0 +1,41 @@
+//! Link: the new name is here, the inode perhaps elsewhere.
+
+use weft_base::{FileKind, Result, Status, check_name};
+use weft_wire::ops::{LinkReply, LinkRequest, TxPart};
+
+use crate::{Change, Context, EXECUTE, Part, Record, State, may_access};
+
+impl State {
+    /// The parts of a new name for an object.
+    ///
+    /// # Errors
+    /// [`Status::Exists`], [`Status::NotPermitted`] for a directory, [`Status::AccessDenied`], [`Status::NameTooLong`],
+    /// [`Status::Invalid`], [`Status::Busy`], and as [`State::directory`].
+    pub fn plan_link(&self, request: &LinkRequest) -> Result<Vec<Part>> {
+        let dir = self.directory(&request.to)?;
+        check_name(&request.to_name)?;
+        may_access(&request.who, dir, EXECUTE)?;
+        self.locks.check_write_name(request.to.dir, &request.to_name)?;
+        if self.entry(request.to.dir, &request.to_name).is_some() {
+            return Err(Status::Exists);
+        }
+        if request.kind == FileKind::Directory {
+            return Err(Status::NotPermitted);
+        }
+        let (handle, kind) = (request.handle, request.kind);
+        let insert = TxPart::InsertEntry { dir: request.to.dir, name: request.to_name.clone(), handle, kind, replaces: None };
+        Ok(vec![
+            Part { server: self.settings().server, part: insert },
+            Part { server: handle.server(), part: TxPart::ChangeLinks { handle, kind, delta: 1, must_own: false } },
+        ])
+    }
+
+    /// The reply, given the record that makes the link: with the new state if the inode is here.
+    pub fn link_reply(&self, cx: &Context<'_>, request: &LinkRequest, record: &Record) -> LinkReply {
+        let changed = record.changes.iter().find_map(|change| match change {
+            Change::PutInode { handle, inode } if *handle == request.handle => Some(inode),
+            _ => None,
+        });
+        LinkReply { state: changed.map(|inode| self.file_state(cx, request.handle, inode)) }
+    }
+}

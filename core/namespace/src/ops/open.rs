@@ -1,0 +1,64 @@
+//! Open by handle.
+
+use weft_base::{Credentials, FileKind, Handle, Result, Status};
+use weft_wire::Rights;
+use weft_wire::ops::{OpenReply, OpenRequest};
+
+use crate::{Change, Context, Inode, InodeFlags, OpenChange, READ, Record, State, WRITE, may_access};
+
+impl State {
+    /// Opens a file. The request's wish to truncate is not looked at: the server truncates first.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`], [`Status::IsDirectory`], [`Status::Invalid`] (no file, or rights that nobody has), [`Status::Busy`],
+    /// and as [`State::inode`].
+    pub fn prepare_open(&self, cx: &Context<'_>, request: &OpenRequest, record: &mut Record) -> Result<OpenReply> {
+        let inode = self.inode(request.handle)?;
+        self.prepare_open_inode(cx, request.handle, inode, request.rights, request.open_sequence, &request.who, record)
+    }
+
+    /// Checks that the file may be opened so.
+    ///
+    /// # Errors
+    /// As [`State::prepare_open`].
+    pub fn check_open(&self, inode: &Inode, rights: Rights, who: &Credentials) -> Result<()> {
+        match inode.kind {
+            FileKind::File => {}
+            FileKind::Directory => return Err(Status::IsDirectory),
+            _ => return Err(Status::Invalid),
+        }
+        if rights == Rights::default() || !Rights::READ.with(Rights::WRITE).contains(rights) {
+            return Err(Status::Invalid);
+        }
+        let read = if rights.contains(Rights::READ) { READ } else { 0 };
+        let write = if rights.contains(Rights::WRITE) { WRITE } else { 0 };
+        may_access(who, inode, read | write)
+    }
+
+    #[allow(clippy::too_many_arguments)] // what an open is, from two kinds of requests
+    pub(crate) fn prepare_open_inode(
+        &self,
+        cx: &Context<'_>,
+        handle: Handle,
+        inode: &Inode,
+        rights: Rights,
+        sequence: u64,
+        who: &Credentials,
+        record: &mut Record,
+    ) -> Result<OpenReply> {
+        // Who has it open already gets a new capability whatever the mode bits say now.
+        let has = self.opens.of(cx.client, handle).is_some_and(|(has, _)| has.contains(rights));
+        if !has {
+            self.check_open(inode, rights, who)?;
+        }
+        self.check_readable(handle, inode)?;
+        record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence });
+        let flags = inode.flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
+        if rights.contains(Rights::WRITE) && inode.flags != flags {
+            self.check_writable(handle, inode)?;
+            // No visible attribute changes, so neither do times and version.
+            record.changes.push(Change::PutInode { handle, inode: Inode { flags, ..inode.clone() } });
+        }
+        Ok(OpenReply { state: self.file_state(cx, handle, inode), capability: cx.capability(handle, rights) })
+    }
+}

@@ -1,0 +1,166 @@
+//! Rename: two names, on one or two servers; two objects, on up to two more. The server of the old name collects what is known of
+//! both names ([`RenameSource`], [`RenameTarget`]), and everything else follows from that ([`State::plan_rename`]).
+
+use weft_base::{Attr, Credentials, FileKind, Handle, Result, ServerId, Status, check_name};
+use weft_wire::ops::{DirTarget, RenameRequest, TxPart};
+
+use crate::access::must_own_entries;
+use crate::{MODE_STICKY, Part, State};
+
+/// What the old name leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenameSource {
+    /// The object.
+    pub handle: Handle,
+    /// What it is.
+    pub kind: FileKind,
+    /// The directory is sticky: only the object's owner may take it away.
+    pub must_own: bool,
+}
+
+/// What the new name leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenameTarget {
+    /// The object, if the name exists.
+    pub found: Option<(Handle, FileKind)>,
+    /// The directory is sticky: only the object's owner may replace it.
+    pub must_own: bool,
+}
+
+impl RenameTarget {
+    /// From the answers of the server of the new name: what the name leads to, and the attributes of its directory.
+    pub fn from_answers(found: Option<(Handle, FileKind)>, dir: &Attr, who: &Credentials) -> RenameTarget {
+        let must_own = dir.mode & MODE_STICKY != 0 && who.uid != 0 && who.uid != dir.uid;
+        RenameTarget { found, must_own }
+    }
+}
+
+/// A directory that moves to another parent: it must not be an ancestor of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CycleCheck {
+    /// The directory that moves.
+    pub moved: Handle,
+    /// Where it goes.
+    pub parent: Handle,
+}
+
+/// How a rename is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RenamePlan {
+    /// Both names lead to the same object: nothing happens.
+    Nothing,
+    /// These parts, all or none; before they are decided, and while the move token is held, none of these cycles may be made.
+    Parts(Vec<Part>, Vec<CycleCheck>),
+}
+
+impl State {
+    /// Finds the old name, which is here.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`], [`Status::AccessDenied`], [`Status::Busy`], and as [`State::directory`].
+    pub fn rename_source(&self, request: &RenameRequest) -> Result<RenameSource> {
+        let dir = self.directory(&request.from)?;
+        check_name(&request.from_name)?;
+        check_name(&request.to_name)?;
+        self.check_directory(&request.who, dir, false)?;
+        self.locks.check_write_name(request.from.dir, &request.from_name)?;
+        let (handle, kind) = self.entry(request.from.dir, &request.from_name).ok_or(Status::NotFound)?;
+        Ok(RenameSource { handle, kind, must_own: must_own_entries(&request.who, dir) })
+    }
+
+    /// Finds the new name, if it is here.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`], [`Status::Busy`], and as [`State::directory`].
+    pub fn rename_target(&self, at: &DirTarget, name: &[u8], who: &Credentials) -> Result<RenameTarget> {
+        let dir = self.directory(at)?;
+        self.check_directory(who, dir, false)?;
+        self.locks.check_write_name(at.dir, name)?;
+        Ok(RenameTarget { found: self.entry(at.dir, name), must_own: must_own_entries(who, dir) })
+    }
+
+    /// Decides what a rename consists of.
+    ///
+    /// # Errors
+    /// [`Status::Exists`], [`Status::NotFound`] (nothing to exchange with), [`Status::IsDirectory`], [`Status::NotDirectory`],
+    /// [`Status::Invalid`] (into itself).
+    pub fn plan_rename(&self, request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Result<RenamePlan> {
+        if request.no_replace && request.exchange {
+            return Err(Status::Invalid);
+        }
+        if request.no_replace && target.found.is_some() {
+            return Err(Status::Exists);
+        }
+        let source_is_dir = source.kind == FileKind::Directory;
+        if source_is_dir && source.handle == request.to.dir {
+            return Err(Status::Invalid);
+        }
+        match target.found {
+            None if request.exchange => return Err(Status::NotFound),
+            Some((handle, _)) if handle == source.handle => return Ok(RenamePlan::Nothing),
+            Some((_, kind)) if !request.exchange => match (source_is_dir, kind == FileKind::Directory) {
+                (true, false) => return Err(Status::NotDirectory),
+                (false, true) => return Err(Status::IsDirectory),
+                _ => {}
+            },
+            _ => {}
+        }
+        let (parts, cycles) = match target.found {
+            Some(found) if request.exchange => exchange_parts(request, source, found, target.must_own),
+            _ => move_parts(request, source, target),
+        };
+        let mut parts = parts;
+        if !cycles.is_empty() && self.settings().meta_servers > 1 {
+            parts.push(Part { server: ServerId(0), part: TxPart::MoveToken {} });
+        }
+        Ok(RenamePlan::Parts(parts, cycles))
+    }
+}
+
+type Steps = (Vec<Part>, Vec<CycleCheck>);
+
+fn move_parts(request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Steps {
+    let mut steps = Steps::default();
+    let (dir, name) = (request.from.dir, request.from_name.clone());
+    steps.0.push(Part { server: dir.server(), part: TxPart::RemoveEntry { dir, name, handle: source.handle } });
+    let replaces = target.found.map(|(handle, _)| handle);
+    steps.0.push(insert(request.to.dir, &request.to_name, source.handle, source.kind, replaces));
+    moved(&mut steps, source.handle, source.kind, source.must_own, request.from.dir, request.to.dir);
+    if let Some((handle, kind)) = target.found {
+        let must_own = target.must_own;
+        let part = match kind {
+            FileKind::Directory => TxPart::RemoveDirectory { dir: handle, must_own },
+            _ => TxPart::ChangeLinks { handle, kind, delta: -1, must_own },
+        };
+        steps.0.push(Part { server: handle.server(), part });
+    }
+    steps
+}
+
+fn exchange_parts(request: &RenameRequest, source: RenameSource, found: (Handle, FileKind), must_own: bool) -> Steps {
+    let mut steps = Steps::default();
+    let (from, to) = (request.from.dir, request.to.dir);
+    steps.0.push(insert(from, &request.from_name, found.0, found.1, Some(source.handle)));
+    steps.0.push(insert(to, &request.to_name, source.handle, source.kind, Some(found.0)));
+    moved(&mut steps, source.handle, source.kind, source.must_own, from, to);
+    moved(&mut steps, found.0, found.1, must_own, to, from);
+    steps
+}
+
+fn insert(dir: Handle, name: &bytes::Bytes, handle: Handle, kind: FileKind, replaces: Option<Handle>) -> Part {
+    Part { server: dir.server(), part: TxPart::InsertEntry { dir, name: name.clone(), handle, kind, replaces } }
+}
+
+/// What happens to the inode of an object whose name moves.
+fn moved(steps: &mut Steps, handle: Handle, kind: FileKind, must_own: bool, from: Handle, to: Handle) {
+    let part = match kind {
+        FileKind::Directory => {
+            if from != to {
+                steps.1.push(CycleCheck { moved: handle, parent: to });
+            }
+            TxPart::SetParent { dir: handle, parent: to, must_own }
+        }
+        _ => TxPart::ChangeLinks { handle, kind, delta: 0, must_own },
+    };
+    steps.0.push(Part { server: handle.server(), part });
+}

@@ -1,0 +1,503 @@
+//! The state of a metadata server and the one function that changes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use weft_base::{Attr, ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
+use weft_wire::ops::{DirTarget, FileState, PartitionMap, TxId, TxPart};
+use weft_wire::{Capability, ClusterKey, Rights};
+
+use crate::change::Prepared;
+use crate::directory::{Directory, Entry, name_hash};
+use crate::locks::Locks;
+use crate::opens::Opens;
+use crate::replies::Replies;
+use crate::table::InodeTable;
+use crate::{Admission, Change, Inode, InodeFlags, LockMode, OpenChange, Record};
+
+/// What a state must know of its file system. Constant while the server runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This server.
+    pub server: ServerId,
+    /// Number of metadata servers.
+    pub meta_servers: usize,
+    /// Number of data servers.
+    pub data_servers: usize,
+    /// The secret of the hash of names, the same on all servers of the file system.
+    pub name_secret: [u8; 16],
+}
+
+/// Circumstances of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Who sends it.
+    pub client: ClientId,
+    /// The wall clock, for time stamps and the ends of capabilities.
+    pub now: WallTime,
+    /// Signs capabilities.
+    pub key: &'a ClusterKey,
+    /// How long capabilities hold, in nanoseconds.
+    pub capability_ns: i64,
+}
+
+impl Context<'_> {
+    /// A capability for the asking client.
+    pub fn capability(&self, handle: Handle, rights: Rights) -> Capability {
+        let expires = WallTime(self.now.0.saturating_add(self.capability_ns));
+        Capability::sign(self.key, handle, self.client, rights, expires)
+    }
+}
+
+/// Everything that a metadata server knows.
+#[derive(Debug)]
+pub struct State {
+    pub(crate) settings: Settings,
+    pub(crate) inodes: InodeTable,
+    pub(crate) directories: BTreeMap<Handle, Directory>,
+    pub(crate) targets: BTreeMap<Handle, Bytes>,
+    pub(crate) xattrs: BTreeMap<Handle, BTreeMap<Bytes, Bytes>>,
+    pub(crate) prepared: BTreeMap<TxId, Prepared>,
+    pub(crate) decided: BTreeMap<TxId, Vec<ServerId>>,
+    pub(crate) replies: Replies,
+    /// Counter of the next new handle.
+    pub(crate) next_counter: u64,
+
+    // Derived from the above.
+    /// Files without a name.
+    orphans: BTreeSet<Handle>,
+    /// Files with the flag WRITING.
+    writing: BTreeSet<Handle>,
+    /// Files with the flag TRUNCATING.
+    truncating: BTreeSet<Handle>,
+
+    // Volatile.
+    pub(crate) locks: Locks,
+    pub(crate) opens: Opens,
+    /// Files whose writer was lost: their size must be asked at the data servers.
+    uncertain: BTreeSet<Handle>,
+    /// Files without a name are kept even if nobody is known to have them open.
+    pub(crate) keep_orphans: bool,
+}
+
+impl State {
+    /// An empty state: not even a root.
+    pub fn new(settings: Settings) -> State {
+        State {
+            settings,
+            inodes: InodeTable::default(),
+            directories: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            xattrs: BTreeMap::new(),
+            prepared: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            replies: Replies::default(),
+            // Counter 0 names nothing, 1 is the root.
+            next_counter: 2,
+            orphans: BTreeSet::new(),
+            writing: BTreeSet::new(),
+            truncating: BTreeSet::new(),
+            locks: Locks::default(),
+            opens: Opens::default(),
+            uncertain: BTreeSet::new(),
+            keep_orphans: false,
+        }
+    }
+
+    /// The changes that make a new file system: its root directory.
+    pub fn format(mode: u32, uid: u32, gid: u32, layout: weft_base::Layout, now: WallTime) -> Vec<Change> {
+        vec![Change::PutInode { handle: ROOT_HANDLE, inode: Inode::new_directory(ROOT_HANDLE, mode, uid, gid, layout, now) }]
+    }
+
+    /// Applies a record: the only way in which the state changes, live and in a replay. Never fails: what a change names may be
+    /// missing while a replay runs over a newer checkpoint.
+    pub fn apply(&mut self, record: &mut Record) {
+        for change in record.changes.drain(..) {
+            self.apply_change(change);
+        }
+        if let Some(open) = record.open.take() {
+            self.opens.apply(open);
+        }
+    }
+
+    /// Takes one change in.
+    pub fn apply_change(&mut self, change: Change) {
+        match change {
+            Change::PutInode { handle, inode } => self.put_inode(handle, inode),
+            Change::DeleteInode { handle } => self.delete_inode(handle),
+            Change::PutEntry { dir, name, handle, kind } => {
+                let hash = self.hash(&name);
+                self.directories.entry(dir).or_default().put(hash, Entry { name: name.as_ref().into(), handle, kind });
+            }
+            Change::DeleteEntry { dir, name } => {
+                let hash = self.hash(&name);
+                if let Some(directory) = self.directories.get_mut(&dir) {
+                    directory.remove(hash, &name);
+                }
+            }
+            Change::Touch { handle, mtime, ctime, version } => {
+                if let Some(inode) = self.inodes.get_mut(handle) {
+                    (inode.mtime, inode.ctime, inode.version) = (mtime, ctime, version);
+                }
+            }
+            // Copied, so that no message buffer is kept alive by a few bytes of it.
+            Change::PutTarget { handle, target } => {
+                self.targets.insert(handle, Bytes::copy_from_slice(&target));
+            }
+            Change::PutXattr { handle, name, value } => {
+                let attributes = self.xattrs.entry(handle).or_default();
+                attributes.insert(Bytes::copy_from_slice(&name), Bytes::copy_from_slice(&value));
+            }
+            Change::DeleteXattr { handle, name } => {
+                if let Some(attributes) = self.xattrs.get_mut(&handle) {
+                    attributes.remove(&name);
+                    if attributes.is_empty() {
+                        self.xattrs.remove(&handle);
+                    }
+                }
+            }
+            Change::PutPrepared { tx, prepared } => {
+                for handle in &prepared.handles {
+                    self.saw_handle(*handle);
+                }
+                self.locks.lock(tx, LockMode::Prepared, &prepared.parts, prepared.made());
+                self.prepared.insert(tx, prepared);
+            }
+            Change::DeletePrepared { tx } => {
+                if let Some(prepared) = self.prepared.remove(&tx) {
+                    self.locks.unlock(tx, &prepared.parts, prepared.made());
+                }
+            }
+            Change::PutDecided { tx, participants } => {
+                self.decided.insert(tx, participants);
+            }
+            Change::DeleteDecided { tx } => {
+                self.decided.remove(&tx);
+            }
+            Change::PutReply { client, incarnation, sequence, finished_below, body } => {
+                self.replies.put(RequestId { client, incarnation, sequence }, finished_below, body);
+            }
+            Change::ForgetClient { client } => self.replies.forget(client),
+            Change::PutCounter { next } => self.next_counter = self.next_counter.max(next),
+        }
+    }
+
+    fn put_inode(&mut self, handle: Handle, inode: Inode) {
+        self.saw_handle(handle);
+        if inode.is_directory() {
+            self.directories.entry(handle).or_default();
+        }
+        let old = self.inodes.get(handle);
+        let (old_flags, old_orphan) = old.map_or((InodeFlags::default(), false), |old| (old.flags, is_orphan(old)));
+        if old_flags != inode.flags || old_orphan != is_orphan(&inode) {
+            let keep = |set: &mut BTreeSet<Handle>, member: bool| {
+                if member { set.insert(handle) } else { set.remove(&handle) };
+            };
+            keep(&mut self.orphans, is_orphan(&inode));
+            keep(&mut self.writing, inode.flags.has(InodeFlags::WRITING));
+            keep(&mut self.truncating, inode.flags.has(InodeFlags::TRUNCATING));
+        }
+        self.inodes.insert(handle, inode);
+    }
+
+    fn delete_inode(&mut self, handle: Handle) {
+        let Some(old) = self.inodes.remove(handle) else {
+            // In a replay over a newer checkpoint, earlier records may have brought parts of it back.
+            self.directories.remove(&handle);
+            self.targets.remove(&handle);
+            self.xattrs.remove(&handle);
+            return;
+        };
+        if old.is_directory() {
+            self.directories.remove(&handle);
+        }
+        if old.kind == FileKind::Symlink {
+            self.targets.remove(&handle);
+        }
+        if !self.xattrs.is_empty() {
+            self.xattrs.remove(&handle);
+        }
+        if old.flags != InodeFlags::default() || is_orphan(&old) {
+            self.orphans.remove(&handle);
+            self.writing.remove(&handle);
+            self.truncating.remove(&handle);
+            self.uncertain.remove(&handle);
+        }
+    }
+
+    /// Handles are never given out twice.
+    fn saw_handle(&mut self, handle: Handle) {
+        if handle.server() == self.settings.server {
+            self.next_counter = self.next_counter.max(handle.counter() + 1);
+        }
+    }
+
+    // ---- What is known -------------------------------------------------------------------------------------------------------
+
+    /// What the state must know of its file system.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Number of inodes.
+    pub fn inode_count(&self) -> u64 {
+        self.inodes.len()
+    }
+
+    /// Number of files that are open.
+    pub fn open_count(&self) -> usize {
+        self.opens.count()
+    }
+
+    /// The inode, if it is there.
+    pub fn peek(&self, handle: Handle) -> Option<&Inode> {
+        self.inodes.get(handle)
+    }
+
+    /// The hash of a name.
+    pub fn hash(&self, name: &[u8]) -> u64 {
+        name_hash(&self.settings.name_secret, name)
+    }
+
+    /// The handle of the next new object. The record that makes the object uses it up.
+    pub fn next_handle(&self) -> Handle {
+        Handle::new(self.settings.server, self.next_counter)
+    }
+
+    /// What a name leads to, without any check.
+    pub fn entry(&self, dir: Handle, name: &[u8]) -> Option<(Handle, FileKind)> {
+        let entry = self.directories.get(&dir)?.get(self.hash(name), name)?;
+        Some((entry.handle, entry.kind))
+    }
+
+    /// The inode of an object of this server, unlinked files included.
+    ///
+    /// # Errors
+    /// [`Status::WrongServer`], [`Status::Stale`], [`Status::Busy`] if it may have been made by a transaction.
+    pub fn inode(&self, handle: Handle) -> Result<&Inode> {
+        match self.inodes.get(handle) {
+            Some(inode) => Ok(inode),
+            None if handle.server() != self.settings.server => Err(Status::WrongServer),
+            None => {
+                self.locks.check_read_inode(handle)?;
+                Err(Status::Stale)
+            }
+        }
+    }
+
+    /// The inode of a directory whose entries are here, if the asking side knows its partition map.
+    ///
+    /// # Errors
+    /// [`Status::NotDirectory`], [`Status::StaleMap`], and as [`State::inode`].
+    pub fn directory(&self, at: &DirTarget) -> Result<&Inode> {
+        let inode = self.inode(at.dir)?;
+        if !inode.is_directory() {
+            return Err(Status::NotDirectory);
+        }
+        if at.map_epoch > MAP_EPOCH {
+            return Err(Status::StaleMap);
+        }
+        Ok(inode)
+    }
+
+    /// The attributes of an object whose inode is `inode`.
+    pub fn attr(&self, handle: Handle, inode: &Inode) -> Attr {
+        let directory = if inode.is_directory() { self.directories.get(&handle) } else { None };
+        match directory {
+            Some(directory) => inode.directory_attr(handle, directory.len(), directory.subdirectories()),
+            None => inode.attr(handle),
+        }
+    }
+
+    /// The attributes, and how to ask the data servers where they know better.
+    pub fn file_state(&self, cx: &Context<'_>, handle: Handle, inode: &Inode) -> FileState {
+        let attr = self.attr(handle, inode);
+        let elsewhere = inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.uncertain.contains(&handle));
+        FileState {
+            attr,
+            ask_data: elsewhere.then(|| cx.capability(handle, Rights::READ)),
+            partitions: inode.is_directory().then(|| self.partitions(handle)),
+        }
+    }
+
+    /// The map of a directory's entries: one partition, with the inode.
+    pub fn partitions(&self, dir: Handle) -> PartitionMap {
+        PartitionMap { epoch: MAP_EPOCH, depth: 0, servers: vec![dir.server()] }
+    }
+
+    /// Checks that an inode may be looked at now.
+    ///
+    /// # Errors
+    /// [`Status::Busy`] while a transaction or a truncation is at it.
+    pub fn check_readable(&self, handle: Handle, inode: &Inode) -> Result<()> {
+        if inode.flags.has(InodeFlags::TRUNCATING) {
+            return Err(Status::Busy);
+        }
+        self.locks.check_read_inode(handle)
+    }
+
+    /// Checks that an inode may be changed now.
+    ///
+    /// # Errors
+    /// [`Status::Busy`].
+    pub fn check_writable(&self, handle: Handle, inode: &Inode) -> Result<()> {
+        if inode.flags.has(InodeFlags::TRUNCATING) {
+            return Err(Status::Busy);
+        }
+        self.locks.check_write_inode(handle)
+    }
+
+    /// True if transactions hold locks.
+    pub fn has_locks(&self) -> bool {
+        !self.locks.is_empty()
+    }
+
+    // ---- Requests ------------------------------------------------------------------------------------------------------------
+
+    /// Judges a changing request by its identity.
+    ///
+    /// # Errors
+    /// [`Status::StaleRequest`], [`Status::Overloaded`].
+    pub fn admit(&mut self, request: RequestId, finished_below: u64) -> Result<Admission> {
+        self.replies.admit(request, finished_below)
+    }
+
+    /// Keeps an answer in memory: of a request that changed nothing durable, or a refusal. Transient refusals are not answers.
+    pub fn remember(&mut self, request: RequestId, finished_below: u64, body: Result<Bytes>) {
+        if !matches!(&body, Err(status) if status.is_transient()) {
+            self.replies.put_volatile(request, finished_below, body);
+        }
+    }
+
+    /// All clients with answers that are kept, sorted.
+    pub fn reply_clients(&self) -> Vec<ClientId> {
+        self.replies.clients()
+    }
+
+    // ---- Transactions --------------------------------------------------------------------------------------------------------
+
+    /// Parts of this server that wait for their coordinators' decisions.
+    pub fn prepared_transactions(&self) -> Vec<TxId> {
+        self.prepared.keys().copied().collect()
+    }
+
+    /// A part that waits for its coordinator's decision.
+    pub fn prepared(&self, tx: TxId) -> Option<&Prepared> {
+        self.prepared.get(&tx)
+    }
+
+    /// Transactions that this server has decided to commit, with the participants that may not know yet.
+    pub fn decided_transactions(&self) -> Vec<(TxId, Vec<ServerId>)> {
+        self.decided.iter().map(|(tx, participants)| (*tx, participants.clone())).collect()
+    }
+
+    /// True if this server has decided to commit the transaction and somebody may not know yet.
+    pub fn is_decided(&self, tx: TxId) -> bool {
+        self.decided.contains_key(&tx)
+    }
+
+    /// Locks a coordinator's own parts; they have been prepared.
+    pub fn lock_own(&mut self, tx: TxId, parts: &[TxPart]) {
+        self.locks.lock(tx, LockMode::Own, parts, None);
+    }
+
+    /// Releases a coordinator's own locks.
+    pub fn unlock_own(&mut self, tx: TxId, parts: &[TxPart]) {
+        self.locks.unlock(tx, parts, None);
+    }
+
+    // ---- Open files ----------------------------------------------------------------------------------------------------------
+
+    /// Changes the table of open files outside a record: reclaimed opens.
+    pub fn apply_open(&mut self, change: OpenChange) {
+        self.opens.apply(change);
+    }
+
+    /// What the client has open of this file, with the sequence of its newest open.
+    pub fn opened_by(&self, client: ClientId, handle: Handle) -> Option<(Rights, u64)> {
+        self.opens.of(client, handle)
+    }
+
+    /// Drops everything that a lost client had open. Sizes of files that it had open for writing become uncertain.
+    pub fn drop_client(&mut self, client: ClientId) {
+        for (handle, rights) in self.opens.drop_client(client) {
+            if rights.contains(Rights::WRITE) && self.inodes.get(handle).is_some_and(|inode| inode.flags.has(InodeFlags::WRITING)) {
+                self.uncertain.insert(handle);
+            }
+        }
+    }
+
+    /// After a restart: nobody is known to have anything open, so unlinked files are kept and sizes of files that were being written
+    /// are uncertain.
+    pub fn begin_grace(&mut self) {
+        self.keep_orphans = true;
+        self.uncertain = self.writing.clone();
+    }
+
+    /// Clients have had the time to tell what they have open.
+    pub fn end_grace(&mut self) {
+        self.keep_orphans = false;
+    }
+
+    /// Files whose writers were lost and that nobody has asked the data servers about yet.
+    pub fn uncertain_files(&self) -> Vec<Handle> {
+        if self.keep_orphans { Vec::new() } else { self.uncertain.iter().copied().collect() }
+    }
+
+    /// True if the size of the file must be asked at the data servers because a writer was lost.
+    pub fn is_uncertain(&self, handle: Handle) -> bool {
+        self.uncertain.contains(&handle)
+    }
+
+    /// The size of the file is certain again.
+    pub fn made_certain(&mut self, handle: Handle) {
+        self.uncertain.remove(&handle);
+    }
+
+    /// Files without a name that nobody has open: to be removed for good, at most `max` from `first` on.
+    pub fn reapable(&self, first: Handle, max: usize) -> Vec<Handle> {
+        if self.keep_orphans {
+            return Vec::new();
+        }
+        let orphans = self.orphans.range(first..).copied().filter(|handle| !self.opens.is_open(*handle));
+        orphans.filter(|handle| !self.truncating.contains(handle)).take(max).collect()
+    }
+
+    /// True if there is such a file.
+    pub fn has_reapable(&self) -> bool {
+        !self.orphans.is_empty() && !self.reapable(Handle(0), 1).is_empty()
+    }
+
+    /// Files with a truncation under way.
+    pub fn truncating_files(&self) -> Vec<Handle> {
+        self.truncating.iter().copied().collect()
+    }
+
+    /// The change that records new times of a directory whose entries change at `now`.
+    pub(crate) fn touch(&self, dir: Handle, inode: &Inode, now: WallTime) -> Change {
+        Change::Touch { handle: dir, mtime: inode.mtime.max(now), ctime: inode.ctime.max(now), version: inode.version + 1 }
+    }
+
+    /// What happens to a file that is no directory when its link count changes by `delta`.
+    pub(crate) fn change_links(&self, handle: Handle, inode: &Inode, delta: i64, now: WallTime) -> Change {
+        let nlink = (i64::from(inode.nlink) + delta).clamp(0, i64::from(u32::MAX)) as u32;
+        let has_data = inode.flags != InodeFlags::default();
+        let kept = inode.kind == FileKind::File && (has_data || self.opens.is_open(handle) || self.keep_orphans);
+        if nlink == 0 && !kept {
+            return Change::DeleteInode { handle };
+        }
+        Change::PutInode { handle, inode: Inode { nlink, ..inode.changed(now) } }
+    }
+
+    /// Checks the permission to search, and to change if `write`, a directory.
+    pub(crate) fn check_directory(&self, who: &Credentials, dir: &Inode, write: bool) -> Result<()> {
+        crate::may_access(who, dir, if write { crate::WRITE | crate::EXECUTE } else { crate::EXECUTE })
+    }
+}
+
+/// The epoch of every partition map until directories can split.
+const MAP_EPOCH: u32 = 1;
+
+fn is_orphan(inode: &Inode) -> bool {
+    inode.nlink == 0 && !inode.is_directory()
+}

@@ -1,0 +1,104 @@
+//! The table of inodes: pages of neighbouring handles in an ordered map. Handles are given out in sequence, so pages are dense, a
+//! million inodes need a map of 31 thousand, growth never moves what is there, and a walk in order is cheap.
+
+use std::collections::BTreeMap;
+
+use weft_base::Handle;
+
+use crate::Inode;
+
+const PAGE_BITS: u32 = 5;
+const PAGE_SLOTS: usize = 1 << PAGE_BITS;
+
+/// Inodes by handle.
+#[derive(Debug, Default)]
+pub(crate) struct InodeTable {
+    pages: BTreeMap<u64, Page>,
+    len: u64,
+}
+
+#[derive(Debug)]
+struct Page {
+    slots: Box<[Option<Inode>]>,
+    used: usize,
+}
+
+fn place(handle: Handle) -> (u64, usize) {
+    (handle.0 >> PAGE_BITS, handle.0 as usize & (PAGE_SLOTS - 1))
+}
+
+impl InodeTable {
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn get(&self, handle: Handle) -> Option<&Inode> {
+        let (page, slot) = place(handle);
+        self.pages.get(&page)?.slots[slot].as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut Inode> {
+        let (page, slot) = place(handle);
+        self.pages.get_mut(&page)?.slots[slot].as_mut()
+    }
+
+    pub(crate) fn insert(&mut self, handle: Handle, inode: Inode) -> Option<Inode> {
+        let (number, slot) = place(handle);
+        let empty = || Page { slots: (0..PAGE_SLOTS).map(|_| None).collect(), used: 0 };
+        let page = self.pages.entry(number).or_insert_with(empty);
+        let old = page.slots[slot].replace(inode);
+        page.used += usize::from(old.is_none());
+        self.len += u64::from(old.is_none());
+        old
+    }
+
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<Inode> {
+        let (number, slot) = place(handle);
+        let page = self.pages.get_mut(&number)?;
+        let old = page.slots[slot].take()?;
+        page.used -= 1;
+        self.len -= 1;
+        if page.used == 0 {
+            self.pages.remove(&number);
+        }
+        Some(old)
+    }
+
+    /// All inodes with handles from `first` on, in order.
+    pub(crate) fn from(&self, first: Handle) -> impl Iterator<Item = (Handle, &Inode)> {
+        let (page, _) = place(first);
+        let all = self.pages.range(page..).flat_map(|(number, page)| {
+            let base = number << PAGE_BITS;
+            page.slots.iter().enumerate().filter_map(move |(slot, inode)| Some((Handle(base + slot as u64), inode.as_ref()?)))
+        });
+        all.skip_while(move |(handle, _)| *handle < first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_base::{FileKind, Layout, WallTime};
+
+    #[test]
+    fn behaves_like_a_map() {
+        let layout = Layout { stripe_bytes: 1 << 20, width: 1, first: 0 };
+        let inode = |n: u64| Inode::new(FileKind::File, 0o644, n as u32, 0, layout, WallTime(0));
+        let (mut table, mut model) = (InodeTable::default(), BTreeMap::new());
+        for step in 0..2000u64 {
+            let handle = Handle(step * 7919 % 301);
+            if step % 3 == 0 {
+                assert_eq!(table.remove(handle), model.remove(&handle));
+            } else {
+                assert_eq!(table.insert(handle, inode(step)), model.insert(handle, inode(step)));
+            }
+            assert_eq!(table.len(), model.len() as u64);
+        }
+        for first in 0..301 {
+            let got: Vec<_> = table.from(Handle(first)).map(|(handle, inode)| (handle, inode.uid)).collect();
+            let want: Vec<_> = model.range(Handle(first)..).map(|(handle, inode)| (*handle, inode.uid)).collect();
+            assert_eq!(got, want);
+            assert_eq!(table.get(Handle(first)), model.get(&Handle(first)));
+        }
+    }
+}

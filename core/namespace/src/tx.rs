@@ -1,0 +1,191 @@
+//! Parts of transactions: what must be true for each before it is agreed to, and what it changes when it is decided. The same parts
+//! make up changes that stay on one server; then both happen at once.
+
+use weft_base::{Credentials, Handle, Result, ServerId, Status, WallTime, check_name};
+use weft_wire::ops::{TxId, TxPart};
+
+use crate::access::check_owner;
+use crate::{Change, Inode, Prepared, Record, State, WRITE, may_access};
+
+/// Names that one inode may have at most.
+const LINKS_MAX: u32 = i32::MAX as u32;
+
+/// A part and the server that it concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where.
+    pub server: ServerId,
+    /// What.
+    pub part: TxPart,
+}
+
+impl State {
+    /// Checks whether all parts, which concern this server, can be done, and chooses handles for new directories. Returns one handle
+    /// for each part: the directory made, or the object concerned (0 if none).
+    ///
+    /// # Errors
+    /// `conflict` if another transaction is in the way or the names lead elsewhere than the coordinator believes; otherwise why the
+    /// operation is impossible.
+    pub fn prepare_parts(&self, tx: TxId, parts: &[TxPart], who: &Credentials, conflict: Status) -> Result<Vec<Handle>> {
+        let mut made = 0;
+        let mut handles = Vec::with_capacity(parts.len());
+        for part in parts {
+            if !self.locks.free_for(tx, part) {
+                return Err(conflict);
+            }
+            handles.push(match part {
+                TxPart::InsertEntry { dir, name, handle, replaces, .. } => {
+                    check_name(name)?;
+                    self.check_entry_change(*dir, name, *replaces, who, conflict)?;
+                    *handle
+                }
+                TxPart::RemoveEntry { dir, name, handle } => {
+                    self.check_entry_change(*dir, name, Some(*handle), who, conflict)?;
+                    *handle
+                }
+                TxPart::MakeDirectory { .. } => {
+                    made += 1;
+                    Handle::new(self.settings.server, self.next_counter + made - 1)
+                }
+                TxPart::RemoveDirectory { dir, must_own } => {
+                    let inode = self.prepare_inode(*dir, who, *must_own)?;
+                    if !inode.is_directory() {
+                        return Err(Status::NotDirectory);
+                    }
+                    if inode.parent == *dir {
+                        return Err(Status::Invalid);
+                    }
+                    if self.directories.get(dir).is_some_and(|directory| directory.len() > 0) {
+                        return Err(Status::NotEmpty);
+                    }
+                    *dir
+                }
+                TxPart::ChangeLinks { handle, kind, delta, must_own } => {
+                    let inode = self.prepare_inode(*handle, who, *must_own)?;
+                    if inode.kind != *kind || inode.is_directory() {
+                        return Err(Status::Invalid);
+                    }
+                    if inode.nlink == 0 {
+                        return Err(Status::NotFound);
+                    }
+                    if *delta > 0 && inode.nlink >= LINKS_MAX {
+                        return Err(Status::TooManyLinks);
+                    }
+                    *handle
+                }
+                TxPart::SetParent { dir, parent, must_own } => {
+                    let inode = self.prepare_inode(*dir, who, *must_own)?;
+                    if !inode.is_directory() {
+                        return Err(Status::NotDirectory);
+                    }
+                    if inode.parent != *parent {
+                        // Its entry `..` changes.
+                        may_access(who, inode, WRITE)?;
+                    }
+                    *dir
+                }
+                TxPart::MoveToken {} => Handle(0),
+            });
+        }
+        Ok(handles)
+    }
+
+    /// The changes of prepared parts, to be applied now. Cannot fail: what the parts need is locked since it was checked.
+    pub fn commit_parts(&self, prepared: &Prepared, record: &mut Record) {
+        for (part, handle) in prepared.parts.iter().zip(&prepared.handles) {
+            self.commit_part(part, *handle, prepared.time, record);
+        }
+    }
+
+    /// Does parts that all concern this server as one change, if they are possible. Returns one handle for each part.
+    ///
+    /// # Errors
+    /// [`Status::Busy`] if a transaction is in the way; otherwise why the operation is impossible.
+    pub fn prepare_local(&self, mut parts: Vec<TxPart>, who: &Credentials, now: WallTime, record: &mut Record) -> Result<Vec<Handle>> {
+        // No transaction has this number.
+        let tx = TxId { coordinator: self.settings.server, number: 0 };
+        let handles = self.prepare_parts(tx, &parts, who, Status::Busy)?;
+        if let Some(made) = made_directory(&parts, &handles) {
+            lead_to_made(&mut parts, made);
+        }
+        let prepared = Prepared { parts, handles, time: now };
+        self.commit_parts(&prepared, record);
+        Ok(prepared.handles)
+    }
+
+    fn prepare_inode(&self, handle: Handle, who: &Credentials, must_own: bool) -> Result<&Inode> {
+        let inode = self.inode(handle)?;
+        check_owner(who, inode, must_own)?;
+        Ok(inode)
+    }
+
+    fn check_entry_change(&self, dir: Handle, name: &[u8], leads_to: Option<Handle>, who: &Credentials, conflict: Status) -> Result<()> {
+        let inode = self.inode(dir)?;
+        if !inode.is_directory() {
+            return Err(Status::NotDirectory);
+        }
+        self.check_directory(who, inode, true)?;
+        if self.entry(dir, name).map(|(handle, _)| handle) == leads_to { Ok(()) } else { Err(conflict) }
+    }
+
+    fn commit_part(&self, part: &TxPart, made: Handle, now: WallTime, record: &mut Record) {
+        // What is looked up here was there when the part was prepared, and the lock has kept it.
+        match part {
+            TxPart::InsertEntry { dir, name, handle, kind, .. } => {
+                record.changes.push(Change::PutEntry { dir: *dir, name: name.clone(), handle: *handle, kind: *kind });
+                self.touch_if_there(*dir, now, record);
+            }
+            TxPart::RemoveEntry { dir, name, .. } => {
+                record.changes.push(Change::DeleteEntry { dir: *dir, name: name.clone() });
+                self.touch_if_there(*dir, now, record);
+            }
+            TxPart::MakeDirectory { parent, mode, uid, gid, layout } => {
+                let inode = Inode::new_directory(*parent, *mode, *uid, *gid, *layout, now);
+                record.changes.push(Change::PutInode { handle: made, inode });
+            }
+            TxPart::RemoveDirectory { dir, .. } => record.changes.push(Change::DeleteInode { handle: *dir }),
+            TxPart::ChangeLinks { handle, delta, .. } => {
+                if let Some(inode) = self.inodes.get(*handle) {
+                    record.changes.push(self.change_links(*handle, inode, *delta, now));
+                }
+            }
+            TxPart::SetParent { dir, parent, .. } => {
+                if let Some(inode) = self.inodes.get(*dir) {
+                    let inode = Inode { parent: *parent, ..inode.changed(now) };
+                    record.changes.push(Change::PutInode { handle: *dir, inode });
+                }
+            }
+            TxPart::MoveToken {} => {}
+        }
+    }
+
+    fn touch_if_there(&self, dir: Handle, now: WallTime, record: &mut Record) {
+        if let Some(inode) = self.inodes.get(dir) {
+            record.changes.push(self.touch(dir, inode, now));
+        }
+    }
+}
+
+impl Prepared {
+    /// The directory that the parts make, if they make one.
+    pub fn made(&self) -> Option<Handle> {
+        made_directory(&self.parts, &self.handles)
+    }
+}
+
+/// The directory that prepared parts make, if they make one.
+pub fn made_directory(parts: &[TxPart], handles: &[Handle]) -> Option<Handle> {
+    let made = |part: &TxPart| matches!(part, TxPart::MakeDirectory { .. });
+    parts.iter().zip(handles).find_map(|(part, handle)| made(part).then_some(*handle))
+}
+
+/// Lets the names that a transaction gives to the directory that it makes lead there.
+pub fn lead_to_made(parts: &mut [TxPart], made: Handle) {
+    for part in parts {
+        if let TxPart::InsertEntry { handle, .. } = part
+            && *handle == Handle(0)
+        {
+            *handle = made;
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! The live table: plans, records, `apply`. The rules for its callers are in the module header of [`crate::objects`].
+
+use super::record::push_merged;
+use super::reservations::{BackedRun, Reservations};
+use super::space::bytes_of;
+use super::state::{Object, Objects};
+use super::{
+    BLOCK_BYTES, BlockRun, CONTAINER_HEADER_BYTES, DiskPiece, ExtentPut, IoTicket, OBJECT_BYTES_MAX, ObjectError, ObjectKey, ObjectRecord,
+    ObjectStat, PIECE_BYTES_MAX, QuarantineMark, ReadPiece, SpaceAllocator, SpaceUsage, block_of,
+};
+use std::fmt;
+use std::ops::Bound;
+use weft_base::{Handle, WallTime};
+
+/// All objects of a data server and the space of its container.
+#[derive(Debug)]
+pub struct ObjectTable {
+    objects: Objects,
+    reservations: Reservations,
+    space: SpaceAllocator,
+    mapped_blocks: u64,
+}
+
+/// Where the bytes of a write go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WritePlan {
+    /// The object.
+    pub key: ObjectKey,
+    /// Local byte offset of the write.
+    pub local_offset: u64,
+    /// Bytes to write.
+    pub len: u64,
+    /// Where they go, in order of the local bytes; their lengths add up to `len`.
+    pub pieces: Vec<DiskPiece>,
+}
+
+/// A truncation, removal or released reservation came between plan and record: the bytes were written to places that are no
+/// longer the object's. Plan and write again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StalePlan;
+
+impl fmt::Display for StalePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the object changed its place while it was written")
+    }
+}
+impl std::error::Error for StalePlan {}
+
+/// A place in the walk over all objects, between two slices of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectCursor {
+    key: ObjectKey,
+    /// Local offset from which on extents are still to come; `None` if the object is done.
+    local_offset: Option<u64>,
+}
+
+/// A checkpoint record carries at most this many extents, about 16 bytes each.
+const EXTENTS_PER_RECORD: usize = 1024;
+
+impl ObjectTable {
+    /// A table without objects over an empty container that may grow to `capacity_bytes`.
+    pub fn new(capacity_bytes: u64) -> ObjectTable {
+        let header = block_of(CONTAINER_HEADER_BYTES as u64);
+        ObjectTable::recovered(Objects::new(), SpaceAllocator::new(header, block_of(capacity_bytes)))
+    }
+
+    pub(super) fn recovered(objects: Objects, space: SpaceAllocator) -> ObjectTable {
+        let mapped_blocks = objects.values().map(|object| object.mapped_blocks).sum();
+        ObjectTable { objects, reservations: Reservations::default(), space, mapped_blocks }
+    }
+
+    /// Says where `len` bytes at `local_offset` of the object go, and reserves space for those that have no place yet. Nothing
+    /// durable changes: an abandoned plan leaves a reservation and no more.
+    ///
+    /// Errors: [`ObjectError::NoSpace`] (then nothing was reserved), [`ObjectError::TooLarge`].
+    pub fn plan_write(&mut self, key: ObjectKey, local_offset: u64, len: u64) -> Result<WritePlan, ObjectError> {
+        let end = local_offset.checked_add(len).filter(|end| *end <= OBJECT_BYTES_MAX).ok_or(ObjectError::TooLarge)?;
+        if len > 0 {
+            self.reserve(key, block_of(local_offset), block_of(end - 1))?;
+        }
+        self.reservations.note_plan(key);
+        let pieces = self.places(key, local_offset, end).expect("every block of the range has just been given a place");
+        Ok(WritePlan { key, local_offset, len, pieces })
+    }
+
+    /// The record that makes the finished write of `plan` part of the object, to be journaled and applied in the same turn; `None` if
+    /// it only overwrote bytes in place ([`Self::note_mtime`] then keeps the time). [`StalePlan`]: plan and write again.
+    pub fn record_for(&self, plan: &WritePlan, mtime: WallTime) -> Result<Option<ObjectRecord>, StalePlan> {
+        let end = plan.local_offset + plan.len;
+        if self.places(plan.key, plan.local_offset, end).as_ref() != Some(&plan.pieces) {
+            return Err(StalePlan);
+        }
+        let extents = self.unmapped(plan.key, plan.local_offset, end);
+        let object = self.objects.get(&plan.key);
+        let size_bytes = object.map_or(0, |object| object.size_bytes);
+        if plan.len == 0 || (extents.is_empty() && end <= size_bytes) {
+            return Ok(None);
+        }
+        let truncate_epoch = object.map_or(0, |object| object.truncate_epoch);
+        Ok(Some(ObjectRecord::Put { key: plan.key, size_bytes: size_bytes.max(end), mtime, truncate_epoch, extents }))
+    }
+
+    /// The record that sets the size of an object. `None` if nothing would change: an object that does not exist, at size and
+    /// truncation count 0, or an object that has this size and count already. Errors: [`ObjectError::TooLarge`].
+    pub fn plan_truncate(&self, key: ObjectKey, size_bytes: u64, mtime: WallTime, epoch: u32) -> Result<Option<ObjectRecord>, ObjectError> {
+        if size_bytes > OBJECT_BYTES_MAX {
+            return Err(ObjectError::TooLarge);
+        }
+        let (size_now, epoch_now) = self.objects.get(&key).map_or((0, 0), |object| (object.size_bytes, object.truncate_epoch));
+        let change = size_bytes != size_now || epoch > epoch_now;
+        Ok(change.then_some(ObjectRecord::Truncate { key, size_bytes, mtime, truncate_epoch: epoch }))
+    }
+
+    /// The record that removes an object; `None` if it does not exist.
+    pub fn plan_remove(&self, key: ObjectKey) -> Option<ObjectRecord> {
+        self.objects.contains_key(&key).then_some(ObjectRecord::Remove { key })
+    }
+
+    /// A record that keeps the time that [`Self::note_mtime`] set; `None` if the object does not exist.
+    pub fn plan_touch(&self, key: ObjectKey) -> Option<ObjectRecord> {
+        let object = self.objects.get(&key)?;
+        let (size_bytes, mtime, truncate_epoch) = (object.size_bytes, object.mtime, object.truncate_epoch);
+        Some(ObjectRecord::Put { key, size_bytes, mtime, truncate_epoch, extents: Vec::new() })
+    }
+
+    /// Where the bytes of a read lie, clipped to the local size: empty if `local_offset` is at or beyond it.
+    pub fn plan_read(&self, key: ObjectKey, local_offset: u64, len: u64) -> Vec<ReadPiece> {
+        let Some(object) = self.objects.get(&key) else { return Vec::new() };
+        let end = local_offset.saturating_add(len).min(object.size_bytes);
+        let mut pieces = Vec::new();
+        let mut at = local_offset;
+        for (offset, extent) in object.extents.within(local_offset, end) {
+            if offset > at {
+                pieces.push(ReadPiece::Hole { len: offset - at });
+            }
+            pieces.push(ReadPiece::Data { disk_offset: extent.disk_offset, len: extent.len });
+            at = offset + extent.len;
+        }
+        if at < end {
+            pieces.push(ReadPiece::Hole { len: end - at });
+        }
+        pieces
+    }
+
+    /// Makes a record true: the only way in which anything durable changes. The record was made by this table in the same turn (or in
+    /// the same state); panics if a write uses blocks that the object does not hold.
+    pub fn apply(&mut self, record: &ObjectRecord) {
+        match record {
+            ObjectRecord::Put { key, size_bytes, mtime, truncate_epoch, extents } => {
+                let object = self.objects.entry(*key).or_insert_with(Object::new);
+                object.join(*size_bytes, *mtime, *truncate_epoch);
+                for put in extents {
+                    let added = map_blocks(object, &mut self.reservations, *key, put);
+                    object.mapped_blocks += added;
+                    self.mapped_blocks += added;
+                    object.put(put);
+                }
+            }
+            ObjectRecord::Truncate { key, size_bytes, mtime, truncate_epoch } => self.truncate(*key, *size_bytes, *mtime, *truncate_epoch),
+            ObjectRecord::Remove { key } => {
+                self.truncate(*key, 0, WallTime(i64::MIN), 0);
+                self.objects.remove(key);
+            }
+        }
+    }
+
+    /// Remembers the time of an in-place write. Volatile until the next record or checkpoint of the object.
+    pub fn note_mtime(&mut self, key: ObjectKey, mtime: WallTime) {
+        if let Some(object) = self.objects.get_mut(&key) {
+            object.join(0, mtime, 0);
+        }
+    }
+
+    /// What is known of the object; `None` if it does not exist.
+    pub fn stat(&self, key: ObjectKey) -> Option<ObjectStat> {
+        self.objects.get(&key).map(stat_of)
+    }
+
+    /// All objects in order.
+    pub fn iter(&self) -> impl Iterator<Item = (ObjectKey, ObjectStat)> {
+        self.objects.iter().map(|(key, object)| (*key, stat_of(object)))
+    }
+
+    /// The objects of one file on this server.
+    pub fn objects_of(&self, handle: Handle) -> impl Iterator<Item = (ObjectKey, ObjectStat)> {
+        let range = ObjectKey { handle, index: 0 }..=ObjectKey { handle, index: u32::MAX };
+        self.objects.range(range).map(|(key, object)| (*key, stat_of(object)))
+    }
+
+    /// The extents of an object as local offset, disk offset and length, in order, for inspection.
+    pub fn extents(&self, key: ObjectKey) -> Vec<ExtentPut> {
+        let extents = self.objects.get(&key).into_iter().flat_map(|object| object.extents.within(0, u64::MAX));
+        extents.map(|(local_offset, extent)| ExtentPut { local_offset, disk_offset: extent.disk_offset, len: extent.len }).collect()
+    }
+
+    /// Number of objects.
+    pub fn object_count(&self) -> u64 {
+        self.objects.len() as u64
+    }
+
+    /// Bytes of the container that objects occupy (whole blocks).
+    pub fn used_bytes(&self) -> u64 {
+        bytes_of(self.mapped_blocks)
+    }
+
+    /// How the container is used.
+    pub fn usage(&self) -> SpaceUsage {
+        SpaceUsage {
+            capacity_bytes: bytes_of(self.space.capacity_blocks()),
+            header_bytes: CONTAINER_HEADER_BYTES as u64,
+            mapped_bytes: bytes_of(self.mapped_blocks),
+            reserved_bytes: bytes_of(self.reservations.blocks()),
+            quarantined_bytes: bytes_of(self.space.quarantined_blocks()),
+            free_bytes: bytes_of(self.space.available_blocks()),
+            high_water_bytes: bytes_of(self.space.high_water()),
+        }
+    }
+
+    /// Changes what the container may grow to. Below what is in use it only stops further growth.
+    pub fn set_capacity_bytes(&mut self, bytes: u64) {
+        self.space.set_capacity(block_of(bytes));
+    }
+
+    /// Opens a ticket that protects the places of plans (writes and reads) made from now on until [`Self::end_io`].
+    pub fn begin_io(&mut self) -> IoTicket {
+        self.space.begin_io()
+    }
+
+    /// Says that the transfers under this ticket have ended and their records are applied.
+    pub fn end_io(&mut self, ticket: IoTicket) {
+        self.space.end_io(ticket);
+    }
+
+    /// Marks everything freed so far. Take it after the journal frames with the records were written and before their sync begins.
+    pub fn quarantine_mark(&self) -> QuarantineMark {
+        self.space.quarantine_mark()
+    }
+
+    /// Says that the journal is durable up to `mark`: space freed before it may be used again. Returns the bytes that became free.
+    pub fn release_quarantine(&mut self, mark: QuarantineMark) -> u64 {
+        bytes_of(self.space.release_quarantine(mark))
+    }
+
+    /// Gives up the reservation of one object, as when its last writer closes it. Plans in flight become stale.
+    pub fn release_reservation(&mut self, key: ObjectKey) {
+        for run in self.reservations.drop_from(key, 0) {
+            self.space.free(BlockRun { start: run.disk, blocks: run.blocks });
+        }
+    }
+
+    /// Counts plans of writes; see [`Self::release_idle_reservations`].
+    pub fn plan_count(&self) -> u64 {
+        self.reservations.plans()
+    }
+
+    /// Gives up the reservations of all objects for which no write was planned since [`Self::plan_count`] was `since`. A node calls it now
+    /// and then with the count of some seconds ago, and with the present one when space is short.
+    pub fn release_idle_reservations(&mut self, since: u64) {
+        for key in self.reservations.idle_since(since) {
+            self.release_reservation(key);
+        }
+    }
+
+    /// Gives the records of the next objects to `emit`, encoded, at least one and until they reach `bytes_max`, beginning behind `cursor`
+    /// (`None`: at the first object). Returns where the next slice begins, `None` at the end.
+    pub fn encode_from(&self, cursor: Option<ObjectCursor>, bytes_max: usize, mut emit: impl FnMut(&[u8])) -> Option<ObjectCursor> {
+        let first = match cursor {
+            None => Bound::Unbounded,
+            Some(ObjectCursor { key, local_offset: Some(_) }) => Bound::Included(key),
+            Some(ObjectCursor { key, local_offset: None }) => Bound::Excluded(key),
+        };
+        let mut bytes = 0;
+        let mut out = Vec::new();
+        for (key, object) in self.objects.range((first, Bound::Unbounded)) {
+            let mut from = cursor.filter(|cursor| cursor.key == *key).and_then(|cursor| cursor.local_offset);
+            loop {
+                let (record, next) = slice_of(*key, object, from.unwrap_or(0));
+                out.clear();
+                record.encode(&mut out);
+                emit(&out);
+                bytes += out.len();
+                if bytes >= bytes_max {
+                    return Some(ObjectCursor { key: *key, local_offset: next });
+                }
+                if next.is_none() {
+                    break;
+                }
+                from = next;
+            }
+        }
+        None
+    }
+
+    /// Gives every block from `first` to `last` of the object a place.
+    fn reserve(&mut self, key: ObjectKey, first: u64, last: u64) -> Result<(), ObjectError> {
+        let gaps = gaps(first, last, &self.backing(key, first, last));
+        let needed: u64 = gaps.iter().map(|(_, blocks)| blocks).sum();
+        if needed == 0 {
+            return Ok(());
+        }
+        if needed > self.space.available_blocks() {
+            let recoverable = self.space.quarantined_blocks() + self.reservations.blocks();
+            return Err(ObjectError::NoSpace { needed_bytes: bytes_of(needed), recoverable_bytes: bytes_of(recoverable) });
+        }
+        for (start, blocks) in gaps {
+            let goal = self.goal(key, start);
+            let most = if self.is_tail(key, start + blocks) { blocks.max(self.piece_blocks(key, blocks)) } else { blocks };
+            let runs = match self.space.take(blocks, most, goal) {
+                Some(run) => vec![run],
+                None => self.space.take_scattered(blocks, goal).expect("enough blocks were free for all gaps together"),
+            };
+            let mut local = start;
+            for run in runs {
+                self.reservations.add(key, BackedRun { local, disk: run.start, blocks: run.blocks });
+                local += run.blocks;
+            }
+        }
+        Ok(())
+    }
+
+    /// The places that local blocks `first` to `last` have, in order.
+    fn backing(&self, key: ObjectKey, first: u64, last: u64) -> Vec<BackedRun> {
+        let mut runs = match self.objects.get(&key) {
+            Some(object) => mapped(object, first, last),
+            None => Vec::new(),
+        };
+        let reserved = self.reservations.runs(key);
+        let from = reserved.partition_point(|run| run.local_end() <= first);
+        let before = runs.len();
+        runs.extend(reserved[from..].iter().map_while(|run| run.clip(first, last + 1)));
+        if before > 0 && runs.len() > before {
+            runs.sort_unstable_by_key(|run| run.local);
+        }
+        runs
+    }
+
+    /// Where the local bytes from `start` to `end` lie; `None` if some have no place.
+    fn places(&self, key: ObjectKey, start: u64, end: u64) -> Option<Vec<DiskPiece>> {
+        let mut pieces: Vec<DiskPiece> = Vec::new();
+        let mut at = start;
+        if start < end {
+            for run in self.backing(key, block_of(start), block_of(end - 1)) {
+                if block_of(at) != run.local {
+                    return None;
+                }
+                let disk_offset = bytes_of(run.disk) + at % BLOCK_BYTES;
+                let len = bytes_of(run.local_end()).min(end) - at;
+                match pieces.last_mut() {
+                    Some(last) if last.disk_offset + last.len == disk_offset => last.len += len,
+                    _ => pieces.push(DiskPiece { disk_offset, len }),
+                }
+                at += len;
+            }
+        }
+        (at == end).then_some(pieces)
+    }
+
+    /// The local bytes from `start` to `end` that have a place but are in no extent.
+    fn unmapped(&self, key: ObjectKey, start: u64, end: u64) -> Vec<ExtentPut> {
+        let mut holes: Vec<(u64, u64)> = Vec::new();
+        let mut at = start;
+        for (offset, extent) in self.objects.get(&key).into_iter().flat_map(|object| object.extents.within(start, end)) {
+            if offset > at {
+                holes.push((at, offset));
+            }
+            at = offset + extent.len;
+        }
+        if at < end {
+            holes.push((at, end));
+        }
+        let mut extents = Vec::with_capacity(holes.len());
+        for (from, to) in holes {
+            for run in self.backing(key, block_of(from), block_of(to - 1)) {
+                let (local_offset, end) = (from.max(bytes_of(run.local)), to.min(bytes_of(run.local_end())));
+                let disk_offset = bytes_of(run.disk) + (local_offset - bytes_of(run.local));
+                push_merged(&mut extents, ExtentPut { local_offset, disk_offset, len: end - local_offset });
+            }
+        }
+        extents
+    }
+
+    /// A good disk block for local block `local`: behind the blocks before it.
+    fn goal(&self, key: ObjectKey, local: u64) -> Option<u64> {
+        let reserved = self.reservations.runs(key);
+        let at = reserved.partition_point(|run| run.local_end() <= local);
+        let reserved = at.checked_sub(1).map(|before| reserved[before]).map(|run| (run.local_end(), run.disk_end()));
+        let extent = self.objects.get(&key).and_then(|object| object.extents.before(bytes_of(local)));
+        let mapped =
+            extent.map(|(offset, extent)| (block_of(offset + extent.len - 1) + 1, block_of(extent.disk_offset + extent.len - 1) + 1));
+        reserved.max(mapped).map(|(_, disk)| disk)
+    }
+
+    /// True if the object holds no block at or behind local block `local`.
+    fn is_tail(&self, key: ObjectKey, local: u64) -> bool {
+        let mapped_end = self.objects.get(&key).map_or(0, |object| object.extents.end());
+        let reserved_end = self.reservations.runs(key).last().map_or(0, BackedRun::local_end);
+        mapped_end <= bytes_of(local) && reserved_end <= local
+    }
+
+    /// How many blocks a growing object takes at once: what it holds with the `wanted` blocks, rounded up to a power of two, within bounds.
+    fn piece_blocks(&self, key: ObjectKey, wanted: u64) -> u64 {
+        let mapped = self.objects.get(&key).map_or(0, |object| object.mapped_blocks);
+        let reserved: u64 = self.reservations.runs(key).iter().map(|run| run.blocks).sum();
+        (mapped + reserved + wanted).next_power_of_two().min(block_of(PIECE_BYTES_MAX))
+    }
+
+    fn truncate(&mut self, key: ObjectKey, size_bytes: u64, mtime: WallTime, truncate_epoch: u32) {
+        let object = self.objects.entry(key).or_insert_with(Object::new);
+        let first = block_of(size_bytes);
+        let before = mapped(object, first, u64::MAX);
+        object.truncate(size_bytes, mtime, truncate_epoch);
+        let kept = mapped(object, first, first).len() as u64;
+        let freed = before.iter().filter_map(|run| run.clip(first + kept, u64::MAX));
+        let mut freed_blocks = 0;
+        for run in freed.inspect(|run| freed_blocks += run.blocks) {
+            self.space.free(BlockRun { start: run.disk, blocks: run.blocks });
+        }
+        object.mapped_blocks -= freed_blocks;
+        self.mapped_blocks -= freed_blocks;
+        for run in self.reservations.drop_from(key, size_bytes.div_ceil(BLOCK_BYTES)) {
+            self.space.free(BlockRun { start: run.disk, blocks: run.blocks });
+        }
+    }
+}
+
+/// Moves the blocks of `put` that no extent touches yet from the reservation to the object; returns their number.
+fn map_blocks(object: &Object, reservations: &mut Reservations, key: ObjectKey, put: &ExtentPut) -> u64 {
+    let (first, last) = (block_of(put.local_offset), block_of(put.local_offset + put.len - 1));
+    let disk_of = |local| block_of(put.disk_offset) + (local - first);
+    let present = mapped(object, first, last);
+    for run in &present {
+        assert!(run.disk == disk_of(run.local), "a write may not move a block of its object");
+    }
+    let mut added = 0;
+    for (local, blocks) in gaps(first, last, &present) {
+        reservations.consume(key, BackedRun { local, disk: disk_of(local), blocks });
+        added += blocks;
+    }
+    added
+}
+
+/// The block runs of a live object between local blocks `first` and `last`.
+fn mapped(object: &Object, first: u64, last: u64) -> Vec<BackedRun> {
+    object.extents.blocks(first, last).expect("a live object has each block in one place: apply checks it, and so does the end of a replay")
+}
+
+/// The blocks from `first` to `last` that are not in `runs` (ascending), as (start, count).
+fn gaps(first: u64, last: u64, runs: &[BackedRun]) -> Vec<(u64, u64)> {
+    let mut gaps = Vec::new();
+    let mut at = first;
+    for run in runs {
+        if run.local > at {
+            gaps.push((at, run.local - at));
+        }
+        at = run.local_end();
+    }
+    if at <= last {
+        gaps.push((at, last + 1 - at));
+    }
+    gaps
+}
+
+fn stat_of(object: &Object) -> ObjectStat {
+    ObjectStat {
+        size_bytes: object.size_bytes,
+        mtime: object.mtime,
+        truncate_epoch: object.truncate_epoch,
+        allocated_bytes: bytes_of(object.mapped_blocks),
+        extent_count: object.extents.len(),
+    }
+}
+
+/// A record of the object with its next extents from local offset `from` on, and where the rest begins.
+fn slice_of(key: ObjectKey, object: &Object, from: u64) -> (ObjectRecord, Option<u64>) {
+    let mut rest = object.extents.within(from, u64::MAX);
+    let put = |(local_offset, extent): (u64, super::Extent)| ExtentPut { local_offset, disk_offset: extent.disk_offset, len: extent.len };
+    let extents: Vec<_> = rest.by_ref().take(EXTENTS_PER_RECORD).map(put).collect();
+    let next = rest.next().map(|(offset, _)| offset);
+    let (size_bytes, mtime, truncate_epoch) = (object.size_bytes, object.mtime, object.truncate_epoch);
+    (ObjectRecord::Put { key, size_bytes, mtime, truncate_epoch, extents }, next)
+}

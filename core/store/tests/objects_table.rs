@@ -1,0 +1,225 @@
+//! The object table by example: where bytes go, what is reserved, what a record costs.
+
+use weft_base::{Handle, WallTime};
+use weft_store::objects::*;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const NOW: WallTime = WallTime(1_700_000_000_000_000_000);
+
+fn key(handle: u64) -> ObjectKey {
+    ObjectKey { handle: Handle(handle), index: 0 }
+}
+
+/// Plans, "writes" and applies; returns the pieces and the record.
+fn write(table: &mut ObjectTable, key: ObjectKey, offset: u64, len: u64) -> (Vec<DiskPiece>, Option<ObjectRecord>) {
+    let plan = table.plan_write(key, offset, len).expect("space");
+    let record = table.record_for(&plan, NOW).expect("nothing came between");
+    record.iter().for_each(|record| table.apply(record));
+    (plan.pieces, record)
+}
+
+fn data(disk_offset: u64, len: u64) -> ReadPiece {
+    ReadPiece::Data { disk_offset, len }
+}
+
+#[test]
+fn a_small_object_takes_one_block() {
+    let mut table = ObjectTable::new(MIB);
+    let (pieces, record) = write(&mut table, key(1), 0, 3901);
+    assert_eq!(pieces, [DiskPiece { disk_offset: 4096, len: 3901 }]);
+    assert!(record.expect("a new object").to_vec().len() <= 32);
+    assert_eq!(table.usage().mapped_bytes, 4096);
+    assert_eq!(table.usage().reserved_bytes, 0);
+    let stat = table.stat(key(1)).expect("it exists");
+    assert_eq!((stat.size_bytes, stat.allocated_bytes, stat.extent_count, stat.mtime), (3901, 4096, 1, NOW));
+    assert_eq!(table.plan_read(key(1), 0, MIB), [data(4096, 3901)]);
+    assert_eq!(table.plan_read(key(1), 3901, 1), []);
+}
+
+#[test]
+fn a_mebibyte_into_a_fresh_object_is_one_extent_and_one_small_record() {
+    let mut table = ObjectTable::new(64 * MIB);
+    for object in 1..4 {
+        let (pieces, record) = write(&mut table, key(object), 0, MIB);
+        assert_eq!(pieces.len(), 1);
+        let record = record.expect("the object grows");
+        assert!(record.to_vec().len() <= 60);
+        assert_eq!(table.stat(key(object)).expect("it exists").extent_count, 1);
+    }
+    assert_eq!(table.usage().reserved_bytes, 0, "a full piece reserves nothing more");
+}
+
+#[test]
+fn a_stream_of_small_writes_takes_mebibyte_pieces() {
+    let mut table = ObjectTable::new(64 * MIB);
+    // Two streams at once, in writes that are no multiple of a block.
+    for i in 0..400 {
+        for object in [1, 2] {
+            write(&mut table, key(object), i * 47008, 47008);
+        }
+    }
+    for object in [1, 2] {
+        let stat = table.stat(key(object)).expect("it exists");
+        assert_eq!(stat.size_bytes, 400 * 47008);
+        let pieces = 400 * 47008 / MIB + 10;
+        assert!(stat.extent_count as u64 <= pieces, "{} extents", stat.extent_count);
+    }
+    assert!(table.usage().reserved_bytes < 2 * MIB);
+    table.release_idle_reservations(table.plan_count());
+    assert_eq!(table.usage().reserved_bytes, 0);
+}
+
+#[test]
+fn one_stream_alone_is_one_extent() {
+    let mut table = ObjectTable::new(64 * MIB);
+    (0..500).for_each(|i| drop(write(&mut table, key(1), i * 64 * KIB, 64 * KIB)));
+    assert_eq!(table.stat(key(1)).expect("it exists").extent_count, 1);
+}
+
+#[test]
+fn overwriting_in_place_needs_no_record() {
+    let mut table = ObjectTable::new(MIB);
+    let (first, _) = write(&mut table, key(1), 0, 10000);
+    let (again, record) = write(&mut table, key(1), 5000, 5000);
+    assert_eq!(record, None);
+    assert_eq!(again, [DiskPiece { disk_offset: first[0].disk_offset + 5000, len: 5000 }]);
+    let (_, record) = write(&mut table, key(1), 9000, 1001);
+    let Some(ObjectRecord::Put { size_bytes, extents, .. }) = record else { panic!("it grew") };
+    assert_eq!(size_bytes, 10001);
+    assert_eq!(extents, [ExtentPut { local_offset: 10000, disk_offset: first[0].disk_offset + 10000, len: 1 }], "only what is new");
+    table.note_mtime(key(1), WallTime(NOW.0 + 5));
+    table.note_mtime(key(1), NOW);
+    assert_eq!(table.stat(key(1)).expect("it exists").mtime, WallTime(NOW.0 + 5));
+    let Some(ObjectRecord::Put { mtime, extents, .. }) = table.plan_touch(key(1)) else { panic!("it exists") };
+    assert_eq!((mtime, extents), (WallTime(NOW.0 + 5), vec![]));
+}
+
+#[test]
+fn holes_share_blocks_with_what_is_written_later() {
+    let mut table = ObjectTable::new(MIB);
+    write(&mut table, key(1), 5000, 10);
+    assert_eq!(table.plan_read(key(1), 0, 100), [ReadPiece::Hole { len: 100 }]);
+    assert_eq!(table.plan_read(key(1), 4990, 100), [ReadPiece::Hole { len: 10 }, data(4096 + 904, 10)]);
+    write(&mut table, key(1), 4096, 904);
+    assert_eq!(table.plan_read(key(1), 4096, 2000), [data(4096, 914)]);
+    assert_eq!(table.used_bytes(), 4096, "both lie in one block");
+    write(&mut table, key(1), 0, 4096);
+    assert_eq!(table.used_bytes(), 8192);
+}
+
+#[test]
+fn truncation_frees_whole_blocks_and_hides_the_rest() {
+    let mut table = ObjectTable::new(MIB);
+    write(&mut table, key(1), 0, 20000);
+    let cut = table.plan_truncate(key(1), 5000, NOW, 1).expect("small enough").expect("a change");
+    table.apply(&cut);
+    assert_eq!(table.used_bytes(), 8192);
+    assert_eq!(table.usage().quarantined_bytes, 32768 - 8192, "with the reservation");
+    let up = table.plan_truncate(key(1), 9000, NOW, 2).expect("small enough").expect("a change");
+    table.apply(&up);
+    assert_eq!(table.plan_read(key(1), 0, 9999), [data(4096, 5000), ReadPiece::Hole { len: 4000 }]);
+    assert_eq!(table.plan_truncate(key(1), 9000, NOW, 2), Ok(None));
+    assert_eq!(table.plan_truncate(key(2), 0, NOW, 0), Ok(None));
+    assert_eq!(table.plan_truncate(key(2), OBJECT_BYTES_MAX + 1, NOW, 0), Err(ObjectError::TooLarge));
+    assert_eq!(table.stat(key(1)).expect("it exists").truncate_epoch, 2);
+}
+
+#[test]
+fn removed_space_returns_after_its_sync_only() {
+    let mut table = ObjectTable::new(MIB);
+    write(&mut table, key(1), 0, MIB - 4096);
+    let needed_bytes = 4096;
+    let full = |table: &mut ObjectTable| table.plan_write(key(2), 0, 1).expect_err("full");
+    assert_eq!(full(&mut table), ObjectError::NoSpace { needed_bytes, recoverable_bytes: 0 });
+    let reading = table.begin_io();
+    let remove = table.plan_remove(key(1)).expect("it exists");
+    table.apply(&remove);
+    assert_eq!((table.object_count(), table.used_bytes(), table.plan_remove(key(1))), (0, 0, None));
+    let recoverable_bytes = MIB - 4096;
+    assert_eq!(full(&mut table), ObjectError::NoSpace { needed_bytes, recoverable_bytes });
+    let mark = table.quarantine_mark();
+    assert_eq!(table.release_quarantine(mark), 0, "a read that began before may still look there");
+    table.end_io(reading);
+    assert_eq!(table.usage().free_bytes, MIB - 4096);
+    write(&mut table, key(2), 0, MIB - 4096);
+}
+
+#[test]
+fn a_plan_that_lost_its_place_is_stale() {
+    let mut table = ObjectTable::new(MIB);
+    write(&mut table, key(1), 0, 8192);
+    let ticket = table.begin_io();
+    let over = table.plan_write(key(1), 4000, 8000).expect("space");
+    let remove = table.plan_remove(key(1)).expect("it exists");
+    table.apply(&remove);
+    assert_eq!(table.record_for(&over, NOW), Err(StalePlan));
+    let again = table.plan_write(key(1), 4000, 8000).expect("space");
+    assert_ne!(again.pieces, over.pieces, "the old place is in quarantine");
+    assert!(table.record_for(&again, NOW).is_ok());
+    table.end_io(ticket);
+}
+
+#[test]
+fn concurrent_writes_of_one_hole_share_its_place() {
+    let mut table = ObjectTable::new(MIB);
+    let one = table.plan_write(key(1), 0, 5000).expect("space");
+    let two = table.plan_write(key(1), 3000, 5000).expect("space");
+    // They finish in the other order; together they are one extent of two blocks.
+    for plan in [two, one] {
+        let record = table.record_for(&plan, NOW).expect("current").expect("new bytes");
+        table.apply(&record);
+    }
+    assert_eq!(table.extents(key(1)), [ExtentPut { local_offset: 0, disk_offset: 4096, len: 8000 }]);
+    assert_eq!(table.used_bytes(), 8192);
+}
+
+#[test]
+fn fragments_are_used_when_nothing_else_is_left() {
+    let mut table = ObjectTable::new(17 * 4096);
+    (0..16).for_each(|i| drop(write(&mut table, key(i), 0, 4096)));
+    for i in (0..16).step_by(2) {
+        let record = table.plan_remove(key(i)).expect("it exists");
+        table.apply(&record);
+    }
+    table.release_quarantine(table.quarantine_mark());
+    let (pieces, _) = write(&mut table, key(99), 0, 8 * 4096);
+    assert_eq!(pieces.len(), 8);
+    assert_eq!(table.usage().free_bytes, 0);
+}
+
+#[test]
+fn checkpoint_slices_hold_everything_in_bounded_pieces() {
+    let mut table = ObjectTable::new(64 * MIB);
+    // One object of 3000 extents (every second block) among small ones and one without any byte.
+    (0..3000).for_each(|i| drop(write(&mut table, key(5), i * 8192, 1)));
+    (10..200).for_each(|i| drop(write(&mut table, key(i), 7, 100)));
+    let empty = table.plan_truncate(key(3), 12345, NOW, 4).expect("small enough").expect("a change");
+    table.apply(&empty);
+    for bytes_max in [1, 1000, 10000, usize::MAX] {
+        let mut replay = ObjectReplay::new();
+        let (mut cursor, mut slices) = (None, 0);
+        loop {
+            let mut bytes = 0;
+            cursor = table.encode_from(cursor, bytes_max, |record| {
+                assert!(bytes < bytes_max, "the slice was full");
+                assert!(record.len() < 20 << 10);
+                bytes += record.len();
+                replay.apply(&ObjectRecord::decode(record).expect("just encoded"));
+            });
+            slices += 1;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert!(slices > 1 || bytes_max == usize::MAX);
+        let copy = replay.finish(64 * MIB).expect("consistent");
+        assert!(copy.iter().eq(table.iter()));
+        for (key, _) in table.iter() {
+            assert_eq!(copy.extents(key), table.extents(key));
+        }
+        assert_eq!(copy.used_bytes(), table.used_bytes());
+    }
+    assert_eq!(table.objects_of(Handle(3)).count(), 1);
+    assert_eq!(table.objects_of(Handle(4)).count(), 0);
+}

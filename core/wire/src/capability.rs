@@ -1,0 +1,151 @@
+//! Capabilities: what a metadata server signs and a data server checks, so that nobody reads or writes a datafile without having
+//! opened its file.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use weft_base::{ClientId, Handle, Result, Status, WallTime};
+
+use crate::{Reader, Wire};
+
+/// The secret that all servers and clients of a file system share: 32 bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClusterKey(pub [u8; 32]);
+
+impl std::fmt::Debug for ClusterKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClusterKey(secret)")
+    }
+}
+
+impl ClusterKey {
+    /// HMAC-SHA256 (RFC 2104) of the concatenated parts under this key, begun by a label that separates its uses.
+    pub fn mac(&self, label: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.update(&(label.len() as u64).to_le_bytes());
+        mac.update(label);
+        for part in parts {
+            mac.update(&(part.len() as u64).to_le_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+}
+
+/// Compares two byte strings of equal length in a time that does not depend on where they differ.
+pub(crate) fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y)) == 0
+}
+
+/// What a capability allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Rights(pub u8);
+
+impl Rights {
+    /// Read data.
+    pub const READ: Rights = Rights(1);
+    /// Write data.
+    pub const WRITE: Rights = Rights(2);
+    /// Truncate and remove: only metadata servers hold it.
+    pub const MANAGE: Rights = Rights(4);
+
+    /// True if all of `other` is allowed.
+    pub fn contains(self, other: Rights) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// Both.
+    pub fn with(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+}
+
+/// A signed permission of one client for the datafiles of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// The file.
+    pub handle: Handle,
+    /// The client that may use it.
+    pub client: ClientId,
+    /// What it may do.
+    pub rights: Rights,
+    /// When it ends by the servers' wall clocks.
+    pub expires: WallTime,
+    /// First half of the HMAC-SHA256 of the fields above.
+    pub tag: [u8; 16],
+}
+
+impl Capability {
+    /// Issues a capability.
+    pub fn sign(key: &ClusterKey, handle: Handle, client: ClientId, rights: Rights, expires: WallTime) -> Capability {
+        let mut capability = Capability { handle, client, rights, expires, tag: [0; 16] };
+        capability.tag = capability.expected_tag(key);
+        capability
+    }
+
+    /// Checks that the capability is genuine, belongs to `client` and `handle`, gives `rights` and has not ended at `now`.
+    ///
+    /// # Errors
+    /// [`Status::CapabilityRefused`] or [`Status::CapabilityExpired`].
+    pub fn verify(&self, key: &ClusterKey, handle: Handle, client: ClientId, rights: Rights, now: WallTime) -> Result<()> {
+        let fits = self.handle == handle && self.client == client && self.rights.contains(rights);
+        if !fits || !equal_in_constant_time(&self.tag, &self.expected_tag(key)) {
+            return Err(Status::CapabilityRefused);
+        }
+        if now > self.expires {
+            return Err(Status::CapabilityExpired);
+        }
+        Ok(())
+    }
+
+    fn expected_tag(&self, key: &ClusterKey) -> [u8; 16] {
+        let mut fields = Vec::with_capacity(32);
+        self.put_fields(&mut fields);
+        let mac = key.mac(b"weft capability", &[&fields]);
+        mac[..16].try_into().expect("an HMAC-SHA256 has 32 bytes")
+    }
+
+    fn put_fields(&self, out: &mut Vec<u8>) {
+        self.handle.put(out);
+        self.client.put(out);
+        self.rights.0.put(out);
+        self.expires.put(out);
+    }
+}
+
+impl Wire for Capability {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.put_fields(out);
+        out.extend_from_slice(&self.tag);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        Ok(Capability {
+            handle: Wire::get(from)?,
+            client: Wire::get(from)?,
+            rights: Rights(Wire::get(from)?),
+            expires: Wire::get(from)?,
+            tag: from.take(16)?.as_ref().try_into().map_err(|_| Status::BadMessage)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: ClusterKey = ClusterKey([7; 32]);
+
+    #[test]
+    fn genuine_is_accepted_and_everything_else_refused() {
+        let (handle, client, end) = (Handle(5), ClientId(9), WallTime(1000));
+        let good = Capability::sign(&KEY, handle, client, Rights::READ, end);
+        assert_eq!(Capability::from_bytes(good.to_bytes()), Ok(good));
+        assert_eq!(good.verify(&KEY, handle, client, Rights::READ, WallTime(1000)), Ok(()));
+        let refused = Err(Status::CapabilityRefused);
+        assert_eq!(good.verify(&KEY, Handle(6), client, Rights::READ, end), refused);
+        assert_eq!(good.verify(&KEY, handle, ClientId(8), Rights::READ, end), refused);
+        assert_eq!(good.verify(&KEY, handle, client, Rights::WRITE, end), refused);
+        assert_eq!(good.verify(&ClusterKey([8; 32]), handle, client, Rights::READ, end), refused);
+        assert_eq!(good.verify(&KEY, handle, client, Rights::READ, WallTime(1001)), Err(Status::CapabilityExpired));
+        let forged = Capability { rights: Rights::READ.with(Rights::WRITE), ..good };
+        assert_eq!(forged.verify(&KEY, handle, client, Rights::WRITE, end), refused);
+    }
+}

@@ -1,0 +1,225 @@
+//! The 64 bytes in front of every message.
+
+use weft_base::{ClientId, RequestId, Result, ServerId, Status};
+
+use crate::{Op, crc32c};
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = 64;
+/// Longest body in bytes. A longer one is refused before it is read.
+pub const BODY_BYTES_MAX: usize = 1 << 20;
+/// Longest bulk data in bytes. Longer data is refused before it is read.
+pub const BULK_BYTES_MAX: usize = 8 << 20;
+/// The version that this code speaks.
+pub const PROTOCOL_VERSION: u8 = 1;
+/// The oldest version that this code still understands.
+pub const PROTOCOL_VERSION_OLDEST: u8 = 1;
+
+/// The first four bytes of every message: `WEFT`.
+const MAGIC: [u8; 4] = *b"WEFT";
+
+/// Request, reply, or one of the four messages of the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A request.
+    Request = 1,
+    /// The reply to a request; it repeats the request's identity.
+    Reply = 2,
+    /// A step of the handshake.
+    Handshake = 3,
+}
+
+/// Bits of the header's flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Flags(pub u32);
+
+impl Flags {
+    /// Everybody who touches this request records it in detail.
+    pub const TRACE: Flags = Flags(1);
+    /// The request was sent before; its reply may be in the reply table.
+    pub const RETRY: Flags = Flags(2);
+
+    /// True if all bits of `other` are set.
+    pub fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// With the bits of `other` set too.
+    pub fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// The fixed part of a message. See `docs/wire.md` for the byte layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Protocol version agreed in the handshake.
+    pub version: u8,
+    /// Request or reply.
+    pub kind: Kind,
+    /// Which operation ([`Op`]) by number.
+    pub op: u16,
+    /// Trace, retry.
+    pub flags: Flags,
+    /// Reply: 0 or a [`Status`] by number. Request: 0.
+    pub status: u16,
+    /// The server that is asked or that answers.
+    pub server: ServerId,
+    /// Identity of the request.
+    pub request: RequestId,
+    /// `request.sequence` minus the oldest sequence that the client still waits for at this server: everything below is
+    /// finished, so the server may forget its replies and must refuse late copies.
+    pub unfinished_span: u32,
+    /// Bytes of the body.
+    pub body_bytes: u32,
+    /// Bytes of the bulk data.
+    pub bulk_bytes: u32,
+    /// CRC32C of the body.
+    pub body_crc: u32,
+    /// CRC32C of the bulk data.
+    pub bulk_crc: u32,
+    /// Reply: counts the starts of the server. A client that sees it change tells the server again what it has open.
+    pub server_boot: u32,
+}
+
+impl Header {
+    /// The header of a request; lengths and checksums are filled in when it is sent.
+    pub fn request(op: Op, server: ServerId, request: RequestId, unfinished_span: u32) -> Header {
+        Header {
+            version: PROTOCOL_VERSION,
+            kind: Kind::Request,
+            op: op.code(),
+            flags: Flags::default(),
+            status: 0,
+            server,
+            request,
+            unfinished_span,
+            body_bytes: 0,
+            bulk_bytes: 0,
+            body_crc: 0,
+            bulk_crc: 0,
+            server_boot: 0,
+        }
+    }
+
+    /// The sequence below which the client has finished everything.
+    pub fn finished_below(&self) -> u64 {
+        self.request.sequence.saturating_sub(u64::from(self.unfinished_span))
+    }
+
+    /// The bytes of the header, closed by its own checksum.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[0..4].copy_from_slice(&MAGIC);
+        out[4] = self.version;
+        out[5] = self.kind as u8;
+        out[6..8].copy_from_slice(&self.op.to_le_bytes());
+        out[8..12].copy_from_slice(&self.flags.0.to_le_bytes());
+        out[12..14].copy_from_slice(&self.status.to_le_bytes());
+        out[14..16].copy_from_slice(&self.server.0.to_le_bytes());
+        out[16..24].copy_from_slice(&self.request.client.0.to_le_bytes());
+        out[24..28].copy_from_slice(&self.request.incarnation.to_le_bytes());
+        out[28..32].copy_from_slice(&self.unfinished_span.to_le_bytes());
+        out[32..40].copy_from_slice(&self.request.sequence.to_le_bytes());
+        out[40..44].copy_from_slice(&self.body_bytes.to_le_bytes());
+        out[44..48].copy_from_slice(&self.bulk_bytes.to_le_bytes());
+        out[48..52].copy_from_slice(&self.body_crc.to_le_bytes());
+        out[52..56].copy_from_slice(&self.bulk_crc.to_le_bytes());
+        out[56..60].copy_from_slice(&self.server_boot.to_le_bytes());
+        let crc = crc32c(&out[..60]);
+        out[60..64].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads a header and checks everything that can be checked without the body.
+    ///
+    /// # Errors
+    /// [`Status::BadMessage`] for a wrong magic, kind or length, [`Status::BadChecksum`] for a damaged header,
+    /// [`Status::VersionMismatch`] for a version outside the supported range.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header> {
+        let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if bytes[0..4] != MAGIC {
+            return Err(Status::BadMessage);
+        }
+        if u32_at(60) != crc32c(&bytes[..60]) {
+            return Err(Status::BadChecksum);
+        }
+        let version = bytes[4];
+        if !(PROTOCOL_VERSION_OLDEST..=PROTOCOL_VERSION).contains(&version) {
+            return Err(Status::VersionMismatch);
+        }
+        let kind = match bytes[5] {
+            1 => Kind::Request,
+            2 => Kind::Reply,
+            3 => Kind::Handshake,
+            _ => return Err(Status::BadMessage),
+        };
+        let header = Header {
+            version,
+            kind,
+            op: u16_at(6),
+            flags: Flags(u32_at(8)),
+            status: u16_at(12),
+            server: ServerId(u16_at(14)),
+            request: RequestId { client: ClientId(u64_at(16)), incarnation: u32_at(24), sequence: u64_at(32) },
+            unfinished_span: u32_at(28),
+            body_bytes: u32_at(40),
+            bulk_bytes: u32_at(44),
+            body_crc: u32_at(48),
+            bulk_crc: u32_at(52),
+            server_boot: u32_at(56),
+        };
+        if header.body_bytes as usize > BODY_BYTES_MAX || header.bulk_bytes as usize > BULK_BYTES_MAX {
+            return Err(Status::BadMessage);
+        }
+        Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Header {
+        let request = RequestId { client: ClientId(0x1122_3344_5566_7788), incarnation: 3, sequence: 99 };
+        let mut header = Header::request(Op::Create, ServerId(2), request, 5);
+        header.flags = Flags::TRACE.with(Flags::RETRY);
+        header.body_bytes = 77;
+        header.bulk_bytes = 1 << 20;
+        header
+    }
+
+    #[test]
+    fn wire_md_header_golden_bytes() {
+        let bytes = sample().encode();
+        assert_eq!(&bytes[0..4], b"WEFT");
+        assert_eq!(bytes[4..16], [1, 1, Op::Create as u8, 0, 3, 0, 0, 0, 0, 0, 2, 0]);
+        assert_eq!(bytes[16..24], [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]);
+        assert_eq!(bytes[24..40], [3, 0, 0, 0, 5, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[40..48], [77, 0, 0, 0, 0, 0, 16, 0]);
+        assert_eq!(Header::decode(&bytes), Ok(sample()));
+        assert_eq!(sample().finished_below(), 94);
+    }
+
+    #[test]
+    fn any_flipped_bit_is_noticed() {
+        let good = sample().encode();
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), HEADER_BYTES)) {
+            let mut block = [0; HEADER_BYTES];
+            block.copy_from_slice(&bytes);
+            let _ = Header::decode(&block);
+        }
+    }
+}

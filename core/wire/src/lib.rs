@@ -1,0 +1,76 @@
+//! `weft-wire`: every message of Weft, byte by byte: the 64-byte header, the bodies of requests and replies, the handshake that
+//! proves the cluster key, and the capabilities that open datafiles. `docs/wire.md` is its description for people.
+//!
+//! It never touches a socket, never waits, and never decides what a request means.
+
+pub mod capability;
+pub mod codec;
+pub mod handshake;
+mod header;
+pub mod ops;
+mod tx;
+mod types;
+
+pub use capability::{Capability, ClusterKey, Rights};
+pub use codec::{Reader, Wire};
+pub use header::{BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST};
+pub use ops::{Op, Operation, Request};
+
+use bytes::Bytes;
+use weft_base::{Payload, Status};
+
+/// CRC32C (Castagnoli) of `bytes`, as used for headers, bodies, bulk data and everything on disk.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
+/// CRC32C of the concatenation of what `crc` was computed over and `bytes`.
+pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc, bytes)
+}
+
+/// One message as it travels: header, encoded body and bulk data.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The fixed part. `body_bytes`, `bulk_bytes` and the checksums are filled in by whoever sends.
+    pub header: Header,
+    /// The encoded operation, at most [`BODY_BYTES_MAX`] bytes.
+    pub body: Bytes,
+    /// Data of a read or write, at most [`BULK_BYTES_MAX`] bytes.
+    pub bulk: Payload,
+}
+
+impl Frame {
+    /// The reply to `request` that carries an operation's result or an error.
+    pub fn reply(request: &Header, result: Result<Bytes, Status>, bulk: Payload) -> Frame {
+        let mut header = *request;
+        header.kind = Kind::Reply;
+        let body = match result {
+            Ok(body) => {
+                header.status = 0;
+                body
+            }
+            Err(status) => {
+                header.status = status.code();
+                Bytes::new()
+            }
+        };
+        Frame { header, body, bulk }
+    }
+
+    /// The status of a reply.
+    ///
+    /// # Errors
+    /// The error that the server answered.
+    pub fn status(&self) -> Result<(), Status> {
+        match self.header.status {
+            0 => Ok(()),
+            code => Err(Status::from_code(code)),
+        }
+    }
+
+    /// Bytes on the wire.
+    pub fn wire_bytes(&self) -> u64 {
+        (HEADER_BYTES + self.body.len()) as u64 + self.bulk.len()
+    }
+}

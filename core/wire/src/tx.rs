@@ -1,0 +1,181 @@
+//! What servers say to each other to change two of them as one: the parts of a logged transaction.
+
+use bytes::Bytes;
+use weft_base::{Credentials, FileKind, Handle, Layout, Result, ServerId, Status, WallTime};
+
+use crate::{Reader, Wire, wire_struct};
+
+wire_struct! {
+    /// Names a transaction: the server that coordinates it and that server's counter.
+    pub struct TxId {
+        /// Who decides.
+        pub coordinator: ServerId,
+        /// Never reused by this coordinator.
+        pub number: u64,
+    }
+}
+
+impl Copy for TxId {}
+impl PartialOrd for TxId {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for TxId {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.coordinator, self.number).cmp(&(other.coordinator, other.number))
+    }
+}
+
+/// One change at one server. Preparing it checks that it is possible and locks what it touches; committing it cannot fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TxPart {
+    /// The name `name` in `dir` shall lead to `handle`.
+    InsertEntry {
+        /// Directory whose partition is here.
+        dir: Handle,
+        /// The name.
+        name: Bytes,
+        /// What it leads to; 0: the directory that the same transaction makes.
+        handle: Handle,
+        /// What that is.
+        kind: FileKind,
+        /// What the name leads to now; `None`: the name must be free.
+        replaces: Option<Handle>,
+    },
+    /// The name shall be gone.
+    RemoveEntry {
+        /// Directory whose partition is here.
+        dir: Handle,
+        /// The name.
+        name: Bytes,
+        /// What it leads to now.
+        handle: Handle,
+    },
+    /// A directory shall be made here; its handle is chosen when this is prepared.
+    MakeDirectory {
+        /// The directory that will hold its name.
+        parent: Handle,
+        /// Permission bits.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// What files in it inherit.
+        layout: Layout,
+    },
+    /// The directory shall be gone; it must be empty and becomes closed for new entries when this is prepared.
+    RemoveDirectory {
+        /// The directory.
+        dir: Handle,
+        /// Its name is in a sticky directory: only its owner may do it.
+        must_own: bool,
+    },
+    /// The link count of an inode that is here, and is no directory, shall change by `delta`.
+    ChangeLinks {
+        /// The inode.
+        handle: Handle,
+        /// What the coordinator believes it to be.
+        kind: FileKind,
+        /// +1, -1, or 0 for a renamed object (only the time of its change is set).
+        delta: i64,
+        /// Its name is in a sticky directory: only its owner may do it.
+        must_own: bool,
+    },
+    /// The directory shall know its new parent (or, renamed within its parent, the time of the change).
+    SetParent {
+        /// The directory.
+        dir: Handle,
+        /// Its new parent.
+        parent: Handle,
+        /// Its name is in a sticky directory: only its owner may do it.
+        must_own: bool,
+    },
+    /// The right to move directories between directories, of which there is one in a file system (at metadata server 0): with it
+    /// nobody else can make a cycle.
+    MoveToken {},
+}
+
+macro_rules! wire_for_parts {
+    ($( $code:literal $name:ident { $( $field:ident ),* } )*) => {
+        impl Wire for TxPart {
+            fn put(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( TxPart::$name { $( $field ),* } => {
+                        ($code as u8).put(out);
+                        $( $field.put(out); )*
+                    } )*
+                }
+            }
+            fn get(from: &mut Reader) -> Result<Self> {
+                Ok(match u8::get(from)? {
+                    $( $code => TxPart::$name { $( $field: Wire::get(from)? ),* }, )*
+                    _ => return Err(Status::BadMessage),
+                })
+            }
+        }
+    };
+}
+
+wire_for_parts! {
+    1 InsertEntry { dir, name, handle, kind, replaces }
+    2 RemoveEntry { dir, name, handle }
+    3 MakeDirectory { parent, mode, uid, gid, layout }
+    4 RemoveDirectory { dir, must_own }
+    5 ChangeLinks { handle, kind, delta, must_own }
+    6 SetParent { dir, parent, must_own }
+    7 MoveToken {}
+}
+
+wire_struct! {
+    /// Coordinator to participant: can you? Locks on success.
+    pub struct TxPrepareRequest {
+        /// The transaction.
+        pub tx: TxId,
+        /// Changes at this server, in order.
+        pub parts: Vec<TxPart>,
+        /// Who wants it.
+        pub who: Credentials,
+        /// The time stamps of the change.
+        pub time: WallTime,
+    }
+
+    /// Yes or no. A refusal is an answer, not an error, so that nobody repeats the request while it holds locks elsewhere.
+    pub struct TxPrepareReply {
+        /// For every part one handle: the directory made, or the object concerned (0 if none).
+        pub handles: Result<Vec<Handle>>,
+    }
+
+    /// Coordinator to participant: do it, or forget it. Idempotent.
+    pub struct TxDecideRequest {
+        /// The transaction.
+        pub tx: TxId,
+        /// Do it?
+        pub commit: bool,
+    }
+
+    /// Participant to coordinator after a crash of either: what became of it?
+    pub struct TxStatusRequest {
+        /// The transaction.
+        pub tx: TxId,
+    }
+
+    /// The coordinator's answer. A transaction that it does not know was never decided and counts as aborted.
+    pub struct TxStatusReply {
+        /// `None`: not decided yet, ask again.
+        pub committed: Option<bool>,
+    }
+
+    /// Which directory holds this directory? For the search for cycles.
+    pub struct ParentRequest {
+        /// The directory.
+        pub dir: Handle,
+    }
+
+    /// The answer.
+    pub struct ParentReply {
+        /// The parent; the root is its own.
+        pub parent: Handle,
+    }
+}

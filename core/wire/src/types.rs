@@ -1,0 +1,68 @@
+//! Encodings of the nouns of `weft-base`.
+
+use weft_base::{
+    Attr, ClientId, ClusterMap, Credentials, FileKind, FsId, Handle, Layout, RequestId, Result, ServerEntry, ServerId, Status, WallTime,
+};
+
+use crate::{Reader, Wire};
+
+macro_rules! wire_for_newtypes {
+    ($( $type:ident; )*) => { $(
+        impl Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                self.0.put(out);
+            }
+            fn get(from: &mut Reader) -> Result<Self> {
+                Ok($type(Wire::get(from)?))
+            }
+        }
+    )* };
+}
+
+wire_for_newtypes! { Handle; ServerId; FsId; ClientId; WallTime; }
+
+impl Wire for FileKind {
+    fn put(&self, out: &mut Vec<u8>) {
+        (*self as u8).put(out);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        FileKind::from_code(u8::get(from)?).ok_or(Status::BadMessage)
+    }
+}
+
+macro_rules! wire_for_structs {
+    ($( $type:ident { $( $field:ident ),* } )*) => { $(
+        impl Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                $( self.$field.put(out); )*
+            }
+            fn get(from: &mut Reader) -> Result<Self> {
+                Ok($type { $( $field: Wire::get(from)?, )* })
+            }
+        }
+    )* };
+}
+
+wire_for_structs! {
+    RequestId { client, incarnation, sequence }
+    Attr { handle, kind, mode, uid, gid, nlink, rdev, size, atime, mtime, ctime, version, truncate_epoch, layout }
+    Credentials { uid, gid, groups, checked_by_kernel }
+    ServerEntry { id, name, address }
+    ClusterMap { fs_id, fs_name, epoch, meta, data, stripe_bytes, stripe_width }
+}
+
+impl Wire for Layout {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.stripe_bytes.put(out);
+        self.width.put(out);
+        self.first.put(out);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        let layout = Layout { stripe_bytes: Wire::get(from)?, width: Wire::get(from)?, first: Wire::get(from)? };
+        // Arithmetic on layouts divides by both; a peer must not be able to stop us with a zero.
+        if layout.width == 0 || layout.stripe_bytes == 0 {
+            return Err(Status::BadMessage);
+        }
+        Ok(layout)
+    }
+}
