@@ -1,0 +1,415 @@
+//! One connection of a client process, used by all its threads.
+//!
+//! Locks, in the order in which they may be taken: `sending`, `buffer`; each of the others alone. None is held while a thread waits,
+//! except `sending` by a thread that waits for room in the socket (it reads replies meanwhile).
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::task::{Context, Poll, Waker};
+
+use weft_base::{FastMap, Nanos, SECOND, Status};
+use weft_rt::{Bulk, Outgoing};
+use weft_wire::{Frame, Kind};
+
+use super::Counters;
+use super::context::{Sleep, ThreadContext};
+use super::parker::Parker;
+use crate::clock;
+use crate::inbound::{BULK_DIRECT_BYTES, FrameReader, Limits};
+use crate::outbound::encode;
+use crate::sys::{self, Watched};
+
+/// Bytes that one read takes before the replies are handed out.
+const READ_BYTES: usize = 1 << 20;
+/// Requests are sent before the thread waits if so many bytes have been collected.
+const BUFFER_BYTES_MAX: usize = 256 << 10;
+/// A request that could not be sent within this time, in nanoseconds, ends the connection even without a deadline.
+const SEND_NS_MAX: u64 = 60 * SECOND;
+/// Pieces given to the kernel in one call.
+const PIECES_MAX: usize = 16;
+
+/// A connection after its handshake.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    fd: OwnedFd,
+    alive: AtomicBool,
+    pending: Mutex<FastMap<u64, Pending>>,
+    /// The reading half, while nobody reads.
+    reader: Mutex<Option<Box<Reader>>>,
+    /// Small requests, complete frames, that nobody sends yet.
+    buffer: Mutex<Vec<u8>>,
+    sending: Mutex<Sending>,
+    /// There is something in `buffer` or `sending`. Changed under the lock of `buffer`.
+    unsent: AtomicBool,
+    counters: Arc<Counters>,
+}
+
+/// The reading half of a connection. Whoever has it reads for everybody.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    frames: FrameReader,
+    complete: Vec<Frame>,
+    wakers: Vec<Waker>,
+}
+
+/// What is being sent: some of it may be in the socket already.
+#[derive(Debug, Default)]
+struct Sending {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+/// A request whose reply is awaited.
+#[derive(Debug)]
+struct Pending {
+    outcome: Option<Result<Frame, Status>>,
+    waker: Option<Waker>,
+    /// The thread that waits, to make it the reader.
+    parker: Arc<Parker>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no code panics while it holds this lock")
+}
+
+impl Conn {
+    pub(crate) fn new(fd: OwnedFd, counters: Arc<Counters>) -> Conn {
+        let reader = Reader { frames: FrameReader::new(Limits::OPEN), complete: Vec::new(), wakers: Vec::new() };
+        Conn {
+            fd,
+            alive: AtomicBool::new(true),
+            pending: Mutex::default(),
+            reader: Mutex::new(Some(Box::new(reader))),
+            buffer: Mutex::default(),
+            sending: Mutex::default(),
+            unsent: AtomicBool::new(false),
+            counters,
+        }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn count_poll(&self) {
+        Counters::add(&self.counters.poll_calls, 1);
+    }
+
+    /// Registers a request and sends it, or leaves it in the buffer if it is small.
+    pub(crate) fn submit(self: &Arc<Self>, thread: &Rc<ThreadContext>, request: Outgoing<'_>, deadline: Nanos) -> Result<Wait, Status> {
+        thread.assert_driving();
+        let sequence = request.header.request.sequence;
+        let pending = Pending { outcome: None, waker: None, parker: thread.parker().clone() };
+        {
+            let mut table = locked(&self.pending);
+            if !self.is_alive() {
+                return Err(Status::Unreachable);
+            }
+            if table.contains_key(&sequence) {
+                return Err(Status::Invalid);
+            }
+            table.insert(sequence, pending);
+        }
+        let zeros;
+        let slices: &[&[u8]] = match &request.bulk {
+            Bulk::None => &[],
+            Bulk::Slices(slices) => slices,
+            Bulk::Synthetic { len, .. } => {
+                zeros = vec![0; *len as usize];
+                &[&zeros]
+            }
+        };
+        let small = request.bulk.len() < BULK_DIRECT_BYTES as u64;
+        thread.begin_wait(self);
+        let wait = Wait { conn: self.clone(), thread: thread.clone(), sequence, timer: Sleep::new(deadline) };
+        Counters::add(&self.counters.sent_messages, 1);
+        if small {
+            let collected = {
+                let mut buffer = locked(&self.buffer);
+                encode(&mut buffer, request.header, &request.body, slices);
+                slices.iter().for_each(|slice| buffer.extend_from_slice(slice));
+                self.unsent.store(true, Ordering::Release);
+                buffer.len()
+            };
+            if collected > BUFFER_BYTES_MAX {
+                thread.flush();
+            }
+        } else {
+            let mut head = Vec::with_capacity(weft_wire::HEADER_BYTES + request.body.len());
+            encode(&mut head, request.header, &request.body, slices);
+            self.send_bulk(thread, &head, slices, deadline);
+        }
+        Ok(wait)
+    }
+
+    // -------------------------------------------------------------------------------------------------------------- receiving
+
+    /// Takes the reading half, if nobody has it.
+    pub(crate) fn take_reader(&self) -> Option<Box<Reader>> {
+        locked(&self.reader).take()
+    }
+
+    /// Gives the reading half back.
+    pub(crate) fn give_back(&self, reader: Box<Reader>) {
+        *locked(&self.reader) = Some(reader);
+    }
+
+    /// If nobody reads, or something was left unsent, wakes somebody who waits, who then will.
+    pub(crate) fn ensure_reader(&self) {
+        if locked(&self.reader).is_none() && !self.has_unsent() {
+            return;
+        }
+        let heir = {
+            let pending = locked(&self.pending);
+            let mut waiting = pending.values().filter(|one| one.outcome.is_none());
+            // One who sleeps looks around at once; one who is busy does so before it sleeps.
+            waiting.clone().find(|one| one.parker.is_parked()).or_else(|| waiting.next()).map(|one| one.parker.clone())
+        };
+        if let Some(parker) = heir {
+            parker.unpark();
+        }
+    }
+
+    /// Reads what is there and hands the replies out. With `wait`, waits a limited time until something is there.
+    /// True if something was.
+    pub(crate) fn read(&self, reader: &mut Reader, wait: bool) -> bool {
+        let outcome = match wait {
+            true => reader.frames.receive_waiting(self.fd.as_fd(), READ_BYTES, &mut reader.complete),
+            false => reader.frames.receive(self.fd.as_fd(), READ_BYTES, &mut reader.complete),
+        };
+        if let Ok(received) = outcome {
+            Counters::add(&self.counters.received_bytes, received.bytes as u64);
+            Counters::add(&self.counters.receive_calls, u64::from(received.calls));
+        }
+        if !reader.complete.is_empty() {
+            self.hand_out(reader);
+        }
+        if outcome.is_err() {
+            self.kill(Status::Unreachable);
+        }
+        outcome.is_ok_and(|received| received.bytes > 0)
+    }
+
+    fn hand_out(&self, reader: &mut Reader) {
+        Counters::add(&self.counters.received_messages, reader.complete.len() as u64);
+        let mut strange = false;
+        {
+            let mut pending = locked(&self.pending);
+            for frame in reader.complete.drain(..) {
+                strange |= frame.header.kind != Kind::Reply;
+                // Nobody waits any more for what came after its deadline.
+                if let Some(one) = pending.get_mut(&frame.header.request.sequence) {
+                    one.outcome = Some(Ok(frame));
+                    reader.wakers.extend(one.waker.take());
+                }
+            }
+        }
+        reader.wakers.drain(..).for_each(Waker::wake);
+        if strange {
+            self.kill(Status::Unreachable);
+        }
+    }
+
+    /// Ends the connection; everybody who waits gets `status`.
+    fn kill(&self, status: Status) {
+        let mut wakers = Vec::new();
+        {
+            let mut pending = locked(&self.pending);
+            self.alive.store(false, Ordering::Release);
+            for one in pending.values_mut() {
+                if one.outcome.is_none() {
+                    one.outcome = Some(Err(status));
+                    wakers.extend(one.waker.take());
+                }
+            }
+        }
+        sys::shutdown(self.fd.as_fd());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    // ---------------------------------------------------------------------------------------------------------------- sending
+
+    /// True if something has been collected that is not sent yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.unsent.load(Ordering::Acquire) && self.is_alive()
+    }
+
+    /// Sends what has been collected. If the socket is full until `until`, the rest stays unsent.
+    pub(crate) fn flush(&self, thread: &ThreadContext, until: Nanos) {
+        // Whoever sends at this moment looks for more after it has let go of `sending`, so we need not wait for it. That look takes
+        // the lock of `buffer`: either it sees what we have put there, or we see `sending` free.
+        while {
+            drop(locked(&self.buffer));
+            self.has_unsent()
+        } {
+            let mut sending = match self.sending.try_lock() {
+                Ok(sending) => sending,
+                Err(TryLockError::WouldBlock) => return,
+                Err(TryLockError::Poisoned(_)) => unreachable!("no code panics while it holds this lock"),
+            };
+            if self.send_collected(thread, &mut sending, until).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Sends bulk data behind everything that has been collected.
+    fn send_bulk(&self, thread: &ThreadContext, head: &[u8], slices: &[&[u8]], deadline: Nanos) {
+        let deadline = deadline.min(clock::now() + SEND_NS_MAX);
+        {
+            let mut sending = match self.sending.try_lock() {
+                Ok(sending) => sending,
+                Err(_) => {
+                    thread.release(None);
+                    locked(&self.sending)
+                }
+            };
+            if self.send_collected(thread, &mut sending, deadline).is_ok() {
+                let pieces = std::iter::once(head).chain(slices.iter().copied()).filter(|piece| !piece.is_empty());
+                self.send_pieces(thread, pieces.collect(), deadline);
+            } else if self.is_alive() {
+                // The deadline came before our turn. Nothing of this request was sent; its wait ends by itself.
+                drop(sending);
+                return;
+            }
+        }
+        self.flush(thread, deadline);
+    }
+
+    /// Sends one message whole, or ends the connection.
+    fn send_pieces(&self, thread: &ThreadContext, mut pieces: Vec<&[u8]>, deadline: Nanos) {
+        let mut first = 0;
+        while first < pieces.len() {
+            let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+            let rest = &pieces[first..];
+            let count = rest.len().min(PIECES_MAX);
+            for (slice, piece) in slices.iter_mut().zip(rest) {
+                *slice = IoSlice::new(piece);
+            }
+            let Ok(mut sent) = self.send_some(thread, &slices[..count], deadline) else {
+                return self.kill(Status::Unreachable);
+            };
+            while sent > 0 {
+                let part = sent.min(pieces[first].len());
+                pieces[first] = &pieces[first][part..];
+                first += usize::from(pieces[first].is_empty());
+                sent -= part;
+            }
+        }
+    }
+
+    /// Sends everything that has been collected until now. At the deadline the rest stays in `sending`.
+    fn send_collected(&self, thread: &ThreadContext, sending: &mut Sending, until: Nanos) -> Result<(), Status> {
+        loop {
+            if sending.sent == sending.bytes.len() {
+                sending.bytes.clear();
+                sending.sent = 0;
+                if sending.bytes.capacity() > 2 * BUFFER_BYTES_MAX {
+                    sending.bytes = Vec::new();
+                }
+                let mut buffer = locked(&self.buffer);
+                if buffer.is_empty() {
+                    self.unsent.store(false, Ordering::Release);
+                    return Ok(());
+                }
+                std::mem::swap(&mut sending.bytes, &mut buffer);
+            }
+            match self.send_some(thread, &[IoSlice::new(&sending.bytes[sending.sent..])], until) {
+                Ok(sent) => sending.sent += sent,
+                Err(Status::TimedOut) => return Err(Status::TimedOut),
+                Err(status) => {
+                    self.kill(Status::Unreachable);
+                    return Err(status);
+                }
+            }
+        }
+    }
+
+    /// Sends at least one byte. While the socket is full, replies are read: the server may wait for room as well.
+    fn send_some(&self, thread: &ThreadContext, pieces: &[IoSlice<'_>], until: Nanos) -> Result<usize, Status> {
+        loop {
+            Counters::add(&self.counters.send_calls, 1);
+            match sys::send(self.fd.as_fd(), pieces) {
+                Ok(sent) => {
+                    Counters::add(&self.counters.sent_bytes, sent as u64);
+                    return Ok(sent);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.is_alive() {
+                        return Err(Status::Unreachable);
+                    }
+                    if clock::now() >= until {
+                        return Err(Status::TimedOut);
+                    }
+                    self.wait_for_room(thread, until);
+                }
+                Err(_) => return Err(Status::Unreachable),
+            }
+        }
+    }
+
+    fn wait_for_room(&self, thread: &ThreadContext, until: Nanos) {
+        thread.release(Some(self));
+        self.count_poll();
+        match self.take_reader() {
+            Some(mut reader) => {
+                let mut watched = [Watched::new(self.fd.as_fd(), true)];
+                let outcome = sys::poll(&mut watched, until);
+                if watched[0].readable() || outcome.is_err() {
+                    self.read(&mut reader, false);
+                }
+                self.give_back(reader);
+            }
+            // Somebody else reads. It may stop to, when its own reply is there: so we look again soon.
+            None => {
+                let soon = until.min(clock::now() + weft_base::MILLISECOND);
+                if sys::poll(&mut [Watched::writable_only(self.fd.as_fd())], soon).is_err() {
+                    self.kill(Status::Unreachable);
+                }
+            }
+        }
+    }
+}
+
+/// Waits for the reply to one request; gives the request up when it is dropped.
+pub(crate) struct Wait {
+    conn: Arc<Conn>,
+    thread: Rc<ThreadContext>,
+    sequence: u64,
+    timer: Sleep,
+}
+
+impl Future for Wait {
+    type Output = Result<Frame, Status>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        {
+            let mut table = locked(&self.conn.pending);
+            let Some(pending) = table.get_mut(&self.sequence) else { return Poll::Ready(Err(Status::Unreachable)) };
+            if let Some(outcome) = pending.outcome.take() {
+                return Poll::Ready(outcome);
+            }
+            if !pending.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                pending.waker = Some(context.waker().clone());
+            }
+            self.thread.note_waker(context.waker());
+        }
+        self.timer.poll(context.waker()).map(|()| Err(Status::TimedOut))
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        locked(&self.conn.pending).remove(&self.sequence);
+        self.thread.end_wait(&self.conn);
+    }
+}

@@ -1,0 +1,214 @@
+//! The runtime of client processes: every thread drives its own flows, all threads share one connection per server.
+//!
+//! There is no background thread. A thread that waits for a reply reads the connection on which it comes, if nobody does (leader);
+//! otherwise it sleeps until the leader hands it its reply or the leadership (follower). So a synchronous request needs no
+//! hand-over, and many threads on one connection need one for each reply at most.
+//!
+//! Small requests are collected while a thread polls its flows, and leave with one send when it begins to wait. Bulk data leaves at
+//! once from the caller's memory.
+//!
+//! # Invariants
+//! - Whoever waits on a connection has either taken its reader or knows that somebody else has it; whoever gives a reader back looks
+//!   afterwards for somebody who waits ([`conn::Conn::ensure_reader`]). So no reply lies unread while somebody waits for it.
+//! - A thread that holds a reader never waits for anything but sockets that it reads, and its own event.
+
+mod config;
+mod conn;
+mod context;
+mod link;
+mod parker;
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use weft_base::{ClientId, ClusterMap, FsId, Nanos, RequestId, ServerId, Status, WallTime};
+use weft_rt::{Outgoing, Runtime, Work};
+use weft_wire::handshake::ANY_SERVER;
+use weft_wire::ops::GetMapRequest;
+use weft_wire::{ClusterKey, Frame, Header, Kind, Op, Wire};
+
+pub use config::{ClientConfig, FetchError};
+
+use crate::address::Address;
+use crate::clock;
+use crate::outbound::check_sizes;
+use context::{Sleep, ThreadContext};
+use link::Link;
+
+/// The runtime of a client process. Clones share everything; drop the last one to close the connections.
+#[derive(Clone, Debug)]
+pub struct ClientRt(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    client: ClientId,
+    incarnation: u32,
+    links: BTreeMap<ServerId, Link>,
+    counters: Arc<Counters>,
+}
+
+/// Counters of all connections of one runtime.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) sent_messages: AtomicU64,
+    pub(crate) sent_bytes: AtomicU64,
+    pub(crate) received_messages: AtomicU64,
+    pub(crate) received_bytes: AtomicU64,
+    pub(crate) send_calls: AtomicU64,
+    pub(crate) receive_calls: AtomicU64,
+    pub(crate) poll_calls: AtomicU64,
+    pub(crate) connects: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+        counter.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+/// What a client runtime has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientStats {
+    /// Requests sent.
+    pub sent_messages: u64,
+    /// Bytes sent, handshakes left out.
+    pub sent_bytes: u64,
+    /// Replies received.
+    pub received_messages: u64,
+    /// Bytes received, handshakes left out.
+    pub received_bytes: u64,
+    /// System calls that sent.
+    pub send_calls: u64,
+    /// System calls that received.
+    pub receive_calls: u64,
+    /// System calls that waited for sockets.
+    pub poll_calls: u64,
+    /// Connections made.
+    pub connects: u64,
+}
+
+impl ClientRt {
+    /// Makes a runtime; connections are made when they are needed.
+    pub fn new(config: ClientConfig) -> ClientRt {
+        let counters = Arc::new(Counters::default());
+        let ClientConfig { fs_id, fs_name, key, servers, client, incarnation } = config;
+        let links = servers
+            .into_iter()
+            .map(|(server, address)| {
+                let introduction =
+                    crate::handshake::Introduction { fs_id, fs_name: fs_name.clone(), key: key.clone(), server, client, incarnation };
+                (server, Link::new(address, introduction, counters.clone()))
+            })
+            .collect();
+        ClientRt(Arc::new(Inner { client, incarnation, links, counters }))
+    }
+
+    /// Asks any server of a file system for the cluster map. The name may be empty if only one file system is served there. Takes
+    /// 5 seconds at most if the host name is resolved in time.
+    ///
+    /// # Errors
+    /// When nobody answers there, or the server refuses; the text says what to check.
+    pub fn fetch_map(address: &Address, key: Option<&ClusterKey>, fs_name: &str) -> Result<ClusterMap, FetchError> {
+        let rt = ClientRt::new(ClientConfig {
+            fs_id: FsId(0),
+            fs_name: fs_name.to_string(),
+            key: key.cloned(),
+            servers: vec![(ANY_SERVER, address.clone())],
+            client: clock::random_client_id(),
+            incarnation: 1,
+        });
+        let fetch = async {
+            let request = RequestId { client: rt.client(), incarnation: 1, sequence: 1 };
+            let header = Header::request(Op::GetMap, ANY_SERVER, request, 0);
+            let outgoing = Outgoing { header, body: GetMapRequest {}.to_bytes(), bulk: weft_rt::Bulk::None };
+            let reply = rt.request(ANY_SERVER, outgoing, rt.now() + crate::handshake::HANDSHAKE_NS_MAX).await?;
+            reply.status()?;
+            ClusterMap::from_bytes(reply.body)
+        };
+        rt.block_on(fetch).map_err(|status| FetchError { address: address.clone(), status, reason: rt.last_error(ANY_SERVER) })
+    }
+
+    /// Who we are to the servers: the identity that requests must carry.
+    pub fn client(&self) -> ClientId {
+        self.0.client
+    }
+
+    /// The life of this identity, as given in the configuration.
+    pub fn incarnation(&self) -> u32 {
+        self.0.incarnation
+    }
+
+    /// Why the last attempt to connect to this server failed, in the words of the system; `None` if none failed.
+    pub fn last_error(&self, server: ServerId) -> Option<String> {
+        self.0.links.get(&server).and_then(Link::last_error)
+    }
+
+    /// Counters, all servers together.
+    pub fn stats(&self) -> ClientStats {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.0.counters;
+        ClientStats {
+            sent_messages: of(&counters.sent_messages),
+            sent_bytes: of(&counters.sent_bytes),
+            received_messages: of(&counters.received_messages),
+            received_bytes: of(&counters.received_bytes),
+            send_calls: of(&counters.send_calls),
+            receive_calls: of(&counters.receive_calls),
+            poll_calls: of(&counters.poll_calls),
+            connects: of(&counters.connects),
+        }
+    }
+
+    /// Drives a flow to its end on the calling thread. Flows of this runtime can be driven by nothing else. Any number of threads may
+    /// do so at once.
+    pub fn block_on<F: Future>(&self, flow: F) -> F::Output {
+        let thread = ThreadContext::current();
+        let driving = thread.drive();
+        let mut flow = pin!(flow);
+        let mut context = Context::from_waker(thread.waker());
+        loop {
+            if let Poll::Ready(output) = flow.as_mut().poll(&mut context) {
+                drop(driving);
+                return output;
+            }
+            thread.park();
+        }
+    }
+}
+
+impl Runtime for ClientRt {
+    fn now(&self) -> Nanos {
+        clock::now()
+    }
+
+    fn wall(&self) -> WallTime {
+        clock::wall()
+    }
+
+    fn random(&self) -> u64 {
+        clock::random()
+    }
+
+    fn sleep_until(&self, at: Nanos) -> impl Future<Output = ()> {
+        let mut sleep = Sleep::new(at);
+        poll_fn(move |context| sleep.poll(context.waker()))
+    }
+
+    async fn cpu(&self, _work: Work) {}
+
+    async fn request<'a>(&'a self, server: ServerId, request: Outgoing<'a>, deadline: Nanos) -> Result<Frame, Status> {
+        let link = self.0.links.get(&server).ok_or(Status::WrongServer)?;
+        check_sizes(request.body.len(), request.bulk.len())?;
+        let identity = (request.header.request.client, request.header.request.incarnation);
+        if identity != (self.0.client, self.0.incarnation) || request.header.kind != Kind::Request {
+            return Err(Status::Invalid);
+        }
+        let thread = ThreadContext::current();
+        let conn = link.connected(&thread, deadline)?;
+        conn.submit(&thread, request, deadline)?.await
+    }
+}

@@ -1,0 +1,46 @@
+//! Time and randomness of the real world.
+
+use std::cell::RefCell;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weft_base::{ClientId, Nanos, WallTime};
+
+use crate::sys;
+
+/// The monotonic clock.
+pub(crate) fn now() -> Nanos {
+    sys::monotonic()
+}
+
+/// The wall clock.
+pub(crate) fn wall() -> WallTime {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => WallTime::from_parts(since.as_secs() as i64, since.subsec_nanos()),
+        Err(before) => WallTime(-(before.duration().as_nanos() as i64)),
+    }
+}
+
+/// Fills a buffer from the system's generator.
+pub(crate) fn fill_random(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the kernel's generator is always there after boot");
+}
+
+/// A number that nobody can guess. Drawn from the kernel in blocks: one system call for 32 numbers.
+pub(crate) fn random() -> u64 {
+    thread_local! {
+        static BLOCK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+    BLOCK.with_borrow_mut(|block| {
+        if block.is_empty() {
+            let mut bytes = [0; 256];
+            fill_random(&mut bytes);
+            block.extend(bytes.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().expect("chunks of 8 bytes"))));
+        }
+        block.pop().expect("the block was just filled")
+    })
+}
+
+/// A fresh identity for a client process: random and never zero.
+pub fn random_client_id() -> ClientId {
+    ClientId(random().max(1))
+}

@@ -1,0 +1,243 @@
+//! Real files in a directory.
+//!
+//! Reads and writes are made by the calling thread: they meet the page cache. What waits for the device (flushes, durable changes of
+//! the directory) is made by helper threads, so that the server goes on.
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use weft_base::{FastMap, Payload};
+use weft_rt::{Disk, DiskError, FileId};
+
+use super::{boot_id, check_name};
+use crate::offload::Offload;
+use crate::{pool, sys};
+
+/// Flushes that run at once: of a journal, of a container, and of the directory.
+const HELPERS_MAX: usize = 4;
+
+/// A directory of the local file system as the disk of a server.
+#[derive(Clone, Debug)]
+pub struct DirDisk(Rc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    directory: Arc<File>,
+    files: RefCell<Files>,
+    offload: Offload,
+    boot_id: u64,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    last: u32,
+    open: FastMap<u32, Arc<OpenFile>>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    file: File,
+    /// The first flush that failed. The kernel reports a lost write once and then forgets it; we do not.
+    lost: Mutex<Option<String>>,
+}
+
+impl DirDisk {
+    /// Uses an existing directory, and locks it against other servers for as long as this lives.
+    ///
+    /// # Errors
+    /// When it is not there, is no directory, or is in use.
+    pub fn open(path: &Path) -> io::Result<DirDisk> {
+        let directory = File::open(path)?;
+        if !directory.metadata()?.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a directory"));
+        }
+        match directory.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(io::Error::new(io::ErrorKind::WouldBlock, "another server uses this directory")),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        Ok(DirDisk(Rc::new(Inner {
+            path: path.to_path_buf(),
+            directory: Arc::new(directory),
+            files: RefCell::default(),
+            offload: Offload::new(HELPERS_MAX),
+            boot_id: boot_id(),
+        })))
+    }
+
+    pub(crate) fn unfinished(&self) -> usize {
+        self.0.offload.unfinished()
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf, DiskError> {
+        check_name(name)?;
+        Ok(self.0.path.join(name))
+    }
+
+    fn file(&self, file: FileId) -> Result<Arc<OpenFile>, DiskError> {
+        self.0.files.borrow().open.get(&file.0).cloned().ok_or_else(|| DiskError::Failed("the file is not open".into()))
+    }
+
+    fn with_file<T>(&self, file: FileId, action: impl FnOnce(&File) -> io::Result<T>) -> Result<T, DiskError> {
+        let files = self.0.files.borrow();
+        let open = files.open.get(&file.0).ok_or_else(|| DiskError::Failed("the file is not open".into()))?;
+        action(&open.file).map_err(disk_error)
+    }
+
+    /// Changes the directory, then brings the directory to stable storage.
+    async fn change_directory<T: Send + 'static>(&self, change: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, DiskError> {
+        let directory = self.0.directory.clone();
+        let changed = self.0.offload.run(move || {
+            let value = change()?;
+            directory.sync_all()?;
+            Ok(value)
+        });
+        changed.await.map_err(disk_error)
+    }
+}
+
+impl Disk for DirDisk {
+    async fn open(&self, name: &str, create: bool) -> Result<FileId, DiskError> {
+        let path = self.path(name)?;
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
+                let make = move || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+                self.change_directory(make).await?
+            }
+            Err(error) => return Err(disk_error(error)),
+        };
+        let mut files = self.0.files.borrow_mut();
+        files.last += 1;
+        let id = files.last;
+        files.open.insert(id, Arc::new(OpenFile { file, lost: Mutex::default() }));
+        Ok(FileId(id))
+    }
+
+    async fn read(&self, file: FileId, offset: u64, len: u64) -> Result<Payload, DiskError> {
+        self.with_file(file, |file| {
+            let mut buffer = pool::take(len as usize);
+            while (buffer.0.len() as u64) < len {
+                let done = buffer.0.len();
+                if sys::read_at(file, &mut buffer.0, len as usize - done, offset + done as u64)? == 0 {
+                    break;
+                }
+            }
+            Ok(Payload::Real(buffer.freeze()))
+        })
+    }
+
+    async fn write(&self, file: FileId, offset: u64, data: Payload) -> Result<(), DiskError> {
+        self.with_file(file, |file| file.write_all_at(&data.to_bytes(), offset))
+    }
+
+    async fn sync(&self, file: FileId) -> Result<(), DiskError> {
+        let file = self.file(file)?;
+        let flushed = self.0.offload.run(move || {
+            // Flushes of one file one after another: the second must not report success while the first finds a lost write.
+            let mut lost = file.lost.lock().expect("no code panics while it holds this lock");
+            if let Some(text) = &*lost {
+                return Err(DiskError::Failed(format!("an earlier flush failed: {text}")));
+            }
+            file.file.sync_data().map_err(|error| {
+                *lost = Some(error.to_string());
+                disk_error(error)
+            })
+        });
+        flushed.await
+    }
+
+    async fn len(&self, file: FileId) -> Result<u64, DiskError> {
+        self.with_file(file, |file| Ok(file.metadata()?.len()))
+    }
+
+    async fn set_len(&self, file: FileId, len: u64) -> Result<(), DiskError> {
+        self.with_file(file, |file| file.set_len(len))
+    }
+
+    async fn allocate(&self, file: FileId, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.with_file(file, |file| match sys::reserve(file, offset, len) {
+            Err(error) if is_unsupported(&error) => {
+                let end = file.metadata()?.len();
+                let start = offset.max(end);
+                write_zeros(file, start, (offset + len).saturating_sub(start))
+            }
+            outcome => outcome,
+        })
+    }
+
+    async fn punch(&self, file: FileId, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.with_file(file, |file| match sys::punch_hole(file, offset, len) {
+            Err(error) if is_unsupported(&error) => {
+                let end = file.metadata()?.len();
+                write_zeros(file, offset, end.saturating_sub(offset).min(len))
+            }
+            outcome => outcome,
+        })
+    }
+
+    fn close(&self, file: FileId) {
+        self.0.files.borrow_mut().open.remove(&file.0);
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), DiskError> {
+        let path = self.path(name)?;
+        self.change_directory(move || std::fs::remove_file(path)).await
+    }
+
+    async fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        let (from, to) = (self.path(from)?, self.path(to)?);
+        self.change_directory(move || std::fs::rename(from, to)).await
+    }
+
+    async fn list(&self) -> Result<Vec<String>, DiskError> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.0.path).map_err(disk_error)? {
+            let entry = entry.map_err(disk_error)?;
+            if entry.file_type().map_err(disk_error)?.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    async fn space(&self) -> Result<(u64, u64), DiskError> {
+        sys::space(&self.0.path).map_err(disk_error)
+    }
+
+    fn boot_id(&self) -> u64 {
+        self.0.boot_id
+    }
+}
+
+fn disk_error(error: io::Error) -> DiskError {
+    match error.kind() {
+        io::ErrorKind::NotFound => DiskError::NotFound,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskError::NoSpace,
+        _ => DiskError::Failed(error.to_string()),
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EOPNOTSUPP) || error.raw_os_error() == Some(libc::ENOSYS)
+}
+
+fn write_zeros(file: &File, mut offset: u64, mut len: u64) -> io::Result<()> {
+    let zeros = [0; 64 << 10];
+    while len > 0 {
+        let part = len.min(zeros.len() as u64);
+        file.write_all_at(&zeros[..part as usize], offset)?;
+        offset += part;
+        len -= part;
+    }
+    Ok(())
+}

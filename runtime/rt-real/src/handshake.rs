@@ -1,0 +1,155 @@
+//! Moves the messages of [`weft_wire::handshake`]: on the client's side waiting with a deadline, on the server's side step by step.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use weft_base::{ClientId, FsId, Nanos, SECOND, ServerId, Status};
+use weft_wire::handshake::{Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, ServerHandshake, Welcome, frame};
+use weft_wire::{ClusterKey, Frame, Kind, Wire};
+
+use crate::address::Address;
+use crate::inbound::{Broken, FrameReader, Limits};
+use crate::sys::{self, Watched};
+use crate::{OPEN_KEY, clock};
+
+/// A handshake may take so long on either side, in nanoseconds.
+pub(crate) const HANDSHAKE_NS_MAX: u64 = 5 * SECOND;
+
+/// What a client says of itself and of the server that it wants.
+#[derive(Clone, Debug)]
+pub(crate) struct Introduction {
+    pub(crate) fs_id: FsId,
+    pub(crate) fs_name: String,
+    pub(crate) key: Option<ClusterKey>,
+    pub(crate) server: ServerId,
+    pub(crate) client: ClientId,
+    pub(crate) incarnation: u32,
+}
+
+/// Why there is no connection: the status for the program and the words for people.
+#[derive(Clone, Debug)]
+pub(crate) struct DialError {
+    pub(crate) status: Status,
+    pub(crate) reason: String,
+}
+
+impl DialError {
+    fn new(status: Status, reason: impl std::fmt::Display) -> DialError {
+        DialError { status, reason: reason.to_string() }
+    }
+}
+
+/// Connects and proves both sides; waits until `deadline` or [`HANDSHAKE_NS_MAX`] at most.
+pub(crate) fn dial(address: &Address, introduction: &Introduction, deadline: Nanos) -> Result<OwnedFd, DialError> {
+    let deadline = deadline.min(clock::now() + HANDSHAKE_NS_MAX);
+    let socket = address.connect(deadline).map_err(|error| DialError::new(Status::Unreachable, error))?;
+    introduce(socket.as_fd(), introduction, deadline)?;
+    Ok(socket)
+}
+
+fn introduce(fd: BorrowedFd<'_>, who: &Introduction, deadline: Nanos) -> Result<(), DialError> {
+    let mut nonce = [0; NONCE_BYTES];
+    clock::fill_random(&mut nonce);
+    let hello = ClientHandshake::hello(who.fs_id, &who.fs_name, who.server, who.client, who.incarnation, nonce);
+    let client = ClientHandshake::new(who.key.clone().unwrap_or(OPEN_KEY), hello.clone());
+    let mut reader = FrameReader::new(Limits::HANDSHAKE);
+    send_all(fd, &frame(&hello), deadline)?;
+    let challenge: Challenge = receive(fd, &mut reader, deadline)?;
+    let proof = client.answer(&challenge).map_err(|status| DialError::new(status, status))?;
+    send_all(fd, &frame(&proof), deadline)?;
+    let welcome: Welcome = receive(fd, &mut reader, deadline)?;
+    match welcome.status {
+        0 if reader.within_frame() => Err(DialError::new(Status::BadMessage, "the server speaks before it is asked")),
+        0 => Ok(()),
+        code => Err(DialError::new(Status::from_code(code), Status::from_code(code))),
+    }
+}
+
+fn send_all(fd: BorrowedFd<'_>, mut bytes: &[u8], deadline: Nanos) -> Result<(), DialError> {
+    let lost = |error: io::Error| DialError::new(Status::Unreachable, error);
+    while !bytes.is_empty() {
+        match sys::send(fd, &[io::IoSlice::new(bytes)]) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                expired(deadline)?;
+                sys::poll(&mut [Watched::writable_only(fd)], deadline).map_err(lost)?;
+            }
+            Err(error) => return Err(lost(error)),
+        }
+    }
+    Ok(())
+}
+
+fn receive<M: Wire>(fd: BorrowedFd<'_>, reader: &mut FrameReader, deadline: Nanos) -> Result<M, DialError> {
+    let mut frames = Vec::new();
+    loop {
+        let outcome = reader.receive(fd, 1, &mut frames);
+        if let Some(frame) = frames.pop() {
+            // A second message cannot be there: the server waits for our next one.
+            return if frame.header.kind == Kind::Handshake && frames.is_empty() {
+                M::from_bytes(frame.body).map_err(|status| DialError::new(status, status))
+            } else {
+                Err(DialError::new(Status::BadMessage, "the server does not keep to the handshake"))
+            };
+        }
+        match outcome {
+            Ok(_) => {
+                expired(deadline)?;
+                sys::poll(&mut [Watched::new(fd, false)], deadline).map_err(|error| DialError::new(Status::Unreachable, error))?;
+            }
+            Err(Broken::Malformed(status)) => return Err(DialError::new(status, status)),
+            Err(broken) => return Err(DialError::new(Status::Unreachable, format!("{broken} during the handshake"))),
+        }
+    }
+}
+
+fn expired(deadline: Nanos) -> Result<(), DialError> {
+    if clock::now() >= deadline { Err(DialError::new(Status::TimedOut, "no answer to the handshake")) } else { Ok(()) }
+}
+
+/// What the server does after a message of a stranger.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Send this and wait for the next message.
+    Answer(Vec<u8>),
+    /// Send this; the stranger is this client.
+    Accept(Vec<u8>, ClientId, u32),
+    /// Send this and close.
+    Refuse(Vec<u8>, Status),
+}
+
+/// The server's side of one handshake.
+#[derive(Debug)]
+pub(crate) struct Greeting {
+    state: ServerHandshake,
+    greeted: bool,
+}
+
+impl Greeting {
+    pub(crate) fn new(state: ServerHandshake) -> Greeting {
+        Greeting { state, greeted: false }
+    }
+
+    /// Handles the stranger's next message.
+    pub(crate) fn step(&mut self, message: Frame) -> Result<Step, Status> {
+        if message.header.kind != Kind::Handshake {
+            return Err(Status::BadMessage);
+        }
+        if !self.greeted {
+            let hello = Hello::from_bytes(message.body)?;
+            let mut nonce = [0; NONCE_BYTES];
+            clock::fill_random(&mut nonce);
+            let challenge = self.state.challenge(hello, nonce);
+            let answer = frame(&challenge);
+            self.greeted = true;
+            return Ok(match challenge.status {
+                0 => Step::Answer(answer),
+                code => Step::Refuse(answer, Status::from_code(code)),
+            });
+        }
+        Ok(match self.state.accept(&Proof::from_bytes(message.body)?) {
+            Ok((client, incarnation)) => Step::Accept(frame(&Welcome { status: 0 }), client, incarnation),
+            Err(status) => Step::Refuse(frame(&Welcome { status: status.code() }), status),
+        })
+    }
+}

@@ -1,0 +1,37 @@
+//! `weft-rt-real`: the seam of `weft-rt` on Linux. Two runtimes: [`serve`] gives a server one thread with its own executor, sockets
+//! and files ([`ShardRt`]); [`ClientRt`] gives a client process one connection per server, shared by all its threads, each of which
+//! drives its own flows.
+//!
+//! It never knows what a request means, and never lets one connection's silence, garbage or greed hold up the others.
+//!
+//! # Budget
+//! A synchronous request costs the client a send, a poll and a receive, the server an epoll wait, a receive and a send; no thread
+//! hands anything over to another. In windows every call is shared by all the requests of a turn. `examples/rpc.rs` compares both
+//! with a bare loop over the same sockets.
+//!
+//! All `unsafe` is in `sys.rs`.
+
+mod address;
+mod client;
+mod clock;
+mod disk;
+mod handshake;
+mod inbound;
+mod offload;
+mod outbound;
+mod pool;
+mod shard;
+mod signals;
+mod sys;
+
+pub use address::{Address, AddressError};
+pub use client::{ClientConfig, ClientRt, ClientStats, FetchError};
+pub use clock::random_client_id;
+pub use disk::{DirDisk, MemDisk, RealDisk};
+pub use shard::{DiskConfig, Log, ServeError, Shard, ShardConfig, ShardRt, StopHandle, serve};
+pub use signals::stop_on_signals;
+
+use weft_wire::ClusterKey;
+
+/// Stands for the key where there is none: the handshake then proves nothing, so servers keep to this machine.
+const OPEN_KEY: ClusterKey = ClusterKey([0; 32]);

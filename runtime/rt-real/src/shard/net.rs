@@ -1,0 +1,537 @@
+//! The connections of one server: listeners, clients, and other servers that it asks.
+//!
+//! ```text
+//! inbound:   Stranger ──handshake──▶ Client ──error, end, silence while we send──▶ gone (Disconnected)
+//! outbound:  a helper thread dials and shakes hands ──▶ Server ──error, end──▶ gone (its requests: Unreachable)
+//! ```
+//! Bounds: [`STRANGERS_MAX`] handshakes of [`HANDSHAKE_NS_MAX`] each; nothing is read from a connection that does not take its
+//! replies ([`OUT_BYTES_PAUSE`]) or while the server has not taken what arrived ([`ARRIVED_BYTES_MAX`]); a connection that takes
+//! nothing for [`STALL_NS_MAX`] is dropped.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::task::Waker;
+
+use bytes::BytesMut;
+use weft_base::{ClientId, Nanos, SECOND, ServerId, Status};
+use weft_rt::{Arrival, PeerId, Usage};
+use weft_wire::handshake::ServerHandshake;
+use weft_wire::{Frame, Kind};
+
+use super::log::LimitedLog;
+use super::peers::Peer;
+use crate::address::Address;
+use crate::clock;
+use crate::handshake::{Greeting, HANDSHAKE_NS_MAX, Step};
+use crate::inbound::{Broken, FrameReader, Limits};
+use crate::outbound::OutQueue;
+use crate::sys::{self, Epoll, Happened};
+
+/// Connections whose peer has not proved yet who it is.
+const STRANGERS_MAX: usize = 256;
+/// Bytes read from one connection in one turn.
+const TURN_BYTES: usize = 1 << 20;
+/// A connection with so many unsent bytes is not read from until they are fewer than a quarter.
+const OUT_BYTES_PAUSE: usize = 16 << 20;
+/// A connection with so many unsent bytes is dropped.
+const OUT_BYTES_MAX: usize = 512 << 20;
+/// Replies of one turn are sent early beyond this, so that bulk data is not piled up.
+const OUT_BYTES_EARLY: usize = 512 << 10;
+/// Nothing is read while so much has arrived that the server has not taken.
+const ARRIVED_BYTES_MAX: usize = 256 << 20;
+const ARRIVED_MAX: usize = 65_536;
+/// A connection that takes nothing of what waits for it so long, in nanoseconds, is dropped.
+const STALL_NS_MAX: u64 = 30 * SECOND;
+
+/// Token of the executor's event.
+pub(crate) const TOKEN_WAKE: u64 = u64::MAX;
+/// Token of the stop event.
+pub(crate) const TOKEN_STOP: u64 = u64::MAX - 1;
+/// Tokens of listeners count down from here.
+const TOKEN_LISTENERS: u64 = u64::MAX - 2;
+/// Most listeners of a server.
+const LISTENERS_MAX: u64 = 1 << 16;
+
+/// Who is at the other end.
+#[derive(Debug)]
+enum Role {
+    /// Nobody knows yet.
+    Stranger { greeting: Box<Greeting>, until: Nanos },
+    /// A client, or a server that asks us.
+    Client { client: ClientId, incarnation: u32 },
+    /// A server that we ask.
+    Server(ServerId),
+}
+
+#[derive(Debug)]
+struct Conn {
+    fd: OwnedFd,
+    reader: FrameReader,
+    out: OutQueue,
+    role: Role,
+    /// It is in the list of connections with something new to send.
+    dirty: bool,
+    /// Reading is suspended.
+    paused: bool,
+    /// What the epoll set watches.
+    watched: (bool, bool),
+    /// Since when the socket takes nothing.
+    blocked_since: Option<Nanos>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    fd: OwnedFd,
+    address: Address,
+}
+
+/// All connections.
+#[derive(Debug)]
+pub(crate) struct Net {
+    pub(crate) epoll: Epoll,
+    greeting: (weft_wire::ClusterKey, weft_base::FsId, String, ServerId),
+    listeners: Vec<Listener>,
+    /// Listeners are out of the epoll set while there are too many strangers.
+    accepting: bool,
+    conns: Vec<(u32, Option<Conn>)>,
+    free: Vec<usize>,
+    strangers: usize,
+    /// When somebody may be late.
+    sweep_at: Nanos,
+    pub(crate) peers: BTreeMap<ServerId, Peer>,
+    arrivals: Vec<Arrival>,
+    arrived_bytes: usize,
+    /// Reading was suspended because the server has not taken what arrived.
+    flooded: bool,
+    receiver: Option<Waker>,
+    dirty: Vec<u64>,
+    scratch: BytesMut,
+    frames: Vec<Frame>,
+    pub(crate) usage: Usage,
+    pub(crate) log: LimitedLog,
+}
+
+/// Slot and generation of a connection in one number, which is its token and its [`PeerId`].
+fn token(index: usize, generation: u32) -> u64 {
+    u64::from(generation) << 32 | index as u64
+}
+
+impl Net {
+    pub(crate) fn new(
+        greeting: (weft_wire::ClusterKey, weft_base::FsId, String, ServerId),
+        listeners: Vec<(OwnedFd, Address)>,
+        log: LimitedLog,
+    ) -> std::io::Result<Net> {
+        assert!((listeners.len() as u64) < LISTENERS_MAX, "more listeners than tokens for them");
+        let epoll = Epoll::new()?;
+        let listeners: Vec<_> = listeners.into_iter().map(|(fd, address)| Listener { fd, address }).collect();
+        for (i, listener) in listeners.iter().enumerate() {
+            epoll.add(listener.fd.as_fd(), TOKEN_LISTENERS - i as u64)?;
+        }
+        Ok(Net {
+            epoll,
+            greeting,
+            listeners,
+            accepting: true,
+            conns: Vec::new(),
+            free: Vec::new(),
+            strangers: 0,
+            sweep_at: Nanos::NEVER,
+            peers: BTreeMap::new(),
+            arrivals: Vec::new(),
+            arrived_bytes: 0,
+            flooded: false,
+            receiver: None,
+            dirty: Vec::new(),
+            scratch: BytesMut::new(),
+            frames: Vec::new(),
+            usage: Usage::default(),
+            log,
+        })
+    }
+
+    // ------------------------------------------------------------------------------------------------- what the server calls
+
+    /// Moves everything that has arrived into `into`; if nothing has, `waker` is woken when something does.
+    pub(crate) fn take_arrivals(&mut self, into: &mut Vec<Arrival>, waker: &Waker) -> bool {
+        if self.arrivals.is_empty() {
+            self.receiver = Some(waker.clone());
+            return false;
+        }
+        into.append(&mut self.arrivals);
+        self.arrived_bytes = 0;
+        if std::mem::take(&mut self.flooded) {
+            self.resume_reading();
+        }
+        true
+    }
+
+    /// Queues a frame for a connection; if it is gone, nothing happens.
+    pub(crate) fn send(&mut self, to: u64, frame: Frame) {
+        let Some(conn) = self.conn_mut(to) else { return };
+        conn.out.push(frame);
+        let (len, blocked) = (conn.out.len(), conn.blocked_since.is_some());
+        self.usage.sent_messages += 1;
+        self.mark_dirty(to);
+        if len > OUT_BYTES_MAX {
+            self.close(to, "it does not take its replies");
+        } else if len > OUT_BYTES_EARLY && !blocked {
+            self.flush_one(to);
+        }
+    }
+
+    /// Sends what was queued since the last call.
+    pub(crate) fn flush(&mut self) {
+        while let Some(token) = self.dirty.pop() {
+            if let Some(conn) = self.conn_mut(token) {
+                conn.dirty = false;
+                if conn.blocked_since.is_none() {
+                    self.flush_one(token);
+                }
+            }
+        }
+    }
+
+    /// True if something that was queued is not sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.conns.iter().any(|(_, conn)| conn.as_ref().is_some_and(|conn| conn.out.len() > 0))
+    }
+
+    // ---------------------------------------------------------------------------------------------- what the event loop calls
+
+    /// Handles what the epoll set reported, except for its events.
+    pub(crate) fn handle(&mut self, happened: Happened, now: Nanos) {
+        if happened.token > TOKEN_LISTENERS - LISTENERS_MAX {
+            return self.accept((TOKEN_LISTENERS - happened.token) as usize, now);
+        }
+        if happened.writable && self.conn_mut(happened.token).is_some_and(|conn| conn.blocked_since.is_some()) {
+            self.flush_one(happened.token);
+        }
+        if happened.readable {
+            self.read(happened.token, happened.hangup);
+        }
+    }
+
+    /// The server ends: nothing is read any more.
+    pub(crate) fn ignore(&mut self, happened: Happened) {
+        if happened.hangup {
+            self.close(happened.token, "");
+        } else {
+            self.pause(happened.token, true);
+        }
+    }
+
+    /// When to call [`Net::sweep`].
+    pub(crate) fn sweep_at(&self) -> Nanos {
+        self.sweep_at
+    }
+
+    /// Drops who is late.
+    pub(crate) fn sweep(&mut self, now: Nanos) {
+        self.sweep_at = Nanos::NEVER;
+        for index in 0..self.conns.len() {
+            let (generation, Some(conn)) = &self.conns[index] else { continue };
+            let token = token(index, *generation);
+            let until = match &conn.role {
+                Role::Stranger { until, .. } => *until,
+                _ => conn.blocked_since.map_or(Nanos::NEVER, |since| since + STALL_NS_MAX),
+            };
+            if until <= now {
+                let stranger = matches!(conn.role, Role::Stranger { .. });
+                self.close(token, if stranger { "no handshake in time" } else { "it takes nothing that is sent to it" });
+            } else {
+                self.sweep_at = self.sweep_at.min(until);
+            }
+        }
+        self.resume_accepting();
+    }
+
+    /// Closes all listeners; sockets in the file system are removed.
+    pub(crate) fn stop_listening(&mut self) {
+        for listener in self.listeners.drain(..) {
+            if let Address::Unix(path) = &listener.address {
+                // It may have been replaced or removed by somebody else; then nothing is left to do.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+
+    /// Takes a connection to another server, greeted already, and queues what waits for it.
+    pub(crate) fn adopt(&mut self, server: ServerId, fd: OwnedFd, out: OutQueue) -> std::io::Result<u64> {
+        sys::set_nonblocking(fd.as_fd())?;
+        let token = self.insert(fd, Role::Server(server), Limits::OPEN)?;
+        if let Some(conn) = self.conn_mut(token) {
+            conn.out = out;
+        }
+        self.mark_dirty(token);
+        Ok(token)
+    }
+
+    // ------------------------------------------------------------------------------------------------------------ the details
+
+    fn conn_mut(&mut self, token: u64) -> Option<&mut Conn> {
+        match self.conns.get_mut((token & u64::from(u32::MAX)) as usize) {
+            Some((generation, conn)) if u64::from(*generation) == token >> 32 => conn.as_mut(),
+            _ => None,
+        }
+    }
+
+    fn mark_dirty(&mut self, token: u64) {
+        if let Some(conn) = self.conn_mut(token)
+            && !std::mem::replace(&mut conn.dirty, true)
+        {
+            self.dirty.push(token);
+        }
+    }
+
+    fn insert(&mut self, fd: OwnedFd, role: Role, limits: Limits) -> std::io::Result<u64> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.conns.push((0, None));
+            self.conns.len() - 1
+        });
+        let (generation, place) = &mut self.conns[index];
+        let token = token(index, *generation);
+        if let Err(error) = self.epoll.add(fd.as_fd(), token) {
+            self.free.push(index);
+            return Err(error);
+        }
+        let reader = FrameReader::new(limits);
+        let out = OutQueue::default();
+        *place = Some(Conn { fd, reader, out, role, dirty: false, paused: false, watched: (true, false), blocked_since: None });
+        Ok(token)
+    }
+
+    fn accept(&mut self, listener: usize, now: Nanos) {
+        while self.strangers < STRANGERS_MAX {
+            let Some(listener) = self.listeners.get(listener) else { return };
+            let fd = match sys::accept(listener.fd.as_fd()) {
+                Ok(fd) => fd,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // Out of descriptors, or the peer was gone before we came. Without a pause the first would be a busy loop.
+                    self.log.line(&format!("cannot accept a connection: {error}"));
+                    self.sweep_at = self.sweep_at.min(now + SECOND);
+                    return self.pause_accepting(true);
+                }
+            };
+            match listener.address {
+                Address::Unix(_) => sys::tune_unix(fd.as_fd()),
+                // A connection that cannot be tuned is broken already; its first use will say so.
+                Address::Tcp { .. } => drop(sys::tune_tcp(fd.as_fd())),
+            }
+            let (key, fs_id, fs_name, server) = &self.greeting;
+            let greeting = Greeting::new(ServerHandshake::new(key.clone(), *fs_id, fs_name, *server));
+            let role = Role::Stranger { greeting: Box::new(greeting), until: now + HANDSHAKE_NS_MAX };
+            match self.insert(fd, role, Limits::HANDSHAKE) {
+                Ok(_) => {
+                    self.strangers += 1;
+                    self.sweep_at = self.sweep_at.min(now + HANDSHAKE_NS_MAX);
+                }
+                Err(error) => self.log.line(&format!("cannot watch a connection: {error}")),
+            }
+        }
+        self.pause_accepting(true);
+    }
+
+    fn pause_accepting(&mut self, pause: bool) {
+        if self.accepting != pause {
+            return;
+        }
+        self.accepting = !pause;
+        for (i, listener) in self.listeners.iter().enumerate() {
+            // Only fails for a descriptor that is not in the set, and these are.
+            let _ = self.epoll.change(listener.fd.as_fd(), TOKEN_LISTENERS - i as u64, !pause, false);
+        }
+    }
+
+    /// Accepts again after a pause if there is room.
+    fn resume_accepting(&mut self) {
+        if self.strangers < STRANGERS_MAX {
+            self.pause_accepting(false);
+        }
+    }
+
+    fn read(&mut self, token: u64, hangup: bool) {
+        // A connection that has ended is read to its end all the same: it cannot grow, and would be reported again and again.
+        if !hangup && (self.arrivals.len() >= ARRIVED_MAX || self.arrived_bytes >= ARRIVED_BYTES_MAX) {
+            self.flooded = true;
+            return self.pause(token, true);
+        }
+        let mut frames = std::mem::take(&mut self.frames);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let outcome = match self.conn_mut(token) {
+            Some(conn) => {
+                let known = !matches!(conn.role, Role::Stranger { .. });
+                if known {
+                    conn.reader.exchange(&mut scratch);
+                }
+                let outcome = conn.reader.receive(conn.fd.as_fd(), TURN_BYTES, &mut frames);
+                if known {
+                    conn.reader.exchange(&mut scratch);
+                }
+                outcome
+            }
+            None => Ok(Default::default()),
+        };
+        self.scratch = scratch;
+        for frame in frames.drain(..) {
+            if let Err(status) = self.dispatch(token, frame) {
+                self.close(token, &status.to_string());
+                break;
+            }
+        }
+        frames.clear();
+        self.frames = frames;
+        match outcome {
+            Ok(received) => self.usage.received_bytes += received.bytes as u64,
+            Err(Broken::Closed { within_frame: false }) => self.close(token, ""),
+            Err(broken) => self.close(token, &broken.to_string()),
+        }
+    }
+
+    fn dispatch(&mut self, token: u64, frame: Frame) -> Result<(), Status> {
+        let Some(conn) = self.conn_mut(token) else { return Ok(()) };
+        match &mut conn.role {
+            Role::Client { client, incarnation } => {
+                let identity = (frame.header.request.client, frame.header.request.incarnation);
+                if frame.header.kind != Kind::Request || identity != (*client, *incarnation) {
+                    return Err(Status::BadMessage);
+                }
+                self.usage.received_messages += 1;
+                self.arrived_bytes += frame.wire_bytes() as usize;
+                self.arrive(Arrival::Request { peer: PeerId(token), frame });
+                Ok(())
+            }
+            Role::Server(server) => {
+                let server = *server;
+                if frame.header.kind != Kind::Reply {
+                    return Err(Status::BadMessage);
+                }
+                self.usage.received_messages += 1;
+                if let Some(peer) = self.peers.get_mut(&server) {
+                    peer.answered(frame);
+                }
+                Ok(())
+            }
+            Role::Stranger { greeting, .. } => {
+                let step = greeting.step(frame)?;
+                self.greet(token, step);
+                Ok(())
+            }
+        }
+    }
+
+    fn greet(&mut self, token: u64, step: Step) {
+        let Some(conn) = self.conn_mut(token) else { return };
+        match step {
+            Step::Answer(bytes) => {
+                conn.out.push_bytes(&bytes);
+                self.mark_dirty(token);
+            }
+            Step::Accept(bytes, client, incarnation) => {
+                conn.out.push_bytes(&bytes);
+                conn.role = Role::Client { client, incarnation };
+                conn.reader.set_limits(Limits::OPEN);
+                self.strangers -= 1;
+                self.mark_dirty(token);
+                self.resume_accepting();
+                self.arrive(Arrival::Connected { peer: PeerId(token), client, incarnation });
+            }
+            Step::Refuse(bytes, status) => {
+                conn.out.push_bytes(&bytes);
+                self.flush_one(token);
+                self.close(token, &format!("refused: {status}"));
+            }
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        self.arrivals.push(arrival);
+        if let Some(waker) = self.receiver.take() {
+            waker.wake();
+        }
+    }
+
+    fn flush_one(&mut self, token: u64) {
+        let mut sweep_at = Nanos::NEVER;
+        let Some(conn) = self.conn_mut(token) else { return };
+        match conn.out.flush(conn.fd.as_fd()) {
+            Ok(flushed) => {
+                if conn.out.len() == 0 {
+                    conn.blocked_since = None;
+                } else if flushed.bytes > 0 || conn.blocked_since.is_none() {
+                    let now = clock::now();
+                    conn.blocked_since = Some(now);
+                    sweep_at = now + STALL_NS_MAX;
+                }
+                let paused = conn.paused;
+                let pause = if paused { conn.out.len() > OUT_BYTES_PAUSE / 4 } else { conn.out.len() > OUT_BYTES_PAUSE };
+                self.sweep_at = self.sweep_at.min(sweep_at);
+                self.usage.sent_bytes += flushed.bytes as u64;
+                self.pause(token, pause);
+            }
+            Err(error) => self.close(token, &error.to_string()),
+        }
+    }
+
+    /// Suspends or resumes reading, and brings the epoll set up to date.
+    fn pause(&mut self, token: u64, pause: bool) {
+        let Some(conn) = self.conn_mut(token) else { return };
+        conn.paused = pause;
+        let watch = (!pause, conn.blocked_since.is_some());
+        if watch == std::mem::replace(&mut conn.watched, watch) {
+            return;
+        }
+        let changed = match &self.conns[(token & u64::from(u32::MAX)) as usize] {
+            (_, Some(conn)) => self.epoll.change(conn.fd.as_fd(), token, watch.0, watch.1),
+            _ => Ok(()),
+        };
+        if let Err(error) = changed {
+            self.close(token, &error.to_string());
+        }
+    }
+
+    /// Reads again from connections that were suspended because too much had arrived.
+    fn resume_reading(&mut self) {
+        for index in 0..self.conns.len() {
+            if let (generation, Some(conn)) = &self.conns[index]
+                && conn.paused
+                && conn.out.len() <= OUT_BYTES_PAUSE / 4
+            {
+                self.pause(token(index, *generation), false);
+            }
+        }
+    }
+
+    /// Ends a connection; an empty reason is not worth a line.
+    fn close(&mut self, token: u64, reason: &str) {
+        let index = (token & u64::from(u32::MAX)) as usize;
+        if self.conn_mut(token).is_none() {
+            return;
+        }
+        let (generation, place) = &mut self.conns[index];
+        *generation = (*generation + 1) & 0x3fff_ffff;
+        let Some(conn) = place.take() else { return };
+        self.free.push(index);
+        let who = match conn.role {
+            Role::Stranger { .. } => {
+                self.strangers -= 1;
+                self.resume_accepting();
+                "a stranger".to_string()
+            }
+            Role::Client { client, incarnation } => {
+                self.arrive(Arrival::Disconnected { peer: PeerId(token), client, incarnation });
+                format!("client {client:?}")
+            }
+            Role::Server(server) => {
+                if let Some(peer) = self.peers.get_mut(&server) {
+                    peer.lost(token, Status::Unreachable);
+                }
+                server.to_string()
+            }
+        };
+        if !reason.is_empty() {
+            self.log.line(&format!("connection with {who} closed: {reason}"));
+        }
+    }
+}

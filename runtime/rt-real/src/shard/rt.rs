@@ -1,0 +1,223 @@
+//! The handle that a server's code holds: the traits of `weft-rt` over the parts of the shard.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use weft_base::{Nanos, Payload, ServerId, Status, WallTime};
+use weft_rt::{Arrival, Bulk, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
+use weft_wire::Frame;
+
+use super::executor::{Executor, Timers};
+use super::net::Net;
+use super::peers::Next;
+use super::{LimitedLog, RealDisk, ShardConfig};
+use crate::handshake::{DialError, Introduction, dial};
+use crate::offload::Offload;
+use crate::outbound::check_sizes;
+use crate::{clock, sys};
+
+/// Connects that run at once.
+const DIALERS_MAX: usize = 16;
+
+/// The runtime of a server. Belongs to its thread.
+#[derive(Clone)]
+pub struct ShardRt(Rc<Parts>);
+
+impl std::fmt::Debug for ShardRt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ShardRt").field(&self.0.config.server).finish()
+    }
+}
+
+/// What a shard consists of. No borrow of these is held while code of the server runs.
+pub(crate) struct Parts {
+    pub(crate) executor: Executor,
+    pub(crate) timers: Timers,
+    pub(crate) net: RefCell<Net>,
+    pub(crate) disk: RealDisk,
+    pub(crate) config: ShardConfig,
+    dialers: Offload,
+}
+
+impl ShardRt {
+    pub(crate) fn new(executor: Executor, timers: Timers, net: Net, disk: RealDisk, config: ShardConfig) -> ShardRt {
+        ShardRt(Rc::new(Parts { executor, timers, net: RefCell::new(net), disk, config, dialers: Offload::new(DIALERS_MAX) }))
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.0
+    }
+
+    /// Which server this is.
+    pub fn server(&self) -> ServerId {
+        self.0.config.server
+    }
+
+    /// Writes a line for people; too many lines are left out.
+    pub fn log(&self, line: &str) {
+        let log: &mut LimitedLog = &mut self.0.net.borrow_mut().log;
+        log.line(line);
+    }
+
+    /// True once a stop was asked for; the server ends with the present turn.
+    pub fn is_stopping(&self) -> bool {
+        self.0.config.stop.is_stopping()
+    }
+
+    async fn ask(&self, server: ServerId, request: Outgoing<'_>, deadline: Nanos) -> Result<Frame, Status> {
+        check_sizes(request.body.len(), request.bulk.len())?;
+        let sequence = request.header.request.sequence;
+        let frame = Frame { header: request.header, body: request.body, bulk: copied(&request.bulk) };
+        let next = self.0.net.borrow_mut().ask(server, frame)?;
+        let wait = PeerWait { rt: self, server, sequence, deadline, timer: None };
+        if let Next::Dial(address, client, incarnation) = next {
+            let config = &self.0.config;
+            let introduction =
+                Introduction { fs_id: config.fs_id, fs_name: config.fs_name.clone(), key: config.key.clone(), server, client, incarnation };
+            let dialing = self.0.dialers.run(move || dial(&address, &introduction, Nanos::NEVER));
+            let rt = self.clone();
+            self.spawn(async move { rt.dialed(server, dialing.await) });
+        }
+        wait.await
+    }
+
+    fn dialed(&self, server: ServerId, outcome: Result<OwnedFd, DialError>) {
+        self.0.net.borrow_mut().dialed(server, outcome);
+    }
+}
+
+fn copied(bulk: &Bulk<'_>) -> Payload {
+    match bulk {
+        Bulk::None => Payload::EMPTY,
+        Bulk::Slices(slices) => Payload::Real(slices.concat().into()),
+        Bulk::Synthetic { len, tag } => Payload::Synthetic { len: *len, tag: *tag },
+    }
+}
+
+/// Waits for a reply; forgets the request when it is dropped.
+struct PeerWait<'a> {
+    rt: &'a ShardRt,
+    server: ServerId,
+    sequence: u64,
+    deadline: Nanos,
+    timer: Option<u64>,
+}
+
+impl Future for PeerWait<'_> {
+    type Output = Result<Frame, Status>;
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let parts = &self.rt.0;
+        if let Some(outcome) = parts.net.borrow_mut().take_outcome(self.server, self.sequence, context.waker()) {
+            return Poll::Ready(outcome);
+        }
+        match self.timer {
+            None => self.timer = Some(parts.timers.add(self.deadline, context.waker().clone())),
+            Some(number) => {
+                if !parts.timers.renew(self.deadline, number, context.waker()) {
+                    return Poll::Ready(Err(Status::TimedOut));
+                }
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for PeerWait<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.timer {
+            self.rt.0.timers.remove(self.deadline, number);
+        }
+        self.rt.0.net.borrow_mut().forget(self.server, self.sequence);
+    }
+}
+
+/// Waits for a time; its timer goes when it is dropped.
+struct Sleep<'a> {
+    timers: &'a Timers,
+    at: Nanos,
+    timer: Option<u64>,
+}
+
+impl Sleep<'_> {
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        match self.timer {
+            None if clock::now() >= self.at => return Poll::Ready(()),
+            None => self.timer = Some(self.timers.add(self.at, waker.clone())),
+            Some(number) => {
+                if !self.timers.renew(self.at, number, waker) {
+                    return Poll::Ready(());
+                }
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.timer {
+            self.timers.remove(self.at, number);
+        }
+    }
+}
+
+impl Runtime for ShardRt {
+    fn now(&self) -> Nanos {
+        clock::now()
+    }
+
+    fn wall(&self) -> WallTime {
+        clock::wall()
+    }
+
+    fn random(&self) -> u64 {
+        clock::random()
+    }
+
+    fn sleep_until(&self, at: Nanos) -> impl Future<Output = ()> {
+        let mut sleep = Sleep { timers: &self.0.timers, at, timer: None };
+        poll_fn(move |context| sleep.poll(context.waker()))
+    }
+
+    async fn cpu(&self, _work: Work) {}
+
+    fn request<'a>(&'a self, server: ServerId, request: Outgoing<'a>, deadline: Nanos) -> impl Future<Output = Result<Frame, Status>> + 'a {
+        self.ask(server, request, deadline)
+    }
+}
+
+impl ServerRuntime for ShardRt {
+    type Disk = RealDisk;
+
+    fn spawn(&self, flow: impl Future<Output = ()> + 'static) {
+        self.0.executor.spawn(flow);
+    }
+
+    async fn receive(&self, into: &mut Vec<Arrival>) {
+        poll_fn(|context| match self.0.net.borrow_mut().take_arrivals(into, context.waker()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+
+    fn reply(&self, peer: PeerId, mut reply: Frame) {
+        if check_sizes(reply.body.len(), reply.bulk.len()).is_err() {
+            // The peer would refuse the frame and close; an error reaches the one who asked for too much.
+            reply = Frame::reply(&reply.header, Err(Status::TooBig), Payload::EMPTY);
+        }
+        self.0.net.borrow_mut().send(peer.0, reply);
+    }
+
+    fn disk(&self) -> &RealDisk {
+        &self.0.disk
+    }
+
+    fn usage(&self) -> Usage {
+        Usage { cpu_us: sys::thread_cpu_us(), ..self.0.net.borrow().usage }
+    }
+}

@@ -1,0 +1,158 @@
+//! The parameters of all models in one place.
+
+use weft_base::{MILLISECOND, SECOND};
+use weft_rt::Work;
+
+use super::transfer_ns;
+
+/// What the modelled machines and their network are like. The same for all nodes of a simulation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Network.
+    pub net: NetProfile,
+    /// Processors.
+    pub cpu: CpuProfile,
+    /// Disks.
+    pub disk: DiskProfile,
+}
+
+/// The network: every node has a card with one queue in each direction, all cards are joined by a switch that is never the bottleneck.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetProfile {
+    /// Rate of a card in each direction, in bytes per second; 0 means infinite.
+    pub bytes_per_s: u64,
+    /// What one send costs the card; everything that leaves on one connection at one instant is one send. In nanoseconds.
+    pub send_ns: u64,
+    /// From card to card through the switch, in nanoseconds.
+    pub latency_ns: u64,
+    /// A send takes up to so much longer (uniformly), in nanoseconds.
+    pub jitter_ns: u64,
+    /// Between two processes of one node, in nanoseconds.
+    pub loopback_ns: u64,
+    /// A connection that is not answered is given up after so long, in nanoseconds.
+    pub connect_timeout_ns: u64,
+    /// The peer of a machine that lost power notices after at least so long, in nanoseconds.
+    pub dead_peer_min_ns: u64,
+    /// And after at most so long, in nanoseconds.
+    pub dead_peer_max_ns: u64,
+    /// When a link heals, what was held back arrives after at most so long, in nanoseconds.
+    pub retransmit_max_ns: u64,
+}
+
+/// Processors: what declared [`Work`] costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuProfile {
+    /// [`Work::Request`], in nanoseconds.
+    pub request_ns: u64,
+    /// [`Work::Record`], in nanoseconds.
+    pub record_ns: u64,
+    /// Rate of [`Work::Checksum`] in bytes per second; 0 means that it is free.
+    pub checksum_bytes_per_s: u64,
+    /// Rate of [`Work::Copy`] in bytes per second; 0 means that it is free.
+    pub copy_bytes_per_s: u64,
+}
+
+/// A disk behind an unlimited page cache: calls that touch only memory take time of a core, the others queue at the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskProfile {
+    /// One call into the operating system, on a core, in nanoseconds.
+    pub call_ns: u64,
+    /// Rate of copying into and out of the page cache, on a core, in bytes per second; 0 means that it is free.
+    pub memory_bytes_per_s: u64,
+    /// Reads find their data in the page cache.
+    pub reads_cached: bool,
+    /// Latency of a read that goes to the disk, in nanoseconds.
+    pub read_ns: u64,
+    /// Latency of a sync, and of a durable change of the directory, in nanoseconds.
+    pub sync_ns: u64,
+    /// Rate of reads in bytes per second; 0 means infinite.
+    pub read_bytes_per_s: u64,
+    /// Rate at which a sync writes what is dirty, in bytes per second; 0 means infinite.
+    pub write_bytes_per_s: u64,
+    /// Every operation takes up to so much longer (uniformly), in nanoseconds; a sync up to ten times that.
+    pub jitter_ns: u64,
+}
+
+impl Profile {
+    /// Servers with 10 Gbit/s Ethernet and an NVMe disk. Rounded figures of hardware in wide use, not a measurement of any machine.
+    pub fn ethernet_10g() -> Profile {
+        Profile {
+            net: NetProfile {
+                bytes_per_s: 1_250_000_000,
+                send_ns: 1_500,
+                latency_ns: 10_000,
+                jitter_ns: 0,
+                loopback_ns: 5_000,
+                connect_timeout_ns: SECOND,
+                dead_peer_min_ns: 10 * MILLISECOND,
+                dead_peer_max_ns: 3 * SECOND,
+                retransmit_max_ns: 400 * MILLISECOND,
+            },
+            cpu: CpuProfile { request_ns: 4_000, record_ns: 1_000, checksum_bytes_per_s: 15_000_000_000, copy_bytes_per_s: 8_000_000_000 },
+            disk: DiskProfile {
+                call_ns: 1_500,
+                memory_bytes_per_s: 6_000_000_000,
+                reads_cached: true,
+                read_ns: 90_000,
+                sync_ns: 60_000,
+                read_bytes_per_s: 3_000_000_000,
+                write_bytes_per_s: 2_000_000_000,
+                jitter_ns: 0,
+            },
+        }
+    }
+
+    /// For finding bugs as fast as possible: code is free, bandwidth is infinite, messages and disk operations take short random
+    /// times so that everything that may overtake does.
+    pub fn instant() -> Profile {
+        Profile {
+            net: NetProfile {
+                bytes_per_s: 0,
+                send_ns: 0,
+                latency_ns: 2_000,
+                jitter_ns: 20_000,
+                loopback_ns: 1_000,
+                connect_timeout_ns: SECOND,
+                dead_peer_min_ns: MILLISECOND,
+                dead_peer_max_ns: 3 * SECOND,
+                retransmit_max_ns: 400 * MILLISECOND,
+            },
+            cpu: CpuProfile { request_ns: 0, record_ns: 0, checksum_bytes_per_s: 0, copy_bytes_per_s: 0 },
+            disk: DiskProfile {
+                call_ns: 500,
+                memory_bytes_per_s: 0,
+                reads_cached: true,
+                read_ns: 2_000,
+                sync_ns: 10_000,
+                read_bytes_per_s: 0,
+                write_bytes_per_s: 0,
+                jitter_ns: 5_000,
+            },
+        }
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Profile {
+        Profile::ethernet_10g()
+    }
+}
+
+impl NetProfile {
+    /// True if cards never queue, so that a message needs one event instead of two.
+    pub(crate) fn has_infinite_cards(&self) -> bool {
+        self.bytes_per_s == 0 && self.send_ns == 0
+    }
+}
+
+impl CpuProfile {
+    /// What `work` costs on one core, in nanoseconds.
+    pub fn cost_ns(&self, work: Work) -> u64 {
+        match work {
+            Work::Request => self.request_ns,
+            Work::Record => self.record_ns,
+            Work::Checksum(bytes) => transfer_ns(bytes, self.checksum_bytes_per_s),
+            Work::Copy(bytes) => transfer_ns(bytes, self.copy_bytes_per_s),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Waits: what a flow waits for, who is to be woken, and the outcome until the flow takes it.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use weft_base::Status;
+use weft_rt::DiskError;
+use weft_wire::Frame;
+
+use crate::disk::DiskValue;
+use crate::executor::TaskId;
+use crate::world::State;
+
+/// Names a wait. The generation tells a wait from a later one in the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Sleep,
+    Cpu,
+    Request { connection: u32, sequence: u64, op: u16 },
+    Disk { operation: &'static str },
+}
+
+/// How a wait ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Done,
+    Reply(Result<Frame, Status>),
+    Disk(Result<DiskValue, DiskError>),
+}
+
+/// One wait.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) generation: u32,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) task: TaskId,
+    /// The queue holds a timer for it.
+    pub(crate) has_timer: bool,
+    outcome: Option<Outcome>,
+    waker: Option<Waker>,
+}
+
+/// All waits.
+#[derive(Default)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    /// A new wait of `task`.
+    pub(crate) fn add(&mut self, task: TaskId, reason: Reason) -> SlotId {
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            slot.reason = Some(reason);
+            slot.task = task;
+            return SlotId { index, generation: slot.generation };
+        }
+        let index = self.slots.len() as u32;
+        self.slots.push(Slot { generation: 0, reason: Some(reason), task, has_timer: false, outcome: None, waker: None });
+        SlotId { index, generation: 0 }
+    }
+
+    /// The wait, unless it is over.
+    pub(crate) fn get(&mut self, id: SlotId) -> Option<&mut Slot> {
+        self.slots.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)
+    }
+
+    pub(crate) fn is_live(&self, id: SlotId) -> bool {
+        self.slots.get(id.index as usize).is_some_and(|slot| slot.generation == id.generation)
+    }
+
+    /// Sets the outcome and gives the waker of who waits. Without effect if the wait is over or has an outcome.
+    pub(crate) fn finish(&mut self, id: SlotId, outcome: Outcome) -> Option<Waker> {
+        let slot = self.get(id)?;
+        if slot.outcome.is_some() {
+            return None;
+        }
+        slot.outcome = Some(outcome);
+        slot.waker.take()
+    }
+
+    /// All waits without an outcome, for reports.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(|slot| slot.reason.is_some() && slot.outcome.is_none())
+    }
+
+    /// Ends a wait; what it held is given back so that it is dropped where nothing is borrowed.
+    pub(crate) fn remove(&mut self, id: SlotId) -> Option<Removed> {
+        let slot = self.get(id)?;
+        slot.generation = slot.generation.wrapping_add(1);
+        let removed = Removed {
+            reason: slot.reason.take(),
+            had_timer: std::mem::take(&mut slot.has_timer),
+            outcome: slot.outcome.take(),
+            _waker: slot.waker.take(),
+        };
+        self.free.push(id.index);
+        Some(removed)
+    }
+}
+
+/// What is left of a wait.
+pub(crate) struct Removed {
+    pub(crate) reason: Option<Reason>,
+    pub(crate) had_timer: bool,
+    pub(crate) outcome: Option<Outcome>,
+    _waker: Option<Waker>,
+}
+
+/// The future of a wait.
+pub(crate) struct Wait<'a> {
+    state: &'a RefCell<State>,
+    /// `None`: never ready (the process it belongs to is dead), or taken already.
+    id: Option<SlotId>,
+}
+
+impl<'a> Wait<'a> {
+    pub(crate) fn new(state: &'a RefCell<State>, id: Option<SlotId>) -> Wait<'a> {
+        Wait { state, id }
+    }
+}
+
+impl Future for Wait<'_> {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let Some(id) = self.id else { return Poll::Pending };
+        let removed = {
+            let mut state = self.state.borrow_mut();
+            let slot = state.slots.get(id).expect("a wait lives until its future is dropped");
+            if slot.outcome.is_none() {
+                if !slot.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                    slot.waker = Some(context.waker().clone());
+                }
+                return Poll::Pending;
+            }
+            state.end_wait(id)
+        };
+        self.id = None;
+        let outcome = removed.and_then(|removed| removed.outcome);
+        Poll::Ready(outcome.expect("just seen, and nothing ran in between"))
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        // While a panic unwinds out of the simulator's own code the state may be borrowed; then nothing matters any more.
+        if let (Some(id), Ok(mut state)) = (self.id, self.state.try_borrow_mut()) {
+            let removed = state.end_wait(id);
+            drop(state);
+            drop(removed);
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! The world: all state of a simulation, and the loop that moves it on.
+//!
+//! Time stands still while tasks run. When none is ready, the replies of the turn leave, and then everything that is planned for the
+//! next moment happens at once. All code of the simulator that runs between two polls of tasks holds the one borrow of [`State`];
+//! code of tasks (polls, drops, the start of a process) never runs under it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use weft_base::{SECOND, ServerId, WallTime};
+use weft_rt::Work;
+
+use crate::Random;
+use crate::executor::{Flow, ReadyQueue, TaskId, Tasks};
+use crate::faults::{Fault, MessageFaults};
+use crate::models::Profile;
+use crate::net::{Connection, Message};
+use crate::node::{Node, NodeId};
+use crate::queue::{Event, EventQueue};
+use crate::runtime::SimRt;
+use crate::slab::Slab;
+use crate::slots::{Outcome, Reason, Removed, SlotId, Slots};
+use crate::trace::Trace;
+
+/// The wall clock at the start of every simulation: 2026-01-01 00:00 UTC.
+const WALL_EPOCH_NS: i64 = 1_767_225_600 * SECOND as i64;
+/// More polls than this at one moment of virtual time: the program goes in circles.
+const POLLS_PER_MOMENT_MAX: u64 = 2_000_000;
+
+pub(crate) struct World {
+    pub(crate) me: Weak<World>,
+    pub(crate) state: RefCell<State>,
+    pub(crate) seed: u64,
+    ready: Arc<ReadyQueue>,
+    is_running: Cell<bool>,
+}
+
+pub(crate) struct State {
+    pub(crate) now: u64,
+    pub(crate) profile: Profile,
+    pub(crate) events: EventQueue,
+    pub(crate) slots: Slots,
+    pub(crate) tasks: Tasks,
+    pub(crate) current_task: TaskId,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) servers: BTreeMap<ServerId, NodeId>,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) messages: Slab<Message>,
+    /// Links that are cut, by direction, and until when.
+    pub(crate) cut_links: BTreeMap<(NodeId, NodeId), u64>,
+    pub(crate) message_faults: MessageFaults,
+    pub(crate) message_faults_until: u64,
+    pub(crate) planned_faults: Vec<Fault>,
+    /// What tasks draw.
+    pub(crate) task_random: Random,
+    /// Jitter of the models.
+    pub(crate) model_random: Random,
+    /// Choices of faults.
+    pub(crate) fault_random: Random,
+    pub(crate) trace: Trace,
+    pub(crate) polls: u64,
+    pub(crate) events_handled: u64,
+    /// Nodes with replies that have not left.
+    pub(crate) repliers: Vec<NodeId>,
+    /// Processes to be started as soon as nothing is borrowed.
+    pub(crate) starts: Vec<NodeId>,
+    /// Who is to be woken, and what is to be dropped, as soon as nothing is borrowed.
+    to_wake: Vec<Waker>,
+    to_drop: Vec<Flow>,
+}
+
+/// Why a run came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// The condition holds.
+    Reached,
+    /// The limit in time has come.
+    Limit,
+    /// Nothing is planned any more.
+    NothingPlanned,
+    /// Tasks wake each other without end and time stands still.
+    Circles,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, profile: Profile) -> Rc<World> {
+        let mut random = Random::new(seed);
+        let tasks = Tasks::default();
+        let ready = tasks.ready();
+        let state = State {
+            now: 0,
+            profile,
+            events: EventQueue::default(),
+            slots: Slots::default(),
+            tasks,
+            current_task: TaskId::NONE,
+            nodes: Vec::new(),
+            servers: BTreeMap::new(),
+            connections: Vec::new(),
+            messages: Slab::default(),
+            cut_links: BTreeMap::new(),
+            message_faults: MessageFaults::NONE,
+            message_faults_until: 0,
+            planned_faults: Vec::new(),
+            task_random: random.fork(),
+            model_random: random.fork(),
+            fault_random: random.fork(),
+            trace: Trace::default(),
+            polls: 0,
+            events_handled: 0,
+            repliers: Vec::new(),
+            starts: Vec::new(),
+            to_wake: Vec::new(),
+            to_drop: Vec::new(),
+        };
+        Rc::new_cyclic(|me| World { me: me.clone(), state: RefCell::new(state), seed, ready, is_running: Cell::new(false) })
+    }
+
+    /// Moves the world on until `reached` says so, nothing is planned, or virtual time `limit` has passed.
+    pub(crate) fn run(&self, limit: u64, mut reached: impl FnMut() -> bool) -> Halt {
+        assert!(!self.is_running.replace(true), "a task must not run the simulation that runs it");
+        let _guard = Running(self);
+        loop {
+            if !self.settle() {
+                return Halt::Circles;
+            }
+            if reached() {
+                return Halt::Reached;
+            }
+            if let Some(halt) = self.advance(limit) {
+                return halt;
+            }
+        }
+    }
+
+    /// Runs tasks until none is ready. False if that does not end.
+    fn settle(&self) -> bool {
+        let mut polls = 0;
+        loop {
+            self.clean_up();
+            while let Some(task) = self.ready.pop() {
+                self.poll(task);
+                polls += 1;
+                if polls > POLLS_PER_MOMENT_MAX {
+                    return false;
+                }
+            }
+            self.state.borrow_mut().send_replies();
+            if !self.clean_up() {
+                return true;
+            }
+        }
+    }
+
+    /// Does what was put off until nothing is borrowed: wakes, drops, starts. True if there was anything.
+    pub(crate) fn clean_up(&self) -> bool {
+        let (wakers, flows, starts) = {
+            let mut state = self.state.borrow_mut();
+            if state.to_wake.is_empty() && state.to_drop.is_empty() && state.starts.is_empty() {
+                return false;
+            }
+            (std::mem::take(&mut state.to_wake), std::mem::take(&mut state.to_drop), std::mem::take(&mut state.starts))
+        };
+        wakers.into_iter().for_each(Waker::wake);
+        drop(flows);
+        for node in starts {
+            self.start_process(node);
+        }
+        true
+    }
+
+    /// Everything that is planned for the next moment happens.
+    fn advance(&self, limit: u64) -> Option<Halt> {
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        let Some(moment) = state.next_moment() else {
+            return Some(Halt::NothingPlanned);
+        };
+        if moment > limit {
+            state.now = state.now.max(limit);
+            return Some(Halt::Limit);
+        }
+        state.now = moment;
+        while state.events.next_at() == Some(moment) {
+            let Some((_, event)) = state.events.pop() else { break };
+            state.handle(event);
+        }
+        let wakers = std::mem::take(&mut state.to_wake);
+        drop(guard);
+        // Give the buffer back, so that waking allocates nothing.
+        let mut wakers = wakers;
+        wakers.drain(..).for_each(Waker::wake);
+        let mut state = self.state.borrow_mut();
+        if state.to_wake.is_empty() {
+            state.to_wake = wakers;
+        }
+        None
+    }
+
+    fn poll(&self, id: TaskId) {
+        let mut taken = {
+            let mut state = self.state.borrow_mut();
+            if state.hold_back(id) {
+                return;
+            }
+            let Some(taken) = state.tasks.take(id) else { return };
+            state.current_task = id;
+            state.polls += 1;
+            state.trace.mix(u64::from(id.index) | 1 << 63);
+            taken
+        };
+        let poll = {
+            let _guard = PanicReport { world: self, node: taken.node };
+            taken.flow.as_mut().poll(&mut Context::from_waker(&taken.waker))
+        };
+        let dropped = {
+            let mut state = self.state.borrow_mut();
+            state.current_task = TaskId::NONE;
+            let dropped = match poll {
+                Poll::Pending => state.tasks.put_back(id, taken.flow),
+                Poll::Ready(()) => {
+                    match state.tasks.finish(id) {
+                        Some(finished) if finished.is_main => state.exit(finished.node),
+                        _ => {}
+                    }
+                    Some(taken.flow)
+                }
+            };
+            state.count_poll(taken.node);
+            dropped
+        };
+        drop(dropped);
+    }
+
+    /// Boots the process of a node.
+    fn start_process(&self, id: NodeId) {
+        {
+            let mut state = self.state.borrow_mut();
+            let state = &mut *state;
+            let node = &mut state.nodes[id.index()];
+            if node.is_running {
+                return;
+            }
+            node.is_running = true;
+            node.has_power = true;
+            node.life += 1;
+            node.epoch += 1;
+            node.usage_at_start = node.total_usage();
+            let life = node.life;
+            state.trace.mix(10 << 56 | u64::from(id.0));
+            state.note(id, format_args!("starts, life {life}"));
+        }
+        self.start_main(id);
+    }
+
+    /// Runs the main flow of a process, if it has one.
+    pub(crate) fn start_main(&self, id: NodeId) {
+        let (main, life) = {
+            let state = self.state.borrow();
+            let node = &state.nodes[id.index()];
+            (node.main.clone(), node.life)
+        };
+        if let Some(main) = main {
+            let flow = main(self.rt(id, life));
+            self.state.borrow_mut().tasks.add(id, life, true, flow);
+        }
+    }
+
+    /// A handle for one life of a node.
+    pub(crate) fn rt(&self, node: NodeId, life: u32) -> SimRt {
+        SimRt::new(self.me.upgrade().expect("whoever calls holds the world"), node, life)
+    }
+
+    /// Ends all tasks, so that nothing holds the world any more.
+    pub(crate) fn shut_down(&self) {
+        let (flows, mains) = {
+            let mut state = self.state.borrow_mut();
+            let mut flows = state.tasks.kill_all();
+            flows.append(&mut state.to_drop);
+            let mains: Vec<_> = state.nodes.iter_mut().map(|node| node.main.take()).collect();
+            (flows, mains)
+        };
+        drop(flows);
+        drop(mains);
+        self.clean_up();
+    }
+}
+
+impl State {
+    /// The time of the next event that is not dead.
+    fn next_moment(&mut self) -> Option<u64> {
+        while let Some(event) = self.events.peek() {
+            match event {
+                Event::Timer(slot) if !self.slots.is_live(slot) => {
+                    self.events.pop();
+                    self.events.uncount_dead();
+                }
+                _ => return self.events.next_at(),
+            }
+        }
+        None
+    }
+
+    fn handle(&mut self, event: Event) {
+        if let Event::Timer(slot) = event
+            && !self.slots.is_live(slot)
+        {
+            self.events.uncount_dead();
+            return;
+        }
+        self.events_handled += 1;
+        self.trace.mix(self.now);
+        self.trace.mix(event.code());
+        match event {
+            Event::Timer(slot) => self.fire_timer(slot),
+            Event::Disk { node, operation } => self.end_disk(node, operation),
+            Event::Arrive(message) => self.arrive(message),
+            Event::Deliver(message) => self.deliver(message),
+            Event::Notice { connection, end } => self.notice(connection, end),
+            Event::ConnectTimeout(connection) => self.connect_timeout(connection),
+            Event::Fault(index) => {
+                let fault = self.planned_faults[index as usize].clone();
+                self.strike(&fault);
+            }
+            Event::Restart { node, epoch } => self.restart_planned(node, epoch),
+            Event::Resume(node) => self.resume(node),
+            Event::SpaceBack(node) => self.space_back(node),
+        }
+    }
+
+    fn fire_timer(&mut self, id: SlotId) {
+        let Some(slot) = self.slots.get(id) else { return };
+        slot.has_timer = false;
+        match slot.reason {
+            Some(Reason::Request { .. }) => self.request_timed_out(id),
+            _ => self.finish_wait(id, Outcome::Done),
+        }
+    }
+
+    /// Begins a wait that ends at `at`. `None` if that life of the node is over.
+    pub(crate) fn begin_timer(&mut self, node: NodeId, life: u32, at: u64, reason: Reason) -> Option<SlotId> {
+        if !self.is_alive(node, life) {
+            return None;
+        }
+        let slot = self.slots.add(self.current_task, reason);
+        self.plan_timer(slot, at);
+        Some(slot)
+    }
+
+    pub(crate) fn plan_timer(&mut self, slot: SlotId, at: u64) {
+        if at == u64::MAX {
+            return;
+        }
+        self.slots.get(slot).expect("the caller has just made it").has_timer = true;
+        self.events.plan(at, Event::Timer(slot));
+    }
+
+    /// Gives a wait its outcome and wakes its task.
+    pub(crate) fn finish_wait(&mut self, slot: SlotId, outcome: Outcome) {
+        if let Some(waker) = self.slots.finish(slot, outcome) {
+            self.to_wake.push(waker);
+        }
+    }
+
+    /// The future of a wait has its outcome or is dropped.
+    pub(crate) fn end_wait(&mut self, slot: SlotId) -> Option<Removed> {
+        let removed = self.slots.remove(slot)?;
+        if removed.had_timer && self.events.count_dead() {
+            let slots = &self.slots;
+            self.events.sweep(|event| matches!(event, Event::Timer(slot) if !slots.is_live(slot)));
+        }
+        if let Some(Reason::Request { connection, sequence, .. }) = removed.reason {
+            self.forget_request(connection, sequence, slot);
+        }
+        Some(removed)
+    }
+
+    pub(crate) fn wake_later(&mut self, waker: Option<Waker>) {
+        self.to_wake.extend(waker);
+    }
+
+    pub(crate) fn drop_later(&mut self, flows: Vec<Flow>) {
+        self.to_drop.extend(flows);
+    }
+
+    /// True while this life of the node lasts.
+    pub(crate) fn is_alive(&self, node: NodeId, life: u32) -> bool {
+        let node = &self.nodes[node.index()];
+        node.is_running && node.life == life
+    }
+
+    /// When declared work that begins now is done; `None` if it costs nothing.
+    pub(crate) fn begin_work(&mut self, node: NodeId, work: Work) -> Option<u64> {
+        match self.profile.cpu.cost_ns(work) {
+            0 => None,
+            cost => Some(self.use_core(node, cost)),
+        }
+    }
+
+    /// Occupies a core of the node for `cost` nanoseconds; gives when that ends.
+    pub(crate) fn use_core(&mut self, node: NodeId, cost: u64) -> u64 {
+        let cost = self.slowed(node, cost);
+        let now = self.now;
+        self.nodes[node.index()].cores.serve(now, cost)
+    }
+
+    /// What takes `ns` on a healthy node takes so long on this one.
+    pub(crate) fn slowed(&self, node: NodeId, ns: u64) -> u64 {
+        let node = &self.nodes[node.index()];
+        if self.now < node.slow_until { ns.saturating_mul(node.slow_percent) / 100 } else { ns }
+    }
+
+    pub(crate) fn wall(&self, node: NodeId) -> WallTime {
+        WallTime(WALL_EPOCH_NS + self.now as i64 + self.nodes[node.index()].clock_skew_ns)
+    }
+
+    pub(crate) fn draw_for_task(&mut self) -> u64 {
+        let drawn = self.task_random.draw();
+        self.trace.mix(drawn);
+        drawn
+    }
+
+    /// A trace line about a node.
+    pub(crate) fn note(&mut self, node: NodeId, text: std::fmt::Arguments<'_>) {
+        if self.trace.is_on() {
+            self.trace.line(self.now, format_args!("{}: {text}", self.nodes[node.index()].name));
+        }
+    }
+
+    /// True if the task belongs to a paused node: it is kept for later.
+    fn hold_back(&mut self, id: TaskId) -> bool {
+        let Some((node, _)) = self.tasks.owner(id) else { return false };
+        let node = &mut self.nodes[node.index()];
+        if self.now >= node.paused_until {
+            return false;
+        }
+        node.paused_tasks.push(id);
+        true
+    }
+
+    fn resume(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        if self.now < node.paused_until {
+            return;
+        }
+        let ready = self.tasks.ready();
+        std::mem::take(&mut node.paused_tasks).into_iter().for_each(|task| ready.push(task));
+    }
+
+    fn count_poll(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        node.polls += 1;
+        if let Some((left, _)) = &mut node.after_polls {
+            *left = left.saturating_sub(1);
+            if *left == 0
+                && let Some((_, fault)) = node.after_polls.take()
+            {
+                self.strike(&fault);
+            }
+        }
+    }
+
+    /// What everybody waits for, for people.
+    pub(crate) fn report(&self) -> String {
+        use std::fmt::Write;
+        let mut text = String::new();
+        for (task, node, is_main) in self.tasks.list() {
+            let name = &self.nodes[node.index()].name;
+            let kind = if is_main { "main" } else { "flow" };
+            let waits: Vec<String> =
+                self.slots.open().filter(|slot| slot.task == task).filter_map(|slot| self.wait_text(slot.reason?)).collect();
+            let waits = if waits.is_empty() { "arrivals or other flows".to_string() } else { waits.join(", ") };
+            let _ = writeln!(text, "  {name} {kind} {}: waits for {waits}", task.index);
+        }
+        for node in self.nodes.iter().filter(|node| !node.is_running) {
+            let power = if node.has_power { "" } else { ", no power" };
+            let _ = writeln!(text, "  {} is down{power}", node.name);
+        }
+        text
+    }
+
+    fn wait_text(&self, reason: Reason) -> Option<String> {
+        Some(match reason {
+            Reason::Sleep => "time to pass".to_string(),
+            Reason::Cpu => "a core".to_string(),
+            Reason::Disk { operation } => format!("disk {operation}"),
+            Reason::Request { connection, sequence, op } => {
+                let op = weft_wire::Op::from_code(op).map_or("unknown", |op| op.name());
+                format!("{op} #{sequence} at {}", self.connections[connection as usize].server)
+            }
+        })
+    }
+}
+
+/// Marks the world as running while it lives.
+struct Running<'a>(&'a World);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.is_running.set(false);
+    }
+}
+
+/// Says where in the simulation a panic happened.
+struct PanicReport<'a> {
+    world: &'a World,
+    node: NodeId,
+}
+
+impl Drop for PanicReport<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        if let Ok(state) = self.world.state.try_borrow() {
+            let name = state.nodes.get(self.node.index()).map_or("?", |node| node.name.as_str());
+            eprintln!("simulation: panic in a task of {name} at {:?}, seed {}", weft_base::Nanos(state.now), self.world.seed);
+            for line in state.trace.kept() {
+                eprintln!("  {line}");
+            }
+        }
+    }
+}
