@@ -1,0 +1,213 @@
+//! Attributes: exact sizes and times, and changing them.
+//!
+//! What a metadata server knows of a file that is being written lags behind. Every state that it sends passes through
+//! [`Client::settle`], which corrects it by own unreported writes and, if another client writes, by asking the data servers.
+
+use bytes::Bytes;
+use weft_base::{Attr, Credentials, FileKind, Handle, Status, WallTime};
+use weft_layout::file_bytes;
+use weft_rt::Runtime;
+use weft_wire::Capability;
+use weft_wire::ops::{
+    FileState, GetAttrRequest, GetXattrRequest, ListXattrRequest, ObjectStatRequest, RemoveXattrRequest, SetAttrRequest, SetXattrRequest,
+};
+
+use crate::cache::Asked;
+use crate::client::Flow;
+use crate::open_inode::View;
+use crate::window::run_window;
+use crate::{Client, Result, SetAttr, XattrFlags};
+
+/// How often a state is asked for again because the file was truncated while its size was being found out.
+const SETTLE_TRIES: usize = 16;
+
+impl<R: Runtime> Client<R> {
+    /// Attributes of an object, size and mtime exact (unless `attr_cache_ns` allows an older answer).
+    ///
+    /// # Errors
+    /// [`Status::Stale`] if the object is gone; servers that do not answer.
+    pub async fn getattr(&self, handle: Handle) -> Result<Attr> {
+        self.getattr_in(self.flow("getattr", handle), handle).await
+    }
+
+    /// [`Client::getattr`] as a part of another operation.
+    pub(crate) async fn getattr_in(&self, flow: Flow, handle: Handle) -> Result<Attr> {
+        if let Some(mut attr) = self.inner.cache.attr(handle, self.rt().now())
+            && self.inner.opens.get(handle).is_none_or(|inode| inode.view(&mut attr) == View::Exact)
+        {
+            return Ok(attr);
+        }
+        self.getattr_now(flow, handle).await
+    }
+
+    /// Attributes as of now, whatever the cache holds.
+    pub(crate) async fn getattr_now(&self, flow: Flow, handle: Handle) -> Result<Attr> {
+        let asked = self.ask();
+        let state = self.get_state(flow, handle).await?;
+        self.settle(flow, state, asked).await
+    }
+
+    async fn get_state(&self, flow: Flow, handle: Handle) -> Result<FileState> {
+        let server = self.owner(flow, handle)?;
+        self.call(flow, server, &GetAttrRequest { handle }).await
+    }
+
+    /// Makes what a metadata server said, asked when `asked` says, exact.
+    pub(crate) async fn settle(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Attr> {
+        let FileState { mut attr, ask_data, .. } = state;
+        let inode = if attr.kind == FileKind::File { self.inner.opens.get(attr.handle) } else { None };
+        let view = inode.as_ref().map_or(View::Exact, |inode| inode.view(&mut attr));
+        if view != View::Exact || ask_data.is_some() {
+            attr = Box::pin(self.settle_with_data(flow, attr, ask_data, view)).await?;
+        }
+        if let Some(inode) = inode {
+            inode.learn(&attr, asked.at);
+        }
+        self.inner.cache.keep_attr(asked, &attr);
+        Ok(attr)
+    }
+
+    /// The long way: data servers are asked, and then the metadata server once more whether a truncation came between.
+    async fn settle_with_data(&self, flow: Flow, mut attr: Attr, mut ask: Option<Capability>, mut view: View) -> Result<Attr> {
+        let handle = attr.handle;
+        for _ in 0..SETTLE_TRIES {
+            let capability = match view {
+                View::AskData(capability) => Some(ask.unwrap_or(capability)),
+                View::Exact => ask,
+                View::Outdated => None,
+            };
+            let found = match capability {
+                Some(capability) => match self.ask_data(flow, &attr, capability).await {
+                    Ok(found) => Some(found),
+                    // The next state brings a new one.
+                    Err(error) if error.status == Status::CapabilityExpired => None,
+                    Err(error) => return Err(error),
+                },
+                None if view == View::Exact => return Ok(attr),
+                None => None,
+            };
+            let grown = match found {
+                Some((size, mtime)) => {
+                    attr.mtime = attr.mtime.max(mtime);
+                    attr.ctime = attr.ctime.max(mtime);
+                    if size <= attr.size {
+                        return Ok(attr);
+                    }
+                    Some(Attr { size, ..attr })
+                }
+                None => None,
+            };
+            let mut again = self.get_state(flow, handle).await?;
+            view = self.inner.opens.get(handle).map_or(View::Exact, |inode| inode.view(&mut again.attr));
+            (attr, ask) = (again.attr, again.ask_data);
+            if let Some(grown) = grown
+                && grown.truncate_epoch == attr.truncate_epoch
+            {
+                attr.size = attr.size.max(grown.size);
+                attr.mtime = attr.mtime.max(grown.mtime);
+                attr.ctime = attr.ctime.max(grown.ctime);
+                return Ok(attr);
+            }
+        }
+        Err(flow.error(Status::Busy))
+    }
+
+    /// Size and time of the newest write, as the data servers know them.
+    async fn ask_data(&self, flow: Flow, attr: &Attr, capability: Capability) -> Result<(u64, WallTime)> {
+        let handle = attr.handle;
+        let stats = (0..u32::from(attr.layout.width)).map(|index| async move {
+            let server = self.map().data_server(&attr.layout, index);
+            self.call(flow, server, &ObjectStatRequest { handle, index, capability }).await
+        });
+        let stats: Vec<_> = run_window(stats, self.options().window).await.into_iter().collect::<Result<_>>()?;
+        let mtime = stats.iter().map(|stat| stat.mtime).max().unwrap_or_default();
+        Ok((file_bytes(&attr.layout, stats.iter().map(|stat| stat.size)), mtime))
+    }
+
+    /// Changes attributes; with `size`, truncates or extends a file. Returns the attributes after the change.
+    ///
+    /// # Errors
+    /// [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
+    pub async fn setattr(&self, who: &Credentials, handle: Handle, changes: &SetAttr) -> Result<Attr> {
+        self.setattr_in(self.flow("setattr", handle), who, handle, changes).await
+    }
+
+    /// [`Client::setattr`] as a part of another operation.
+    pub(crate) async fn setattr_in(&self, flow: Flow, who: &Credentials, handle: Handle, changes: &SetAttr) -> Result<Attr> {
+        let server = self.owner(flow, handle)?;
+        let inode = if changes.size.is_some() || changes.mtime.is_some() { self.inner.opens.get(handle) } else { None };
+        let passage = match &inode {
+            Some(inode) => Some(inode.gate.enter().await),
+            None => None,
+        };
+        // Own writes came before a time that is set now: they must not overwrite it when they are reported.
+        if let Some(inode) = &inode
+            && changes.mtime.is_some()
+            && inode.has_unreported()
+        {
+            self.report_inside(flow, inode).await?;
+        }
+        let writes_before = inode.as_ref().and_then(|inode| inode.writes_before_truncation());
+        self.inner.cache.forget(handle);
+        let SetAttr { mode, uid, gid, size, atime, mtime, opened_for_write } = changes.clone();
+        let request = SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who: who.clone(), opened_for_write };
+        let asked = self.ask();
+        let outcome = self.call(flow, server, &request).await;
+        self.inner.cache.forget(handle);
+        let state = outcome?;
+        if let (Some(inode), true) = (&inode, size.is_some()) {
+            inode.truncated(&state.attr, writes_before);
+        }
+        drop(passage);
+        self.settle(flow, state, asked).await
+    }
+
+    /// Value of an extended attribute.
+    ///
+    /// # Errors
+    /// [`Status::NoAttribute`]; [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
+    pub async fn get_xattr(&self, who: &Credentials, handle: Handle, name: &[u8]) -> Result<Bytes> {
+        let flow = self.flow("getxattr", handle);
+        let request = GetXattrRequest { handle, name: Bytes::copy_from_slice(name), who: who.clone() };
+        Ok(self.call(flow, self.owner(flow, handle)?, &request).await?.value)
+    }
+
+    /// Sets an extended attribute: its full name with its name space, up to 255 bytes, and a value of up to 64 KiB.
+    ///
+    /// # Errors
+    /// [`Status::Exists`] or [`Status::NoAttribute`] as the flags demand, [`Status::TooBig`], [`Status::Stale`], permissions,
+    /// servers that do not answer.
+    pub async fn set_xattr(&self, who: &Credentials, handle: Handle, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
+        let flow = self.flow("setxattr", handle);
+        let XattrFlags { create_only, replace_only } = flags;
+        let (name, value) = (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value));
+        let request = SetXattrRequest { handle, name, value, create_only, replace_only, who: who.clone() };
+        self.change_xattr(flow, handle, &request).await
+    }
+
+    /// Names of all extended attributes, sorted.
+    ///
+    /// # Errors
+    /// [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
+    pub async fn list_xattr(&self, who: &Credentials, handle: Handle) -> Result<Vec<Bytes>> {
+        let flow = self.flow("listxattr", handle);
+        Ok(self.call(flow, self.owner(flow, handle)?, &ListXattrRequest { handle, who: who.clone() }).await?.names)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// [`Status::NoAttribute`]; [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
+    pub async fn remove_xattr(&self, who: &Credentials, handle: Handle, name: &[u8]) -> Result<()> {
+        let flow = self.flow("removexattr", handle);
+        let request = RemoveXattrRequest { handle, name: Bytes::copy_from_slice(name), who: who.clone() };
+        self.change_xattr(flow, handle, &request).await
+    }
+
+    async fn change_xattr<O: weft_wire::Operation<Reply = ()>>(&self, flow: Flow, handle: Handle, request: &O) -> Result<()> {
+        self.inner.cache.forget(handle);
+        let outcome = self.call(flow, self.owner(flow, handle)?, request).await;
+        self.inner.cache.forget(handle);
+        outcome
+    }
+}

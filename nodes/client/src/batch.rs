@@ -1,0 +1,50 @@
+//! Many changes of one directory with many requests in flight.
+
+use bytes::Bytes;
+use weft_base::{Attr, Credentials, FileKind, Handle, check_name};
+use weft_rt::Runtime;
+use weft_wire::Rights;
+use weft_wire::ops::CreateRequest;
+
+use crate::client::Flow;
+use crate::window::run_window;
+use crate::{Client, CreateOptions, Result};
+
+impl<R: Runtime> Client<R> {
+    /// Makes many files without opening them (`rights` and `truncate` of the options are not used), with up to
+    /// [`crate::ClientOptions::window`] requests in flight. One result for each name, in their order. The deadline holds for each file,
+    /// counted from the moment when its request is sent first.
+    pub async fn create_many(&self, who: &Credentials, dir: Handle, names: &[Bytes], options: &CreateOptions) -> Vec<Result<Attr>> {
+        let flows = names.iter().map(|name| async move {
+            let flow = self.flow("create", dir);
+            check_name(name).map_err(|status| flow.error(status))?;
+            self.make_unopened(flow, dir, name, |at| CreateRequest {
+                at,
+                name: name.clone(),
+                kind: FileKind::File,
+                mode: options.mode,
+                rdev: 0,
+                target: Bytes::new(),
+                exclusive: options.exclusive,
+                open: Rights::default(),
+                open_sequence: 0,
+                stripe_bytes: options.stripe_bytes,
+                stripe_width: options.stripe_width,
+                who: who.clone(),
+            })
+            .await
+        });
+        run_window(flows, self.options().window).await
+    }
+
+    /// Removes many names that lead to anything but directories. One result for each name, in their order. Window and deadline as for
+    /// [`Client::create_many`].
+    pub async fn unlink_many(&self, who: &Credentials, dir: Handle, names: &[Bytes]) -> Vec<Result<()>> {
+        let flows = names.iter().map(|name| async move {
+            let flow: Flow = self.flow("unlink", dir);
+            check_name(name).map_err(|status| flow.error(status))?;
+            self.unlink_in(flow, who, dir, name).await
+        });
+        run_window(flows, self.options().window).await
+    }
+}

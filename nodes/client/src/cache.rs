@@ -1,0 +1,197 @@
+//! Attributes and names that this client has seen, for callers that can live with a stated age.
+//!
+//! The rule: with `attr_cache_ns = n > 0` an answer may be up to `n` nanoseconds old as far as *other* clients are concerned,
+//! counted from the moment when it was asked for. What this client itself changed is seen at once: every change drops what it
+//! concerns when it begins and when it ends, and an answer that was asked for before a change ended is not kept. With
+//! `attr_cache_ns = 0`, the default, nothing is kept and every answer is exact. Names that do not exist are never kept,
+//! and kept names serve only callers who may search every directory (root) or whose rights the kernel of a mount checks itself.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use bytes::Bytes;
+use weft_base::{Attr, FastMap, FileKind, Handle, Nanos};
+
+/// Most attributes and most names kept. When there are more, all are dropped.
+const ENTRIES_MAX: usize = 1 << 16;
+
+pub(crate) struct Cache {
+    age_max: u64,
+    state: Mutex<CacheState>,
+}
+
+#[derive(Default)]
+struct CacheState {
+    /// Counts the changes of this client.
+    changes: u64,
+    attrs: FastMap<Handle, (Attr, Nanos)>,
+    names: BTreeMap<(Handle, Bytes), (Handle, FileKind, Nanos)>,
+}
+
+/// When a question was asked. What was learned is kept only if nothing changed since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) at: Nanos,
+    changes: u64,
+}
+
+impl Cache {
+    pub(crate) fn new(age_max: u64) -> Cache {
+        Cache { age_max, state: Mutex::default() }
+    }
+
+    /// True if anything is ever kept.
+    pub(crate) fn is_on(&self) -> bool {
+        self.age_max > 0
+    }
+
+    /// To be called before a question is sent.
+    pub(crate) fn ask(&self, now: Nanos) -> Asked {
+        Asked { at: now, changes: if self.is_on() { self.lock().changes } else { 0 } }
+    }
+
+    /// Keeps the answer to a question.
+    pub(crate) fn keep_attr(&self, asked: Asked, attr: &Attr) {
+        if self.is_on() {
+            let mut state = self.lock();
+            if state.changes == asked.changes {
+                if state.attrs.len() >= ENTRIES_MAX {
+                    state.attrs.clear();
+                }
+                state.attrs.insert(attr.handle, (*attr, asked.at + self.age_max));
+            }
+        }
+    }
+
+    /// Keeps the answer to a question.
+    pub(crate) fn keep_name(&self, asked: Asked, dir: Handle, name: &Bytes, handle: Handle, kind: FileKind) {
+        if self.is_on() {
+            let mut state = self.lock();
+            if state.changes == asked.changes {
+                if state.names.len() >= ENTRIES_MAX {
+                    state.names.clear();
+                }
+                state.names.insert((dir, name.clone()), (handle, kind, asked.at + self.age_max));
+            }
+        }
+    }
+
+    /// Attributes that are young enough.
+    pub(crate) fn attr(&self, handle: Handle, now: Nanos) -> Option<Attr> {
+        if !self.is_on() {
+            return None;
+        }
+        self.lock().attrs.get(&handle).filter(|(_, until)| now < *until).map(|(attr, _)| *attr)
+    }
+
+    /// What a name leads to, if that is young enough.
+    pub(crate) fn name(&self, dir: Handle, name: &Bytes, now: Nanos) -> Option<(Handle, FileKind)> {
+        if !self.is_on() {
+            return None;
+        }
+        let state = self.lock();
+        state.names.get(&(dir, name.clone())).filter(|(_, _, until)| now < *until).map(|(handle, kind, _)| (*handle, *kind))
+    }
+
+    /// This object changes or has changed.
+    pub(crate) fn forget(&self, handle: Handle) {
+        if self.is_on() {
+            let mut state = self.lock();
+            state.changes += 1;
+            state.attrs.remove(&handle);
+        }
+    }
+
+    /// This name, and with it its directory, changes or has changed.
+    pub(crate) fn forget_name(&self, dir: Handle, name: &Bytes) {
+        if self.is_on() {
+            let mut state = self.lock();
+            state.changes += 1;
+            state.attrs.remove(&dir);
+            if let Some((handle, _, _)) = state.names.remove(&(dir, name.clone())) {
+                state.attrs.remove(&handle);
+            }
+        }
+    }
+
+    /// Anything may have changed.
+    pub(crate) fn forget_all(&self) {
+        if self.is_on() {
+            let mut state = self.lock();
+            state.changes += 1;
+            state.attrs.clear();
+            state.names.clear();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
+        self.state.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_base::{Layout, WallTime};
+
+    fn attr(handle: u64, size: u64) -> Attr {
+        let time = WallTime(0);
+        Attr {
+            handle: Handle(handle),
+            kind: FileKind::File,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            rdev: 0,
+            size,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            version: 1,
+            truncate_epoch: 0,
+            layout: Layout { stripe_bytes: 4096, width: 1, first: 0 },
+        }
+    }
+
+    #[test]
+    fn answers_grow_old_from_the_question_on() {
+        let cache = Cache::new(100);
+        let asked = cache.ask(Nanos(50));
+        cache.keep_attr(asked, &attr(7, 1));
+        assert_eq!(cache.attr(Handle(7), Nanos(149)), Some(attr(7, 1)));
+        assert_eq!(cache.attr(Handle(7), Nanos(150)), None);
+    }
+
+    #[test]
+    fn an_answer_from_before_a_change_is_not_kept() {
+        let cache = Cache::new(100);
+        let asked = cache.ask(Nanos(0));
+        cache.forget(Handle(7));
+        cache.keep_attr(asked, &attr(7, 1));
+        assert_eq!(cache.attr(Handle(7), Nanos(1)), None);
+    }
+
+    #[test]
+    fn changing_a_name_drops_its_directory_and_its_object() {
+        let cache = Cache::new(100);
+        let (asked, name) = (cache.ask(Nanos(0)), Bytes::from_static(b"x"));
+        cache.keep_name(asked, Handle(1), &name, Handle(7), FileKind::File);
+        cache.keep_attr(asked, &attr(7, 1));
+        cache.keep_attr(asked, &attr(1, 1));
+        cache.keep_attr(asked, &attr(8, 1));
+        assert_eq!(cache.name(Handle(1), &name, Nanos(1)), Some((Handle(7), FileKind::File)));
+        cache.forget_name(Handle(1), &name);
+        assert_eq!(cache.name(Handle(1), &name, Nanos(1)), None);
+        assert_eq!((cache.attr(Handle(7), Nanos(1)), cache.attr(Handle(1), Nanos(1))), (None, None));
+        assert!(cache.attr(Handle(8), Nanos(1)).is_some());
+    }
+
+    #[test]
+    fn off_by_default_means_nothing_is_kept() {
+        let cache = Cache::new(0);
+        let asked = cache.ask(Nanos(0));
+        cache.keep_attr(asked, &attr(7, 1));
+        assert_eq!(cache.attr(Handle(7), Nanos(0)), None);
+    }
+}

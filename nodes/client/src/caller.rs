@@ -1,0 +1,216 @@
+//! One request, executed exactly once: numbering, retries with backoff, deadline, and what the server needs to know to forget.
+//!
+//! Per request the caller takes the lock of its server three times for some ten nanoseconds each (number, count, finish); threads
+//! that talk to different servers do not meet.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use weft_base::{ClientId, MILLISECOND, Nanos, Payload, RequestId, Result, SECOND, ServerId, Status};
+use weft_rt::{Bulk, Outgoing, Runtime, Work};
+use weft_wire::{Flags, HEADER_BYTES, Header, Operation, Wire};
+
+use crate::sequence::Sequences;
+
+/// One attempt waits at most so long, in nanoseconds; after that the request is sent again under the same number.
+const ATTEMPT: u64 = 2 * SECOND;
+/// The first pause before a retry, in nanoseconds; it doubles up to [`PAUSE_MAX`], with jitter.
+const PAUSE_FIRST: u64 = 2 * MILLISECOND;
+/// The first pause if the object was locked by a transaction, in nanoseconds: locks live about as long as a message travels.
+const PAUSE_FIRST_BUSY: u64 = MILLISECOND / 4;
+/// The longest pause before a retry, in nanoseconds.
+const PAUSE_MAX: u64 = 200 * MILLISECOND;
+
+/// Sends requests of one client identity. Shared by all threads of a process.
+#[derive(Debug)]
+pub struct Caller<R> {
+    rt: R,
+    client: ClientId,
+    incarnation: u32,
+    peers: RwLock<BTreeMap<ServerId, Arc<Peer>>>,
+    /// Some peer's `restarted` is set: saves every request a look at all peers.
+    any_restarted: AtomicBool,
+}
+
+/// What a caller knows about one server.
+#[derive(Debug, Default)]
+struct Peer(Mutex<PeerState>);
+
+#[derive(Debug, Default)]
+struct PeerState {
+    sequences: Sequences,
+    boot: Option<u32>,
+    /// The connection broke; at the next reply the server counts as restarted.
+    broken: bool,
+    restarted: bool,
+    stats: CallerStats,
+}
+
+/// Counters of a caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallerStats {
+    /// Requests sent, retries included.
+    pub requests: u64,
+    /// Of these, retries.
+    pub retries: u64,
+    /// Bytes of requests and replies, headers included.
+    pub bytes: u64,
+}
+
+impl<R: Runtime> Caller<R> {
+    /// A caller with a fresh identity.
+    pub fn new(rt: R, client: ClientId, incarnation: u32) -> Caller<R> {
+        Caller { rt, client, incarnation, peers: RwLock::default(), any_restarted: AtomicBool::new(false) }
+    }
+
+    /// The runtime.
+    pub fn rt(&self) -> &R {
+        &self.rt
+    }
+
+    /// Who we are.
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// Executes one operation at `server`, sending it again until it is answered or `deadline` passes.
+    ///
+    /// # Errors
+    /// The server's answer, or [`Status::TimedOut`] / [`Status::Unreachable`] at the deadline: then a change may or may not have
+    /// been made.
+    pub async fn call<O: Operation>(&self, server: ServerId, operation: &O, deadline: Nanos) -> Result<O::Reply> {
+        Ok(self.call_with_bulk(server, operation, Bulk::None, deadline).await?.0)
+    }
+
+    /// Like [`Caller::call`], with bulk data in either direction.
+    ///
+    /// # Errors
+    /// As [`Caller::call`].
+    pub async fn call_with_bulk<O: Operation>(
+        &self,
+        server: ServerId,
+        operation: &O,
+        bulk: Bulk<'_>,
+        deadline: Nanos,
+    ) -> Result<(O::Reply, Payload)> {
+        self.rt.cpu(Work::Request).await;
+        let body = operation.to_bytes();
+        let sent_bytes = body.len() as u64 + bulk.len();
+        let peer = self.peer(server);
+        let (ticket, mut span) = Ticket::begin(&peer);
+        let request = RequestId { client: self.client, incarnation: self.incarnation, sequence: ticket.sequence };
+        let mut pause = 0;
+        for attempt in 0u32.. {
+            if attempt > 0 {
+                span = peer.lock().sequences.span(ticket.sequence);
+            }
+            let mut header = Header::request(O::OP, server, request, span);
+            if attempt > 0 {
+                header.flags = Flags::RETRY;
+            }
+            let outgoing = Outgoing { header, body: body.clone(), bulk: bulk.clone() };
+            let attempt_ends = deadline.min(self.rt.now() + ATTEMPT);
+            let outcome = self.rt.request(server, outgoing, attempt_ends).await;
+            let received_bytes = outcome.as_ref().map_or(0, |frame| frame.body.len() as u64 + frame.bulk.len());
+            let boot = match &outcome {
+                Ok(reply) => Some(reply.header.server_boot),
+                Err(_) => None,
+            };
+            let broken = matches!(outcome, Err(Status::Unreachable));
+            self.attempt_ended(&peer, attempt > 0, sent_bytes + received_bytes, boot, broken);
+            let status = match outcome.and_then(|reply| reply.status().map(|()| reply)) {
+                Ok(reply) => return Ok((O::Reply::from_bytes(reply.body)?, reply.bulk)),
+                Err(status) => status,
+            };
+            pause = match (pause, status) {
+                (0, Status::Busy | Status::Conflict) => PAUSE_FIRST_BUSY,
+                (0, _) => PAUSE_FIRST,
+                _ => (pause * 2).min(PAUSE_MAX),
+            };
+            let resume_at = self.rt.now() + pause + self.rt.random() % pause;
+            if !status.is_transient() || resume_at >= deadline {
+                return Err(status);
+            }
+            self.rt.sleep_until(resume_at).await;
+        }
+        unreachable!("the loop over u32 ends by the deadline")
+    }
+
+    /// Servers that have restarted, or to which the connection broke (so that they may have taken us for dead), since this was
+    /// last asked: they must be told again what is open.
+    pub fn take_restarted(&self) -> Vec<ServerId> {
+        if !self.any_restarted.swap(false, Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let peers = self.peers.read().expect("no code panics while it holds this lock");
+        peers.iter().filter(|(_, peer)| std::mem::take(&mut peer.lock().restarted)).map(|(server, _)| *server).collect()
+    }
+
+    /// True if [`Caller::take_restarted`] would name a server. Costs one load.
+    pub fn has_restarted(&self) -> bool {
+        self.any_restarted.load(Ordering::Relaxed)
+    }
+
+    /// The server could not be told: [`Caller::take_restarted`] will name it again as soon as it has answered something.
+    pub fn mark_untold(&self, server: ServerId) {
+        self.peer(server).lock().broken = true;
+    }
+
+    /// Counters, all servers together.
+    pub fn stats(&self) -> CallerStats {
+        let peers = self.peers.read().expect("no code panics while it holds this lock");
+        peers.values().map(|peer| peer.lock().stats).fold(CallerStats::default(), |sum, stats| CallerStats {
+            requests: sum.requests + stats.requests,
+            retries: sum.retries + stats.retries,
+            bytes: sum.bytes + stats.bytes,
+        })
+    }
+
+    fn peer(&self, server: ServerId) -> Arc<Peer> {
+        if let Some(peer) = self.peers.read().expect("no code panics while it holds this lock").get(&server) {
+            return peer.clone();
+        }
+        self.peers.write().expect("no code panics while it holds this lock").entry(server).or_default().clone()
+    }
+
+    fn attempt_ended(&self, peer: &Peer, retry: bool, bytes: u64, boot: Option<u32>, broken: bool) {
+        let mut state = peer.lock();
+        state.stats.requests += 1;
+        state.stats.retries += u64::from(retry);
+        state.stats.bytes += bytes + 2 * HEADER_BYTES as u64;
+        state.broken |= broken && state.boot.is_some();
+        let Some(boot) = boot else { return };
+        if state.boot.replace(boot).is_some_and(|before| before != boot) || state.broken {
+            (state.restarted, state.broken) = (true, false);
+            self.any_restarted.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Peer {
+    fn lock(&self) -> MutexGuard<'_, PeerState> {
+        self.0.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+/// Marks a sequence number as unfinished until it is dropped.
+struct Ticket<'a> {
+    peer: &'a Peer,
+    sequence: u64,
+}
+
+impl Ticket<'_> {
+    /// A new number and its distance to the oldest unfinished one.
+    fn begin(peer: &Peer) -> (Ticket<'_>, u32) {
+        let mut state = peer.lock();
+        let sequence = state.sequences.begin();
+        (Ticket { peer, sequence }, state.sequences.span(sequence))
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.peer.lock().sequences.finish(self.sequence);
+    }
+}

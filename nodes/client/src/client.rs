@@ -1,0 +1,169 @@
+//! The client: what all operations share. The operations themselves are in the modules beside this one, one idea each.
+
+use std::sync::Arc;
+
+use weft_base::{ClusterMap, Handle, Nanos, Payload, SECOND, ServerId, ServerRole, Status};
+use weft_rt::{Bulk, Runtime};
+use weft_wire::Operation;
+use weft_wire::ops::{PingRequest, ServerInfo};
+
+use crate::cache::{Asked, Cache};
+use crate::open_table::OpenTable;
+use crate::partitions::Partitions;
+use crate::window::run_window;
+use crate::{Caller, CallerStats, ClientOptions, Error, FsStats, Result};
+
+/// Longest wait for the answer to a ping, in nanoseconds.
+const PING_DEADLINE: u64 = 2 * SECOND;
+
+/// A client of one file system. Cheap to clone; all clones are one client. `Send` and `Sync` when the runtime is: threads call it
+/// at once, each driving its own operation.
+pub struct Client<R: Runtime> {
+    pub(crate) inner: Arc<Inner<R>>,
+}
+
+pub(crate) struct Inner<R> {
+    pub(crate) caller: Caller<R>,
+    pub(crate) map: ClusterMap,
+    pub(crate) options: ClientOptions,
+    pub(crate) opens: OpenTable,
+    pub(crate) partitions: Partitions,
+    pub(crate) cache: Cache,
+}
+
+impl<R: Runtime> Clone for Client<R> {
+    fn clone(&self) -> Self {
+        Client { inner: self.inner.clone() }
+    }
+}
+
+/// One operation of the API under way: what it is called in errors, and until when it may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow {
+    pub(crate) operation: &'static str,
+    pub(crate) handle: Handle,
+    pub(crate) deadline: Nanos,
+}
+
+impl Flow {
+    /// An error found without a server.
+    pub(crate) fn error(&self, status: Status) -> Error {
+        Error::local(status, self.operation, self.handle)
+    }
+
+    /// An error of a server.
+    pub(crate) fn error_at(&self, status: Status, server: ServerId) -> Error {
+        Error { server: Some(server), ..self.error(status) }
+    }
+}
+
+impl<R: Runtime> Client<R> {
+    /// A client of the file system that `map` describes. Sends nothing.
+    pub fn new(rt: R, map: ClusterMap, options: ClientOptions) -> Client<R> {
+        let caller = Caller::new(rt, options.client, options.incarnation);
+        let cache = Cache::new(options.attr_cache_ns);
+        let (opens, partitions) = (OpenTable::default(), Partitions::default());
+        Client { inner: Arc::new(Inner { caller, map, options, opens, partitions, cache }) }
+    }
+
+    /// The servers of the file system.
+    pub fn map(&self) -> &ClusterMap {
+        &self.inner.map
+    }
+
+    /// The runtime.
+    pub fn rt(&self) -> &R {
+        self.inner.caller.rt()
+    }
+
+    /// How the client behaves.
+    pub fn options(&self) -> &ClientOptions {
+        &self.inner.options
+    }
+
+    /// Counters of messages and bytes since the client was made.
+    pub fn stats(&self) -> CallerStats {
+        self.inner.caller.stats()
+    }
+
+    /// Asks one server who it is and how it is. Gives up after 2 s.
+    ///
+    /// # Errors
+    /// What prevents an answer: [`Status::TimedOut`], [`Status::Unreachable`], or what the handshake says.
+    pub async fn ping(&self, server: ServerId) -> Result<ServerInfo> {
+        let mut flow = self.flow("ping", Handle(0));
+        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
+        self.call(flow, server, &PingRequest {}).await
+    }
+
+    /// Pings every server of the map at once; one result for each, metadata servers first. Takes 2 s at most.
+    pub async fn ping_all(&self) -> Vec<(ServerId, Result<ServerInfo>)> {
+        let servers: Vec<ServerId> = self.map().servers().map(|entry| entry.id).collect();
+        let results = run_window(servers.iter().map(|server| self.ping(*server)), self.options().window).await;
+        servers.into_iter().zip(results).collect()
+    }
+
+    /// Sums capacity and use over all servers. Servers that do not answer within 2 s are named in the result.
+    ///
+    /// # Errors
+    /// That of the first server if none answers.
+    pub async fn statfs(&self) -> Result<FsStats> {
+        let mut stats = FsStats::default();
+        let answers = self.ping_all().await;
+        let servers = answers.len();
+        for (server, answer) in answers {
+            match answer {
+                Ok(info) if server.role() == ServerRole::Data => {
+                    stats.capacity_bytes += info.capacity_bytes;
+                    stats.free_bytes += info.free_bytes;
+                    stats.used_bytes += info.used_bytes;
+                }
+                Ok(info) => stats.inodes += info.objects,
+                Err(error) => stats.unanswered.push(Error { operation: "statfs", ..error }),
+            }
+        }
+        if stats.unanswered.len() == servers { Err(stats.unanswered[0]) } else { Ok(stats) }
+    }
+
+    /// Begins an operation of the API.
+    pub(crate) fn flow(&self, operation: &'static str, handle: Handle) -> Flow {
+        Flow { operation, handle, deadline: self.rt().now() + self.inner.options.deadline_ns }
+    }
+
+    /// Notes when a question is asked whose answer may be kept.
+    pub(crate) fn ask(&self) -> Asked {
+        self.inner.cache.ask(self.rt().now())
+    }
+
+    /// The metadata server that owns `handle`.
+    pub(crate) fn owner(&self, flow: Flow, handle: Handle) -> Result<ServerId> {
+        self.inner.map.owner(handle).map_err(|status| flow.error(status))
+    }
+
+    /// One request of an operation.
+    pub(crate) async fn call<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O) -> Result<O::Reply> {
+        let outcome = self.inner.caller.call(server, operation, flow.deadline).await;
+        self.after_call().await;
+        outcome.map_err(|status| flow.error_at(status, server))
+    }
+
+    /// Like [`Client::call`], with bulk data.
+    pub(crate) async fn call_with_bulk<O: Operation>(
+        &self,
+        flow: Flow,
+        server: ServerId,
+        operation: &O,
+        bulk: Bulk<'_>,
+    ) -> Result<(O::Reply, Payload)> {
+        let outcome = self.inner.caller.call_with_bulk(server, operation, bulk, flow.deadline).await;
+        self.after_call().await;
+        outcome.map_err(|status| flow.error_at(status, server))
+    }
+
+    /// Whoever notices that a server has restarted tells it what is open there, before anything else.
+    async fn after_call(&self) {
+        if self.inner.caller.has_restarted() {
+            Box::pin(self.reclaim()).await;
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Listing directories.
+
+use std::collections::BTreeMap;
+
+use weft_base::{Attr, Credentials, Handle, ServerId, Status};
+use weft_rt::Runtime;
+use weft_wire::ops::{FileState, GetAttrManyRequest, ReadDirReply, ReadDirRequest, SyncMetaRequest};
+
+use crate::cache::Asked;
+use crate::client::Flow;
+use crate::window::run_window;
+use crate::{Client, DirItem, DirPage, Result};
+
+/// Most objects in one request for attributes. The protocol allows 4096; fewer let several requests overlap.
+const ATTRS_MAX: usize = 1024;
+/// Most files of one answer whose data servers are asked at once (those that others are writing).
+const SETTLE_WINDOW: usize = 32;
+
+impl<R: Runtime> Client<R> {
+    /// Lists entries after a cookie (0: from the start), about `bytes_max` bytes of them. With `with_attrs` each entry has exact
+    /// attributes, unless its object was removed meanwhile; attributes kept on other servers are fetched in parallel, one request
+    /// for each server.
+    ///
+    /// # Errors
+    /// [`Status::NotDirectory`], [`Status::Stale`] if the directory is gone, permissions, servers that do not answer.
+    pub async fn readdir(&self, who: &Credentials, dir: Handle, cookie: u64, bytes_max: u32, with_attrs: bool) -> Result<DirPage> {
+        let flow = self.flow("readdir", dir);
+        let asked = self.ask();
+        let make = |at| ReadDirRequest { at, cookie, bytes_max, with_state: with_attrs, who: who.clone() };
+        let ReadDirReply { entries, end, parent } = self.call_in_dir(flow, dir, make).await?;
+        let mut items = Vec::with_capacity(entries.len());
+        let mut states = Vec::new();
+        for entry in entries {
+            items.push(DirItem { name: entry.name, handle: entry.handle, kind: entry.kind, cookie: entry.cookie, attr: None });
+            states.push(entry.state);
+        }
+        if with_attrs {
+            let attrs = self.attrs_of_entries(flow, &items, states, asked).await;
+            for (item, attr) in items.iter_mut().zip(attrs) {
+                item.attr = match attr {
+                    Ok(attr) => Some(attr),
+                    // Removed since the entry was read.
+                    Err(error) if matches!(error.status, Status::Stale | Status::NotFound) => None,
+                    Err(error) => return Err(error),
+                };
+            }
+        }
+        Ok(DirPage { entries: items, end, parent })
+    }
+
+    async fn attrs_of_entries(&self, flow: Flow, items: &[DirItem], states: Vec<Option<FileState>>, asked: Asked) -> Vec<Result<Attr>> {
+        let remote: Vec<Handle> = items.iter().zip(&states).filter(|(_, state)| state.is_none()).map(|(item, _)| item.handle).collect();
+        let mut remote_attrs = self.stat_many_in(flow, &remote).await.into_iter();
+        let flows = items.iter().zip(states).map(|(item, state)| {
+            let known = match state {
+                Some(state) => Ok(state),
+                None => Err(remote_attrs.next().expect("one result for each remote object, in their order")),
+            };
+            async move {
+                match known {
+                    Ok(state) => self.settle(Flow { handle: item.handle, ..flow }, state, asked).await,
+                    Err(attr) => attr,
+                }
+            }
+        });
+        run_window(flows, SETTLE_WINDOW).await
+    }
+
+    /// Exact attributes of many objects: one request for up to 1024 objects of one server, all servers in parallel. One result for
+    /// each handle, in their order.
+    pub async fn stat_many(&self, handles: &[Handle]) -> Vec<Result<Attr>> {
+        self.stat_many_in(self.flow("stat", Handle(0)), handles).await
+    }
+
+    async fn stat_many_in(&self, flow: Flow, handles: &[Handle]) -> Vec<Result<Attr>> {
+        let mut by_server: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
+        let mut results = vec![Err(flow.error(Status::Stale)); handles.len()];
+        for (position, handle) in handles.iter().enumerate() {
+            match self.owner(Flow { handle: *handle, ..flow }, *handle) {
+                Ok(server) => by_server.entry(server).or_default().push(position),
+                Err(error) => results[position] = Err(error),
+            }
+        }
+        let requests = by_server.iter().flat_map(|(server, positions)| positions.chunks(ATTRS_MAX).map(|chunk| (*server, chunk)));
+        let flows = requests.map(|(server, positions)| async move {
+            let asked = self.ask();
+            let request = GetAttrManyRequest { handles: positions.iter().map(|position| handles[*position]).collect() };
+            let reply = self.call(flow, server, &request).await;
+            let states = reply.and_then(|reply| {
+                if reply.states.len() == positions.len() { Ok(reply.states) } else { Err(flow.error_at(Status::BadMessage, server)) }
+            });
+            (positions, server, asked, states)
+        });
+        for (positions, server, asked, states) in run_window(flows, self.options().window).await {
+            let states = match states {
+                Ok(states) => states,
+                Err(error) => {
+                    positions.iter().for_each(|position| results[*position] = Err(error));
+                    continue;
+                }
+            };
+            let flows = positions.iter().zip(states).map(|(position, state)| async move {
+                let flow = Flow { handle: handles[*position], ..flow };
+                match state {
+                    Ok(state) => self.settle(flow, state, asked).await,
+                    Err(status) => Err(flow.error_at(status, server)),
+                }
+            });
+            for (position, attr) in positions.iter().zip(run_window(flows, SETTLE_WINDOW).await) {
+                results[*position] = attr;
+            }
+        }
+        results
+    }
+
+    /// When this returns, everything that was acknowledged about names and attributes in this directory is on stable storage.
+    ///
+    /// # Errors
+    /// Servers that do not answer or whose disk failed.
+    pub async fn fsync_dir(&self, dir: Handle) -> Result<()> {
+        let flow = self.flow("fsync", dir);
+        self.call(flow, self.owner(flow, dir)?, &SyncMetaRequest {}).await
+    }
+}

@@ -1,0 +1,301 @@
+//! Opening, closing and syncing files.
+//!
+//! Messages: a create (or an open by handle) is one request. A close is one request, sent when the last local open that needs a
+//! right goes; it carries size and time of own writes, so writing costs no message to the metadata server before that.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_base::{Attr, Credentials, FileKind, Handle, ServerRole, Status, check_name};
+use weft_layout::local_bytes;
+use weft_rt::Runtime;
+use weft_wire::Rights;
+use weft_wire::ops::{CreateReply, CreateRequest, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
+
+use crate::client::Flow;
+use crate::open_inode::OpenInode;
+use crate::window::{both, run_window};
+use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};
+
+/// How often an open is repeated because it was overtaken (see `open_table.rs`), or because the file was removed meanwhile.
+const OPEN_TRIES: usize = 16;
+
+/// Renewing a capability is no new access: permissions were checked at the open.
+const RENEWAL: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: true };
+
+impl<R: Runtime> Client<R> {
+    /// Makes a file and opens it, or opens the one that exists, in one request. Returns its attributes, the open file, and whether
+    /// it was made.
+    ///
+    /// # Errors
+    /// [`Status::Exists`] if `exclusive` and the name is taken, or if it leads to something that cannot be opened here (a symlink
+    /// is for the caller to follow); [`Status::IsDirectory`]; [`Status::Invalid`] without rights; permissions; servers that do not
+    /// answer.
+    pub async fn create(
+        &self,
+        who: &Credentials,
+        dir: Handle,
+        name: &[u8],
+        options: &CreateOptions,
+    ) -> Result<(Attr, Arc<OpenFile>, bool)> {
+        let flow = self.flow("create", dir);
+        check_name(name).map_err(|status| flow.error(status))?;
+        if options.rights == Rights::default() {
+            return Err(flow.error(Status::Invalid));
+        }
+        let name = Bytes::copy_from_slice(name);
+        for _ in 0..OPEN_TRIES {
+            match self.try_create(flow, who, dir, &name, options).await {
+                // The name led to a file that was removed before it could be opened: look again.
+                Err(error) if error.status == Status::Stale && error.handle != dir => {}
+                outcome => return outcome,
+            }
+        }
+        Err(flow.error(Status::Busy))
+    }
+
+    async fn try_create(
+        &self,
+        flow: Flow,
+        who: &Credentials,
+        dir: Handle,
+        name: &Bytes,
+        options: &CreateOptions,
+    ) -> Result<(Attr, Arc<OpenFile>, bool)> {
+        self.inner.cache.forget_name(dir, name);
+        let ticket = self.inner.opens.begin();
+        let asked = self.ask();
+        let outcome = self.call_in_dir(flow, dir, |at| CreateRequest {
+            at,
+            name: name.clone(),
+            kind: FileKind::File,
+            mode: options.mode,
+            rdev: 0,
+            target: Bytes::new(),
+            exclusive: options.exclusive,
+            open: options.rights,
+            open_sequence: ticket.sequence,
+            stripe_bytes: options.stripe_bytes,
+            stripe_width: options.stripe_width,
+            who: who.clone(),
+        });
+        let outcome = outcome.await;
+        self.inner.cache.forget_name(dir, name);
+        let CreateReply { created, handle, kind, state, capability } = outcome?;
+        match kind {
+            FileKind::File => {}
+            FileKind::Directory => return Err(flow.error(Status::IsDirectory)),
+            _ => return Err(flow.error(Status::Exists)),
+        }
+        let flow = Flow { handle, ..flow };
+        let truncate = options.truncate && !created;
+        let file = match (&state, capability) {
+            (Some(state), Some(capability)) => self.inner.opens.opened(&ticket, options.rights, &state.attr, capability),
+            _ => None,
+        };
+        let (Some(state), Some(file)) = (state, file) else {
+            // The inode is on another server; or this open was overtaken, and permissions for it were checked already.
+            drop(ticket);
+            let who = if capability.is_some() { &RENEWAL } else { who };
+            let (attr, file) = self.open_in(flow, who, handle, options.rights, truncate).await?;
+            return Ok((attr, file, created));
+        };
+        drop(ticket);
+        let attr = if truncate { self.truncate_opened(flow, who, handle).await } else { self.settle(flow, state, asked).await };
+        match attr {
+            Ok(attr) => Ok((attr, file, created)),
+            Err(error) => {
+                // The caller gets no file, so nobody else will close it; the error of that is the same one again.
+                let _ = self.close_in(flow, &file).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn truncate_opened(&self, flow: Flow, who: &Credentials, handle: Handle) -> Result<Attr> {
+        let changes = SetAttr { size: Some(0), opened_for_write: true, ..SetAttr::default() };
+        self.setattr_in(flow, who, handle, &changes).await
+    }
+
+    /// Opens a file by handle, in one request. With `truncate` it is cut to nothing.
+    ///
+    /// # Errors
+    /// [`Status::Stale`] if it is gone; permissions; servers that do not answer.
+    pub async fn open(&self, who: &Credentials, handle: Handle, rights: Rights, truncate: bool) -> Result<(Attr, Arc<OpenFile>)> {
+        let flow = self.flow("open", handle);
+        self.open_in(flow, who, handle, rights, truncate).await
+    }
+
+    async fn open_in(
+        &self,
+        flow: Flow,
+        who: &Credentials,
+        handle: Handle,
+        rights: Rights,
+        truncate: bool,
+    ) -> Result<(Attr, Arc<OpenFile>)> {
+        let server = self.owner(flow, handle)?;
+        for _ in 0..OPEN_TRIES {
+            let before = if truncate { self.inner.opens.get(handle) } else { None };
+            let passage = match &before {
+                Some(inode) => Some(inode.gate.enter().await),
+                None => None,
+            };
+            let writes_before = before.as_ref().and_then(|inode| inode.writes_before_truncation());
+            if truncate {
+                self.inner.cache.forget(handle);
+            }
+            let ticket = self.inner.opens.begin();
+            let asked = self.ask();
+            let request = OpenRequest { handle, rights, truncate, open_sequence: ticket.sequence, who: who.clone() };
+            let reply = self.call(flow, server, &request).await?;
+            if truncate {
+                self.inner.cache.forget(handle);
+            }
+            let Some(file) = self.inner.opens.opened(&ticket, rights, &reply.state.attr, reply.capability) else { continue };
+            drop(ticket);
+            if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, file.inode())) {
+                file.inode().truncated(&reply.state.attr, writes_before);
+            }
+            drop(passage);
+            return match self.settle(flow, reply.state, asked).await {
+                Ok(attr) => Ok((attr, file)),
+                Err(error) => {
+                    // As in `try_create`.
+                    let _ = self.close_in(flow, &file).await;
+                    Err(error)
+                }
+            };
+        }
+        Err(flow.error_at(Status::Busy, server))
+    }
+
+    /// Gives an open file back. The last local open that needs a right tells the server, with size and time of what was written.
+    ///
+    /// # Errors
+    /// If the server did not hear of it in time. It is told again later ([`Client::keep_alive`]), so data that was written is not
+    /// lost; the file counts as closed here in any case.
+    pub async fn close(&self, file: Arc<OpenFile>) -> Result<()> {
+        let flow = self.flow("close", file.handle());
+        self.close_in(flow, &file).await
+    }
+
+    async fn close_in(&self, flow: Flow, file: &OpenFile) -> Result<()> {
+        file.release();
+        let flow = Flow { handle: file.handle(), ..flow };
+        if !file.inode().has_surplus() {
+            self.inner.opens.remove_if_idle(file.inode());
+            return Ok(());
+        }
+        self.report(flow, file.inode()).await
+    }
+
+    /// Reports size and time of what was written to the metadata server without closing: what `close(2)` of a program needs in a
+    /// gateway whose own close comes later. No message if there is nothing to report.
+    ///
+    /// # Errors
+    /// If the server did not hear of it in time.
+    pub async fn flush(&self, file: &OpenFile) -> Result<()> {
+        if !file.inode().has_unreported() {
+            return Ok(());
+        }
+        let flow = self.flow("flush", file.handle());
+        self.report(flow, file.inode()).await
+    }
+
+    /// Tells the server what is open and written, if it does not know.
+    pub(crate) async fn report(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let _passage = inode.gate.enter().await;
+        self.report_inside(flow, inode).await
+    }
+
+    /// [`Client::report`] for a caller inside the gate of the file.
+    pub(crate) async fn report_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let server = self.owner(flow, inode.handle)?;
+        let Some(report) = self.inner.opens.begin_report(inode) else {
+            self.inner.opens.remove_if_idle(inode);
+            return Ok(());
+        };
+        self.inner.cache.forget(inode.handle);
+        let outcome = self.call(flow, server, &report.request).await;
+        self.inner.cache.forget(inode.handle);
+        inode.end_report(&report, outcome.map_err(|error| error.status));
+        self.inner.opens.remove_if_idle(inode);
+        outcome
+    }
+
+    /// Brings the data of the file, up to the size that this client has heard of, and unless `data_only` also its attributes to stable
+    /// storage. With `data_only` the attributes follow only if they are needed to find the data again (the size may have changed).
+    ///
+    /// # Errors
+    /// [`Status::Io`] and the like from a server whose disk failed; servers that do not answer.
+    pub async fn fsync(&self, file: &OpenFile, data_only: bool) -> Result<()> {
+        let flow = self.flow("fsync", file.handle());
+        let inode = file.inode();
+        let data = self.sync_data(flow, inode);
+        let meta = async {
+            let Some(change) = inode.unsynced_change(data_only) else { return Ok(()) };
+            self.report(flow, inode).await?;
+            self.call(flow, self.owner(flow, inode.handle)?, &SyncMetaRequest {}).await?;
+            inode.synced(change);
+            Ok(())
+        };
+        let (data, meta) = both(data, meta).await;
+        data.and(meta)
+    }
+
+    /// Syncs every datafile in which bytes of the file may lie.
+    async fn sync_data(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let bytes = inode.known_size().bytes;
+        let width = u32::from(inode.layout.width);
+        // A datafile further on is empty if this one is: stripes are filled in order of their indexes.
+        let indexes = (0..width).filter(|index| *index == 0 || local_bytes(&inode.layout, weft_base::StripeIndex(*index), bytes) > 0);
+        let syncs = indexes.map(|index| async move {
+            let server = self.map().data_server(&inode.layout, index);
+            debug_assert_eq!(server.role(), ServerRole::Data);
+            self.with_capability(flow, inode, Rights::default(), async |capability| {
+                self.call(flow, server, &ObjectSyncRequest { handle: inode.handle, index, capability }).await
+            })
+            .await
+        });
+        run_window(syncs, self.options().window).await.into_iter().collect()
+    }
+
+    /// Runs a request to a data server with a capability for `right` (none: of any right), once more with a new one if it has expired.
+    pub(crate) async fn with_capability<T>(
+        &self,
+        flow: Flow,
+        inode: &OpenInode,
+        right: Rights,
+        request: impl AsyncFn(weft_wire::Capability) -> Result<T>,
+    ) -> Result<T> {
+        let pick = || if right == Rights::default() { inode.any_capability() } else { inode.capability(right) };
+        for _ in 0..OPEN_TRIES {
+            let capability = pick().ok_or(flow.error(Status::AccessDenied))?;
+            match request(capability).await {
+                Err(error) if error.status == Status::CapabilityExpired => {
+                    let _passage = inode.gate.enter().await;
+                    if pick() == Some(capability) {
+                        self.renew_inside(flow, inode).await?;
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+        Err(flow.error(Status::CapabilityExpired))
+    }
+
+    /// Opens again what is open here, for a new capability. The caller is inside the gate of the file.
+    async fn renew_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let rights = inode.needed();
+        if rights == Rights::default() {
+            return Err(flow.error(Status::CapabilityExpired));
+        }
+        let server = self.owner(flow, inode.handle)?;
+        let ticket = self.inner.opens.begin();
+        let request = OpenRequest { handle: inode.handle, rights, truncate: false, open_sequence: ticket.sequence, who: RENEWAL };
+        let reply = self.call(flow, server, &request).await?;
+        self.inner.opens.renewed(&ticket, inode, rights, reply.capability);
+        Ok(())
+    }
+}

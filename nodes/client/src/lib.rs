@@ -1,0 +1,37 @@
+//! `weft-client`: how a program uses a Weft file system: requests with retries and deadlines, and above them the operations of a
+//! file system as flows that talk to the right servers. Gateways and commands are thin layers over it; metadata servers use its
+//! [`Caller`] to talk to each other.
+//!
+//! It never knows which runtime drives it, and never holds a lock across a wait.
+
+mod attrs;
+mod batch;
+mod cache;
+mod caller;
+mod client;
+mod directory;
+mod error;
+#[cfg(test)]
+mod fake;
+mod files;
+mod gate;
+mod names;
+mod open_inode;
+mod open_table;
+mod partitions;
+mod paths;
+mod read;
+mod reclaim;
+mod sequence;
+#[cfg(test)]
+mod tests;
+mod types;
+mod window;
+mod write;
+
+pub use caller::{Caller, CallerStats};
+pub use client::Client;
+pub use error::{Error, Result};
+pub use open_table::OpenFile;
+pub use types::{ClientOptions, CreateOptions, DirItem, DirPage, FsStats, RenameFlags, SetAttr, XattrFlags};
+pub use window::run_window;

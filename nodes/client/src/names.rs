@@ -1,0 +1,292 @@
+//! Names: finding them, making and removing them. Every operation is one request to the server that holds the name; only the
+//! attributes of an object whose inode is elsewhere cost a second one.
+
+use bytes::Bytes;
+use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
+use weft_rt::Runtime;
+use weft_wire::Rights;
+use weft_wire::ops::{
+    CreateRequest, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest, UnlinkRequest,
+};
+
+use crate::client::Flow;
+use crate::{Client, RenameFlags, Result};
+
+/// How often a name is looked up again because the object it led to was gone when its attributes were asked for.
+const LOOKUP_TRIES: usize = 16;
+
+/// A name that a change is about, checked.
+fn checked(flow: Flow, name: &[u8]) -> Result<Bytes> {
+    check_name(name).map_err(|status| flow.error(status))?;
+    Ok(Bytes::copy_from_slice(name))
+}
+
+impl<R: Runtime> Client<R> {
+    /// Attributes of the object that a name leads to; they are exact.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::NameTooLong`], permissions, servers that do not answer.
+    pub async fn lookup(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<Attr> {
+        let flow = self.flow("lookup", dir);
+        self.lookup_in(flow, who, dir, &checked(flow, name)?).await
+    }
+
+    /// [`Client::lookup`] as a part of another operation.
+    pub(crate) async fn lookup_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<Attr> {
+        if let Some((handle, _)) = self.cached_name(who, dir, name)
+            && let Ok(attr) = self.getattr_in(Flow { handle, ..flow }, handle).await
+        {
+            return Ok(attr);
+        }
+        for _ in 0..LOOKUP_TRIES {
+            let asked = self.ask();
+            let reply = self.lookup_request(flow, who, dir, name).await?;
+            self.inner.cache.keep_name(asked, dir, name, reply.handle, reply.kind);
+            let found = Flow { handle: reply.handle, ..flow };
+            let outcome = match reply.state {
+                Some(state) => self.settle(found, state, asked).await,
+                None => self.getattr_now(found, reply.handle).await,
+            };
+            match outcome {
+                // Removed or replaced in between: what is it now?
+                Err(error) if error.status == Status::Stale => {}
+                outcome => return outcome,
+            }
+        }
+        Err(flow.error(Status::Busy))
+    }
+
+    /// The object that a name leads to and its kind, without attributes: always one request.
+    ///
+    /// # Errors
+    /// As [`Client::lookup`].
+    pub async fn lookup_handle(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<(Handle, FileKind)> {
+        let flow = self.flow("lookup", dir);
+        self.lookup_handle_in(flow, who, dir, &checked(flow, name)?).await
+    }
+
+    /// [`Client::lookup_handle`] as a part of another operation.
+    pub(crate) async fn lookup_handle_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<(Handle, FileKind)> {
+        if let Some(found) = self.cached_name(who, dir, name) {
+            return Ok(found);
+        }
+        let asked = self.ask();
+        let reply = self.lookup_request(flow, who, dir, name).await?;
+        self.inner.cache.keep_name(asked, dir, name, reply.handle, reply.kind);
+        Ok((reply.handle, reply.kind))
+    }
+
+    /// What a name leads to, if it is kept, for callers whom the server would not refuse to search the directory.
+    fn cached_name(&self, who: &Credentials, dir: Handle, name: &Bytes) -> Option<(Handle, FileKind)> {
+        let may_search = who.checked_by_kernel || who.uid == 0;
+        if may_search { self.inner.cache.name(dir, name, self.rt().now()) } else { None }
+    }
+
+    async fn lookup_request(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<LookupReply> {
+        self.call_in_dir(flow, dir, |at| LookupRequest { at, name: name.clone(), who: who.clone() }).await
+    }
+
+    /// Makes a directory with these permission bits (the umask applied already). Returns its attributes.
+    ///
+    /// # Errors
+    /// [`Status::Exists`], [`Status::TooManyLinks`], [`Status::NoSpace`], permissions, servers that do not answer.
+    pub async fn mkdir(&self, who: &Credentials, dir: Handle, name: &[u8], mode: u32) -> Result<Attr> {
+        self.mkdir_striped(who, dir, name, mode, 0, 0).await
+    }
+
+    /// Like [`Client::mkdir`], and files made in it get this stripe size in bytes and this number of datafiles; 0: as in the parent.
+    ///
+    /// # Errors
+    /// As [`Client::mkdir`], and [`Status::Invalid`] for a stripe size that is not allowed.
+    pub async fn mkdir_striped(
+        &self,
+        who: &Credentials,
+        dir: Handle,
+        name: &[u8],
+        mode: u32,
+        stripe_bytes: u32,
+        stripe_width: u16,
+    ) -> Result<Attr> {
+        let flow = self.flow("mkdir", dir);
+        let name = checked(flow, name)?;
+        self.inner.cache.forget_name(dir, &name);
+        let make = |at| MkdirRequest { at, name: name.clone(), mode, stripe_bytes, stripe_width, who: who.clone() };
+        let outcome = self.call_in_dir(flow, dir, make).await;
+        self.inner.cache.forget_name(dir, &name);
+        Ok(outcome?.state.attr)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::NotEmpty`], permissions, servers that do not answer.
+    pub async fn rmdir(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<()> {
+        let flow = self.flow("rmdir", dir);
+        let name = checked(flow, name)?;
+        self.inner.cache.forget_name(dir, &name);
+        let outcome = self.call_in_dir(flow, dir, |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await;
+        self.inner.cache.forget_name(dir, &name);
+        outcome
+    }
+
+    /// Removes a name that leads to anything but a directory. The object goes with its last name, as soon as nobody has it open.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`], [`Status::IsDirectory`], permissions, servers that do not answer.
+    pub async fn unlink(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<()> {
+        let flow = self.flow("unlink", dir);
+        self.unlink_in(flow, who, dir, &checked(flow, name)?).await
+    }
+
+    /// [`Client::unlink`] as a part of another operation.
+    pub(crate) async fn unlink_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<()> {
+        self.inner.cache.forget_name(dir, name);
+        let outcome = self.call_in_dir(flow, dir, |at| UnlinkRequest { at, name: name.clone(), who: who.clone() }).await;
+        self.inner.cache.forget_name(dir, name);
+        self.inner.cache.forget(outcome?.handle);
+        Ok(())
+    }
+
+    /// Moves a name, replacing what the new name leads to unless the flags say otherwise.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`], [`Status::Exists`], [`Status::NotEmpty`], [`Status::IsDirectory`], [`Status::NotDirectory`],
+    /// [`Status::Invalid`] for a directory moved below itself or for both flags, permissions, servers that do not answer.
+    pub async fn rename(
+        &self,
+        who: &Credentials,
+        from_dir: Handle,
+        from_name: &[u8],
+        to_dir: Handle,
+        to_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let flow = self.flow("rename", from_dir);
+        let (from_name, to_name) = (checked(flow, from_name)?, checked(flow, to_name)?);
+        let RenameFlags { no_replace, exchange } = flags;
+        if no_replace && exchange {
+            return Err(flow.error(Status::Invalid));
+        }
+        self.owner(flow, to_dir)?;
+        // The objects that change with the names are not known here.
+        self.inner.cache.forget_all();
+        let outcome = self.call_in_dir(flow, from_dir, |from| RenameRequest {
+            from,
+            from_name: from_name.clone(),
+            to: self.dir_target(to_dir),
+            to_name: to_name.clone(),
+            no_replace,
+            exchange,
+            who: who.clone(),
+        });
+        let outcome = outcome.await;
+        self.inner.cache.forget_all();
+        outcome
+    }
+
+    /// Adds the name `to_name` in `to_dir` to an object that is no directory. Returns its attributes.
+    ///
+    /// # Errors
+    /// [`Status::Exists`], [`Status::NotPermitted`] for a directory, [`Status::TooManyLinks`], [`Status::Stale`] if the object is
+    /// gone, permissions, servers that do not answer.
+    pub async fn link(&self, who: &Credentials, handle: Handle, to_dir: Handle, to_name: &[u8]) -> Result<Attr> {
+        let flow = self.flow("link", handle);
+        let to_name = checked(flow, to_name)?;
+        let kind = self.getattr_in(flow, handle).await?.kind;
+        if kind == FileKind::Directory {
+            return Err(flow.error(Status::NotPermitted));
+        }
+        self.inner.cache.forget_name(to_dir, &to_name);
+        self.inner.cache.forget(handle);
+        let asked = self.ask();
+        let make = |to| LinkRequest { handle, kind, to, to_name: to_name.clone(), who: who.clone() };
+        let outcome = self.call_in_dir(flow, to_dir, make).await;
+        self.inner.cache.forget_name(to_dir, &to_name);
+        self.inner.cache.forget(handle);
+        match outcome?.state {
+            Some(state) => self.settle(flow, state, asked).await,
+            None => self.getattr_now(flow, handle).await,
+        }
+    }
+
+    /// Makes a symlink to `target` (1 to 4095 bytes, not looked at). Returns its attributes.
+    ///
+    /// # Errors
+    /// [`Status::Exists`], [`Status::NameTooLong`] for a target that is too long, permissions, servers that do not answer.
+    pub async fn symlink(&self, who: &Credentials, dir: Handle, name: &[u8], target: &[u8]) -> Result<Attr> {
+        let flow = self.flow("symlink", dir);
+        let target = Bytes::copy_from_slice(target);
+        self.make(flow, who, dir, name, FileKind::Symlink, 0o777, 0, target).await
+    }
+
+    /// Makes a file, pipe, socket or device without opening it. Returns its attributes.
+    ///
+    /// # Errors
+    /// [`Status::Exists`], [`Status::Invalid`] for a directory or symlink, permissions, servers that do not answer.
+    pub async fn mknod(&self, who: &Credentials, dir: Handle, name: &[u8], kind: FileKind, mode: u32, rdev: u32) -> Result<Attr> {
+        let flow = self.flow("mknod", dir);
+        if matches!(kind, FileKind::Directory | FileKind::Symlink) {
+            return Err(flow.error(Status::Invalid));
+        }
+        self.make(flow, who, dir, name, kind, mode, rdev, Bytes::new()).await
+    }
+
+    #[allow(clippy::too_many_arguments)] // the fields of one request
+    async fn make(
+        &self,
+        flow: Flow,
+        who: &Credentials,
+        dir: Handle,
+        name: &[u8],
+        kind: FileKind,
+        mode: u32,
+        rdev: u32,
+        target: Bytes,
+    ) -> Result<Attr> {
+        let name = checked(flow, name)?;
+        self.make_unopened(flow, dir, &name, |at| CreateRequest {
+            at,
+            name: name.clone(),
+            kind,
+            mode,
+            rdev,
+            target: target.clone(),
+            exclusive: true,
+            open: Rights::default(),
+            open_sequence: 0,
+            stripe_bytes: 0,
+            stripe_width: 0,
+            who: who.clone(),
+        })
+        .await
+    }
+
+    /// Sends a create that opens nothing.
+    pub(crate) async fn make_unopened(
+        &self,
+        flow: Flow,
+        dir: Handle,
+        name: &Bytes,
+        make: impl Fn(weft_wire::ops::DirTarget) -> CreateRequest,
+    ) -> Result<Attr> {
+        self.inner.cache.forget_name(dir, name);
+        let asked = self.ask();
+        let outcome = self.call_in_dir(flow, dir, make).await;
+        self.inner.cache.forget_name(dir, name);
+        let reply = outcome?;
+        let flow = Flow { handle: reply.handle, ..flow };
+        match reply.state {
+            Some(state) => self.settle(flow, state, asked).await,
+            None => self.getattr_now(flow, reply.handle).await,
+        }
+    }
+
+    /// Target of a symlink.
+    ///
+    /// # Errors
+    /// [`Status::Invalid`] if it is none, [`Status::Stale`] if it is gone, servers that do not answer.
+    pub async fn readlink(&self, handle: Handle) -> Result<Bytes> {
+        let flow = self.flow("readlink", handle);
+        Ok(self.call(flow, self.owner(flow, handle)?, &ReadlinkRequest { handle }).await?.target)
+    }
+}

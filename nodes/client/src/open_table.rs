@@ -1,0 +1,179 @@
+//! All files that this process has open, and the order of opens and closes of one file.
+//!
+//! The server keeps for each client and file a set of rights and the number of the newest open; a close names the newest open that
+//! the client knows of and changes nothing if the server knows a newer one. Two cases are left to the client, both of an open whose
+//! reply is still on its way. It may be *older* than the close of another open of the same file, which then takes its rights away. So
+//! while opens are on their way, the table remembers up to which open each file was closed, and an open that finds its file closed
+//! beyond itself is done again. And its server may have restarted after it was executed: the reply then comes from the reply table,
+//! but the open is forgotten. So an open during which any server was told again what is open is done again, too.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use weft_base::{Attr, FastMap, Handle, Layout, ServerId};
+use weft_wire::{Capability, Rights};
+
+use crate::open_inode::{OpenInode, Report};
+use crate::sequence::Sequences;
+
+/// From this many files on, those closed too long ago to matter are dropped before another is added.
+const CLOSED_MAX: usize = 1 << 12;
+
+/// A file that this process has open. Belongs to the client that opened it; all opens of one file by one client are one open at the
+/// server. To be given back with [`crate::Client::close`]; one that is just dropped is closed at the server when
+/// [`crate::Client::keep_alive`] runs next.
+#[derive(Debug)]
+pub struct OpenFile {
+    inode: Arc<OpenInode>,
+    rights: Rights,
+    released: AtomicBool,
+}
+
+impl OpenFile {
+    /// The file.
+    pub fn handle(&self) -> Handle {
+        self.inode.handle
+    }
+
+    /// Its striping.
+    pub fn layout(&self) -> Layout {
+        self.inode.layout
+    }
+
+    /// What it was opened for.
+    pub fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    /// The largest size in bytes that this client has heard of since the last truncation. Exact sizes come from `getattr`.
+    pub fn size_known(&self) -> u64 {
+        self.inode.known_size().bytes
+    }
+
+    pub(crate) fn inode(&self) -> &Arc<OpenInode> {
+        &self.inode
+    }
+
+    /// Gives up the local open, once.
+    pub(crate) fn release(&self) {
+        if !self.released.swap(true, Ordering::Relaxed) {
+            self.inode.released(self.rights);
+        }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct OpenTable {
+    state: Mutex<TableState>,
+    /// Number of files in the table: saves a lock where nothing is open.
+    files: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct TableState {
+    inodes: FastMap<Handle, Arc<OpenInode>>,
+    /// Numbers of opens; unfinished ones are on their way.
+    sequences: Sequences,
+    /// Up to which open a file was closed while older opens were on their way.
+    closed: FastMap<Handle, u64>,
+    /// Counts how often servers were told again what is open.
+    reclaims: u64,
+}
+
+/// An open on its way, until it is dropped.
+pub(crate) struct OpenTicket<'a> {
+    table: &'a OpenTable,
+    pub(crate) sequence: u64,
+    reclaims: u64,
+}
+
+impl OpenTable {
+    /// Numbers an open that is about to be sent.
+    pub(crate) fn begin(&self) -> OpenTicket<'_> {
+        let mut state = self.lock();
+        OpenTicket { table: self, sequence: state.sequences.begin(), reclaims: state.reclaims }
+    }
+
+    /// The open was granted. `None`: a close or a restart of the server has overtaken it; it must be done again.
+    pub(crate) fn opened(&self, ticket: &OpenTicket<'_>, rights: Rights, attr: &Attr, capability: Capability) -> Option<Arc<OpenFile>> {
+        let mut state = self.lock();
+        let closed = state.closed.get(&attr.handle).is_some_and(|closed| *closed >= ticket.sequence);
+        if closed || state.reclaims != ticket.reclaims {
+            return None;
+        }
+        let inode = state.inodes.entry(attr.handle).or_insert_with(|| Arc::new(OpenInode::new(attr))).clone();
+        self.files.store(state.inodes.len(), Ordering::Relaxed);
+        inode.opened(ticket.sequence, rights, capability);
+        Some(Arc::new(OpenFile { inode, rights, released: AtomicBool::new(false) }))
+    }
+
+    /// The server granted again what a file has open.
+    pub(crate) fn renewed(&self, ticket: &OpenTicket<'_>, inode: &OpenInode, rights: Rights, capability: Capability) {
+        let _state = self.lock();
+        inode.renewed(ticket.sequence, rights, capability);
+    }
+
+    /// The file, if it is open.
+    pub(crate) fn get(&self, handle: Handle) -> Option<Arc<OpenInode>> {
+        if self.files.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.lock().inodes.get(&handle).cloned()
+    }
+
+    /// Takes what the server has to hear of a file, if anything. The caller is inside the gate of the file.
+    pub(crate) fn begin_report(&self, inode: &OpenInode) -> Option<Report> {
+        let mut state = self.lock();
+        let report = inode.begin_report()?;
+        let oldest = state.sequences.oldest();
+        if oldest.is_some_and(|oldest| oldest <= report.request.open_sequence) {
+            if state.closed.len() >= CLOSED_MAX {
+                state.closed.retain(|_, closed| Some(*closed) >= oldest);
+            }
+            state.closed.insert(inode.handle, report.request.open_sequence);
+        }
+        Some(report)
+    }
+
+    /// Forgets a file about which nothing remains to be known or said.
+    pub(crate) fn remove_if_idle(&self, inode: &OpenInode) {
+        let mut state = self.lock();
+        let is_here = state.inodes.get(&inode.handle).is_some_and(|here| std::ptr::eq(&**here, inode));
+        if is_here && inode.is_idle() {
+            state.inodes.remove(&inode.handle);
+            self.files.store(state.inodes.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// A server will be told again what is open there. An open that is on its way may be one that the server has forgotten.
+    pub(crate) fn begin_reclaim(&self) {
+        self.lock().reclaims += 1;
+    }
+
+    /// Files open at one metadata server, in the order of their handles.
+    pub(crate) fn at_server(&self, server: ServerId) -> Vec<Arc<OpenInode>> {
+        let mut inodes: Vec<_> = self.lock().inodes.values().filter(|inode| inode.handle.server() == server).cloned().collect();
+        inodes.sort_unstable_by_key(|inode| inode.handle);
+        inodes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TableState> {
+        self.state.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+impl Drop for OpenTicket<'_> {
+    fn drop(&mut self) {
+        let mut state = self.table.lock();
+        state.sequences.finish(self.sequence);
+        if state.sequences.oldest().is_none() {
+            state.closed.clear();
+        }
+    }
+}

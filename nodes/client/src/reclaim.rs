@@ -1,0 +1,75 @@
+//! Sessions: telling a server that has restarted what is open, and making up for what could not be said in time.
+
+use std::sync::Arc;
+
+use weft_base::{Handle, SECOND, ServerId};
+use weft_rt::Runtime;
+use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire, PingRequest, ReclaimRequest};
+
+use crate::Client;
+use crate::open_inode::OpenInode;
+use crate::window::run_window;
+
+/// Longest wait for one server, in nanoseconds. What fails is tried again.
+const DEADLINE: u64 = 5 * SECOND;
+/// Most open files in one request.
+const OPENS_MAX: usize = 8192;
+
+impl<R: Runtime> Client<R> {
+    /// Asks the servers where this client has files open, so that the session stays alive and a restart of a server is noticed
+    /// within its grace period; closes what was dropped without [`Client::close`], and reports what could not be reported in time.
+    /// To be called every few seconds by a process that may hold files open while it is idle (a mount). Takes 5 s at most for every
+    /// server, all in parallel; failures are left for the next call.
+    pub async fn keep_alive(&self) {
+        let servers = self.map().meta.iter().map(|entry| entry.id);
+        let flows = servers.map(|server| async move {
+            let inodes = self.inner.opens.at_server(server);
+            if inodes.is_empty() {
+                return;
+            }
+            let mut flow = self.flow("keep alive", Handle(0));
+            flow.deadline = flow.deadline.min(self.rt().now() + DEADLINE);
+            if self.call(flow, server, &PingRequest {}).await.is_ok() {
+                let owed: Vec<_> = inodes.into_iter().filter(|inode| inode.has_surplus()).collect();
+                let reports = owed.iter().map(|inode| self.report(flow, inode));
+                // What still fails stays owed, and the next call tries again.
+                run_window(reports, self.options().window).await;
+            }
+        });
+        run_window(flows, self.options().window).await;
+    }
+
+    /// Tells every server that has restarted what is open there.
+    pub(crate) async fn reclaim(&self) {
+        'servers: for server in self.inner.caller.take_restarted() {
+            self.inner.opens.begin_reclaim();
+            let inodes = self.inner.opens.at_server(server);
+            let opens: Vec<(Arc<OpenInode>, OpenOnWire)> =
+                inodes.into_iter().filter_map(|inode| inode.reclaim().map(|open| (inode, open))).collect();
+            for opens in opens.chunks(OPENS_MAX) {
+                let deadline = self.rt().now() + DEADLINE;
+                let request = ReclaimRequest { opens: opens.iter().map(|(_, open)| open.clone()).collect() };
+                if self.inner.caller.call(server, &request, deadline).await.is_err() {
+                    self.inner.caller.mark_untold(server);
+                    continue 'servers;
+                }
+                self.close_again(server, opens).await;
+            }
+        }
+    }
+
+    /// A close may have reached the server before the message that reclaimed the same file. It is repeated; for a file that was
+    /// opened again since, it is too old to have an effect.
+    async fn close_again(&self, server: ServerId, opens: &[(Arc<OpenInode>, OpenOnWire)]) {
+        for (inode, open) in opens {
+            let keeps = inode.reclaim().map(|now| now.rights).unwrap_or_default();
+            if keeps != open.rights {
+                let deadline = self.rt().now() + DEADLINE;
+                let request = CloseRequest { handle: open.handle, open_sequence: open.open_sequence, keeps, written: None };
+                if self.inner.caller.call(server, &request, deadline).await.is_err() {
+                    self.inner.caller.mark_untold(server);
+                }
+            }
+        }
+    }
+}

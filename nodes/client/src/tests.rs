@@ -1,0 +1,6 @@
+//! Tests of the operations against the test double.
+
+mod calls;
+mod data;
+mod namespace;
+mod opens;

@@ -1,0 +1,141 @@
+//! Retries, numbering, deadlines, and what they cost in messages.
+
+use weft_base::{ClientId, Credentials, Handle, Nanos, Payload, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
+use weft_rt::{Outgoing, Runtime, Work};
+use weft_wire::ops::{Op, PingRequest};
+use weft_wire::{Flags, Frame};
+
+use crate::fake::{FakeRt, Fate, LATENCY};
+use crate::window::run_window;
+use crate::{Caller, Client, CreateOptions, OpenFile};
+
+const META0: ServerId = ServerId(0);
+
+#[test]
+fn a_lost_reply_is_asked_for_again_under_the_same_number() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    let mut times = 0;
+    rt.fates(move |_| {
+        times += 1;
+        if times <= 2 { Fate::ReplyLost } else { Fate::Arrives }
+    });
+    rt.run(client.lookup(&Credentials::ROOT, ROOT_HANDLE, b"nothing")).expect_err("there is no such name");
+    let sent = std::mem::take(&mut rt.0.borrow_mut().sent);
+    assert_eq!(sent.len(), 3);
+    assert!(sent.iter().all(|sent| sent.header.request.sequence == 1));
+    assert_eq!(sent.iter().map(|sent| sent.header.flags.contains(Flags::RETRY)).collect::<Vec<_>>(), [false, true, true]);
+    let stats = client.stats();
+    assert_eq!((stats.requests, stats.retries), (3, 2));
+}
+
+#[test]
+fn headers_tell_which_requests_are_finished() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let caller = Caller::new(rt.clone(), ClientId(1), 1);
+    // Request 2 of 4 is slow; it is still waited for when 5 and 6 are sent.
+    rt.fates(|sent| if sent.header.request.sequence == 2 { Fate::Late(1000 * LATENCY) } else { Fate::Arrives });
+    let ask = || caller.call(META0, &PingRequest {}, Nanos(100 * SECOND));
+    rt.run(run_window((0..6).map(|_| ask()), 4)).into_iter().for_each(|reply| assert!(reply.is_ok()));
+    rt.run(ask()).expect("the server answers");
+    let sent = std::mem::take(&mut rt.0.borrow_mut().sent);
+    let finished: Vec<_> = sent.iter().map(|sent| (sent.header.request.sequence, sent.header.finished_below())).collect();
+    assert_eq!(finished, [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (6, 2), (7, 7)]);
+}
+
+#[test]
+fn a_busy_object_is_asked_for_again_soon() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    let mut times = 0;
+    rt.fates(move |_| {
+        times += 1;
+        if times == 1 { Fate::Refused(Status::Busy) } else { Fate::Arrives }
+    });
+    rt.run(client.getattr(ROOT_HANDLE)).expect("the second answer counts");
+    let sent = std::mem::take(&mut rt.0.borrow_mut().sent);
+    assert_eq!(sent.len(), 2);
+    assert!(sent[1].at.since(sent[0].at) < 2 * LATENCY + 1_000_000);
+}
+
+#[test]
+fn a_dead_server_is_an_error_with_its_name_at_the_deadline() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    rt.fates(|_| Fate::Lost);
+    let begin = rt.now();
+    let error = rt.run(client.getattr(ROOT_HANDLE)).expect_err("nobody answers");
+    assert_eq!(error.status, Status::TimedOut);
+    assert!(error.explain(client.map()).starts_with("getattr of h0.1 at meta0 (unix:/meta0): no answer before the deadline; is the"));
+    assert!(rt.now().since(begin) <= 30 * SECOND);
+    assert!(rt.now().since(begin) > 27 * SECOND, "it did try");
+
+    rt.fates(|_| Fate::NoConnection);
+    let error = rt.run(client.ping(META0)).expect_err("nobody is there");
+    assert_eq!((error.status, error.server), (Status::Unreachable, Some(META0)));
+}
+
+#[test]
+fn errors_of_the_operation_are_not_retried() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    let error = rt.run(client.lookup(&Credentials::ROOT, ROOT_HANDLE, b"x")).expect_err("no such name");
+    assert_eq!((error.status, rt.take_sent().len()), (Status::NotFound, 1));
+    let error = rt.run(client.mkdir(&Credentials::ROOT, ROOT_HANDLE, &[b'x'; 256], 0o755)).expect_err("too long");
+    assert_eq!((error.status, rt.take_sent().len()), (Status::NameTooLong, 0));
+    let error = rt.run(client.getattr(Handle::new(ServerId(9), 1))).expect_err("no such server");
+    assert_eq!((error.status, rt.take_sent().len()), (Status::Stale, 0));
+}
+
+#[test]
+fn df_names_the_server_that_does_not_answer() {
+    let rt = FakeRt::new(2, 3, 1 << 20);
+    let client = rt.client(1);
+    rt.fates(|sent| if sent.server == ServerId::data(1) { Fate::NoConnection } else { Fate::Arrives });
+    let stats = rt.run(client.statfs()).expect("the others answer");
+    assert_eq!((stats.capacity_bytes, stats.free_bytes, stats.used_bytes, stats.inodes), (2000, 1800, 200, 20));
+    assert_eq!(stats.unanswered.iter().map(|error| error.server).collect::<Vec<_>>(), [Some(ServerId::data(1))]);
+}
+
+#[test]
+fn a_create_is_one_request_and_so_is_a_close() {
+    let rt = FakeRt::new(2, 4, 1 << 20);
+    let client = rt.client(1);
+    let options = CreateOptions::default();
+    let (attr, file, created) = rt.run(client.create(&Credentials::ROOT, ROOT_HANDLE, b"a", &options)).expect("the server makes it");
+    assert!(created);
+    assert_eq!(attr.handle, file.handle());
+    assert_eq!(rt.take_sent(), [(META0, Op::Create)]);
+    rt.run(client.close(file)).expect("the server notes it");
+    assert_eq!(rt.take_sent(), [(META0, Op::Close)]);
+    assert!(rt.0.borrow().opens.is_empty());
+}
+
+/// A runtime of threads, to prove that the client can be shared by them.
+#[derive(Clone)]
+struct Threaded;
+
+impl Runtime for Threaded {
+    fn now(&self) -> Nanos {
+        Nanos(0)
+    }
+    fn wall(&self) -> WallTime {
+        WallTime(0)
+    }
+    fn random(&self) -> u64 {
+        0
+    }
+    async fn sleep_until(&self, _: Nanos) {}
+    async fn cpu(&self, _: Work) {}
+    async fn request<'a>(&'a self, _: ServerId, request: Outgoing<'a>, _: Nanos) -> Result<Frame, Status> {
+        Ok(Frame::reply(&request.header, Err(Status::NotSupported), Payload::EMPTY))
+    }
+}
+
+#[test]
+fn threads_share_a_client_and_its_files() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Client<Threaded>>();
+    shared::<OpenFile>();
+    shared::<Caller<Threaded>>();
+}

@@ -1,0 +1,195 @@
+//! Names, listings, batches and paths.
+
+use bytes::Bytes;
+use weft_base::{ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, SECOND, ServerId, Status};
+use weft_rt::Runtime;
+use weft_wire::ops::{Op, PartitionMap};
+
+use crate::fake::{FakeRt, Fate, LATENCY};
+use crate::{ClientOptions, CreateOptions, SetAttr};
+
+const META0: ServerId = ServerId(0);
+const META1: ServerId = ServerId(1);
+static ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: false };
+
+#[test]
+fn attributes_cost_a_second_request_only_if_the_inode_is_elsewhere() {
+    let rt = FakeRt::new(2, 1, 1 << 20);
+    let client = rt.client(1);
+    let (near, far) = {
+        let mut world = rt.0.borrow_mut();
+        (world.add(ROOT_HANDLE, "near", 0, FileKind::File, ""), world.add(ROOT_HANDLE, "far", 1, FileKind::Directory, ""))
+    };
+    assert_eq!(rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"near")).expect("it is there").handle, near);
+    assert_eq!(rt.take_sent(), [(META0, Op::Lookup)]);
+    assert_eq!(rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"far")).expect("it is there").handle, far);
+    assert_eq!(rt.take_sent(), [(META0, Op::Lookup), (META1, Op::GetAttr)]);
+    assert_eq!(rt.run(client.lookup_handle(&ROOT, ROOT_HANDLE, b"far")), Ok((far, FileKind::Directory)));
+    assert_eq!(rt.take_sent(), [(META0, Op::Lookup)]);
+}
+
+#[test]
+fn a_name_that_was_replaced_between_the_two_requests_is_looked_up_again() {
+    let rt = FakeRt::new(2, 1, 1 << 20);
+    let client = rt.client(1);
+    let old = rt.0.borrow_mut().add(ROOT_HANDLE, "x", 1, FileKind::Directory, "");
+    let new = rt.0.borrow_mut().new_handle(META1);
+    let world = rt.0.clone();
+    let mut done = false;
+    rt.fates(move |sent| {
+        // Between the two requests another client moves another directory over the name.
+        if sent.request.op() == Op::GetAttr && !std::mem::replace(&mut done, true) {
+            let mut world = world.borrow_mut();
+            world.inodes.remove(&old);
+            world.add_inode(new, FileKind::Directory, Bytes::new());
+            world.names.insert((ROOT_HANDLE, Bytes::from_static(b"x")), (new, FileKind::Directory));
+        }
+        Fate::Arrives
+    });
+    assert_eq!(rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect("the name always existed").handle, new);
+}
+
+#[test]
+fn a_listing_with_attributes_asks_every_other_server_once() {
+    let rt = FakeRt::new(3, 1, 1 << 20);
+    let client = rt.client(1);
+    let handles: Vec<Handle> = {
+        let mut world = rt.0.borrow_mut();
+        (0..30).map(|i| world.add(ROOT_HANDLE, &format!("{i:02}"), i % 3, FileKind::File, "")).collect()
+    };
+    let page = rt.run(client.readdir(&ROOT, ROOT_HANDLE, 0, 1 << 20, true)).expect("the servers answer");
+    assert!(page.end);
+    assert_eq!(page.entries.iter().map(|entry| entry.handle).collect::<Vec<_>>(), handles);
+    assert!(page.entries.iter().all(|entry| entry.attr.is_some_and(|attr| attr.handle == entry.handle)));
+    assert_eq!(rt.take_sent(), [(META0, Op::ReadDir), (META1, Op::GetAttrMany), (ServerId(2), Op::GetAttrMany)]);
+
+    // One is removed between the listing and the question: it has no attributes, the others have.
+    rt.0.borrow_mut().inodes.remove(&handles[1]);
+    let page = rt.run(client.readdir(&ROOT, ROOT_HANDLE, 0, 1 << 20, true)).expect("the servers answer");
+    assert_eq!(page.entries.iter().filter(|entry| entry.attr.is_none()).map(|entry| entry.handle).collect::<Vec<_>>(), [handles[1]]);
+
+    rt.take_sent();
+    rt.run(client.readdir(&ROOT, ROOT_HANDLE, 0, 1 << 20, false)).expect("the server answers");
+    assert_eq!(rt.take_sent(), [(META0, Op::ReadDir)]);
+    let page = rt.run(client.readdir(&ROOT, ROOT_HANDLE, 12, 1000, false)).expect("the server answers");
+    assert_eq!((page.entries.len(), page.end, page.entries[0].cookie), (10, false, 13));
+}
+
+#[test]
+fn many_stats_are_few_messages_and_answers_keep_their_order() {
+    let rt = FakeRt::new(2, 1, 1 << 20);
+    let client = rt.client(1);
+    let mut handles: Vec<Handle> = {
+        let mut world = rt.0.borrow_mut();
+        (0..3000).map(|i| world.add(ROOT_HANDLE, &format!("{i}"), i % 2, FileKind::File, "")).collect()
+    };
+    handles[7] = Handle::new(META1, 999_999);
+    let results = rt.run(client.stat_many(&handles));
+    assert_eq!(rt.take_sent().len(), 4);
+    for (position, (handle, result)) in handles.iter().zip(results).enumerate() {
+        match result {
+            Ok(attr) => assert_eq!(attr.handle, *handle),
+            Err(error) => assert_eq!((position, error.status, error.handle), (7, Status::Stale, *handle)),
+        }
+    }
+}
+
+#[test]
+fn many_creates_are_one_message_each_in_a_bounded_window() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    rt.0.borrow_mut().add(ROOT_HANDLE, "5", 0, FileKind::File, "");
+    let names: Vec<Bytes> = (0..1000).map(|i| Bytes::from(format!("{i}"))).collect();
+    let begin = rt.now();
+    let options = CreateOptions { exclusive: true, ..CreateOptions::default() };
+    let results = rt.run(client.create_many(&ROOT, ROOT_HANDLE, &names, &options));
+    assert_eq!(results.iter().filter(|result| result.is_err()).count(), 1);
+    assert_eq!(results[5].map_err(|error| error.status), Err(Status::Exists));
+    let sent = std::mem::take(&mut rt.0.borrow_mut().sent);
+    assert_eq!(sent.len(), 1000);
+    assert!(sent.iter().all(|sent| sent.header.unfinished_span < 256));
+    assert_eq!(rt.now().since(begin), 4 * 2 * LATENCY, "1000 requests in windows of 256");
+
+    assert!(rt.run(client.unlink_many(&ROOT, ROOT_HANDLE, &names)).iter().all(Result::is_ok));
+    assert_eq!(rt.take_sent().len(), 1000);
+    assert!(rt.0.borrow().names.is_empty());
+}
+
+#[test]
+fn a_server_corrects_a_client_that_has_an_old_partition_map() {
+    let rt = FakeRt::new(2, 1, 1 << 20);
+    let client = rt.client(1);
+    let map = PartitionMap { epoch: 2, depth: 0, servers: vec![META1] };
+    rt.0.borrow_mut().partitions.insert(ROOT_HANDLE, map);
+    rt.0.borrow_mut().add(ROOT_HANDLE, "x", 1, FileKind::File, "");
+    rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect("found where the map says");
+    assert_eq!(rt.take_sent(), [(META0, Op::Lookup), (META0, Op::GetAttr), (META1, Op::Lookup)]);
+    rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect("found at once");
+    assert_eq!(rt.take_sent(), [(META1, Op::Lookup)]);
+
+    let map = PartitionMap { epoch: 3, depth: 1, servers: vec![META0, META1] };
+    rt.0.borrow_mut().partitions.insert(ROOT_HANDLE, map);
+    let error = rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect_err("this version cannot choose a partition");
+    assert_eq!(error.status, Status::NotSupported);
+}
+
+#[test]
+fn paths_mean_what_they_mean_everywhere() {
+    let rt = FakeRt::new(2, 1, 1 << 20);
+    let client = rt.client(1);
+    let (dir, file) = {
+        let mut world = rt.0.borrow_mut();
+        let dir = world.add(ROOT_HANDLE, "dir", 1, FileKind::Directory, "");
+        let file = world.add(dir, "file", 1, FileKind::File, "");
+        world.add(dir, "up", 1, FileKind::Symlink, "../dir/./file");
+        world.add(dir, "root", 1, FileKind::Symlink, "/dir");
+        world.add(dir, "dangling", 1, FileKind::Symlink, "nowhere");
+        world.add(ROOT_HANDLE, "loop", 0, FileKind::Symlink, "loop");
+        (dir, file)
+    };
+    let handle = |path: &str, follow| rt.run(client.resolve(&ROOT, path.as_bytes(), follow)).map(|attr| attr.handle).map_err(|e| e.status);
+    assert_eq!(handle("/", true), Ok(ROOT_HANDLE));
+    assert_eq!(handle("", true), Ok(ROOT_HANDLE));
+    assert_eq!(handle("../..", true), Ok(ROOT_HANDLE));
+    assert_eq!(handle("/dir", true), Ok(dir));
+    assert_eq!(handle("dir//./file", true), Ok(file));
+    assert_eq!(handle("/dir/up", true), Ok(file));
+    assert_ne!(handle("/dir/up", false), Ok(file));
+    assert_eq!(handle("/dir/root/root/file", false), Ok(file));
+    assert_eq!(handle("/dir/root/..", true), Ok(ROOT_HANDLE));
+    assert_eq!(handle("/dir/", false), Ok(dir));
+    assert_eq!(handle("/dir/root/", false), Ok(dir));
+    assert_eq!(handle("/dir/file/", true), Err(Status::NotDirectory));
+    assert_eq!(handle("/dir/file/x", true), Err(Status::NotDirectory));
+    assert_eq!(handle("/dir/dangling", true), Err(Status::NotFound));
+    assert_eq!(handle("/nowhere/x", true), Err(Status::NotFound));
+    assert_eq!(handle("/loop", true), Err(Status::TooManySymlinks));
+    assert_eq!(handle(&format!("/{}", "x".repeat(256)), true), Err(Status::NameTooLong));
+
+    let parent = |path: &str| rt.run(client.resolve_parent(&ROOT, path.as_bytes())).map_err(|error| error.status);
+    assert_eq!(parent("/dir/new"), Ok((dir, Bytes::from_static(b"new"))));
+    assert_eq!(parent("/dir/root/up"), Ok((dir, Bytes::from_static(b"up"))));
+    assert_eq!(parent("/new/"), Ok((ROOT_HANDLE, Bytes::from_static(b"new"))));
+    assert_eq!(parent("/"), Err(Status::Invalid));
+}
+
+#[test]
+fn cached_answers_are_as_old_as_allowed_and_own_changes_show_at_once() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client_with(ClientOptions { attr_cache_ns: SECOND, ..ClientOptions::new(ClientId(1), 1) });
+    let other = rt.client(2);
+    let handle = rt.0.borrow_mut().add(ROOT_HANDLE, "x", 0, FileKind::File, "");
+    let mode = |bits| SetAttr { mode: Some(bits), ..SetAttr::default() };
+    assert_eq!(rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect("it is there").mode, 0o644);
+    rt.run(other.setattr(&ROOT, handle, &mode(0o600))).expect("the server changes it");
+    rt.take_sent();
+    assert_eq!(rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect("cached").mode, 0o644);
+    assert_eq!(rt.run(client.getattr(handle)).expect("cached").mode, 0o644);
+    assert!(rt.take_sent().is_empty());
+    rt.run(rt.sleep_until(rt.now() + SECOND));
+    assert_eq!(rt.run(client.getattr(handle)).expect("asked again").mode, 0o600);
+    rt.run(client.setattr(&ROOT, handle, &mode(0o640))).expect("the server changes it");
+    assert_eq!(rt.run(client.getattr(handle)).expect("own change").mode, 0o640);
+    rt.run(client.unlink(&ROOT, ROOT_HANDLE, b"x")).expect("the server removes it");
+    assert_eq!(rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).map_err(|error| error.status), Err(Status::NotFound));
+}

@@ -1,0 +1,134 @@
+//! What goes into and comes out of the operations of a client.
+
+use bytes::Bytes;
+use weft_base::{Attr, ClientId, FileKind, Handle, SECOND};
+use weft_wire::Rights;
+use weft_wire::ops::SetTime;
+
+use crate::Error;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Who the client is; drawn at random for every process.
+    pub client: ClientId,
+    /// Its life: larger in every later life of the same id.
+    pub incarnation: u32,
+    /// Longest time of one operation in nanoseconds, retries included.
+    pub deadline_ns: u64,
+    /// Age in nanoseconds up to which attributes and names that this client has seen may be answered again without asking. 0 (the
+    /// default): always ask.
+    pub attr_cache_ns: u64,
+    /// Most requests that one call of a batch (`create_many`, list I/O) keeps in flight.
+    pub window: usize,
+}
+
+impl ClientOptions {
+    /// The defaults for a client with this identity.
+    pub fn new(client: ClientId, incarnation: u32) -> ClientOptions {
+        ClientOptions { client, incarnation, deadline_ns: 30 * SECOND, attr_cache_ns: 0, window: 256 }
+    }
+}
+
+/// What `setattr` changes: everything that is given. The owner's rules and times are those of POSIX `chmod`, `chown`, `truncate` and
+/// `utimensat`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission bits (`0o7777`).
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Truncates or extends a file to this many bytes.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last change of the data.
+    pub mtime: Option<SetTime>,
+    /// The caller has the file open for writing (`ftruncate`): a change of size needs no write permission.
+    pub opened_for_write: bool,
+}
+
+/// How `create` makes and opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// Permission bits, the umask applied already.
+    pub mode: u32,
+    /// Fail if the name exists (`O_EXCL`); otherwise the existing file is opened.
+    pub exclusive: bool,
+    /// What to open it for; at least one right.
+    pub rights: Rights,
+    /// Cut an existing file to nothing (`O_TRUNC`).
+    pub truncate: bool,
+    /// Stripe size in bytes; 0: what the directory says.
+    pub stripe_bytes: u32,
+    /// Number of datafiles; 0: what the directory says.
+    pub stripe_width: u16,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        let rights = Rights::READ.with(Rights::WRITE);
+        CreateOptions { mode: 0o644, exclusive: false, rights, truncate: false, stripe_bytes: 0, stripe_width: 0 }
+    }
+}
+
+/// Flags of `rename`; at most one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameFlags {
+    /// Fail if the new name exists (`RENAME_NOREPLACE`).
+    pub no_replace: bool,
+    /// Swap both names (`RENAME_EXCHANGE`).
+    pub exchange: bool,
+}
+
+/// Flags of `set_xattr`; at most one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XattrFlags {
+    /// Fail if it exists (`XATTR_CREATE`).
+    pub create_only: bool,
+    /// Fail if it does not exist (`XATTR_REPLACE`).
+    pub replace_only: bool,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirItem {
+    /// The name.
+    pub name: Bytes,
+    /// What it leads to.
+    pub handle: Handle,
+    /// What that is.
+    pub kind: FileKind,
+    /// Where to go on after it.
+    pub cookie: u64,
+    /// Given if attributes were wanted and the object was still there.
+    pub attr: Option<Attr>,
+}
+
+/// Some entries of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirPage {
+    /// In the order of their cookies; `.` and `..` are not among them.
+    pub entries: Vec<DirItem>,
+    /// No entry follows.
+    pub end: bool,
+    /// The directory's parent, for `..`.
+    pub parent: Handle,
+}
+
+/// Sums over all servers that answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FsStats {
+    /// Bytes that the data servers can hold.
+    pub capacity_bytes: u64,
+    /// Bytes still free on the data servers.
+    pub free_bytes: u64,
+    /// Bytes used for datafiles.
+    pub used_bytes: u64,
+    /// Inodes on the metadata servers.
+    pub inodes: u64,
+    /// Servers that did not answer, and why; they are missing in the sums.
+    pub unanswered: Vec<Error>,
+}

@@ -1,0 +1,151 @@
+//! Writing: the ranges of one call are distributed over the datafiles, and every datafile gets its part in one message (more if it is
+//! large), all in parallel. The caller's bytes are passed on by reference.
+
+use weft_base::{Status, StripeIndex};
+use weft_layout::{BufferSlice, DatafileList, FileRange, file_end, split};
+use weft_rt::{Bulk, Runtime};
+use weft_wire::ops::{Piece, WriteRequest};
+use weft_wire::{BULK_BYTES_MAX, Rights};
+
+use crate::client::Flow;
+use crate::open_inode::OpenInode;
+use crate::window::run_window;
+use crate::{Client, OpenFile, Result};
+
+/// Most pieces in one message.
+pub(crate) const PIECES_MAX: usize = 1024;
+/// Most slices of the caller's memory in one message.
+pub(crate) const SLICES_MAX: usize = 1024;
+/// Most messages of one call in flight; with 8 MiB in each this bounds what waits in queues.
+pub(crate) const MESSAGES_MAX: usize = 32;
+
+impl<R: Runtime> Client<R> {
+    /// Writes `data` at a byte offset of the file. The data is at its data servers when this returns, and visible to everybody; it is
+    /// on stable storage as the durability of the file system says, at the latest after [`Client::fsync`].
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] if the file is not open for writing, [`Status::FileTooBig`], [`Status::NoSpace`], servers that do not
+    /// answer. Parts of the data may then have been written.
+    pub async fn write(&self, file: &OpenFile, offset: u64, data: Bulk<'_>) -> Result<()> {
+        let bytes = data.len();
+        self.write_list(file, &[(offset, bytes)], data).await
+    }
+
+    /// Writes many ranges (byte offset, number of bytes) of a file, in the order of their offsets and without overlaps; `data` holds
+    /// their bytes one after another.
+    ///
+    /// # Errors
+    /// As [`Client::write`]; [`Status::Invalid`] if ranges overlap or are out of order, or if `data` is not as long as they are.
+    pub async fn write_list(&self, file: &OpenFile, ranges: &[(u64, u64)], data: Bulk<'_>) -> Result<()> {
+        let flow = self.flow("write", file.handle());
+        let ranges: Vec<FileRange> = ranges.iter().map(|(offset, bytes)| FileRange { offset: *offset, bytes: *bytes }).collect();
+        if ranges.iter().try_fold(0u64, |sum, range| sum.checked_add(range.bytes)) != Some(data.len()) {
+            return Err(flow.error(Status::Invalid));
+        }
+        if !file.rights().contains(Rights::WRITE) {
+            return Err(flow.error(Status::AccessDenied));
+        }
+        let lists = split(&file.layout(), &ranges).map_err(|status| flow.error(status))?;
+        let Some(last) = ranges.iter().rfind(|range| range.bytes > 0) else { return Ok(()) };
+        let end = file_end(last.offset, last.bytes).map_err(|status| flow.error(status))?;
+        let inode = file.inode();
+        let mtime = self.rt().wall();
+        let running = inode.begin_write();
+        let outcome = self.write_messages(flow, inode, lists, &data, mtime).await;
+        inode.end_write(running, end, mtime, outcome.is_ok());
+        self.inner.cache.forget(inode.handle);
+        outcome
+    }
+
+    async fn write_messages(
+        &self,
+        flow: Flow,
+        inode: &OpenInode,
+        lists: Vec<DatafileList>,
+        data: &Bulk<'_>,
+        mtime: weft_base::WallTime,
+    ) -> Result<()> {
+        let mut messages = lists.into_iter().flat_map(|list| list.cut(BULK_BYTES_MAX as u64, PIECES_MAX, SLICES_MAX));
+        let (Some(first), second) = (messages.next(), messages.next()) else { return Ok(()) };
+        let Some(second) = second else { return self.write_message(flow, inode, first, data, mtime).await };
+        let all = [first, second].into_iter().chain(messages);
+        let flows = all.map(|list| self.write_message(flow, inode, list, data, mtime));
+        run_window(flows, MESSAGES_MAX).await.into_iter().collect()
+    }
+
+    async fn write_message(
+        &self,
+        flow: Flow,
+        inode: &OpenInode,
+        list: DatafileList,
+        data: &Bulk<'_>,
+        mtime: weft_base::WallTime,
+    ) -> Result<()> {
+        let StripeIndex(index) = list.index;
+        let server = self.map().data_server(&inode.layout, index);
+        let bulk = cut_bulk(data, &list.slices);
+        let pieces = pieces_of(&list);
+        self.with_capability(flow, inode, Rights::WRITE, async |capability| {
+            let request = WriteRequest { handle: inode.handle, index, capability, pieces: pieces.clone(), mtime, sync: false };
+            self.call_with_bulk(flow, server, &request, bulk.clone()).await
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+/// The pieces of a message.
+pub(crate) fn pieces_of(list: &DatafileList) -> Vec<Piece> {
+    list.ranges
+        .iter()
+        .map(|range| Piece { offset: range.offset, bytes: u32::try_from(range.bytes).expect("a message has at most 8 MiB") })
+        .collect()
+}
+
+/// The parts of `data` at `slices`, which are ordered and inside, by reference.
+fn cut_bulk<'a>(data: &Bulk<'a>, slices: &[BufferSlice]) -> Bulk<'a> {
+    let whole = match data {
+        Bulk::None => return Bulk::None,
+        Bulk::Synthetic { tag, .. } => return Bulk::Synthetic { len: slices.iter().map(|slice| slice.bytes).sum(), tag: *tag },
+        Bulk::Slices(whole) => whole,
+    };
+    let mut parts = Vec::with_capacity(slices.len());
+    let mut pieces = whole.iter();
+    let mut piece: &'a [u8] = &[];
+    // Where `piece` begins in the whole.
+    let mut at = 0;
+    for slice in slices {
+        let (mut start, mut bytes) = (slice.start, slice.bytes);
+        while bytes > 0 {
+            while start >= at + piece.len() as u64 {
+                at += piece.len() as u64;
+                piece = pieces.next().expect("slices are inside the data");
+            }
+            let skip = (start - at) as usize;
+            let taken = bytes.min((piece.len() - skip) as u64);
+            parts.push(&piece[skip..skip + taken as usize]);
+            start += taken;
+            bytes -= taken;
+        }
+    }
+    Bulk::Slices(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_bulk_takes_the_named_bytes_whatever_the_pieces_of_memory() {
+        let bytes: Vec<u8> = (0..100).collect();
+        let slices = [BufferSlice { start: 3, bytes: 20 }, BufferSlice { start: 40, bytes: 1 }, BufferSlice { start: 41, bytes: 50 }];
+        let expected: Vec<u8> = slices.iter().flat_map(|s| bytes[s.start as usize..(s.start + s.bytes) as usize].to_vec()).collect();
+        for piece_bytes in [1, 7, 33, 100] {
+            let data = Bulk::Slices(bytes.chunks(piece_bytes).collect());
+            let Bulk::Slices(parts) = cut_bulk(&data, &slices) else { panic!("real data stays real") };
+            assert_eq!(parts.concat(), expected);
+        }
+        let synthetic = cut_bulk(&Bulk::Synthetic { len: 100, tag: 9 }, &slices);
+        assert!(matches!(synthetic, Bulk::Synthetic { len: 71, tag: 9 }));
+    }
+}

@@ -1,0 +1,67 @@
+//! Checkpoints, so that a restart need not replay the journal from its beginning. Written in slices between turns.
+
+use std::rc::Rc;
+
+use weft_base::SECOND;
+use weft_journal::{Checkpoint, Journal, JournalError};
+use weft_rt::ServerRuntime;
+
+use crate::durability::stopped_by;
+use crate::state::Server;
+
+/// Bytes of the state that are encoded in one go: about a third of a millisecond.
+const SLICE_BYTES: usize = 256 << 10;
+/// Nanoseconds between slices, for turns.
+const PAUSE: u64 = 200_000;
+/// When the disk had no room for a checkpoint, it is tried again after so many nanoseconds.
+const RETRY_AFTER: u64 = 10 * SECOND;
+
+impl<R: ServerRuntime> Server<R> {
+    fn needs_checkpoint(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.bytes_since_checkpoint() >= self.config.checkpoint_bytes)
+    }
+
+    /// Wakes the flow that writes checkpoints if it has work.
+    pub fn look_after_journal(&self) {
+        if self.needs_checkpoint() {
+            self.checkpoint_due.notify();
+        }
+    }
+
+    async fn checkpoint(&self, journal: &Journal<R::Disk>) -> Result<(), JournalError> {
+        let mut checkpoint = Checkpoint::begin(journal).await?;
+        let mut cursor = None;
+        loop {
+            cursor = self.table.borrow().encode_from(cursor, SLICE_BYTES, |record| checkpoint.push(record));
+            checkpoint.flush().await?;
+            if cursor.is_none() {
+                break;
+            }
+            self.rt.sleep_until(self.rt.now() + PAUSE).await;
+        }
+        // The slices may show changes whose data is not on stable storage yet. A checkpoint is believed after a power cut too, so
+        // a mark must cover all of them before it counts.
+        let newest = self.progress.newest();
+        if self.wait_durable(newest).await.is_err() {
+            return Err(JournalError::Damaged("the server stops".into()));
+        }
+        checkpoint.finish().await.map(|_| ())
+    }
+}
+
+/// Writes a checkpoint whenever the journal has become long enough.
+pub async fn checkpoint_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
+    let Some(journal) = server.journal.clone() else { return };
+    while !server.has_stopped() {
+        let due = server.checkpoint_due.wait();
+        if !server.needs_checkpoint() {
+            due.await;
+            continue;
+        }
+        match server.checkpoint(&journal).await {
+            Ok(()) => {}
+            Err(JournalError::NoSpace) => server.rt.sleep_until(server.rt.now() + RETRY_AFTER).await,
+            Err(error) => server.fail(stopped_by(error)),
+        }
+    }
+}

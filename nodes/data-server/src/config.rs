@@ -1,0 +1,131 @@
+//! What a data server is told, and why it stops.
+
+use std::fmt;
+
+use weft_base::{ClusterMap, MILLISECOND, ServerId, Status};
+use weft_rt::DiskError;
+use weft_store::journal::SEGMENT_BYTES_DEFAULT;
+use weft_wire::ClusterKey;
+
+/// What keeps the objects over a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Nothing: the upper bound for speed. The disk may be volatile as well.
+    Memory,
+    /// A journal and checkpoints beside the container file.
+    Journal,
+}
+
+impl Engine {
+    /// Its name in configurations and statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Memory => "memory",
+            Engine::Journal => "journal",
+        }
+    }
+}
+
+/// What an acknowledged write survives. See `docs/semantics.md`. Truncations and removals always survive everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Everything: it is on stable storage.
+    Sync,
+    /// The death of the server at once, a power cut after at most so many nanoseconds.
+    Batch {
+        /// Nanoseconds between syncs while there is something to sync.
+        interval: u64,
+    },
+    /// Nothing is promised. Data servers have nothing to gain by that and treat it as a batch of 50 ms.
+    None,
+}
+
+impl Durability {
+    /// The default: a power cut loses at most 50 ms.
+    pub const BATCH_DEFAULT: Durability = Durability::Batch { interval: 50 * MILLISECOND };
+
+    /// Its name in configurations and statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Sync => "sync",
+            Durability::Batch { .. } => "batch",
+            Durability::None => "none",
+        }
+    }
+}
+
+/// Everything that a data server needs besides its runtime.
+#[derive(Clone, Debug)]
+pub struct DataServerConfig {
+    /// Its number.
+    pub server: ServerId,
+    /// Its name in messages for people.
+    pub name: String,
+    /// The file system.
+    pub map: ClusterMap,
+    /// The secret under which capabilities are signed.
+    pub key: ClusterKey,
+    /// Make a new, empty store if the disk holds none; otherwise that is an error.
+    pub create: bool,
+    /// What keeps the objects over a restart.
+    pub engine: Engine,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// Most bytes of the container file; `None`: as much as the disk has.
+    pub capacity_bytes: Option<u64>,
+    /// Bytes of a journal segment.
+    pub journal_segment_bytes: u64,
+    /// A checkpoint is begun when the journal since the last one has so many bytes.
+    pub checkpoint_bytes: u64,
+    /// Freed runs of at least so many bytes are given back to the disk.
+    pub punch_bytes: u64,
+}
+
+impl DataServerConfig {
+    /// The usual settings for data server `server` of `map`.
+    pub fn new(server: ServerId, map: ClusterMap, key: ClusterKey) -> DataServerConfig {
+        let name = map.server(server).map_or_else(|| server.to_string(), |entry| entry.name.clone());
+        DataServerConfig {
+            server,
+            name,
+            map,
+            key,
+            create: false,
+            engine: Engine::Journal,
+            durability: Durability::BATCH_DEFAULT,
+            capacity_bytes: None,
+            journal_segment_bytes: SEGMENT_BYTES_DEFAULT,
+            checkpoint_bytes: 128 << 20,
+            punch_bytes: 1 << 20,
+        }
+    }
+}
+
+/// Why a data server cannot start or go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DataServerError {
+    /// The disk failed at what the first part says.
+    Disk(&'static str, DiskError),
+    /// The disk holds something else, or something damaged, as the words say.
+    Store(String),
+}
+
+impl fmt::Display for DataServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DataServerError::Disk(what, error) => write!(f, "{what}: {error}"),
+            DataServerError::Store(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for DataServerError {}
+
+impl From<DataServerError> for Status {
+    fn from(error: DataServerError) -> Status {
+        match error {
+            DataServerError::Disk(_, error) => error.into(),
+            DataServerError::Store(_) => Status::Io,
+        }
+    }
+}

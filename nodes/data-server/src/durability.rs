@@ -1,0 +1,159 @@
+//! What is on stable storage, and the rounds that bring it there.
+//!
+//! A round syncs the container, appends a mark to the journal, and syncs the journal; everything that was changed before the round began is
+//! then durable. One round serves everybody who waits. It runs in a flow of its own, so turns go on meanwhile; what they
+//! change waits for the next round.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use weft_base::{MILLISECOND, Nanos, Status};
+use weft_journal::JournalError;
+use weft_rt::{Disk, Event, ServerRuntime, race};
+
+use crate::record::Record;
+use crate::state::Server;
+use crate::{DataServerError, Durability};
+
+/// Nanoseconds between rounds that nobody asks for, where the configuration does not say: what is not promised is kept all the same,
+/// and freed space comes back by rounds only.
+const INTERVAL: u64 = 50 * MILLISECOND;
+
+/// Counts changes and what became of them.
+#[derive(Default)]
+pub struct Progress {
+    /// Changes of data or objects.
+    changes: Cell<u64>,
+    /// Changes that are on stable storage.
+    durable: Cell<u64>,
+    /// Changes that somebody waits for.
+    wanted: Cell<u64>,
+    /// Records in the journal, marks not counted.
+    pub records: Cell<u64>,
+    /// Of these, covered by a mark.
+    marked: Cell<u64>,
+    /// Something has changed since the last round, or somebody waits.
+    pub work: Event,
+    /// A round has ended.
+    pub reached: Event,
+}
+
+impl Progress {
+    /// Notes a change.
+    pub fn changed(&self) {
+        let changes = self.changes.get();
+        self.changes.set(changes + 1);
+        if changes == self.durable.get() {
+            self.work.notify();
+        }
+    }
+
+    /// The newest change.
+    pub fn newest(&self) -> u64 {
+        self.changes.get()
+    }
+
+    /// Asks for a round without waiting for it.
+    pub fn ask_for_round(&self) {
+        self.changed();
+        self.wanted.set(self.changes.get());
+        self.work.notify();
+    }
+}
+
+impl<R: ServerRuntime> Server<R> {
+    /// Waits until the change `change` is on stable storage.
+    ///
+    /// # Errors
+    /// [`Status::Io`] if the server stops before.
+    pub async fn wait_durable(&self, change: u64) -> weft_base::Result<()> {
+        let progress = &self.progress;
+        loop {
+            if self.has_stopped() {
+                return Err(Status::Io);
+            }
+            if progress.durable.get() >= change {
+                return Ok(());
+            }
+            let reached = progress.reached.wait();
+            if progress.wanted.get() < change {
+                progress.wanted.set(change);
+                progress.work.notify();
+            }
+            reached.await;
+        }
+    }
+
+    /// One round.
+    async fn round(&self) -> Result<(), DataServerError> {
+        let progress = &self.progress;
+        // All of this in one go: what is noted here is covered, what comes later is not.
+        let (change, records, freed) = (progress.newest(), progress.records.get(), self.take_freed());
+        if let Some(journal) = &self.journal {
+            let covered = journal.last_lsn();
+            self.rt.disk().sync(self.container).await.map_err(|error| DataServerError::Disk("sync the container", error))?;
+            if records > progress.marked.get() {
+                let mark = journal.append_with(|out| Record::Mark(covered).encode(out));
+                self.commit().await?;
+                journal.sync_through(mark).await.map_err(stopped_by)?;
+                progress.marked.set(records);
+            }
+        }
+        progress.durable.set(change);
+        progress.reached.notify();
+        self.freed_is_durable(freed);
+        Ok(())
+    }
+
+    /// Writes what was appended to the journal.
+    pub async fn commit(&self) -> Result<(), DataServerError> {
+        match &self.journal {
+            Some(journal) => journal.commit().await.map(|_| ()).map_err(stopped_by),
+            None => Ok(()),
+        }
+    }
+
+    /// True if an acknowledged change must be on stable storage.
+    pub fn acknowledges_durable(&self) -> bool {
+        self.journal.is_some() && self.config.durability == Durability::Sync
+    }
+
+    fn interval(&self) -> u64 {
+        match self.config.durability {
+            Durability::Batch { interval } => interval,
+            Durability::Sync | Durability::None => INTERVAL,
+        }
+    }
+}
+
+/// Runs rounds: when somebody waits, and else when the batch interval since the first change has passed.
+pub async fn sync_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
+    let progress = &server.progress;
+    let mut dirty_since: Option<Nanos> = None;
+    while !server.has_stopped() {
+        let work = progress.work.wait();
+        let dirty = progress.newest() > progress.durable.get();
+        let asked = progress.wanted.get() > progress.durable.get();
+        let due = match dirty {
+            true => *dirty_since.get_or_insert(server.rt.now()) + server.interval(),
+            false => Nanos::NEVER,
+        };
+        if asked || server.rt.now() >= due {
+            let began = server.rt.now();
+            if let Err(error) = server.round().await {
+                server.fail(error);
+            }
+            // What came during the round has waited since then at most.
+            dirty_since = (progress.newest() > progress.durable.get()).then_some(began);
+        } else if dirty {
+            race(server.rt.sleep_until(due), work).await;
+        } else {
+            work.await;
+        }
+    }
+}
+
+/// The failure of a journal as a reason to stop.
+pub fn stopped_by(error: JournalError) -> DataServerError {
+    DataServerError::Store(format!("the journal: {error}"))
+}

@@ -1,0 +1,44 @@
+//! Ping and GetMap: what any server answers to anybody who holds the cluster key.
+
+use weft_base::{MILLISECOND, Result};
+use weft_rt::ServerRuntime;
+use weft_wire::ops::ServerInfo;
+
+use super::Done;
+use crate::state::Server;
+
+/// What the server says of itself.
+pub async fn ping<R: ServerRuntime>(server: &Server<R>) -> Result<Done> {
+    let space = server.space_report().await;
+    let usage = server.rt.usage();
+    let journal = server.journal.as_ref().map(|journal| journal.stats()).unwrap_or_default();
+    let config = &server.config;
+    Ok(Done::now(&ServerInfo {
+        fs_id: config.map.fs_id,
+        fs_name: config.map.fs_name.clone(),
+        server: config.server,
+        name: config.name.clone(),
+        owns_root: false,
+        engine: config.engine.name().to_string(),
+        durability: config.durability.name().to_string(),
+        state: "serving".to_string(),
+        uptime_ms: server.rt.now().since(server.started) / MILLISECOND,
+        boot: server.boot,
+        objects: server.table.borrow().object_count(),
+        used_bytes: space.used,
+        capacity_bytes: space.capacity,
+        free_bytes: space.free,
+        requests: usage.received_messages,
+        received_bytes: usage.received_bytes,
+        sent_bytes: usage.sent_bytes,
+        cpu_us: usage.cpu_us,
+        turns: server.turns.get(),
+        journal_writes: journal.writes,
+        journal_syncs: journal.syncs,
+    }))
+}
+
+/// The cluster map.
+pub fn get_map<R: ServerRuntime>(server: &Server<R>) -> Result<Done> {
+    Ok(Done::now(&server.config.map))
+}

@@ -1,0 +1,130 @@
+//! One operation, one file. Each takes a request that was admitted, and says what to answer and when.
+
+mod info;
+mod read;
+mod remove;
+mod stat;
+mod sync;
+mod truncate;
+mod write;
+
+pub use info::{get_map, ping};
+pub use read::read;
+pub use remove::remove;
+pub use stat::stat;
+pub use sync::sync;
+pub use truncate::truncate;
+pub use write::write;
+
+use bytes::Bytes;
+use weft_base::{Handle, Payload, Result, Status};
+use weft_journal::Lsn;
+use weft_layout::WIDTH_MAX;
+use weft_rt::ServerRuntime;
+use weft_store::objects::{OBJECT_BYTES_MAX, ObjectKey};
+use weft_wire::ops::Piece;
+use weft_wire::{BULK_BYTES_MAX, Frame, Header, Wire};
+
+use crate::state::Server;
+
+/// Most pieces of one request.
+const PIECES_MAX: usize = 1024;
+/// A plan that somebody else made void is made again so many times before the client is asked to come back.
+const PLANS_MAX: u32 = 8;
+
+/// What to answer, and when.
+pub struct Answer {
+    pub frame: Frame,
+    pub when: When,
+}
+
+/// When an answer may leave, once the journal of its turn is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At once.
+    Now,
+    /// When this change and its data are on stable storage.
+    Durable(u64),
+    /// When the journal is on stable storage up to this record.
+    Journaled(Lsn),
+}
+
+/// A successful operation.
+pub struct Done {
+    body: Bytes,
+    bulk: Payload,
+    when: When,
+}
+
+impl Answer {
+    /// For errors and whatever changes nothing.
+    pub fn now(frame: Frame) -> Answer {
+        Answer { frame, when: When::Now }
+    }
+}
+
+impl Done {
+    fn now(reply: &impl Wire) -> Done {
+        Done { body: reply.to_bytes(), bulk: Payload::EMPTY, when: When::Now }
+    }
+
+    /// The answer to a request with this header.
+    pub fn answer(self, header: &Header) -> Answer {
+        Answer { frame: Frame::reply(header, Ok(self.body), self.bulk), when: self.when }
+    }
+}
+
+/// The object that a request names.
+fn object(handle: Handle, index: u32) -> Result<ObjectKey> {
+    if index < u32::from(WIDTH_MAX) { Ok(ObjectKey { handle, index }) } else { Err(Status::Invalid) }
+}
+
+/// When data that was written just now may be acknowledged.
+fn when_written<R: ServerRuntime>(server: &Server<R>, sync: bool) -> When {
+    if sync || server.acknowledges_durable() { When::Durable(server.progress.newest()) } else { When::Now }
+}
+
+/// When a truncation or removal may be acknowledged: when no power cut brings back what it cut off, whatever the durability of data
+/// is. It needs no data of its own, so a sync of the journal is enough.
+fn when_cut<R: ServerRuntime>(server: &Server<R>) -> When {
+    // A copy that found nothing to do must wait for the one that did it.
+    server.journal.as_ref().map_or(When::Now, |journal| When::Journaled(journal.last_lsn()))
+}
+
+/// Checks the pieces of a list request and adds up their bytes.
+fn check_pieces(pieces: &[Piece]) -> Result<u64> {
+    if pieces.is_empty() || pieces.len() > PIECES_MAX {
+        return Err(Status::Invalid);
+    }
+    let (mut end, mut total) = (0, 0u64);
+    for piece in pieces {
+        let next = piece.offset.checked_add(u64::from(piece.bytes)).filter(|next| *next <= OBJECT_BYTES_MAX).ok_or(Status::FileTooBig)?;
+        if piece.bytes == 0 || piece.offset < end {
+            return Err(Status::Invalid);
+        }
+        end = next;
+        total += u64::from(piece.bytes);
+    }
+    if total > BULK_BYTES_MAX as u64 { Err(Status::TooBig) } else { Ok(total) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ordered_disjoint_bounded_pieces() {
+        let piece = |offset, bytes| Piece { offset, bytes };
+        assert_eq!(check_pieces(&[piece(0, 10), piece(10, 5), piece(100, 1)]), Ok(16));
+        assert_eq!(check_pieces(&[]), Err(Status::Invalid));
+        assert_eq!(check_pieces(&[piece(0, 0)]), Err(Status::Invalid));
+        assert_eq!(check_pieces(&[piece(5, 5), piece(9, 1)]), Err(Status::Invalid));
+        assert_eq!(check_pieces(&[piece(5, 5), piece(0, 1)]), Err(Status::Invalid));
+        assert_eq!(check_pieces(&[piece(u64::MAX, 2)]), Err(Status::FileTooBig));
+        assert_eq!(check_pieces(&[piece(OBJECT_BYTES_MAX, 1)]), Err(Status::FileTooBig));
+        assert_eq!(check_pieces(&[piece(0, 9 << 20)]), Err(Status::TooBig));
+        let many: Vec<_> = (0..1025).map(|n| piece(2 * n, 1)).collect();
+        assert_eq!(check_pieces(&many), Err(Status::Invalid));
+        assert_eq!(check_pieces(&many[1..]), Ok(1024));
+    }
+}

@@ -1,0 +1,115 @@
+//! Write: plan, data into the container, record into the journal. A write within what exists goes in place and needs no record.
+
+use weft_base::{Payload, Result, Status, WallTime};
+use weft_rt::{ServerRuntime, Work};
+use weft_store::objects::{ObjectKey, ObjectRecord, StalePlan, WritePlan};
+use weft_wire::ops::{Piece, WriteReply, WriteRequest};
+use weft_wire::{Header, Rights};
+
+use super::{Done, PLANS_MAX, check_pieces, object, when_written};
+use crate::state::Server;
+use crate::transfer;
+
+/// Writes the pieces. `executed`: the same request was executed before.
+pub async fn write<R: ServerRuntime>(
+    server: &Server<R>,
+    header: &Header,
+    request: WriteRequest,
+    bulk: Payload,
+    executed: bool,
+) -> Result<Done> {
+    if check_pieces(&request.pieces)? != bulk.len() {
+        return Err(Status::BadMessage);
+    }
+    server.authorize(&request.capability, request.handle, header.request.client, Rights::WRITE)?;
+    let key = object(request.handle, request.index)?;
+    if !executed {
+        write_pieces(server, key, &request.pieces, &bulk, request.mtime).await?;
+    }
+    let size = server.table.borrow().stat(key).map_or(0, |stat| stat.size_bytes);
+    Ok(Done { when: when_written(server, request.sync), ..Done::now(&WriteReply { size }) })
+}
+
+async fn write_pieces<R: ServerRuntime>(
+    server: &Server<R>,
+    key: ObjectKey,
+    pieces: &[Piece],
+    bulk: &Payload,
+    mtime: WallTime,
+) -> Result<()> {
+    for _ in 0..PLANS_MAX {
+        if server.is_removed(key) {
+            return Err(Status::Stale);
+        }
+        let ticket = server.table.borrow_mut().begin_io();
+        let outcome = attempt(server, key, pieces, bulk, mtime).await;
+        server.table.borrow_mut().end_io(ticket);
+        if let Ok(()) = outcome? {
+            return Ok(());
+        }
+    }
+    Err(Status::Busy)
+}
+
+/// Plans, writes and makes the record, unless the object changed its place meanwhile.
+async fn attempt<R: ServerRuntime>(
+    server: &Server<R>,
+    key: ObjectKey,
+    pieces: &[Piece],
+    bulk: &Payload,
+    mtime: WallTime,
+) -> Result<std::result::Result<(), StalePlan>> {
+    let plans = plan(server, key, pieces)?;
+    // Asked before the data is written, so that a refused write has changed nothing.
+    if server.is_short_of_room()
+        && let Ok(Some(record)) = record(server, &plans, mtime)
+    {
+        server.make_room(&record, false).await?;
+    }
+    let places: Vec<_> = plans.iter().flat_map(|plan| plan.pieces.iter().copied()).collect();
+    let written = transfer::write_all(server.rt.disk(), server.container, &places, bulk).await;
+    written.map_err(|error| server.refused_by_disk(error))?;
+    server.rt.cpu(Work::Record).await;
+    loop {
+        // From here to the change nothing waits, so the record fits the state that it changes.
+        let record = match record(server, &plans, mtime) {
+            Ok(record) => record,
+            Err(StalePlan) => return Ok(Err(StalePlan)),
+        };
+        let Some(record) = record else {
+            server.table.borrow_mut().note_mtime(key, mtime);
+            server.progress.changed();
+            return Ok(Ok(()));
+        };
+        if server.accepts(&record) {
+            server.change(&record);
+            return Ok(Ok(()));
+        }
+        server.make_room(&record, false).await?;
+    }
+}
+
+fn plan<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, pieces: &[Piece]) -> Result<Vec<WritePlan>> {
+    let before = server.table.borrow().usage();
+    let planned = pieces.iter().map(|piece| server.table.borrow_mut().plan_write(key, piece.offset, u64::from(piece.bytes)));
+    let planned: std::result::Result<Vec<_>, _> = planned.collect();
+    planned.map_err(|error| server.refused_by_table(error, &before))
+}
+
+/// One record for all pieces; `None` if all of them are in place.
+fn record<R: ServerRuntime>(
+    server: &Server<R>,
+    plans: &[WritePlan],
+    mtime: WallTime,
+) -> std::result::Result<Option<ObjectRecord>, StalePlan> {
+    let table = server.table.borrow();
+    let mut joined: Option<ObjectRecord> = None;
+    for plan in plans {
+        match (&mut joined, table.record_for(plan, mtime)?) {
+            (_, None) => {}
+            (None, Some(record)) => joined = Some(record),
+            (Some(joined), Some(record)) => joined.absorb(record).expect("pieces of one object in ascending order join"),
+        }
+    }
+    Ok(joined)
+}

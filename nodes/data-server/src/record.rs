@@ -1,0 +1,88 @@
+//! What stands in the journal of a data server.
+//!
+//! ```text
+//! 1 object change     the bytes of an ObjectRecord
+//! 2 mark              u64: the data of all records up to this number was on stable storage before the mark was written
+//! 3 cut               nothing: power was cut before it, and recovery went by the rule below
+//! ```
+//! Recovery holds records back until a mark covers them. At the end of the journal it takes the rest if only the process had died. If
+//! power was cut, the data of the rest may be lost: growth is dropped, but truncations and removals stand, because they show no
+//! data. Dropped records stay in the journal, so a cut is appended behind them: the next recovery drops them again, whatever
+//! the reason of the next restart. Checkpoints hold object changes only.
+
+use bytes::{BufMut, BytesMut};
+use weft_base::{Result, Status};
+use weft_journal::Lsn;
+use weft_store::objects::ObjectRecord;
+
+const OBJECT: u8 = 1;
+const MARK: u8 = 2;
+const CUT: u8 = 3;
+
+/// One record of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// An object changes.
+    Object(ObjectRecord),
+    /// The data of records up to this one is on stable storage.
+    Mark(Lsn),
+    /// Growth that no mark covers is void.
+    Cut,
+}
+
+impl Record {
+    /// Appends the bytes of an object change.
+    pub fn encode_object(record: &ObjectRecord, out: &mut BytesMut) {
+        out.put_u8(OBJECT);
+        record.encode(out);
+    }
+
+    /// Appends the bytes.
+    pub fn encode(&self, out: &mut BytesMut) {
+        match self {
+            Record::Object(record) => Record::encode_object(record, out),
+            Record::Mark(lsn) => {
+                out.put_u8(MARK);
+                out.put_u64_le(lsn.0);
+            }
+            Record::Cut => out.put_u8(CUT),
+        }
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// [`Status::BadMessage`] for bytes that are none.
+    pub fn decode(bytes: &[u8]) -> Result<Record> {
+        let (kind, rest) = bytes.split_first().ok_or(Status::BadMessage)?;
+        match *kind {
+            OBJECT => ObjectRecord::decode(rest).map(Record::Object).map_err(|_| Status::BadMessage),
+            MARK => Ok(Record::Mark(Lsn(u64::from_le_bytes(rest.try_into().map_err(|_| Status::BadMessage)?)))),
+            CUT if rest.is_empty() => Ok(Record::Cut),
+            _ => Err(Status::BadMessage),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_base::Handle;
+    use weft_store::objects::ObjectKey;
+
+    #[test]
+    fn round_trip_and_refusal_of_everything_else() {
+        let remove = ObjectRecord::Remove { key: ObjectKey { handle: Handle(7), index: 3 } };
+        for record in [Record::Object(remove), Record::Mark(Lsn(0x0102_0304_0506_0708)), Record::Cut] {
+            let mut bytes = BytesMut::new();
+            record.encode(&mut bytes);
+            assert_eq!(Record::decode(&bytes), Ok(record));
+            for cut in 0..bytes.len() {
+                assert_eq!(Record::decode(&bytes[..cut]), Err(Status::BadMessage));
+            }
+            bytes.put_u8(0);
+            assert_eq!(Record::decode(&bytes), Err(Status::BadMessage));
+        }
+        assert_eq!(Record::decode(&[9]), Err(Status::BadMessage));
+    }
+}

@@ -1,0 +1,193 @@
+//! Starting: a new store, or what an earlier life left.
+
+use std::collections::VecDeque;
+
+use weft_base::{Nanos, Payload};
+use weft_journal::{Found, Journal, JournalConfig, JournalError, Lsn, Superblock};
+use weft_rt::{Disk, DiskError, FileId, ServerRuntime};
+use weft_store::objects::{CONTAINER_HEADER_BYTES, ContainerHeader, ObjectRecord, ObjectReplay, ObjectTable};
+
+use crate::durability::stopped_by;
+use crate::record::Record;
+use crate::space::capacity_bytes;
+use crate::state::{Foundation, Removed};
+use crate::{DataServerConfig, DataServerError, Engine};
+
+/// The file that holds the bytes of all objects.
+const CONTAINER: &str = "objects";
+
+/// Makes or recovers the store.
+pub async fn open<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, DataServerError> {
+    let disk = rt.disk();
+    let superblock = Superblock::load(disk).await.map_err(store_error)?;
+    if let Some(superblock) = &superblock {
+        check_owner(superblock, config)?;
+    }
+    match (config.engine, superblock) {
+        (Engine::Memory, _) => open_memory(rt, config).await,
+        (Engine::Journal, Some(superblock)) => recover(rt, config, superblock).await,
+        (Engine::Journal, None) if config.create => format(rt, config).await,
+        (Engine::Journal, None) => Err(DataServerError::Store(format!(
+            "the directory of {} holds no data store; is it the right one, and mounted? a new store is made only on demand",
+            config.name
+        ))),
+    }
+}
+
+/// An empty container; what an earlier life left is void.
+async fn open_memory<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, DataServerError> {
+    let disk = rt.disk();
+    let container = disk.open(CONTAINER, true).await.map_err(disk_error("open the container"))?;
+    disk.set_len(container, 0).await.map_err(disk_error("empty the container"))?;
+    let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
+    // Nobody has counted the starts, but clients must see that this is another one.
+    let boot = (rt.random() as u32).max(1);
+    Ok(Foundation { boot, container, journal: None, table, removed: Removed::default() })
+}
+
+/// A new store. The superblock comes last: without it everything here can be made again.
+async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, DataServerError> {
+    let disk = rt.disk();
+    let failed = || disk_error("make the container");
+    let container = disk.open(CONTAINER, true).await.map_err(failed())?;
+    disk.set_len(container, 0).await.map_err(failed())?;
+    let header = ContainerHeader { fs_id: config.map.fs_id, server_id: config.server };
+    disk.write(container, 0, Payload::Real(header.encode())).await.map_err(failed())?;
+    disk.sync(container).await.map_err(failed())?;
+    let journal = Journal::create(disk, journal_config(rt, config)).await.map_err(stopped_by)?;
+    let superblock = Superblock {
+        fs_id: config.map.fs_id,
+        server: config.server,
+        engine: config.engine.name().to_string(),
+        boot: 1,
+        boot_id: disk.boot_id(),
+    };
+    superblock.store(disk).await.map_err(store_error)?;
+    let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
+    Ok(Foundation { boot: 1, container, journal: Some(journal), table, removed: Removed::default() })
+}
+
+async fn recover<R: ServerRuntime>(
+    rt: &R,
+    config: &DataServerConfig,
+    superblock: Superblock,
+) -> Result<Foundation<R::Disk>, DataServerError> {
+    let disk = rt.disk();
+    let container = open_container(disk, config).await?;
+    let mut replay = Replay::new(rt.now());
+    let recovered = Journal::recover(disk, journal_config(rt, config), |found| replay.take(found)).await;
+    let (journal, report) = recovered.map_err(stopped_by)?;
+    let power_was_cut = superblock.boot_id != disk.boot_id();
+    let (table, removed) = replay.finish(power_was_cut, capacity_bytes(config.capacity_bytes))?;
+
+    // From here on the next restart must come to the same result, whatever ends this life.
+    disk.sync(container).await.map_err(disk_error("sync the container"))?;
+    let verdict = if power_was_cut { Record::Cut } else { Record::Mark(report.last_lsn) };
+    let lsn = journal.append_with(|out| verdict.encode(out));
+    journal.commit().await.map_err(stopped_by)?;
+    journal.sync_through(lsn).await.map_err(stopped_by)?;
+    let boot = superblock.boot.wrapping_add(1).max(1);
+    Superblock { boot, boot_id: disk.boot_id(), ..superblock }.store(disk).await.map_err(store_error)?;
+    Ok(Foundation { boot, container, journal: Some(journal), table, removed })
+}
+
+/// Collects what recovery finds: see `record.rs` for marks and cuts.
+struct Replay {
+    objects: ObjectReplay,
+    removed: Removed,
+    /// Changes that no mark has covered yet.
+    uncovered: VecDeque<(Lsn, ObjectRecord)>,
+    now: Nanos,
+}
+
+impl Replay {
+    fn new(now: Nanos) -> Replay {
+        Replay { objects: ObjectReplay::new(), removed: Removed::default(), uncovered: VecDeque::new(), now }
+    }
+
+    fn take(&mut self, found: Found<'_>) -> weft_base::Result<()> {
+        match found {
+            Found::Checkpoint(bytes) => {
+                let record = ObjectRecord::decode(bytes).map_err(|_| weft_base::Status::BadMessage)?;
+                self.apply(&record);
+            }
+            Found::Journal(lsn, bytes) => match Record::decode(bytes)? {
+                Record::Object(record) => self.uncovered.push_back((lsn, record)),
+                Record::Mark(covered) => self.apply_until(covered),
+                Record::Cut => self.drop_growth(),
+            },
+        }
+        Ok(())
+    }
+
+    fn apply_until(&mut self, covered: Lsn) {
+        while self.uncovered.front().is_some_and(|(lsn, _)| *lsn <= covered) {
+            let (_, record) = self.uncovered.pop_front().expect("the queue has a front");
+            self.apply(&record);
+        }
+    }
+
+    /// Power was cut: the data of what no mark covers may be lost. Truncations and removals have none.
+    fn drop_growth(&mut self) {
+        for (_, record) in std::mem::take(&mut self.uncovered) {
+            if !matches!(record, ObjectRecord::Put { .. }) {
+                self.apply(&record);
+            }
+        }
+    }
+
+    fn apply(&mut self, record: &ObjectRecord) {
+        self.objects.apply(record);
+        if let ObjectRecord::Remove { key } = record {
+            self.removed.note(*key, self.now);
+        }
+    }
+
+    fn finish(mut self, power_was_cut: bool, capacity_bytes: u64) -> Result<(ObjectTable, Removed), DataServerError> {
+        if power_was_cut {
+            self.drop_growth();
+        } else {
+            self.apply_until(Lsn(u64::MAX));
+        }
+        let table = self.objects.finish(capacity_bytes).map_err(|error| DataServerError::Store(error.to_string()))?;
+        Ok((table, self.removed))
+    }
+}
+
+async fn open_container<D: Disk>(disk: &D, config: &DataServerConfig) -> Result<FileId, DataServerError> {
+    let container = disk.open(CONTAINER, false).await.map_err(disk_error("open the container"))?;
+    let block = disk.read(container, 0, CONTAINER_HEADER_BYTES as u64).await.map_err(disk_error("read the container"))?;
+    let header = ContainerHeader::decode(&block.to_bytes()).map_err(|error| DataServerError::Store(format!("the container: {error}")))?;
+    if (header.fs_id, header.server_id) != (config.map.fs_id, config.server) {
+        let ContainerHeader { fs_id, server_id } = header;
+        return Err(DataServerError::Store(format!("the container belongs to {server_id} of file system {fs_id}")));
+    }
+    Ok(container)
+}
+
+fn check_owner(superblock: &Superblock, config: &DataServerConfig) -> Result<(), DataServerError> {
+    let Superblock { fs_id, server, engine, .. } = superblock;
+    if (*fs_id, *server) != (config.map.fs_id, config.server) {
+        let (wanted_server, wanted_fs) = (config.server, config.map.fs_id);
+        return Err(DataServerError::Store(format!(
+            "the directory belongs to {server} of file system {fs_id}, not to {wanted_server} of file system {wanted_fs}"
+        )));
+    }
+    if engine != config.engine.name() {
+        let wanted = config.engine.name();
+        return Err(DataServerError::Store(format!("the directory was made by engine {engine}, but the configuration says {wanted}")));
+    }
+    Ok(())
+}
+
+fn journal_config<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> JournalConfig {
+    JournalConfig { fs_id: config.map.fs_id, server: config.server, segment_bytes: config.journal_segment_bytes, salt: rt.random() }
+}
+
+fn disk_error(what: &'static str) -> impl FnOnce(DiskError) -> DataServerError {
+    move |error| DataServerError::Disk(what, error)
+}
+
+fn store_error(error: JournalError) -> DataServerError {
+    DataServerError::Store(error.to_string())
+}

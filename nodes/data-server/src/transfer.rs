@@ -1,0 +1,154 @@
+//! The way between a plan and the disk, in one place: here a cache layer will decide about order, merging and delay.
+
+use bytes::BytesMut;
+use weft_base::Payload;
+use weft_rt::{Disk, DiskError, FileId};
+use weft_store::objects::{DiskPiece, ReadPiece};
+
+/// Writes `data` to these places one after another.
+pub async fn write_all<D: Disk>(disk: &D, container: FileId, places: &[DiskPiece], data: &Payload) -> Result<(), DiskError> {
+    let mut start = 0;
+    for place in merged(places) {
+        disk.write(container, place.disk_offset, data.slice(start, place.len)).await?;
+        start += place.len;
+    }
+    assert_eq!(start, data.len(), "a plan has a place for every byte");
+    Ok(())
+}
+
+/// Reads these pieces into one payload. A single place in the container is passed on without a copy.
+pub async fn read_all<D: Disk>(disk: &D, container: FileId, pieces: &[ReadPiece]) -> Result<Payload, DiskError> {
+    let mut parts = Vec::with_capacity(pieces.len());
+    for piece in merged_reads(pieces) {
+        parts.push(match piece {
+            ReadPiece::Hole { len } => Part::Zeros(len),
+            ReadPiece::Data { disk_offset, len } => {
+                let data = disk.read(container, disk_offset, len).await?;
+                if data.len() != len {
+                    return Err(DiskError::Failed(format!("the container ends at {} of {len} bytes", disk_offset + data.len())));
+                }
+                Part::Data(data)
+            }
+        });
+    }
+    Ok(join(parts))
+}
+
+/// True if [`read_all`] has to copy.
+pub fn copies(pieces: &[ReadPiece]) -> bool {
+    merged_reads(pieces).count() > 1
+}
+
+/// Some bytes of an answer.
+enum Part {
+    Data(Payload),
+    Zeros(u64),
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        match self {
+            Part::Data(data) => data.len(),
+            Part::Zeros(len) => *len,
+        }
+    }
+}
+
+/// Puts parts together. Synthetic data swallows what is around it and keeps the first tag: nobody can look inside.
+fn join(mut parts: Vec<Part>) -> Payload {
+    if parts.len() == 1
+        && let Some(Part::Data(_)) = parts.first()
+        && let Some(Part::Data(data)) = parts.pop()
+    {
+        return data;
+    }
+    let len: u64 = parts.iter().map(Part::len).sum();
+    let tag = parts.iter().find_map(|part| match part {
+        Part::Data(Payload::Synthetic { tag, .. }) => Some(*tag),
+        _ => None,
+    });
+    if let Some(tag) = tag {
+        return Payload::Synthetic { len, tag };
+    }
+    if parts.iter().all(|part| matches!(part, Part::Zeros(_))) {
+        return Payload::Real(BytesMut::zeroed(len as usize).freeze());
+    }
+    let mut joined = BytesMut::with_capacity(len as usize);
+    for part in parts {
+        match part {
+            Part::Zeros(len) => joined.resize(joined.len() + len as usize, 0),
+            Part::Data(data) => joined.extend_from_slice(&data.to_bytes()),
+        }
+    }
+    Payload::Real(joined.freeze())
+}
+
+/// Neighbours in the container become one transfer.
+fn merged(places: &[DiskPiece]) -> impl Iterator<Item = DiskPiece> {
+    let mut rest = places.iter().copied().peekable();
+    std::iter::from_fn(move || {
+        let mut place = rest.next()?;
+        while let Some(next) = rest.next_if(|next| place.disk_offset + place.len == next.disk_offset) {
+            place.len += next.len;
+        }
+        Some(place)
+    })
+}
+
+/// The same for reads, holes included.
+fn merged_reads(pieces: &[ReadPiece]) -> impl Iterator<Item = ReadPiece> {
+    let mut rest = pieces.iter().copied().peekable();
+    std::iter::from_fn(move || {
+        let mut piece = rest.next()?;
+        while let Some(joined) = rest.peek().and_then(|next| joined(piece, *next)) {
+            piece = joined;
+            rest.next();
+        }
+        Some(piece)
+    })
+}
+
+fn joined(first: ReadPiece, second: ReadPiece) -> Option<ReadPiece> {
+    match (first, second) {
+        (ReadPiece::Hole { len: a }, ReadPiece::Hole { len: b }) => Some(ReadPiece::Hole { len: a + b }),
+        (ReadPiece::Data { disk_offset, len }, ReadPiece::Data { disk_offset: next, len: more }) if disk_offset + len == next => {
+            Some(ReadPiece::Data { disk_offset, len: len + more })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn neighbours_are_one_transfer() {
+        let place = |disk_offset, len| DiskPiece { disk_offset, len };
+        let got: Vec<_> = merged(&[place(0, 10), place(10, 5), place(20, 1), place(21, 2)]).collect();
+        assert_eq!(got, [place(0, 15), place(20, 3)]);
+        let data = |disk_offset, len| ReadPiece::Data { disk_offset, len };
+        let hole = |len| ReadPiece::Hole { len };
+        let got: Vec<_> = merged_reads(&[data(0, 4), data(4, 4), hole(3), hole(2), data(8, 1)]).collect();
+        assert_eq!(got, [data(0, 8), hole(5), data(8, 1)]);
+        assert!(copies(&[data(0, 4), hole(1)]) && !copies(&[data(0, 4), data(4, 1)]));
+    }
+
+    #[test]
+    fn a_single_place_is_not_copied() {
+        let bytes = Bytes::from_static(b"some bytes");
+        let Payload::Real(out) = join(vec![Part::Data(Payload::Real(bytes.clone()))]) else { panic!("real bytes stay real") };
+        assert_eq!(out.as_ptr(), bytes.as_ptr());
+    }
+
+    #[test]
+    fn parts_join_in_order() {
+        let data = |text: &'static [u8]| Part::Data(Payload::Real(Bytes::from_static(text)));
+        assert_eq!(join(vec![Part::Zeros(2), data(b"ab"), Part::Zeros(1)]).to_bytes(), &b"\0\0ab\0"[..]);
+        assert_eq!(join(vec![Part::Zeros(2), Part::Zeros(3)]).to_bytes(), &[0; 5][..]);
+        assert_eq!(join(Vec::new()).len(), 0);
+        let synthetic = Part::Data(Payload::Synthetic { len: 7, tag: 9 });
+        assert_eq!(join(vec![Part::Zeros(2), synthetic]), Payload::Synthetic { len: 9, tag: 9 });
+    }
+}

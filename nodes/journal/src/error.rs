@@ -1,0 +1,53 @@
+//! Why the durable memory of a server refuses.
+
+use std::fmt;
+
+use weft_base::Status;
+use weft_rt::DiskError;
+
+/// Why an operation on the journal failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JournalError {
+    /// The disk has no room for another segment or for the checkpoint. Nothing was lost; the same call may succeed later.
+    NoSpace,
+    /// The disk failed. The journal accepts nothing any more: what it holds beyond the last success is unknown.
+    Disk {
+        /// What was being done.
+        action: String,
+        /// What the disk said.
+        error: DiskError,
+    },
+    /// What was found on the disk cannot be trusted; the words say what and where.
+    Damaged(String),
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JournalError::NoSpace => f.write_str("no space left on the server's disk"),
+            JournalError::Disk { action, error } => write!(f, "cannot {action}: {error}"),
+            JournalError::Damaged(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for JournalError {}
+
+impl From<JournalError> for Status {
+    fn from(error: JournalError) -> Status {
+        match error {
+            JournalError::NoSpace => Status::NoSpace,
+            _ => Status::Io,
+        }
+    }
+}
+
+impl JournalError {
+    /// For `map_err`: names the action that the disk refused.
+    pub(crate) fn during(action: impl Into<String>) -> impl FnOnce(DiskError) -> JournalError {
+        move |error| match error {
+            DiskError::NoSpace => JournalError::NoSpace,
+            error => JournalError::Disk { action: action.into(), error },
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Recovery: the newest checkpoint, then every journal record behind it, with every check that the formats offer.
+
+use weft_base::Status;
+use weft_rt::{Disk, FileId};
+use weft_store::Lsn;
+use weft_store::checkpoint::{CheckpointEnd, CheckpointReader};
+use weft_store::journal::{EndReason, Replay, SEGMENT_HEADER_BYTES, SegmentHeader, first_segment_for};
+
+use crate::journal::{Segment, Start};
+use crate::{Journal, JournalConfig, JournalError, names};
+
+/// Bytes of a checkpoint that are read at once.
+const READ_BYTES: u64 = 1 << 20;
+
+/// A record that recovery hands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// A part of the state as the newest checkpoint has it.
+    Checkpoint(&'a [u8]),
+    /// A record of the journal, in order.
+    Journal(Lsn, &'a [u8]),
+}
+
+/// What recovery did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Records from the checkpoint.
+    pub checkpoint_records: u64,
+    /// Records replayed from the journal.
+    pub journal_records: u64,
+    /// The newest record that was found.
+    pub last_lsn: Lsn,
+    /// Given if the journal did not end cleanly: what was found at its end, for the log. No promise was broken.
+    pub note: Option<String>,
+}
+
+impl<D: Disk> Journal<D> {
+    /// Reads the directory and hands every record to `take`, first those of the checkpoint, then those of the journal in order. The
+    /// journal goes on in a new segment.
+    ///
+    /// # Errors
+    /// [`JournalError::Damaged`] if records that were promised to be there are not, or if `take` refuses one;
+    /// [`JournalError::NoSpace`] if there is no room for a new segment; [`JournalError::Disk`].
+    pub async fn recover(
+        disk: &D,
+        config: JournalConfig,
+        mut take: impl FnMut(Found<'_>) -> Result<(), Status>,
+    ) -> Result<(Journal<D>, Recovered), JournalError> {
+        let listed = disk.list().await.map_err(JournalError::during("list the server's directory"))?;
+        if listed.iter().any(|name| name == names::CHECKPOINT_UNFINISHED) {
+            let failed = JournalError::during("remove an unfinished checkpoint");
+            disk.remove(names::CHECKPOINT_UNFINISHED).await.map_err(failed)?;
+        }
+        let checkpoint = match names::numbers(&listed, "checkpoint").last() {
+            Some(generation) => Some(read_checkpoint(disk, *generation, &config, &mut take).await?),
+            None => None,
+        };
+        let start_lsn = checkpoint.map_or(Lsn::FIRST, |end| end.header.start_lsn);
+        let segments = find_segments(disk, &names::numbers(&listed, "journal")).await?;
+        if segments.is_empty() {
+            return Err(JournalError::Damaged("the journal is missing".into()));
+        }
+        let headers: Vec<SegmentHeader> = segments.iter().filter_map(|segment| segment.header).collect();
+        let first_needed = first_segment_for(&headers, start_lsn).map_or(0, |index| headers[index].sequence);
+
+        let mut replay = Replay::new(config.fs_id, config.server, start_lsn);
+        let (mut journal_records, mut bytes) = (0, 0);
+        for segment in segments.iter().filter(|segment| segment.sequence >= first_needed) {
+            let name = names::segment(segment.sequence);
+            // What a crash left in the page cache must be on the disk before a new segment may begin.
+            disk.sync(segment.file).await.map_err(JournalError::during(format!("sync {name}")))?;
+            let image = read_all(disk, segment.file, &name).await?;
+            let records = replay.segment(segment.sequence, &image).map_err(|error| JournalError::Damaged(error.to_string()))?;
+            for (lsn, record) in records {
+                take(Found::Journal(lsn, record)).map_err(|status| {
+                    JournalError::Damaged(format!("record {lsn} in {name} is not understood: {status}"))
+                })?;
+                journal_records += 1;
+                bytes += record.len() as u64;
+            }
+        }
+        let end = replay.finish(checkpoint.map_or(Lsn::NONE, |end| end.end_lsn)).map_err(|error| JournalError::Damaged(error.to_string()))?;
+
+        let mut older = Vec::new();
+        for segment in &segments {
+            match segment.header {
+                Some(header) => older.push(Segment { header, file: segment.file }),
+                // Named, but never begun.
+                None => {
+                    disk.close(segment.file);
+                    let name = names::segment(segment.sequence);
+                    disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
+                }
+            }
+        }
+        let start = Start {
+            next_lsn: end.next_lsn,
+            sequence: end.next_sequence,
+            older,
+            spares: take_spares(disk, &names::numbers(&listed, "spare"), config.segment_bytes).await?,
+            generation: checkpoint.map_or(0, |end| end.header.generation),
+            bytes_since_checkpoint: bytes,
+        };
+        let journal = Journal::start(disk, config, start).await?;
+        journal.drop_segments_before(start_lsn).await?;
+        for generation in names::numbers(&listed, "checkpoint").into_iter().rev().skip(1) {
+            let name = names::checkpoint(generation);
+            disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
+        }
+        let recovered = Recovered {
+            checkpoint_records: checkpoint.map_or(0, |end| end.record_count),
+            journal_records,
+            last_lsn: end.next_lsn.prev(),
+            note: note(end.end),
+        };
+        Ok((journal, recovered))
+    }
+}
+
+fn note(end: EndReason) -> Option<String> {
+    match end {
+        EndReason::Clean => None,
+        EndReason::TornFrame { offset } => Some(format!("the journal ends with a torn write at byte {offset} of its last segment")),
+        EndReason::LostUnsynced { offset, later_lsn } => {
+            Some(format!("a power cut lost unsynced records from byte {offset} of the last segment on, up to {later_lsn}"))
+        }
+        // The replay has refused these.
+        EndReason::DamageInside { .. } | EndReason::OutOfOrder { .. } => Some("damage".into()),
+    }
+}
+
+/// A file that is named like a segment.
+struct FoundSegment {
+    sequence: u64,
+    file: FileId,
+    /// `None` if this life of the file was never begun.
+    header: Option<SegmentHeader>,
+}
+
+async fn find_segments<D: Disk>(disk: &D, sequences: &[u64]) -> Result<Vec<FoundSegment>, JournalError> {
+    let mut found = Vec::new();
+    for sequence in sequences {
+        let name = names::segment(*sequence);
+        let failed = || JournalError::during(format!("read {name}"));
+        let file = disk.open(&name, false).await.map_err(failed())?;
+        let block = disk.read(file, 0, SEGMENT_HEADER_BYTES as u64).await.map_err(failed())?.to_bytes();
+        let header = SegmentHeader::decode(&block).ok().filter(|header| header.sequence == *sequence);
+        found.push(FoundSegment { sequence: *sequence, file, header });
+    }
+    Ok(found)
+}
+
+/// Allocated files that are still as large as a segment must be; others are removed.
+async fn take_spares<D: Disk>(disk: &D, numbers: &[u64], segment_bytes: u64) -> Result<Vec<u64>, JournalError> {
+    let mut spares = Vec::new();
+    for number in numbers {
+        let name = names::spare(*number);
+        let failed = || JournalError::during(format!("look at {name}"));
+        let file = disk.open(&name, false).await.map_err(failed())?;
+        let len = disk.len(file).await.map_err(failed())?;
+        disk.close(file);
+        if len == segment_bytes {
+            spares.push(*number);
+        } else {
+            disk.remove(&name).await.map_err(failed())?;
+        }
+    }
+    Ok(spares)
+}
+
+async fn read_all<D: Disk>(disk: &D, file: FileId, name: &str) -> Result<bytes::Bytes, JournalError> {
+    let failed = || JournalError::during(format!("read {name}"));
+    let len = disk.len(file).await.map_err(failed())?;
+    Ok(disk.read(file, 0, len).await.map_err(failed())?.to_bytes())
+}
+
+async fn read_checkpoint<D: Disk>(
+    disk: &D,
+    generation: u64,
+    config: &JournalConfig,
+    take: &mut impl FnMut(Found<'_>) -> Result<(), Status>,
+) -> Result<CheckpointEnd, JournalError> {
+    let name = names::checkpoint(generation);
+    let failed = || JournalError::during(format!("read {name}"));
+    let damaged = |what: String| JournalError::Damaged(format!("{name}: {what}"));
+    let file = disk.open(&name, false).await.map_err(failed())?;
+    let len = disk.len(file).await.map_err(failed())?;
+    let mut reader = CheckpointReader::new();
+    let mut offset = 0;
+    while offset < len {
+        let bytes = disk.read(file, offset, READ_BYTES.min(len - offset)).await.map_err(failed())?.to_bytes();
+        if bytes.is_empty() {
+            break;
+        }
+        offset += bytes.len() as u64;
+        reader.push(&bytes);
+        while let Some(chunk) = reader.next_chunk().map_err(|error| damaged(error.to_string()))? {
+            let header = reader.header().expect("a chunk follows the header");
+            if (header.fs_id, header.server_id, header.generation) != (config.fs_id, config.server, generation) {
+                return Err(damaged("it belongs to another server, file system or generation".into()));
+            }
+            for record in chunk.records() {
+                take(Found::Checkpoint(record)).map_err(|status| damaged(format!("a record is not understood: {status}")))?;
+            }
+        }
+    }
+    disk.close(file);
+    let end = reader.finish().map_err(|error| damaged(error.to_string()))?;
+    if (end.header.fs_id, end.header.server_id, end.header.generation) != (config.fs_id, config.server, generation) {
+        return Err(damaged("it belongs to another server, file system or generation".into()));
+    }
+    Ok(end)
+}

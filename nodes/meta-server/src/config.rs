@@ -1,0 +1,159 @@
+//! What a metadata server is told, and why it stops.
+
+use std::fmt;
+
+use weft_base::{ClientId, ClusterMap, MILLISECOND, SECOND, ServerId, Status};
+use weft_journal::JournalError;
+use weft_store::journal::SEGMENT_BYTES_DEFAULT;
+use weft_wire::ClusterKey;
+
+/// What keeps the metadata over a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Nothing: everything is lost with the process, on purpose. The upper bound for speed.
+    Memory,
+    /// A journal and checkpoints.
+    Journal,
+}
+
+impl Engine {
+    /// Its name in configurations and statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Memory => "memory",
+            Engine::Journal => "journal",
+        }
+    }
+}
+
+/// What an acknowledged change has survived. See `docs/semantics.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Everything: it is on stable storage.
+    Sync,
+    /// The death of the server at once, a power cut after at most so many nanoseconds.
+    Batch {
+        /// Nanoseconds between flushes while there is something to flush.
+        interval: u64,
+    },
+    /// The death of the server at once; a power cut only after an explicit flush.
+    None,
+}
+
+impl Durability {
+    /// The default: a power cut loses at most 50 ms.
+    pub const BATCH_DEFAULT: Durability = Durability::Batch { interval: 50 * MILLISECOND };
+
+    /// Its name in configurations and statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Sync => "sync",
+            Durability::Batch { .. } => "batch",
+            Durability::None => "none",
+        }
+    }
+}
+
+/// Everything that a metadata server needs besides its runtime.
+#[derive(Clone, Debug)]
+pub struct MetaServerConfig {
+    /// Its number.
+    pub server: ServerId,
+    /// Its name in messages for people.
+    pub name: String,
+    /// The file system.
+    pub map: ClusterMap,
+    /// Signs capabilities; all servers of the file system have the same.
+    pub key: ClusterKey,
+    /// Who the server is when it asks other servers; must be the identity that its runtime shows them, and new for every start (or
+    /// with a higher incarnation). `None`: drawn at the start.
+    pub identity: Option<(ClientId, u32)>,
+    /// Make new, empty metadata if the disk holds none; otherwise that is an error.
+    pub create: bool,
+    /// What keeps the metadata over a restart.
+    pub engine: Engine,
+    /// What an acknowledged change has survived.
+    pub durability: Durability,
+    /// Bytes of a journal segment, at least 4 MiB in production; a turn's records fit one.
+    pub journal_segment_bytes: u64,
+    /// A checkpoint is begun when the journal since the last one has so many bytes.
+    pub checkpoint_bytes: u64,
+    /// How long the open files of a client are kept after its last connection broke, and how long a restarted server waits for clients
+    /// to tell what they have open, in nanoseconds.
+    pub session_grace_ns: u64,
+    /// How long answers are kept for a client after its session has ended, in nanoseconds. Longer than any client's deadline.
+    pub reply_retention_ns: u64,
+    /// How long a change that meets other transactions is tried again, in nanoseconds.
+    pub patience_ns: u64,
+    /// How long capabilities hold, in nanoseconds.
+    pub capability_ns: i64,
+    /// Owner of the root directory of a new file system.
+    pub root_uid: u32,
+    /// Group of the root directory of a new file system.
+    pub root_gid: u32,
+}
+
+impl MetaServerConfig {
+    /// The usual settings for metadata server `server` of `map`.
+    pub fn new(server: ServerId, map: ClusterMap, key: ClusterKey) -> MetaServerConfig {
+        let name = map.server(server).map_or_else(|| server.to_string(), |entry| entry.name.clone());
+        MetaServerConfig {
+            server,
+            name,
+            map,
+            key,
+            identity: None,
+            create: false,
+            engine: Engine::Journal,
+            durability: Durability::BATCH_DEFAULT,
+            journal_segment_bytes: SEGMENT_BYTES_DEFAULT,
+            checkpoint_bytes: 256 << 20,
+            session_grace_ns: 30 * SECOND,
+            reply_retention_ns: 600 * SECOND,
+            patience_ns: 5 * SECOND,
+            capability_ns: 3600 * SECOND as i64,
+            root_uid: 0,
+            root_gid: 0,
+        }
+    }
+}
+
+/// Why a metadata server cannot start or go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetaServerError {
+    /// The configuration makes no sense, as the words say.
+    Config(String),
+    /// The directory holds no metadata, and the configuration does not say that it should be made.
+    NotFormatted,
+    /// The directory belongs to another server, file system or engine, as the words say.
+    Foreign(String),
+    /// The journal cannot be trusted or used.
+    Journal(JournalError),
+}
+
+impl fmt::Display for MetaServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MetaServerError::Config(text) | MetaServerError::Foreign(text) => f.write_str(text),
+            MetaServerError::NotFormatted => f.write_str("the server's directory holds no metadata; is it the right one? To make a new file system, say so"),
+            MetaServerError::Journal(error) => write!(f, "metadata journal: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for MetaServerError {}
+
+impl From<JournalError> for MetaServerError {
+    fn from(error: JournalError) -> MetaServerError {
+        MetaServerError::Journal(error)
+    }
+}
+
+impl From<MetaServerError> for Status {
+    fn from(error: MetaServerError) -> Status {
+        match error {
+            MetaServerError::Journal(error) => error.into(),
+            _ => Status::Io,
+        }
+    }
+}

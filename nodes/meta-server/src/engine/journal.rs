@@ -1,0 +1,90 @@
+//! The durable engine: a journal under one of three contracts.
+
+use weft_journal::{Journal, JournalError, JournalStats, Lsn};
+use weft_rt::Disk;
+
+use super::{Engine, Room};
+use crate::Durability;
+
+/// A turn's records are written when they reach this many bytes, even if more requests wait.
+const TURN_BYTES_MAX: usize = 1 << 20;
+
+/// A journal and when to flush it.
+#[derive(Clone, Debug)]
+pub(crate) struct JournalEngine<D: Disk> {
+    journal: Journal<D>,
+    durability: Durability,
+    segment_bytes: u64,
+}
+
+impl<D: Disk> JournalEngine<D> {
+    pub(crate) fn new(journal: Journal<D>, durability: Durability, segment_bytes: u64) -> JournalEngine<D> {
+        JournalEngine { journal, durability, segment_bytes }
+    }
+}
+
+impl<D: Disk> Engine for JournalEngine<D> {
+    type Disk = D;
+
+    fn append(&self, record: &[u8]) -> Lsn {
+        self.journal.append(record)
+    }
+    fn last(&self) -> Lsn {
+        self.journal.last_lsn()
+    }
+    fn has_pending(&self) -> bool {
+        self.journal.pending_bytes() > 0
+    }
+    fn is_full(&self) -> bool {
+        self.journal.pending_bytes() >= TURN_BYTES_MAX.min(self.segment_bytes as usize / 8)
+    }
+    async fn commit(&self) -> Result<(), JournalError> {
+        let written = self.journal.commit().await?;
+        match self.durability {
+            Durability::Sync => self.journal.sync_through(written).await,
+            Durability::Batch { .. } | Durability::None => Ok(()),
+        }
+    }
+    async fn wait_committed(&self, lsn: Lsn) -> Result<(), JournalError> {
+        match self.durability {
+            Durability::Sync => self.journal.sync_through(lsn).await,
+            Durability::Batch { .. } | Durability::None => self.journal.wait_written(lsn).await,
+        }
+    }
+    async fn make_durable(&self, lsn: Lsn) -> Result<(), JournalError> {
+        match self.durability {
+            Durability::Sync | Durability::Batch { .. } => self.journal.sync_through(lsn).await,
+            Durability::None => self.journal.wait_written(lsn).await,
+        }
+    }
+    async fn sync_through(&self, lsn: Lsn) -> Result<(), JournalError> {
+        self.journal.sync_through(lsn).await
+    }
+    fn flush_interval(&self) -> Option<u64> {
+        match self.durability {
+            Durability::Batch { interval } => Some(interval),
+            Durability::Sync | Durability::None => None,
+        }
+    }
+    fn needs_flush(&self) -> bool {
+        self.journal.durable_lsn() < self.journal.written_lsn()
+    }
+    fn room(&self) -> Room {
+        if self.journal.has_room() {
+            Room::Plenty
+        } else if self.journal.segment_bytes_left() > self.segment_bytes / 4 {
+            Room::Low
+        } else {
+            Room::None
+        }
+    }
+    async fn ensure_room(&self) -> Result<(), JournalError> {
+        self.journal.ensure_room().await
+    }
+    fn journal(&self) -> Option<&Journal<D>> {
+        Some(&self.journal)
+    }
+    fn stats(&self) -> JournalStats {
+        self.journal.stats()
+    }
+}

@@ -1,0 +1,127 @@
+//! Everything that happens beside requests: flushes, checkpoints, sessions, transactions in doubt, files to be removed or settled.
+
+use std::rc::Rc;
+
+use weft_base::{MILLISECOND, SECOND};
+use weft_journal::{Checkpoint, Journal, JournalError};
+use weft_namespace::{Change, Record, SnapshotCursor};
+use weft_rt::{Disk, ServerRuntime};
+
+use crate::engine::Engine;
+use crate::server::Server;
+
+/// Longest pause between looks at sessions and waiting requests, in nanoseconds.
+const TICK_NS_MAX: u64 = 250 * MILLISECOND;
+/// Changes in one slice of a checkpoint: less than a millisecond of work.
+const SLICE_CHANGES: usize = 1024;
+/// The pause between slices, in which the server serves, in nanoseconds.
+const SLICE_PAUSE_NS: u64 = MILLISECOND;
+/// The pause after a failed checkpoint, in nanoseconds.
+const CHECKPOINT_RETRY_NS: u64 = 5 * SECOND;
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    /// Starts the flows that live as long as the server.
+    pub(crate) fn start_background(self: &Rc<Self>) {
+        self.rt.spawn(Rc::clone(self).tick_flow());
+        self.rt.spawn(Rc::clone(self).reap_flow());
+        for (tx, participants) in self.state.borrow().decided_transactions() {
+            self.rt.spawn(Rc::clone(self).deliver(tx, participants, self.engine.last()));
+        }
+        for handle in self.state.borrow().truncating_files() {
+            let this = Rc::clone(self);
+            self.rt.spawn(async move {
+                this.finish_truncation(handle, None).await;
+            });
+        }
+        self.resolve_in_doubt();
+    }
+
+    /// At the end of a turn: starts what the turn has made necessary.
+    pub(crate) fn look_after(self: &Rc<Self>) {
+        if let Some(interval) = self.engine.flush_interval()
+            && self.engine.needs_flush()
+            && !self.flushing.replace(true)
+        {
+            self.rt.spawn(Rc::clone(self).flush_flow(interval));
+        }
+        if self.state.borrow().has_reapable() {
+            self.reap.notify();
+        }
+        if let Some(journal) = self.engine.journal()
+            && journal.bytes_since_checkpoint() >= self.config.checkpoint_bytes
+            && !self.checkpointing.replace(true)
+        {
+            self.rt.spawn(Rc::clone(self).checkpoint_flow(journal.clone()));
+        }
+    }
+
+    async fn flush_flow(self: Rc<Self>, interval: u64) {
+        while self.engine.needs_flush() {
+            self.rt.sleep_until(self.rt.now() + interval).await;
+            if !self.kept(self.engine.sync_through(self.written()).await) {
+                break;
+            }
+        }
+        self.flushing.set(false);
+    }
+
+    fn written(&self) -> weft_journal::Lsn {
+        self.engine.journal().map_or(self.engine.last(), Journal::written_lsn)
+    }
+
+    async fn tick_flow(self: Rc<Self>) {
+        let tick_ns = (self.config.session_grace_ns / 4).clamp(MILLISECOND, TICK_NS_MAX);
+        let grace_ends = self.started + self.config.session_grace_ns;
+        loop {
+            self.rt.sleep_until(self.rt.now() + tick_ns).await;
+            self.expire_parked();
+            self.expire_sessions();
+            if self.rt.now() >= grace_ends {
+                self.state.borrow_mut().end_grace();
+            }
+            self.resolve_in_doubt();
+            if !self.state.borrow().uncertain_files().is_empty() && !self.settling.replace(true) {
+                self.rt.spawn(Rc::clone(&self).settle_sizes_flow());
+            }
+            if self.state.borrow().has_reapable() {
+                self.reap.notify();
+            }
+        }
+    }
+
+    fn expire_sessions(&self) {
+        let expired = self.sessions.borrow_mut().expire(self.rt.now());
+        for client in expired.ended {
+            self.state.borrow_mut().drop_client(client);
+        }
+        if !expired.forgotten.is_empty() {
+            let changes = expired.forgotten.into_iter().map(|client| Change::ForgetClient { client }).collect();
+            self.change_in_flow(&mut Record { changes, open: None });
+        }
+    }
+
+    async fn checkpoint_flow(self: Rc<Self>, journal: Journal<E::Disk>) {
+        if let Err(error) = self.write_checkpoint(&journal).await {
+            // The journal and the older checkpoint still hold everything; a journal that has failed stops the server by itself.
+            if error != JournalError::NoSpace && journal.failure().is_some() {
+                self.kept(Err(error));
+            }
+            self.rt.sleep_until(self.rt.now() + CHECKPOINT_RETRY_NS).await;
+        }
+        self.checkpointing.set(false);
+    }
+
+    async fn write_checkpoint<D: Disk>(&self, journal: &Journal<D>) -> Result<(), JournalError> {
+        let mut checkpoint = Checkpoint::begin(journal).await?;
+        let mut cursor = SnapshotCursor::Start;
+        while cursor != SnapshotCursor::End {
+            let (records, next) = self.state.borrow().snapshot_from(cursor, SLICE_CHANGES);
+            records.iter().for_each(|record| checkpoint.push(record));
+            checkpoint.flush().await?;
+            cursor = next;
+            self.rt.sleep_until(self.rt.now() + SLICE_PAUSE_NS).await;
+        }
+        checkpoint.finish().await?;
+        Ok(())
+    }
+}

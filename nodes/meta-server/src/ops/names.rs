@@ -1,0 +1,165 @@
+//! Changes of names: mkdir, rmdir, unlink, link, rename. All of them are lists of parts; if all parts concern this server, they are
+//! one record within the turn, otherwise a transaction in a flow.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, Status};
+use weft_namespace::{Context, CycleCheck, Part, Record, State, made_directory};
+use weft_rt::{PeerId, ServerRuntime};
+use weft_wire::ops::{LinkRequest, TxPart, UnlinkReply};
+use weft_wire::{Header, Request, Wire};
+
+use super::Step;
+use crate::engine::Engine;
+use crate::server::Server;
+
+/// The first pause after a conflict, in nanoseconds; it doubles up to [`PAUSE_NS_MAX`], with jitter.
+const PAUSE_NS: u64 = MILLISECOND / 2;
+const PAUSE_NS_MAX: u64 = 64 * MILLISECOND;
+
+/// A planned change of names.
+#[derive(Clone, Debug)]
+pub(crate) struct NameChange {
+    /// What it consists of.
+    pub(crate) parts: Vec<Part>,
+    /// Cycles that must not come about.
+    pub(crate) cycles: Vec<CycleCheck>,
+    /// Who wants it.
+    pub(crate) who: Credentials,
+    /// What the client is told.
+    pub(crate) reply: NameReply,
+}
+
+/// The answer to a change of names.
+#[derive(Clone, Debug)]
+pub(crate) enum NameReply {
+    /// Nothing but success.
+    Done,
+    /// What the name led to.
+    Unlinked(Handle),
+    /// The object with its new name.
+    Linked(LinkRequest),
+    /// The new directory, made by this part.
+    Made(TxPart),
+}
+
+impl NameReply {
+    /// The encoded answer, given the record that makes the change.
+    pub(crate) fn body(&self, state: &State, cx: &Context<'_>, record: &Record, made: Option<Handle>) -> Result<Bytes> {
+        Ok(match self {
+            NameReply::Done => ().to_bytes(),
+            NameReply::Unlinked(handle) => UnlinkReply { handle: *handle }.to_bytes(),
+            NameReply::Linked(request) => state.link_reply(cx, request, record).to_bytes(),
+            NameReply::Made(part) => state.mkdir_reply(cx, made.ok_or(Status::Io)?, part)?.to_bytes(),
+        })
+    }
+}
+
+/// What planning comes to.
+pub(crate) enum Planned {
+    /// This is to be done.
+    Change(NameChange),
+    /// Nothing is to be done.
+    Nothing,
+    /// Another server must be asked first.
+    NeedsFacts,
+}
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    /// Executes a change of names.
+    pub(crate) fn change_names(self: &Rc<Self>, peer: PeerId, header: &Header, request: Request) -> Result<Step> {
+        match self.plan(&request)? {
+            Planned::Nothing => {
+                let body = ().to_bytes();
+                self.change_and_answer(header, &mut Record::default(), &body);
+                Ok(Step::Answer(body, 0))
+            }
+            Planned::Change(change) if self.is_local(&change) => self.change_names_here(header, change),
+            Planned::Change(_) | Planned::NeedsFacts => {
+                let flow = Rc::clone(self).change_names_flow(*header, request);
+                Ok(self.start_flow(peer, header, flow))
+            }
+        }
+    }
+
+    /// Plans with what is known here.
+    fn plan(&self, request: &Request) -> Result<Planned> {
+        let state = self.state.borrow();
+        match request {
+            Request::Mkdir(request) => self.plan_mkdir(&state, request),
+            Request::Rmdir(request) => self.plan_rmdir(&state, request),
+            Request::Unlink(request) => self.plan_unlink(&state, request),
+            Request::Link(request) => self.plan_link(&state, request),
+            Request::Rename(request) => self.plan_rename_here(&state, request),
+            _ => Err(Status::NotSupported),
+        }
+    }
+
+    /// True if no other server is concerned.
+    fn is_local(&self, change: &NameChange) -> bool {
+        change.parts.iter().all(|part| part.server == self.config.server)
+            && (change.cycles.is_empty() || self.config.map.meta.len() == 1)
+    }
+
+    fn change_names_here(&self, header: &Header, change: NameChange) -> Result<Step> {
+        let mut record = Record::default();
+        let body = {
+            let state = self.state.borrow();
+            for cycle in &change.cycles {
+                if state.is_within(cycle.parent, cycle.moved)? {
+                    return Err(Status::Invalid);
+                }
+            }
+            let cx = self.context(header.request.client);
+            let parts: Vec<TxPart> = change.parts.into_iter().map(|part| part.part).collect();
+            let makes = matches!(change.reply, NameReply::Made(_)).then(|| parts.clone());
+            let handles = state.prepare_local(parts, &change.who, cx.now, &mut record)?;
+            let made = makes.and_then(|parts| made_directory(&parts, &handles));
+            change.reply.body(&state, &cx, &record, made)?
+        };
+        let changes = record.changes.len();
+        self.change_and_answer(header, &mut record, &body);
+        Ok(Step::Answer(body, changes))
+    }
+
+    /// Plans and tries until it succeeds, is impossible, or patience ends.
+    async fn change_names_flow(self: Rc<Self>, header: Header, request: Request) -> Result<Bytes> {
+        let deadline = self.rt.now() + self.config.patience_ns;
+        let mut pause = PAUSE_NS;
+        loop {
+            match self.try_change_names(&header, &request, deadline).await {
+                Err(Status::Conflict | Status::Busy) => {}
+                // The client asks again.
+                Err(status) if status.is_transient() => return Err(Status::Busy),
+                result => return result,
+            }
+            let again_at = self.rt.now() + pause + self.rt.random() % pause;
+            if again_at >= deadline {
+                return Err(Status::Busy);
+            }
+            self.rt.sleep_until(again_at).await;
+            pause = (pause * 2).min(PAUSE_NS_MAX);
+        }
+    }
+
+    async fn try_change_names(self: &Rc<Self>, header: &Header, request: &Request, deadline: Nanos) -> Result<Bytes> {
+        let planned = match (self.plan(request)?, request) {
+            (Planned::NeedsFacts, Request::Rename(request)) => self.plan_rename_there(request, deadline).await?,
+            (planned, _) => planned,
+        };
+        match planned {
+            Planned::Change(change) if self.is_local(&change) => match self.change_names_here(header, change)? {
+                Step::Answer(body, _) => Ok(body),
+                Step::Later => Err(Status::Busy),
+            },
+            Planned::Change(change) => self.transact(header, change, deadline).await,
+            Planned::Nothing => {
+                let body = ().to_bytes();
+                self.change_and_answer(header, &mut Record::default(), &body);
+                Ok(body)
+            }
+            Planned::NeedsFacts => Err(Status::Busy),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Rename: collects what is known of both names, here and at the server of the new name.
+
+use weft_base::{Nanos, Result, Status};
+use weft_namespace::{RenamePlan, RenameSource, RenameTarget, State};
+use weft_rt::ServerRuntime;
+use weft_wire::ops::{GetAttrRequest, LookupRequest, RenameRequest};
+
+use super::names::Planned;
+use super::{NameChange, NameReply};
+use crate::engine::Engine;
+use crate::server::Server;
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    /// Plans if the new name is here too.
+    pub(super) fn plan_rename_here(&self, state: &State, request: &RenameRequest) -> Result<Planned> {
+        let source = state.rename_source(request)?;
+        if request.to.dir.server() != self.config.server {
+            // A handle outside all ranges is nobody's.
+            self.config.map.owner(request.to.dir)?;
+            return Ok(Planned::NeedsFacts);
+        }
+        let target = state.rename_target(&request.to, &request.to_name, &request.who)?;
+        planned(state, request, source, target)
+    }
+
+    /// Asks the server of the new name and plans.
+    pub(super) async fn plan_rename_there(&self, request: &RenameRequest, deadline: Nanos) -> Result<Planned> {
+        let server = request.to.dir.server();
+        let lookup = LookupRequest { at: request.to.clone(), name: request.to_name.clone(), who: request.who.clone() };
+        let found = match self.caller.call(server, &lookup, deadline).await {
+            Ok(reply) => Some((reply.handle, reply.kind)),
+            Err(Status::NotFound) => None,
+            Err(status) => return Err(status),
+        };
+        let dir = self.caller.call(server, &GetAttrRequest { handle: request.to.dir }, deadline).await?.attr;
+        let target = RenameTarget::from_answers(found, &dir, &request.who);
+        // Time has passed: look at the old name again.
+        let state = self.state.borrow();
+        let source = state.rename_source(request)?;
+        planned(&state, request, source, target)
+    }
+}
+
+fn planned(state: &State, request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Result<Planned> {
+    Ok(match state.plan_rename(request, source, target)? {
+        RenamePlan::Nothing => Planned::Nothing,
+        RenamePlan::Parts(parts, cycles) => {
+            Planned::Change(NameChange { parts, cycles, who: request.who.clone(), reply: NameReply::Done })
+        }
+    })
+}

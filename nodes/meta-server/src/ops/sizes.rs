@@ -1,0 +1,73 @@
+//! Sizes that only the data servers know: of files whose writer was lost, or reported across a truncation.
+
+use std::rc::Rc;
+
+use weft_base::{Handle, Layout, Result, Status, WallTime};
+use weft_layout::file_bytes;
+use weft_namespace::{InodeFlags, Record};
+use weft_rt::{ServerRuntime, join_all};
+use weft_wire::ops::ObjectStatRequest;
+
+use super::truncate::ASK_NS;
+use crate::engine::Engine;
+use crate::server::Server;
+
+/// Files that are asked about at the same time.
+const AT_ONCE: usize = 32;
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    /// Asks about all files whose writers were lost. What fails is tried again by the next tick.
+    pub(crate) async fn settle_sizes_flow(self: Rc<Self>) {
+        let files = self.state.borrow().uncertain_files();
+        for chunk in files.chunks(AT_ONCE) {
+            join_all(chunk.iter().map(|handle| self.settle_size(*handle))).await;
+        }
+        self.settling.set(false);
+    }
+
+    /// Asks the data servers for the size of a file and takes it in.
+    pub(super) async fn settle_size(&self, handle: Handle) -> Result<()> {
+        loop {
+            let (layout, epoch) = {
+                let state = self.state.borrow();
+                let inode = state.inode(handle)?;
+                if inode.flags.has(InodeFlags::TRUNCATING) {
+                    return Err(Status::Busy);
+                }
+                (inode.layout, inode.truncate_epoch)
+            };
+            let (size, mtime) = self.ask_size(handle, layout).await?;
+            let mut record = Record::default();
+            let mut state = self.state.borrow_mut();
+            if state.inode(handle)?.truncate_epoch != epoch {
+                continue;
+            }
+            // Before the record is made: whether somebody still writes decides what it says.
+            state.made_certain(handle);
+            state.prepare_sizes(handle, epoch, size, mtime, &mut record);
+            drop(state);
+            self.change_in_flow(&mut record);
+            return Ok(());
+        }
+    }
+
+    async fn ask_size(&self, handle: Handle, layout: Layout) -> Result<(u64, WallTime)> {
+        let deadline = self.rt.now() + ASK_NS;
+        let answers = join_all((0..u32::from(layout.width)).map(|index| {
+            let request = ObjectStatRequest { handle, index, capability: self.manage(handle) };
+            let server = self.config.map.data_server(&layout, index);
+            async move { self.caller.call(server, &request, deadline).await }
+        }))
+        .await;
+        let mut mtime = WallTime(i64::MIN);
+        let mut sizes = Vec::with_capacity(answers.len());
+        for answer in answers {
+            let answer = answer?;
+            if answer.size > 0 {
+                mtime = mtime.max(answer.mtime);
+            }
+            sizes.push(answer.size);
+        }
+        Ok((file_bytes(&layout, sizes), mtime))
+    }
+}

@@ -1,0 +1,119 @@
+//! SetAttr and Open, with the truncation that both may ask for: intent, cut at the data servers, new size.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use weft_base::{Handle, Layout, MILLISECOND, Result, SECOND, Status, StripeIndex};
+use weft_layout::local_bytes;
+use weft_namespace::{InodeFlags, Record, SizePlan};
+use weft_rt::{PeerId, ServerRuntime, join_all};
+use weft_wire::ops::{FileState, ObjectTruncateRequest, OpenRequest, SetAttrRequest};
+use weft_wire::{Capability, Header, Rights, Wire};
+
+use super::Step;
+use crate::engine::Engine;
+use crate::server::Server;
+
+/// How long one question to a data server may take, in nanoseconds.
+pub(super) const ASK_NS: u64 = 5 * SECOND;
+/// The pause before a data server is asked again, in nanoseconds.
+const AGAIN_NS: u64 = 100 * MILLISECOND;
+
+/// What a truncation does at the data servers.
+struct Cut {
+    layout: Layout,
+    size: u64,
+    truncate_epoch: u32,
+    datafiles: u32,
+}
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    pub(crate) fn setattr(self: &Rc<Self>, peer: PeerId, header: &Header, request: &SetAttrRequest) -> Result<Step> {
+        let mut record = Record::default();
+        let plan = self.state.borrow().prepare_setattr(&self.context(header.request.client), request, &mut record)?;
+        match plan {
+            SizePlan::Done(state) => {
+                let body = state.to_bytes();
+                let changes = record.changes.len();
+                self.change_and_answer(header, &mut record, &body);
+                Ok(Step::Answer(body, changes))
+            }
+            SizePlan::Truncate => {
+                self.change(&mut record);
+                let (this, handle, answered) = (Rc::clone(self), request.handle, *header);
+                Ok(self.start_flow(peer, header, async move {
+                    this.finish_truncation(handle, Some(&answered)).await.ok_or(Status::Stale)
+                }))
+            }
+        }
+    }
+
+    pub(crate) fn open(self: &Rc<Self>, peer: PeerId, header: &Header, request: OpenRequest) -> Result<Step> {
+        if !request.truncate {
+            return self.local(header, |state, cx, record| state.prepare_open(cx, &request, record));
+        }
+        let mut record = Record::default();
+        let cx = self.context(header.request.client);
+        let plan = self.state.borrow().prepare_open_truncate(&cx, request.handle, &request.who, request.rights, &mut record)?;
+        self.change(&mut record);
+        if let SizePlan::Done(()) = plan {
+            return self.local(header, |state, cx, record| state.prepare_open(cx, &request, record));
+        }
+        let (this, answered) = (Rc::clone(self), *header);
+        Ok(self.start_flow(peer, header, async move {
+            this.finish_truncation(request.handle, None).await.ok_or(Status::Stale)?;
+            match this.local(&answered, |state, cx, record| state.prepare_open(cx, &request, record))? {
+                Step::Answer(body, _) => Ok(body),
+                Step::Later => Err(Status::Busy),
+            }
+        }))
+    }
+
+    /// Continues an announced truncation to its end, however long that takes: nobody may look at the file before. The answer to
+    /// `request` is part of the last record. `None` if the file is gone.
+    pub(crate) async fn finish_truncation(self: &Rc<Self>, handle: Handle, request: Option<&Header>) -> Option<Bytes> {
+        // Data that is cut must not come back as a file that was never truncated.
+        self.settle().await;
+        if !self.kept(self.engine.make_durable(self.engine.last()).await) {
+            return None;
+        }
+        let cut = self.cut(handle)?;
+        join_all((0..cut.datafiles).map(|index| self.cut_datafile(handle, &cut, index))).await;
+        let client = request.map_or(self.caller.client(), |header| header.request.client);
+        let mut record = Record::default();
+        let state: FileState = self.state.borrow().prepare_truncated(&self.context(client), handle, &mut record)?;
+        let body = state.to_bytes();
+        match request {
+            Some(header) => self.change_and_answer(header, &mut record, &body),
+            None => self.change(&mut record),
+        };
+        self.released();
+        Some(body)
+    }
+
+    fn cut(&self, handle: Handle) -> Option<Cut> {
+        let state = self.state.borrow();
+        let inode = state.peek(handle).filter(|inode| inode.flags.has(InodeFlags::TRUNCATING))?;
+        let datafiles = state.datafiles(handle, inode);
+        Some(Cut { layout: inode.layout, size: inode.truncating_to, truncate_epoch: inode.truncate_epoch, datafiles })
+    }
+
+    async fn cut_datafile(&self, handle: Handle, cut: &Cut, index: u32) {
+        let server = self.config.map.data_server(&cut.layout, index);
+        let size = local_bytes(&cut.layout, StripeIndex(index), cut.size);
+        loop {
+            let capability = self.manage(handle);
+            let request = ObjectTruncateRequest { handle, index, capability, size, truncate_epoch: cut.truncate_epoch };
+            match self.caller.call(server, &request, self.rt.now() + ASK_NS).await {
+                Ok(()) => return,
+                Err(_) => self.rt.sleep_until(self.rt.now() + AGAIN_NS).await,
+            }
+        }
+    }
+
+    /// This server's own capability for the datafiles of a file.
+    pub(super) fn manage(&self, handle: Handle) -> Capability {
+        let rights = Rights::READ.with(Rights::WRITE).with(Rights::MANAGE);
+        self.context(self.caller.client()).capability(handle, rights)
+    }
+}

@@ -1,0 +1,394 @@
+//! The server: its parts, and the loop of turns.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use weft_base::{ClientId, MILLISECOND, Nanos, Payload, Result, Status};
+use weft_client::Caller;
+use weft_journal::{JournalError, Lsn};
+use weft_namespace::{Admission, Change, Context, Record, State};
+use weft_rt::{Arrival, Event, PeerId, ServerRuntime, Work, race};
+use weft_wire::handshake::ANY_SERVER;
+use weft_wire::ops::TxId;
+use weft_wire::{Frame, Header, Op, Request};
+
+use crate::engine::{Engine, Room};
+use crate::ops::Step;
+use crate::sessions::Sessions;
+use crate::stats::Counters;
+use crate::{MetaServerConfig, MetaServerError};
+
+/// Requests that wait for a lock, at most.
+const PARKED_MAX: usize = 4096;
+/// How long a request waits for a lock before it is answered "busy", in nanoseconds.
+const PARK_NS: u64 = 500 * MILLISECOND;
+/// The pause before a commit that met a full disk is tried again, in nanoseconds.
+const COMMIT_RETRY_NS: u64 = 100 * MILLISECOND;
+
+/// A metadata server, shared by its flows.
+pub(crate) struct Server<R: ServerRuntime, E: Engine> {
+    pub(crate) rt: R,
+    pub(crate) engine: E,
+    pub(crate) config: MetaServerConfig,
+    pub(crate) boot: u32,
+    pub(crate) started: Nanos,
+    pub(crate) state: RefCell<State>,
+    pub(crate) sessions: RefCell<Sessions>,
+    /// Asks other servers.
+    pub(crate) caller: Caller<R>,
+    /// Transactions that this server coordinates and has not decided.
+    pub(crate) undecided: RefCell<BTreeSet<TxId>>,
+    /// Prepared parts and since when they wait.
+    pub(crate) in_doubt: RefCell<BTreeMap<TxId, Nanos>>,
+    pub(crate) counters: RefCell<Counters>,
+    /// There are files to be removed for good.
+    pub(crate) reap: Event,
+    /// Files whose writers were lost are being asked about.
+    pub(crate) settling: Cell<bool>,
+    pub(crate) checkpointing: Cell<bool>,
+    pub(crate) flushing: Cell<bool>,
+    pub(crate) next_tx: Cell<u64>,
+    /// A flow has appended something, or a lock is free: the loop must make a turn.
+    wake: Event,
+    /// Locks were released since requests were last taken from `parked`.
+    released: Cell<bool>,
+    parked: RefCell<Vec<Parked>>,
+    /// Who waits for the answers of flows.
+    in_flight: RefCell<BTreeMap<(ClientId, u64), Vec<(PeerId, Header)>>>,
+    failure: RefCell<Option<JournalError>>,
+    encoded: RefCell<Vec<u8>>,
+}
+
+/// A request that met a lock.
+struct Parked {
+    peer: PeerId,
+    frame: Frame,
+    until: Nanos,
+}
+
+pub(crate) type Shared<R, E> = Rc<Server<R, E>>;
+type Replies = Vec<(PeerId, Frame)>;
+type Kept = std::result::Result<(), JournalError>;
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    pub(crate) fn new(rt: R, engine: E, config: MetaServerConfig, boot: u32, state: State) -> Shared<R, E> {
+        let (client, incarnation) = config.identity.unwrap_or((ClientId(rt.random()), 1));
+        let now = rt.now();
+        let mut sessions = Sessions::new(config.session_grace_ns, config.reply_retention_ns);
+        state.reply_clients().into_iter().for_each(|client| sessions.recovered(client, now));
+        // Parts from before a restart are asked about at once.
+        let in_doubt = state.prepared_transactions().into_iter().map(|tx| (tx, Nanos(0))).collect();
+        Rc::new(Server {
+            caller: Caller::new(rt.clone(), client, incarnation),
+            rt,
+            engine,
+            boot,
+            started: now,
+            state: RefCell::new(state),
+            sessions: RefCell::new(sessions),
+            undecided: RefCell::default(),
+            in_doubt: RefCell::new(in_doubt),
+            counters: RefCell::default(),
+            reap: Event::new(),
+            settling: Cell::new(false),
+            checkpointing: Cell::new(false),
+            flushing: Cell::new(false),
+            next_tx: Cell::new(1),
+            wake: Event::new(),
+            released: Cell::new(false),
+            parked: RefCell::default(),
+            in_flight: RefCell::default(),
+            failure: RefCell::new(None),
+            encoded: RefCell::default(),
+            config,
+        })
+    }
+
+    /// Makes turns until the journal fails.
+    pub(crate) async fn serve(self: &Rc<Self>) -> MetaServerError {
+        let mut arrivals = Vec::new();
+        loop {
+            let wake = self.wake.wait();
+            if let Some(error) = self.failure.borrow().clone() {
+                return error.into();
+            }
+            if self.has_work() {
+                race(self.rt.receive(&mut arrivals), std::future::ready(())).await;
+            } else {
+                race(self.rt.receive(&mut arrivals), wake).await;
+            }
+            if let Err(error) = self.turn(&mut arrivals).await {
+                return error.into();
+            }
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.engine.has_pending() || (self.released.get() && !self.parked.borrow().is_empty())
+    }
+
+    async fn turn(self: &Rc<Self>, arrivals: &mut Vec<Arrival>) -> Kept {
+        self.make_room().await?;
+        let mut replies = Vec::with_capacity(arrivals.len());
+        if self.released.replace(false) {
+            for parked in self.parked.take() {
+                self.handle(parked.peer, parked.frame, Some(parked.until), &mut replies).await;
+            }
+        }
+        let had_arrivals = !arrivals.is_empty();
+        for arrival in arrivals.drain(..) {
+            match arrival {
+                Arrival::Request { peer, frame } => {
+                    self.counters.borrow_mut().requests += 1;
+                    self.handle(peer, frame, None, &mut replies).await;
+                    if self.engine.is_full() {
+                        self.commit().await?;
+                        self.send(&mut replies);
+                        self.make_room().await?;
+                    }
+                }
+                Arrival::Connected { client, .. } => self.sessions.borrow_mut().connected(client),
+                Arrival::Disconnected { client, .. } => self.sessions.borrow_mut().disconnected(client, self.rt.now()),
+            }
+        }
+        self.commit().await?;
+        self.counters.borrow_mut().turns += u64::from(had_arrivals);
+        self.send(&mut replies);
+        self.look_after();
+        Ok(())
+    }
+
+    /// Before changes are made. Whoever needs room that is not there is refused; a full disk is no reason to stop.
+    async fn make_room(&self) -> Kept {
+        if self.engine.room() == Room::Plenty {
+            return Ok(());
+        }
+        match self.engine.ensure_room().await {
+            Err(JournalError::NoSpace) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn send(&self, replies: &mut Replies) {
+        for (peer, frame) in replies.drain(..) {
+            self.rt.reply(peer, frame);
+        }
+    }
+
+    async fn commit(&self) -> Kept {
+        loop {
+            match self.engine.commit().await {
+                Err(JournalError::NoSpace) => self.rt.sleep_until(self.rt.now() + COMMIT_RETRY_NS).await,
+                result => return result,
+            }
+        }
+    }
+
+    /// Executes one request, or starts the flow that does.
+    async fn handle(self: &Rc<Self>, peer: PeerId, frame: Frame, parked_until: Option<Nanos>, replies: &mut Replies) {
+        self.rt.cpu(Work::Request).await;
+        let header = frame.header;
+        match self.step(peer, &header, frame.body.clone()) {
+            Ok(Step::Answer(body, changes)) => {
+                for _ in 0..changes {
+                    self.rt.cpu(Work::Record).await;
+                }
+                replies.push((peer, self.reply_frame(&header, Ok(body))));
+            }
+            Ok(Step::Later) => {}
+            Err(Status::Busy) if self.park(peer, frame, parked_until) => {}
+            Err(status) => replies.push((peer, self.reply_frame(&header, Err(status)))),
+        }
+    }
+
+    fn step(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes) -> Result<Step> {
+        // Who knows only an address asks whoever is there for the map.
+        let for_anybody = header.server == ANY_SERVER && header.op == Op::GetMap.code();
+        if header.server != self.config.server && !for_anybody {
+            return Err(Status::WrongServer);
+        }
+        let changes = Op::from_code(header.op).is_some_and(Op::changes);
+        if changes {
+            let admission = self.state.borrow_mut().admit(header.request, header.finished_below())?;
+            if let Admission::Answered(answer) = admission {
+                return self.answer_again(peer, header, answer);
+            }
+            if let Some(waiting) = self.in_flight.borrow_mut().get_mut(&flight(header)) {
+                waiting.push((peer, *header));
+                return Ok(Step::Later);
+            }
+        }
+        let request = Request::decode(header.op, body)?;
+        if changes {
+            self.check_room(request.op())?;
+        }
+        let result = self.execute(peer, header, request);
+        if changes && let Err(status) = &result {
+            self.state.borrow_mut().remember(header.request, header.finished_below(), Err(*status));
+        }
+        result
+    }
+
+    /// A repeated request is answered as before. What another server relies on must be durable before it hears of it.
+    fn answer_again(self: &Rc<Self>, peer: PeerId, header: &Header, answer: Result<Bytes>) -> Result<Step> {
+        let between_servers = matches!(Op::from_code(header.op), Some(Op::TxPrepare | Op::TxDecide));
+        match answer {
+            Ok(body) if between_servers => Ok(self.answer_when_durable(peer, header, body)),
+            Ok(body) => Ok(Step::Answer(body, 0)),
+            Err(status) => Err(status),
+        }
+    }
+
+    fn check_room(&self, op: Op) -> Result<()> {
+        let frees = matches!(op, Op::Unlink | Op::Rmdir | Op::Close | Op::RemoveXattr | Op::SetAttr | Op::TxPrepare | Op::TxDecide);
+        match self.engine.room() {
+            Room::Plenty => Ok(()),
+            Room::Low if frees => Ok(()),
+            // The coordinator must go on asking.
+            _ if op == Op::TxDecide => Err(Status::Overloaded),
+            // Opening and closing for reading writes nothing, but which that is, is not known here.
+            _ => Err(Status::NoSpace),
+        }
+    }
+
+    /// Keeps a request that met a lock until locks are released. False: answer it.
+    fn park(&self, peer: PeerId, frame: Frame, parked_until: Option<Nanos>) -> bool {
+        let now = self.rt.now();
+        let until = parked_until.unwrap_or(now + PARK_NS);
+        let mut parked = self.parked.borrow_mut();
+        if now >= until || parked.len() >= PARKED_MAX {
+            return false;
+        }
+        // A repetition takes the place of the first.
+        let request = frame.header.request;
+        parked.retain(|other| other.frame.header.request != request);
+        parked.push(Parked { peer, frame, until });
+        true
+    }
+
+    /// Answers parked requests that have waited too long.
+    pub(crate) fn expire_parked(&self) {
+        let now = self.rt.now();
+        let expired: Vec<Parked> = self.parked.borrow_mut().extract_if(.., |parked| parked.until <= now).collect();
+        for parked in expired {
+            self.rt.reply(parked.peer, self.reply_frame(&parked.frame.header, Err(Status::Busy)));
+        }
+    }
+
+    // ---- For operations and flows --------------------------------------------------------------------------------------------
+
+    /// The circumstances of a request of this client.
+    pub(crate) fn context(&self, client: ClientId) -> Context<'_> {
+        Context { client, now: self.rt.wall(), key: &self.config.key, capability_ns: self.config.capability_ns }
+    }
+
+    /// Journals and applies a record.
+    pub(crate) fn change(&self, record: &mut Record) -> Lsn {
+        if !record.is_volatile() {
+            let mut encoded = self.encoded.borrow_mut();
+            encoded.clear();
+            record.encode(&mut encoded);
+            self.engine.append(&encoded);
+        }
+        self.state.borrow_mut().apply(record);
+        self.engine.last()
+    }
+
+    /// As [`Server::change`], outside a turn: sees to it that a turn commits it.
+    pub(crate) fn change_in_flow(&self, record: &mut Record) -> Lsn {
+        let lsn = self.change(record);
+        self.wake.notify();
+        lsn
+    }
+
+    /// Completes the record of a changing request with its answer, journals and applies it.
+    pub(crate) fn change_and_answer(&self, header: &Header, record: &mut Record, body: &Bytes) -> Lsn {
+        let (request, finished_below) = (header.request, header.finished_below());
+        if record.is_volatile() {
+            self.state.borrow_mut().remember(request, finished_below, Ok(body.clone()));
+        } else {
+            let (client, incarnation, sequence) = (request.client, request.incarnation, request.sequence);
+            record.changes.push(Change::PutReply { client, incarnation, sequence, finished_below, body: body.clone() });
+        }
+        self.change(record)
+    }
+
+    /// Sees to it that a turn commits what was appended.
+    pub(crate) fn wake_up(&self) {
+        self.wake.notify();
+    }
+
+    /// Locks were released: parked requests are looked at again.
+    pub(crate) fn released(&self) {
+        self.released.set(true);
+        self.wake.notify();
+    }
+
+    /// Executes a request in a flow of its own; repetitions of it meanwhile wait for the same answer.
+    pub(crate) fn start_flow(self: &Rc<Self>, peer: PeerId, header: &Header, flow: impl Future<Output = Result<Bytes>> + 'static) -> Step {
+        self.in_flight.borrow_mut().insert(flight(header), vec![(peer, *header)]);
+        let (this, header) = (Rc::clone(self), *header);
+        self.rt.spawn(async move {
+            let result = flow.await;
+            if let Err(status) = &result {
+                this.state.borrow_mut().remember(header.request, header.finished_below(), Err(*status));
+            }
+            let committed = this.settle().await;
+            let waiting = this.in_flight.borrow_mut().remove(&flight(&header)).unwrap_or_default();
+            if committed {
+                for (peer, header) in waiting {
+                    this.rt.reply(peer, this.reply_frame(&header, result.clone()));
+                }
+            }
+        });
+        Step::Later
+    }
+
+    /// Answers a question in a flow of its own.
+    pub(crate) fn start_question(self: &Rc<Self>, peer: PeerId, header: &Header, flow: impl Future<Output = Result<Bytes>> + 'static) -> Step {
+        let (this, header) = (Rc::clone(self), *header);
+        self.rt.spawn(async move {
+            let result = flow.await;
+            this.rt.reply(peer, this.reply_frame(&header, result));
+        });
+        Step::Later
+    }
+
+    /// Answers when everything that has been decided so far survives a power cut (as far as that is promised).
+    pub(crate) fn answer_when_durable(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes) -> Step {
+        let (this, header, lsn) = (Rc::clone(self), *header, self.engine.last());
+        self.rt.spawn(async move {
+            if this.kept(this.engine.make_durable(lsn).await) {
+                this.rt.reply(peer, this.reply_frame(&header, Ok(body)));
+            }
+        });
+        Step::Later
+    }
+
+    /// Waits until everything that has been decided so far is committed: an answer may tell it. False if that failed.
+    pub(crate) async fn settle(&self) -> bool {
+        self.wake.notify();
+        self.kept(self.engine.wait_committed(self.engine.last()).await)
+    }
+
+    /// Notes a failure of the journal, which ends the server.
+    pub(crate) fn kept(&self, result: Kept) -> bool {
+        if let Err(error) = &result {
+            self.failure.borrow_mut().get_or_insert_with(|| error.clone());
+            self.wake.notify();
+        }
+        result.is_ok()
+    }
+
+    fn reply_frame(&self, header: &Header, result: Result<Bytes>) -> Frame {
+        let mut frame = Frame::reply(header, result, Payload::EMPTY);
+        frame.header.server_boot = self.boot;
+        frame
+    }
+}
+
+fn flight(header: &Header) -> (ClientId, u64) {
+    (header.request.client, header.request.sequence)
+}

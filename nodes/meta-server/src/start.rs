@@ -1,0 +1,148 @@
+//! Starting: format or recover, then serve.
+
+use weft_base::{ServerId, ServerRole};
+use weft_journal::{Found, Journal, JournalConfig, Superblock};
+use weft_namespace::{Change, Record, Settings, State, encode};
+use weft_rt::{Disk, ServerRuntime};
+
+use crate::engine::{JournalEngine, MemoryEngine};
+use crate::server::Server;
+use crate::{Engine, MetaServerConfig, MetaServerError};
+
+/// Runs a metadata server until it must stop.
+///
+/// # Errors
+/// [`MetaServerError`]: the configuration makes no sense, the directory holds no metadata or somebody else's, or the journal is
+/// damaged or has failed, so that nothing acknowledged from now on would be safe.
+pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<(), MetaServerError> {
+    check_config(&config)?;
+    let mut state = State::new(settings(&config));
+    match config.engine {
+        Engine::Memory => {
+            root_changes(&rt, &config).into_iter().for_each(|change| state.apply_change(change));
+            let boot = rt.random() as u32 | 1;
+            serve(rt, MemoryEngine::<R::Disk>::new(), config, boot, state).await
+        }
+        Engine::Journal => {
+            let (journal, superblock) = open(&rt, &config, &mut state).await?;
+            let engine = JournalEngine::new(journal, config.durability, config.journal_segment_bytes);
+            serve(rt, engine, config, superblock.boot, state).await
+        }
+    }
+}
+
+/// Makes the empty metadata of a server: its journal, on server 0 the root directory, at last the superblock.
+///
+/// # Errors
+/// [`MetaServerError::Journal`]. What a failed attempt leaves behind is no metadata; try again.
+pub async fn format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Result<(), MetaServerError> {
+    check_config(config)?;
+    let journal = Journal::create(rt.disk(), journal_config(rt, config)).await?;
+    let changes = root_changes(rt, config);
+    if !changes.is_empty() {
+        let mut record = Vec::new();
+        encode(&changes, &mut record);
+        journal.append(&record);
+        journal.commit().await?;
+        journal.sync().await?;
+    }
+    let engine = Engine::Journal.name().to_string();
+    let superblock = Superblock { fs_id: config.map.fs_id, server: config.server, engine, boot: 0, boot_id: rt.disk().boot_id() };
+    superblock.store(rt.disk()).await?;
+    Ok(())
+}
+
+fn check_config(config: &MetaServerConfig) -> Result<(), MetaServerError> {
+    let refuse = |text: String| Err(MetaServerError::Config(text));
+    let (server, map) = (config.server, &config.map);
+    if server.role() != ServerRole::Meta || map.server(server).is_none() {
+        return refuse(format!("{server} is no metadata server of the file system {}", map.fs_name));
+    }
+    if map.data.is_empty() {
+        return refuse(format!("the file system {} has no data server", map.fs_name));
+    }
+    if map.fs_id.0 == 0 {
+        return refuse("the id of the file system is 0".into());
+    }
+    if config.journal_segment_bytes < 256 << 10 {
+        return refuse(format!("journal segments of {} bytes are too small, at least 256 KiB are needed", config.journal_segment_bytes));
+    }
+    if let Err(status) = weft_layout::check(&map.default_layout(0)) {
+        return refuse(format!("default striping of the file system {}: {status}", map.fs_name));
+    }
+    Ok(())
+}
+
+fn settings(config: &MetaServerConfig) -> Settings {
+    let secret = config.key.mac(b"weft names", &[&config.map.fs_id.0.to_le_bytes()]);
+    let mut name_secret = [0; 16];
+    name_secret.copy_from_slice(&secret[..16]);
+    Settings { server: config.server, meta_servers: config.map.meta.len(), data_servers: config.map.data.len(), name_secret }
+}
+
+fn journal_config<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> JournalConfig {
+    let segment_bytes = config.journal_segment_bytes;
+    JournalConfig { segment_bytes, ..JournalConfig::new(config.map.fs_id, config.server, rt.random()) }
+}
+
+fn root_changes<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Vec<Change> {
+    if config.server != ServerId(0) {
+        return Vec::new();
+    }
+    State::format(0o755, config.root_uid, config.root_gid, config.map.default_layout(0), rt.wall())
+}
+
+async fn open<R: ServerRuntime>(
+    rt: &R,
+    config: &MetaServerConfig,
+    state: &mut State,
+) -> Result<(Journal<R::Disk>, Superblock), MetaServerError> {
+    let mut superblock = match Superblock::load(rt.disk()).await? {
+        Some(superblock) => superblock,
+        None if config.create => {
+            format(rt, config).await?;
+            Superblock::load(rt.disk()).await?.ok_or(MetaServerError::NotFormatted)?
+        }
+        None => return Err(MetaServerError::NotFormatted),
+    };
+    check_owner(&superblock, config)?;
+    let (journal, _) = Journal::recover(rt.disk(), journal_config(rt, config), |found| {
+        let (Found::Checkpoint(bytes) | Found::Journal(_, bytes)) = found;
+        let mut record = Record::decode(bytes.to_vec().into())?;
+        state.apply(&mut record);
+        Ok(())
+    })
+    .await?;
+    if superblock.boot > 0 {
+        state.begin_grace();
+    }
+    superblock.boot += 1;
+    superblock.boot_id = rt.disk().boot_id();
+    superblock.store(rt.disk()).await?;
+    Ok((journal, superblock))
+}
+
+fn check_owner(superblock: &Superblock, config: &MetaServerConfig) -> Result<(), MetaServerError> {
+    let found = format!("the directory belongs to server {} of file system {}", superblock.server, superblock.fs_id);
+    if (superblock.fs_id, superblock.server) != (config.map.fs_id, config.server) {
+        let wanted = format!("not to server {} of file system {}", config.server, config.map.fs_id);
+        return Err(MetaServerError::Foreign(format!("{found}, {wanted}")));
+    }
+    if superblock.engine != Engine::Journal.name() {
+        return Err(MetaServerError::Foreign(format!("{found} and was made by the engine {}", superblock.engine)));
+    }
+    Ok(())
+}
+
+async fn serve<R: ServerRuntime, E: crate::engine::Engine>(
+    rt: R,
+    engine: E,
+    config: MetaServerConfig,
+    boot: u32,
+    state: State,
+) -> Result<(), MetaServerError> {
+    let server = Server::new(rt, engine, config, boot, state);
+    debug_assert!(!server.engine.has_pending(), "recovery leaves nothing to commit");
+    server.start_background();
+    Err(server.serve().await)
+}

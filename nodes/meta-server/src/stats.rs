@@ -1,0 +1,63 @@
+//! What the server tells about itself.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use weft_base::{MILLISECOND, ROOT_HANDLE, Result};
+use weft_rt::{Disk, ServerRuntime};
+use weft_wire::Wire;
+use weft_wire::ops::ServerInfo;
+
+use crate::engine::{Engine, Room};
+use crate::server::Server;
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    /// Requests received.
+    pub(crate) requests: u64,
+    /// Turns that had requests.
+    pub(crate) turns: u64,
+}
+
+/// Memory and journal of one inode with its entry, about, in bytes.
+const BYTES_PER_INODE: u64 = 512;
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    /// The answer to a ping.
+    pub(crate) async fn server_info(self: Rc<Self>) -> Result<Bytes> {
+        let (capacity_bytes, free_bytes) = self.rt.disk().space().await?;
+        let usage = self.rt.usage();
+        let counters = *self.counters.borrow();
+        let journal = self.engine.stats();
+        let state = self.state.borrow();
+        let objects = state.inode_count();
+        let info = ServerInfo {
+            fs_id: self.config.map.fs_id,
+            fs_name: self.config.map.fs_name.clone(),
+            server: self.config.server,
+            name: self.config.name.clone(),
+            owns_root: state.peek(ROOT_HANDLE).is_some(),
+            engine: self.config.engine.name().into(),
+            durability: self.config.durability.name().into(),
+            state: match self.engine.room() {
+                Room::Plenty => "serving".into(),
+                Room::Low | Room::None => "read-only: the disk is full".into(),
+            },
+            uptime_ms: self.rt.now().since(self.started) / MILLISECOND,
+            boot: self.boot,
+            objects,
+            used_bytes: objects * BYTES_PER_INODE,
+            capacity_bytes,
+            free_bytes,
+            requests: counters.requests,
+            received_bytes: usage.received_bytes,
+            sent_bytes: usage.sent_bytes,
+            cpu_us: usage.cpu_us,
+            turns: counters.turns,
+            journal_writes: journal.writes,
+            journal_syncs: journal.syncs,
+        };
+        Ok(info.to_bytes())
+    }
+}

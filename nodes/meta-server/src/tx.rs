@@ -1,0 +1,301 @@
+//! Transactions over several metadata servers: two phases, presumed abort.
+//!
+//! ```text
+//! coordinator                                        participant
+//!   checks and locks its own parts
+//!   TxPrepare ──────────────────────────────────────▶ checks, locks, journals the part (durably)
+//!        ◀──────────────────────────────── agreed
+//!   one record: its own changes, the answer to the client, the decision
+//!   answers the client
+//!   makes the decision durable
+//!   TxDecide(commit) ───────────────────────────────▶ one record: the changes, the part is gone (durably)
+//!        ◀────────────────────────────────── done
+//!   forgets the transaction
+//! ```
+//! - Before the decision, anybody's crash aborts: a coordinator that is asked (TxStatus) about a transaction that it does not know
+//!   answers "aborted".
+//! - After it, the coordinator repeats TxDecide until everybody has done it, across restarts.
+//! - A participant with a prepared part never decides alone; it keeps its locks and asks.
+//! - Nobody waits for a lock while holding one: a conflict aborts, and the coordinator tries again after a random pause.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, SECOND, ServerId, Status, WallTime};
+use weft_journal::Lsn;
+use weft_namespace::{Change, CycleCheck, Part, Prepared, Record, lead_to_made, made_directory};
+use weft_rt::{PeerId, ServerRuntime, join_all};
+use weft_wire::Header;
+use weft_wire::Wire;
+use weft_wire::ops::{
+    ParentRequest, TxDecideRequest, TxId, TxPart, TxPrepareReply, TxPrepareRequest, TxStatusReply, TxStatusRequest,
+};
+
+use crate::engine::Engine;
+use crate::ops::{NameChange, Step};
+use crate::server::Server;
+
+/// After so long without a decision a participant asks, in nanoseconds.
+const IN_DOUBT_NS: u64 = 2 * SECOND;
+/// How long one question to another server may take, in nanoseconds.
+const ASK_NS: u64 = 5 * SECOND;
+/// The pause before a decision is sent again after a failure, in nanoseconds.
+const DELIVER_RETRY_NS: u64 = 100 * MILLISECOND;
+/// The pause before a locked directory is asked for its parent again, in nanoseconds.
+const PARENT_RETRY_NS: u64 = 2 * MILLISECOND;
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    // ---- Coordinator ---------------------------------------------------------------------------------------------------------
+
+    /// Tries to carry out a change of names that concerns other servers, once. The record of the decision carries the answer.
+    ///
+    /// # Errors
+    /// [`Status::Conflict`] if another transaction was in the way: try again. Otherwise why it is impossible.
+    pub(crate) async fn transact(self: &Rc<Self>, header: &Header, change: NameChange, deadline: Nanos) -> Result<Bytes> {
+        let tx = self.new_tx();
+        let time = self.rt.wall();
+        let who = change.who.clone();
+        let (own, remote) = split(self.config.server, &change.parts);
+        let own_handles = {
+            let mut state = self.state.borrow_mut();
+            let handles = state.prepare_parts(tx, &own, &who, Status::Conflict)?;
+            state.lock_own(tx, &own);
+            handles
+        };
+        self.undecided.borrow_mut().insert(tx);
+        let mut agreed = self.prepare_remote(tx, &remote, &who, time, deadline).await;
+        if agreed.is_ok()
+            && let Err(status) = self.check_cycles(&change.cycles, deadline).await
+        {
+            agreed = Err(status);
+        }
+        let result = agreed.and_then(|handles| {
+            let made = remote.iter().zip(&handles).find_map(|((_, parts), handles)| made_directory(parts, handles));
+            let mut parts = own.clone();
+            if let Some(made) = made {
+                lead_to_made(&mut parts, made);
+            }
+            let prepared = Prepared { parts, handles: own_handles, time };
+            self.decide(header, tx, &prepared, &remote, &change, made)
+        });
+        self.state.borrow_mut().unlock_own(tx, &own);
+        self.undecided.borrow_mut().remove(&tx);
+        self.released();
+        let participants: Vec<ServerId> = remote.iter().map(|(server, _)| *server).collect();
+        match &result {
+            Ok(_) => self.rt.spawn(Rc::clone(self).deliver(tx, participants, self.engine.last())),
+            Err(_) => self.rt.spawn(Rc::clone(self).abort(tx, participants)),
+        }
+        result
+    }
+
+    /// Makes the decision: one record.
+    fn decide(
+        &self,
+        header: &Header,
+        tx: TxId,
+        own: &Prepared,
+        remote: &[(ServerId, Vec<TxPart>)],
+        change: &NameChange,
+        made: Option<Handle>,
+    ) -> Result<Bytes> {
+        let mut record = Record::default();
+        let body = {
+            let state = self.state.borrow();
+            state.commit_parts(own, &mut record);
+            let cx = weft_namespace::Context { now: own.time, ..self.context(header.request.client) };
+            change.reply.body(&state, &cx, &record, made)?
+        };
+        let participants = remote.iter().map(|(server, _)| *server).collect();
+        record.changes.push(Change::PutDecided { tx, participants });
+        self.change_and_answer(header, &mut record, &body);
+        Ok(body)
+    }
+
+    async fn prepare_remote(
+        &self,
+        tx: TxId,
+        remote: &[(ServerId, Vec<TxPart>)],
+        who: &Credentials,
+        time: WallTime,
+        deadline: Nanos,
+    ) -> Result<Vec<Vec<Handle>>> {
+        let ask = |(server, parts): &(ServerId, Vec<TxPart>)| {
+            let (server, request) = (*server, TxPrepareRequest { tx, parts: parts.clone(), who: who.clone(), time });
+            async move { self.caller.call(server, &request, deadline).await }
+        };
+        let answers = join_all(remote.iter().map(ask)).await;
+        let mut handles = Vec::with_capacity(remote.len());
+        let mut refusal = None;
+        for ((_, parts), answer) in remote.iter().zip(answers) {
+            match answer.and_then(|reply| reply.handles) {
+                Ok(agreed) if agreed.len() == parts.len() => handles.push(agreed),
+                Ok(_) => refusal = Some(Status::BadMessage),
+                // What makes the operation impossible tells more than a conflict.
+                Err(status) if refusal.is_none_or(Status::is_transient) => refusal = Some(status),
+                Err(_) => {}
+            }
+        }
+        refusal.map_or(Ok(handles), Err)
+    }
+
+    /// With the move token held: walks from each new parent to the root. Whoever meets the moved directory on the way would put it
+    /// below itself.
+    async fn check_cycles(&self, cycles: &[CycleCheck], deadline: Nanos) -> Result<()> {
+        for cycle in cycles {
+            let mut at = cycle.parent;
+            loop {
+                if at == cycle.moved {
+                    return Err(Status::Invalid);
+                }
+                let parent = self.ask_parent(at, deadline).await?;
+                if parent == at {
+                    break;
+                }
+                at = parent;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_parent(&self, dir: Handle, deadline: Nanos) -> Result<Handle> {
+        if dir.server() != self.config.server {
+            return Ok(self.caller.call(dir.server(), &ParentRequest { dir }, deadline).await?.parent);
+        }
+        loop {
+            let parent = self.state.borrow().parent(dir);
+            let again_at = self.rt.now() + PARENT_RETRY_NS;
+            match parent {
+                Err(Status::Busy) if again_at < deadline => self.rt.sleep_until(again_at).await,
+                result => return result,
+            }
+        }
+    }
+
+    /// Tells the participants of a committed transaction until all have done their part, then forgets it.
+    pub(crate) async fn deliver(self: Rc<Self>, tx: TxId, participants: Vec<ServerId>, decided: Lsn) {
+        self.wake_up();
+        if !self.kept(self.engine.make_durable(decided).await) {
+            return;
+        }
+        let this = &self;
+        let tell = |server: ServerId| async move {
+            let request = TxDecideRequest { tx, commit: true };
+            while this.caller.call(server, &request, this.rt.now() + ASK_NS).await.is_err() {
+                this.rt.sleep_until(this.rt.now() + DELIVER_RETRY_NS).await;
+            }
+        };
+        join_all(participants.into_iter().map(tell)).await;
+        self.change_in_flow(&mut Record { changes: vec![Change::DeleteDecided { tx }], open: None });
+    }
+
+    /// Tells those who may have agreed that nothing comes of it. Whoever does not hear it asks.
+    async fn abort(self: Rc<Self>, tx: TxId, participants: Vec<ServerId>) {
+        let deadline = self.rt.now() + ASK_NS;
+        let request = TxDecideRequest { tx, commit: false };
+        join_all(participants.into_iter().map(|server| self.caller.call(server, &request, deadline))).await;
+    }
+
+    /// Numbers are never used twice, also over restarts, since boots are counted.
+    fn new_tx(&self) -> TxId {
+        let number = self.next_tx.get();
+        self.next_tx.set(number + 1);
+        TxId { coordinator: self.config.server, number: u64::from(self.boot) << 32 | number }
+    }
+
+    /// The answer to a participant in doubt.
+    pub(crate) fn tx_status(&self, request: &TxStatusRequest) -> TxStatusReply {
+        let committed = if self.state.borrow().is_decided(request.tx) {
+            Some(true)
+        } else if self.undecided.borrow().contains(&request.tx) {
+            None
+        } else {
+            Some(false)
+        };
+        TxStatusReply { committed }
+    }
+
+    // ---- Participant ---------------------------------------------------------------------------------------------------------
+
+    /// Agrees to a part of a transaction, or refuses.
+    pub(crate) fn tx_prepare(self: &Rc<Self>, peer: PeerId, header: &Header, request: TxPrepareRequest) -> Result<Step> {
+        let TxPrepareRequest { tx, parts, who, time } = request;
+        let mut record = Record::default();
+        let handles = {
+            let state = self.state.borrow();
+            match state.prepared(tx) {
+                Some(prepared) => Ok(prepared.handles.clone()),
+                None => state.prepare_parts(tx, &parts, &who, Status::Conflict).inspect(|handles| {
+                    let prepared = Prepared { parts, handles: handles.clone(), time };
+                    record.changes.push(Change::PutPrepared { tx, prepared });
+                }),
+            }
+        };
+        let agreed = handles.is_ok();
+        let body = TxPrepareReply { handles }.to_bytes();
+        self.change_and_answer(header, &mut record, &body);
+        if !agreed {
+            return Ok(Step::Answer(body, 0));
+        }
+        self.in_doubt.borrow_mut().entry(tx).or_insert(self.rt.now());
+        Ok(self.answer_when_durable(peer, header, body))
+    }
+
+    /// Does its part, or gives it up.
+    pub(crate) fn tx_decide(self: &Rc<Self>, peer: PeerId, header: &Header, request: &TxDecideRequest) -> Result<Step> {
+        let mut record = self.decided_record(request.tx, request.commit);
+        let body = ().to_bytes();
+        self.change_and_answer(header, &mut record, &body);
+        self.in_doubt.borrow_mut().remove(&request.tx);
+        self.released();
+        Ok(self.answer_when_durable(peer, header, body))
+    }
+
+    /// Unknown: done before, or never prepared.
+    fn decided_record(&self, tx: TxId, commit: bool) -> Record {
+        let mut record = Record::default();
+        let state = self.state.borrow();
+        if let Some(prepared) = state.prepared(tx) {
+            if commit {
+                state.commit_parts(prepared, &mut record);
+            }
+            record.changes.push(Change::DeletePrepared { tx });
+        }
+        record
+    }
+
+    /// Asks the coordinators of parts that have waited long for a decision.
+    pub(crate) fn resolve_in_doubt(self: &Rc<Self>) {
+        let now = self.rt.now();
+        for (tx, since) in self.in_doubt.borrow_mut().iter_mut() {
+            if *since == Nanos(0) || now.since(*since) >= IN_DOUBT_NS {
+                // While the question is under way, nobody asks again.
+                *since = now + ASK_NS;
+                self.rt.spawn(Rc::clone(self).resolve(*tx));
+            }
+        }
+    }
+
+    async fn resolve(self: Rc<Self>, tx: TxId) {
+        let answer = self.caller.call(tx.coordinator, &TxStatusRequest { tx }, self.rt.now() + ASK_NS).await;
+        if let Ok(TxStatusReply { committed: Some(commit) }) = answer {
+            let mut record = self.decided_record(tx, commit);
+            self.change_in_flow(&mut record);
+            self.in_doubt.borrow_mut().remove(&tx);
+            self.released();
+        } else if let Some(since) = self.in_doubt.borrow_mut().get_mut(&tx) {
+            *since = self.rt.now();
+        }
+    }
+}
+
+/// Parts by server, each list in order.
+fn split(own_server: ServerId, parts: &[Part]) -> (Vec<TxPart>, Vec<(ServerId, Vec<TxPart>)>) {
+    let mut by_server: BTreeMap<ServerId, Vec<TxPart>> = BTreeMap::new();
+    for Part { server, part } in parts {
+        by_server.entry(*server).or_default().push(part.clone());
+    }
+    let own = by_server.remove(&own_server).unwrap_or_default();
+    (own, by_server.into_iter().collect())
+}
