@@ -1,0 +1,110 @@
+//! Between the nouns of Weft and those of the kernel; the one place where a [`Status`] becomes an errno.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{Errno, FileAttr, FileType, INodeNo, Request, TimeOrNow};
+use weft_base::{Attr, Credentials, FileKind, Handle, Status, WallTime};
+use weft_wire::ops::SetTime;
+
+/// Unit in which programs see the preferred size of requests: 1 MiB would make some of them allocate too much, 128 KiB is what
+/// `cp` and `cat` use anyway.
+const BLOCK_BYTES: u32 = 128 * 1024;
+
+/// A status as the errno that the calling program sees.
+pub fn errno(status: Status) -> Errno {
+    Errno::from_i32(status.errno())
+}
+
+/// Handles are inode numbers: the root is 1 in both worlds, and no handle is ever reused.
+pub fn inode(handle: Handle) -> INodeNo {
+    INodeNo(handle.0)
+}
+
+/// The object that an inode number of the kernel names.
+pub fn handle(inode: INodeNo) -> Handle {
+    Handle(inode.0)
+}
+
+/// Who asks. The kernel has checked permissions with all groups of the caller (`default_permissions`), so none are sent.
+pub fn credentials(request: &Request) -> Credentials {
+    Credentials { uid: request.uid(), gid: request.gid(), groups: Vec::new(), checked_by_kernel: true }
+}
+
+/// The kind of an object as the kernel names it.
+pub fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Fifo => FileType::NamedPipe,
+        FileKind::CharDevice => FileType::CharDevice,
+        FileKind::Directory => FileType::Directory,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::File => FileType::RegularFile,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::Socket => FileType::Socket,
+    }
+}
+
+/// The kind in the `S_IFMT` bits of a mode, if `mknod` may make it.
+pub fn kind_of_mode(mode: u32) -> Option<FileKind> {
+    FileKind::from_code((mode >> 12 & 0o17) as u8).filter(|kind| !matches!(kind, FileKind::Directory | FileKind::Symlink))
+}
+
+/// Attributes as the kernel wants them.
+pub fn attributes(attr: &Attr) -> FileAttr {
+    FileAttr {
+        ino: inode(attr.handle),
+        size: if attr.kind == FileKind::Directory { 4096 } else { attr.size },
+        blocks: if attr.kind == FileKind::File { attr.size.div_ceil(512) } else { 0 },
+        atime: system_time(attr.atime),
+        mtime: system_time(attr.mtime),
+        ctime: system_time(attr.ctime),
+        crtime: UNIX_EPOCH,
+        kind: file_type(attr.kind),
+        perm: (attr.mode & 0o7777) as u16,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        blksize: BLOCK_BYTES,
+        flags: 0,
+    }
+}
+
+/// A time stamp to set.
+pub fn set_time(time: TimeOrNow) -> SetTime {
+    match time {
+        TimeOrNow::Now => SetTime { at: None },
+        TimeOrNow::SpecificTime(time) => SetTime { at: Some(wall_time(time)) },
+    }
+}
+
+fn system_time(time: WallTime) -> SystemTime {
+    if time.0 >= 0 { UNIX_EPOCH + Duration::from_nanos(time.0 as u64) } else { UNIX_EPOCH - Duration::from_nanos(time.0.unsigned_abs()) }
+}
+
+fn wall_time(time: SystemTime) -> WallTime {
+    let clamp = |nanos: u128| nanos.min(i64::MAX as u128) as i64;
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => WallTime(clamp(after.as_nanos())),
+        Err(before) => WallTime(-clamp(before.duration().as_nanos())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_round_trip_on_both_sides_of_1970() {
+        for nanos in [0, 1, 1_700_000_000_123_456_789, -1, -1_500_000_000] {
+            assert_eq!(wall_time(system_time(WallTime(nanos))), WallTime(nanos));
+        }
+    }
+
+    #[test]
+    fn mknod_makes_no_directories() {
+        assert_eq!(kind_of_mode(0o010644), Some(FileKind::Fifo));
+        assert_eq!(kind_of_mode(0o100600), Some(FileKind::File));
+        assert_eq!(kind_of_mode(0o040755), None);
+        assert_eq!(kind_of_mode(0o120777), None);
+    }
+}

@@ -1,0 +1,524 @@
+//! The kernel's requests, one method each.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use weft_base::{Attr, Credentials, FileKind, Handle, Payload, SECOND, Status};
+use weft_client::{CreateOptions, DirPage, OpenFile, RenameFlags as NameFlags, SetAttr, XattrFlags};
+use weft_rt::{Bulk, Runtime};
+use weft_wire::Rights;
+
+use crate::convert::{attributes, credentials, errno, file_type, handle, inode, kind_of_mode, set_time};
+use crate::open_files::{Listing, Table};
+use crate::{MountOptions, REQUEST_BYTES_MAX, SharedClient, SharedCloser};
+
+/// Handles are never reused, so one generation is enough.
+const GENERATION: Generation = Generation(0);
+/// Requests that the kernel may have under way for readahead and asynchronous direct I/O.
+const BACKGROUND_REQUESTS: u16 = 64;
+/// A listing asks a server for so many bytes of entries at once.
+const LISTING_BYTES: u32 = 192 * 1024;
+/// A page of a listing serves the kernel for at most so long, in nanoseconds; then it is read anew.
+const LISTING_AGE_MAX: u64 = SECOND;
+/// Cookies of the two entries that every directory has; those of the servers are larger.
+const COOKIE_SELF: u64 = 1;
+const COOKIE_PARENT: u64 = 2;
+
+/// Answers an error, or goes on with the value.
+macro_rules! answer {
+    ($reply:ident, $result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => return $reply.error(errno(Status::from(error))),
+        }
+    };
+}
+
+/// The file system as the kernel sees it.
+pub struct WeftFilesystem {
+    client: SharedClient,
+    closer: SharedCloser,
+    files: Table<OpenFile>,
+    listings: Table<Listing>,
+    ttl: Duration,
+    direct_from_bytes: u64,
+    /// What the page cache of the kernel holds is good for this version of a file.
+    cached_versions: Mutex<weft_base::FastMap<Handle, (u64, u64)>>,
+}
+
+/// Versions remembered for the page cache; beyond that, all are forgotten, which costs rereading only.
+const CACHED_VERSIONS_MAX: usize = 65_536;
+
+impl WeftFilesystem {
+    pub fn new(client: SharedClient, closer: SharedCloser, options: &MountOptions) -> WeftFilesystem {
+        WeftFilesystem {
+            client,
+            closer,
+            files: Table::default(),
+            listings: Table::default(),
+            ttl: options.cache_ttl,
+            direct_from_bytes: options.direct_from_bytes,
+            cached_versions: Mutex::default(),
+        }
+    }
+
+    fn run<F: Future>(&self, future: F) -> F::Output {
+        self.client.rt().block_on(future)
+    }
+
+    fn reply_entry<E>(&self, reply: ReplyEntry, result: Result<Attr, E>)
+    where
+        Status: From<E>,
+    {
+        let attr = answer!(reply, result);
+        reply.entry(&self.ttl, &attributes(&attr), GENERATION);
+    }
+
+    fn reply_attr<E>(&self, reply: ReplyAttr, result: Result<Attr, E>)
+    where
+        Status: From<E>,
+    {
+        let attr = answer!(reply, result);
+        reply.attr(&self.ttl, &attributes(&attr));
+    }
+
+    /// How the kernel shall treat the data of a file that is being opened. Writers and streams go past the page cache: one copy
+    /// less, and what one mount writes another reads at once. Small files that are only read use the page cache, so that programs
+    /// that read a few bytes at a time are fast; the kernel keeps their pages from an earlier open only if the file is the same.
+    fn open_flags(&self, attr: &Attr, rights: Rights, flags: i32) -> FopenFlags {
+        let no_flush = FopenFlags::FOPEN_NOFLUSH;
+        let direct = rights.contains(Rights::WRITE) || flags & libc::O_DIRECT != 0 || attr.size >= self.direct_from_bytes;
+        if direct {
+            return no_flush | FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        }
+        let version = (attr.version, attr.size);
+        let mut versions = self.cached_versions.lock().expect("no code panics while it holds this lock");
+        if versions.len() >= CACHED_VERSIONS_MAX {
+            versions.clear();
+        }
+        if versions.insert(attr.handle, version) == Some(version) { no_flush | FopenFlags::FOPEN_KEEP_CACHE } else { no_flush }
+    }
+
+    /// The page of a listing that follows `cookie`, from memory if it is there.
+    fn listing_page(&self, listing: &Listing, who: &Credentials, cookie: u64, with_attrs: bool) -> Result<Arc<DirPage>, Status> {
+        let server_cookie = if cookie <= COOKIE_PARENT { 0 } else { cookie };
+        let now = self.client.rt().now();
+        let mut kept = listing.page.lock().expect("no code panics while it holds this lock");
+        if let Some((after, read_at, page)) = kept.as_ref()
+            && server_cookie > 0
+            && now.since(*read_at) < LISTING_AGE_MAX
+            && (*after == server_cookie || page.entries.binary_search_by_key(&server_cookie, |entry| entry.cookie).is_ok())
+            && page.entries.last().is_some_and(|last| page.end || last.cookie > server_cookie)
+        {
+            return Ok(page.clone());
+        }
+        let page = self.run(self.client.readdir(who, listing.dir, server_cookie, LISTING_BYTES, with_attrs)).map_err(Status::from)?;
+        let page = Arc::new(page);
+        *kept = Some((server_cookie, now, page.clone()));
+        Ok(page)
+    }
+
+    /// Calls `add` for each entry after `cookie`, `.` and `..` first, until it says that the buffer is full.
+    fn list(
+        &self,
+        number: FileHandle,
+        who: &Credentials,
+        cookie: u64,
+        with_attrs: bool,
+        mut add: impl FnMut(u64, &[u8], INodeNo, FileType, Option<&Attr>) -> bool,
+    ) -> Result<(), Status> {
+        let listing = self.listings.get(number.0).ok_or(Status::Stale)?;
+        let mut cookie = cookie;
+        let mut added = false;
+        loop {
+            let page = self.listing_page(&listing, who, cookie, with_attrs)?;
+            if cookie < COOKIE_SELF && add(COOKIE_SELF, b".", inode(listing.dir), FileType::Directory, None) {
+                return Ok(());
+            }
+            if cookie < COOKIE_PARENT && add(COOKIE_PARENT, b"..", inode(page.parent), FileType::Directory, None) {
+                return Ok(());
+            }
+            for entry in page.entries.iter().filter(|entry| entry.cookie > cookie) {
+                added = true;
+                if add(entry.cookie, &entry.name, inode(entry.handle), file_type(entry.kind), entry.attr.as_ref()) {
+                    return Ok(());
+                }
+            }
+            // An empty page that is not the end is one whose entries all came before the cookie: ask for what follows it.
+            match page.entries.last() {
+                Some(last) if !page.end && !added => cookie = last.cookie.max(cookie),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn open_file(&self, number: FileHandle) -> Result<Arc<OpenFile>, Status> {
+        self.files.get(number.0).ok_or(Status::Stale)
+    }
+}
+
+/// Rights that the flags of an `open` ask for.
+fn rights(flags: i32) -> Rights {
+    match flags & libc::O_ACCMODE {
+        libc::O_WRONLY => Rights::WRITE,
+        libc::O_RDWR => Rights::READ.with(Rights::WRITE),
+        _ => Rights::READ,
+    }
+}
+
+/// The kernel adds `system.` names for access control lists, which Weft does not have; the answer needs no server.
+fn is_unsupported_xattr(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b"system.")
+}
+
+impl Filesystem for WeftFilesystem {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Each is an improvement that older kernels lack; without it the mount is slower or, for the mmap one, refuses MAP_SHARED.
+        for wanted in [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_AUTO_INVAL_DATA,
+        ] {
+            let _ = config.add_capabilities(wanted);
+        }
+        let _ = config.set_max_write(REQUEST_BYTES_MAX);
+        let _ = config.set_max_background(BACKGROUND_REQUESTS);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        for file in self.files.drain() {
+            self.closer.close(file);
+        }
+    }
+
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let result = self.run(self.client.lookup(&credentials(request), handle(parent), name.as_bytes()));
+        self.reply_entry(reply, result);
+    }
+
+    fn getattr(&self, _request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        let result = self.run(self.client.getattr(handle(ino)));
+        self.reply_attr(reply, result);
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        file: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let change = SetAttr {
+            mode: mode.map(|mode| mode & 0o7777),
+            uid,
+            gid,
+            size,
+            atime: atime.map(set_time),
+            mtime: mtime.map(set_time),
+            opened_for_write: file.is_some(),
+        };
+        let result = self.run(self.client.setattr(&credentials(request), handle(ino), &change));
+        self.reply_attr(reply, result);
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        let target = answer!(reply, self.run(self.client.readlink(handle(ino))));
+        reply.data(&target);
+    }
+
+    fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, rdev: u32, reply: ReplyEntry) {
+        let Some(kind) = kind_of_mode(mode) else { return reply.error(Errno::EINVAL) };
+        let who = credentials(request);
+        let result = self.run(self.client.mknod(&who, handle(parent), name.as_bytes(), kind, mode & 0o7777, rdev));
+        self.reply_entry(reply, result);
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+        let result = self.run(self.client.mkdir(&credentials(request), handle(parent), name.as_bytes(), mode & 0o7777));
+        self.reply_entry(reply, result);
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer!(reply, self.run(self.client.unlink(&credentials(request), handle(parent), name.as_bytes())));
+        reply.ok();
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer!(reply, self.run(self.client.rmdir(&credentials(request), handle(parent), name.as_bytes())));
+        reply.ok();
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let target = target.as_os_str().as_bytes();
+        let result = self.run(self.client.symlink(&credentials(request), handle(parent), name.as_bytes(), target));
+        self.reply_entry(reply, result);
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let known = RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE;
+        if !known.contains(flags) || flags == known {
+            return reply.error(Errno::EINVAL);
+        }
+        let flags =
+            NameFlags { no_replace: flags.contains(RenameFlags::RENAME_NOREPLACE), exchange: flags.contains(RenameFlags::RENAME_EXCHANGE) };
+        let (from, to) = ((handle(parent), name.as_bytes()), (handle(newparent), newname.as_bytes()));
+        answer!(reply, self.run(self.client.rename(&credentials(request), from.0, from.1, to.0, to.1, flags)));
+        reply.ok();
+    }
+
+    fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let result = self.run(self.client.link(&credentials(request), handle(ino), handle(newparent), newname.as_bytes()));
+        self.reply_entry(reply, result);
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let rights = rights(flags.0);
+        let truncate = flags.0 & libc::O_TRUNC != 0;
+        let (attr, file) = answer!(reply, self.run(self.client.open(&credentials(request), handle(ino), rights, truncate)));
+        let how = self.open_flags(&attr, rights, flags.0);
+        reply.opened(FileHandle(self.files.add(file)), how);
+    }
+
+    fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
+        let rights = rights(flags);
+        let options = CreateOptions {
+            mode: mode & 0o7777,
+            exclusive: flags & libc::O_EXCL != 0,
+            truncate: flags & libc::O_TRUNC != 0,
+            rights,
+            ..CreateOptions::default()
+        };
+        let result = self.run(self.client.create(&credentials(request), handle(parent), name.as_bytes(), &options));
+        let (attr, file, _created) = answer!(reply, result);
+        let how = self.open_flags(&attr, rights, flags);
+        reply.created(&self.ttl, &attributes(&attr), GENERATION, FileHandle(self.files.add(file)), how);
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        file: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let file = answer!(reply, self.open_file(file));
+        let pieces = answer!(reply, self.run(self.client.read(&file, offset, u64::from(size))));
+        match pieces.as_slice() {
+            [] => reply.data(&[]),
+            [Payload::Real(bytes)] => reply.data(bytes),
+            pieces => {
+                let mut joined = Vec::with_capacity(size as usize);
+                pieces.iter().for_each(|piece| joined.extend_from_slice(&piece.to_bytes()));
+                reply.data(&joined);
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        file: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let file = answer!(reply, self.open_file(file));
+        answer!(reply, self.run(self.client.write(&file, offset, Bulk::Slices(vec![data]))));
+        reply.written(data.len() as u32);
+    }
+
+    fn flush(&self, _request: &Request, _ino: INodeNo, _file: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        // Writes are at the servers when they return, and the servers know that this client has the file open: nothing to do.
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        file: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+        if let Some(file) = self.files.remove(file.0) {
+            self.closer.close(file);
+        }
+    }
+
+    fn fsync(&self, _request: &Request, _ino: INodeNo, file: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        let file = answer!(reply, self.open_file(file));
+        answer!(reply, self.run(self.client.fsync(&file, datasync)));
+        reply.ok();
+    }
+
+    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let listing = Arc::new(Listing { dir: handle(ino), page: Mutex::default() });
+        reply.opened(FileHandle(self.listings.add(listing)), FopenFlags::empty());
+    }
+
+    fn readdir(&self, request: &Request, _ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, _attr: Option<&Attr>| {
+            reply.add(ino, cookie, kind, OsStr::from_bytes(name))
+        };
+        answer!(reply, self.list(file, &credentials(request), offset, false, add));
+        reply.ok();
+    }
+
+    fn readdirplus(&self, request: &Request, _ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let ttl = self.ttl;
+        let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, attr: Option<&Attr>| match attr {
+            Some(attr) => reply.add(ino, cookie, OsStr::from_bytes(name), &ttl, &attributes(attr), GENERATION),
+            // Attributes that are not at hand (`.`, `..`, an object that vanished meanwhile): number 0 gives the kernel the name only.
+            None => reply.add(INodeNo(0), cookie, OsStr::from_bytes(name), &Duration::ZERO, &name_only(ino, kind), GENERATION),
+        };
+        answer!(reply, self.list(file, &credentials(request), offset, true, add));
+        reply.ok();
+    }
+
+    fn releasedir(&self, _request: &Request, _ino: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        self.listings.remove(file.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _request: &Request, ino: INodeNo, _file: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        answer!(reply, self.run(self.client.fsync_dir(handle(ino))));
+        reply.ok();
+    }
+
+    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        const UNIT: u64 = 4096;
+        let stats = answer!(reply, self.run(self.client.statfs()));
+        let (blocks, free) = (stats.capacity_bytes / UNIT, stats.free_bytes / UNIT);
+        let inodes_free = u64::from(u32::MAX);
+        reply.statfs(blocks, free, free, stats.inodes + inodes_free, inodes_free, UNIT as u32, 255, UNIT as u32);
+    }
+
+    fn setxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _position: u32, reply: ReplyEmpty) {
+        if is_unsupported_xattr(name) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        let flags = XattrFlags { create_only: flags & libc::XATTR_CREATE != 0, replace_only: flags & libc::XATTR_REPLACE != 0 };
+        let who = credentials(request);
+        answer!(reply, self.run(self.client.set_xattr(&who, handle(ino), name.as_bytes(), value, flags)));
+        reply.ok();
+    }
+
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if is_unsupported_xattr(name) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        let value = answer!(reply, self.run(self.client.get_xattr(&credentials(request), handle(ino), name.as_bytes())));
+        reply_xattr(reply, size, &value);
+    }
+
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = answer!(reply, self.run(self.client.list_xattr(&credentials(request), handle(ino))));
+        let mut list = Vec::new();
+        for name in names {
+            list.extend_from_slice(&name);
+            list.push(0);
+        }
+        reply_xattr(reply, size, &list);
+    }
+
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if is_unsupported_xattr(name) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        answer!(reply, self.run(self.client.remove_xattr(&credentials(request), handle(ino), name.as_bytes())));
+        reply.ok();
+    }
+
+    fn fallocate(&self, _request: &Request, _ino: INodeNo, _file: FileHandle, _offset: u64, _length: u64, _mode: i32, reply: ReplyEmpty) {
+        // Not ENOSYS: the C library then writes the range itself, which is what the caller of posix_fallocate needs.
+        reply.error(Errno::EOPNOTSUPP);
+    }
+}
+
+/// The protocol of both xattr calls: size 0 asks for the length.
+fn reply_xattr(reply: ReplyXattr, size: u32, value: &[u8]) {
+    if size == 0 {
+        reply.size(value.len() as u32);
+    } else if value.len() > size as usize {
+        reply.error(Errno::ERANGE);
+    } else {
+        reply.data(value);
+    }
+}
+
+/// Attributes that say nothing but the kind; the kernel does not keep them.
+fn name_only(ino: INodeNo, kind: FileType) -> fuser::FileAttr {
+    let kind_of = |kind: FileType| match kind {
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::NamedPipe => FileKind::Fifo,
+        FileType::CharDevice => FileKind::CharDevice,
+        FileType::BlockDevice => FileKind::BlockDevice,
+        FileType::Socket => FileKind::Socket,
+        FileType::RegularFile => FileKind::File,
+    };
+    let layout = weft_base::Layout { stripe_bytes: 1, width: 1, first: 0 };
+    let time = weft_base::WallTime(0);
+    attributes(&Attr {
+        handle: handle(ino),
+        kind: kind_of(kind),
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        nlink: 1,
+        rdev: 0,
+        size: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        version: 0,
+        truncate_epoch: 0,
+        layout,
+    })
+}

@@ -1,0 +1,187 @@
+//! `weft-fuse`: a mount of a Weft file system through FUSE. It translates the kernel's requests into calls of `weft-client` and errors
+//! into errnos; handles are inode numbers, and every request runs to its end on the thread that read it.
+//!
+//! It never holds file system state: what the kernel may forget, this crate does not remember, and two mounts of one file system
+//! agree because both ask the servers. The rules of its caches are in `docs/semantics.md`.
+#![allow(unsafe_code)] // `mount.rs`: descriptors and mount system calls
+
+mod convert;
+mod filesystem;
+mod mount;
+mod open_files;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fuser::{Config, MountOption, SessionACL, SessionUnmounter};
+use weft_client::Client;
+use weft_rt_real::ClientRt;
+
+use filesystem::WeftFilesystem;
+use open_files::Closer;
+
+pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, unmount};
+
+/// How a mount behaves.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Other users may use the mount. The default for root; a plain user needs `user_allow_other` in `/etc/fuse.conf`.
+    pub allow_other: bool,
+    /// No changes.
+    pub read_only: bool,
+    /// Threads that serve requests: as many requests are in service at once.
+    pub threads: usize,
+    /// How long the kernel may answer for attributes and names from its own memory: the bound on staleness between mounts.
+    pub cache_ttl: Duration,
+    /// Files of at least this many bytes that are opened for reading bypass the kernel's page cache.
+    pub direct_from_bytes: u64,
+    /// At unmount, wait at most this long for open files to be closed at the servers.
+    pub close_patience: Duration,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        // SAFETY: geteuid has no preconditions.
+        let root = unsafe { libc::geteuid() } == 0;
+        MountOptions {
+            allow_other: root,
+            read_only: false,
+            threads: 8,
+            cache_ttl: Duration::from_secs(1),
+            direct_from_bytes: 1 << 20,
+            close_patience: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A file system that is mounted. Dropping it leaves it mounted; call [`Session::unmount`] or wait for somebody to unmount it.
+#[derive(Debug)]
+pub struct Session {
+    mountpoint: PathBuf,
+    unmounter: Option<SessionUnmounter>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+/// Mounts the file system at `mountpoint`, an existing directory. When this returns the mount is usable.
+///
+/// # Errors
+/// What the kernel or `fusermount3` says, with the mount point.
+pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions) -> io::Result<Session> {
+    let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot mount at {}: {error}", mountpoint.display()));
+    let fs_name = client.map().fs_name.clone();
+    let closer = Closer::start(client.clone());
+    let filesystem = WeftFilesystem::new(client, closer.clone(), &options);
+    let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    let mut config = Config::default();
+    config.acl = acl;
+    config.n_threads = Some(options.threads.max(1));
+    let mut session;
+    let unmounter;
+    if mount::can_open_device() {
+        config.clone_fd = true;
+        config.mount_options = mount_options(&fs_name, &options);
+        session = fuser::Session::new(filesystem, mountpoint, &config).map_err(explain)?;
+        unmounter = Some(session.unmount_callable());
+    } else {
+        config.clone_fd = false;
+        let device = mount::mount_by_helper(mountpoint, &helper_options(&fs_name, &options)).map_err(explain)?;
+        session = fuser::Session::from_fd(filesystem, device, acl, config).map_err(explain)?;
+        unmounter = None;
+    }
+    let patience = options.close_patience;
+    let thread = std::thread::Builder::new().name("weft-mount".into()).spawn(move || {
+        let result = session.run();
+        closer.stop(patience);
+        result
+    })?;
+    Ok(Session { mountpoint: mountpoint.to_path_buf(), unmounter, thread })
+}
+
+impl Session {
+    /// Waits until the file system is unmounted, by whomever, and everything is closed.
+    ///
+    /// # Errors
+    /// If the connection to the kernel failed.
+    pub fn wait(self) -> io::Result<()> {
+        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that serves the mount panicked")))
+    }
+
+    /// A callable that unmounts; usable from a signal thread while another thread is in [`Session::wait`].
+    pub fn unmounter(&mut self) -> Unmounter {
+        Unmounter { mountpoint: self.mountpoint.clone(), first: self.unmounter.take() }
+    }
+
+    /// Unmounts and waits until everything is closed.
+    ///
+    /// # Errors
+    /// If it cannot be unmounted.
+    pub fn unmount(mut self) -> io::Result<()> {
+        self.unmounter().unmount()?;
+        self.wait()
+    }
+}
+
+/// Unmounts one mount.
+#[derive(Debug)]
+pub struct Unmounter {
+    mountpoint: PathBuf,
+    first: Option<SessionUnmounter>,
+}
+
+impl Unmounter {
+    /// Unmounts; if files are open, lazily: the tree forgets the mount at once and it ends with its last user.
+    ///
+    /// # Errors
+    /// If even that is refused.
+    pub fn unmount(&mut self) -> io::Result<()> {
+        if let Some(mut first) = self.first.take()
+            && first.unmount().is_ok()
+        {
+            return Ok(());
+        }
+        unmount(&self.mountpoint, false).or_else(|_| unmount(&self.mountpoint, true))
+    }
+}
+
+fn mount_options(fs_name: &str, options: &MountOptions) -> Vec<MountOption> {
+    let mut list = vec![
+        MountOption::FSName(format!("weft:{fs_name}")),
+        MountOption::Subtype("weft".into()),
+        MountOption::DefaultPermissions,
+        MountOption::NoAtime,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        MountOption::CUSTOM(format!("max_read={REQUEST_BYTES_MAX}")),
+    ];
+    if options.read_only {
+        list.push(MountOption::RO);
+    }
+    list
+}
+
+fn helper_options(fs_name: &str, options: &MountOptions) -> Vec<String> {
+    // The helper splits at commas, and a backslash quotes one.
+    let escaped = fs_name.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = vec![
+        format!("fsname=weft:{escaped}"),
+        "subtype=weft".into(),
+        "default_permissions".into(),
+        "noatime".into(),
+        "nodev".into(),
+        "nosuid".into(),
+        format!("max_read={REQUEST_BYTES_MAX}"),
+    ];
+    if options.allow_other {
+        list.push("allow_other".into());
+    }
+    list.push(if options.read_only { "ro".into() } else { "rw".into() });
+    list
+}
+
+/// Shared by everything in this crate.
+type SharedClient = Client<ClientRt>;
+/// As above.
+type SharedCloser = Arc<Closer>;
