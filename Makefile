@@ -1,0 +1,25 @@
+# Entry points for people and for CI. Everything here works in a clean clone, as root and as a plain user.
+
+.PHONY: help run stop test deps clean
+
+help:
+	@echo "make run    install what is missing, build, start a file system, mount it, try it out"
+	@echo "make stop   stop what 'make run' started"
+	@echo "make test   everything that CI checks"
+	@echo "make clean  stop, and remove the build and the demo's files"
+
+run: deps
+	@scripts/run-demo.sh
+
+stop:
+	@scripts/run-demo.sh stop
+
+test: deps
+	@scripts/test-all.sh
+
+deps:
+	@scripts/install-deps.sh
+
+clean:
+	@scripts/run-demo.sh remove
+	cargo clean

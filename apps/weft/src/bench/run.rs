@@ -1,0 +1,169 @@
+//! Does what a plan says: places, processes, repetitions, counters.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use super::crew::{Crew, Stop};
+use super::options::{Options, Phases, Section};
+use super::report::{self, Measurement, PROGRESS_HEADING, Phase, Repetition};
+use super::site::Site;
+use super::usage::Observer;
+use super::work::{Step, Work};
+use super::worker;
+use super::yardstick::Yardstick;
+use crate::connect::{Common, Fs};
+use crate::fs_arg::FsPath;
+use crate::output::{print, print_json};
+
+/// Runs a measuring subcommand.
+///
+/// # Errors
+/// If options do not fit together, or the file system fails; what was made is removed all the same.
+pub fn run(options: &Options, phases: Phases, common: &Common) -> Result<ExitCode> {
+    let plan = options.plan(phases)?;
+    let stop = Stop::at_signals()?;
+    // Before anything is measured: a long run must not end with this.
+    let progress = match &options.progress {
+        Some(path) => Some((std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?, path)),
+        None => None,
+    };
+    let measurements = measure(options, &plan, &stop, common)?;
+    if let Some((mut file, path)) = progress {
+        let lines: String = measurements.iter().map(Measurement::progress_csv).collect();
+        file.write_all(format!("{PROGRESS_HEADING}{lines}").as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let phases: Vec<Phase> = measurements.iter().filter_map(Measurement::summary).collect();
+    match &options.markdown {
+        _ if options.json => print_json(&phases)?,
+        Some(label) => print(&report::markdown(label, &phases))?,
+        None => print(&report::table(&phases))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(options: &Options, plan: &[Section], stop: &Stop, common: &Common) -> Result<Vec<Measurement>> {
+    let site = match (&options.path, &options.fs) {
+        (Some(path), _) => Site::in_directory(path)?,
+        (None, Some(fs)) => Site::in_file_system(fs, common)?,
+        (None, None) => bail!("give --fs or --path"),
+    };
+    let servers = match (&options.path, &options.fs) {
+        (Some(_), Some(fs)) => Some(Fs::open(&FsPath::split(fs).map_or_else(|| fs.clone(), |at| at.fs), common)?),
+        _ => None,
+    };
+    let observer = match (&servers, site.fs()) {
+        (Some(fs), _) => Some(Observer::new(fs, options.path.as_deref())),
+        (None, Some(fs)) => Some(Observer::new(fs, None)),
+        (None, None) => None,
+    };
+    let yardstick = if options.ceiling { Some(Yardstick::start(site.fs()).context("there is no ceiling to compare with")?) } else { None };
+    let mut bench = Bench { site: &site, observer, yardstick, stop, common, reps: options.reps };
+    let mut measurements = Vec::new();
+    for section in plan {
+        measurements.extend(bench.section(section)?);
+    }
+    Ok(measurements)
+}
+
+/// Everything that the sections of one run share.
+pub struct Bench<'a> {
+    /// Where files are made.
+    pub site: &'a Site,
+    /// Who knows what servers spend.
+    pub observer: Option<Observer<'a>>,
+    /// Measures ceilings.
+    pub yardstick: Option<Yardstick>,
+    /// Notices Ctrl-C.
+    pub stop: &'a Stop,
+    /// For the processes.
+    pub common: &'a Common,
+    /// Repetitions.
+    pub reps: u32,
+}
+
+impl Bench<'_> {
+    /// Starts the processes for some work.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    pub fn crew(&self, work: &Work) -> Result<Crew> {
+        let root = self.site.root();
+        Crew::start(self.common, work.procs, |process| worker::Args::words(self.site.fs_arg(), &root, process, work.depth), self.stop)
+    }
+
+    fn section(&mut self, section: &Section) -> Result<Vec<Measurement>> {
+        let work = &section.work;
+        let mut crew = self.crew(work)?;
+        self.site.make_dirs(work)?;
+        for step in &section.before {
+            crew.run(*step, work, || Ok(()))?;
+        }
+        let told = section.cycle.iter().filter(|(_, told)| *told);
+        let mut measurements: Vec<Measurement> = told
+            .map(|(step, _)| Measurement { phase: section.phase(*step), step: *step, work: work.clone(), repetitions: Vec::new() })
+            .collect();
+        for repetition in 1..=self.reps {
+            for (step, told) in &section.cycle {
+                if !told {
+                    crew.run(*step, work, || Ok(()))?;
+                    continue;
+                }
+                let one = self.timed(&mut crew, *step, work)?;
+                let measurement = measurements.iter_mut().find(|one| one.step == *step).expect("one for each step that is told");
+                say(&measurement.phase, repetition, self.reps, &one);
+                measurement.repetitions.push(one);
+            }
+        }
+        for step in &section.after {
+            crew.run(*step, work, || Ok(()))?;
+        }
+        drop(crew);
+        self.site.remove_dirs(work)?;
+        Ok(measurements)
+    }
+
+    /// One repetition of one step, with everything that is measured around it.
+    ///
+    /// # Errors
+    /// Of the file system, the ceiling or a server that does not answer.
+    pub fn timed(&self, crew: &mut Crew, step: Step, work: &Work) -> Result<Repetition> {
+        let ceiling = match &self.yardstick {
+            Some(yardstick) => yardstick.measure(step, work)?,
+            None => None,
+        };
+        let mut before = None;
+        let outcome = crew.run(step, work, || {
+            before = self.observer.as_ref().map(Observer::look).transpose()?;
+            Ok(())
+        })?;
+        let usage = match (&self.observer, before) {
+            (Some(observer), Some(before)) => Some(observer.since(before)?),
+            _ => None,
+        };
+        Ok(Repetition { outcome, usage, ceiling })
+    }
+}
+
+/// Tells a person who waits how it goes.
+pub fn say(phase: &str, repetition: u32, repetitions: u32, one: &Repetition) {
+    if std::io::stderr().is_terminal() {
+        let rate = report::number(one.outcome.tally.ops as f64 / one.outcome.seconds);
+        eprintln!("{phase} {repetition} of {repetitions}: {rate} operations/s in {:.2} s", one.outcome.seconds);
+    }
+}
+
+/// A temporary directory inside `parent`, or where temporary files are.
+///
+/// # Errors
+/// Of the operating system.
+pub fn temporary_dir(parent: Option<&Path>) -> Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("weft-bench-");
+    match parent {
+        Some(parent) => builder.tempdir_in(parent).with_context(|| format!("cannot make a directory in {}", parent.display())),
+        None => builder.tempdir().context("cannot make a temporary directory"),
+    }
+}

@@ -1,0 +1,161 @@
+//! Numbers of several repetitions, and latencies of single operations.
+
+use serde::{Deserialize, Serialize};
+
+/// Median and range of a number over the repetitions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Median repetition; of an even number of them the mean of the two in the middle.
+    pub median: f64,
+    /// Smallest repetition.
+    pub min: f64,
+    /// Greatest repetition.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of samples; `None` if there is none, or one of them is no number.
+    pub fn of(samples: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut sorted: Vec<f64> = samples.into_iter().collect();
+        if sorted.iter().any(|sample| !sample.is_finite()) {
+            return None;
+        }
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
+        Some(Spread { median, min, max })
+    }
+}
+
+/// Sub-steps of one power of two: a latency is known to 1/16 of itself.
+const STEPS: u64 = 16;
+
+/// How often which latency occurred, in steps that grow with the latency; merges without losing anything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// By step.
+    counts: Vec<u64>,
+    max_ns: u64,
+}
+
+/// What a person wants to know of many latencies, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LatencySummary {
+    /// Half of the operations took no longer.
+    pub p50: f64,
+    /// 99 of 100 took no longer.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Latencies {
+    /// Counts one operation.
+    pub fn record(&mut self, ns: u64) {
+        let step = step_of(ns);
+        self.reach(step + 1);
+        self.counts[step] += 1;
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Adds what others counted.
+    pub fn absorb(&mut self, other: &Latencies) {
+        self.reach(other.counts.len());
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// Percentiles; `None` if nothing was counted.
+    pub fn summary(&self) -> Option<LatencySummary> {
+        let max = us(self.max_ns);
+        Some(LatencySummary { p50: us(self.at(0.5)?).min(max), p99: us(self.at(0.99)?).min(max), max })
+    }
+
+    /// Upper end of the step that holds this fraction of all operations.
+    fn at(&self, fraction: f64) -> Option<u64> {
+        let total: u64 = self.counts.iter().sum();
+        let rank = ((total as f64 * fraction).ceil() as u64).max(1);
+        let mut seen = 0;
+        let step = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        step.map(end_of)
+    }
+
+    fn reach(&mut self, steps: usize) {
+        if self.counts.len() < steps {
+            self.counts.resize(steps, 0);
+        }
+    }
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
+
+/// Below `STEPS` each value has a step of its own; above, each power of two has `STEPS` of them.
+fn step_of(ns: u64) -> usize {
+    if ns < STEPS {
+        return ns as usize;
+    }
+    let shift = ns.ilog2() - STEPS.ilog2();
+    (u64::from(shift) * STEPS + (ns >> shift)) as usize
+}
+
+/// The greatest value of a step.
+fn end_of(step: usize) -> u64 {
+    let step = step as u64;
+    if step < STEPS {
+        return step;
+    }
+    let shift = step / STEPS - 1;
+    let first = (STEPS + step % STEPS) << shift;
+    first + ((1 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_odd_and_even_numbers_of_samples() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
+        assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread::of([1.0, f64::NAN]), None);
+    }
+
+    #[test]
+    fn steps_cover_all_latencies_without_gaps() {
+        let mut last = 0;
+        for ns in (0..5000).chain((10..60).map(|power| 1u64 << power)) {
+            let step = step_of(ns);
+            assert!(step >= last, "{ns}");
+            assert!(end_of(step) >= ns && end_of(step) as f64 <= ns as f64 * (1.0 + 1.0 / STEPS as f64), "{ns} is in a step up to {}", end_of(step));
+            last = step;
+        }
+        assert!(end_of(step_of(u64::MAX)) == u64::MAX);
+    }
+
+    #[test]
+    fn percentiles_survive_merging() {
+        let mut all = Latencies::default();
+        let mut parts = [Latencies::default(), Latencies::default()];
+        for ns in 1..=1000u64 {
+            all.record(ns * 1000);
+            parts[(ns % 2) as usize].record(ns * 1000);
+        }
+        let [mut first, second] = parts;
+        first.absorb(&second);
+        assert_eq!(first, all);
+        let summary = all.summary().expect("1000 operations");
+        assert!((500.0..540.0).contains(&summary.p50), "{summary:?}");
+        assert!((990.0..=1000.0).contains(&summary.p99), "{summary:?}");
+        assert_eq!(summary.max, 1000.0);
+        assert_eq!(Latencies::default().summary(), None);
+    }
+}

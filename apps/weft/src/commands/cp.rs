@@ -1,0 +1,151 @@
+//! `weft cp`: copies between this machine and a file system, without a mount.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use weft_base::FileKind;
+
+use crate::connect::{Common, Fs, umask};
+use crate::copy::{Copied, Copier, CopyOptions, Meta, Place};
+use crate::fs_arg::{FsArg, FsPath};
+use crate::output::print_json;
+use crate::process::StopSignals;
+use crate::units::human_bytes;
+
+/// Copy files and trees to, from and within file systems, without a mount
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weft cp -r src /tmp/weft:/                     into the file system
+  weft cp -r /tmp/weft:/src /tmp/copy            and out of it
+  weft cp big.h5 weft://node1:7000/demo:/data/   over the network
+
+Mode and modification time are kept, symlinks are copied as symlinks. A local path with `:/` in it is written ./like:/this.")]
+pub struct Args {
+    /// What to copy, and last where to: a new name or an existing directory
+    #[arg(required = true, num_args = 2.., value_name = "PATH or FS:/PATH")]
+    places: Vec<OsString>,
+    /// Directories with everything below them
+    #[arg(short, long, short_alias = 'R')]
+    recursive: bool,
+    /// Copy what symlinks lead to
+    #[arg(short = 'L', long)]
+    dereference: bool,
+    /// Do not keep mode and modification time
+    #[arg(long)]
+    no_preserve: bool,
+    /// Files, or parts of large ones, copied at once
+    #[arg(short, long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: u16,
+    /// No progress bar
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print what was copied as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub fn run(mut self, common: &Common) -> Result<ExitCode> {
+        let umask = umask();
+        let stop = Arc::new(AtomicBool::new(false));
+        let signals = StopSignals::block()?;
+        signals.on_stop({
+            let stop = stop.clone();
+            move || stop.store(true, Ordering::Relaxed)
+        });
+        let mut systems = Vec::new();
+        let target_text = self.places.pop().expect("clap demands two arguments");
+        let target = open(&target_text, common, &mut systems)?;
+        let into = target.meta(true).ok().filter(|meta| meta.kind == FileKind::Directory);
+        let mut sources = Vec::new();
+        for source in &self.places {
+            let source = open(source, common, &mut systems)?;
+            if matches!((&source, &target), (Place::Local(_), Place::Local(_))) {
+                bail!("neither {} nor {} is in a file system (FS:/PATH); use cp", source.display(), target.display());
+            }
+            sources.push(source);
+        }
+        let must_be_directory = sources.len() > 1 || target_text.as_encoded_bytes().ends_with(b"/");
+        if into.is_none() && must_be_directory {
+            bail!("{} is no directory; make it, or name a file without `/` at its end", target.display());
+        }
+        let terminal = std::io::stderr().is_terminal();
+        let options = CopyOptions {
+            recursive: self.recursive,
+            preserve: !self.no_preserve,
+            dereference: self.dereference,
+            jobs: self.jobs.into(),
+            progress: terminal && !self.quiet,
+            umask,
+        };
+        let begun = Instant::now();
+        let mut copier = Copier::start(options, stop.clone());
+        let mut failed = None;
+        for source in &sources {
+            if let Err(error) = copier.copy(source, &destination(&target, into.as_ref(), source)) {
+                failed = Some(error);
+                break;
+            }
+        }
+        let copied = copier.finish();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.report(&copied, begun.elapsed().as_secs_f64(), terminal)?;
+        if stop.load(Ordering::Relaxed) {
+            eprintln!("weft: interrupted; {} files were copied, incomplete ones were removed", copied.files);
+            return Ok(ExitCode::from(130));
+        }
+        Ok(if copied.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn report(&self, copied: &Copied, seconds: f64, terminal: bool) -> Result<()> {
+        if self.json {
+            print_json(copied)?;
+        } else if terminal && !self.quiet {
+            let rate = human_bytes((copied.bytes as f64 / seconds.max(1e-6)) as u64);
+            eprintln!("{} files, {} in {seconds:.2} s, {rate}/s", copied.files, human_bytes(copied.bytes));
+        }
+        Ok(())
+    }
+}
+
+/// An existing directory gets the copy under its own name.
+fn destination(target: &Place, into: Option<&Meta>, source: &Place) -> Place {
+    let name = source.name();
+    match into {
+        Some(meta) if !name.is_empty() => target.child(meta, &name),
+        _ => target.clone(),
+    }
+}
+
+/// What an argument means: in a file system if it has the form FS:/PATH and FS names one, else a local path. File systems that are
+/// named twice share a client.
+fn open(text: &OsString, common: &Common, systems: &mut Vec<(OsString, Arc<Fs>)>) -> Result<Place> {
+    let Some(at) = FsPath::split(text) else { return Ok(Place::Local(PathBuf::from(text))) };
+    if let Err(error) = FsArg::parse(&at.fs) {
+        let local = PathBuf::from(text);
+        // A local name may have a colon too; it is one if it is there, or begins as only a path does.
+        if local.exists() || at.fs.as_encoded_bytes().starts_with(b"./") && local.parent().is_some_and(std::path::Path::exists) {
+            return Ok(Place::Local(local));
+        }
+        return Err(error.context(format!("{} names nothing", at.display())));
+    }
+    let fs = match systems.iter().find(|(name, _)| *name == at.fs) {
+        Some((_, fs)) => fs.clone(),
+        None => {
+            let fs = Arc::new(Fs::open(&at.fs, common)?);
+            systems.push((at.fs.clone(), fs.clone()));
+            fs
+        }
+    };
+    let path = if at.path.len() > 1 { at.path.strip_suffix(b"/").unwrap_or(&at.path).to_vec() } else { at.path };
+    Place::remote(fs, &path)
+}

@@ -1,0 +1,122 @@
+//! `weft df`: how full a file system is, server by server.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde::Serialize;
+use weft_base::ServerRole;
+
+use crate::connect::{Common, Fs};
+use crate::fs_arg::FsPath;
+use crate::output::{Table, print, print_json};
+use crate::units::human_bytes;
+
+/// Show how full a file system is, without a mount
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  weft df /tmp/weft")]
+pub struct Args {
+    /// The file system; a path behind it changes nothing
+    #[arg(value_name = "FS[:/PATH]")]
+    fs: OsString,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    fs: String,
+    fs_id: String,
+    capacity_bytes: u64,
+    used_bytes: u64,
+    free_bytes: u64,
+    inodes: u64,
+    servers: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    role: String,
+    answers: bool,
+    capacity_bytes: u64,
+    used_bytes: u64,
+    free_bytes: u64,
+    objects: u64,
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let fs = FsPath::split(&self.fs).map_or(self.fs, |at| at.fs);
+        let fs = Fs::open(&fs, &common.for_a_look())?;
+        let report = report(&fs);
+        if self.json {
+            print_json(&report)?;
+        } else {
+            print(&text(&report))?;
+        }
+        let all = report.servers.iter().all(|row| row.answers);
+        Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn report(fs: &Fs) -> Report {
+    let mut report = Report {
+        fs: fs.client.map().fs_name.clone(),
+        fs_id: fs.id().to_string(),
+        capacity_bytes: 0,
+        used_bytes: 0,
+        free_bytes: 0,
+        inodes: 0,
+        servers: Vec::new(),
+    };
+    for (entry, answer) in fs.ping_all() {
+        let role = entry.id.role();
+        let mut row =
+            Row { name: entry.name, role: role.to_string(), answers: false, capacity_bytes: 0, used_bytes: 0, free_bytes: 0, objects: 0 };
+        if let Ok(info) = answer {
+            row.answers = true;
+            (row.capacity_bytes, row.used_bytes, row.free_bytes, row.objects) =
+                (info.capacity_bytes, info.used_bytes, info.free_bytes, info.objects);
+            if role == ServerRole::Meta {
+                report.inodes += info.objects;
+            } else {
+                report.capacity_bytes += info.capacity_bytes;
+                report.used_bytes += info.used_bytes;
+                report.free_bytes += info.free_bytes;
+            }
+        }
+        report.servers.push(row);
+    }
+    report
+}
+
+fn text(report: &Report) -> String {
+    let mut table = Table::new(&["server", "role", ">size", ">used", ">free", ">use%", ">objects"]);
+    let percent = |used: u64, free: u64| {
+        if used + free == 0 { "-".into() } else { format!("{}%", (used * 100).div_ceil(used + free)) }
+    };
+    for row in &report.servers {
+        let cell = |bytes: u64| if row.answers { human_bytes(bytes) } else { "?".into() };
+        table.row(vec![
+            row.name.clone(),
+            row.role.clone(),
+            cell(row.capacity_bytes),
+            cell(row.used_bytes),
+            cell(row.free_bytes),
+            if row.answers { percent(row.used_bytes, row.free_bytes) } else { "no answer".into() },
+            if row.answers { row.objects.to_string() } else { "?".into() },
+        ]);
+    }
+    table.row(vec![
+        "data total".into(),
+        String::new(),
+        human_bytes(report.capacity_bytes),
+        human_bytes(report.used_bytes),
+        human_bytes(report.free_bytes),
+        percent(report.used_bytes, report.free_bytes),
+        String::new(),
+    ]);
+    table.render()
+}

@@ -1,0 +1,83 @@
+//! `weft down`: unmounts everything of a file system and stops its servers.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::config::Config;
+use crate::mount_list::{self, Unmounted};
+use crate::output;
+use crate::process::{self, Ended, PidFile};
+use crate::state::StateDir;
+
+/// How long a server has after SIGTERM before it is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Unmount everything of a file system and stop its servers
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  weft down --state /tmp/weft\n\nWhat is stored stays; `weft up --state /tmp/weft` goes on with it.")]
+pub struct Args {
+    /// The state directory
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+}
+
+impl Args {
+    pub fn run(self) -> Result<ExitCode> {
+        let state = StateDir::existing(&self.state)?;
+        let config = Config::load(&state.config_file())?;
+        crate::state::make_private_dir(&state.run_dir())?;
+        let lock = PidFile::take(&state.up_lock(), "down")?;
+        let report = stop_all(&state, &config);
+        lock.remove();
+        output::print(&report?)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Unmounts everything, then stops all servers at once; says what it did. The caller holds the state's lock.
+///
+/// # Errors
+/// If something survives; everything else has been stopped all the same.
+pub fn stop_all(state: &StateDir, config: &Config) -> Result<String> {
+    let (mut report, mut failures) = (String::new(), Vec::new());
+    for mount in mount_list::of(config.fs_id, state)? {
+        match mount.end() {
+            Ok(Unmounted::Done) => report += &format!("unmounted {}\n", mount.place.display()),
+            Ok(Unmounted::WasBusy) => report += &format!("unmounted {} although it was in use\n", mount.place.display()),
+            Err(error) => failures.push(format!("{error:#}")),
+        }
+    }
+    let stopping: Vec<_> = config
+        .servers
+        .iter()
+        .map(|server| {
+            let pid_file = state.pid_file(&server.name);
+            (server.name.clone(), thread::spawn(move || process::end(&pid_file, PATIENCE)))
+        })
+        .collect();
+    let mut stopped = 0;
+    for (name, thread) in stopping {
+        match thread.join().expect("ending a process does not panic") {
+            Ok(Ended::WasNotRunning) => {}
+            Ok(Ended::Stopped) => stopped += 1,
+            Ok(Ended::Killed) => {
+                stopped += 1;
+                report +=
+                    &format!("killed {name}: it did not stop within {} s; its journal is replayed at the next start\n", PATIENCE.as_secs());
+            }
+            Err(error) => failures.push(format!("{name}: {error:#}")),
+        }
+    }
+    if !failures.is_empty() {
+        bail!("not everything could be stopped: {}", failures.join("; "));
+    }
+    report += &match stopped {
+        0 => "no server was running\n".to_string(),
+        count => format!("stopped {count} servers\n"),
+    };
+    Ok(report)
+}

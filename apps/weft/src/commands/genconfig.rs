@@ -1,0 +1,143 @@
+//! `weft genconfig`: writes the config and key for a file system over several machines.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use weft_base::{FsId, ServerRole};
+
+use crate::config::{self, Config, Draft, DraftServer, Durability, Engine, write_in_one_step};
+use crate::connect::random;
+use crate::output;
+use crate::units::{ByteSize, hex};
+
+/// Write the config and key of a file system over several machines
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example: two machines, each with one metadata and two data servers:
+  weft genconfig --name demo --meta node1:7000,node2:7000 \\
+      --data node1:7001,node1:7002,node2:7001,node2:7002 --dir /srv/weft --output weft.toml")]
+pub struct Args {
+    /// Name of the file system
+    #[arg(long, default_value = "weft", value_parser = parse_name)]
+    name: String,
+    /// Metadata servers
+    #[arg(long, required = true, value_delimiter = ',', value_name = "HOST:PORT")]
+    meta: Vec<String>,
+    /// Data servers
+    #[arg(long, required = true, value_delimiter = ',', value_name = "HOST:PORT")]
+    data: Vec<String>,
+    /// Folder under which every server has its own, on its machine
+    #[arg(long, default_value = "/var/lib/weft")]
+    dir: String,
+    /// Bytes that each data server may use
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<ByteSize>,
+    #[command(flatten)]
+    settings: Settings,
+    /// The config to write; the key goes beside it
+    #[arg(short, long, default_value = "weft.toml", value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Settings of a new file system, shared with `weft up`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Settings {
+    /// Where metadata is kept
+    #[arg(long, value_enum, default_value_t = Engine::Journal)]
+    pub engine: Engine,
+    /// When an acknowledged change is safe
+    #[arg(long, value_enum, default_value_t = Durability::Batch)]
+    pub durability: Durability,
+    /// Stripe size of new files, a power of two from 4KiB to 64MiB
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = config::parse_stripe_size)]
+    pub stripe_size: u32,
+    /// Data servers of one file; 0: all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub stripe_width: u16,
+}
+
+impl Settings {
+    /// A draft of a config with a new id, owned by the user who runs this.
+    ///
+    /// # Errors
+    /// If the operating system gives no random number.
+    pub fn draft(&self, fs_name: &str, servers: Vec<DraftServer>) -> Result<Draft> {
+        Ok(Draft {
+            fs_name: fs_name.to_string(),
+            fs_id: FsId(u64::from_le_bytes(random()?) | 1),
+            engine: self.engine,
+            durability: self.durability,
+            stripe_bytes: self.stripe_size,
+            stripe_width: self.stripe_width,
+            root_uid: nix::unistd::geteuid().as_raw(),
+            root_gid: nix::unistd::getegid().as_raw(),
+            servers,
+        })
+    }
+}
+
+impl Args {
+    pub fn run(self) -> Result<ExitCode> {
+        let output = std::path::absolute(&self.output).with_context(|| format!("cannot tell where {} is", self.output.display()))?;
+        let key = output.with_file_name("key");
+        for file in [&output, &key] {
+            if file.exists() {
+                bail!("{} exists; remove it or choose another --output: a file system that uses it would be lost", file.display());
+            }
+        }
+        let draft = self.settings.draft(&self.name, self.servers())?;
+        write_key(&key)?;
+        draft.write(&output)?;
+        if let Err(error) = Config::load(&output) {
+            // Only what we wrote just now.
+            let _ = std::fs::remove_file(&output);
+            let _ = std::fs::remove_file(&key);
+            return Err(error.context("these arguments make no config"));
+        }
+        output::print(&self.next_steps(&output, &key, &draft))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn servers(&self) -> Vec<DraftServer> {
+        let server = |role: ServerRole, index: usize, address: &String| {
+            let name = format!("{role}{index}");
+            DraftServer {
+                dir: format!("{}/{name}", self.dir.trim_end_matches('/')),
+                name,
+                role,
+                address: if address.contains("tcp:") || address.starts_with("unix:") { address.clone() } else { format!("tcp:{address}") },
+                capacity: self.capacity.filter(|_| role == ServerRole::Data),
+            }
+        };
+        let metas = self.meta.iter().enumerate().map(|(index, address)| server(ServerRole::Meta, index, address));
+        let datas = self.data.iter().enumerate().map(|(index, address)| server(ServerRole::Data, index, address));
+        metas.chain(datas).collect()
+    }
+
+    fn next_steps(&self, output: &Path, key: &Path, draft: &Draft) -> String {
+        let (config, key) = (output.display(), key.display());
+        let mut text = format!("wrote {config} and {key} (keep the key secret, mode 0600)\n\nNext:\n");
+        text += "  1. copy both files to the same place on every machine, servers and clients\n";
+        text += "  2. start each server on its machine; --create only the first time:\n";
+        for server in &draft.servers {
+            text += &format!("       weft serve --config {config} --server {} --create    # {}\n", server.name, server.address);
+        }
+        text += &format!("  3. check them all:   weft ping {config}\n");
+        text += &format!("  4. use it:           weft mount {config} /mnt/weft\n");
+        text
+    }
+}
+
+/// Draws a cluster key and writes it with mode 0600.
+///
+/// # Errors
+/// Of the disk, or if the operating system gives no random bytes.
+pub fn write_key(file: &Path) -> Result<()> {
+    write_in_one_step(file, format!("{}\n", hex(&random::<32>()?)).as_bytes(), 0o600)
+}
+
+/// A name of a file system on the command line.
+pub fn parse_name(text: &str) -> Result<String, String> {
+    config::check_word(text).map(|()| text.to_string())
+}

@@ -1,0 +1,117 @@
+//! One file for each subcommand: its arguments, what it does, what it prints.
+
+mod cat;
+mod cp;
+mod df;
+mod down;
+mod genconfig;
+mod ln;
+mod ls;
+mod mkdir;
+pub mod mount;
+mod mv;
+mod ping;
+mod rm;
+mod serve;
+mod stat;
+mod status;
+mod umount;
+mod up;
+mod xattr;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::connect::Common;
+
+/// Weft: a parallel file system.
+#[derive(Debug, Parser)]
+#[command(version, disable_help_subcommand = true, after_help = AFTER_HELP)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    common: Common,
+}
+
+const AFTER_HELP: &str = "\
+FS is a state directory (weft up --state DIR), a config file, or weft://HOST:PORT/NAME.
+
+Example: a file system with 2 metadata and 4 data servers, mounted, used and stopped:
+  weft up --state /tmp/weft --meta 2 --data 4 --mount /tmp/mnt
+  cp -r /usr/include /tmp/mnt/
+  weft status --state /tmp/weft
+  weft down --state /tmp/weft";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Args),
+    Down(down::Args),
+    Status(status::Args),
+    Mount(mount::Args),
+    Umount(umount::Args),
+    Ls(ls::Args),
+    Stat(stat::Args),
+    Cat(cat::Args),
+    Cp(cp::Args),
+    Mkdir(mkdir::Args),
+    Rm(rm::Args),
+    Mv(mv::Args),
+    Ln(ln::Args),
+    Xattr(xattr::Args),
+    Df(df::Args),
+    Ping(ping::Args),
+    Genconfig(genconfig::Args),
+    Serve(serve::Args),
+}
+
+impl Cli {
+    /// Does what the command line says.
+    ///
+    /// # Errors
+    /// Whatever a person must know.
+    pub fn run(self) -> Result<ExitCode> {
+        let common = &self.common;
+        match self.command {
+            Command::Up(args) => args.run(common),
+            Command::Down(args) => args.run(),
+            Command::Status(args) => args.run(common),
+            Command::Mount(args) => args.run(common),
+            Command::Umount(args) => args.run(),
+            Command::Ls(args) => args.run(common),
+            Command::Stat(args) => args.run(common),
+            Command::Cat(args) => args.run(common),
+            Command::Cp(args) => args.run(common),
+            Command::Mkdir(args) => args.run(common),
+            Command::Rm(args) => args.run(common),
+            Command::Mv(args) => args.run(common),
+            Command::Ln(args) => args.run(common),
+            Command::Xattr(args) => args.run(common),
+            Command::Df(args) => args.run(common),
+            Command::Ping(args) => args.run(common),
+            Command::Genconfig(args) => args.run(),
+            Command::Serve(args) => args.run(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_command_has_an_example() {
+        let mut cli = Cli::command();
+        cli.clone().debug_assert();
+        for command in cli.get_subcommands_mut() {
+            if command.get_subcommands().next().is_some() || command.is_hide_set() {
+                continue;
+            }
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Example"), "weft {} --help has no example:\n{help}", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! `weft mount`: a process that serves a FUSE mount, in the background unless told otherwise.
+//!
+//! In the background the process that the person started begins another one with `--ready`, and waits until that has written one line
+//! to its standard output: `ready`, or why not. So the command ends when the mount is usable.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use weft_fuse::MountOptions;
+
+use crate::connect::{Common, Fs};
+use crate::process::{self, PidFile, StopSignals};
+use crate::{mount_list, mounts};
+
+/// Mount a file system through FUSE
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Options for -o, separated by commas:
+  allow_other        other users may use the mount (default for root)
+  ro                 no changes
+  threads=N          requests in service at once (default 8)
+  cache_ms=N         how long the kernel may remember names and attributes (default 1000)
+  direct_from=SIZE   files at least this large are read past the page cache (default 1MiB)
+
+Examples:
+  weft mount /tmp/weft /mnt/weft
+  weft mount weft://node1:7000/demo /mnt/demo --key-file key -o ro,threads=16")]
+pub struct Args {
+    /// The file system
+    fs: OsString,
+    /// Where: an existing directory
+    mountpoint: PathBuf,
+    /// Stay in the foreground; Ctrl-C unmounts
+    #[arg(short, long)]
+    foreground: bool,
+    /// Options, separated by commas
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<String>,
+    /// Tell the parent by a line when the mount is usable
+    #[arg(long, hide = true)]
+    ready: bool,
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let place = mounts::resolve(&self.mountpoint);
+        if self.foreground {
+            serve(&self.fs, &place, &self.options, common, || Ok(()))?;
+        } else if self.ready {
+            process::detach();
+            let told = serve(&self.fs, &place, &self.options, common, || crate::output::print("ready\n"));
+            if let Err(error) = &told {
+                crate::output::print(&format!("{}\n", crate::error_text(error)))?;
+            }
+            told?;
+        } else {
+            in_background(&self.fs, &place, &self.options, common)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Starts a mount process and returns when the mount is usable.
+///
+/// # Errors
+/// Why it is not.
+pub fn in_background(fs: &OsString, place: &Path, options: &[String], common: &Common) -> Result<()> {
+    parse_options(options)?;
+    check_place(place)?;
+    let open = Fs::open(fs, common)?;
+    let log = mount_list::dir_for(open.config.as_ref().map(|config| config.file.as_path()))?
+        .join(format!("{}.log", mount_list::file_stem(place)));
+    // The child runs in `/`: what was named relative to here must be absolute.
+    let fs = match &open.config {
+        Some(config) => config.file.clone().into_os_string(),
+        None => fs.clone(),
+    };
+    let mut args: Vec<OsString> = vec!["mount".into(), "--ready".into(), "--timeout".into(), common.timeout().as_secs().to_string().into()];
+    if let Some(key_file) = &common.key_file {
+        args.extend(["--key-file".into(), std::path::absolute(key_file)?.into_os_string()]);
+    }
+    if !options.is_empty() {
+        args.extend(["-o".into(), options.join(",").into()]);
+    }
+    args.extend(["--".into(), fs, place.as_os_str().to_owned()]);
+    drop(open);
+    let mut child = process::start_in_background(&args, &log, Stdio::piped())?;
+    let stdout = child.stdout.take().expect("the child's standard output is a pipe");
+    match first_line(stdout, common.timeout() + Duration::from_secs(5)) {
+        Some(line) if line == "ready" => Ok(()),
+        Some(line) if !line.is_empty() => bail!("{line}"),
+        Some(_) => {
+            let status = child.wait()?;
+            bail!("the mount process ended ({status}); the end of {}:{}", log.display(), process::log_tail(&log, 5))
+        }
+        None => {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("the mount at {} was not usable in time; the end of {}:{}", place.display(), log.display(), process::log_tail(&log, 5))
+        }
+    }
+}
+
+/// What the child writes up to the end of its first line, or of its life; `None` if that does not come in time.
+fn first_line(mut from: impl Read + Send + 'static, patience: Duration) -> Option<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while matches!(from.read(&mut byte), Ok(1)) && byte[0] != b'\n' {
+            line.push(byte[0]);
+        }
+        // Nobody listens any more if the patience is over.
+        let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
+    });
+    receiver.recv_timeout(patience).ok()
+}
+
+/// Mounts and serves until the file system is unmounted or a signal comes.
+fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready: impl FnOnce() -> std::io::Result<()>) -> Result<()> {
+    let options = parse_options(options)?;
+    let signals = StopSignals::block()?;
+    check_place(place)?;
+    let fs = Fs::open(fs, common)?;
+    // A mount without a server would only fail later, where nobody reads it.
+    fs.stat(b"/", true)?;
+    let dir = mount_list::dir_for(fs.config.as_ref().map(|config| config.file.as_path()))?;
+    let pid_file = dir.join(format!("{}.pid", mount_list::file_stem(place)));
+    let pid_file =
+        PidFile::take(&pid_file, &mount_list::note(fs.id(), place)).with_context(|| format!("cannot mount at {}", place.display()))?;
+    let mut session = weft_fuse::mount(fs.client.clone(), place, options)?;
+    let mut unmounter = session.unmounter();
+    let shown = place.display().to_string();
+    signals.on_stop(move || {
+        if let Err(error) = unmounter.unmount() {
+            eprintln!("weft: cannot unmount {shown}: {error}");
+        }
+    });
+    ready()?;
+    session.wait().with_context(|| format!("the mount at {} failed", place.display()))?;
+    pid_file.remove();
+    Ok(())
+}
+
+/// Checks that something can be mounted there; removes what a killed mount process left.
+fn check_place(place: &Path) -> Result<()> {
+    if place.to_str().is_none_or(|text| text.contains('\n')) {
+        bail!("the mount point {} must be UTF-8 without newlines", place.display());
+    }
+    if weft_fuse::clear_dead_mount(place).with_context(|| format!("cannot remove the dead mount at {}", place.display()))? {
+        eprintln!("weft: removed a dead mount at {}", place.display());
+    }
+    match std::fs::metadata(place) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!("{} does not exist; make it: mkdir -p {0}", place.display()),
+        Err(error) => return Err(error).with_context(|| format!("cannot look at {}", place.display())),
+        Ok(meta) if !meta.is_dir() => bail!("{} is no directory", place.display()),
+        Ok(_) => {}
+    }
+    if let Some(mount) = mounts::at(place)?
+        && mounts::is_weft(&mount)
+    {
+        bail!("{} is mounted already ({}); `weft umount {0}` ends that", place.display(), mount.source);
+    }
+    Ok(())
+}
+
+fn parse_options(options: &[String]) -> Result<MountOptions> {
+    let mut parsed = MountOptions::default();
+    for option in options {
+        let (key, value) = option.split_once('=').map_or((option.as_str(), None), |(key, value)| (key, Some(value)));
+        let number = || value.unwrap_or_default().parse::<u64>().with_context(|| format!("-o {option}: a number is expected"));
+        match (key, value) {
+            ("allow_other", None) => parsed.allow_other = true,
+            ("ro", None) => parsed.read_only = true,
+            ("rw", None) => parsed.read_only = false,
+            ("threads", Some(_)) => parsed.threads = number()?.clamp(1, 256) as usize,
+            ("cache_ms", Some(_)) => parsed.cache_ttl = Duration::from_millis(number()?),
+            ("direct_from", Some(size)) => {
+                parsed.direct_from_bytes =
+                    size.parse::<crate::units::ByteSize>().map_err(|words| anyhow::anyhow!("-o {option}: {words}"))?.0;
+            }
+            _ => bail!("-o {option} is unknown; `weft mount --help` lists the options"),
+        }
+    }
+    Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_parsed_or_named() {
+        let parse = |text: &str| parse_options(&text.split(',').map(str::to_string).collect::<Vec<_>>());
+        let options = parse("allow_other,ro,threads=3,cache_ms=0,direct_from=64KiB").unwrap();
+        assert!(options.allow_other && options.read_only);
+        assert_eq!((options.threads, options.cache_ttl, options.direct_from_bytes), (3, Duration::ZERO, 65536));
+        for bad in ["fast", "threads=many", "threads", "ro=1", "direct_from=big"] {
+            assert!(parse(bad).unwrap_err().to_string().contains(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_first_line_or_the_end() {
+        let line = |bytes: &'static [u8]| first_line(bytes, Duration::from_secs(5));
+        assert_eq!(line(b"ready\nmore"), Some("ready".into()));
+        assert_eq!(line(b"half"), Some("half".into()));
+        assert_eq!(line(b""), Some(String::new()));
+        let (_keep_open, reader) = std::os::unix::net::UnixStream::pair().map(|(a, b)| (b, a)).unwrap();
+        assert_eq!(first_line(reader, Duration::from_millis(10)), None);
+    }
+
+    #[test]
+    fn a_place_must_be_a_directory() {
+        assert!(check_place(Path::new("/no/such/place")).unwrap_err().to_string().contains("mkdir -p"));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(check_place(file.path()).unwrap_err().to_string().contains("no directory"));
+    }
+}

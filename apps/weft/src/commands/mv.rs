@@ -1,0 +1,52 @@
+//! `weft mv`: renames within one file system, without a mount.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use weft_base::FileKind;
+use weft_client::RenameFlags;
+
+use crate::connect::{Common, open_all};
+use crate::output::show_name;
+
+/// Rename or move within one file system, without a mount
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  weft mv /tmp/weft:/a /tmp/weft:/b\n  weft mv /tmp/weft:/x /tmp/weft:/y /tmp/weft:/directory")]
+pub struct Args {
+    /// What to move, and last where to: a new name or an existing directory
+    #[arg(required = true, num_args = 2.., value_name = "FS:/PATH")]
+    places: Vec<OsString>,
+    /// Fail if the new name exists
+    #[arg(short, long, conflicts_with = "exchange")]
+    no_clobber: bool,
+    /// Swap both names
+    #[arg(long)]
+    exchange: bool,
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let (systems, mut places) = open_all(&self.places, common)?;
+        if systems.len() > 1 {
+            bail!("both names must be in one file system (named the same way); use `weft cp -r` and `weft rm -r` between two");
+        }
+        let fs = &systems[0];
+        let (_, target) = places.pop().expect("clap demands two arguments");
+        let into = fs.find(&target, true)?.filter(|attr| attr.kind == FileKind::Directory && !self.exchange);
+        if into.is_none() && places.len() > 1 {
+            bail!("{}:{} is no directory: several things cannot be moved there", fs.name, show_name(&target));
+        }
+        for (_, source) in &places {
+            let (from_dir, from_name) = fs.parent(source)?;
+            let (to_dir, to_name): (_, Bytes) = match &into {
+                Some(dir) => (dir.handle, from_name.clone()),
+                None => fs.parent(&target)?,
+            };
+            let flags = RenameFlags { no_replace: self.no_clobber, exchange: self.exchange };
+            fs.run_at(source, fs.client.rename(&fs.who, from_dir, &from_name, to_dir, &to_name, flags))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,205 @@
+//! `weft ping`: checks that every server answers, belongs to this file system, and that exactly one owns the root.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde::Serialize;
+use weft_base::{ClusterMap, ServerEntry};
+use weft_wire::ops::ServerInfo;
+
+use crate::connect::{Common, Fs};
+use crate::output::{Table, print, print_json};
+
+/// Check that every server answers and that they are one file system
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  weft ping /tmp/weft\n  weft ping weft://node1:7000/demo --timeout 5 --key-file key")]
+pub struct Args {
+    /// The file system
+    fs: OsString,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    fs: String,
+    fs_id: String,
+    ok: bool,
+    root_owner: Option<String>,
+    servers: Vec<Row>,
+    problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    role: String,
+    address: String,
+    answers: bool,
+    state: String,
+    owns_root: bool,
+    engine: String,
+    durability: String,
+    boot: u32,
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let fs = Fs::open(&self.fs, &common.for_a_look())?;
+        let map = fs.client.map().clone();
+        let explain = |error: weft_client::Error| fs.why(&error);
+        let answers = fs.ping_all().into_iter().map(|(entry, answer)| (entry, answer.map_err(explain))).collect();
+        let report = report(&map, answers);
+        if self.json {
+            print_json(&report)?;
+        } else {
+            print(&text(&report))?;
+        }
+        Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn report(map: &ClusterMap, answers: Vec<(ServerEntry, Result<ServerInfo, String>)>) -> Report {
+    let mut problems = Vec::new();
+    let mut owners = Vec::new();
+    let mut servers = Vec::new();
+    for (entry, answer) in answers {
+        let role = entry.id.role().to_string();
+        let mut row = Row {
+            name: entry.name.clone(),
+            role,
+            address: entry.address.clone(),
+            answers: answer.is_ok(),
+            state: "does not answer".into(),
+            owns_root: false,
+            engine: String::new(),
+            durability: String::new(),
+            boot: 0,
+        };
+        match answer {
+            Err(error) => problems.push(format!("{} does not answer: {error}", entry.name)),
+            Ok(info) => {
+                if info.fs_id != map.fs_id {
+                    problems.push(format!("{} belongs to file system {}, not {}", entry.name, info.fs_id, map.fs_id));
+                }
+                if info.server != entry.id {
+                    problems.push(format!("{} says that it is {}, the map says {}", entry.name, info.server, entry.id));
+                }
+                if info.state != "serving" {
+                    problems.push(format!("{} is not serving: {}", entry.name, info.state));
+                }
+                if info.owns_root {
+                    owners.push(entry.name.clone());
+                }
+                row.owns_root = info.owns_root;
+                (row.state, row.engine, row.durability, row.boot) = (info.state, info.engine, info.durability, info.boot);
+            }
+        }
+        servers.push(row);
+    }
+    match owners.len() {
+        1 => {}
+        0 => problems.push("no server that answers owns the root directory".into()),
+        _ => problems.push(format!("several servers own the root directory: {}", owners.join(", "))),
+    }
+    let root_owner = if owners.len() == 1 { owners.pop() } else { None };
+    Report { fs: map.fs_name.clone(), fs_id: map.fs_id.to_string(), ok: problems.is_empty(), root_owner, servers, problems }
+}
+
+fn text(report: &Report) -> String {
+    let mut table = Table::new(&["server", "role", "address", "state", "engine", "durability", ">starts", "root"]);
+    for row in &report.servers {
+        let starts = if row.answers { row.boot.to_string() } else { String::new() };
+        let root = if row.owns_root { "owner" } else { "" };
+        let (engine, durability) = (row.engine.clone(), row.durability.clone());
+        table.row(vec![
+            row.name.clone(),
+            row.role.clone(),
+            row.address.clone(),
+            row.state.clone(),
+            engine,
+            durability,
+            starts,
+            root.into(),
+        ]);
+    }
+    let mut text = format!("file system {} ({})\n{}", report.fs, report.fs_id, table.render());
+    for problem in &report.problems {
+        text += &format!("problem: {problem}\n");
+    }
+    if report.ok {
+        text +=
+            &format!("all {} servers answer, and {} owns the root\n", report.servers.len(), report.root_owner.as_deref().unwrap_or("one"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_base::{FsId, ServerId};
+
+    fn info(server: ServerId, owns_root: bool) -> ServerInfo {
+        ServerInfo {
+            fs_id: FsId(7),
+            fs_name: "demo".into(),
+            server,
+            name: server.to_string(),
+            owns_root,
+            engine: "journal".into(),
+            durability: "batch".into(),
+            state: "serving".into(),
+            uptime_ms: 1,
+            boot: 1,
+            objects: 0,
+            used_bytes: 0,
+            capacity_bytes: 0,
+            free_bytes: 0,
+            requests: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+            cpu_us: 0,
+            turns: 0,
+            journal_writes: 0,
+            journal_syncs: 0,
+        }
+    }
+
+    fn judge(answers: Vec<Result<ServerInfo, String>>) -> Report {
+        let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: "unix:/x".into() };
+        let ids = [ServerId(0), ServerId(1), ServerId::data(0)];
+        let map = ClusterMap {
+            fs_id: FsId(7),
+            fs_name: "demo".into(),
+            epoch: 1,
+            meta: vec![entry(ids[0]), entry(ids[1])],
+            data: vec![entry(ids[2])],
+            stripe_bytes: 65536,
+            stripe_width: 0,
+        };
+        report(&map, ids.into_iter().map(entry).zip(answers).collect())
+    }
+
+    #[test]
+    fn a_sound_file_system() {
+        let report = judge(vec![Ok(info(ServerId(0), true)), Ok(info(ServerId(1), false)), Ok(info(ServerId::data(0), false))]);
+        assert!(report.ok, "{:?}", report.problems);
+        assert_eq!(report.root_owner.as_deref(), Some("meta0"));
+    }
+
+    #[test]
+    fn every_problem_is_named() {
+        let wrong_fs = ServerInfo { fs_id: FsId(8), ..info(ServerId(0), true) };
+        let wrong_id = ServerInfo { state: "replaying".into(), ..info(ServerId(0), true) };
+        let report = judge(vec![Ok(wrong_fs), Ok(wrong_id), Err("refused".into())]);
+        assert!(!report.ok && report.root_owner.is_none());
+        for words in ["belongs to file system", "meta1 says that it is meta0", "not serving: replaying", "data0 does not answer", "several"]
+        {
+            assert!(report.problems.iter().any(|problem| problem.contains(words)), "{words}: {:?}", report.problems);
+        }
+        let none = judge(vec![Err("gone".into()), Ok(info(ServerId(1), false)), Ok(info(ServerId::data(0), false))]);
+        assert!(none.problems.iter().any(|problem| problem.contains("no server that answers owns the root")));
+    }
+}

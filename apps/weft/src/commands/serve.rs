@@ -1,0 +1,185 @@
+//! `weft serve`: one server of a file system, in the foreground until SIGTERM or Ctrl-C.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, bail};
+use weft_base::{MILLISECOND, ServerRole};
+use weft_data_server::DataServerConfig;
+use weft_meta_server::MetaServerConfig;
+use weft_rt_real::{Address, DiskConfig, Log, ShardConfig, StopHandle, stop_on_signals};
+use weft_wire::ClusterKey;
+
+use crate::config::{Config, Durability, Engine, ServerConfig};
+use crate::process::{self, PidFile};
+use crate::state::{StateDir, make_private_dir};
+
+/// Part of the free memory that the data servers of one config may fill together under the engine `memory`: one in so many.
+const MEMORY_SHARE: u64 = 2;
+
+/// Run one server of a file system in the foreground
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weft serve --config weft.toml --server meta0 --create    the first time
+  weft serve --config weft.toml --server meta0             ever after
+
+SIGTERM and Ctrl-C stop it in good order. It logs to standard error.")]
+pub struct Args {
+    /// The config
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Name of the server in it
+    #[arg(long, value_name = "NAME")]
+    server: String,
+    /// Make an empty store if the server's folder is empty; otherwise that is an error
+    #[arg(long)]
+    create: bool,
+    /// Leave the terminal's session
+    #[arg(long, hide = true)]
+    detached: bool,
+}
+
+impl Args {
+    pub fn run(self) -> Result<ExitCode> {
+        if self.detached {
+            process::detach();
+        }
+        let config = Config::load(&self.config)?;
+        let server = config.server(&self.server)?;
+        let key = config.key()?;
+        let state = StateDir::of_config(&config.file);
+        make_private_dir(&state.run_dir())?;
+        let pid_file = PidFile::take(&state.pid_file(&server.name), "").with_context(|| format!("cannot start {}", server.name))?;
+        let create = self.create || config.engine == Engine::Memory;
+        check_dir(server, &config, create)?;
+        if let Address::Unix(path) = &server.listen
+            && let Some(dir) = path.parent()
+        {
+            // Run directories may be gone after a restart of the machine.
+            make_private_dir(dir)?;
+        }
+        let stop = StopHandle::new()?;
+        stop_on_signals(&stop)?;
+        let log = Log::to_stderr(&server.name);
+        let shard = ShardConfig {
+            server: server.id,
+            fs_id: config.fs_id,
+            fs_name: config.fs_name.clone(),
+            key: key.clone(),
+            listen: vec![server.listen.clone()],
+            disk: disk(server, &config)?,
+            servers: config.servers.iter().map(|server| (server.id, server.address.clone())).collect(),
+            stop,
+            log,
+        };
+        eprintln!("{}: starts, process {}, listens on {}", server.name, std::process::id(), server.listen);
+        // Without a key anybody on this machine may forge capabilities; the runtime keeps everybody else out.
+        let key = key.unwrap_or(ClusterKey([0; 32]));
+        match server.id.role() {
+            ServerRole::Meta => {
+                let settings = meta_config(server, &config, key, create);
+                ended(&server.name, weft_rt_real::serve(shard, |rt| weft_meta_server::run(rt, settings))?)?;
+            }
+            ServerRole::Data => {
+                let settings = data_config(server, &config, key, create);
+                ended(&server.name, weft_rt_real::serve(shard, |rt| weft_data_server::run(rt, settings))?)?;
+            }
+        }
+        eprintln!("{}: stopped", server.name);
+        pid_file.remove();
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// `None` is a stop that was asked for; anything else ended the server by itself.
+fn ended<E: std::fmt::Display>(name: &str, outcome: Option<Result<(), E>>) -> Result<()> {
+    match outcome {
+        None | Some(Ok(())) => Ok(()),
+        Some(Err(error)) => Err(anyhow!("{name} cannot go on: {error}")),
+    }
+}
+
+/// The folder must be there and not empty unless it is to be made; what is in it the server checks itself.
+fn check_dir(server: &ServerConfig, config: &Config, create: bool) -> Result<()> {
+    if config.engine == Engine::Memory {
+        return Ok(());
+    }
+    if create {
+        return make_private_dir(&server.dir);
+    }
+    let entries = std::fs::read_dir(&server.dir);
+    let entries =
+        entries.with_context(|| format!("cannot use the folder {} of {}; --create makes it", server.dir.display(), server.name))?;
+    if entries.count() == 0 {
+        bail!(
+            "the folder {} of {} is empty; is its disk mounted? For a new file system, or to begin anew without what was there, add --create",
+            server.dir.display(),
+            server.name
+        );
+    }
+    Ok(())
+}
+
+fn disk(server: &ServerConfig, config: &Config) -> Result<DiskConfig> {
+    if config.engine == Engine::Journal {
+        return Ok(DiskConfig::Directory(server.dir.clone()));
+    }
+    let data_servers = config.servers.iter().filter(|server| server.id.role() == ServerRole::Data).count() as u64;
+    let share = || Ok::<u64, anyhow::Error>(available_memory(Path::new("/proc/meminfo"))? / MEMORY_SHARE / data_servers);
+    Ok(DiskConfig::Memory { capacity_bytes: server.capacity.map_or_else(share, Ok)? })
+}
+
+/// Bytes of memory that programs may still use.
+fn available_memory(meminfo: &Path) -> Result<u64> {
+    let text = std::fs::read_to_string(meminfo).with_context(|| format!("cannot read {}", meminfo.display()))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    Ok(kib.with_context(|| format!("{} does not say how much memory is available; give the data servers a capacity", meminfo.display()))?
+        << 10)
+}
+
+fn meta_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: bool) -> MetaServerConfig {
+    use weft_meta_server::{Durability as Promise, Engine as Module};
+    MetaServerConfig {
+        create,
+        engine: if config.engine == Engine::Memory { Module::Memory } else { Module::Journal },
+        durability: match config.durability {
+            Durability::Sync => Promise::Sync,
+            Durability::Batch => Promise::Batch { interval: config.batch_interval_ms * MILLISECOND },
+            Durability::None => Promise::None,
+        },
+        root_uid: config.root_uid,
+        root_gid: config.root_gid,
+        ..MetaServerConfig::new(server.id, config.map(), key)
+    }
+}
+
+fn data_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: bool) -> DataServerConfig {
+    use weft_data_server::{Durability as Promise, Engine as Module};
+    DataServerConfig {
+        create,
+        engine: if config.engine == Engine::Memory { Module::Memory } else { Module::Journal },
+        durability: match config.durability {
+            Durability::Sync => Promise::Sync,
+            Durability::Batch => Promise::Batch { interval: config.batch_interval_ms * MILLISECOND },
+            Durability::None => Promise::None,
+        },
+        capacity_bytes: server.capacity,
+        ..DataServerConfig::new(server.id, config.map(), key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn available_memory_is_read_or_explained() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "MemTotal:  16 kB\nMemAvailable:       8 kB\n").unwrap();
+        assert_eq!(available_memory(file.path()).unwrap(), 8192);
+        std::fs::write(file.path(), "MemTotal: 16 kB\n").unwrap();
+        assert!(available_memory(file.path()).unwrap_err().to_string().contains("give the data servers a capacity"));
+    }
+}

@@ -1,0 +1,104 @@
+//! `weft stat`: everything that is known of an object, its striping included.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde::Serialize;
+use weft_base::{Attr, FileKind};
+
+use super::ls::{mode_string, time_string};
+use crate::connect::{Common, Fs, kind_word, open_all};
+use crate::output::{print, print_json, show_name};
+use crate::units::human_bytes;
+
+/// Show attributes and striping of objects without a mount
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  weft stat /tmp/weft:/results/run1.h5")]
+pub struct Args {
+    /// The objects, as FS:/PATH
+    #[arg(required = true, value_name = "FS:/PATH")]
+    places: Vec<OsString>,
+    /// Follow a symlink at the end of the path
+    #[arg(short = 'L', long)]
+    dereference: bool,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    path: String,
+    handle: String,
+    inode: u64,
+    kind: &'static str,
+    mode: String,
+    nlink: u32,
+    uid: u32,
+    gid: u32,
+    size: u64,
+    atime_ns: i64,
+    mtime_ns: i64,
+    ctime_ns: i64,
+    metadata_server: String,
+    stripe_bytes: u32,
+    data_servers: Vec<String>,
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let (systems, places) = open_all(&self.places, common)?;
+        let mut rows = Vec::new();
+        for (system, path) in &places {
+            let fs = &systems[*system];
+            let attr = fs.stat(path, self.dereference)?;
+            let row = row(fs, path, &attr);
+            if !self.json {
+                print(&text(&row, &attr))?;
+            }
+            rows.push(row);
+        }
+        if self.json {
+            print_json(&rows)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Row {
+    let map = fs.client.map();
+    let name = |id| map.server(id).map_or_else(|| format!("{id}"), |entry| entry.name.clone());
+    let width = if attr.kind == FileKind::File { u32::from(attr.layout.width) } else { 0 };
+    Row {
+        path: format!("{}:{}", fs.name, String::from_utf8_lossy(path)),
+        handle: attr.handle.to_string(),
+        inode: attr.handle.0,
+        kind: kind_word(attr.kind),
+        mode: format!("{:04o}", attr.mode),
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        size: attr.size,
+        atime_ns: attr.atime.0,
+        mtime_ns: attr.mtime.0,
+        ctime_ns: attr.ctime.0,
+        metadata_server: name(attr.handle.server()),
+        stripe_bytes: attr.layout.stripe_bytes,
+        data_servers: (0..width).map(|index| name(map.data_server(&attr.layout, index))).collect(),
+    }
+}
+
+fn text(row: &Row, attr: &Attr) -> String {
+    let what = if attr.kind == FileKind::Directory { "entries" } else { "bytes" };
+    let mut text = format!("  path:     {}\n", show_name(row.path.as_bytes()));
+    text += &format!("  kind:     {}, {} {what}, {} links\n", row.kind, row.size, row.nlink);
+    text += &format!("  handle:   {} (inode {}) at {}\n", row.handle, row.inode, row.metadata_server);
+    text += &format!("  mode:     {} {}, uid {}, gid {}\n", row.mode, mode_string(attr), row.uid, row.gid);
+    text += &format!("  access:   {} UTC\n  modify:   {} UTC\n", time_string(attr.atime), time_string(attr.mtime));
+    text += &format!("  change:   {} UTC\n", time_string(attr.ctime));
+    if attr.kind == FileKind::File {
+        text += &format!("  striping: {} on {}\n", human_bytes(row.stripe_bytes.into()), row.data_servers.join(", "));
+    }
+    text
+}

@@ -1,0 +1,191 @@
+//! `weft status`: the servers of a state directory: do they run, do they answer, how full are they.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+use weft_base::ServerId;
+
+use crate::config::Config;
+use crate::connect::{Common, Fs};
+use crate::output::{Table, print, print_json};
+use crate::state::StateDir;
+use crate::units::human_bytes;
+use crate::{mount_list, process};
+
+/// How long a server has for its answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Show the servers of a state directory and whether they answer
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  weft status --state /tmp/weft\n\nThe exit code is 0 if every server serves, else 1.")]
+pub struct Args {
+    /// The state directory
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    fs: String,
+    fs_id: String,
+    ok: bool,
+    servers: Vec<Row>,
+    mounts: Vec<MountRow>,
+    problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    role: String,
+    pid: Option<i32>,
+    address: String,
+    state: String,
+    used_bytes: Option<u64>,
+    objects: Option<u64>,
+    uptime_s: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct MountRow {
+    place: String,
+    pid: Option<i32>,
+    state: &'static str,
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let state = StateDir::existing(&self.state)?;
+        let config = Config::load(&state.config_file())?;
+        let report = report(&state, config, common)?;
+        if self.json {
+            print_json(&report)?;
+        } else {
+            print(&text(&report))?;
+        }
+        Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
+    let pids = config.servers.iter().map(|server| Ok(process::holder(&state.pid_file(&server.name))?.map(|holder| holder.pid)));
+    let pids: Vec<Option<i32>> = pids.collect::<Result<_>>()?;
+    let fs_id = config.fs_id;
+    let fs = Fs::from_config(config, state.root().display().to_string(), &common.with_timeout(PATIENCE))?;
+    let map = fs.client.map();
+    // On a Unix socket without a process there is nobody to wait for; over TCP it may be the server of another machine.
+    let may_answer = map.servers().zip(&pids).filter(|(entry, pid)| pid.is_some() || !entry.address.starts_with("unix:"));
+    let answers: BTreeMap<ServerId, _> =
+        fs.ping(may_answer.map(|(entry, _)| entry.clone())).into_iter().map(|(entry, answer)| (entry.id, answer)).collect();
+    let (mut servers, mut problems) = (Vec::new(), Vec::new());
+    for (index, entry) in map.servers().enumerate() {
+        let pid = pids[index];
+        let answer = answers.get(&entry.id);
+        let state_word = match (pid, answer) {
+            (_, Some(Ok(info))) => info.state.clone(),
+            (None, _) => {
+                problems.push(format!("{} is not running; start it: weft up --state {}", entry.name, state.root().display()));
+                "not running".into()
+            }
+            (Some(pid), error) => {
+                let why = error.and_then(|answer| answer.as_ref().err()).map_or(String::new(), |error| format!(": {}", error.status));
+                let log = state.log_file(&entry.name);
+                problems.push(format!("{} (process {pid}) does not answer{why}; its log is {}", entry.name, log.display()));
+                "no answer".into()
+            }
+        };
+        if answer.is_some_and(|answer| answer.is_ok()) && state_word != "serving" {
+            problems.push(format!("{} is not serving: {state_word}", entry.name));
+        }
+        let info = answer.and_then(|answer| answer.as_ref().ok());
+        servers.push(Row {
+            name: entry.name.clone(),
+            role: entry.id.role().to_string(),
+            pid,
+            address: entry.address.clone(),
+            state: state_word,
+            used_bytes: info.map(|info| info.used_bytes),
+            objects: info.map(|info| info.objects),
+            uptime_s: info.map(|info| info.uptime_ms as f64 / 1000.0),
+        });
+    }
+    let mut mounts = Vec::new();
+    for mount in mount_list::of(fs_id, state)? {
+        let word = match (mount.is_mounted()?, mount.pid) {
+            (true, Some(_)) => "mounted",
+            (true, None) => "dead: unmount it",
+            (false, _) => continue,
+        };
+        mounts.push(MountRow { place: mount.place.display().to_string(), pid: mount.pid, state: word });
+    }
+    Ok(Report { fs: map.fs_name.clone(), fs_id: fs_id.to_string(), ok: problems.is_empty(), servers, mounts, problems })
+}
+
+fn text(report: &Report) -> String {
+    let mut table = Table::new(&["name", "role", ">pid", "address", "state", ">used", ">objects", ">uptime"]);
+    for row in &report.servers {
+        let cell = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+        table.row(vec![
+            row.name.clone(),
+            row.role.clone(),
+            cell(row.pid.map(|pid| pid.to_string())),
+            row.address.clone(),
+            row.state.clone(),
+            cell(row.used_bytes.map(human_bytes)),
+            cell(row.objects.map(|objects| objects.to_string())),
+            cell(row.uptime_s.map(|seconds| format!("{seconds:.1} s"))),
+        ]);
+    }
+    let mut text = format!("file system {} ({})\n{}", report.fs, report.fs_id, table.render());
+    for mount in &report.mounts {
+        let process = mount.pid.map_or(String::new(), |pid| format!(" by process {pid}"));
+        text += &format!("{} at {}{process}\n", mount.state, mount.place);
+    }
+    for problem in &report.problems {
+        text += &format!("problem: {problem}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_server_is_shown_and_named() {
+        let row = |name: &str, pid, state: &str, used_bytes| Row {
+            name: name.into(),
+            role: "meta".into(),
+            pid,
+            address: "unix:/s".into(),
+            state: state.into(),
+            used_bytes,
+            objects: used_bytes,
+            uptime_s: used_bytes.map(|_| 1.25),
+        };
+        let report = Report {
+            fs: "demo".into(),
+            fs_id: "01".into(),
+            ok: false,
+            servers: vec![row("meta0", Some(7), "serving", Some(2048)), row("meta1", None, "not running", None)],
+            mounts: vec![MountRow { place: "/mnt".into(), pid: Some(9), state: "mounted" }],
+            problems: vec!["meta1 is not running".into()],
+        };
+        let expected = "\
+file system demo (01)
+name   role  pid  address  state           used  objects  uptime
+meta0  meta    7  unix:/s  serving      2.0 KiB     2048   1.2 s
+meta1  meta    -  unix:/s  not running        -        -       -
+mounted at /mnt by process 9
+problem: meta1 is not running
+";
+        assert_eq!(text(&report), expected);
+    }
+}

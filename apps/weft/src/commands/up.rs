@@ -1,0 +1,293 @@
+//! `weft up`: a whole file system on this machine: makes it if it is new, starts every server that does not run, mounts it.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use weft_base::ServerRole;
+
+use super::genconfig::{Settings, parse_name, write_key};
+use super::{down, mount};
+use crate::config::{Config, DraftServer, Engine, STRIPE_BYTES_DEFAULT, ServerConfig, read_key};
+use crate::connect::{Common, Fs};
+use crate::output::print;
+use crate::process::{self, PidFile, StopSignals};
+use crate::state::{self, StateDir};
+use crate::units::ByteSize;
+use crate::{mount_list, mounts};
+
+/// How long one look at all servers takes at most while they start.
+const LOOK: Duration = Duration::from_secs(1);
+/// Lines of a log that are shown when its server failed.
+const LOG_LINES: usize = 5;
+
+/// Start a whole file system on this machine
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weft up --state /tmp/weft --meta 2 --data 4 --mount /tmp/mnt
+  weft up --state /tmp/weft                 starts again what is not running and mounts as before
+
+Stop it with `weft down --state /tmp/weft`.")]
+pub struct Args {
+    /// The state directory; made if it is missing
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// Metadata servers of a new file system [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    meta: Option<u16>,
+    /// Data servers of a new file system [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    data: Option<u16>,
+    /// Name of a new file system
+    #[arg(long, default_value = "weft", value_parser = parse_name)]
+    name: String,
+    #[command(flatten)]
+    settings: Settings,
+    /// Bytes that each data server of a new file system may use
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<ByteSize>,
+    /// How the servers of a new file system are reached
+    #[arg(long, value_enum, default_value_t = Listen::Unix)]
+    listen: Listen,
+    /// Mount it here too; the directory is made if it is missing
+    #[arg(long, value_name = "MNT")]
+    mount: Option<PathBuf>,
+    /// Options of the mount, separated by commas (see `weft mount --help`)
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<String>,
+    /// Stay; stop everything at Ctrl-C
+    #[arg(long)]
+    foreground: bool,
+}
+
+/// How servers on one machine are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Listen {
+    /// Unix sockets in the state directory
+    Unix,
+    /// TCP on the loopback interface
+    Tcp,
+}
+
+/// A server that this command started.
+struct Started {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        // Signals wait from the first moment on, so that Ctrl-C in between leaves nothing half stopped.
+        let signals = self.foreground.then(StopSignals::block).transpose()?;
+        let begun = Instant::now();
+        let (state, new) = StateDir::existing_or_new(&self.state)?;
+        state::make_private_dir(&state.run_dir())?;
+        let lock = PidFile::take(&state.up_lock(), "up").context("another `weft up` or `weft down` works on this state directory")?;
+        if new {
+            self.create(&state)?;
+        }
+        let config = Config::load(&state.config_file())?;
+        if !new {
+            self.check_unchanged(&config)?;
+        }
+        let mut started = Vec::new();
+        let outcome =
+            start_servers(&state, &config, &mut started).and_then(|()| self.wait_until_serving(&state, &config, &mut started, common));
+        if let Err(error) = outcome {
+            for server in &started {
+                // The message is about why it failed; that stopping may fail too changes nothing in it.
+                let _ = process::end(&state.pid_file(&server.name), LOOK);
+            }
+            return Err(error);
+        }
+        if !state.formatted_file().exists() {
+            crate::config::write_in_one_step(&state.formatted_file(), b"", 0o600)?;
+        }
+        let elapsed = begun.elapsed();
+        let place = self.mount_again(&state, &config, common)?;
+        lock.remove();
+        print(&self.report(&state, &config, started.len(), elapsed, place.as_deref()))?;
+        if let Some(signals) = signals {
+            signals.wait();
+            let lock = PidFile::take(&state.up_lock(), "down")?;
+            let report = down::stop_all(&state, &config);
+            lock.remove();
+            print(&report?)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Draws id and key and writes the config: last, since it is what makes the directory a state.
+    fn create(&self, state: &StateDir) -> Result<()> {
+        let mut draft = self.settings.draft(&self.name, Vec::new())?;
+        let counts = [(ServerRole::Meta, self.meta.unwrap_or(1)), (ServerRole::Data, self.data.unwrap_or(2))];
+        let mut probes = Vec::new();
+        for (role, count) in counts {
+            for index in 0..count {
+                let name = format!("{role}{index}");
+                let address = match self.listen {
+                    Listen::Unix => state::socket_address(state, draft.fs_id, &name)?,
+                    Listen::Tcp => {
+                        // All probes stay open until all ports are chosen, so that no port is chosen twice.
+                        let probe = TcpListener::bind("127.0.0.1:0").context("no free TCP port on the loopback interface")?;
+                        let address = format!("tcp:{}", probe.local_addr()?);
+                        probes.push(probe);
+                        address
+                    }
+                };
+                let capacity = self.capacity.filter(|_| role == ServerRole::Data);
+                draft.servers.push(DraftServer { dir: format!("servers/{name}"), name, role, address, capacity });
+            }
+        }
+        if !state.key_file().exists() {
+            write_key(&state.key_file())?;
+        }
+        read_key(&state.key_file())?;
+        draft.write(&state.config_file())
+    }
+
+    /// An existing file system keeps what it was made with; asking for something else is a mistake worth a message.
+    fn check_unchanged(&self, config: &Config) -> Result<()> {
+        let count = |role| config.servers.iter().filter(|server| server.id.role() == role).count();
+        for (option, wanted, role) in [("--meta", self.meta, ServerRole::Meta), ("--data", self.data, ServerRole::Data)] {
+            if let Some(wanted) = wanted
+                && usize::from(wanted) != count(role)
+            {
+                bail!("{} was made with {} {role} servers; {option} {wanted} cannot change that", self.state.display(), count(role));
+            }
+        }
+        if self.settings.engine == Engine::Memory && config.engine != Engine::Memory {
+            bail!("{} was made with the engine journal; --engine memory cannot change that", self.state.display());
+        }
+        if self.settings.stripe_size != STRIPE_BYTES_DEFAULT && self.settings.stripe_size != config.stripe_bytes {
+            bail!(
+                "{} was made with stripes of {}; change stripe_size in {}",
+                self.state.display(),
+                ByteSize(config.stripe_bytes.into()),
+                config.file.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Asks all servers until all serve; stops asking when one that we started has died.
+    fn wait_until_serving(&self, state: &StateDir, config: &Config, started: &mut [Started], common: &Common) -> Result<()> {
+        let end = Instant::now() + common.timeout();
+        let fs = Fs::from_config(config.clone(), state.root().display().to_string(), &common.with_timeout(LOOK))?;
+        loop {
+            for server in started.iter_mut() {
+                if let Some(status) = server.child.try_wait()? {
+                    bail!(
+                        "{} ended ({status}); the end of {}:{}",
+                        server.name,
+                        server.log.display(),
+                        process::log_tail(&server.log, LOG_LINES)
+                    );
+                }
+            }
+            let answers = fs.ping_all();
+            let waiting = answers.iter().find(|(_, answer)| !answer.as_ref().is_ok_and(|info| info.state == "serving"));
+            let Some((entry, answer)) = waiting else { return Ok(()) };
+            if Instant::now() >= end {
+                let why = match answer {
+                    Ok(info) => format!("it is {}", info.state),
+                    Err(error) => fs.why(error),
+                };
+                let log = state.log_file(&entry.name);
+                bail!(
+                    "{} does not serve after {} s: {why}; the end of {}:{}",
+                    entry.name,
+                    common.timeout().as_secs(),
+                    log.display(),
+                    process::log_tail(&log, LOG_LINES)
+                );
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Mounts where this command says, or where the last one did that said it.
+    fn mount_again(&self, state: &StateDir, config: &Config, common: &Common) -> Result<Option<PathBuf>> {
+        let place = match &self.mount {
+            Some(place) => mounts::resolve(place),
+            None => match state.remembered_mount() {
+                Some(place) => place,
+                None => return Ok(None),
+            },
+        };
+        // A dead mount cannot be looked at, so only what is surely not there is made.
+        if std::fs::symlink_metadata(&place).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            std::fs::create_dir_all(&place).with_context(|| format!("cannot make the mount point {}", place.display()))?;
+        }
+        // Now that it is there, its path can be freed of symlinks.
+        let place = mounts::resolve(&place);
+        if !is_ours(&place, state, config)? {
+            let fs = config.file.clone().into_os_string();
+            mount::in_background(&fs, &place, &self.options, common).with_context(|| {
+                format!("the file system runs, but it is not mounted; `weft down --state {}` stops it", state.root().display())
+            })?;
+        }
+        state.remember_mount(&place)?;
+        Ok(Some(place))
+    }
+
+    fn report(&self, state: &StateDir, config: &Config, started: usize, elapsed: Duration, place: Option<&Path>) -> String {
+        let total = config.servers.len();
+        let root = state.root().display();
+        let mut text = match started {
+            0 => format!("all {total} servers of {} run already\n", config.fs_name),
+            _ if started < total => {
+                format!("started {started} of {total} servers of {} in {:.2} s\n", config.fs_name, elapsed.as_secs_f64())
+            }
+            _ => format!("{} serves with {total} servers after {:.2} s\n", config.fs_name, elapsed.as_secs_f64()),
+        };
+        if let Some(place) = place {
+            text += &format!("mounted at {}\n", place.display());
+        }
+        text += "\nNext:\n";
+        if place.is_none() {
+            text += &format!("  weft mount {root} MNT             mount it\n");
+            text += &format!("  weft cp -r DIR {root}:/           or use it without a mount\n");
+        }
+        text += &format!("  weft status --state {root}        look at the servers\n");
+        text += &match self.foreground {
+            true => "  Ctrl-C                            stop it\n".to_string(),
+            false => format!("  weft down --state {root}          stop it\n"),
+        };
+        text
+    }
+}
+
+/// True if the mount at `place` is of this file system, so that nothing is to be done.
+fn is_ours(place: &Path, state: &StateDir, config: &Config) -> Result<bool> {
+    let listed = mount_list::of(config.fs_id, state)?;
+    match listed.iter().find(|mount| mount.place == place) {
+        Some(mount) => Ok(mount.pid.is_some() && mount.is_mounted()?),
+        None => Ok(false),
+    }
+}
+
+fn start_servers(state: &StateDir, config: &Config, started: &mut Vec<Started>) -> Result<()> {
+    let create = config.engine == Engine::Memory || !state.formatted_file().exists();
+    for server in &config.servers {
+        if process::holder(&state.pid_file(&server.name))?.is_none() {
+            started.push(start_server(state, config, server, create)?);
+        }
+    }
+    Ok(())
+}
+
+fn start_server(state: &StateDir, config: &Config, server: &ServerConfig, create: bool) -> Result<Started> {
+    let log = state.log_file(&server.name);
+    let mut args = vec!["serve".into(), "--detached".into(), "--config".into(), config.file.clone().into_os_string()];
+    args.extend(["--server".into(), server.name.clone().into()]);
+    if create {
+        args.push("--create".into());
+    }
+    let child = process::start_in_background(&args, &log, Stdio::null()).with_context(|| format!("cannot start {}", server.name))?;
+    Ok(Started { name: server.name.clone(), child, log })
+}

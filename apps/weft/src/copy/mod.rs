@@ -1,0 +1,164 @@
+//! Copies files and trees between this machine and a file system, or within file systems, many files at once.
+//!
+//! One thread walks the source, makes directories and queues files; workers copy them. A large file is cut into chunks that several
+//! workers copy. Directories get their mode and times at the end, deepest first, since every entry that is made changes them.
+//! `place.rs` knows what local and remote objects can do, `workers.rs` the queue and the workers.
+
+mod place;
+mod workers;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use weft_base::FileKind;
+
+pub use place::{Identity, Meta, Place};
+use workers::{Job, Workers};
+
+/// How to copy.
+#[derive(Clone, Debug)]
+pub struct CopyOptions {
+    /// Directories with everything below them.
+    pub recursive: bool,
+    /// Keep mode and modification time.
+    pub preserve: bool,
+    /// Follow symlinks in the source instead of copying them.
+    pub dereference: bool,
+    /// Files or chunks copied at once.
+    pub jobs: usize,
+    /// Show a progress bar.
+    pub progress: bool,
+    /// Permission bits that new files shall not have when modes are not kept.
+    pub umask: u32,
+}
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Copied {
+    /// Regular files.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Symlinks.
+    pub symlinks: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Things that could not be copied; each was named on standard error.
+    pub failures: u64,
+}
+
+/// A running copy.
+pub struct Copier {
+    options: CopyOptions,
+    workers: Workers,
+    stop: Arc<AtomicBool>,
+    counts: Copied,
+    /// Directories whose mode and times are still to be set, parents before children.
+    finished_later: Vec<(Place, Meta)>,
+    /// Directories that this copy made: never copied themselves, so that a copy into its own source ends.
+    made: BTreeSet<Identity>,
+}
+
+impl Copier {
+    /// Starts the workers. When `stop` becomes true, copying ends soon and removes what is incomplete.
+    pub fn start(options: CopyOptions, stop: Arc<AtomicBool>) -> Copier {
+        let bar = if options.progress { progress_bar() } else { ProgressBar::hidden() };
+        let workers = Workers::start(options.jobs, bar, stop.clone());
+        Copier { options, workers, stop, counts: Copied::default(), finished_later: Vec::new(), made: BTreeSet::new() }
+    }
+
+    /// Copies `source` to the name `target`.
+    ///
+    /// # Errors
+    /// If the source itself cannot be copied; what fails below it is reported, counted and left out.
+    pub fn copy(&mut self, source: &Place, target: &Place) -> Result<()> {
+        // Without -r a symlink that is named stands for its file, as with cp.
+        let follow = self.options.dereference || !self.options.recursive;
+        self.copy_one(source, target, source.meta(follow)?)
+    }
+
+    /// Waits for the workers, then gives directories their modes and times.
+    pub fn finish(self) -> Copied {
+        self.workers.wait();
+        for (place, meta) in self.finished_later.iter().rev() {
+            if let Err(error) = place.set_meta(meta) {
+                self.workers.report(&error);
+            }
+        }
+        let mut counts = self.workers.finish();
+        counts.directories = self.counts.directories;
+        counts.symlinks = self.counts.symlinks;
+        counts
+    }
+
+    fn copy_one(&mut self, source: &Place, target: &Place, meta: Meta) -> Result<()> {
+        match meta.kind {
+            FileKind::Directory if !self.options.recursive => bail!("{} is a directory; copy it with -r", source.display()),
+            FileKind::Directory => self.copy_tree(source, target, meta),
+            FileKind::File => {
+                self.refuse_same(source, target, &meta)?;
+                let meta = self.wanted(meta);
+                self.workers.queue(Job::File { source: source.clone(), target: target.clone(), meta });
+                Ok(())
+            }
+            FileKind::Symlink => {
+                target.make_symlink(&source.read_link()?)?;
+                if self.options.preserve {
+                    target.set_meta(&meta)?;
+                }
+                self.counts.symlinks += 1;
+                Ok(())
+            }
+            _ => bail!("{} is neither file, directory nor symlink; it is not copied", source.display()),
+        }
+    }
+
+    fn copy_tree(&mut self, source: &Place, target: &Place, meta: Meta) -> Result<()> {
+        if meta.identity.is_some_and(|identity| self.made.contains(&identity)) {
+            bail!("{} is what is being copied to; it is not copied into itself", source.display());
+        }
+        let made = target.make_dir(meta.mode | 0o700)?;
+        self.made.extend(made.identity);
+        self.counts.directories += 1;
+        for name in source.list()? {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let (from, to) = (source.child(&meta, &name), target.child(&made, &name));
+            let copied = from.meta(self.options.dereference).and_then(|meta| self.copy_one(&from, &to, meta));
+            if let Err(error) = copied {
+                self.workers.report(&error);
+            }
+        }
+        let meta = self.wanted(meta);
+        self.finished_later.push((target.clone(), meta));
+        Ok(())
+    }
+
+    /// Copying a file onto itself would cut it to nothing first.
+    fn refuse_same(&self, source: &Place, target: &Place, meta: &Meta) -> Result<()> {
+        if source.same_system(target)
+            && let Ok(there) = target.meta(true)
+            && there.identity == meta.identity
+        {
+            bail!("{} and {} are the same file", source.display(), target.display());
+        }
+        Ok(())
+    }
+
+    /// What the copy shall have: everything, or only the permission bits that the umask leaves.
+    fn wanted(&self, meta: Meta) -> Meta {
+        if self.options.preserve { meta } else { Meta { mode: meta.mode & 0o777 & !self.options.umask, times: None, ..meta } }
+    }
+}
+
+fn progress_bar() -> ProgressBar {
+    let style = "{spinner} {bytes}/{total_bytes} {wide_bar} {binary_bytes_per_sec} {eta} {msg}";
+    let style = ProgressStyle::with_template(style).expect("the template is a constant that parses");
+    let bar = ProgressBar::new(0).with_style(style);
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    bar
+}

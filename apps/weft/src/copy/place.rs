@@ -1,0 +1,483 @@
+//! An object that is copied from or to: a local path, or a name in a directory of a file system.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::stat::{UtimensatFlags, utimensat};
+use nix::sys::time::TimeSpec;
+use weft_base::{Attr, FileKind, Handle, Payload, ROOT_HANDLE, Status, WallTime};
+use weft_client::{CreateOptions, OpenFile, SetAttr};
+use weft_rt::Bulk;
+use weft_wire::Rights;
+use weft_wire::ops::SetTime;
+
+use crate::connect::Fs;
+use crate::output::show_name;
+
+/// Where something is or shall be.
+#[derive(Clone)]
+pub enum Place {
+    /// On this machine.
+    Local(PathBuf),
+    /// In a file system: a name in a directory; the empty name is the directory itself.
+    Remote {
+        /// The file system.
+        fs: Arc<Fs>,
+        /// The directory.
+        dir: Handle,
+        /// The name in it.
+        name: Vec<u8>,
+        /// The path, for messages.
+        path: Vec<u8>,
+    },
+}
+
+/// Tells objects apart: file system (0 for local devices) and number.
+pub type Identity = (u64, u64, u64);
+
+/// What is copied of an object beside its content.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Bytes of a file.
+    pub bytes: u64,
+    /// Access and modification, if they are to be kept.
+    pub times: Option<(WallTime, WallTime)>,
+    /// Which object it is.
+    pub identity: Option<Identity>,
+}
+
+/// A file that is read.
+pub enum Source {
+    /// On this machine.
+    Local(File),
+    /// In a file system.
+    Remote(Arc<Fs>, Arc<OpenFile>),
+}
+
+/// A file that is written.
+pub enum Target {
+    /// On this machine.
+    Local(File),
+    /// In a file system.
+    Remote(Arc<Fs>, Arc<OpenFile>),
+}
+
+/// Bytes on their way.
+pub enum Block<'a> {
+    /// In the worker's buffer.
+    Buffer(&'a [u8]),
+    /// As they came from the servers.
+    Pieces(Vec<Payload>),
+}
+
+impl Block<'_> {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Block::Buffer(bytes) => bytes.len() as u64,
+            Block::Pieces(pieces) => pieces.iter().map(Payload::len).sum(),
+        }
+    }
+}
+
+impl Place {
+    /// The object at a path of a file system.
+    ///
+    /// # Errors
+    /// If the directory of its last name does not exist.
+    pub fn remote(fs: Arc<Fs>, path: &[u8]) -> Result<Place> {
+        let (dir, name) = if path.iter().all(|byte| *byte == b'/') {
+            (ROOT_HANDLE, Vec::new())
+        } else {
+            fs.parent(path).map(|(dir, name)| (dir, name.to_vec()))?
+        };
+        Ok(Place::Remote { fs, dir, name, path: path.to_vec() })
+    }
+
+    /// For messages.
+    pub fn display(&self) -> String {
+        match self {
+            Place::Local(path) => path.display().to_string(),
+            Place::Remote { fs, path, .. } => format!("{}:{}", fs.name, show_name(path)),
+        }
+    }
+
+    /// The last name of the path; empty for a root.
+    pub fn name(&self) -> Vec<u8> {
+        match self {
+            Place::Local(path) => path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default(),
+            Place::Remote { name, .. } => name.clone(),
+        }
+    }
+
+    /// An entry of the directory that this is; `meta` is the directory's.
+    pub fn child(&self, meta: &Meta, child: &[u8]) -> Place {
+        match self {
+            Place::Local(path) => Place::Local(path.join(std::ffi::OsStr::from_bytes(child))),
+            Place::Remote { fs, path, .. } => {
+                let handle = meta.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
+                let path = [path.strip_suffix(b"/").unwrap_or(path), b"/", child].concat();
+                Place::Remote { fs: fs.clone(), dir: handle, name: child.to_vec(), path }
+            }
+        }
+    }
+
+    /// True if both are in one file system, or both on this machine.
+    pub fn same_system(&self, other: &Place) -> bool {
+        match (self, other) {
+            (Place::Local(_), Place::Local(_)) => true,
+            (Place::Remote { fs: a, .. }, Place::Remote { fs: b, .. }) => a.id() == b.id(),
+            _ => false,
+        }
+    }
+
+    /// What is there.
+    ///
+    /// # Errors
+    /// If nothing is, or it cannot be looked at.
+    pub fn meta(&self, follow: bool) -> Result<Meta> {
+        match self {
+            Place::Local(path) => {
+                let meta = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) };
+                Ok(local_meta(&meta.with_context(|| self.display())?))
+            }
+            Place::Remote { fs, dir, name, path } => {
+                let attr = if name.is_empty() {
+                    fs.run_at(path, fs.client.getattr(*dir))?
+                } else {
+                    fs.run_at(path, fs.client.lookup(&fs.who, *dir, name))?
+                };
+                let attr = if follow && attr.kind == FileKind::Symlink { fs.stat(path, true)? } else { attr };
+                Ok(remote_meta(fs, &attr))
+            }
+        }
+    }
+
+    /// Names of the entries of a directory, in order.
+    ///
+    /// # Errors
+    /// If it is none or may not be read.
+    pub fn list(&self) -> Result<Vec<Vec<u8>>> {
+        match self {
+            Place::Local(path) => {
+                let names = fs::read_dir(path)
+                    .and_then(|entries| entries.map(|entry| Ok(entry?.file_name().into_vec())).collect::<io::Result<Vec<_>>>());
+                let mut names = names.with_context(|| format!("cannot list {}", self.display()))?;
+                names.sort();
+                Ok(names)
+            }
+            Place::Remote { fs, path, .. } => {
+                let handle = self.meta(true)?.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
+                Ok(fs.list(path, handle, false)?.into_iter().map(|item| item.name.to_vec()).collect())
+            }
+        }
+    }
+
+    /// Makes a directory, or takes the one that is there.
+    ///
+    /// # Errors
+    /// If something else is there, or it cannot be made.
+    pub fn make_dir(&self, mode: u32) -> Result<Meta> {
+        match self {
+            Place::Local(path) => match fs::DirBuilder::new().mode(mode & 0o777).create(path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    Err(error).with_context(|| format!("cannot make {}", self.display()))
+                }
+                _ => self.directory_there(),
+            },
+            Place::Remote { name, .. } if name.is_empty() => self.directory_there(),
+            Place::Remote { fs, dir, name, path } => match fs.run(fs.client.mkdir(&fs.who, *dir, name, mode & 0o7777)) {
+                Ok(attr) => Ok(remote_meta(fs, &attr)),
+                Err(error) if error.status == Status::Exists => self.directory_there(),
+                Err(error) => Err(fs.explain(path, error)),
+            },
+        }
+    }
+
+    fn directory_there(&self) -> Result<Meta> {
+        let meta = self.meta(true)?;
+        if meta.kind != FileKind::Directory {
+            bail!("{} exists and is no directory", self.display());
+        }
+        Ok(meta)
+    }
+
+    /// Target of a symlink.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn read_link(&self) -> Result<Vec<u8>> {
+        match self {
+            Place::Local(path) => Ok(fs::read_link(path).with_context(|| self.display())?.into_os_string().into_vec()),
+            Place::Remote { fs, dir, name, path } => {
+                let (handle, _) = fs.run_at(path, fs.client.lookup_handle(&fs.who, *dir, name))?;
+                Ok(fs.run_at(path, fs.client.readlink(handle))?.to_vec())
+            }
+        }
+    }
+
+    /// Makes a symlink; one that is there, or a file, is replaced.
+    ///
+    /// # Errors
+    /// If a directory is there, or it cannot be made.
+    pub fn make_symlink(&self, target: &[u8]) -> Result<()> {
+        for again in [true, false] {
+            let exists = match self {
+                Place::Local(path) => match std::os::unix::fs::symlink(Path::new(std::ffi::OsStr::from_bytes(target)), path) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists && again => true,
+                    other => return other.with_context(|| format!("cannot make the symlink {}", self.display())),
+                },
+                Place::Remote { fs, dir, name, path } => match fs.run(fs.client.symlink(&fs.who, *dir, name, target)) {
+                    Err(error) if error.status == Status::Exists && again => true,
+                    other => return other.map(|_| ()).map_err(|error| fs.explain(path, error)),
+                },
+            };
+            if exists {
+                self.remove()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a name that is no directory.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove(&self) -> Result<()> {
+        match self {
+            Place::Local(path) => fs::remove_file(path).with_context(|| format!("cannot remove {}", self.display())),
+            Place::Remote { fs, dir, name, path } => fs.run_at(path, fs.client.unlink(&fs.who, *dir, name)),
+        }
+    }
+
+    /// Sets mode and times of what is there; times of a symlink are its own.
+    ///
+    /// # Errors
+    /// If the owner is somebody else.
+    pub fn set_meta(&self, meta: &Meta) -> Result<()> {
+        match self {
+            Place::Local(path) => set_local_meta(path, meta).with_context(|| format!("cannot set mode and times of {}", self.display())),
+            Place::Remote { fs, dir, name, path } => {
+                let handle = if name.is_empty() { *dir } else { fs.run_at(path, fs.client.lookup_handle(&fs.who, *dir, name))?.0 };
+                set_remote_meta(fs, path, handle, meta)
+            }
+        }
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// If there is none or it may not be read.
+    pub fn open(&self) -> Result<Source> {
+        match self {
+            Place::Local(path) => Ok(Source::Local(File::open(path).with_context(|| format!("cannot read {}", self.display()))?)),
+            Place::Remote { fs, path, .. } => {
+                let handle = self.meta(true)?.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
+                let (_, file) = fs.run_at(path, fs.client.open(&fs.who, handle, Rights::READ, false))?;
+                Ok(Source::Remote(fs.clone(), file))
+            }
+        }
+    }
+
+    /// Makes a file, or empties the one that is there, and opens it for writing. Says whether it is new.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(&self, mode: u32) -> Result<(Target, bool)> {
+        match self {
+            Place::Local(path) => {
+                let options = || File::options().write(true).mode(mode & 0o777 | 0o200).to_owned();
+                let made = match options().create_new(true).open(path) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        options().truncate(true).open(path).map(|file| (file, false))
+                    }
+                    made => made.map(|file| (file, true)),
+                };
+                let (file, new) = made.with_context(|| format!("cannot write {}", self.display()))?;
+                Ok((Target::Local(file), new))
+            }
+            Place::Remote { fs, dir, name, path } => {
+                let options = CreateOptions { mode: mode & 0o777, rights: Rights::WRITE, truncate: true, ..CreateOptions::default() };
+                let (_, file, new) = fs.run_at(path, fs.client.create(&fs.who, *dir, name, &options))?;
+                Ok((Target::Remote(fs.clone(), file), new))
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn read_at<'a>(&self, offset: u64, buffer: &'a mut [u8]) -> Result<Block<'a>> {
+        match self {
+            Source::Local(file) => {
+                let mut filled = 0;
+                while filled < buffer.len() {
+                    match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                        Ok(0) => break,
+                        Ok(count) => filled += count,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Ok(Block::Buffer(&buffer[..filled]))
+            }
+            Source::Remote(fs, file) => Ok(Block::Pieces(told(fs, fs.run(fs.client.read(file, offset, buffer.len() as u64)))?)),
+        }
+    }
+
+    /// Closes.
+    ///
+    /// # Errors
+    /// Of the server.
+    pub fn close(&self) -> Result<()> {
+        match self {
+            Source::Local(_) => Ok(()),
+            Source::Remote(fs, file) => told(fs, fs.run(fs.client.close(file.clone()))),
+        }
+    }
+}
+
+impl Target {
+    /// Writes a block.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn write_at(&self, offset: u64, block: &Block<'_>) -> Result<()> {
+        let owned: Vec<bytes::Bytes>;
+        let slices: Vec<&[u8]> = match block {
+            Block::Buffer(bytes) => vec![bytes],
+            Block::Pieces(pieces) => {
+                owned = pieces.iter().map(Payload::to_bytes).collect();
+                owned.iter().map(|bytes| &bytes[..]).collect()
+            }
+        };
+        match self {
+            Target::Local(file) => {
+                let mut at = offset;
+                for slice in slices {
+                    file.write_all_at(slice, at)?;
+                    at += slice.len() as u64;
+                }
+                Ok(())
+            }
+            Target::Remote(fs, file) => told(fs, fs.run(fs.client.write(file, offset, Bulk::Slices(slices)))),
+        }
+    }
+
+    /// Closes and sets mode and times, in this order since closing reports a time of its own.
+    ///
+    /// # Errors
+    /// If what was written cannot be made known, or the owner is somebody else.
+    pub fn finish(&self, place: &Place, meta: &Meta) -> Result<()> {
+        match self {
+            Target::Local(_) => place.set_meta(meta),
+            Target::Remote(fs, file) => {
+                let handle = file.handle();
+                told(fs, fs.run(fs.client.close(file.clone())))?;
+                if meta.times.is_none() && meta.mode & 0o7000 == 0 {
+                    return Ok(());
+                }
+                set_remote_meta(fs, place.display().as_bytes(), handle, meta)
+            }
+        }
+    }
+
+    /// Closes a file that is given up.
+    pub fn abandon(&self) {
+        if let Target::Remote(fs, file) = self {
+            // The failure that made us give up has been reported.
+            let _ = fs.run(fs.client.close(file.clone()));
+        }
+    }
+}
+
+/// An error of an open file, whose path the caller knows.
+fn told<T>(fs: &Fs, result: weft_client::Result<T>) -> Result<T> {
+    result.map_err(|error| anyhow::Error::new(error).context(fs.why(&error)))
+}
+
+fn local_meta(meta: &fs::Metadata) -> Meta {
+    let kind = FileKind::from_code(((meta.mode() >> 12) & 15) as u8).unwrap_or(FileKind::Fifo);
+    let times =
+        (WallTime::from_parts(meta.atime(), meta.atime_nsec() as u32), WallTime::from_parts(meta.mtime(), meta.mtime_nsec() as u32));
+    Meta { kind, mode: meta.mode() & 0o7777, bytes: meta.len(), times: Some(times), identity: Some((0, meta.dev(), meta.ino())) }
+}
+
+fn remote_meta(fs: &Fs, attr: &Attr) -> Meta {
+    let identity = Some((fs.id().0, 0, attr.handle.0));
+    Meta { kind: attr.kind, mode: attr.mode, bytes: attr.size, times: Some((attr.atime, attr.mtime)), identity }
+}
+
+fn set_local_meta(path: &Path, meta: &Meta) -> io::Result<()> {
+    if meta.kind != FileKind::Symlink {
+        fs::set_permissions(path, fs::Permissions::from_mode(meta.mode))?;
+    }
+    if let Some((atime, mtime)) = meta.times {
+        let spec = |time: WallTime| TimeSpec::new(time.parts().0, i64::from(time.parts().1));
+        utimensat(nix::fcntl::AT_FDCWD, path, &spec(atime), &spec(mtime), UtimensatFlags::NoFollowSymlink)?;
+    }
+    Ok(())
+}
+
+fn set_remote_meta(fs: &Fs, path: &[u8], handle: Handle, meta: &Meta) -> Result<()> {
+    let time = |time: WallTime| Some(SetTime { at: Some(time) });
+    let changes = SetAttr {
+        mode: (meta.kind != FileKind::Symlink).then_some(meta.mode),
+        atime: meta.times.and_then(|(atime, _)| time(atime)),
+        mtime: meta.times.and_then(|(_, mtime)| time(mtime)),
+        ..SetAttr::default()
+    };
+    fs.run_at(path, fs.client.setattr(&fs.who, handle, &changes)).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_objects_keep_mode_and_times() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (Place::Local(dir.path().join("a")), Place::Local(dir.path().join("b")));
+        fs::write(dir.path().join("a"), "hello").unwrap();
+        let wanted = Meta { mode: 0o640, times: Some((WallTime(1_000_000_001), WallTime(-5))), ..a.meta(false).unwrap() };
+        let (target, new) = b.create(wanted.mode).unwrap();
+        assert!(new);
+        let mut buffer = [0; 16];
+        let source = a.open().unwrap();
+        let block = source.read_at(1, &mut buffer).unwrap();
+        assert_eq!(block.len(), 4);
+        target.write_at(0, &block).unwrap();
+        target.finish(&b, &wanted).unwrap();
+        let meta = b.meta(false).unwrap();
+        assert_eq!((meta.mode, meta.times, meta.bytes), (0o640, wanted.times, 4));
+        assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"ello");
+        assert!(!b.create(0o600).unwrap().1, "the second time it is there, and is emptied");
+        assert_eq!(b.meta(false).unwrap().bytes, 0);
+    }
+
+    #[test]
+    fn symlinks_replace_files_but_not_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = Place::Local(dir.path().join("link"));
+        link.make_symlink(b"first").unwrap();
+        link.make_symlink(b"second").unwrap();
+        assert_eq!(link.read_link().unwrap(), b"second");
+        let sub = Place::Local(dir.path().join("sub"));
+        sub.make_dir(0o755).unwrap();
+        assert_eq!(sub.make_dir(0o755).unwrap().kind, FileKind::Directory);
+        assert!(sub.make_symlink(b"x").is_err());
+        assert!(link.make_dir(0o755).is_err());
+    }
+}

@@ -1,0 +1,322 @@
+//! The queue of files and chunks, and the threads that copy them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
+
+use super::Copied;
+use super::place::{Meta, Place, Source, Target};
+
+/// Bytes of one read and write.
+const BLOCK_BYTES: usize = 4 << 20;
+/// Files larger than this are cut into chunks of this size, copied by several workers.
+const CHUNK_BYTES: u64 = 64 << 20;
+/// Files that wait for a worker, at most: then the walk through the source waits too.
+const QUEUE_MAX: usize = 1024;
+
+/// Something to copy.
+pub enum Job {
+    /// A file.
+    File {
+        /// From here.
+        source: Place,
+        /// To here.
+        target: Place,
+        /// What the copy shall have.
+        meta: Meta,
+    },
+    /// A part of a large file.
+    Chunk {
+        /// The file.
+        transfer: Arc<Transfer>,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        bytes: u64,
+    },
+}
+
+/// A large file that several workers copy; whoever is last finishes it.
+pub struct Transfer {
+    from: Place,
+    to: Place,
+    source: Source,
+    target: Target,
+    new: bool,
+    meta: Meta,
+    chunks_left: AtomicU64,
+    failed: AtomicBool,
+}
+
+/// The workers.
+pub struct Workers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// There is a job, or there will be none.
+    more: Condvar,
+    /// There is room in the queue, or everything is done.
+    less: Condvar,
+    stop: Arc<AtomicBool>,
+    bar: ProgressBar,
+    files: AtomicU64,
+    bytes: AtomicU64,
+    failures: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    running: usize,
+    closed: bool,
+}
+
+impl Workers {
+    /// Starts `count` threads.
+    pub fn start(count: usize, bar: ProgressBar, stop: Arc<AtomicBool>) -> Workers {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            more: Condvar::new(),
+            less: Condvar::new(),
+            stop,
+            bar,
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        });
+        let threads = (0..count.max(1)).map(|_| {
+            let shared = shared.clone();
+            thread::spawn(move || shared.work())
+        });
+        Workers { threads: threads.collect(), shared }
+    }
+
+    /// Queues a job; waits while the queue is full.
+    pub fn queue(&self, job: Job) {
+        if let Job::File { meta, .. } = &job {
+            self.shared.bar.inc_length(meta.bytes);
+        }
+        let mut queue = self.shared.lock();
+        while queue.jobs.len() >= QUEUE_MAX {
+            queue = self.shared.less.wait(queue).expect("no worker panics while it holds the queue");
+        }
+        queue.jobs.push_back(job);
+        self.shared.more.notify_one();
+    }
+
+    /// Waits until everything that was queued is done.
+    pub fn wait(&self) {
+        let mut queue = self.shared.lock();
+        while !queue.jobs.is_empty() || queue.running > 0 {
+            queue = self.shared.less.wait(queue).expect("no worker panics while it holds the queue");
+        }
+    }
+
+    /// Names something that could not be copied.
+    pub fn report(&self, error: &anyhow::Error) {
+        self.shared.report(error);
+    }
+
+    /// Ends the threads and gives what they did.
+    pub fn finish(self) -> Copied {
+        self.shared.lock().closed = true;
+        self.shared.more.notify_all();
+        for thread in self.threads {
+            thread.join().expect("a worker reports its errors and does not panic");
+        }
+        self.shared.bar.finish_and_clear();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (files, bytes, failures) = (count(&self.shared.files), count(&self.shared.bytes), count(&self.shared.failures));
+        Copied { files, bytes, failures, ..Copied::default() }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no worker panics while it holds the queue")
+    }
+
+    fn work(&self) {
+        let mut buffer = vec![0; BLOCK_BYTES];
+        while let Some(job) = self.next() {
+            if let Err(error) = self.copy(job, &mut buffer) {
+                self.report(&error);
+            }
+            self.lock().running -= 1;
+            self.less.notify_all();
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                queue.running += 1;
+                self.less.notify_all();
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self.more.wait(queue).expect("no worker panics while it holds the queue");
+        }
+    }
+
+    fn copy(&self, job: Job, buffer: &mut [u8]) -> Result<()> {
+        match job {
+            Job::File { .. } if self.stopped() => Ok(()),
+            Job::File { source, target, meta } => self.copy_file(source, target, meta, buffer),
+            Job::Chunk { transfer, offset, bytes } => {
+                let copied =
+                    if transfer.failed.load(Ordering::Relaxed) { Ok(()) } else { self.copy_range(&transfer, offset, Some(bytes), buffer) };
+                self.chunk_done(&transfer, copied)
+            }
+        }
+    }
+
+    fn copy_file(&self, from: Place, to: Place, meta: Meta, buffer: &mut [u8]) -> Result<()> {
+        let source = from.open()?;
+        let (target, new) = to.create(meta.mode).inspect_err(|_| drop(source.close()))?;
+        let chunks = meta.bytes.div_ceil(CHUNK_BYTES).max(1);
+        let transfer =
+            Transfer { from, to, source, target, new, meta, chunks_left: AtomicU64::new(chunks), failed: AtomicBool::new(false) };
+        if chunks == 1 {
+            // Up to its end, whatever size it was said to have: it may have grown, or be one whose size nobody knows.
+            let copied = self.copy_range(&transfer, 0, None, buffer);
+            return self.chunk_done(&transfer, copied);
+        }
+        let transfer = Arc::new(transfer);
+        let mut queue = self.lock();
+        for index in (0..chunks).rev() {
+            let offset = index * CHUNK_BYTES;
+            queue.jobs.push_front(Job::Chunk { transfer: transfer.clone(), offset, bytes: CHUNK_BYTES.min(meta.bytes - offset) });
+        }
+        drop(queue);
+        self.more.notify_all();
+        Ok(())
+    }
+
+    /// Copies from `offset` to the end, or `bytes` of it.
+    fn copy_range(&self, transfer: &Transfer, offset: u64, bytes: Option<u64>, buffer: &mut [u8]) -> Result<()> {
+        let mut at = offset;
+        loop {
+            if self.stopped() {
+                bail!("interrupted");
+            }
+            let left = bytes.map_or(u64::MAX, |bytes| offset + bytes - at);
+            let want = left.min(buffer.len() as u64);
+            if want == 0 {
+                return Ok(());
+            }
+            let block = transfer.source.read_at(at, &mut buffer[..want as usize]).context("reading")?;
+            let got = block.len();
+            if got > 0 {
+                transfer.target.write_at(at, &block).context("writing")?;
+            }
+            at += got;
+            self.bytes.fetch_add(got, Ordering::Relaxed);
+            self.bar.inc(got);
+            if got < want {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Notes the outcome of a chunk; after the last one the file is finished, or removed if it is incomplete and new.
+    fn chunk_done(&self, transfer: &Transfer, copied: Result<()>) -> Result<()> {
+        let copied = copied.with_context(|| format!("cannot copy {} to {}", transfer.from.display(), transfer.to.display()));
+        let first_failure = copied.is_err() && !transfer.failed.swap(true, Ordering::Relaxed);
+        if transfer.chunks_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let closed = transfer.source.close();
+            if transfer.failed.load(Ordering::Relaxed) {
+                transfer.target.abandon();
+                if transfer.new {
+                    transfer.to.remove()?;
+                }
+            } else {
+                let finished = transfer.target.finish(&transfer.to, &transfer.meta);
+                finished.and(closed).with_context(|| format!("cannot finish {}", transfer.to.display()))?;
+                self.files.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        // An interruption is told once, by the command.
+        if first_failure && !self.stopped() { copied } else { Ok(()) }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn report(&self, error: &anyhow::Error) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.bar.suspend(|| eprintln!("weft: {}", crate::error_text(error)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Copier, CopyOptions};
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn copy(from: &std::path::Path, to: &std::path::Path, stop: bool) -> Copied {
+        let options = CopyOptions { recursive: true, preserve: true, dereference: false, jobs: 4, progress: false, umask: 0o22 };
+        let mut copier = Copier::start(options, Arc::new(AtomicBool::new(stop)));
+        copier.copy(&Place::Local(from.into()), &Place::Local(to.into())).unwrap();
+        copier.finish()
+    }
+
+    #[test]
+    fn a_tree_arrives_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("a/b")).unwrap();
+        for index in 0..50u32 {
+            fs::write(from.join(format!("a/f{index}")), vec![index as u8; index as usize * 1000]).unwrap();
+        }
+        // Larger than one chunk, so that several workers share it; sparse, so that it is cheap.
+        fs::File::create(from.join("big")).unwrap().set_len(CHUNK_BYTES + 12345).unwrap();
+        std::os::unix::fs::symlink("../big", from.join("a/link")).unwrap();
+        fs::set_permissions(from.join("a/b"), fs::Permissions::from_mode(0o500)).unwrap();
+        let counts = copy(&from, &to, false);
+        assert_eq!((counts.files, counts.directories, counts.symlinks, counts.failures), (51, 3, 1, 0));
+        for index in 0..50u32 {
+            assert_eq!(fs::read(to.join(format!("a/f{index}"))).unwrap(), vec![index as u8; index as usize * 1000]);
+        }
+        assert_eq!(fs::metadata(to.join("big")).unwrap().len(), CHUNK_BYTES + 12345);
+        assert_eq!(fs::read_link(to.join("a/link")).unwrap().to_str(), Some("../big"));
+        assert_eq!(fs::metadata(to.join("a/b")).unwrap().permissions().mode() & 0o7777, 0o500);
+        let mtime = |path: &std::path::Path| fs::metadata(path).unwrap().modified().unwrap();
+        assert_eq!(mtime(&to.join("a")), mtime(&from.join("a")));
+        assert_eq!(mtime(&to.join("a/f7")), mtime(&from.join("a/f7")));
+    }
+
+    #[test]
+    fn a_stopped_copy_leaves_nothing_half_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir(&from).unwrap();
+        fs::write(from.join("f"), "content").unwrap();
+        assert_eq!(copy(&from, &to, true).files, 0);
+        assert!(!to.join("f").exists());
+    }
+
+    #[test]
+    fn copying_into_itself_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let from = dir.path().join("from");
+        fs::create_dir(&from).unwrap();
+        fs::write(from.join("f"), "content").unwrap();
+        let counts = copy(&from, &from.join("inside"), false);
+        assert_eq!((counts.files, counts.failures), (1, 1));
+        assert!(from.join("inside/f").exists() && !from.join("inside/inside").exists());
+    }
+}

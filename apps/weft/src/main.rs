@@ -1,0 +1,42 @@
+//! `weft`: the one program of Weft: starts file systems, mounts them, works in them and looks after them. Every subcommand is thin: it
+//! reads its arguments, calls the servers, the client or the FUSE gateway, and prints.
+//!
+//! It never holds file system logic: what a gateway or another program could want too is in the libraries below.
+
+mod commands;
+mod config;
+mod connect;
+mod copy;
+mod fs_arg;
+mod mount_list;
+mod mounts;
+mod output;
+mod process;
+mod state;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match commands::Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) if reader_has_gone(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weft: {}", error_text(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True if the error is only that nobody reads our output any more (`weft ls ... | head`).
+fn reader_has_gone(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe))
+}
+
+/// An error with its causes, for people. What the client library says is part of the sentence above it already.
+fn error_text(error: &anyhow::Error) -> String {
+    let causes = error.chain().skip(1).filter(|cause| cause.downcast_ref::<weft_client::Error>().is_none());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,165 @@
+//! Which mounts of a file system this user has on this machine: each mount process holds a pid file that names its file system and
+//! its place, in the state directory it was mounted from or in the user's run directory.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use weft_base::FsId;
+
+use crate::mounts;
+use crate::process::{self, Ended};
+use crate::state::{self, StateDir};
+
+/// How long a mount process has for closing its files after the unmount.
+const MOUNT_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a program that uses the mount has to leave it, and then the mount process after SIGTERM, and after SIGKILL. Short: the
+/// mount is out of sight already, and writes are at the servers when they return.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+
+/// One mount, alive or left behind by a killed process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedMount {
+    /// Its pid file.
+    pub pid_file: PathBuf,
+    /// Where it is.
+    pub place: PathBuf,
+    /// The process, if it lives.
+    pub pid: Option<i32>,
+}
+
+/// What ending a mount came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmounted {
+    /// It is gone.
+    Done,
+    /// It was in use: out of sight, its process was ended.
+    WasBusy,
+}
+
+/// The folder for the pid file and log of a mount of this file system.
+///
+/// # Errors
+/// If there is neither a usable state directory nor a run directory of the user.
+pub fn dir_for(config: Option<&Path>) -> Result<PathBuf> {
+    if let Some(config) = config {
+        let run = StateDir::of_config(config).run_dir();
+        if state::make_private_dir(&run).is_ok() && nix::unistd::access(&run, nix::unistd::AccessFlags::W_OK).is_ok() {
+            return Ok(run);
+        }
+    }
+    state::user_run_dir()
+}
+
+/// Base name of the files of the mount at `place`: the same for the same place, and readable.
+pub fn file_stem(place: &Path) -> String {
+    let bytes = place.as_os_str().as_bytes();
+    // FNV-1a: only to tell places apart whose names end alike.
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    let name: String =
+        place.file_name().unwrap_or_default().to_string_lossy().chars().filter(char::is_ascii_alphanumeric).take(24).collect();
+    format!("mount-{name}-{hash:016x}")
+}
+
+/// What the pid file of a mount says behind the pid.
+pub fn note(fs_id: FsId, place: &Path) -> String {
+    format!("{fs_id}\n{}", place.display())
+}
+
+/// All mounts of a file system that this user's processes made from this state directory or without one.
+///
+/// # Errors
+/// If a pid file cannot be read.
+pub fn of(fs_id: FsId, state: &StateDir) -> Result<Vec<ListedMount>> {
+    let mut dirs = vec![state.run_dir()];
+    dirs.extend(state::user_run_dir());
+    let mut listed = Vec::new();
+    for dir in dirs {
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if !name.as_bytes().starts_with(b"mount-") || !name.as_bytes().ends_with(b".pid") {
+                continue;
+            }
+            listed.extend(read(&entry.path(), fs_id)?);
+        }
+    }
+    listed.sort_by(|a, b| a.place.cmp(&b.place));
+    Ok(listed)
+}
+
+fn read(pid_file: &Path, fs_id: FsId) -> Result<Option<ListedMount>> {
+    let Ok(text) = fs::read_to_string(pid_file) else { return Ok(None) };
+    let mut lines = text.splitn(3, '\n').skip(1);
+    let (Some(id), Some(place)) = (lines.next(), lines.next()) else { return Ok(None) };
+    if id != fs_id.to_string() {
+        return Ok(None);
+    }
+    let pid = process::holder(pid_file)?.map(|holder| holder.pid);
+    Ok(Some(ListedMount { pid_file: pid_file.to_path_buf(), place: PathBuf::from(place), pid }))
+}
+
+impl ListedMount {
+    /// True if the kernel shows a mount of Weft there.
+    ///
+    /// # Errors
+    /// If the kernel lists no mounts.
+    pub fn is_mounted(&self) -> Result<bool> {
+        Ok(mounts::at(&self.place)?.is_some_and(|mount| mounts::is_weft(&mount)))
+    }
+
+    /// Unmounts and ends the process.
+    ///
+    /// # Errors
+    /// If it stays mounted or the process survives.
+    pub fn end(&self) -> Result<Unmounted> {
+        let mut outcome = Unmounted::Done;
+        if self.is_mounted()? && !mounts::unmount(&self.place)? {
+            outcome = Unmounted::WasBusy;
+        }
+        let patience = if outcome == Unmounted::Done { MOUNT_PATIENCE } else { BUSY_PATIENCE };
+        let gone = process::wait_until(patience, || Ok(process::holder(&self.pid_file)?.is_none()));
+        if !gone? {
+            outcome = match process::end(&self.pid_file, BUSY_PATIENCE)? {
+                Ended::WasNotRunning => outcome,
+                Ended::Stopped | Ended::Killed => Unmounted::WasBusy,
+            };
+        }
+        let _ = fs::remove_file(&self.pid_file);
+        if self.is_mounted()? {
+            bail!("{} is still mounted; is something else mounted over it? try `umount -l {0}`", self.place.display());
+        }
+        Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::PidFile;
+
+    #[test]
+    fn mounts_are_found_by_their_pid_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, _) = StateDir::existing_or_new(&dir.path().join("s")).unwrap();
+        let (id, other) = (FsId(0xabc_0001), FsId(0xabc_0002));
+        let pid_file = |place: &str| state.run_dir().join(format!("{}.pid", file_stem(Path::new(place))));
+        let alive = PidFile::take(&pid_file("/no/such/a"), &note(id, Path::new("/no/such/a"))).unwrap();
+        fs::write(pid_file("/no/such/b"), format!("1\n{}", note(id, Path::new("/no/such/b")))).unwrap();
+        fs::write(pid_file("/no/such/c"), format!("1\n{}", note(other, Path::new("/no/such/c")))).unwrap();
+        let listed = of(id, &state).unwrap();
+        let seen: Vec<_> = listed.iter().map(|mount| (mount.place.to_str().unwrap(), mount.pid)).collect();
+        assert_eq!(seen, [("/no/such/a", Some(std::process::id() as i32)), ("/no/such/b", None)]);
+        assert_eq!(listed[1].end().unwrap(), Unmounted::Done, "left behind and not mounted: only the file goes");
+        assert!(!pid_file("/no/such/b").exists() && pid_file("/no/such/c").exists());
+        alive.remove();
+    }
+
+    #[test]
+    fn places_with_the_same_last_name_have_different_files() {
+        assert_ne!(file_stem(Path::new("/a/mnt")), file_stem(Path::new("/b/mnt")));
+        assert!(file_stem(Path::new("/a/mnt")).starts_with("mount-mnt-"));
+    }
+}

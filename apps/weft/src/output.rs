@@ -1,0 +1,94 @@
+//! What commands print: tables for people, JSON for programs, and nothing more when the reader of a pipe has gone.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// Rows under a heading, in columns as wide as they need.
+#[derive(Debug)]
+pub struct Table {
+    heading: Vec<&'static str>,
+    right: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns; the heading of a column of numbers begins with `>` and such columns end at the right.
+    pub fn new(columns: &[&'static str]) -> Table {
+        Table {
+            heading: columns.iter().map(|column| column.trim_start_matches('>')).collect(),
+            right: columns.iter().map(|column| column.starts_with('>')).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row; it has one cell for each column.
+    pub fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.heading.len(), "a row has one cell for each column");
+        self.rows.push(cells);
+    }
+
+    /// The text, each line ended by a newline, without spaces at line ends.
+    pub fn render(&self) -> String {
+        let heading: Vec<String> = self.heading.iter().map(|column| column.to_string()).collect();
+        let lines = || std::iter::once(&heading).chain(&self.rows);
+        let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+        let mut text = String::new();
+        for line in lines() {
+            let cells = line.iter().zip(&widths).zip(&self.right);
+            let cells: Vec<String> =
+                cells.map(|((cell, width), right)| if *right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }).collect();
+            text.push_str(cells.join("  ").trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Prints text.
+///
+/// # Errors
+/// Of standard output; a reader that has gone is `BrokenPipe`.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Prints a value as JSON.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
+    print(&format!("{text}\n"))
+}
+
+/// A name for people: printable as it is, anything else (newlines, invalid UTF-8, control characters) escaped.
+pub fn show_name(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_string(),
+        _ => name.escape_ascii().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&["name", ">bytes", "state"]);
+        table.row(vec!["meta0".into(), "1".into(), "serving".into()]);
+        table.row(vec!["é".into(), "123456".into(), "".into()]);
+        assert_eq!(table.render(), "name    bytes  state\nmeta0       1  serving\né      123456\n");
+    }
+
+    #[test]
+    fn names_are_shown_safely() {
+        assert_eq!(show_name("größe".as_bytes()), "größe");
+        assert_eq!(show_name(b"new\nline\xff"), "new\\nline\\xff");
+        assert_eq!(show_name(b"\x1b[31m"), "\\x1b[31m");
+    }
+}

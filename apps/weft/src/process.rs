@@ -1,0 +1,261 @@
+//! Background processes and how to tell that they live.
+//!
+//! A process that others must find holds an exclusive lock (`flock`) on its pid file for as long as it lives. The kernel drops the lock
+//! with the process, however it dies, so a pid file without a lock is nobody's, and a pid that was given to a stranger is never
+//! signalled.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+
+/// How often something that should happen soon is looked at.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Our own pid file, locked until this is dropped or the process ends.
+#[derive(Debug)]
+pub struct PidFile {
+    file: File,
+    path: PathBuf,
+}
+
+/// A living process that holds a pid file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its pid.
+    pub pid: i32,
+    /// What it wrote behind the pid (the mount point of a mount).
+    pub note: String,
+}
+
+/// How a process that should end did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It did not run.
+    WasNotRunning,
+    /// After SIGTERM.
+    Stopped,
+    /// After SIGKILL.
+    Killed,
+}
+
+impl PidFile {
+    /// Takes the file and writes our pid and `note` into it.
+    ///
+    /// # Errors
+    /// If another living process holds it, or the disk refuses.
+    pub fn take(path: &Path, note: &str) -> Result<PidFile> {
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path);
+        let mut file = open.with_context(|| format!("cannot open the pid file {}", path.display()))?;
+        // Somebody who only looks holds a shared lock for some microseconds: try again before believing in a rival.
+        let end = Instant::now() + Duration::from_millis(500);
+        while let Err(error) = file.try_lock() {
+            match error {
+                TryLockError::Error(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+                TryLockError::WouldBlock if Instant::now() < end => thread::sleep(POLL),
+                TryLockError::WouldBlock => match holder(path)? {
+                    Some(holder) => bail!("it runs already, as process {} (it holds {})", holder.pid, path.display()),
+                    None => bail!("another process starts it just now (it holds {})", path.display()),
+                },
+            }
+        }
+        file.set_len(0)?;
+        write!(file, "{}\n{note}", std::process::id())?;
+        Ok(PidFile { file, path: path.to_path_buf() })
+    }
+
+    /// Removes the file: the process ends in good order.
+    pub fn remove(self) {
+        // If this fails, the file stays behind without a lock, and that means the same.
+        let _ = std::fs::remove_file(&self.path);
+        drop(self.file);
+    }
+}
+
+/// The living process that holds a pid file, if there is one.
+///
+/// # Errors
+/// If the file exists and cannot be read.
+pub fn holder(path: &Path) -> Result<Option<Holder>> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.with_context(|| format!("cannot open the pid file {}", path.display()))?,
+    };
+    let end = Instant::now() + Duration::from_millis(200);
+    loop {
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(None),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("cannot look at the lock of {}", path.display())),
+        }
+        let mut text = String::new();
+        file.rewind()?;
+        file.read_to_string(&mut text)?;
+        if let Some((pid, note)) = text.split_once('\n')
+            && let Ok(pid) = pid.parse()
+        {
+            return Ok(Some(Holder { pid, note: note.to_string() }));
+        }
+        // The holder has locked the file and not yet written its pid.
+        if Instant::now() >= end {
+            bail!("{} is locked but names no process", path.display());
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// Ends the holder of a pid file: SIGTERM, and SIGKILL if it still lives after `patience`.
+///
+/// # Errors
+/// If it cannot be signalled, or survives SIGKILL for another `patience`.
+pub fn end(path: &Path, patience: Duration) -> Result<Ended> {
+    for (signal, outcome) in [(Signal::SIGTERM, Ended::Stopped), (Signal::SIGKILL, Ended::Killed)] {
+        let Some(first) = holder(path)? else {
+            let _ = std::fs::remove_file(path);
+            return Ok(if signal == Signal::SIGTERM { Ended::WasNotRunning } else { Ended::Stopped });
+        };
+        send(first.pid, signal)?;
+        if wait_until(patience, || Ok(holder(path)?.is_none_or(|holder| holder.pid != first.pid)))? {
+            let _ = std::fs::remove_file(path);
+            return Ok(outcome);
+        }
+    }
+    bail!("the process that holds {} does not end, not even after SIGKILL", path.display())
+}
+
+fn send(pid: i32, signal: Signal) -> Result<()> {
+    match kill(Pid::from_raw(pid), signal) {
+        Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot send {signal} to process {pid}")),
+    }
+}
+
+/// Looks at `condition` until it holds or `patience` is over; tells whether it held.
+///
+/// # Errors
+/// Of the condition.
+pub fn wait_until(patience: Duration, mut condition: impl FnMut() -> Result<bool>) -> Result<bool> {
+    let end = Instant::now() + patience;
+    loop {
+        if condition()? {
+            return Ok(true);
+        }
+        if Instant::now() >= end {
+            return Ok(false);
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// Starts this program again in the background; what it prints goes to the end of `log`. With `--detached` among `args` it leaves the
+/// terminal's session by itself.
+///
+/// # Errors
+/// If the process cannot be started or the log cannot be written.
+pub fn start_in_background<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>, log: &Path, stdout: Stdio) -> Result<Child> {
+    let open = OpenOptions::new().append(true).create(true).mode(0o600).open(log);
+    let log_file = open.with_context(|| format!("cannot write the log {}", log.display()))?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = Command::new(&program);
+    command.args(args).stdin(Stdio::null()).stdout(stdout).stderr(log_file).current_dir("/");
+    command.spawn().with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Leaves the session of the terminal, so that closing it or pressing Ctrl-C there does not reach this process.
+pub fn detach() {
+    // Fails only for a process that leads a group already: then it is as detached as it needs to be.
+    let _ = nix::unistd::setsid();
+}
+
+/// SIGTERM, SIGINT and SIGHUP, turned from a sudden end into something to wait for.
+#[derive(Debug)]
+pub struct StopSignals(SigSet);
+
+impl StopSignals {
+    /// From now on these signals wait until they are asked for. Call it before any other thread is started, since threads inherit it.
+    ///
+    /// # Errors
+    /// Of the operating system.
+    pub fn block() -> Result<StopSignals> {
+        let mut set = SigSet::empty();
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+            set.add(signal);
+        }
+        set.thread_block().context("cannot block signals")?;
+        Ok(StopSignals(set))
+    }
+
+    /// Waits for the next of them.
+    pub fn wait(&self) -> Signal {
+        loop {
+            if let Ok(signal) = self.0.wait() {
+                return signal;
+            }
+        }
+    }
+
+    /// Calls `on_stop` at the first signal, in a thread of its own; a second one ends the process at once.
+    pub fn on_stop(self, on_stop: impl FnOnce() + Send + 'static) {
+        thread::spawn(move || {
+            self.wait();
+            on_stop();
+            self.wait();
+            std::process::exit(130);
+        });
+    }
+}
+
+/// The last lines of a log, for a message about a process that failed.
+pub fn log_tail(log: &Path, lines: usize) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<_> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].iter().map(|line| format!("\n    {line}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_file_tells_who_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.pid");
+        assert_eq!(holder(&path).unwrap(), None);
+        let mine = PidFile::take(&path, "/mnt/a\nb").unwrap();
+        let expected = Holder { pid: std::process::id() as i32, note: "/mnt/a\nb".into() };
+        assert_eq!(holder(&path).unwrap(), Some(expected));
+        assert!(PidFile::take(&path, "").unwrap_err().to_string().contains("runs already"));
+        drop(mine);
+        assert!(path.exists(), "only an orderly end removes the file");
+        assert_eq!(holder(&path).unwrap(), None, "a file without a lock is nobody's");
+        PidFile::take(&path, "").unwrap().remove();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_stale_pid_is_never_signalled() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.pid");
+        // Our own pid: had it been signalled, this test would be dead.
+        std::fs::write(&path, format!("{}\n", std::process::id())).unwrap();
+        assert_eq!(end(&path, Duration::from_secs(1)).unwrap(), Ended::WasNotRunning);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_tail_of_a_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        assert_eq!(log_tail(&log, 3), "");
+        std::fs::write(&log, "a\nb\nc\n").unwrap();
+        assert_eq!(log_tail(&log, 2), "\n    b\n    c");
+    }
+}

@@ -1,0 +1,238 @@
+//! The folder that holds a file system on one machine: the state directory of `weft up`, or any folder with a config.
+//!
+//! ```text
+//! weft.toml        the config
+//! key              the cluster key, 0600
+//! formatted        there once every server has been started for the first time
+//! mount            the mount point of the last `weft up --mount`, for the next `weft up`
+//! servers/NAME/    what a server keeps
+//! run/             pid files, logs, sockets: nothing that must survive
+//! ```
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::config::SOCKET_PATH_BYTES_MAX;
+use crate::fs_arg::CONFIG_NAME;
+
+/// Names that an interrupted creation may leave behind; a folder with nothing else may be used.
+const OURS: [&str; 5] = ["weft.toml.new", "key", "key.new", "servers", "run"];
+
+/// A folder with a config, or where one shall be.
+#[derive(Clone, Debug)]
+pub struct StateDir {
+    root: PathBuf,
+}
+
+impl StateDir {
+    /// The folder of a config file.
+    pub fn of_config(config: &Path) -> StateDir {
+        StateDir { root: config.parent().unwrap_or(Path::new("/")).to_path_buf() }
+    }
+
+    /// A folder that must hold a file system.
+    ///
+    /// # Errors
+    /// If it does not; says how to make one.
+    pub fn existing(root: &Path) -> Result<StateDir> {
+        let state = StateDir::at(root)?;
+        if !state.config_file().is_file() {
+            bail!("{} holds no Weft file system (no {CONFIG_NAME}); `weft up --state {0}` makes one", root.display());
+        }
+        Ok(state)
+    }
+
+    /// A folder that holds a file system or shall: made if it is missing, refused if it holds anything else. Says whether it is new.
+    ///
+    /// # Errors
+    /// If it holds something else or cannot be made.
+    pub fn existing_or_new(root: &Path) -> Result<(StateDir, bool)> {
+        let state = StateDir::at(root)?;
+        if state.config_file().is_file() {
+            return Ok((state, false));
+        }
+        make_private_dir(&state.root)?;
+        let foreign = fs::read_dir(&state.root)
+            .with_context(|| format!("cannot look into {}", root.display()))?
+            .filter_map(|entry| Some(entry.ok()?.file_name()))
+            .find(|name| !OURS.iter().any(|ours| name == ours));
+        if let Some(name) = foreign {
+            bail!(
+                "{} is not empty (it has `{}`) and no Weft state; give an empty or new directory to --state",
+                root.display(),
+                name.display()
+            );
+        }
+        make_private_dir(&state.servers_dir())?;
+        make_private_dir(&state.run_dir())?;
+        Ok((state, true))
+    }
+
+    fn at(root: &Path) -> Result<StateDir> {
+        let root = std::path::absolute(root).with_context(|| format!("cannot tell where {} is", root.display()))?;
+        Ok(StateDir { root })
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+    /// The config.
+    pub fn config_file(&self) -> PathBuf {
+        self.root.join(CONFIG_NAME)
+    }
+    /// The cluster key.
+    pub fn key_file(&self) -> PathBuf {
+        self.root.join("key")
+    }
+    /// There once every server has been started for the first time: from then on an empty folder of a server is a mistake.
+    pub fn formatted_file(&self) -> PathBuf {
+        self.root.join("formatted")
+    }
+    /// The folders of the servers.
+    pub fn servers_dir(&self) -> PathBuf {
+        self.root.join("servers")
+    }
+    /// Pid files, logs and sockets.
+    pub fn run_dir(&self) -> PathBuf {
+        self.root.join("run")
+    }
+    /// Pid file of a server.
+    pub fn pid_file(&self, server: &str) -> PathBuf {
+        self.run_dir().join(format!("{server}.pid"))
+    }
+    /// Log of a server.
+    pub fn log_file(&self, server: &str) -> PathBuf {
+        self.run_dir().join(format!("{server}.log"))
+    }
+    /// Held by `up` and `down` while they work.
+    pub fn up_lock(&self) -> PathBuf {
+        self.run_dir().join("up.lock")
+    }
+
+    /// The mount point that `up` is to make again: that of the last `up --mount`.
+    pub fn remembered_mount(&self) -> Option<PathBuf> {
+        let text = fs::read_to_string(self.mount_file()).ok()?;
+        Some(PathBuf::from(text.trim_end_matches('\n')))
+    }
+
+    /// Remembers a mount point instead of the one before.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn remember_mount(&self, place: &Path) -> Result<()> {
+        crate::config::write_in_one_step(&self.mount_file(), format!("{}\n", place.display()).as_bytes(), 0o600)
+    }
+
+    fn mount_file(&self) -> PathBuf {
+        self.root.join("mount")
+    }
+}
+
+/// Makes a folder with mode 0700 and its missing parents; one that exists is left as it is.
+///
+/// # Errors
+/// With the name of the folder.
+pub fn make_private_dir(dir: &Path) -> Result<()> {
+    let made = match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => DirBuilder::new().mode(0o700).recursive(true).create(dir),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        other => other,
+    };
+    made.with_context(|| format!("cannot make the directory {}", dir.display()))
+}
+
+/// A folder of this user with short sockets, pid files and logs that belong to no state directory: under `XDG_RUNTIME_DIR`, or in
+/// `/tmp` if there is none.
+///
+/// # Errors
+/// If it cannot be made, or somebody else made it.
+pub fn user_run_dir() -> Result<PathBuf> {
+    let uid = nix::unistd::geteuid().as_raw();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute() && dir.is_dir());
+    let dir = match runtime {
+        Some(runtime) => runtime.join("weft"),
+        None => PathBuf::from(format!("/tmp/weft-{uid}")),
+    };
+    make_private_dir(&dir)?;
+    let meta = fs::symlink_metadata(&dir).with_context(|| format!("cannot look at {}", dir.display()))?;
+    if !meta.is_dir() || meta.uid() != uid || meta.permissions().mode() & 0o077 != 0 {
+        bail!("{} is not a private directory of this user; remove it or set XDG_RUNTIME_DIR to one that is", dir.display());
+    }
+    Ok(dir)
+}
+
+/// Where the socket of a server goes, as a config says it: inside the state directory if the path is short enough for a socket,
+/// otherwise in the user's own run directory, under the file system's id.
+///
+/// # Errors
+/// As [`user_run_dir`].
+pub fn socket_address(state: &StateDir, fs_id: weft_base::FsId, server: &str) -> Result<String> {
+    let inside = state.run_dir().join(format!("{server}.sock"));
+    if inside.as_os_str().len() <= SOCKET_PATH_BYTES_MAX && inside.to_str().is_some() {
+        return Ok(format!("unix:run/{server}.sock"));
+    }
+    let dir = user_run_dir()?.join(fs_id.to_string());
+    make_private_dir(&dir)?;
+    Ok(format!("unix:{}/{server}.sock", dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_base::FsId;
+
+    #[test]
+    fn a_new_state_is_private_and_can_be_resumed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("a/b");
+        let (state, new) = StateDir::existing_or_new(&root).unwrap();
+        assert!(new);
+        for path in [state.root().to_path_buf(), state.run_dir(), state.servers_dir()] {
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700, "{}", path.display());
+        }
+        fs::write(state.key_file(), "left by an interrupted creation").unwrap();
+        assert!(StateDir::existing_or_new(&root).unwrap().1, "still without a config: still new");
+        assert!(StateDir::existing(&root).unwrap_err().to_string().contains("weft up --state"));
+        fs::write(state.config_file(), "").unwrap();
+        assert!(!StateDir::existing_or_new(&root).unwrap().1);
+        assert!(StateDir::existing(&root).is_ok());
+    }
+
+    #[test]
+    fn a_foreign_directory_is_refused_and_untouched() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("thesis.tex"), "").unwrap();
+        let message = StateDir::existing_or_new(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("thesis.tex") && message.contains("not empty"), "{message}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let file = dir.path().join("thesis.tex");
+        assert!(StateDir::existing_or_new(&file).is_err(), "a file is no directory");
+    }
+
+    #[test]
+    fn the_last_mount_is_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, _) = StateDir::existing_or_new(&dir.path().join("s")).unwrap();
+        assert_eq!(state.remembered_mount(), None);
+        for place in ["/mnt/a", "/mnt/b"] {
+            state.remember_mount(Path::new(place)).unwrap();
+            assert_eq!(state.remembered_mount(), Some(PathBuf::from(place)));
+        }
+    }
+
+    #[test]
+    fn long_paths_get_short_sockets() {
+        let dir = tempfile::tempdir().unwrap();
+        let short = StateDir { root: dir.path().to_path_buf() };
+        assert_eq!(socket_address(&short, FsId(1), "meta0").unwrap(), "unix:run/meta0.sock");
+        let long = StateDir { root: dir.path().join("x".repeat(100)) };
+        let address = socket_address(&long, FsId(0xfeed_0001), "meta0").unwrap();
+        assert!(address.starts_with("unix:/") && address.len() < SOCKET_PATH_BYTES_MAX, "{address}");
+        let _ = fs::remove_dir(Path::new(address.strip_prefix("unix:").unwrap()).parent().unwrap());
+    }
+}

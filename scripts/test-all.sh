@@ -1,0 +1,23 @@
+#!/bin/bash
+# Everything that CI checks, the quick things first. Stops at the first failure and says which step it was.
+#
+# WEFT_SIM_SEEDS sets the seeds of the simulation (default 0..2000).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin"
+seeds="${WEFT_SIM_SEEDS:-0..2000}"
+
+step() {
+    printf '\n== %s\n' "$*"
+    SECONDS=0
+    "$@" || { printf '\nFAILED: %s\n' "$*" >&2; exit 1; }
+    printf '== took %d s\n' "$SECONDS"
+}
+
+step cargo fmt --all --check
+step cargo clippy --locked --workspace --all-targets -- -D warnings
+# The program first: the system tests start it as a process of its own.
+step cargo build --locked -p weft
+step cargo test --locked --workspace
+step cargo xtask sim --seeds "$seeds"
+printf '\nall checks passed\n'
