@@ -19,5 +19,6 @@ step cargo clippy --locked --workspace --all-targets -- -D warnings
 # The program first: the system tests start it as a process of its own.
 step cargo build --locked -p weft
 step cargo test --locked --workspace
+step cargo xtask tidy
 step cargo xtask sim --seeds "$seeds"
 printf '\nall checks passed\n'

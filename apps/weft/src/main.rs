@@ -3,6 +3,7 @@
 //!
 //! It never holds file system logic: what a gateway or another program could want too is in the libraries below.
 
+mod bench;
 mod commands;
 mod config;
 mod connect;

@@ -33,6 +33,8 @@ pub struct ListedMount {
 /// What ending a mount came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
+    /// There was nothing left but a pid file.
+    Nothing,
     /// It is gone.
     Done,
     /// It was in use: out of sight, its process was ended.
@@ -115,6 +117,10 @@ impl ListedMount {
     /// # Errors
     /// If it stays mounted or the process survives.
     pub fn end(&self) -> Result<Unmounted> {
+        if self.pid.is_none() && !self.is_mounted()? {
+            let _ = fs::remove_file(&self.pid_file);
+            return Ok(Unmounted::Nothing);
+        }
         let mut outcome = Unmounted::Done;
         if self.is_mounted()? && !mounts::unmount(&self.place)? {
             outcome = Unmounted::WasBusy;
@@ -152,7 +158,7 @@ mod tests {
         let listed = of(id, &state).unwrap();
         let seen: Vec<_> = listed.iter().map(|mount| (mount.place.to_str().unwrap(), mount.pid)).collect();
         assert_eq!(seen, [("/no/such/a", Some(std::process::id() as i32)), ("/no/such/b", None)]);
-        assert_eq!(listed[1].end().unwrap(), Unmounted::Done, "left behind and not mounted: only the file goes");
+        assert_eq!(listed[1].end().unwrap(), Unmounted::Nothing, "left behind and not mounted: only the file goes");
         assert!(!pid_file("/no/such/b").exists() && pid_file("/no/such/c").exists());
         alive.remove();
     }

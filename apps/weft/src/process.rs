@@ -19,6 +19,9 @@ use nix::unistd::Pid;
 /// How often something that should happen soon is looked at.
 const POLL: Duration = Duration::from_millis(5);
 
+/// How long the entry of an ended process in the process table is waited for.
+const REAP_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Our own pid file, locked until this is dropped or the process ends.
 #[derive(Debug)]
 pub struct PidFile {
@@ -71,7 +74,12 @@ impl PidFile {
         Ok(PidFile { file, path: path.to_path_buf() })
     }
 
-    /// Removes the file: the process ends in good order.
+    /// Holds the file until the process is gone, so that whoever waits for its end does not go on while it still tears down.
+    pub fn hold_until_exit(self) {
+        std::mem::forget(self);
+    }
+
+    /// Gives the file up and removes it while the process goes on.
     pub fn remove(self) {
         // If this fails, the file stays behind without a lock, and that means the same.
         let _ = std::fs::remove_file(&self.path);
@@ -124,6 +132,8 @@ pub fn end(path: &Path, patience: Duration) -> Result<Ended> {
         send(first.pid, signal)?;
         if wait_until(patience, || Ok(holder(path)?.is_none_or(|holder| holder.pid != first.pid)))? {
             let _ = std::fs::remove_file(path);
+            // Ended it has; where init is slow its entry in the process table takes a moment longer to go, and may also stay.
+            wait_until(REAP_PATIENCE, || Ok(kill(Pid::from_raw(first.pid), None) == Err(nix::errno::Errno::ESRCH)))?;
             return Ok(outcome);
         }
     }
@@ -184,12 +194,17 @@ impl StopSignals {
     /// # Errors
     /// Of the operating system.
     pub fn block() -> Result<StopSignals> {
-        let mut set = SigSet::empty();
-        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-            set.add(signal);
-        }
+        let set = stop_signals();
         set.thread_block().context("cannot block signals")?;
         Ok(StopSignals(set))
+    }
+
+    /// Lets them through again: a process inherits what the one that started it had blocked.
+    ///
+    /// # Errors
+    /// Of the operating system.
+    pub fn unblock() -> Result<()> {
+        stop_signals().thread_unblock().context("cannot unblock signals")
     }
 
     /// Waits for the next of them.
@@ -210,6 +225,10 @@ impl StopSignals {
             std::process::exit(130);
         });
     }
+}
+
+fn stop_signals() -> SigSet {
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect()
 }
 
 /// The last lines of a log, for a message about a process that failed.

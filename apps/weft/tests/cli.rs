@@ -227,6 +227,22 @@ fn mistakes_are_explained() {
 }
 
 #[test]
+fn in_the_foreground_a_signal_stops_everything() {
+    let demo = Demo::new();
+    let mut up = weft(["up", "--foreground", "--state", &demo.state()]).stdout(Stdio::null()).spawn().unwrap();
+    wait_for("a serving file system", || demo.path("state/weft.toml").exists() && demo.status().0);
+    ok(Command::new("kill").args(["-INT", &up.id().to_string()]));
+    let end = Instant::now() + Duration::from_secs(20);
+    while up.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < end, "it did not stop");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(processes_naming(&demo.state()), [""; 0]);
+    let log = fs::read_to_string(demo.path("state/run/meta0.log")).unwrap();
+    assert!(log.contains("meta0: stopped"), "it was not killed: {log}");
+}
+
+#[test]
 fn a_killed_server_is_named_and_started_again() {
     let demo = Demo::up(&["--meta", "2", "--data", "2"]);
     let before = demo.pid("meta0");

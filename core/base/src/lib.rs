@@ -4,6 +4,7 @@
 //! It never does I/O, never reads a clock and never knows how any of its nouns is stored or sent.
 
 mod attr;
+mod checksum;
 mod fast_map;
 mod ids;
 mod map;
@@ -12,6 +13,7 @@ mod status;
 mod time;
 
 pub use attr::{Attr, Credentials, FileKind, Layout, NAME_BYTES_MAX, check_name};
+pub use checksum::{crc32c, crc32c_append};
 pub use fast_map::{FastHasher, FastMap, FastSet};
 pub use ids::{ClientId, FsId, Handle, ROOT_HANDLE, RequestId, ServerId, ServerRole, StripeIndex};
 pub use map::{ClusterMap, ServerEntry};

@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(out, expected);
         let mut inode = Vec::new();
         samples()[0].put(&mut inode);
-        assert_eq!(inode.len(), 1 + 8 + 96);
+        assert_eq!(inode.len(), 1 + 8 + 88);
         assert_eq!(inode[9..15], [8, 0, 0xa0, 0x01, 7, 0], "kind, flags, mode, owner");
     }
 

@@ -157,8 +157,8 @@ impl State {
                 }
             }
             Change::PutPrepared { tx, prepared } => {
-                for handle in &prepared.handles {
-                    self.saw_handle(*handle);
+                if let Some(made) = prepared.made() {
+                    self.saw_handle(made);
                 }
                 self.locks.lock(tx, LockMode::Prepared, &prepared.parts, prepared.made());
                 self.prepared.insert(tx, prepared);
@@ -187,17 +187,21 @@ impl State {
         if inode.is_directory() {
             self.directories.entry(handle).or_default();
         }
-        let old = self.inodes.get(handle);
-        let (old_flags, old_orphan) = old.map_or((InodeFlags::default(), false), |old| (old.flags, is_orphan(old)));
-        if old_flags != inode.flags || old_orphan != is_orphan(&inode) {
+        let (flags, orphan) = (inode.flags, is_orphan(&inode));
+        let old = self.inodes.insert(handle, inode);
+        let (old_flags, old_orphan) = old.map_or((InodeFlags::default(), false), |old| (old.flags, is_orphan(&old)));
+        if (old_flags, old_orphan) != (flags, orphan) {
             let keep = |set: &mut BTreeSet<Handle>, member: bool| {
-                if member { set.insert(handle) } else { set.remove(&handle) };
+                if member {
+                    set.insert(handle)
+                } else {
+                    set.remove(&handle)
+                };
             };
-            keep(&mut self.orphans, is_orphan(&inode));
-            keep(&mut self.writing, inode.flags.has(InodeFlags::WRITING));
-            keep(&mut self.truncating, inode.flags.has(InodeFlags::TRUNCATING));
+            keep(&mut self.orphans, orphan);
+            keep(&mut self.writing, flags.has(InodeFlags::WRITING));
+            keep(&mut self.truncating, flags.has(InodeFlags::TRUNCATING));
         }
-        self.inodes.insert(handle, inode);
     }
 
     fn delete_inode(&mut self, handle: Handle) {
@@ -312,7 +316,8 @@ impl State {
     /// The attributes, and how to ask the data servers where they know better.
     pub fn file_state(&self, cx: &Context<'_>, handle: Handle, inode: &Inode) -> FileState {
         let attr = self.attr(handle, inode);
-        let elsewhere = inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.uncertain.contains(&handle));
+        let elsewhere =
+            inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.uncertain.contains(&handle));
         FileState {
             attr,
             ask_data: elsewhere.then(|| cx.capability(handle, Rights::READ)),
@@ -461,6 +466,11 @@ impl State {
         }
         let orphans = self.orphans.range(first..).copied().filter(|handle| !self.opens.is_open(*handle));
         orphans.filter(|handle| !self.truncating.contains(handle)).take(max).collect()
+    }
+
+    /// True if this file has no name, nobody has it open, and nobody is waited for who might say so.
+    pub(crate) fn is_reapable(&self, handle: Handle, inode: &Inode) -> bool {
+        inode.nlink == 0 && !self.keep_orphans && !self.opens.is_open(handle)
     }
 
     /// True if there is such a file.

@@ -1,9 +1,9 @@
-//! The table of inodes: pages of neighbouring handles in an ordered map. Handles are given out in sequence, so pages are dense, a
-//! million inodes need a map of 31 thousand, growth never moves what is there, and a walk in order is cheap.
+//! The table of inodes: pages of neighbouring handles. Handles are given out in sequence, so pages are dense: a million inodes need a
+//! map of 31 thousand pages, growth moves only their addresses, and the order for a walk is kept per page, not per inode.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use weft_base::Handle;
+use weft_base::{FastMap, Handle};
 
 use crate::Inode;
 
@@ -13,7 +13,9 @@ const PAGE_SLOTS: usize = 1 << PAGE_BITS;
 /// Inodes by handle.
 #[derive(Debug, Default)]
 pub(crate) struct InodeTable {
-    pages: BTreeMap<u64, Page>,
+    pages: FastMap<u64, Page>,
+    /// Numbers of all pages.
+    order: BTreeSet<u64>,
     len: u64,
 }
 
@@ -44,8 +46,10 @@ impl InodeTable {
 
     pub(crate) fn insert(&mut self, handle: Handle, inode: Inode) -> Option<Inode> {
         let (number, slot) = place(handle);
-        let empty = || Page { slots: (0..PAGE_SLOTS).map(|_| None).collect(), used: 0 };
-        let page = self.pages.entry(number).or_insert_with(empty);
+        let page = self.pages.entry(number).or_insert_with(|| {
+            self.order.insert(number);
+            Page { slots: (0..PAGE_SLOTS).map(|_| None).collect(), used: 0 }
+        });
         let old = page.slots[slot].replace(inode);
         page.used += usize::from(old.is_none());
         self.len += u64::from(old.is_none());
@@ -60,6 +64,7 @@ impl InodeTable {
         self.len -= 1;
         if page.used == 0 {
             self.pages.remove(&number);
+            self.order.remove(&number);
         }
         Some(old)
     }
@@ -67,9 +72,9 @@ impl InodeTable {
     /// All inodes with handles from `first` on, in order.
     pub(crate) fn from(&self, first: Handle) -> impl Iterator<Item = (Handle, &Inode)> {
         let (page, _) = place(first);
-        let all = self.pages.range(page..).flat_map(|(number, page)| {
+        let all = self.order.range(page..).flat_map(|number| {
             let base = number << PAGE_BITS;
-            page.slots.iter().enumerate().filter_map(move |(slot, inode)| Some((Handle(base + slot as u64), inode.as_ref()?)))
+            self.pages[number].slots.iter().enumerate().filter_map(move |(slot, inode)| Some((Handle(base + slot as u64), inode.as_ref()?)))
         });
         all.skip_while(move |(handle, _)| *handle < first)
     }
@@ -77,6 +82,8 @@ impl InodeTable {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use weft_base::{FileKind, Layout, WallTime};
 

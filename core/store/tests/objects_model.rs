@@ -195,13 +195,16 @@ impl World {
 
     /// Writes at once; false if there is no space.
     fn write(&mut self, key: ObjectKey, offset: usize, data: Vec<u8>) -> bool {
-        let ticket = self.table.begin_io();
+        let mut ticket = self.table.begin_io();
         let plan = match self.table.plan_write(key, offset as u64, data.len() as u64) {
             Ok(plan) => Some(plan),
             Err(ObjectError::NoSpace { needed_bytes, .. }) => {
                 let busy: BTreeSet<_> = self.pending.iter().map(|(_, plan, _)| plan.key).collect();
                 self.table.release_idle_reservations(self.table.plan_count());
+                // What is freed while a ticket is out stays in quarantine, so ours must not be out.
+                self.table.end_io(ticket);
                 self.sync();
+                ticket = self.table.begin_io();
                 let again = self.table.plan_write(key, offset as u64, data.len() as u64).ok();
                 assert!(again.is_some() || self.table.usage().free_bytes < needed_bytes || !busy.is_empty());
                 again

@@ -18,16 +18,7 @@ pub use ops::{Op, Operation, Request};
 
 use bytes::Bytes;
 use weft_base::{Payload, Status};
-
-/// CRC32C (Castagnoli) of `bytes`, as used for headers, bodies, bulk data and everything on disk.
-pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
-}
-
-/// CRC32C of the concatenation of what `crc` was computed over and `bytes`.
-pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc, bytes)
-}
+pub use weft_base::{crc32c, crc32c_append};
 
 /// One message as it travels: header, encoded body and bulk data.
 #[derive(Clone, Debug)]

@@ -297,6 +297,8 @@ wire_struct! {
         pub state: Option<FileState>,
         /// Given if it was opened.
         pub capability: Option<Capability>,
+        /// If the name was made: the version of the directory after it, one more than before.
+        pub dir_version: u64,
     }
 
     /// Makes a directory; the server of the name chooses the server of the directory.
@@ -335,6 +337,8 @@ wire_struct! {
     pub struct UnlinkReply {
         /// The object.
         pub handle: Handle,
+        /// The version of the directory after the change, one more than before.
+        pub dir_version: u64,
     }
 
     /// Removes an empty directory.

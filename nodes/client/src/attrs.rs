@@ -18,8 +18,18 @@ use crate::open_inode::View;
 use crate::window::run_window;
 use crate::{Client, Result, SetAttr, XattrFlags};
 
-/// How often a state is asked for again because the file was truncated while its size was being found out.
+/// How often a state is asked for again because the file changed while its size was being found out.
 const SETTLE_TRIES: usize = 16;
+
+/// What became of a state from a metadata server.
+pub(crate) enum Settled {
+    /// The attributes as they were together at one moment after the question.
+    Exact(Attr),
+    /// The size is of a later moment than the rest, which has changed meanwhile.
+    Later(Attr),
+    /// The size could not be found out: a truncation came between, or a newer state is known.
+    Unknown,
+}
 
 impl<R: Runtime> Client<R> {
     /// Attributes of an object, size and mtime exact (unless `attr_cache_ns` allows an older answer).
@@ -42,9 +52,17 @@ impl<R: Runtime> Client<R> {
 
     /// Attributes as of now, whatever the cache holds.
     pub(crate) async fn getattr_now(&self, flow: Flow, handle: Handle) -> Result<Attr> {
-        let asked = self.ask();
-        let state = self.get_state(flow, handle).await?;
-        self.settle(flow, state, asked).await
+        let mut later = None;
+        for _ in 0..SETTLE_TRIES {
+            let asked = self.ask();
+            let state = self.get_state(flow, handle).await?;
+            match self.settle_once(flow, state, asked).await? {
+                Settled::Exact(attr) => return Ok(attr),
+                Settled::Later(attr) => later = Some(attr),
+                Settled::Unknown => {}
+            }
+        }
+        later.ok_or(flow.error(Status::Busy))
     }
 
     async fn get_state(&self, flow: Flow, handle: Handle) -> Result<FileState> {
@@ -52,64 +70,58 @@ impl<R: Runtime> Client<R> {
         self.call(flow, server, &GetAttrRequest { handle }).await
     }
 
-    /// Makes what a metadata server said, asked when `asked` says, exact.
+    /// Makes what a metadata server answered to a change, asked for when `asked` says, exact. If others change the object at the same
+    /// time, the size may be a little newer than the rest.
     pub(crate) async fn settle(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Attr> {
+        let handle = state.attr.handle;
+        match self.settle_once(flow, state, asked).await? {
+            Settled::Exact(attr) | Settled::Later(attr) => Ok(attr),
+            Settled::Unknown => self.getattr_now(flow, handle).await,
+        }
+    }
+
+    /// Tries once to make what a metadata server said exact.
+    pub(crate) async fn settle_once(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Settled> {
         let FileState { mut attr, ask_data, .. } = state;
         let inode = if attr.kind == FileKind::File { self.inner.opens.get(attr.handle) } else { None };
         let view = inode.as_ref().map_or(View::Exact, |inode| inode.view(&mut attr));
-        if view != View::Exact || ask_data.is_some() {
-            attr = Box::pin(self.settle_with_data(flow, attr, ask_data, view)).await?;
+        let capability = match view {
+            View::Outdated => return Ok(Settled::Unknown),
+            View::AskData(capability) => Some(ask_data.unwrap_or(capability)),
+            View::Exact => ask_data,
+        };
+        let settled = match capability {
+            Some(capability) => Box::pin(self.settle_with_data(flow, attr, capability)).await?,
+            None => Settled::Exact(attr),
+        };
+        if let Settled::Exact(attr) | Settled::Later(attr) = &settled {
+            if let Some(inode) = inode {
+                inode.learn(attr, asked.at);
+            }
+            self.inner.cache.keep_attr(asked, attr);
         }
-        if let Some(inode) = inode {
-            inode.learn(&attr, asked.at);
-        }
-        self.inner.cache.keep_attr(asked, &attr);
-        Ok(attr)
+        Ok(settled)
     }
 
-    /// The long way: data servers are asked, and then the metadata server once more whether a truncation came between.
-    async fn settle_with_data(&self, flow: Flow, mut attr: Attr, mut ask: Option<Capability>, mut view: View) -> Result<Attr> {
-        let handle = attr.handle;
-        for _ in 0..SETTLE_TRIES {
-            let capability = match view {
-                View::AskData(capability) => Some(ask.unwrap_or(capability)),
-                View::Exact => ask,
-                View::Outdated => None,
-            };
-            let found = match capability {
-                Some(capability) => match self.ask_data(flow, &attr, capability).await {
-                    Ok(found) => Some(found),
-                    // The next state brings a new one.
-                    Err(error) if error.status == Status::CapabilityExpired => None,
-                    Err(error) => return Err(error),
-                },
-                None if view == View::Exact => return Ok(attr),
-                None => None,
-            };
-            let grown = match found {
-                Some((size, mtime)) => {
-                    attr.mtime = attr.mtime.max(mtime);
-                    attr.ctime = attr.ctime.max(mtime);
-                    if size <= attr.size {
-                        return Ok(attr);
-                    }
-                    Some(Attr { size, ..attr })
-                }
-                None => None,
-            };
-            let mut again = self.get_state(flow, handle).await?;
-            view = self.inner.opens.get(handle).map_or(View::Exact, |inode| inode.view(&mut again.attr));
-            (attr, ask) = (again.attr, again.ask_data);
-            if let Some(grown) = grown
-                && grown.truncate_epoch == attr.truncate_epoch
-            {
-                attr.size = attr.size.max(grown.size);
-                attr.mtime = attr.mtime.max(grown.mtime);
-                attr.ctime = attr.ctime.max(grown.ctime);
-                return Ok(attr);
-            }
+    /// The long way: the data servers are asked, and if they know of more, the metadata server once more: if nothing changed there,
+    /// both answers belong to one moment.
+    async fn settle_with_data(&self, flow: Flow, mut attr: Attr, capability: Capability) -> Result<Settled> {
+        let (size, mtime) = match self.ask_data(flow, &attr, capability).await {
+            Err(error) if error.status == Status::CapabilityExpired => return Ok(Settled::Unknown),
+            found => found?,
+        };
+        attr.mtime = attr.mtime.max(mtime);
+        attr.ctime = attr.ctime.max(mtime);
+        if size <= attr.size {
+            return Ok(Settled::Exact(attr));
         }
-        Err(flow.error(Status::Busy))
+        attr.size = size;
+        let again = self.get_state(flow, attr.handle).await?.attr;
+        Ok(match () {
+            () if again.truncate_epoch != attr.truncate_epoch => Settled::Unknown,
+            () if again.version != attr.version => Settled::Later(attr),
+            () => Settled::Exact(attr),
+        })
     }
 
     /// Size and time of the newest write, as the data servers know them.

@@ -7,6 +7,7 @@ use weft_rt::{Bulk, Runtime};
 use weft_wire::Operation;
 use weft_wire::ops::{PingRequest, ServerInfo};
 
+use crate::absent::AbsentNames;
 use crate::cache::{Asked, Cache};
 use crate::open_table::OpenTable;
 use crate::partitions::Partitions;
@@ -29,6 +30,7 @@ pub(crate) struct Inner<R> {
     pub(crate) opens: OpenTable,
     pub(crate) partitions: Partitions,
     pub(crate) cache: Cache,
+    pub(crate) absent: AbsentNames,
 }
 
 impl<R: Runtime> Clone for Client<R> {
@@ -63,7 +65,7 @@ impl<R: Runtime> Client<R> {
         let caller = Caller::new(rt, options.client, options.incarnation);
         let cache = Cache::new(options.attr_cache_ns);
         let (opens, partitions) = (OpenTable::default(), Partitions::default());
-        Client { inner: Arc::new(Inner { caller, map, options, opens, partitions, cache }) }
+        Client { inner: Arc::new(Inner { caller, map, options, opens, partitions, cache, absent: AbsentNames::default() }) }
     }
 
     /// The servers of the file system.
@@ -79,6 +81,13 @@ impl<R: Runtime> Client<R> {
     /// How the client behaves.
     pub fn options(&self) -> &ClientOptions {
         &self.inner.options
+    }
+
+    /// From now on "no such name" may be answered without asking, in directories that this client has made and whose names it
+    /// therefore knows, as long as nobody else is seen to change them, and at most this many nanoseconds after the server was last
+    /// asked. 0 (at first): always ask.
+    pub fn remember_absent_names(&self, age_max_ns: u64) {
+        self.inner.absent.set_age_max(age_max_ns);
     }
 
     /// Counters of messages and bytes since the client was made.

@@ -330,6 +330,13 @@ impl World {
         self.capability(handle, client, rights)
     }
 
+    /// The version of a directory after a change of its names.
+    fn dir_changed(&mut self, dir: Handle) -> u64 {
+        let attr = &mut self.inodes.get_mut(&dir).expect("its server was checked, so it exists").attr;
+        attr.version += 1;
+        attr.version
+    }
+
     fn data_size(&self, handle: Handle, layout: &Layout) -> u64 {
         let local = |index| self.objects.get(&(handle, index)).map_or(0, |(bytes, _)| bytes.len() as u64);
         file_bytes(layout, (0..u32::from(layout.width)).map(local))
@@ -339,6 +346,7 @@ impl World {
         let layout = {
             let attr = &mut self.inodes.get_mut(&handle).ok_or(Status::Stale)?.attr;
             attr.truncate_epoch += 1;
+            attr.version += 1;
             attr.size = size;
             attr.mtime = WallTime(self.now.0 as i64);
             attr.layout
@@ -406,7 +414,7 @@ impl World {
                 if !self.opens.keys().any(|(_, open)| *open == handle) {
                     self.inodes.remove(&handle);
                 }
-                ok(&UnlinkReply { handle })
+                ok(&UnlinkReply { handle, dir_version: self.dir_changed(request.at.dir) })
             }
             Request::ReadDir(request) => {
                 self.check_dir(server, &request.at)?;
@@ -431,6 +439,7 @@ impl World {
                     self.truncate(request.handle, size)?;
                 }
                 let attr = &mut self.inodes.get_mut(&request.handle).ok_or(Status::Stale)?.attr;
+                attr.version += 1;
                 attr.mode = request.mode.unwrap_or(attr.mode);
                 attr.mtime = request.mtime.and_then(|time| time.at).unwrap_or(attr.mtime);
                 ok(&self.state(request.handle, client)?)
@@ -467,7 +476,8 @@ impl World {
         let opens = here && kind == FileKind::File && request.open != Rights::default();
         let state = if here { Some(self.state(handle, client)?) } else { None };
         let capability = opens.then(|| self.open(client, handle, request.open, request.open_sequence));
-        ok(&CreateReply { created, handle, kind, state, capability })
+        let dir_version = if created { self.dir_changed(request.at.dir) } else { 0 };
+        ok(&CreateReply { created, handle, kind, state, capability, dir_version })
     }
 
     fn close(&mut self, client: ClientId, request: CloseRequest) -> Answer {
@@ -485,6 +495,7 @@ impl World {
             let same = written.truncate_epoch == inode.attr.truncate_epoch;
             let end = if same { written.end_bytes } else { self.data_size(handle, &inode.attr.layout) };
             let attr = &mut self.inodes.get_mut(&handle).expect("just found").attr;
+            attr.version += 1;
             attr.size = attr.size.max(end);
             attr.mtime = attr.mtime.max(written.mtime);
         }

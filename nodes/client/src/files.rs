@@ -81,7 +81,8 @@ impl<R: Runtime> Client<R> {
         });
         let outcome = outcome.await;
         self.inner.cache.forget_name(dir, name);
-        let CreateReply { created, handle, kind, state, capability } = outcome?;
+        self.created_in(dir, name, &outcome, asked);
+        let CreateReply { created, handle, kind, state, capability, .. } = outcome?;
         match kind {
             FileKind::File => {}
             FileKind::Directory => return Err(flow.error(Status::IsDirectory)),

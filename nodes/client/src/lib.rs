@@ -4,6 +4,7 @@
 //!
 //! It never knows which runtime drives it, and never holds a lock across a wait.
 
+mod absent;
 mod attrs;
 mod batch;
 mod cache;

@@ -6,13 +6,16 @@ use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 use weft_wire::ops::{
-    CreateRequest, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest, UnlinkRequest,
+    CreateReply, CreateRequest, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest,
+    UnlinkRequest,
 };
 
+use crate::attrs::Settled;
+use crate::cache::Asked;
 use crate::client::Flow;
 use crate::{Client, RenameFlags, Result};
 
-/// How often a name is looked up again because the object it led to was gone when its attributes were asked for.
+/// How often a name is looked up again because the object it led to was changing when its attributes were asked for.
 const LOOKUP_TRIES: usize = 16;
 
 /// A name that a change is about, checked.
@@ -28,7 +31,12 @@ impl<R: Runtime> Client<R> {
     /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::NameTooLong`], permissions, servers that do not answer.
     pub async fn lookup(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<Attr> {
         let flow = self.flow("lookup", dir);
-        self.lookup_in(flow, who, dir, &checked(flow, name)?).await
+        let name = checked(flow, name)?;
+        let may_search = who.checked_by_kernel || who.uid == 0;
+        if may_search && self.inner.absent.is_absent(dir, &name, self.rt().now()) {
+            return Err(flow.error(Status::NotFound));
+        }
+        self.lookup_in(flow, who, dir, &name).await
     }
 
     /// [`Client::lookup`] as a part of another operation.
@@ -38,22 +46,26 @@ impl<R: Runtime> Client<R> {
         {
             return Ok(attr);
         }
+        let mut later = None;
         for _ in 0..LOOKUP_TRIES {
             let asked = self.ask();
             let reply = self.lookup_request(flow, who, dir, name).await?;
             self.inner.cache.keep_name(asked, dir, name, reply.handle, reply.kind);
             let found = Flow { handle: reply.handle, ..flow };
             let outcome = match reply.state {
-                Some(state) => self.settle(found, state, asked).await,
-                None => self.getattr_now(found, reply.handle).await,
+                Some(state) => self.settle_once(found, state, asked).await,
+                None => self.getattr_now(found, reply.handle).await.map(Settled::Exact),
             };
             match outcome {
+                Ok(Settled::Exact(attr)) => return Ok(attr),
+                Ok(Settled::Later(attr)) => later = Some(attr),
+                Ok(Settled::Unknown) => {}
                 // Removed or replaced in between: what is it now?
                 Err(error) if error.status == Status::Stale => {}
-                outcome => return outcome,
+                Err(error) => return Err(error),
             }
         }
-        Err(flow.error(Status::Busy))
+        later.ok_or(flow.error(Status::Busy))
     }
 
     /// The object that a name leads to and its kind, without attributes: always one request.
@@ -111,9 +123,13 @@ impl<R: Runtime> Client<R> {
         let name = checked(flow, name)?;
         self.inner.cache.forget_name(dir, &name);
         let make = |at| MkdirRequest { at, name: name.clone(), mode, stripe_bytes, stripe_width, who: who.clone() };
+        let asked = self.ask();
         let outcome = self.call_in_dir(flow, dir, make).await;
         self.inner.cache.forget_name(dir, &name);
-        Ok(outcome?.state.attr)
+        self.inner.absent.forget(dir);
+        let attr = outcome?.state.attr;
+        self.inner.absent.made(attr.handle, attr.version, asked.at);
+        Ok(attr)
     }
 
     /// Removes an empty directory.
@@ -126,6 +142,7 @@ impl<R: Runtime> Client<R> {
         self.inner.cache.forget_name(dir, &name);
         let outcome = self.call_in_dir(flow, dir, |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await;
         self.inner.cache.forget_name(dir, &name);
+        self.inner.absent.forget(dir);
         outcome
     }
 
@@ -141,8 +158,13 @@ impl<R: Runtime> Client<R> {
     /// [`Client::unlink`] as a part of another operation.
     pub(crate) async fn unlink_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<()> {
         self.inner.cache.forget_name(dir, name);
+        let asked = self.ask();
         let outcome = self.call_in_dir(flow, dir, |at| UnlinkRequest { at, name: name.clone(), who: who.clone() }).await;
         self.inner.cache.forget_name(dir, name);
+        match &outcome {
+            Ok(reply) => self.inner.absent.removed(dir, name, reply.dir_version, asked.at),
+            Err(_) => self.inner.absent.forget(dir),
+        }
         self.inner.cache.forget(outcome?.handle);
         Ok(())
     }
@@ -181,6 +203,8 @@ impl<R: Runtime> Client<R> {
         });
         let outcome = outcome.await;
         self.inner.cache.forget_all();
+        self.inner.absent.forget(from_dir);
+        self.inner.absent.forget(to_dir);
         outcome
     }
 
@@ -203,6 +227,7 @@ impl<R: Runtime> Client<R> {
         let outcome = self.call_in_dir(flow, to_dir, make).await;
         self.inner.cache.forget_name(to_dir, &to_name);
         self.inner.cache.forget(handle);
+        self.inner.absent.forget(to_dir);
         match outcome?.state {
             Some(state) => self.settle(flow, state, asked).await,
             None => self.getattr_now(flow, handle).await,
@@ -273,11 +298,21 @@ impl<R: Runtime> Client<R> {
         let asked = self.ask();
         let outcome = self.call_in_dir(flow, dir, make).await;
         self.inner.cache.forget_name(dir, name);
+        self.created_in(dir, name, &outcome, asked);
         let reply = outcome?;
         let flow = Flow { handle: reply.handle, ..flow };
         match reply.state {
             Some(state) => self.settle(flow, state, asked).await,
             None => self.getattr_now(flow, reply.handle).await,
+        }
+    }
+
+    /// Notes what a create did to the names of its directory.
+    pub(crate) fn created_in(&self, dir: Handle, name: &[u8], outcome: &Result<CreateReply>, asked: Asked) {
+        match outcome {
+            Ok(reply) if reply.created => self.inner.absent.created(dir, name, reply.dir_version, asked.at),
+            // Somebody else has made the name, or it is not known whether it was made.
+            _ => self.inner.absent.forget(dir),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::space::reclaim_flow;
 use crate::state::Server;
 use crate::{DataServerConfig, DataServerError};
 
-/// Runs a data server until it must stop.
+/// Runs a data server until it must stop, or is asked to: then everything is on stable storage when it ends.
 ///
 /// # Errors
 /// [`DataServerError`]: the store is missing, damaged or somebody else's, or the disk failed so that nothing acknowledged from now on
@@ -31,14 +31,18 @@ pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<()
     server.look_after_journal();
     let mut arrivals = Vec::new();
     while !server.has_stopped() {
-        let stopped = server.stopped.wait();
-        match race(server.rt.receive(&mut arrivals), stopped).await {
+        let stop = race(server.stopped.wait(), server.rt.stop_requested());
+        match race(server.rt.receive(&mut arrivals), stop).await {
             Either::First(()) => server.turn(&mut arrivals).await,
-            Either::Second(()) => break,
+            Either::Second(Either::First(())) => break,
+            Either::Second(Either::Second(())) => {
+                server.bring_to_rest().await;
+                break;
+            }
         }
     }
     let error = server.stop.borrow().clone();
-    Err(error.expect("the loop ends only when something stopped the server"))
+    error.map_or(Ok(()), Err)
 }
 
 /// A request that may be executed.

@@ -182,6 +182,31 @@ fn many_writes_of_one_turn_cost_one_journal_write() {
 }
 
 #[test]
+fn requests_for_one_object_are_executed_in_their_order() {
+    cluster().run(async |peer: Peer| {
+        // All of them are on their way before the first is answered.
+        let sends = (0..40u64).map(|n| {
+            let (peer, byte) = (peer.clone(), n as u8 + 1);
+            async move {
+                let copy = match n % 4 {
+                    3 => peer.prepare(&peer.read_request(1, &[(0, 5000)])),
+                    _ => peer.prepare(&peer.write_request(1, &[(0, 5000)], false)),
+                };
+                let bulk = if n % 4 == 3 { Vec::new() } else { vec![byte; 5000] };
+                (n, peer.send(&copy, &bulk, SECOND).await.unwrap().1.to_bytes())
+            }
+        });
+        for (n, seen) in join_all(sends).await {
+            if n % 4 == 3 {
+                assert_eq!(seen, vec![n as u8; 5000], "read {n} sees the write before it");
+            }
+        }
+        let info = peer.ping().await;
+        assert!(info.turns < 20, "{} turns: the requests were meant to meet in one", info.turns);
+    });
+}
+
+#[test]
 fn overwriting_in_place_needs_no_journal() {
     cluster().run(async |peer: Peer| {
         peer.write(1, 0, &[1; 100_000]).await.unwrap();

@@ -4,7 +4,7 @@ use weft_base::Status;
 use weft_rt::{Disk, FileId};
 use weft_store::Lsn;
 use weft_store::checkpoint::{CheckpointEnd, CheckpointReader};
-use weft_store::journal::{EndReason, Replay, SEGMENT_HEADER_BYTES, SegmentHeader, first_segment_for};
+use weft_store::journal::{EndReason, JournalError as ReplayError, Replay, SEGMENT_HEADER_BYTES, SegmentHeader, first_segment_for};
 
 use crate::journal::{Segment, Start};
 use crate::{Journal, JournalConfig, JournalError, names};
@@ -70,16 +70,15 @@ impl<D: Disk> Journal<D> {
             // What a crash left in the page cache must be on the disk before a new segment may begin.
             disk.sync(segment.file).await.map_err(JournalError::during(format!("sync {name}")))?;
             let image = read_all(disk, segment.file, &name).await?;
-            let records = replay.segment(segment.sequence, &image).map_err(|error| JournalError::Damaged(error.to_string()))?;
+            let records = replay.segment(segment.sequence, &image).map_err(damaged)?;
             for (lsn, record) in records {
-                take(Found::Journal(lsn, record)).map_err(|status| {
-                    JournalError::Damaged(format!("record {lsn} in {name} is not understood: {status}"))
-                })?;
+                take(Found::Journal(lsn, record))
+                    .map_err(|status| JournalError::Damaged(format!("record {lsn} in {name} is not understood: {status}")))?;
                 journal_records += 1;
                 bytes += record.len() as u64;
             }
         }
-        let end = replay.finish(checkpoint.map_or(Lsn::NONE, |end| end.end_lsn)).map_err(|error| JournalError::Damaged(error.to_string()))?;
+        let end = replay.finish(checkpoint.map_or(Lsn::NONE, |end| end.end_lsn)).map_err(damaged)?;
 
         let mut older = Vec::new();
         for segment in &segments {
@@ -114,6 +113,17 @@ impl<D: Disk> Journal<D> {
             note: note(end.end),
         };
         Ok((journal, recovered))
+    }
+}
+
+/// With the name of the file, for whoever must look at it.
+fn damaged(error: ReplayError) -> JournalError {
+    use ReplayError::*;
+    match error {
+        Foreign { sequence, .. } | Header { sequence, .. } | Gap { sequence, .. } | Damage { sequence, .. } => {
+            JournalError::Damaged(format!("{}: {error}", names::segment(sequence)))
+        }
+        MissingTail { .. } => JournalError::Damaged(error.to_string()),
     }
 }
 

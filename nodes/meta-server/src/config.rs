@@ -135,7 +135,9 @@ impl fmt::Display for MetaServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MetaServerError::Config(text) | MetaServerError::Foreign(text) => f.write_str(text),
-            MetaServerError::NotFormatted => f.write_str("the server's directory holds no metadata; is it the right one? To make a new file system, say so"),
+            MetaServerError::NotFormatted => {
+                f.write_str("the server's directory holds no metadata; is it the right one? To make a new file system, say so")
+            }
             MetaServerError::Journal(error) => write!(f, "metadata journal: {error}"),
         }
     }

@@ -56,7 +56,7 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     released: Cell<bool>,
     parked: RefCell<Vec<Parked>>,
     /// Who waits for the answers of flows.
-    in_flight: RefCell<BTreeMap<(ClientId, u64), Vec<(PeerId, Header)>>>,
+    in_flight: RefCell<BTreeMap<Flight, Vec<(PeerId, Header)>>>,
     failure: RefCell<Option<JournalError>>,
     encoded: RefCell<Vec<u8>>,
 }
@@ -70,6 +70,8 @@ struct Parked {
 
 pub(crate) type Shared<R, E> = Rc<Server<R, E>>;
 type Replies = Vec<(PeerId, Frame)>;
+/// A request by client and sequence.
+type Flight = (ClientId, u64);
 type Kept = std::result::Result<(), JournalError>;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
@@ -216,6 +218,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 return self.answer_again(peer, header, answer);
             }
             if let Some(waiting) = self.in_flight.borrow_mut().get_mut(&flight(header)) {
+                // Once for each connection.
+                waiting.retain(|(other, _)| *other != peer);
                 waiting.push((peer, *header));
                 return Ok(Step::Later);
             }
@@ -347,7 +351,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// Answers a question in a flow of its own.
-    pub(crate) fn start_question(self: &Rc<Self>, peer: PeerId, header: &Header, flow: impl Future<Output = Result<Bytes>> + 'static) -> Step {
+    pub(crate) fn start_question(
+        self: &Rc<Self>,
+        peer: PeerId,
+        header: &Header,
+        flow: impl Future<Output = Result<Bytes>> + 'static,
+    ) -> Step {
         let (this, header) = (Rc::clone(self), *header);
         self.rt.spawn(async move {
             let result = flow.await;
@@ -389,6 +398,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 }
 
-fn flight(header: &Header) -> (ClientId, u64) {
+fn flight(header: &Header) -> Flight {
     (header.request.client, header.request.sequence)
 }

@@ -9,6 +9,9 @@ use crate::engine::{JournalEngine, MemoryEngine};
 use crate::server::Server;
 use crate::{Engine, MetaServerConfig, MetaServerError};
 
+/// More handles than can be given out between two flushes of the journal.
+const HANDLES_LOST_MAX: u64 = 1 << 24;
+
 /// Runs a metadata server until it must stop.
 ///
 /// # Errors
@@ -116,10 +119,28 @@ async fn open<R: ServerRuntime>(
     if superblock.boot > 0 {
         state.begin_grace();
     }
+    let boot_id = rt.disk().boot_id();
+    if superblock.boot > 0 && superblock.boot_id != boot_id {
+        skip_lost_handles(&journal, state).await?;
+    }
     superblock.boot += 1;
-    superblock.boot_id = rt.disk().boot_id();
+    superblock.boot_id = boot_id;
     superblock.store(rt.disk()).await?;
     Ok((journal, superblock))
+}
+
+/// A power cut may have taken files whose handles clients and data servers still know. These handles are never given out again; the
+/// next power cut must not undo that, so it is made durable before the superblock says that this one is dealt with.
+async fn skip_lost_handles<D: Disk>(journal: &Journal<D>, state: &mut State) -> Result<(), MetaServerError> {
+    let next = state.next_handle().counter() + HANDLES_LOST_MAX;
+    let mut record = Record { changes: vec![Change::PutCounter { next }], open: None };
+    let mut encoded = Vec::new();
+    record.encode(&mut encoded);
+    journal.append(&encoded);
+    state.apply(&mut record);
+    journal.commit().await?;
+    journal.sync().await?;
+    Ok(())
 }
 
 fn check_owner(superblock: &Superblock, config: &MetaServerConfig) -> Result<(), MetaServerError> {

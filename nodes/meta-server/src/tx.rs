@@ -28,9 +28,7 @@ use weft_namespace::{Change, CycleCheck, Part, Prepared, Record, lead_to_made, m
 use weft_rt::{PeerId, ServerRuntime, join_all};
 use weft_wire::Header;
 use weft_wire::Wire;
-use weft_wire::ops::{
-    ParentRequest, TxDecideRequest, TxId, TxPart, TxPrepareReply, TxPrepareRequest, TxStatusReply, TxStatusRequest,
-};
+use weft_wire::ops::{ParentRequest, TxDecideRequest, TxId, TxPart, TxPrepareReply, TxPrepareRequest, TxStatusReply, TxStatusRequest};
 
 use crate::engine::Engine;
 use crate::ops::{NameChange, Step};

@@ -78,10 +78,12 @@ fn a_rename_replaces_and_exchanges_across_servers() {
     });
 }
 
+type Flow = std::pin::Pin<Box<dyn Future<Output = Result<(), Status>>>>;
+
 /// An operation under test: what it does, and what the tree must look like when it was done.
 struct Operation {
     name: &'static str,
-    run: fn(TestClient, Fixture) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Status>>>>,
+    run: fn(TestClient, Fixture) -> Flow,
     done: fn(&Tree) -> bool,
 }
 
@@ -245,6 +247,8 @@ fn the_other_server_being_down_ends_in_busy_and_leaves_nothing() {
         assert!(refused.is_transient(), "{refused}");
         actor.create(fixture.here, "unaffected", Rights::default()).await.unwrap();
     });
+    // Whatever the client's last attempt began has ended.
+    cluster.sim.run_for(2 * SECOND);
     cluster.sim.restart(cluster.meta[1]);
     cluster.sim.run_for(10 * SECOND);
     let tree = cluster.block_on(|| async move { client.audit(2, "after the restart").await });
@@ -269,9 +273,10 @@ fn opposite_moves_at_the_same_time_never_make_a_cycle() {
             }
             let name_of = |handle| names.iter().find(|(other, _)| *other == handle).unwrap().1.clone();
             let (name_a, name_b) = (name_of(a), name_of(b));
-            let moves = weft_rt::join_all([(&one, name_a.clone(), b), (&two, name_b.clone(), a)].map(|(client, name, to)| async move {
-                client.rename(ROOT_HANDLE, &name, to, "inside").await
-            }))
+            let moves = weft_rt::join_all(
+                [(&one, name_a.clone(), b), (&two, name_b.clone(), a)]
+                    .map(|(client, name, to)| async move { client.rename(ROOT_HANDLE, &name, to, "inside").await }),
+            )
             .await;
             let succeeded = moves.iter().filter(|result| result.is_ok()).count();
             assert_eq!(succeeded, 1, "seed {seed}: {moves:?}");

@@ -3,6 +3,9 @@
 //!
 //! The bare server is one thread with epoll, one receive and one send for each turn, the bare client sends and receives; neither
 //! looks at the bytes. Clients and server share the processors of this machine, so these are no figures of a cluster.
+//!
+//! On a machine that others use too, rates say little, and even their ratio drifts towards 1 when both sides mostly wait for a core.
+//! The processor time of both ends for one request is what the program itself costs.
 
 #![allow(unsafe_code)] // epoll of the bare server
 
@@ -55,7 +58,7 @@ fn profile(what: &str) {
         "write" => weft_write(&rt, 1, time),
         _ => weft_sync(&rt, 1, time),
     };
-    println!("{rate:.0}/s");
+    println!("{:.0}/s, {:.2} us of processor time each", rate.per_second, rate.cpu_us);
 }
 
 struct Run {
@@ -81,27 +84,45 @@ fn measure(run: &Run, name: &str, address: Address) {
 
 impl Run {
     /// Ours and bare in turns.
-    fn compare(&self, what: &str, unit: &str, scale: f64, weft: &dyn Fn(Duration) -> f64, bare: &dyn Fn(Duration) -> f64) {
+    fn compare(&self, what: &str, unit: &str, scale: f64, weft: &dyn Fn(Duration) -> Sample, bare: &dyn Fn(Duration) -> Sample) {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            ours.push(weft(self.time) / scale);
-            theirs.push(bare(self.time) / scale);
+            ours.push(weft(self.time));
+            theirs.push(bare(self.time));
         }
-        let ((ours, our_text), (theirs, their_text)) = (show(ours), show(theirs));
-        println!("{:15} {what:30} weft {our_text} {unit:5}  bare {their_text} {unit:5}  ratio {:.2}", self.label, ours / theirs);
+        let (ours, theirs) = (Summary::of(&ours, scale), Summary::of(&theirs, scale));
+        let (rate, cpu) = (ours.rate / theirs.rate, theirs.cpu_us / ours.cpu_us);
+        println!(
+            "{:15} {what:28} weft {} {unit:5} | bare {} {unit:5} | ratio {rate:.2}, by cpu {cpu:.2}",
+            self.label, ours.text, theirs.text
+        );
     }
 
     /// Many threads share our one connection and server; a bare loop with a connection each would be something else.
-    fn alone(&self, what: &str, unit: &str, scale: f64, weft: &dyn Fn(Duration) -> f64) {
-        let (_, text) = show((0..ROUNDS).map(|_| weft(self.time) / scale).collect());
-        println!("{:15} {what:30} weft {text} {unit:5}", self.label);
+    fn alone(&self, what: &str, unit: &str, scale: f64, weft: &dyn Fn(Duration) -> Sample) {
+        let samples: Vec<_> = (0..ROUNDS).map(|_| weft(self.time)).collect();
+        println!("{:15} {what:28} weft {} {unit:5}", self.label, Summary::of(&samples, scale).text);
     }
 }
 
-fn show(mut values: Vec<f64>) -> (f64, String) {
-    values.sort_by(f64::total_cmp);
-    let (least, median, most) = (values[0], values[ROUNDS / 2], values[ROUNDS - 1]);
-    (median, format!("{median:8.2} ({least:.2} - {most:.2})"))
+struct Summary {
+    rate: f64,
+    cpu_us: f64,
+    text: String,
+}
+
+impl Summary {
+    fn of(samples: &[Sample], scale: f64) -> Summary {
+        let sorted = |value: &dyn Fn(&Sample) -> f64| {
+            let mut values: Vec<f64> = samples.iter().map(value).collect();
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let (rates, cpu) = (sorted(&|sample| sample.per_second / scale), sorted(&|sample| sample.cpu_us));
+        let (rate, cpu_us) = (rates[ROUNDS / 2], cpu[ROUNDS / 2]);
+        let text = format!("{rate:7.2} ({:.2}-{:.2}), {cpu_us:.2} us", rates[0], rates[ROUNDS - 1]);
+        Summary { rate, cpu_us, text }
+    }
 }
 
 /// Keeps the calling thread on one core.
@@ -114,8 +135,29 @@ fn pin(core: usize) {
     }
 }
 
-/// Runs `work` in so many threads until the time is over; returns how often per second it counted.
-fn rate(threads: usize, time: Duration, work: impl Fn(Instant) -> u64 + Sync) -> f64 {
+/// What one round has measured.
+#[derive(Clone, Copy)]
+struct Sample {
+    per_second: f64,
+    /// Processor time of client and server for one, in microseconds.
+    cpu_us: f64,
+}
+
+/// Processor time of this process in microseconds.
+fn cpu_us() -> f64 {
+    // SAFETY: all-zero bytes are a valid rusage; the call writes to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let us = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
+    us(usage.ru_utime) + us(usage.ru_stime)
+}
+
+/// Runs `work` in so many threads until the time is over; it returns how many requests it has made.
+fn rate(threads: usize, time: Duration, work: impl Fn(Instant) -> u64 + Sync) -> Sample {
+    let used = cpu_us();
     let begin = Instant::now();
     let end = begin + time;
     let count: u64 = std::thread::scope(|scope| {
@@ -129,7 +171,7 @@ fn rate(threads: usize, time: Duration, work: impl Fn(Instant) -> u64 + Sync) ->
             .collect();
         running.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
-    count as f64 / begin.elapsed().as_secs_f64()
+    Sample { per_second: count as f64 / begin.elapsed().as_secs_f64(), cpu_us: (cpu_us() - used) / count as f64 }
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ weft
@@ -208,19 +250,19 @@ async fn ask(rt: &ClientRt, op: Op, bulk: &[u8]) -> Frame {
     rt.request(SERVER, Outgoing { header, body: Bytes::new(), bulk }, deadline).await.expect("answered")
 }
 
-fn weft_sync(rt: &ClientRt, threads: usize, time: Duration) -> f64 {
+fn weft_sync(rt: &ClientRt, threads: usize, time: Duration) -> Sample {
     weft(rt, threads, time, Op::Ping, &[])
 }
 
-fn weft_write(rt: &ClientRt, threads: usize, time: Duration) -> f64 {
+fn weft_write(rt: &ClientRt, threads: usize, time: Duration) -> Sample {
     weft(rt, threads, time, Op::Write, &vec![7; BULK_BYTES])
 }
 
-fn weft_read(rt: &ClientRt, threads: usize, time: Duration) -> f64 {
+fn weft_read(rt: &ClientRt, threads: usize, time: Duration) -> Sample {
     weft(rt, threads, time, Op::Read, &[])
 }
 
-fn weft(rt: &ClientRt, threads: usize, time: Duration, op: Op, bulk: &[u8]) -> f64 {
+fn weft(rt: &ClientRt, threads: usize, time: Duration, op: Op, bulk: &[u8]) -> Sample {
     rate(threads, time, |end| {
         let mut count = 0;
         while Instant::now() < end {
@@ -231,7 +273,7 @@ fn weft(rt: &ClientRt, threads: usize, time: Duration, op: Op, bulk: &[u8]) -> f
     })
 }
 
-fn weft_window(rt: &ClientRt, threads: usize, time: Duration) -> f64 {
+fn weft_window(rt: &ClientRt, threads: usize, time: Duration) -> Sample {
     rate(threads, time, |end| {
         let mut count = 0;
         while Instant::now() < end {
@@ -331,7 +373,7 @@ fn bare_server(mut socket: File) {
 }
 
 /// One thread that sends so many messages at once and then waits for all replies.
-fn bare(connect: &(dyn Fn() -> Bare + Sync), time: Duration, kind: u8, messages: usize) -> f64 {
+fn bare(connect: &(dyn Fn() -> Bare + Sync), time: Duration, kind: u8, messages: usize) -> Sample {
     let request = if kind == WRITE { FRAME_BYTES + BULK_BYTES } else { FRAME_BYTES };
     let reply = if kind == READ { FRAME_BYTES + BULK_BYTES } else { FRAME_BYTES };
     let bare = std::sync::Mutex::new(connect());

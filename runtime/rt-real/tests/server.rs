@@ -100,6 +100,27 @@ fn a_stop_waits_for_flushes_under_way() {
 }
 
 #[test]
+fn a_server_that_waits_for_a_stop_ends_by_itself() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let stop = StopHandle::new().expect("an event");
+    let asked = stop.clone();
+    let outcome = serve(config(dir.path(), &stop), |rt| async move {
+        let stopper = std::thread::spawn(move || asked.stop());
+        rt.stop_requested().await;
+        stopper.join().expect("it has stopped us");
+        let disk = rt.disk();
+        let file = disk.open("file", true).await.expect("created");
+        for round in 0..3 {
+            disk.write(file, round, Payload::from(vec![1])).await.expect("written");
+            disk.sync(file).await.expect("synced");
+            rt.sleep_until(rt.now() + 5 * MILLISECOND).await;
+        }
+        disk.len(file).await.expect("its length")
+    });
+    assert_eq!(outcome.expect("it ran"), Some(3));
+}
+
+#[test]
 fn a_missing_directory_is_named() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let stop = StopHandle::new().expect("an event");

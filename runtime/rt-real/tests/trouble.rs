@@ -411,3 +411,31 @@ fn requests_survive_restarts_when_they_are_repeated() {
         }
     });
 }
+
+#[test]
+fn the_impatience_of_one_thread_is_not_the_failure_of_another() {
+    // The first connection meets silence, the second is greeted and then closed: so whoever made it knows.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().expect("bound").port() };
+    let rt = client(&address, Some(KEY));
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _silent = listener.accept().expect("the impatient");
+            tell.send(()).expect("the test waits");
+            let (mut stream, _) = listener.accept().expect("the patient");
+            let mut state = handshake::ServerHandshake::new(KEY, FS, NAME, SERVER);
+            let hello = read_body(&mut stream);
+            stream.write_all(&handshake::frame(&state.challenge(hello, [1; 16]))).expect("sent");
+            state.accept(&read_body(&mut stream)).expect("it holds the key");
+            stream.write_all(&handshake::frame(&handshake::Welcome { status: 0 })).expect("sent");
+        });
+        scope.spawn(|| {
+            let outcome = rt.block_on(ask(&rt, ECHO, b"", b"", 300 * MILLISECOND));
+            assert_eq!(outcome.map(drop), Err(Status::TimedOut));
+        });
+        told.recv().expect("the impatient one connects");
+        assert_eq!(rt.block_on(ask(&rt, ECHO, b"", b"", AMPLE)).map(drop), Err(Status::Unreachable));
+    });
+    assert_eq!(rt.stats().connects, 1);
+}

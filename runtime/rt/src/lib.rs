@@ -159,6 +159,12 @@ pub trait ServerRuntime: Runtime {
 
     /// Counters since the start: received bytes, sent bytes, processor time in microseconds.
     fn usage(&self) -> Usage;
+
+    /// Waits until somebody asks the server to stop. A server that waits for this is not ended at once: it may bring to stable storage
+    /// what a later power cut must not take, and then end by itself. Never, where nobody asks.
+    fn stop_requested(&self) -> impl Future<Output = ()> {
+        std::future::pending()
+    }
 }
 
 /// Counters of a runtime since its start.

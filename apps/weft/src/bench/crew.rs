@@ -171,8 +171,13 @@ impl Crew {
 fn sum(parts: Vec<Done>) -> Outcome {
     let begun = parts.iter().map(|part| part.begun_ns).min().unwrap_or(0);
     let ended = parts.iter().map(|part| part.ended_ns).max().unwrap_or(0);
-    let mut outcome =
-        Outcome { seconds: ended.saturating_sub(begun) as f64 / 1e9, tally: Tally::default(), progress: Vec::new(), cpu_us: 0, traffic: None };
+    let mut outcome = Outcome {
+        seconds: ended.saturating_sub(begun) as f64 / 1e9,
+        tally: Tally::default(),
+        progress: Vec::new(),
+        cpu_us: 0,
+        traffic: None,
+    };
     for part in parts {
         outcome.tally.absorb(&part.tally);
         outcome.progress.push(part.tally.intervals);

@@ -19,8 +19,12 @@ use crate::connect::Common;
 use crate::output::{Table, print, print_json};
 
 /// Engine, durability, and the name in results. The first is what the others are compared with.
-const SYSTEMS: [(&str, &str, &str); 4] =
-    [("memory", "none", "memory"), ("journal", "none", "journal none"), ("journal", "batch", "journal batch"), ("journal", "sync", "journal sync")];
+const SYSTEMS: [(&str, &str, &str); 4] = [
+    ("memory", "none", "memory"),
+    ("journal", "none", "journal none"),
+    ("journal", "batch", "journal batch"),
+    ("journal", "sync", "journal sync"),
+];
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -166,7 +170,8 @@ impl Args {
 
 /// Each repetition is compared with the one of `memory` just before it.
 fn rows(measurements: &[Measurement]) -> Vec<Row> {
-    let rates = |one: &Measurement| one.repetitions.iter().map(|one| one.outcome.tally.ops as f64 / one.outcome.seconds).collect::<Vec<f64>>();
+    let rates =
+        |one: &Measurement| one.repetitions.iter().map(|one| one.outcome.tally.ops as f64 / one.outcome.seconds).collect::<Vec<f64>>();
     let bound = measurements.first().map(rates).unwrap_or_default();
     let rows = measurements.iter().zip(SYSTEMS).filter_map(|(measurement, (engine, durability, _))| {
         let ratios = rates(measurement).into_iter().zip(&bound).map(|(rate, bound)| rate / bound);
@@ -176,7 +181,8 @@ fn rows(measurements: &[Measurement]) -> Vec<Row> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut table = Table::new(&["file system", ">creates/s", "min - max", ">of memory", "min - max", ">servers us/create", ">client us/create"]);
+    let mut table =
+        Table::new(&["file system", ">creates/s", "min - max", ">of memory", "min - max", ">servers us/create", ">client us/create"]);
     let spread = |spread: Spread| format!("{} - {}", report::number(spread.min), report::number(spread.max));
     for row in rows {
         table.row(vec![

@@ -53,7 +53,9 @@ enum What {
     #[command(after_help = "Example:\n  weft bench ceiling --only rpc,fuse --reps 5")]
     Ceiling(ceiling::Args),
     /// Make files; with --size write them too
-    #[command(after_help = "Examples:\n  weft bench create --fs /tmp/weft --files 100000 --depth 64\n  weft bench create --path /tmp/mnt --size 3901 --json")]
+    #[command(
+        after_help = "Examples:\n  weft bench create --fs /tmp/weft --files 100000 --depth 64\n  weft bench create --path /tmp/mnt --size 3901 --json"
+    )]
     Create(Options),
     /// Ask for the attributes of files
     #[command(after_help = "Example:\n  weft bench stat --path /tmp/mnt --procs 2")]
@@ -65,11 +67,16 @@ enum What {
     #[command(after_help = "Example:\n  weft bench remove --fs /tmp/weft --depth 64 --files 100000")]
     Remove(Options),
     /// Write files block by block
-    #[command(after_help = "Examples:\n  weft bench write --path /tmp/mnt --size 1GiB\n  weft bench write --path /tmp/mnt --procs 2 --shared-file --block 64KiB")]
+    #[command(
+        after_help = "Examples:\n  weft bench write --path /tmp/mnt --size 1GiB\n  weft bench write --path /tmp/mnt --procs 2 --shared-file --block 64KiB"
+    )]
     Write(Options),
     /// Read files block by block; each block is checked to be the one that was written
     #[command(after_help = "Example:\n  weft bench read --path /tmp/mnt --size 1GiB --cold")]
     Read(Options),
+    /// Write files block by block, then read them
+    #[command(after_help = "Example:\n  weft bench streams --path /tmp/mnt --procs 2 --size 1GiB --ceiling")]
+    Streams(Options),
     /// Create, stat, readdir, remove, write and read
     #[command(after_help = "Example:\n  weft bench all --path /tmp/mnt --ceiling")]
     All(Options),
@@ -102,6 +109,7 @@ impl Args {
             What::Remove(options) => one(options, Step::Remove),
             What::Write(options) => one(options, Step::Write),
             What::Read(options) => one(options, Step::Read),
+            What::Streams(options) => run::run(&options, Phases::Streams, common),
             What::All(options) => run::run(&options, Phases::All, common),
             What::Split(options) => run::run(&options, Phases::Split, common),
             What::Stress(options) => run::run(&options, Phases::Stress, common),

@@ -22,10 +22,10 @@ pub struct Options {
     /// Measure this directory of any file system, by system calls
     #[arg(long, value_name = "DIR", help_heading = "What")]
     pub path: Option<PathBuf>,
-    /// Files of each client [default: 5000; 1 for write and read; 500 in each directory for stress]
+    /// Files of each client [default: 5000; 1 for streams; 500 in each directory for stress]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "What")]
     files: Option<u64>,
-    /// Bytes of each file; in shared files each client's part; for split of all files of a client [default: 0; 256MiB for write and read; 50MiB for split]
+    /// Bytes of each file; in shared files each client's part; for split of all files of a client [default: 0; 256MiB for streams; 50MiB for split]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
     size: Option<ByteSize>,
     /// Bytes of one read or write
@@ -37,10 +37,10 @@ pub struct Options {
     /// Directories that each client makes for its files, removed with them [default: 0; 100 for stress]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = "What")]
     subdirs: Option<u32>,
-    /// One file for all clients, each with a part of it (write, read)
+    /// One file for all clients, each with a part of it (write, read, streams)
     #[arg(long, conflicts_with = "interleaved", help_heading = "What")]
     shared_file: bool,
-    /// One file for all clients, block after block the next one's (write, read)
+    /// One file for all clients, block after block the next one's (write, read, streams)
     #[arg(long, help_heading = "What")]
     interleaved: bool,
     /// Bytes of each stream of `all`
@@ -105,6 +105,8 @@ pub enum Phases {
     One(Step),
     /// Files made, looked at, listed and removed; then streams.
     All,
+    /// Files written and then read block by block.
+    Streams,
     /// A given number of bytes written in a given number of files, timed as a whole.
     Split,
     /// Directories full of empty files.
@@ -172,6 +174,10 @@ impl Options {
                 }
                 sections
             }
+            Phases::Streams => {
+                let work = stream(self.size_or(STREAM_BYTES));
+                vec![section(work, &[], &[(Write, true), (Read, true), (Remove, false)], &[])]
+            }
             Phases::Split => {
                 let (files, total) = (self.files.unwrap_or(1), self.size_or(50 << 20));
                 ensure!(total >= files, "split: {total} bytes cannot be written in {files} files");
@@ -192,18 +198,22 @@ impl Options {
     }
 
     fn check(&self, phases: Phases) -> Result<()> {
-        let streams = matches!(phases, Phases::One(Step::Write | Step::Read) | Phases::All);
+        let streams = matches!(phases, Phases::One(Step::Write | Step::Read) | Phases::Streams | Phases::All);
         let only = |given: bool, option: &str, with: &str| if given { bail!("{option} works only with {with}") } else { Ok(()) };
         let by_path = !self.by_library();
         only(by_path && self.depth > 1, "--depth", "the library: give --fs without --path")?;
         only(by_path && (self.stripe_size.is_some() || self.stripe_width.is_some()), "--stripe-size and --stripe-width", "the library")?;
         only(!by_path && (self.direct || self.cold || self.full_paths), "--direct, --cold and --full-paths", "--path")?;
-        only(!streams && self.sharing() != Sharing::Own, "--shared-file and --interleaved", "write, read and all")?;
+        only(!streams && self.sharing() != Sharing::Own, "--shared-file and --interleaved", "write, read, streams and all")?;
         only(streams && phases != Phases::All && self.subdirs.is_some(), "--subdirs", "create, stat, readdir, remove, all and stress")?;
         ensure!(self.block.0 > 0 && self.block.0 <= 1 << 30, "--block must be from 1 byte to 1GiB");
         if self.interleaved {
             let size = if phases == Phases::All { self.stream_size.0 } else { self.size_or(STREAM_BYTES) };
-            ensure!(size.is_multiple_of(self.block.0), "--interleaved: each client's part ({size} bytes) must be whole blocks of {} bytes", self.block.0);
+            ensure!(
+                size.is_multiple_of(self.block.0),
+                "--interleaved: each client's part ({size} bytes) must be whole blocks of {} bytes",
+                self.block.0
+            );
         }
         if streams && phases != Phases::All {
             ensure!(self.size_or(STREAM_BYTES) > 0, "there is nothing to write or read in files of 0 bytes");

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::crew::Outcome;
 use super::meter::INTERVAL;
-use super::stats::{LatencySummary, Latencies, Spread};
+use super::stats::{Latencies, LatencySummary, Spread};
 use super::usage::Usage;
 use super::work::{Step, Work};
 use super::yardstick::Ceiling;
@@ -174,7 +174,8 @@ pub const PROGRESS_HEADING: &str = "phase,repetition,process,start_ms,ops,bytes\
 /// The table for people.
 pub fn table(phases: &[Phase]) -> String {
     let mut columns = vec!["phase", ">ops/s", "min - max", ">MiB/s", "min - max", ">p50 us", ">p99 us", ">messages/op", ">client us/op"];
-    let (gateway, servers) = (phases.iter().any(|one| one.gateway_cpu_us_per_op.is_some()), phases.iter().any(|one| one.server_cpu_us_per_op.is_some()));
+    let (gateway, servers) =
+        (phases.iter().any(|one| one.gateway_cpu_us_per_op.is_some()), phases.iter().any(|one| one.server_cpu_us_per_op.is_some()));
     let ceiling = phases.iter().any(|one| one.ceiling.is_some());
     columns.extend(gateway.then_some(">mount us/op"));
     columns.extend(servers.then_some(">servers us/op"));
@@ -269,7 +270,8 @@ mod tests {
 
     #[test]
     fn rates_are_per_repetition_and_costs_over_all() {
-        let phase = measurement(vec![repetition(100, 1.0, Some(200.0)), repetition(100, 2.0, Some(50.0)), repetition(100, 0.5, Some(400.0))]);
+        let phase =
+            measurement(vec![repetition(100, 1.0, Some(200.0)), repetition(100, 2.0, Some(50.0)), repetition(100, 0.5, Some(400.0))]);
         let phase = phase.summary().unwrap();
         assert_eq!(phase.ops_per_s, Spread { median: 100.0, min: 50.0, max: 200.0 });
         assert_eq!(phase.mib_per_s, Some(Spread { median: 100.0, min: 50.0, max: 200.0 }));
@@ -302,7 +304,10 @@ mod tests {
     fn the_table_shows_only_columns_that_have_something() {
         let plain = measurement(vec![repetition(1_234_567, 1.0, None)]).summary().unwrap();
         let text = table(&[plain]);
-        assert!(text.contains("1,234,567") && text.contains("servers us/op") && !text.contains("ceiling") && !text.contains("mount us"), "{text}");
+        assert!(
+            text.contains("1,234,567") && text.contains("servers us/op") && !text.contains("ceiling") && !text.contains("mount us"),
+            "{text}"
+        );
         let bound = measurement(vec![repetition(100, 1.0, Some(200.0))]).summary().unwrap();
         assert!(table(&[bound]).contains("0.500"));
     }
@@ -316,7 +321,9 @@ mod tests {
 
     #[test]
     fn numbers_keep_three_digits() {
-        for (value, text) in [(0.1234, "0.123"), (1.234, "1.23"), (12.34, "12.3"), (123.4, "123"), (1234.5, "1,235"), (-1234567.0, "-1,234,567")] {
+        for (value, text) in
+            [(0.1234, "0.123"), (1.234, "1.23"), (12.34, "12.3"), (123.4, "123"), (1234.5, "1,235"), (-1234567.0, "-1,234,567")]
+        {
             assert_eq!(number(value), text);
         }
     }

@@ -252,7 +252,8 @@ pub mod tests {
     /// Offsets and lengths of all blocks of all clients in file 0.
     fn blocks(work: &Work) -> Vec<Block> {
         let of_client = |client| (0..work.blocks_of(0)).map(move |index| (client, index));
-        let mut blocks: Vec<Block> = (0..work.clients_in_all()).flat_map(of_client).map(|(client, index)| work.block_of(client, 0, index)).collect();
+        let mut blocks: Vec<Block> =
+            (0..work.clients_in_all()).flat_map(of_client).map(|(client, index)| work.block_of(client, 0, index)).collect();
         blocks.sort_by_key(|block| block.offset);
         blocks
     }

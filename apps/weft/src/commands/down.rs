@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use weft_rt_real::Address;
 
 use crate::config::Config;
 use crate::mount_list::{self, Unmounted};
@@ -46,6 +47,7 @@ pub fn stop_all(state: &StateDir, config: &Config) -> Result<String> {
     let (mut report, mut failures) = (String::new(), Vec::new());
     for mount in mount_list::of(config.fs_id, state)? {
         match mount.end() {
+            Ok(Unmounted::Nothing) => {}
             Ok(Unmounted::Done) => report += &format!("unmounted {}\n", mount.place.display()),
             Ok(Unmounted::WasBusy) => report += &format!("unmounted {} although it was in use\n", mount.place.display()),
             Err(error) => failures.push(format!("{error:#}")),
@@ -70,6 +72,14 @@ pub fn stop_all(state: &StateDir, config: &Config) -> Result<String> {
                     &format!("killed {name}: it did not stop within {} s; its journal is replayed at the next start\n", PATIENCE.as_secs());
             }
             Err(error) => failures.push(format!("{name}: {error:#}")),
+        }
+    }
+    for server in &config.servers {
+        // Sockets whose place in the state directory would have been too long are in a directory of their own; it goes when it is empty.
+        if let Address::Unix(path) = &server.listen
+            && let Some(dir) = path.parent().filter(|dir| !dir.starts_with(state.root()))
+        {
+            let _ = std::fs::remove_dir(dir);
         }
     }
     if !failures.is_empty() {

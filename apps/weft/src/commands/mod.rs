@@ -63,6 +63,7 @@ enum Command {
     Xattr(xattr::Args),
     Df(df::Args),
     Ping(ping::Args),
+    Bench(crate::bench::Args),
     Genconfig(genconfig::Args),
     Serve(serve::Args),
 }
@@ -91,6 +92,7 @@ impl Cli {
             Command::Xattr(args) => args.run(common),
             Command::Df(args) => args.run(common),
             Command::Ping(args) => args.run(common),
+            Command::Bench(args) => args.run(common),
             Command::Genconfig(args) => args.run(),
             Command::Serve(args) => args.run(),
         }

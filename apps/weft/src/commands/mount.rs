@@ -131,8 +131,8 @@ fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready
     fs.stat(b"/", true)?;
     let dir = mount_list::dir_for(fs.config.as_ref().map(|config| config.file.as_path()))?;
     let pid_file = dir.join(format!("{}.pid", mount_list::file_stem(place)));
-    let pid_file =
-        PidFile::take(&pid_file, &mount_list::note(fs.id(), place)).with_context(|| format!("cannot mount at {}", place.display()))?;
+    let pid_file = PidFile::take(&pid_file, &mount_list::note(fs.id(), place));
+    pid_file.with_context(|| format!("cannot mount at {}", place.display()))?.hold_until_exit();
     let mut session = weft_fuse::mount(fs.client.clone(), place, options)?;
     let mut unmounter = session.unmounter();
     let shown = place.display().to_string();
@@ -143,7 +143,6 @@ fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready
     });
     ready()?;
     session.wait().with_context(|| format!("the mount at {} failed", place.display()))?;
-    pid_file.remove();
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use weft_rt_real::{Address, DiskConfig, Log, ShardConfig, StopHandle, stop_on_si
 use weft_wire::ClusterKey;
 
 use crate::config::{Config, Durability, Engine, ServerConfig};
-use crate::process::{self, PidFile};
+use crate::process::{self, PidFile, StopSignals};
 use crate::state::{StateDir, make_private_dir};
 
 /// Part of the free memory that the data servers of one config may fill together under the engine `memory`: one in so many.
@@ -50,7 +50,8 @@ impl Args {
         let key = config.key()?;
         let state = StateDir::of_config(&config.file);
         make_private_dir(&state.run_dir())?;
-        let pid_file = PidFile::take(&state.pid_file(&server.name), "").with_context(|| format!("cannot start {}", server.name))?;
+        let pid_file = PidFile::take(&state.pid_file(&server.name), "");
+        pid_file.with_context(|| format!("cannot start {}", server.name))?.hold_until_exit();
         let create = self.create || config.engine == Engine::Memory;
         check_dir(server, &config, create)?;
         if let Address::Unix(path) = &server.listen
@@ -61,6 +62,7 @@ impl Args {
         }
         let stop = StopHandle::new()?;
         stop_on_signals(&stop)?;
+        StopSignals::unblock()?;
         let log = Log::to_stderr(&server.name);
         let shard = ShardConfig {
             server: server.id,
@@ -87,7 +89,6 @@ impl Args {
             }
         }
         eprintln!("{}: stopped", server.name);
-        pid_file.remove();
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -95,12 +95,15 @@ impl Args {
             self.check_unchanged(&config)?;
         }
         let mut started = Vec::new();
-        let outcome =
-            start_servers(&state, &config, &mut started).and_then(|()| self.wait_until_serving(&state, &config, &mut started, common));
-        if let Err(error) = outcome {
-            for server in &started {
+        if let Err(error) = self.wait_until_serving(&state, &config, &mut started, common) {
+            for server in &mut started {
                 // The message is about why it failed; that stopping may fail too changes nothing in it.
-                let _ = process::end(&state.pid_file(&server.name), LOOK);
+                let ended = process::end(&state.pid_file(&server.name), LOOK);
+                if !matches!(ended, Ok(process::Ended::Stopped | process::Ended::Killed)) {
+                    // It may not have come as far as its pid file.
+                    let _ = server.child.kill();
+                    let _ = server.child.wait();
+                }
             }
             return Err(error);
         }
@@ -174,11 +177,13 @@ impl Args {
         Ok(())
     }
 
-    /// Asks all servers until all serve; stops asking when one that we started has died.
-    fn wait_until_serving(&self, state: &StateDir, config: &Config, started: &mut [Started], common: &Common) -> Result<()> {
+    /// Starts what does not run and asks all servers until all serve; stops asking when one that we started has died.
+    fn wait_until_serving(&self, state: &StateDir, config: &Config, started: &mut Vec<Started>, common: &Common) -> Result<()> {
         let end = Instant::now() + common.timeout();
         let fs = Fs::from_config(config.clone(), state.root().display().to_string(), &common.with_timeout(LOOK))?;
         loop {
+            // One that was killed a moment ago may hold its pid file until the kernel is through with it.
+            start_servers(state, config, started)?;
             for server in started.iter_mut() {
                 if let Some(status) = server.child.try_wait()? {
                     bail!(
@@ -248,16 +253,18 @@ impl Args {
         if let Some(place) = place {
             text += &format!("mounted at {}\n", place.display());
         }
-        text += "\nNext:\n";
+        let mut next = Vec::new();
         if place.is_none() {
-            text += &format!("  weft mount {root} MNT             mount it\n");
-            text += &format!("  weft cp -r DIR {root}:/           or use it without a mount\n");
+            next.push((format!("weft mount {root} MNT"), "mount it"));
+            next.push((format!("weft cp -r DIR {root}:/"), "or use it without a mount"));
         }
-        text += &format!("  weft status --state {root}        look at the servers\n");
-        text += &match self.foreground {
-            true => "  Ctrl-C                            stop it\n".to_string(),
-            false => format!("  weft down --state {root}          stop it\n"),
-        };
+        next.push((format!("weft status --state {root}"), "look at the servers"));
+        next.push((if self.foreground { "Ctrl-C".to_string() } else { format!("weft down --state {root}") }, "stop it"));
+        let width = next.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
+        text += "\nNext:\n";
+        for (command, what) in next {
+            text += &format!("  {command:<width$}    {what}\n");
+        }
         text
     }
 }
@@ -274,7 +281,8 @@ fn is_ours(place: &Path, state: &StateDir, config: &Config) -> Result<bool> {
 fn start_servers(state: &StateDir, config: &Config, started: &mut Vec<Started>) -> Result<()> {
     let create = config.engine == Engine::Memory || !state.formatted_file().exists();
     for server in &config.servers {
-        if process::holder(&state.pid_file(&server.name))?.is_none() {
+        let is_ours = started.iter().any(|ours| ours.name == server.name);
+        if !is_ours && process::holder(&state.pid_file(&server.name))?.is_none() {
             started.push(start_server(state, config, server, create)?);
         }
     }

@@ -15,11 +15,14 @@ impl State {
     ///
     /// # Errors
     /// [`Status::Exists`], [`Status::AccessDenied`], [`Status::NameTooLong`], [`Status::Invalid`] (a directory, an impossible layout
-    /// or target), [`Status::Busy`], and as [`State::directory`].
+    /// or target, rights that nobody has), [`Status::Busy`], and as [`State::directory`].
     pub fn prepare_create(&self, cx: &Context<'_>, request: &CreateRequest, record: &mut Record) -> Result<CreateReply> {
         let dir_handle = request.at.dir;
         let dir = self.directory(&request.at)?;
         check_name(&request.name)?;
+        if !Rights::READ.with(Rights::WRITE).contains(request.open) {
+            return Err(Status::Invalid);
+        }
         may_access(&request.who, dir, EXECUTE)?;
         self.locks.check_write_name(dir_handle, &request.name)?;
         if let Some((handle, kind)) = self.entry(dir_handle, &request.name) {
@@ -43,6 +46,7 @@ impl State {
             // Nobody else knows the object yet.
             state: Some(weft_wire::ops::FileState { attr: inode.attr(handle), ask_data: None, partitions: None }),
             capability: opened.then(|| cx.capability(handle, request.open)),
+            dir_version: dir.version + 1,
         };
         record.changes.push(Change::PutInode { handle, inode });
         if request.kind == FileKind::Symlink {
@@ -115,7 +119,7 @@ impl State {
         if request.exclusive {
             return Err(Status::Exists);
         }
-        let mut reply = CreateReply { created: false, handle, kind, state: None, capability: None };
+        let mut reply = CreateReply { created: false, handle, kind, state: None, capability: None, dir_version: 0 };
         let Some(inode) = self.peek(handle) else { return Ok(reply) };
         if kind == FileKind::File && request.open != Rights::default() {
             let open = self.prepare_open_inode(cx, handle, inode, request.open, request.open_sequence, &request.who, record)?;

@@ -50,6 +50,10 @@ impl State {
         let has = self.opens.of(cx.client, handle).is_some_and(|(has, _)| has.contains(rights));
         if !has {
             self.check_open(inode, rights, who)?;
+            // Its datafiles may be going already.
+            if self.is_reapable(handle, inode) {
+                return Err(Status::Stale);
+            }
         }
         self.check_readable(handle, inode)?;
         record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence });

@@ -27,6 +27,8 @@ impl State {
         let (handle, who) = (request.handle, &request.who);
         let inode = self.inode(handle)?;
         self.check_writable(handle, inode)?;
+        // The answer tells all attributes: of a directory also how many entries it has.
+        self.check_readable(handle, inode)?;
         let mut changed = inode.changed(cx.now);
         if let Some(mode) = request.mode {
             change_mode(who, inode, &mut changed, mode)?;

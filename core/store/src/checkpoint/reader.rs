@@ -90,7 +90,7 @@ impl CheckpointReader {
             return Err(damaged);
         }
         let Some(checked) = self.buf.get(8..CHUNK_HEADER_BYTES + payload_bytes) else { return Ok(None) };
-        if crc32c::crc32c(checked) != crc {
+        if weft_base::crc32c(checked) != crc {
             return Err(damaged);
         }
         let mut records = Reader::new(&checked[CHUNK_HEADER_BYTES - 8..]);
@@ -109,7 +109,7 @@ impl CheckpointReader {
         let mut fields = Reader::new(&trailer[4..]);
         let mut parse = || {
             Some((
-                fields.u32()? == crc32c::crc32c(&trailer[8..]),
+                fields.u32()? == weft_base::crc32c(&trailer[8..]),
                 fields.u64()? == self.chunk_count,
                 fields.u64()? == self.record_count,
                 Lsn(fields.u64()?),
@@ -129,7 +129,7 @@ impl CheckpointReader {
 
     fn consume(&mut self, len: usize) -> Bytes {
         let bytes = self.buf.split_to(len).freeze();
-        self.total_crc = crc32c::crc32c_append(self.total_crc, &bytes);
+        self.total_crc = weft_base::crc32c_append(self.total_crc, &bytes);
         self.offset += len as u64;
         bytes
     }
@@ -144,7 +144,7 @@ fn decode_header(bytes: &[u8]) -> Result<CheckpointHeader, CheckpointError> {
     let damaged = CheckpointError::Damaged { offset: 0 };
     let mut fields = Reader::new(rest);
     let version = fields.u32().ok_or(damaged)?;
-    if fields.u32() != Some(crc32c::crc32c(&bytes[16..])) {
+    if fields.u32() != Some(weft_base::crc32c(&bytes[16..])) {
         return Err(damaged);
     }
     if version != CHECKPOINT_VERSION {

@@ -61,10 +61,10 @@ impl CheckpointWriter {
         fields.put_u64_le(self.record_count);
         fields.put_u64_le(end_lsn.0);
         fields.put_u64_le(self.header.generation);
-        fields.put_u32_le(crc32c::crc32c_append(self.total_crc, &self.buf));
+        fields.put_u32_le(weft_base::crc32c_append(self.total_crc, &self.buf));
         fields.put_u32_le(0);
         self.buf.put_u32_le(TRAILER_MAGIC);
-        self.buf.put_u32_le(crc32c::crc32c(&fields));
+        self.buf.put_u32_le(weft_base::crc32c(&fields));
         self.buf.put_slice(&fields);
         self.buf.freeze()
     }
@@ -77,7 +77,7 @@ impl CheckpointWriter {
         fields.put_u64_le(sequence);
         fields.put_u32_le(count);
         fields.put_u32_le(payload_bytes);
-        let crc = crc32c::crc32c(&chunk[8..]);
+        let crc = weft_base::crc32c(&chunk[8..]);
         chunk[..4].copy_from_slice(&CHUNK_MAGIC.to_le_bytes());
         chunk[4..8].copy_from_slice(&crc.to_le_bytes());
         self.chunk_count += 1;
@@ -86,7 +86,7 @@ impl CheckpointWriter {
 
     fn take(&mut self) -> Bytes {
         let bytes = self.buf.split().freeze();
-        self.total_crc = crc32c::crc32c_append(self.total_crc, &bytes);
+        self.total_crc = weft_base::crc32c_append(self.total_crc, &bytes);
         bytes
     }
 }
@@ -100,7 +100,7 @@ fn encode_header(out: &mut BytesMut, header: &CheckpointHeader) {
     fields.put_bytes(0, 6);
     out.put_slice(MAGIC);
     out.put_u32_le(CHECKPOINT_VERSION);
-    let crc = crc32c::crc32c(&fields);
+    let crc = weft_base::crc32c(&fields);
     out.put_u32_le(crc);
     out.put_slice(&fields);
 }

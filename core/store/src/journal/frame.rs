@@ -82,7 +82,7 @@ impl FrameBuilder {
             durable_lsn,
             record_count: self.record_count,
             payload_bytes: u32::try_from(self.buf.len() - FRAME_HEADER_BYTES).expect("a frame fits a segment, far below 4 GiB"),
-            payload_crc: crc32c::crc32c(&self.buf[FRAME_HEADER_BYTES..]),
+            payload_crc: weft_base::crc32c(&self.buf[FRAME_HEADER_BYTES..]),
         };
         assert!(durable_lsn < header.first_lsn, "a record cannot be durable before it is written");
         let bytes = header.encode(segment);
@@ -123,7 +123,7 @@ impl FrameHeader {
         fields.put_u32_le(self.record_count);
         fields.put_u32_le(self.payload_bytes);
         fields.put_u32_le(self.payload_crc);
-        let crc = crc32c::crc32c_append(segment.salt, &out[8..]);
+        let crc = weft_base::crc32c_append(segment.salt, &out[8..]);
         out[..4].copy_from_slice(&MAGIC.to_le_bytes());
         out[4..8].copy_from_slice(&crc.to_le_bytes());
         out
@@ -132,7 +132,7 @@ impl FrameHeader {
     /// The header at the beginning of `bytes` if it passes its checksum and belongs to `segment`.
     pub(super) fn decode(bytes: &[u8], segment: &SegmentHeader) -> Option<FrameHeader> {
         let mut fields = Reader::new(bytes.get(..FRAME_HEADER_BYTES)?);
-        if fields.u32()? != MAGIC || fields.u32()? != crc32c::crc32c_append(segment.salt, &bytes[8..FRAME_HEADER_BYTES]) {
+        if fields.u32()? != MAGIC || fields.u32()? != weft_base::crc32c_append(segment.salt, &bytes[8..FRAME_HEADER_BYTES]) {
             return None;
         }
         if fields.u64()? != segment.sequence {
@@ -168,7 +168,7 @@ pub(super) fn read_frame(bytes: &[u8], offset: usize, segment: &SegmentHeader) -
     };
     let payload = rest[FRAME_HEADER_BYTES..].get(..header.payload_bytes as usize);
     match payload {
-        Some(payload) if crc32c::crc32c(payload) == header.payload_crc && records_fill(payload, header.record_count) => {
+        Some(payload) if weft_base::crc32c(payload) == header.payload_crc && records_fill(payload, header.record_count) => {
             let end = (offset + FRAME_HEADER_BYTES + payload.len()).next_multiple_of(FRAME_ALIGN);
             FrameRead::Whole { header, end }
         }
@@ -235,7 +235,7 @@ mod tests {
         // Two records of two bytes; the checksums are right for every claimed count.
         let payload = [2, 0, 0, 0, 7, 7, 2, 0, 0, 0, 8, 8];
         for count in 0..5 {
-            let payload_crc = crc32c::crc32c(&payload);
+            let payload_crc = weft_base::crc32c(&payload);
             let header = FrameHeader { first_lsn: Lsn(1), durable_lsn: Lsn::NONE, record_count: count, payload_bytes: 12, payload_crc };
             let frame = [&header.encode(&segment())[..], &payload, &[0; 4]].concat();
             assert_eq!(matches!(read_frame(&frame, 0, &segment()), FrameRead::Whole { .. }), count == 2, "{count} records");

@@ -64,7 +64,7 @@ impl SegmentHeader {
         block.put_u64_le(self.first_lsn.0);
         block.put_u16_le(self.server_id.0);
         block.resize(CRC_AT, 0);
-        let crc = crc32c::crc32c(&block);
+        let crc = weft_base::crc32c(&block);
         block.put_u32_le(crc);
         block.freeze()
     }
@@ -76,7 +76,7 @@ impl SegmentHeader {
             return Err(SegmentError::NotASegment);
         }
         let mut crc = Reader::new(&block[CRC_AT..]);
-        if crc.u32() != Some(crc32c::crc32c(&block[..CRC_AT])) {
+        if crc.u32() != Some(weft_base::crc32c(&block[..CRC_AT])) {
             return Err(SegmentError::Damaged);
         }
         let mut fields = Reader::new(&block[8..]);
@@ -129,7 +129,7 @@ mod tests {
     fn another_version_is_named() {
         let mut block = header().encode().to_vec();
         block[8..12].copy_from_slice(&9u32.to_le_bytes());
-        let crc = crc32c::crc32c(&block[..CRC_AT]);
+        let crc = weft_base::crc32c(&block[..CRC_AT]);
         block[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(SegmentHeader::decode(&block), Err(SegmentError::Version(9)));
     }

@@ -53,7 +53,7 @@ impl ContainerHeader {
         block.put_u64_le(self.fs_id.0);
         block.put_u16_le(self.server_id.0);
         block.resize(CRC_AT, 0);
-        let crc = crc32c::crc32c(&block);
+        let crc = weft_base::crc32c(&block);
         block.put_u32_le(crc);
         block.freeze()
     }
@@ -62,7 +62,7 @@ impl ContainerHeader {
     pub fn decode(bytes: &[u8]) -> Result<ContainerHeader, ContainerError> {
         let block = bytes.get(..CONTAINER_HEADER_BYTES).ok_or(ContainerError::NotAContainer)?;
         let fields = block.strip_prefix(MAGIC).ok_or(ContainerError::NotAContainer)?;
-        if Reader::new(&block[CRC_AT..]).u32() != Some(crc32c::crc32c(&block[..CRC_AT])) {
+        if Reader::new(&block[CRC_AT..]).u32() != Some(weft_base::crc32c(&block[..CRC_AT])) {
             return Err(ContainerError::Damaged);
         }
         let mut fields = Reader::new(fields);

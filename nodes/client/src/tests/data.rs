@@ -132,6 +132,30 @@ fn a_write_during_a_read_is_seen_whole_or_not_at_all() {
 }
 
 #[test]
+fn attributes_belong_together() {
+    // While the data servers are asked for the size, the mode is changed and then more is written: never the old mode with the new
+    // size, and never the new mode without what was written before it.
+    for delay in 0..12 {
+        let rt = FakeRt::new(1, 1, 1 << 20);
+        let (writer, reader) = (rt.client(1), rt.client(2));
+        let file = create(&rt, &writer);
+        write(&rt, &writer, &file, 0, &[1; 10]);
+        rt.fates(|sent| if sent.request.op() == Op::ObjectStat { Fate::Late(6 * LATENCY) } else { Fate::Arrives });
+        let changes = async {
+            rt.sleep_until(rt.now() + delay * LATENCY / 2).await;
+            writer.write(&file, 10, Bulk::Slices(vec![&[2; 10]])).await.expect("it is written");
+            let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+            writer.setattr(&ROOT, file.handle(), &mode).await.expect("the server sets it");
+            writer.write(&file, 20, Bulk::Slices(vec![&[3; 10]])).await.expect("it is written");
+        };
+        let (attr, ()) = rt.run(both(reader.getattr(file.handle()), changes));
+        let attr = attr.expect("the servers answer");
+        let fits = if attr.mode == 0o600 { attr.size >= 20 } else { attr.size <= 20 };
+        assert!(fits, "delay {delay}: mode {:o} with size {}", attr.mode, attr.size);
+    }
+}
+
+#[test]
 fn lists_of_ranges_are_one_message_for_each_server() {
     let rt = FakeRt::new(1, 2, 1 << 12);
     let client = rt.client(1);

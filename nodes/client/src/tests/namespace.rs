@@ -193,3 +193,34 @@ fn cached_answers_are_as_old_as_allowed_and_own_changes_show_at_once() {
     rt.run(client.unlink(&ROOT, ROOT_HANDLE, b"x")).expect("the server removes it");
     assert_eq!(rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).map_err(|error| error.status), Err(Status::NotFound));
 }
+
+/// A program that makes files in a directory that it has made does not pay for the kernel's question whether the name is free.
+#[test]
+fn names_of_an_own_directory_are_known_without_asking() {
+    let rt = FakeRt::new(2, 2, 65536);
+    let client = rt.client_with(ClientOptions::new(ClientId(1), 1));
+    client.remember_absent_names(SECOND);
+    let other = rt.client_with(ClientOptions::new(ClientId(2), 1));
+    let who = &ROOT;
+    rt.run(async {
+        let dir = client.mkdir(who, ROOT_HANDLE, b"dir", 0o755).await.expect("the servers answer").handle;
+        for name in [b"a", b"b", b"c"] {
+            let before = client.stats().requests;
+            let refusal = client.lookup(who, dir, name).await.expect_err("nobody has made it");
+            assert_eq!(refusal.status, Status::NotFound);
+            let (_, file, created) = client.create(who, dir, name, &CreateOptions::default()).await.expect("the servers answer");
+            assert!(created);
+            assert_eq!(client.stats().requests - before, 1, "one create, no lookup");
+            client.close(file).await.expect("the servers answer");
+        }
+        assert_eq!(client.lookup(who, dir, b"a").await.expect("the servers answer").kind, FileKind::File, "what exists is found");
+        client.unlink(who, dir, b"a").await.expect("the servers answer");
+        let before = client.stats().requests;
+        assert!(client.lookup(who, dir, b"a").await.is_err());
+        assert_eq!(client.stats().requests, before);
+        // Somebody else makes a name: the next own change shows the gap, and the server is asked again.
+        other.create(who, dir, b"theirs", &CreateOptions::default()).await.expect("the servers answer");
+        client.create(who, dir, b"d", &CreateOptions::default()).await.expect("the servers answer");
+        assert!(client.lookup(who, dir, b"theirs").await.is_ok());
+    });
+}

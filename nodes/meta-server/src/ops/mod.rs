@@ -81,11 +81,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// A change that concerns only this server.
-    fn local<T: Wire>(
-        &self,
-        header: &Header,
-        prepare: impl FnOnce(&State, &Context<'_>, &mut Record) -> Result<T>,
-    ) -> Result<Step> {
+    fn local<T: Wire>(&self, header: &Header, prepare: impl FnOnce(&State, &Context<'_>, &mut Record) -> Result<T>) -> Result<Step> {
         let mut record = Record::default();
         let body = prepare(&self.state.borrow(), &self.context(header.request.client), &mut record)?.to_bytes();
         let changes = record.changes.len();
@@ -116,7 +112,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                     record.changes.push(Change::PutInode { handle: open.handle, inode: Inode { flags, ..inode.clone() } });
                 }
             }
-            let (handle, rights, sequence) = (open.handle, open.rights, open.open_sequence);
+            let (handle, sequence) = (open.handle, open.open_sequence);
+            let rights = Rights(open.rights.0 & Rights::READ.with(Rights::WRITE).0);
+            if rights == Rights::default() {
+                continue;
+            }
             record.open = Some(OpenChange::Open { client, handle, rights, sequence });
             self.change(&mut record);
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, Status};
-use weft_namespace::{Context, CycleCheck, Part, Record, State, made_directory};
+use weft_namespace::{Change, Context, CycleCheck, Part, Record, State, made_directory};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::{LinkRequest, TxPart, UnlinkReply};
 use weft_wire::{Header, Request, Wire};
@@ -36,8 +36,8 @@ pub(crate) struct NameChange {
 pub(crate) enum NameReply {
     /// Nothing but success.
     Done,
-    /// What the name led to.
-    Unlinked(Handle),
+    /// What the name in this directory led to.
+    Unlinked { dir: Handle, handle: Handle },
     /// The object with its new name.
     Linked(LinkRequest),
     /// The new directory, made by this part.
@@ -49,11 +49,20 @@ impl NameReply {
     pub(crate) fn body(&self, state: &State, cx: &Context<'_>, record: &Record, made: Option<Handle>) -> Result<Bytes> {
         Ok(match self {
             NameReply::Done => ().to_bytes(),
-            NameReply::Unlinked(handle) => UnlinkReply { handle: *handle }.to_bytes(),
+            NameReply::Unlinked { dir, handle } => UnlinkReply { handle: *handle, dir_version: version_of(*dir, record) }.to_bytes(),
             NameReply::Linked(request) => state.link_reply(cx, request, record).to_bytes(),
             NameReply::Made(part) => state.mkdir_reply(cx, made.ok_or(Status::Io)?, part)?.to_bytes(),
         })
     }
+}
+
+/// The version that the record gives to the directory.
+fn version_of(dir: Handle, record: &Record) -> u64 {
+    let version = |change: &Change| match change {
+        Change::Touch { handle, version, .. } if *handle == dir => Some(*version),
+        _ => None,
+    };
+    record.changes.iter().rev().find_map(version).unwrap_or(0)
 }
 
 /// What planning comes to.
@@ -86,20 +95,26 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Plans with what is known here.
     fn plan(&self, request: &Request) -> Result<Planned> {
         let state = self.state.borrow();
-        match request {
+        let planned = match request {
             Request::Mkdir(request) => self.plan_mkdir(&state, request),
             Request::Rmdir(request) => self.plan_rmdir(&state, request),
             Request::Unlink(request) => self.plan_unlink(&state, request),
             Request::Link(request) => self.plan_link(&state, request),
             Request::Rename(request) => self.plan_rename_here(&state, request),
             _ => Err(Status::NotSupported),
+        }?;
+        if let Planned::Change(change) = &planned
+            && change.parts.iter().any(|part| self.config.map.server(part.server).is_none())
+        {
+            // A handle that nobody can have given out.
+            return Err(Status::Stale);
         }
+        Ok(planned)
     }
 
     /// True if no other server is concerned.
     fn is_local(&self, change: &NameChange) -> bool {
-        change.parts.iter().all(|part| part.server == self.config.server)
-            && (change.cycles.is_empty() || self.config.map.meta.len() == 1)
+        change.parts.iter().all(|part| part.server == self.config.server) && (change.cycles.is_empty() || self.config.map.meta.len() == 1)
     }
 
     fn change_names_here(&self, header: &Header, change: NameChange) -> Result<Step> {

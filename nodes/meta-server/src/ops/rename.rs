@@ -44,8 +44,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 fn planned(state: &State, request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Result<Planned> {
     Ok(match state.plan_rename(request, source, target)? {
         RenamePlan::Nothing => Planned::Nothing,
-        RenamePlan::Parts(parts, cycles) => {
-            Planned::Change(NameChange { parts, cycles, who: request.who.clone(), reply: NameReply::Done })
-        }
+        RenamePlan::Parts(parts, cycles) => Planned::Change(NameChange { parts, cycles, who: request.who.clone(), reply: NameReply::Done }),
     })
 }

@@ -41,9 +41,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             SizePlan::Truncate => {
                 self.change(&mut record);
                 let (this, handle, answered) = (Rc::clone(self), request.handle, *header);
-                Ok(self.start_flow(peer, header, async move {
-                    this.finish_truncation(handle, Some(&answered)).await.ok_or(Status::Stale)
-                }))
+                Ok(self.start_flow(peer, header, async move { this.finish_truncation(handle, Some(&answered)).await.ok_or(Status::Stale) }))
             }
         }
     }

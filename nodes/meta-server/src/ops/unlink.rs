@@ -13,6 +13,11 @@ use crate::server::Server;
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(super) fn plan_unlink(&self, state: &State, request: &UnlinkRequest) -> Result<Planned> {
         let (handle, parts) = state.plan_unlink(request)?;
-        Ok(Planned::Change(NameChange { parts, cycles: Vec::new(), who: request.who.clone(), reply: NameReply::Unlinked(handle) }))
+        Ok(Planned::Change(NameChange {
+            parts,
+            cycles: Vec::new(),
+            who: request.who.clone(),
+            reply: NameReply::Unlinked { dir: request.at.dir, handle },
+        }))
     }
 }

@@ -195,14 +195,7 @@ impl TestClient {
     }
 
     pub async fn mkdir(&self, dir: Handle, file: &str) -> Result<Handle> {
-        let request = MkdirRequest {
-            at: at(dir),
-            name: name(file),
-            mode: 0o755,
-            stripe_bytes: 0,
-            stripe_width: 0,
-            who: Credentials::ROOT,
-        };
+        let request = MkdirRequest { at: at(dir), name: name(file), mode: 0o755, stripe_bytes: 0, stripe_width: 0, who: Credentials::ROOT };
         Ok(self.call(dir.server(), &request).await?.state.attr.handle)
     }
 
@@ -288,7 +281,8 @@ impl TestClient {
                 for entry in &page.entries {
                     assert!(entry.cookie > cookie || page.entries.iter().filter(|other| other.cookie == entry.cookie).count() > 1);
                     let child = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
-                    let attr = self.getattr(entry.handle).await.unwrap_or_else(|status| panic!("{what}: {child} leads nowhere: {status}")).attr;
+                    let attr =
+                        self.getattr(entry.handle).await.unwrap_or_else(|status| panic!("{what}: {child} leads nowhere: {status}")).attr;
                     assert_eq!(attr.kind, entry.kind, "{what}: {child}");
                     entries += 1;
                     if entry.kind == FileKind::Directory {

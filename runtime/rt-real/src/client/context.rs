@@ -227,7 +227,7 @@ impl Sleep {
 
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<()> {
         match &self.set {
-            None if clock::now() >= self.at => return Poll::Ready(()),
+            // A time that has passed already is noticed when the thread begins to wait: that saves every request a look at the clock.
             None => {
                 let thread = ThreadContext::current();
                 thread.assert_driving();

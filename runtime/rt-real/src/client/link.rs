@@ -1,7 +1,8 @@
 //! The way to one server: the present connection, made again when it is gone.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use weft_base::{Nanos, Status};
 
@@ -10,7 +11,10 @@ use super::conn::Conn;
 use super::context::ThreadContext;
 use crate::address::Address;
 use crate::handshake::{DialError, Introduction, dial};
-use crate::sys;
+use crate::{clock, sys};
+
+/// A wait for another thread's attempt looks around after this time at the latest.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// One server as seen by the whole process.
 #[derive(Debug)]
@@ -19,15 +23,18 @@ pub(crate) struct Link {
     introduction: Introduction,
     counters: Arc<Counters>,
     current: Mutex<Option<Arc<Conn>>>,
-    /// Held by the thread that connects.
-    connecting: Mutex<()>,
-    failures: Mutex<Failures>,
+    attempts: Mutex<Attempts>,
+    /// An attempt to connect has ended.
+    ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Failures {
-    count: u64,
-    last: Option<DialError>,
+struct Attempts {
+    /// A thread connects at this moment.
+    running: bool,
+    /// Attempts that failed although their threads had patience left.
+    failed: u64,
+    last_error: Option<DialError>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -36,12 +43,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Link {
     pub(crate) fn new(address: Address, introduction: Introduction, counters: Arc<Counters>) -> Link {
-        Link { address, introduction, counters, current: Mutex::default(), connecting: Mutex::default(), failures: Mutex::default() }
+        Link { address, introduction, counters, current: Mutex::default(), attempts: Mutex::default(), ended: Condvar::new() }
     }
 
     /// The words of the last attempt to connect, if it failed.
     pub(crate) fn last_error(&self) -> Option<String> {
-        locked(&self.failures).last.as_ref().map(|error| error.reason.clone())
+        locked(&self.attempts).last_error.as_ref().map(|error| error.reason.clone())
     }
 
     /// The present connection, or a new one.
@@ -53,40 +60,56 @@ impl Link {
             return Ok(conn);
         }
         thread.assert_driving();
-        let seen = locked(&self.failures).count;
         // We may have to wait here: what others wait for must not wait with us.
         thread.flush();
         thread.release(None);
-        let _connecting = locked(&self.connecting);
-        if let Some(conn) = self.living() {
-            return Ok(conn);
-        }
-        // Many threads find the connection gone at the same time. Those who waited for the one that tried take its outcome.
-        if let Failures { count, last: Some(error) } = &*locked(&self.failures)
-            && *count != seen
-        {
-            return Err(error.status);
-        }
-        let dialed = dial(&self.address, &self.introduction, deadline).and_then(|fd| {
-            sys::limit_receive_wait(fd.as_fd()).map_err(|error| DialError { status: Status::Unreachable, reason: error.to_string() })?;
-            Ok(fd)
+        self.begin_attempt(deadline)?;
+        let outcome = match self.living() {
+            Some(conn) => Ok(conn),
+            None => self.attempt(deadline),
+        };
+        let mut attempts = locked(&self.attempts);
+        attempts.running = false;
+        let outcome = outcome.map_err(|error| {
+            let status = error.status;
+            // An attempt that its own thread cut short says nothing to those with more patience.
+            attempts.failed += u64::from(clock::now() < deadline);
+            attempts.last_error = Some(error);
+            status
         });
-        match dialed {
-            Ok(fd) => {
-                Counters::add(&self.counters.connects, 1);
-                let conn = Arc::new(Conn::new(fd, self.counters.clone()));
-                *locked(&self.current) = Some(conn.clone());
-                locked(&self.failures).last = None;
-                Ok(conn)
+        drop(attempts);
+        self.ended.notify_all();
+        outcome
+    }
+
+    /// Waits until no other thread connects, and takes its failure if it failed meanwhile: many threads find a connection gone at the
+    /// same time, and should not try one after another.
+    fn begin_attempt(&self, deadline: Nanos) -> Result<(), Status> {
+        let mut attempts = locked(&self.attempts);
+        let seen = attempts.failed;
+        while attempts.running {
+            let left = Duration::from_nanos(deadline.since(clock::now()));
+            let waited = self.ended.wait_timeout(attempts, left.min(WAIT_MAX));
+            attempts = waited.expect("no code panics while it holds this lock").0;
+            if attempts.failed != seen {
+                return Err(attempts.last_error.as_ref().map_or(Status::Unreachable, |error| error.status));
             }
-            Err(error) => {
-                let status = error.status;
-                let mut failures = locked(&self.failures);
-                failures.count += 1;
-                failures.last = Some(error);
-                Err(status)
+            if clock::now() >= deadline {
+                return Err(Status::TimedOut);
             }
         }
+        attempts.running = true;
+        Ok(())
+    }
+
+    fn attempt(&self, deadline: Nanos) -> Result<Arc<Conn>, DialError> {
+        let fd = dial(&self.address, &self.introduction, deadline)?;
+        sys::limit_receive_wait(fd.as_fd()).map_err(|error| DialError { status: Status::Unreachable, reason: error.to_string() })?;
+        Counters::add(&self.counters.connects, 1);
+        let conn = Arc::new(Conn::new(fd, self.counters.clone()));
+        *locked(&self.current) = Some(conn.clone());
+        locked(&self.attempts).last_error = None;
+        Ok(conn)
     }
 
     fn living(&self) -> Option<Arc<Conn>> {

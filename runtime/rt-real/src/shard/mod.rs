@@ -36,6 +36,8 @@ use peers::Peer;
 
 /// After a stop was asked for, replies and flushes under way get so long, in nanoseconds.
 const DRAIN_NS_MAX: u64 = SECOND;
+/// A server that ends by itself when it is asked to gets so long, in nanoseconds.
+const END_NS_MAX: u64 = 30 * SECOND;
 
 /// Where a server keeps its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +162,8 @@ impl From<io::Error> for ServeError {
 }
 
 /// Runs a server on the calling thread until `main` ends (its output is returned) or a stop is asked for (`None`). At a stop `main`
-/// is dropped at one of its awaits, after everything that it queued was sent and every flush that it began has ended.
+/// is dropped at one of its awaits, after everything that it queued was sent and every flush that it began has ended; but a `main` that
+/// waits for [`weft_rt::ServerRuntime::stop_requested`] ends by itself (within 30 s), and its output is returned.
 ///
 /// # Errors
 /// When it cannot listen or use its directory, and when the system takes its descriptors away.
@@ -246,13 +249,17 @@ fn run_loop(rt: &ShardRt, has_ended: impl Fn() -> bool) -> Result<(), ServeError
         parts.net.borrow_mut().flush();
         let ending = has_ended() || parts.config.stop.is_stopping();
         if ending && drain_until.is_none() {
-            drain_until = Some(clock::now() + DRAIN_NS_MAX);
+            drain_until = Some(clock::now() + if parts.ends_itself.get() { END_NS_MAX } else { DRAIN_NS_MAX });
             let mut net = parts.net.borrow_mut();
             net.stop_listening();
             net.epoll.remove(parts.config.stop.0.event.as_fd())?;
+            drop(net);
+            parts.stopping.notify();
+            continue;
         }
+        let is_busy = || (parts.ends_itself.get() && !has_ended()) || parts.net.borrow().has_unsent() || parts.disk.unfinished() > 0;
         let mut until = match drain_until {
-            Some(limit) if clock::now() >= limit || !(parts.net.borrow().has_unsent() || parts.disk.unfinished() > 0) => return Ok(()),
+            Some(limit) if clock::now() >= limit || !is_busy() => return Ok(()),
             Some(limit) => limit,
             None => Nanos::NEVER,
         };

@@ -1,13 +1,13 @@
 //! The handle that a server's code holds: the traits of `weft-rt` over the parts of the shard.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use weft_base::{Nanos, Payload, ServerId, Status, WallTime};
-use weft_rt::{Arrival, Bulk, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
+use weft_rt::{Arrival, Bulk, Event, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
 use weft_wire::Frame;
 
 use super::executor::{Executor, Timers};
@@ -40,11 +40,24 @@ pub(crate) struct Parts {
     pub(crate) disk: RealDisk,
     pub(crate) config: ShardConfig,
     dialers: Offload,
+    /// A stop was asked for.
+    pub(crate) stopping: Event,
+    /// The server waits for a stop, and ends by itself then.
+    pub(crate) ends_itself: Cell<bool>,
 }
 
 impl ShardRt {
     pub(crate) fn new(executor: Executor, timers: Timers, net: Net, disk: RealDisk, config: ShardConfig) -> ShardRt {
-        ShardRt(Rc::new(Parts { executor, timers, net: RefCell::new(net), disk, config, dialers: Offload::new(DIALERS_MAX) }))
+        ShardRt(Rc::new(Parts {
+            executor,
+            timers,
+            net: RefCell::new(net),
+            disk,
+            config,
+            dialers: Offload::new(DIALERS_MAX),
+            stopping: Event::new(),
+            ends_itself: Cell::new(false),
+        }))
     }
 
     pub(crate) fn parts(&self) -> &Parts {
@@ -215,6 +228,17 @@ impl ServerRuntime for ShardRt {
 
     fn disk(&self) -> &RealDisk {
         &self.0.disk
+    }
+
+    fn stop_requested(&self) -> impl Future<Output = ()> {
+        self.0.ends_itself.set(true);
+        let stopping = self.0.stopping.wait();
+        let asked = self.is_stopping();
+        async move {
+            if !asked {
+                stopping.await;
+            }
+        }
     }
 
     fn usage(&self) -> Usage {

@@ -1,0 +1,184 @@
+//! `weft bench` as a person uses it: real processes that measure a temporary directory, and a small file system by the library.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn weft<const N: usize>(args: [&str; N]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(args).stdin(Stdio::null()).env_remove("WEFT_KEY_FILE");
+    command
+}
+
+fn words(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn ok(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?} failed:\n{}", words(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a benchmark with `--json`; gives its phases.
+fn phases(command: &mut Command) -> Vec<Value> {
+    let text = ok(command.arg("--json"));
+    serde_json::from_str::<Vec<Value>>(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn names(phases: &[Value]) -> Vec<&str> {
+    phases.iter().map(|phase| phase["phase"].as_str().unwrap()).collect()
+}
+
+fn assert_spread(spread: &Value) {
+    let part = |name: &str| spread[name].as_f64().unwrap_or_else(|| panic!("no {name} in {spread}"));
+    assert!(part("min") > 0.0 && part("min") <= part("median") && part("median") <= part("max"), "{spread}");
+}
+
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).unwrap().next().is_none()
+}
+
+/// A file system that is stopped when the test ends.
+struct Demo(TempDir);
+
+impl Demo {
+    fn up() -> Demo {
+        let demo = Demo(tempfile::tempdir().unwrap());
+        ok(weft(["up", "--state", &demo.state(), "--meta", "2", "--data", "2"]).stdout(Stdio::null()));
+        demo
+    }
+
+    fn state(&self) -> String {
+        self.0.path().join("state").display().to_string()
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = weft(["down", "--state", &self.state()]).output();
+    }
+}
+
+#[test]
+fn a_path_is_measured_by_several_processes_and_left_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let progress = tempfile::NamedTempFile::new().unwrap();
+    let mut command = weft(["bench", "all", "--path", path, "--files", "20", "--size", "3901", "--stream-size", "1MiB", "--block", "64KiB"]);
+    command.args(["--procs", "2", "--clients", "2", "--reps", "2", "--progress"]).arg(progress.path());
+    let phases = phases(&mut command);
+    assert_eq!(names(&phases), ["create", "stat", "readdir", "read", "remove", "stream-write", "stream-read"]);
+    for phase in &phases {
+        assert_spread(&phase["ops_per_s"]);
+        assert_eq!(phase["repetitions"], 2);
+        assert!(phase["client_cpu_us_per_op"].is_f64() && phase["messages_per_op"].is_null() && phase["server_cpu_us_per_op"].is_null());
+    }
+    assert_eq!(phases[0]["ops"], 80, "20 files of 4 clients");
+    assert_eq!(phases[2]["ops"], 320, "each of them sees all");
+    assert_eq!(phases[5]["ops"], 64, "16 blocks of 4 clients");
+    assert_spread(&phases[5]["mib_per_s"]);
+    assert!(phases[1]["mib_per_s"].is_null());
+    let csv = std::fs::read_to_string(progress.path()).unwrap();
+    let created: u64 = csv.lines().filter(|line| line.starts_with("create,0,")).map(|line| line.split(',').nth(4).unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(created, 80, "{csv}");
+    assert!(is_empty(dir.path()));
+}
+
+#[test]
+fn special_workloads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let split = phases(weft(["bench", "split", "--path", path]).args(["--files", "3", "--size", "100000", "--reps", "1"]));
+    assert_eq!((names(&split), &split[0]["ops"]), (vec!["split"], &Value::from(12)));
+    let stress = phases(weft(["bench", "stress", "--path", path]).args(["--subdirs", "2", "--files", "5", "--procs", "2", "--reps", "1"]));
+    assert_eq!(names(&stress), ["stress-create", "stress-readdir", "stress-remove"]);
+    assert_eq!(stress[1]["ops"], 20);
+    let interleaved = ["--procs", "2", "--interleaved", "--block", "1000", "--size", "10000", "--reps", "1"];
+    let streams = phases(weft(["bench", "streams", "--path", path]).args(interleaved));
+    assert_eq!(names(&streams), ["write", "read"]);
+    assert_eq!(streams[1]["ops"], 20);
+    let row = ok(weft(["bench", "create", "--path", path]).args(["--files", "3", "--reps", "1", "--markdown", "here"]));
+    assert!(row.starts_with("| here, create /s | "), "{row}");
+    assert!(is_empty(dir.path()));
+}
+
+#[test]
+fn mistakes_are_told_and_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let wrong = weft(["bench", "create", "--path", path, "--depth", "4"]).output().unwrap();
+    assert!(!wrong.status.success() && words(&wrong).contains("--depth works only with the library"), "{}", words(&wrong));
+    let missing = weft(["bench", "create", "--path", "/no/such/place"]).output().unwrap();
+    assert!(!missing.status.success() && words(&missing).contains("/no/such/place"), "{}", words(&missing));
+    // Direct I/O of a length that no disk has: fails in the middle of a step.
+    let odd = weft(["bench", "write", "--path", path, "--size", "1001", "--direct"]).output().unwrap();
+    assert!(odd.status.success() || words(&odd).contains("the step write failed"), "{}", words(&odd));
+    assert!(is_empty(dir.path()));
+}
+
+#[test]
+fn a_signal_stops_it_and_it_cleans_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let mut command = weft(["bench", "create", "--path", path, "--files", "10000000"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    let some_file = || {
+        let site = std::fs::read_dir(dir.path()).unwrap().next()?.unwrap().path();
+        std::fs::read_dir(site.join("shared")).ok()?.next()
+    };
+    while some_file().is_none() {
+        assert!(Instant::now() < end, "nothing was made");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGTERM).unwrap();
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() >= end {
+            child.kill().unwrap();
+            panic!("it does not stop");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(!output.status.success() && words(&output).contains("stopped"), "{}", words(&output));
+    assert!(is_empty(dir.path()), "what was made is removed");
+}
+
+#[test]
+fn ceilings_are_measured() {
+    let text = ok(&mut weft(["bench", "ceiling", "--only", "rpc", "--seconds", "0.01", "--reps", "1", "--json"]));
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let rows = all["rows"].as_array().unwrap();
+    let sync = rows.iter().find(|row| row["name"] == "rpc.unix.1x1").expect("bare requests over a Unix socket");
+    assert!(sync["median"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_file_system_is_measured_by_the_library() {
+    let demo = Demo::up();
+    let state = demo.state();
+    for depth in ["1", "16"] {
+        let mut command = weft(["bench", "all", "--fs", &state, "--files", "50", "--depth", depth, "--stream-size", "2MiB", "--reps", "1"]);
+        let phases = phases(command.args(["--procs", "2", "--ceiling"]));
+        assert_eq!(names(&phases), ["create", "stat", "readdir", "remove", "write", "read"]);
+        for phase in &phases {
+            assert_spread(&phase["ops_per_s"]);
+            assert!(phase["messages_per_op"].as_f64().unwrap() > 0.0 && phase["server_cpu_us_per_op"].is_f64(), "{phase}");
+        }
+        let messages = phases[0]["messages_per_op"].as_f64().unwrap();
+        assert!((1.0..1.1).contains(&messages), "a create is one request and one reply, not {messages}");
+        assert_spread(&phases[0]["ratio_to_ceiling"]);
+        assert!(phases[2]["ratio_to_ceiling"].is_null(), "a listing has no ceiling of this kind");
+    }
+    let small = phases(weft(["bench", "create", "--fs", &state, "--files", "20"]).args(["--size", "3901", "--reps", "1", "--fsync", "--depth", "4"]));
+    assert_spread(&small[0]["mib_per_s"]);
+    let interleaved = ["--procs", "2", "--interleaved", "--block", "47008", "--size", "940160", "--reps", "1", "--depth", "4"];
+    let streams = phases(weft(["bench", "streams", "--fs", &state]).args(interleaved));
+    assert_eq!(streams[1]["ops"], 40);
+    ok(weft(["bench", "stress", "--fs", &state]).args(["--subdirs", "2", "--files", "5", "--reps", "1"]));
+    assert_eq!(ok(&mut weft(["ls", &format!("{state}:/")])).trim(), "", "nothing is left behind");
+}

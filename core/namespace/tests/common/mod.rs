@@ -1,0 +1,228 @@
+//! A metadata server without a server: requests go straight to the state, records into a list.
+#![allow(dead_code, reason = "every test file uses its own part")]
+
+use bytes::Bytes;
+use weft_base::{ClientId, Credentials, FileKind, Handle, Layout, ROOT_HANDLE, Result, ServerId, Status, WallTime};
+use weft_namespace::*;
+use weft_wire::ops::*;
+use weft_wire::{ClusterKey, Rights};
+
+pub const KEY: ClusterKey = ClusterKey([9; 32]);
+pub const ME: ClientId = ClientId(1);
+pub const LAYOUT: Layout = Layout { stripe_bytes: 1 << 20, width: 2, first: 0 };
+
+pub struct Machine {
+    pub state: State,
+    /// All records so far, encoded.
+    pub log: Vec<Vec<u8>>,
+    pub now: i64,
+    pub client: ClientId,
+}
+
+pub fn settings() -> Settings {
+    Settings { server: ServerId(0), meta_servers: 1, data_servers: 2, name_secret: [5; 16] }
+}
+
+pub fn name(name: &str) -> Bytes {
+    Bytes::copy_from_slice(name.as_bytes())
+}
+
+pub fn at(dir: Handle) -> DirTarget {
+    DirTarget { dir, map_epoch: 0 }
+}
+
+pub fn user(uid: u32, gid: u32) -> Credentials {
+    Credentials { uid, gid, groups: Vec::new(), checked_by_kernel: false }
+}
+
+pub const ROOT: Credentials = Credentials::ROOT;
+
+impl Machine {
+    /// With a root directory that everybody may write to.
+    pub fn new() -> Machine {
+        let mut machine = Machine { state: State::new(settings()), log: Vec::new(), now: 1000, client: ME };
+        let changes = State::format(0o777, 0, 0, LAYOUT, WallTime(1000));
+        machine.commit(Record { changes, open: None });
+        machine
+    }
+
+    pub fn commit(&mut self, mut record: Record) {
+        if !record.is_volatile() {
+            let mut out = Vec::new();
+            record.encode(&mut out);
+            self.log.push(out);
+        }
+        self.state.apply(&mut record);
+    }
+
+    /// One operation at a new time.
+    pub fn change<T>(&mut self, prepare: impl FnOnce(&State, &Context<'_>, &mut Record) -> Result<T>) -> Result<T> {
+        self.now += 1;
+        let mut record = Record::default();
+        let cx = Context { client: self.client, now: WallTime(self.now), key: &KEY, capability_ns: 1000 };
+        let result = prepare(&self.state, &cx, &mut record)?;
+        self.commit(record);
+        Ok(result)
+    }
+
+    pub fn look<T>(&self, question: impl FnOnce(&State, &Context<'_>) -> Result<T>) -> Result<T> {
+        question(&self.state, &Context { client: self.client, now: WallTime(self.now), key: &KEY, capability_ns: 1000 })
+    }
+
+    pub fn parts(&mut self, who: &Credentials, plan: impl FnOnce(&State) -> Result<Vec<Part>>) -> Result<Vec<Handle>> {
+        self.change(|state, cx, record| {
+            let parts = plan(state)?.into_iter().map(|part| part.part).collect();
+            state.prepare_local(parts, who, cx.now, record)
+        })
+    }
+
+    pub fn create_as(&mut self, who: &Credentials, dir: Handle, file: &str, mode: u32) -> Result<Handle> {
+        let request = CreateRequest { who: who.clone(), mode, ..create(dir, file) };
+        Ok(self.change(|state, cx, record| state.prepare_create(cx, &request, record))?.handle)
+    }
+
+    pub fn create(&mut self, dir: Handle, file: &str) -> Result<Handle> {
+        self.create_as(&ROOT, dir, file, 0o644)
+    }
+
+    pub fn open(&mut self, handle: Handle, rights: Rights, sequence: u64) -> Result<OpenReply> {
+        let request = OpenRequest { handle, rights, truncate: false, open_sequence: sequence, who: ROOT };
+        self.change(|state, cx, record| state.prepare_open(cx, &request, record))
+    }
+
+    pub fn mkdir_as(&mut self, who: &Credentials, dir: Handle, file: &str, mode: u32) -> Result<Handle> {
+        let request = MkdirRequest { at: at(dir), name: name(file), mode, stripe_bytes: 0, stripe_width: 0, who: who.clone() };
+        let handles = self.parts(who, |state| state.plan_mkdir(&request))?;
+        Ok(handles[1])
+    }
+
+    pub fn mkdir(&mut self, dir: Handle, file: &str) -> Result<Handle> {
+        self.mkdir_as(&ROOT, dir, file, 0o755)
+    }
+
+    pub fn unlink_as(&mut self, who: &Credentials, dir: Handle, file: &str) -> Result<()> {
+        let request = UnlinkRequest { at: at(dir), name: name(file), who: who.clone() };
+        self.parts(who, |state| Ok(state.plan_unlink(&request)?.1)).map(|_| ())
+    }
+
+    pub fn unlink(&mut self, dir: Handle, file: &str) -> Result<()> {
+        self.unlink_as(&ROOT, dir, file)
+    }
+
+    pub fn rmdir_as(&mut self, who: &Credentials, dir: Handle, file: &str) -> Result<()> {
+        let request = RmdirRequest { at: at(dir), name: name(file), who: who.clone() };
+        self.parts(who, |state| state.plan_rmdir(&request)).map(|_| ())
+    }
+
+    pub fn rmdir(&mut self, dir: Handle, file: &str) -> Result<()> {
+        self.rmdir_as(&ROOT, dir, file)
+    }
+
+    pub fn link(&mut self, handle: Handle, dir: Handle, file: &str) -> Result<()> {
+        let kind = self.state.peek(handle).map_or(FileKind::File, |inode| inode.kind);
+        let request = LinkRequest { handle, kind, to: at(dir), to_name: name(file), who: ROOT };
+        self.parts(&ROOT, |state| state.plan_link(&request)).map(|_| ())
+    }
+
+    pub fn rename_with(&mut self, request: &RenameRequest) -> Result<()> {
+        let who = request.who.clone();
+        self.change(|state, cx, record| {
+            let source = state.rename_source(request)?;
+            let target = state.rename_target(&request.to, &request.to_name, &who)?;
+            let RenamePlan::Parts(parts, cycles) = state.plan_rename(request, source, target)? else { return Ok(()) };
+            for cycle in cycles {
+                if state.is_within(cycle.parent, cycle.moved)? {
+                    return Err(Status::Invalid);
+                }
+            }
+            let parts = parts.into_iter().map(|part| part.part).collect();
+            state.prepare_local(parts, &who, cx.now, record).map(|_| ())
+        })
+    }
+
+    pub fn rename_as(&mut self, who: &Credentials, from: Handle, from_name: &str, to: Handle, to_name: &str) -> Result<()> {
+        self.rename_with(&RenameRequest { who: who.clone(), ..rename(from, from_name, to, to_name) })
+    }
+
+    pub fn rename(&mut self, from: Handle, from_name: &str, to: Handle, to_name: &str) -> Result<()> {
+        self.rename_as(&ROOT, from, from_name, to, to_name)
+    }
+
+    pub fn setattr(&mut self, request: &SetAttrRequest) -> Result<SizePlan<FileState>> {
+        self.change(|state, cx, record| state.prepare_setattr(cx, request, record))
+    }
+
+    pub fn attr(&self, handle: Handle) -> weft_base::Attr {
+        self.look(|state, cx| state.getattr(cx, handle)).expect("the object is there").attr
+    }
+
+    pub fn lookup(&self, dir: Handle, file: &str) -> Result<Handle> {
+        self.look(|state, cx| Ok(state.lookup(cx, &LookupRequest { at: at(dir), name: name(file), who: ROOT })?.handle))
+    }
+}
+
+pub fn create(dir: Handle, file: &str) -> CreateRequest {
+    CreateRequest {
+        at: at(dir),
+        name: name(file),
+        kind: FileKind::File,
+        mode: 0o644,
+        rdev: 0,
+        target: Bytes::new(),
+        exclusive: true,
+        open: Rights::default(),
+        open_sequence: 1,
+        stripe_bytes: 0,
+        stripe_width: 0,
+        who: ROOT,
+    }
+}
+
+pub fn rename(from: Handle, from_name: &str, to: Handle, to_name: &str) -> RenameRequest {
+    RenameRequest {
+        from: at(from),
+        from_name: name(from_name),
+        to: at(to),
+        to_name: name(to_name),
+        no_replace: false,
+        exchange: false,
+        who: ROOT,
+    }
+}
+
+pub fn setattr(handle: Handle, who: &Credentials) -> SetAttrRequest {
+    SetAttrRequest {
+        handle,
+        mode: None,
+        uid: None,
+        gid: None,
+        size: None,
+        atime: None,
+        mtime: None,
+        who: who.clone(),
+        opened_for_write: false,
+    }
+}
+
+/// The whole state as bytes.
+pub fn dump(state: &State) -> Vec<Bytes> {
+    let mut records = Vec::new();
+    let mut cursor = SnapshotCursor::Start;
+    while cursor != SnapshotCursor::End {
+        let (slice, next) = state.snapshot_from(cursor, usize::MAX);
+        records.extend(slice);
+        cursor = next;
+    }
+    records
+}
+
+pub fn replay(records: impl IntoIterator<Item = Bytes>) -> State {
+    let mut state = State::new(settings());
+    for bytes in records {
+        let mut record = Record::decode(bytes).expect("a record that was encoded decodes");
+        state.apply(&mut record);
+    }
+    state
+}
+
+pub const TOP: Handle = ROOT_HANDLE;

@@ -1,0 +1,430 @@
+//! Random operations: against a naive tree, and against their own records (replay, and a checkpoint that was taken while they ran).
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use common::*;
+use proptest::prelude::*;
+use weft_base::{ClientId, Credentials, FileKind, Handle, RequestId, ServerId, Status, WallTime};
+use weft_namespace::*;
+use weft_wire::Rights;
+use weft_wire::ops::*;
+
+/// An operation on a small world: directories and names by number.
+#[derive(Clone, Debug)]
+enum Op {
+    Create(usize, u8),
+    Symlink(usize, u8),
+    Mkdir(usize, u8),
+    Unlink(usize, u8),
+    Rmdir(usize, u8),
+    Link(usize, usize, u8),
+    Rename { from: usize, from_name: u8, to: usize, to_name: u8, no_replace: bool, exchange: bool },
+    Chmod(usize, u32),
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    let (dir, name) = (0..6usize, 0..5u8);
+    prop_oneof![
+        3 => (dir.clone(), name.clone()).prop_map(|(dir, name)| Op::Create(dir, name)),
+        1 => (dir.clone(), name.clone()).prop_map(|(dir, name)| Op::Symlink(dir, name)),
+        4 => (dir.clone(), name.clone()).prop_map(|(dir, name)| Op::Mkdir(dir, name)),
+        2 => (dir.clone(), name.clone()).prop_map(|(dir, name)| Op::Unlink(dir, name)),
+        2 => (dir.clone(), name.clone()).prop_map(|(dir, name)| Op::Rmdir(dir, name)),
+        2 => (0..8usize, dir.clone(), name.clone()).prop_map(|(file, dir, name)| Op::Link(file, dir, name)),
+        6 => (dir.clone(), name.clone(), dir, name, any::<u8>()).prop_map(|(from, from_name, to, to_name, flags)| Op::Rename {
+            from, from_name, to, to_name, no_replace: flags % 5 == 0, exchange: flags % 3 == 0,
+        }),
+        1 => (0..8usize, 0..0o1000u32).prop_map(|(object, mode)| Op::Chmod(object, mode)),
+    ]
+}
+
+/// The naive tree: every rule spelled out once more.
+#[derive(Default)]
+struct Model {
+    kinds: BTreeMap<Handle, FileKind>,
+    entries: BTreeMap<(Handle, u8), Handle>,
+}
+
+impl Model {
+    fn new() -> Model {
+        Model { kinds: BTreeMap::from([(TOP, FileKind::Directory)]), entries: BTreeMap::new() }
+    }
+
+    fn pick(&self, number: usize, directory: bool) -> Option<Handle> {
+        let fitting: Vec<Handle> =
+            self.kinds.iter().filter(|(_, kind)| (**kind == FileKind::Directory) == directory).map(|(h, _)| *h).collect();
+        (!fitting.is_empty()).then(|| fitting[number % fitting.len()])
+    }
+
+    fn is_dir(&self, handle: Handle) -> bool {
+        self.kinds[&handle] == FileKind::Directory
+    }
+
+    fn is_empty(&self, dir: Handle) -> bool {
+        self.entries.keys().all(|(holder, _)| *holder != dir)
+    }
+
+    fn parent(&self, dir: Handle) -> Handle {
+        self.entries.iter().find(|(_, handle)| **handle == dir).map_or(TOP, |((holder, _), _)| *holder)
+    }
+
+    fn is_within(&self, mut dir: Handle, ancestor: Handle) -> bool {
+        loop {
+            if dir == ancestor {
+                return true;
+            }
+            if dir == TOP {
+                return false;
+            }
+            dir = self.parent(dir);
+        }
+    }
+
+    fn forget_unnamed(&mut self) {
+        let named: Vec<Handle> = self.entries.values().copied().collect();
+        self.kinds.retain(|handle, _| *handle == TOP || named.contains(handle));
+    }
+
+    fn rename(&mut self, from: (Handle, u8), to: (Handle, u8), no_replace: bool, exchange: bool) -> Result<(), Status> {
+        let source = *self.entries.get(&from).ok_or(Status::NotFound)?;
+        let target = self.entries.get(&to).copied();
+        if no_replace && exchange {
+            return Err(Status::Invalid);
+        }
+        if no_replace && target.is_some() {
+            return Err(Status::Exists);
+        }
+        if self.is_dir(source) && source == to.0 {
+            return Err(Status::Invalid);
+        }
+        if exchange && target.is_none() {
+            return Err(Status::NotFound);
+        }
+        if target == Some(source) {
+            return Ok(());
+        }
+        if let Some(target) = target.filter(|_| !exchange) {
+            match (self.is_dir(source), self.is_dir(target)) {
+                (true, false) => return Err(Status::NotDirectory),
+                (false, true) => return Err(Status::IsDirectory),
+                _ => {}
+            }
+        }
+        if self.is_dir(source) && from.0 != to.0 && self.is_within(to.0, source) {
+            return Err(Status::Invalid);
+        }
+        match target {
+            Some(target) if exchange => {
+                if self.is_dir(target) && from.0 != to.0 && self.is_within(from.0, target) {
+                    return Err(Status::Invalid);
+                }
+                self.entries.insert(from, target);
+            }
+            Some(target) => {
+                if self.is_dir(target) && !self.is_empty(target) {
+                    return Err(Status::NotEmpty);
+                }
+                self.entries.remove(&from);
+            }
+            None => {
+                self.entries.remove(&from);
+            }
+        }
+        self.entries.insert(to, source);
+        self.forget_unnamed();
+        Ok(())
+    }
+
+    /// What must come of an operation; `made` is the handle that the state gave to a new object.
+    fn run(&mut self, op: &Op, made: Handle) -> Result<(), Status> {
+        match *op {
+            Op::Create(dir, name) | Op::Symlink(dir, name) | Op::Mkdir(dir, name) => {
+                let dir = self.pick(dir, true).expect("the root is always there");
+                if self.entries.contains_key(&(dir, name)) {
+                    return Err(Status::Exists);
+                }
+                let kind = match op {
+                    Op::Create(..) => FileKind::File,
+                    Op::Symlink(..) => FileKind::Symlink,
+                    _ => FileKind::Directory,
+                };
+                self.kinds.insert(made, kind);
+                self.entries.insert((dir, name), made);
+            }
+            Op::Unlink(dir, name) | Op::Rmdir(dir, name) => {
+                let dir = self.pick(dir, true).expect("the root is always there");
+                let handle = *self.entries.get(&(dir, name)).ok_or(Status::NotFound)?;
+                match (op, self.is_dir(handle)) {
+                    (Op::Unlink(..), true) => return Err(Status::IsDirectory),
+                    (Op::Rmdir(..), false) => return Err(Status::NotDirectory),
+                    (Op::Rmdir(..), true) if !self.is_empty(handle) => return Err(Status::NotEmpty),
+                    _ => {}
+                }
+                self.entries.remove(&(dir, name));
+                self.forget_unnamed();
+            }
+            Op::Link(file, dir, name) => {
+                let dir = self.pick(dir, true).expect("the root is always there");
+                let Some(file) = self.pick(file, false) else { return Ok(()) };
+                if self.entries.contains_key(&(dir, name)) {
+                    return Err(Status::Exists);
+                }
+                self.entries.insert((dir, name), file);
+            }
+            Op::Rename { from, from_name, to, to_name, no_replace, exchange } => {
+                let from = self.pick(from, true).expect("the root is always there");
+                let to = self.pick(to, true).expect("the root is always there");
+                return self.rename((from, from_name), (to, to_name), no_replace, exchange);
+            }
+            Op::Chmod(..) => {}
+        }
+        Ok(())
+    }
+}
+
+fn text(name: u8) -> String {
+    format!("n{name}")
+}
+
+fn run(machine: &mut Machine, model: &Model, op: &Op) -> Result<(), Status> {
+    let dir = |number: usize| model.pick(number, true).expect("the root is always there");
+    match *op {
+        Op::Create(at, name) => machine.create(dir(at), &text(name)).map(|_| ()),
+        Op::Symlink(at, name) => {
+            let request = CreateRequest { kind: FileKind::Symlink, target: Bytes::from_static(b"to"), ..create(dir(at), &text(name)) };
+            machine.change(|state, cx, record| state.prepare_create(cx, &request, record)).map(|_| ())
+        }
+        Op::Mkdir(at, name) => machine.mkdir(dir(at), &text(name)).map(|_| ()),
+        Op::Unlink(at, name) => machine.unlink(dir(at), &text(name)),
+        Op::Rmdir(at, name) => machine.rmdir(dir(at), &text(name)),
+        Op::Link(file, at, name) => match model.pick(file, false) {
+            Some(file) => machine.link(file, dir(at), &text(name)),
+            None => Ok(()),
+        },
+        Op::Rename { from, from_name, to, to_name, no_replace, exchange } => {
+            machine.rename_with(&RenameRequest { no_replace, exchange, ..rename(dir(from), &text(from_name), dir(to), &text(to_name)) })
+        }
+        Op::Chmod(object, mode) => {
+            let handle = *model.kinds.keys().nth(object % model.kinds.len()).expect("within bounds");
+            if model.kinds[&handle] == FileKind::Symlink {
+                return Ok(());
+            }
+            machine.setattr(&SetAttrRequest { mode: Some(mode), ..setattr(handle, &ROOT) }).map(|_| ())
+        }
+    }
+}
+
+fn check(machine: &Machine, model: &Model) {
+    assert_eq!(machine.state.inode_count(), model.kinds.len() as u64);
+    for ((dir, name), handle) in &model.entries {
+        assert_eq!(machine.lookup(*dir, &text(*name)), Ok(*handle));
+    }
+    for (handle, kind) in &model.kinds {
+        let attr = machine.attr(*handle);
+        let names = model.entries.values().filter(|other| *other == handle).count() as u32;
+        assert_eq!(attr.kind, *kind);
+        if *kind == FileKind::Directory {
+            let entries: Vec<Handle> = model.entries.iter().filter(|((dir, _), _)| dir == handle).map(|(_, h)| *h).collect();
+            let subdirectories = entries.iter().filter(|entry| model.is_dir(**entry)).count() as u32;
+            assert_eq!((attr.size, attr.nlink), (entries.len() as u64, 2 + subdirectories));
+            assert_eq!(machine.state.parent(*handle), Ok(model.parent(*handle)));
+        } else {
+            assert_eq!(attr.nlink, names);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn operations_behave_like_a_naive_tree(ops in proptest::collection::vec(ops(), 1..60)) {
+        let (mut machine, mut model) = (Machine::new(), Model::new());
+        for op in &ops {
+            let made = machine.state.next_handle();
+            let got = run(&mut machine, &model, op);
+            let want = model.run(op, made);
+            prop_assert_eq!(got, want, "{:?}", op);
+            check(&machine, &model);
+        }
+        let replayed = replay(machine.log.iter().cloned().map(Bytes::from));
+        prop_assert_eq!(dump(&replayed), dump(&machine.state));
+    }
+}
+
+/// What else makes records: transactions as a participant, answers, files and attributes.
+#[derive(Clone, Debug)]
+enum Deed {
+    Names(Op),
+    Prepare(u64, usize, u8, u8),
+    Decide(u64, bool),
+    Answer(u64, u64),
+    Forget(u64),
+    Xattr(usize, u8, bool),
+    Write(usize, u64),
+    Close(usize, u64),
+    Decided(u64),
+    Slice,
+}
+
+fn deeds() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        6 => ops().prop_map(Deed::Names),
+        2 => (0..4u64, 0..6usize, 0..5u8, any::<u8>()).prop_map(|(tx, dir, name, kind)| Deed::Prepare(tx, dir, name, kind)),
+        2 => (0..4u64, any::<bool>()).prop_map(|(tx, commit)| Deed::Decide(tx, commit)),
+        2 => (0..3u64, 0..40u64).prop_map(|(client, sequence)| Deed::Answer(client, sequence)),
+        1 => (0..3u64).prop_map(Deed::Forget),
+        2 => (0..8usize, 0..4u8, any::<bool>()).prop_map(|(object, name, remove)| Deed::Xattr(object, name, remove)),
+        1 => (0..8usize, 1..9u64).prop_map(|(file, sequence)| Deed::Write(file, sequence)),
+        1 => (0..8usize, 0..5000u64).prop_map(|(file, end)| Deed::Close(file, end)),
+        1 => (0..4u64).prop_map(Deed::Decided),
+        6 => Just(Deed::Slice),
+    ]
+}
+
+/// Handles of all inodes, for picking one.
+fn handles(state: &State, directories: bool) -> Vec<Handle> {
+    let candidates = 1..state.next_handle().counter();
+    candidates.map(Handle).filter(|handle| state.peek(*handle).is_some_and(|inode| inode.is_directory() == directories)).collect()
+}
+
+fn tx(number: u64) -> TxId {
+    TxId { coordinator: ServerId(1), number }
+}
+
+fn part(state: &State, dir: Handle, name: u8, kind: u8) -> TxPart {
+    let name_bytes = Bytes::from(text(name));
+    let entry = state.entry(dir, &name_bytes);
+    match (kind % 5, entry) {
+        (0, _) => TxPart::MakeDirectory { parent: Handle(1 << 48), mode: 0o700, uid: 1, gid: 2, layout: LAYOUT },
+        (1, Some((handle, FileKind::Directory))) => TxPart::RemoveDirectory { dir: handle, must_own: false },
+        (2, Some((handle, kind))) if kind != FileKind::Directory => TxPart::ChangeLinks { handle, kind, delta: 1, must_own: false },
+        (3, Some((handle, _))) => TxPart::RemoveEntry { dir, name: name_bytes, handle },
+        (_, entry) => TxPart::InsertEntry {
+            dir,
+            name: name_bytes,
+            handle: Handle((1 << 48) + u64::from(kind)),
+            kind: FileKind::File,
+            replaces: entry.map(|(handle, _)| handle),
+        },
+    }
+}
+
+fn act(machine: &mut Machine, deed: &Deed) {
+    let dirs = handles(&machine.state, true);
+    let files = handles(&machine.state, false);
+    let file = |number: usize| (!files.is_empty()).then(|| files[number % files.len()]);
+    match deed {
+        Deed::Names(op) => {
+            // The model only picks handles here.
+            let kinds =
+                dirs.iter().map(|handle| (*handle, FileKind::Directory)).chain(files.iter().map(|handle| (*handle, FileKind::File)));
+            let model = Model { kinds: kinds.collect(), entries: BTreeMap::new() };
+            let _ = run(machine, &model, op);
+        }
+        Deed::Prepare(number, dir, name, kind) => {
+            let (tx, parts) = (tx(*number), vec![part(&machine.state, dirs[dir % dirs.len()], *name, *kind)]);
+            if machine.state.prepared(tx).is_some() {
+                return;
+            }
+            if let Ok(handles) = machine.state.prepare_parts(tx, &parts, &Credentials::ROOT, Status::Conflict) {
+                let prepared = Prepared { parts, handles, time: WallTime(machine.now) };
+                machine.commit(Record { changes: vec![Change::PutPrepared { tx, prepared }], open: None });
+            }
+        }
+        Deed::Decide(number, commit) => {
+            let tx = tx(*number);
+            let mut record = Record::default();
+            if let Some(prepared) = machine.state.prepared(tx) {
+                if *commit {
+                    machine.state.commit_parts(prepared, &mut record);
+                }
+                record.changes.push(Change::DeletePrepared { tx });
+            }
+            machine.commit(record);
+        }
+        Deed::Answer(client, sequence) => {
+            let body = Bytes::copy_from_slice(&sequence.to_le_bytes());
+            let (client, sequence, finished_below) = (ClientId(*client), *sequence, sequence - sequence % 5);
+            // Only admitted requests are answered.
+            if machine.state.admit(RequestId { client, incarnation: 1, sequence }, finished_below) != Ok(Admission::New) {
+                return;
+            }
+            let changes = vec![Change::PutReply { client, incarnation: 1, sequence, finished_below, body }];
+            machine.commit(Record { changes, open: None });
+        }
+        Deed::Forget(client) => {
+            machine.commit(Record { changes: vec![Change::ForgetClient { client: ClientId(*client) }], open: None });
+        }
+        Deed::Xattr(number, attribute, remove) => {
+            let Some(handle) = file(*number) else { return };
+            let (attribute, who) = (Bytes::from(format!("user.{attribute}")), ROOT);
+            let _ = if *remove {
+                let request = RemoveXattrRequest { handle, name: attribute, who };
+                machine.change(|state, cx, record| state.prepare_remove_xattr(cx, &request, record))
+            } else {
+                let value = Bytes::from(machine.now.to_le_bytes().to_vec());
+                let request = SetXattrRequest { handle, name: attribute, value, create_only: false, replace_only: false, who };
+                machine.change(|state, cx, record| state.prepare_set_xattr(cx, &request, record))
+            };
+        }
+        Deed::Write(number, sequence) => {
+            if let Some(handle) = file(*number) {
+                let _ = machine.open(handle, Rights::WRITE, *sequence);
+            }
+        }
+        Deed::Close(number, end_bytes) => {
+            let Some(handle) = file(*number) else { return };
+            let epoch = machine.state.peek(handle).map_or(0, |inode| inode.truncate_epoch);
+            let written = Some(Written { end_bytes: *end_bytes, mtime: WallTime(machine.now), truncate_epoch: epoch });
+            let request = CloseRequest { handle, open_sequence: 100, keeps: Rights::default(), written };
+            let _ = machine.change(|state, cx, record| state.prepare_close(cx, &request, record));
+        }
+        Deed::Decided(number) => {
+            let tx = TxId { coordinator: ServerId(0), number: *number };
+            let change = match machine.state.is_decided(tx) {
+                true => Change::DeleteDecided { tx },
+                false => Change::PutDecided { tx, participants: vec![ServerId(1)] },
+            };
+            machine.commit(Record { changes: vec![change], open: None });
+        }
+        Deed::Slice => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn a_checkpoint_taken_while_the_state_changes_recovers_exactly(
+        before in proptest::collection::vec(deeds(), 0..60),
+        during in proptest::collection::vec(deeds(), 1..120),
+        slice in 1..8usize,
+    ) {
+        let mut machine = Machine::new();
+        before.iter().for_each(|deed| act(&mut machine, deed));
+        let start = machine.log.len();
+        let (mut cursor, mut checkpoint) = (SnapshotCursor::Start, Vec::new());
+        for deed in &during {
+            act(&mut machine, deed);
+            if matches!(deed, Deed::Slice) {
+                let (records, next) = machine.state.snapshot_from(cursor, slice);
+                checkpoint.extend(records);
+                cursor = next;
+            }
+        }
+        while cursor != SnapshotCursor::End {
+            let (records, next) = machine.state.snapshot_from(cursor, slice);
+            checkpoint.extend(records);
+            cursor = next;
+        }
+        let tail = machine.log[start..].iter().cloned().map(Bytes::from);
+        let recovered = replay(checkpoint.into_iter().chain(tail));
+        prop_assert_eq!(dump(&recovered), dump(&machine.state));
+        prop_assert_eq!(recovered.next_handle(), machine.state.next_handle());
+        prop_assert_eq!(recovered.has_locks(), machine.state.has_locks());
+        let whole = replay(machine.log.iter().cloned().map(Bytes::from));
+        prop_assert_eq!(dump(&whole), dump(&machine.state));
+    }
+}

@@ -1,0 +1,248 @@
+//! Files as the metadata server sees them: who has them open, how large they are, how they are cut and how they end.
+
+mod common;
+
+use common::*;
+use weft_base::{Credentials, Handle, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status};
+use weft_rt_sim::{DiskFaultKind, Fault};
+use weft_wire::Rights;
+use weft_wire::ops::*;
+
+const WRITE: Rights = Rights::WRITE;
+
+fn set_size(handle: Handle, size: u64) -> SetAttrRequest {
+    SetAttrRequest {
+        handle,
+        mode: None,
+        uid: None,
+        gid: None,
+        size: Some(size),
+        atime: None,
+        mtime: None,
+        who: Credentials::ROOT,
+        opened_for_write: false,
+    }
+}
+
+fn open(handle: Handle, rights: Rights, open_sequence: u64, truncate: bool) -> OpenRequest {
+    OpenRequest { handle, rights, truncate, open_sequence, who: Credentials::ROOT }
+}
+
+impl Cluster {
+    fn removed(&self, handle: Handle) -> bool {
+        self.data_state.borrow().calls.contains(&DataCall::Remove(handle))
+    }
+}
+
+#[test]
+fn size_is_exact_after_close_and_asked_for_while_somebody_else_writes() {
+    let cluster = Cluster::new(1, 1, |_| {});
+    let (writer, reader) = (cluster.caller(1), cluster.caller(2));
+    cluster.block_on(|| async move {
+        let file = writer.create(ROOT_HANDLE, "f", WRITE).await.unwrap().handle;
+        assert!(writer.getattr(file).await.unwrap().ask_data.is_none(), "the writer knows its own end");
+        let state = reader.getattr(file).await.unwrap();
+        assert!(state.ask_data.is_some_and(|capability| capability.rights == Rights::READ));
+        writer.close(file, 5000, 0).await.unwrap();
+        let state = reader.getattr(file).await.unwrap();
+        assert_eq!((state.attr.size, state.ask_data), (5000, None));
+        // A second report of less does not shrink it.
+        writer.close(file, 4000, 0).await.unwrap();
+        assert_eq!(reader.getattr(file).await.unwrap().attr.size, 5000);
+    });
+}
+
+#[test]
+fn a_truncation_cuts_the_data_before_the_new_size_counts() {
+    let cluster = Cluster::new(2, 1, |_| {});
+    let client = cluster.caller(1);
+    let data = std::rc::Rc::clone(&cluster.data_state);
+    cluster.block_on(|| async move {
+        let file = client.create(ROOT_HANDLE, "f", WRITE).await.unwrap().handle;
+        data.borrow_mut().sizes.insert(file, 5000);
+        client.close(file, 5000, 0).await.unwrap();
+        let state = client.call(ServerId(0), &set_size(file, 100)).await.unwrap();
+        assert_eq!((state.attr.size, state.attr.truncate_epoch), (100, 1));
+        assert_eq!(data.borrow().calls, [DataCall::Truncate(file, 100)]);
+        // Extending and keeping the size concerns nobody else.
+        let state = client.call(ServerId(0), &set_size(file, 1 << 40)).await.unwrap();
+        assert_eq!((state.attr.size, state.attr.truncate_epoch), (1 << 40, 1));
+        assert_eq!(data.borrow().calls.len(), 1);
+        // A file that was never opened for writing has no data.
+        let empty = client.create(ROOT_HANDLE, "e", Rights::default()).await.unwrap().handle;
+        client.call(ServerId(0), &set_size(empty, 10)).await.unwrap();
+        client.call(ServerId(0), &set_size(empty, 0)).await.unwrap();
+        assert_eq!(data.borrow().calls.len(), 1);
+        let opened = client.call(ServerId(0), &open(file, WRITE, 5, true)).await.unwrap();
+        assert_eq!((opened.state.attr.size, opened.state.attr.truncate_epoch), (0, 2));
+        assert_eq!(data.borrow().calls[1], DataCall::Truncate(file, 0));
+    });
+}
+
+#[test]
+fn a_report_across_a_truncation_asks_the_data_servers() {
+    let cluster = Cluster::new(3, 1, |_| {});
+    let client = cluster.caller(1);
+    let data = std::rc::Rc::clone(&cluster.data_state);
+    cluster.block_on(|| async move {
+        let file = client.create(ROOT_HANDLE, "f", WRITE).await.unwrap().handle;
+        data.borrow_mut().sizes.insert(file, 5000);
+        client.call(ServerId(0), &set_size(file, 0)).await.unwrap();
+        // It wrote 70 bytes after the truncation, but reports what it knew before.
+        data.borrow_mut().sizes.insert(file, 70);
+        client.close(file, 5000, 0).await.unwrap();
+        let state = client.getattr(file).await.unwrap();
+        assert_eq!((state.attr.size, state.ask_data), (70, None));
+    });
+}
+
+#[test]
+fn a_truncation_survives_a_crash_at_every_await_point() {
+    for polls in 1.. {
+        let cluster = Cluster::new(4, 1, |_| {});
+        let client = cluster.caller(1);
+        let data = std::rc::Rc::clone(&cluster.data_state);
+        let maker = client.clone();
+        let made = std::rc::Rc::clone(&data);
+        let file = cluster.block_on(|| async move {
+            let file = maker.create(ROOT_HANDLE, "f", WRITE).await.unwrap().handle;
+            made.borrow_mut().sizes.insert(file, 5000);
+            maker.close(file, 5000, 0).await.unwrap();
+            file
+        });
+        let node = cluster.meta[0];
+        let before = cluster.sim.polls(node);
+        cluster.sim.strike_after_polls(node, polls, Fault::Crash { node, down_ns: 20 * MILLISECOND });
+        let cutter = client.clone();
+        let state = cluster.block_on(|| async move { cutter.call(ServerId(0), &set_size(file, 100)).await.unwrap() });
+        let struck = cluster.sim.polls(node) - before >= polls;
+        assert_eq!(state.attr.size, 100, "poll {polls}");
+        assert_eq!(data.borrow().sizes[&file], 100, "poll {polls}");
+        let state = cluster.block_on(|| async move { client.getattr(file).await.unwrap() });
+        assert_eq!(state.attr.size, 100, "poll {polls}");
+        if !struck {
+            assert!(polls > 5, "the fault must have struck in the middle");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_open_outlives_its_name() {
+    let cluster = Cluster::new(5, 1, |_| {});
+    let (user, remover) = (cluster.caller(1), cluster.caller(2));
+    let keeper = user.clone();
+    let file = cluster.block_on(|| async move {
+        let file = keeper.create(ROOT_HANDLE, "f", WRITE.with(Rights::READ)).await.unwrap().handle;
+        remover.unlink(ROOT_HANDLE, "f").await.unwrap();
+        file
+    });
+    cluster.sim.run_for(10 * SECOND);
+    let keeper = user.clone();
+    cluster.block_on(|| async move {
+        assert_eq!(keeper.getattr(file).await.unwrap().attr.nlink, 0);
+        keeper.close(file, 10, 0).await.unwrap();
+    });
+    cluster.sim.run_for(SECOND);
+    assert!(cluster.removed(file));
+    let gone = cluster.block_on(|| async move { user.getattr(file).await });
+    assert_eq!(gone.unwrap_err(), Status::Stale);
+}
+
+#[test]
+fn the_grace_after_a_restart_protects_unlinked_files_that_are_reclaimed() {
+    let cluster = Cluster::new(6, 1, |_| {});
+    let client = cluster.caller(1);
+    let maker = client.clone();
+    let (kept, lost) = cluster.block_on(|| async move {
+        let mut files = Vec::new();
+        for name in ["kept", "lost"] {
+            files.push(maker.create(ROOT_HANDLE, name, WRITE).await.unwrap().handle);
+            maker.unlink(ROOT_HANDLE, name).await.unwrap();
+        }
+        (files[0], files[1])
+    });
+    cluster.crash_and_restart(0);
+    let reclaimer = client.clone();
+    cluster.block_on(|| async move {
+        let opens = vec![OpenFile { handle: kept, rights: WRITE, open_sequence: 1 }];
+        reclaimer.call(ServerId(0), &ReclaimRequest { opens }).await.unwrap();
+    });
+    cluster.sim.run_for(SECOND);
+    assert!(!cluster.removed(lost), "the grace is not over");
+    cluster.sim.run_for(10 * SECOND);
+    assert!(cluster.removed(lost) && !cluster.removed(kept));
+    let closer = client.clone();
+    cluster.block_on(|| async move { closer.close(kept, 10, 0).await.unwrap() });
+    cluster.sim.run_for(SECOND);
+    assert!(cluster.removed(kept));
+}
+
+#[test]
+fn the_end_of_a_file_survives_crashes_and_unreachable_data_servers() {
+    let cluster = Cluster::new(7, 1, |config| config.session_grace_ns = 100 * MILLISECOND);
+    let client = cluster.caller(1);
+    let files = cluster.block_on(|| async move {
+        let mut files = Vec::new();
+        for i in 0..200 {
+            let name = format!("f{i}");
+            let file = client.create(ROOT_HANDLE, &name, WRITE).await.unwrap().handle;
+            client.close(file, 1, 0).await.unwrap();
+            files.push((name, file));
+        }
+        for (name, _) in &files {
+            client.unlink(ROOT_HANDLE, name).await.unwrap();
+        }
+        files
+    });
+    cluster.crash_and_restart(0);
+    cluster.sim.partition(cluster.meta[0], cluster.data, 3 * SECOND);
+    cluster.sim.run_for(SECOND);
+    cluster.crash_and_restart(0);
+    cluster.sim.run_for(60 * SECOND);
+    assert!(files.iter().all(|(_, file)| cluster.removed(*file)), "every datafile is removed");
+    let client = cluster.caller(2);
+    let objects = cluster.block_on(|| async move { client.call(ServerId(0), &PingRequest {}).await.unwrap().objects });
+    assert_eq!(objects, 1, "only the root is left");
+}
+
+#[test]
+fn a_lost_writer_does_not_leave_a_wrong_size() {
+    for crash in [false, true] {
+        let cluster = Cluster::new(8, 1, |_| {});
+        let (writer, reader) = (cluster.caller(1), cluster.caller(2));
+        let data = std::rc::Rc::clone(&cluster.data_state);
+        let file = cluster.block_on(|| async move {
+            let file = writer.create(ROOT_HANDLE, "f", WRITE).await.unwrap().handle;
+            data.borrow_mut().sizes.insert(file, 4321);
+            file
+        });
+        if crash {
+            cluster.crash_and_restart(0);
+        } else {
+            // All clients of this node lose their connections; the writer never comes back.
+            cluster.sim.break_connections(cluster.client);
+        }
+        let asker = reader.clone();
+        let before = cluster.block_on(|| async move { asker.getattr(file).await.unwrap() });
+        assert!(before.ask_data.is_some(), "until the grace is over, readers ask");
+        cluster.sim.run_for(10 * SECOND);
+        let after = cluster.block_on(|| async move { reader.getattr(file).await.unwrap() });
+        assert_eq!((after.attr.size, after.ask_data), (4321, None), "crash {crash}");
+    }
+}
+
+#[test]
+fn a_failing_disk_stops_the_server_with_a_reason() {
+    let cluster = Cluster::new(9, 1, |_| {});
+    let client = cluster.caller(1);
+    let maker = client.clone();
+    cluster.block_on(|| async move { maker.create(ROOT_HANDLE, "a", Rights::default()).await.unwrap() });
+    cluster.sim.fail_disk(cluster.meta[0], DiskFaultKind::Write, 1);
+    let result =
+        cluster.block_on(|| async move { client.once(ServerId(0), &create_request(ROOT_HANDLE, "b", Rights::default()), SECOND).await });
+    assert!(result.is_err(), "what was not journaled is not acknowledged");
+    let errors = cluster.errors.borrow();
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].1.to_string().contains("write the journal"), "{}", errors[0].1);
+}
