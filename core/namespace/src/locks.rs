@@ -160,9 +160,9 @@ impl Locks {
         free(!prepared(self.inodes.get(&handle)) && !entries.into_iter().any(|lock| prepared(Some(lock))))
     }
 
-    /// For a look at the parent of a directory: its entries do not matter.
-    pub(crate) fn check_read_parent(&self, dir: Handle) -> Result<()> {
-        free(!prepared(self.inodes.get(&dir)))
+    /// For any look at an inode, whatever the question: no other server is deciding about it.
+    pub(crate) fn check_decided(&self, handle: Handle) -> Result<()> {
+        free(!prepared(self.inodes.get(&handle)))
     }
 }
 

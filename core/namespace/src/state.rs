@@ -7,7 +7,7 @@ use weft_base::{Attr, ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, Requ
 use weft_wire::ops::{DirTarget, FileState, PartitionMap, TxId, TxPart};
 use weft_wire::{Capability, ClusterKey, Rights};
 
-use crate::change::Prepared;
+use crate::change::{Prepared, Truncation};
 use crate::directory::{Directory, Entry, name_hash};
 use crate::locks::Locks;
 use crate::opens::Opens;
@@ -58,6 +58,7 @@ pub struct State {
     pub(crate) targets: BTreeMap<Handle, Bytes>,
     pub(crate) xattrs: BTreeMap<Handle, BTreeMap<Bytes, Bytes>>,
     pub(crate) prepared: BTreeMap<TxId, Prepared>,
+    pub(crate) truncations: BTreeMap<Handle, Truncation>,
     pub(crate) decided: BTreeMap<TxId, Vec<ServerId>>,
     pub(crate) replies: Replies,
     /// Counter of the next new handle.
@@ -90,6 +91,7 @@ impl State {
             targets: BTreeMap::new(),
             xattrs: BTreeMap::new(),
             prepared: BTreeMap::new(),
+            truncations: BTreeMap::new(),
             decided: BTreeMap::new(),
             replies: Replies::default(),
             // Counter 0 names nothing, 1 is the root.
@@ -178,6 +180,9 @@ impl State {
                 self.replies.put(RequestId { client, incarnation, sequence }, finished_below, body);
             }
             Change::ForgetClient { client } => self.replies.forget(client),
+            Change::PutTruncation { handle, truncation } => {
+                self.truncations.insert(handle, truncation);
+            }
             Change::PutCounter { next } => self.next_counter = self.next_counter.max(next),
         }
     }
@@ -188,6 +193,9 @@ impl State {
             self.directories.entry(handle).or_default();
         }
         let (flags, orphan) = (inode.flags, is_orphan(&inode));
+        if !self.truncations.is_empty() && !flags.has(InodeFlags::TRUNCATING) {
+            self.truncations.remove(&handle);
+        }
         let old = self.inodes.insert(handle, inode);
         let (old_flags, old_orphan) = old.map_or((InodeFlags::default(), false), |old| (old.flags, is_orphan(&old)));
         if (old_flags, old_orphan) != (flags, orphan) {
@@ -210,6 +218,7 @@ impl State {
             self.directories.remove(&handle);
             self.targets.remove(&handle);
             self.xattrs.remove(&handle);
+            self.truncations.remove(&handle);
             return;
         };
         if old.is_directory() {
@@ -225,6 +234,7 @@ impl State {
             self.orphans.remove(&handle);
             self.writing.remove(&handle);
             self.truncating.remove(&handle);
+            self.truncations.remove(&handle);
             self.uncertain.remove(&handle);
         }
     }
@@ -277,13 +287,14 @@ impl State {
     /// The inode of an object of this server, unlinked files included.
     ///
     /// # Errors
-    /// [`Status::WrongServer`], [`Status::Stale`], [`Status::Busy`] if it may have been made by a transaction.
+    /// [`Status::WrongServer`], [`Status::Stale`], [`Status::Busy`] while it is in the hands of a prepared transaction.
     pub fn inode(&self, handle: Handle) -> Result<&Inode> {
         match self.inodes.get(handle) {
-            Some(inode) => Ok(inode),
+            // Its transaction may have been decided: then even what it is may be history.
+            Some(inode) => self.locks.check_decided(handle).map(|()| inode),
             None if handle.server() != self.settings.server => Err(Status::WrongServer),
             None => {
-                self.locks.check_read_inode(handle)?;
+                self.locks.check_decided(handle)?;
                 Err(Status::Stale)
             }
         }
@@ -478,6 +489,11 @@ impl State {
         !self.orphans.is_empty() && !self.reapable(Handle(0), 1).is_empty()
     }
 
+    /// The request that waits for the truncation of a file.
+    pub fn truncation(&self, handle: Handle) -> Option<&Truncation> {
+        self.truncations.get(&handle)
+    }
+
     /// Files with a truncation under way.
     pub fn truncating_files(&self) -> Vec<Handle> {
         self.truncating.iter().copied().collect()
@@ -491,7 +507,7 @@ impl State {
     /// What happens to a file that is no directory when its link count changes by `delta`.
     pub(crate) fn change_links(&self, handle: Handle, inode: &Inode, delta: i64, now: WallTime) -> Change {
         let nlink = (i64::from(inode.nlink) + delta).clamp(0, i64::from(u32::MAX)) as u32;
-        let has_data = inode.flags != InodeFlags::default();
+        let has_data = self.datafiles(handle, inode) > 0;
         let kept = inode.kind == FileKind::File && (has_data || self.opens.is_open(handle) || self.keep_orphans);
         if nlink == 0 && !kept {
             return Change::DeleteInode { handle };

@@ -81,11 +81,15 @@ fn system_time(time: WallTime) -> SystemTime {
     if time.0 >= 0 { UNIX_EPOCH + Duration::from_nanos(time.0 as u64) } else { UNIX_EPOCH - Duration::from_nanos(time.0.unsigned_abs()) }
 }
 
+/// The time that a caller asked for, out of fuser's hands: before 1970 it subtracts the nanoseconds (version 0.18), while the kernel
+/// means them to be added to the rounded down second.
 fn wall_time(time: SystemTime) -> WallTime {
-    let clamp = |nanos: u128| nanos.min(i64::MAX as u128) as i64;
     match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => WallTime(clamp(after.as_nanos())),
-        Err(before) => WallTime(-clamp(before.duration().as_nanos())),
+        Ok(after) => WallTime::from_parts(i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            WallTime::from_parts(i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds), before.subsec_nanos())
+        }
     }
 }
 
@@ -96,7 +100,20 @@ mod tests {
     #[test]
     fn times_round_trip_on_both_sides_of_1970() {
         for nanos in [0, 1, 1_700_000_000_123_456_789, -1, -1_500_000_000] {
-            assert_eq!(wall_time(system_time(WallTime(nanos))), WallTime(nanos));
+            let (seconds, fraction) = WallTime(nanos).parts();
+            // As fuser makes it of the two halves.
+            let given = match u64::try_from(seconds) {
+                Ok(seconds) => UNIX_EPOCH + Duration::new(seconds, fraction),
+                Err(_) => UNIX_EPOCH - Duration::new(seconds.unsigned_abs(), fraction),
+            };
+            assert_eq!(wall_time(given), WallTime(nanos));
+            let shown = system_time(WallTime(nanos));
+            let expected = if nanos >= 0 {
+                UNIX_EPOCH + Duration::from_nanos(nanos as u64)
+            } else {
+                UNIX_EPOCH - Duration::from_nanos(nanos.unsigned_abs())
+            };
+            assert_eq!(shown, expected);
         }
     }
 

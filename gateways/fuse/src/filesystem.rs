@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -47,12 +48,24 @@ macro_rules! answer {
 pub struct WeftFilesystem {
     client: SharedClient,
     closer: SharedCloser,
-    files: Table<OpenFile>,
+    files: Table<KernelFile>,
     listings: Table<Listing>,
     ttl: Duration,
     direct_from_bytes: u64,
     /// What the page cache of the kernel holds is good for this version of a file.
     cached_versions: Mutex<weft_base::FastMap<Handle, (u64, u64)>>,
+    /// Open files with set-id bits that the first write by a plain user clears. The kernel does not do it for direct I/O.
+    set_id: Mutex<weft_base::FastSet<u64>>,
+    /// How many there are, so that nobody else pays for them.
+    set_id_count: AtomicUsize,
+}
+
+/// A file that the kernel has open.
+#[derive(Debug)]
+struct KernelFile {
+    file: Arc<OpenFile>,
+    /// The kernel reads it through its page cache, in whole pages, and knows itself where the file ends.
+    cached: bool,
 }
 
 /// Versions remembered for the page cache; beyond that, all are forgotten, which costs rereading only.
@@ -68,7 +81,28 @@ impl WeftFilesystem {
             ttl: options.cache_ttl,
             direct_from_bytes: options.direct_from_bytes,
             cached_versions: Mutex::default(),
+            set_id: Mutex::default(),
+            set_id_count: AtomicUsize::new(0),
         }
+    }
+
+    /// Remembers that the first write to this open file clears set-id bits, or says that there are none to clear.
+    fn watch_set_id(&self, file: u64, watched: bool) -> bool {
+        let mut set = self.set_id.lock().expect("no code panics while it holds this lock");
+        let changed = if watched { set.insert(file) } else { set.remove(&file) };
+        self.set_id_count.store(set.len(), Ordering::Relaxed);
+        changed
+    }
+
+    /// Clears the set-id bits of a file that a plain user has changed (POSIX, `write`).
+    fn clear_set_id(&self, file: Handle) -> Result<(), Status> {
+        let attr = self.run(self.client.getattr(file)).map_err(Status::from)?;
+        let mode = attr.mode & !set_id_bits(attr.mode);
+        if mode != attr.mode {
+            let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
+            self.run(self.client.setattr(&Credentials::ROOT, file, &change)).map_err(Status::from)?;
+        }
+        Ok(())
     }
 
     fn run<F: Future>(&self, future: F) -> F::Output {
@@ -161,7 +195,11 @@ impl WeftFilesystem {
         }
     }
 
-    fn open_file(&self, number: FileHandle) -> Result<Arc<OpenFile>, Status> {
+    fn add_file(&self, file: Arc<OpenFile>, how: FopenFlags) -> u64 {
+        self.files.add(Arc::new(KernelFile { file, cached: !how.contains(FopenFlags::FOPEN_DIRECT_IO) }))
+    }
+
+    fn open_file(&self, number: FileHandle) -> Result<Arc<KernelFile>, Status> {
         self.files.get(number.0).ok_or(Status::Stale)
     }
 }
@@ -173,6 +211,11 @@ fn rights(flags: i32) -> Rights {
         libc::O_RDWR => Rights::READ.with(Rights::WRITE),
         _ => Rights::READ,
     }
+}
+
+/// Set-user-id, and set-group-id where it is not the mark of mandatory locking.
+fn set_id_bits(mode: u32) -> u32 {
+    (mode & 0o4000) | if mode & 0o010 != 0 { mode & 0o2000 } else { 0 }
 }
 
 /// The kernel adds `system.` names for access control lists, which Weft does not have; the answer needs no server.
@@ -201,8 +244,8 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn destroy(&mut self) {
-        for file in self.files.drain() {
-            self.closer.close(file);
+        for open in self.files.drain() {
+            self.closer.close(open.file.clone());
         }
     }
 
@@ -311,7 +354,15 @@ impl Filesystem for WeftFilesystem {
         let truncate = flags.0 & libc::O_TRUNC != 0;
         let (attr, file) = answer!(reply, self.run(self.client.open(&credentials(request), handle(ino), rights, truncate)));
         let how = self.open_flags(&attr, rights, flags.0);
-        reply.opened(FileHandle(self.files.add(file)), how);
+        let number = self.add_file(file, how);
+        if rights.contains(Rights::WRITE) && set_id_bits(attr.mode) != 0 {
+            if truncate && request.uid() != 0 {
+                answer!(reply, self.clear_set_id(handle(ino)));
+            } else {
+                self.watch_set_id(number, true);
+            }
+        }
+        reply.opened(FileHandle(number), how);
     }
 
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
@@ -326,7 +377,7 @@ impl Filesystem for WeftFilesystem {
         let result = self.run(self.client.create(&credentials(request), handle(parent), name.as_bytes(), &options));
         let (attr, file, _created) = answer!(reply, result);
         let how = self.open_flags(&attr, rights, flags);
-        reply.created(&self.ttl, &attributes(&attr), GENERATION, FileHandle(self.files.add(file)), how);
+        reply.created(&self.ttl, &attributes(&attr), GENERATION, FileHandle(self.add_file(file, how)), how);
     }
 
     fn read(
@@ -340,8 +391,14 @@ impl Filesystem for WeftFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let file = answer!(reply, self.open_file(file));
-        let pieces = answer!(reply, self.run(self.client.read(&file, offset, u64::from(size))));
+        let open = answer!(reply, self.open_file(file));
+        // The kernel asks for whole pages; reading past the end would cost a question for the exact size, which an open file of the
+        // page cache does not need: what follows the size of its open is for the next open to see.
+        let bytes = match open.cached {
+            true => u64::from(size).min(open.file.size_known().saturating_sub(offset)),
+            false => u64::from(size),
+        };
+        let pieces = answer!(reply, self.run(self.client.read(&open.file, offset, bytes)));
         match pieces.as_slice() {
             [] => reply.data(&[]),
             [Payload::Real(bytes)] => reply.data(bytes),
@@ -355,8 +412,8 @@ impl Filesystem for WeftFilesystem {
 
     fn write(
         &self,
-        _request: &Request,
-        _ino: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         file: FileHandle,
         offset: u64,
         data: &[u8],
@@ -365,8 +422,11 @@ impl Filesystem for WeftFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let file = answer!(reply, self.open_file(file));
-        answer!(reply, self.run(self.client.write(&file, offset, Bulk::Slices(vec![data]))));
+        if self.set_id_count.load(Ordering::Relaxed) > 0 && request.uid() != 0 && self.watch_set_id(file.0, false) {
+            answer!(reply, self.clear_set_id(handle(ino)));
+        }
+        let open = answer!(reply, self.open_file(file));
+        answer!(reply, self.run(self.client.write(&open.file, offset, Bulk::Slices(vec![data]))));
         reply.written(data.len() as u32);
     }
 
@@ -386,14 +446,17 @@ impl Filesystem for WeftFilesystem {
         reply: ReplyEmpty,
     ) {
         reply.ok();
-        if let Some(file) = self.files.remove(file.0) {
-            self.closer.close(file);
+        if self.set_id_count.load(Ordering::Relaxed) > 0 {
+            self.watch_set_id(file.0, false);
+        }
+        if let Some(open) = self.files.remove(file.0) {
+            self.closer.close(open.file.clone());
         }
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, file: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        let file = answer!(reply, self.open_file(file));
-        answer!(reply, self.run(self.client.fsync(&file, datasync)));
+        let open = answer!(reply, self.open_file(file));
+        answer!(reply, self.run(self.client.fsync(&open.file, datasync)));
         reply.ok();
     }
 

@@ -103,6 +103,8 @@ impl<R: Runtime> Client<R> {
                 let flow = Flow { handle: handles[*position], ..flow };
                 match state {
                     Ok(state) => self.settle(flow, state, asked).await,
+                    // Busy in a transaction or truncation: asked for alone, it is waited for.
+                    Err(status) if status.is_transient() => self.getattr_now(flow, handles[*position]).await,
                     Err(status) => Err(flow.error_at(status, server)),
                 }
             });

@@ -7,6 +7,9 @@ use weft_rt::DiskError;
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
 
+/// The usual [`DataServerConfig::punch_bytes`]: only what a very large file leaves behind.
+pub const PUNCH_BYTES_DEFAULT: u64 = 1 << 30;
+
 /// What keeps the objects over a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -77,7 +80,8 @@ pub struct DataServerConfig {
     pub journal_segment_bytes: u64,
     /// A checkpoint is begun when the journal since the last one has so many bytes.
     pub checkpoint_bytes: u64,
-    /// Freed runs of at least so many bytes are given back to the disk.
+    /// Freed runs of at least so many bytes are given back to the disk; smaller ones are only used again. Giving back is slow (a
+    /// discard at the device), and writing to space that was used before is faster than to new space.
     pub punch_bytes: u64,
 }
 
@@ -96,7 +100,7 @@ impl DataServerConfig {
             capacity_bytes: None,
             journal_segment_bytes: SEGMENT_BYTES_DEFAULT,
             checkpoint_bytes: 128 << 20,
-            punch_bytes: 1 << 20,
+            punch_bytes: PUNCH_BYTES_DEFAULT,
         }
     }
 }

@@ -30,7 +30,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         for handle in self.state.borrow().truncating_files() {
             let this = Rc::clone(self);
             self.rt.spawn(async move {
-                this.finish_truncation(handle, None).await;
+                this.finish_truncation(handle).await;
             });
         }
         self.resolve_in_doubt();

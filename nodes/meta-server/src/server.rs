@@ -11,8 +11,8 @@ use weft_journal::{JournalError, Lsn};
 use weft_namespace::{Admission, Change, Context, Record, State};
 use weft_rt::{Arrival, Event, PeerId, ServerRuntime, Work, race};
 use weft_wire::handshake::ANY_SERVER;
-use weft_wire::ops::TxId;
-use weft_wire::{Frame, Header, Op, Request};
+use weft_wire::ops::{FileState, TxId};
+use weft_wire::{Frame, Header, Op, Request, Wire};
 
 use crate::engine::{Engine, Room};
 use crate::ops::Step;
@@ -240,9 +240,16 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let between_servers = matches!(Op::from_code(header.op), Some(Op::TxPrepare | Op::TxDecide));
         match answer {
             Ok(body) if between_servers => Ok(self.answer_when_durable(peer, header, body)),
+            Ok(body) if self.is_truncation_under_way(header, &body) => Err(Status::Busy),
             Ok(body) => Ok(Step::Answer(body, 0)),
             Err(status) => Err(status),
         }
+    }
+
+    /// The answer to a truncation is known when it is announced, but true only when the file is cut.
+    fn is_truncation_under_way(&self, header: &Header, answer: &Bytes) -> bool {
+        header.op == Op::SetAttr.code()
+            && FileState::from_bytes(answer.clone()).is_ok_and(|state| self.state.borrow().is_truncating(state.attr.handle))
     }
 
     fn check_room(&self, op: Op) -> Result<()> {

@@ -14,7 +14,6 @@ impl State {
         if !inode.is_directory() {
             return Err(Status::NotDirectory);
         }
-        self.locks.check_read_parent(dir)?;
         Ok(inode.parent)
     }
 

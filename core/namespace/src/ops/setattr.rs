@@ -4,6 +4,7 @@ use weft_base::{Credentials, FileKind, Handle, Result, Status, WallTime};
 use weft_layout::FILE_BYTES_MAX;
 use weft_wire::ops::{FileState, SetAttrRequest, SetTime};
 
+use super::truncate::truncated;
 use crate::access::owns;
 use crate::{Change, Context, Inode, MODE_MASK, MODE_SETGID, MODE_SETUID, Record, State, WRITE, may_access};
 
@@ -12,9 +13,9 @@ use crate::{Change, Context, Inode, MODE_MASK, MODE_SETGID, MODE_SETUID, Record,
 pub enum SizePlan<T> {
     /// It is done with the record.
     Done(T),
-    /// The record announces a truncation. When it is journaled, cut the datafiles, then finish with
+    /// The record announces a truncation, and this will be its answer. When it is journaled, cut the datafiles, then finish with
     /// [`State::prepare_truncated`](State::prepare_truncated).
-    Truncate,
+    Truncate(T),
 }
 
 impl State {
@@ -42,12 +43,12 @@ impl State {
             check_size_change(request, inode, size)?;
             plan = self.plan_size(handle, inode, &mut changed, size, cx.now);
         }
-        let state = self.file_state(cx, handle, &changed);
+        let result = match plan {
+            Some(()) => SizePlan::Truncate(self.file_state(cx, handle, &truncated(&changed))),
+            None => SizePlan::Done(self.file_state(cx, handle, &changed)),
+        };
         record.changes.push(Change::PutInode { handle, inode: changed });
-        Ok(match plan {
-            Some(()) => SizePlan::Truncate,
-            None => SizePlan::Done(state),
-        })
+        Ok(result)
     }
 
     /// Checks an open that wants to truncate, and announces the truncation. `Done` if there is nothing to cut.
@@ -69,7 +70,7 @@ impl State {
         let mut changed = inode.changed(cx.now);
         let plan = self.plan_size(handle, inode, &mut changed, 0, cx.now);
         record.changes.push(Change::PutInode { handle, inode: changed });
-        Ok(if plan.is_some() { SizePlan::Truncate } else { SizePlan::Done(()) })
+        Ok(if plan.is_some() { SizePlan::Truncate(()) } else { SizePlan::Done(()) })
     }
 }
 

@@ -2,9 +2,15 @@
 //! the datafiles are cut, then the new size counts. A crash in between is continued by the flag.
 
 use weft_base::{Handle, WallTime};
-use weft_wire::ops::FileState;
 
-use crate::{Change, Context, Inode, InodeFlags, Record, State};
+use crate::{Change, Inode, InodeFlags, Record, State};
+
+/// A file after the truncation that it announces. Follows from the inode alone, so that the answer is known, and can be journaled,
+/// together with the announcement: a request that is repeated after a crash must not cut the file a second time.
+pub(super) fn truncated(inode: &Inode) -> Inode {
+    let flags = inode.flags.without(InodeFlags::TRUNCATING);
+    Inode { flags, size: inode.truncating_to, truncating_to: 0, version: inode.version + 1, ..inode.clone() }
+}
 
 impl State {
     /// Puts a new size into `changed`: `None` if that is all, `Some` if datafiles must be cut.
@@ -25,19 +31,16 @@ impl State {
         Some(())
     }
 
-    /// The datafiles of a file are cut: the new size counts.
-    pub fn prepare_truncated(&self, cx: &Context<'_>, handle: Handle, record: &mut Record) -> Option<FileState> {
-        let inode = self.peek(handle).filter(|inode| inode.flags.has(InodeFlags::TRUNCATING))?;
-        let changed = Inode {
-            flags: inode.flags.without(InodeFlags::TRUNCATING),
-            size: inode.truncating_to,
-            truncating_to: 0,
-            mtime: inode.mtime.max(cx.now),
-            ..inode.changed(cx.now)
-        };
-        let state = self.file_state(cx, handle, &changed);
-        record.changes.push(Change::PutInode { handle, inode: changed });
-        Some(state)
+    /// The datafiles of a file are cut: the new size counts. False if no truncation was announced, or the file is gone.
+    pub fn prepare_truncated(&self, handle: Handle, record: &mut Record) -> bool {
+        let Some(inode) = self.peek(handle).filter(|inode| inode.flags.has(InodeFlags::TRUNCATING)) else { return false };
+        record.changes.push(Change::PutInode { handle, inode: truncated(inode) });
+        true
+    }
+
+    /// True while the datafiles of this file are being cut.
+    pub fn is_truncating(&self, handle: Handle) -> bool {
+        self.peek(handle).is_some_and(|inode| inode.flags.has(InodeFlags::TRUNCATING))
     }
 
     /// Number of datafiles, from index 0, that may exist: for a file of known size that was never cut only as many as its size reaches.

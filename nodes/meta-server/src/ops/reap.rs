@@ -29,6 +29,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 let files = self.state.borrow().reapable(from, AT_ONCE);
                 let Some(last) = files.last() else { break };
                 from = Handle(last.0 + 1);
+                // Data is gone for good: what removed its last name and its last opener must not be undone by a power cut.
+                if !self.kept(self.engine.sync_through(self.engine.last()).await) {
+                    return;
+                }
                 let results = join_all(files.iter().map(|handle| self.reap(*handle))).await;
                 failed |= results.iter().any(Result::is_err);
             }

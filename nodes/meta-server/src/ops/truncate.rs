@@ -2,12 +2,11 @@
 
 use std::rc::Rc;
 
-use bytes::Bytes;
 use weft_base::{Handle, Layout, MILLISECOND, Result, SECOND, Status, StripeIndex};
 use weft_layout::local_bytes;
 use weft_namespace::{InodeFlags, Record, SizePlan};
 use weft_rt::{PeerId, ServerRuntime, join_all};
-use weft_wire::ops::{FileState, ObjectTruncateRequest, OpenRequest, SetAttrRequest};
+use weft_wire::ops::{ObjectTruncateRequest, OpenRequest, SetAttrRequest};
 use weft_wire::{Capability, Header, Rights, Wire};
 
 use super::Step;
@@ -38,10 +37,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 self.change_and_answer(header, &mut record, &body);
                 Ok(Step::Answer(body, changes))
             }
-            SizePlan::Truncate => {
-                self.change(&mut record);
-                let (this, handle, answered) = (Rc::clone(self), request.handle, *header);
-                Ok(self.start_flow(peer, header, async move { this.finish_truncation(handle, Some(&answered)).await.ok_or(Status::Stale) }))
+            SizePlan::Truncate(state) => {
+                let body = state.to_bytes();
+                // The answer is kept from now on, and given when the file is cut (see `answer_again`).
+                self.change_and_answer(header, &mut record, &body);
+                let (this, handle) = (Rc::clone(self), request.handle);
+                Ok(self.start_flow(peer, header, async move {
+                    this.finish_truncation(handle).await;
+                    Ok(body)
+                }))
             }
         }
     }
@@ -59,7 +63,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
         let (this, answered) = (Rc::clone(self), *header);
         Ok(self.start_flow(peer, header, async move {
-            this.finish_truncation(request.handle, None).await.ok_or(Status::Stale)?;
+            this.finish_truncation(request.handle).await;
             match this.local(&answered, |state, cx, record| state.prepare_open(cx, &request, record))? {
                 Step::Answer(body, _) => Ok(body),
                 Step::Later => Err(Status::Busy),
@@ -67,26 +71,20 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }))
     }
 
-    /// Continues an announced truncation to its end, however long that takes: nobody may look at the file before. The answer to
-    /// `request` is part of the last record. `None` if the file is gone.
-    pub(crate) async fn finish_truncation(self: &Rc<Self>, handle: Handle, request: Option<&Header>) -> Option<Bytes> {
+    /// Continues an announced truncation to its end, however long that takes: nobody may look at the file before.
+    pub(crate) async fn finish_truncation(self: &Rc<Self>, handle: Handle) {
         // Data that is cut must not come back as a file that was never truncated.
         self.settle().await;
         if !self.kept(self.engine.make_durable(self.engine.last()).await) {
-            return None;
+            return;
         }
-        let cut = self.cut(handle)?;
+        let Some(cut) = self.cut(handle) else { return };
         join_all((0..cut.datafiles).map(|index| self.cut_datafile(handle, &cut, index))).await;
-        let client = request.map_or(self.caller.client(), |header| header.request.client);
         let mut record = Record::default();
-        let state: FileState = self.state.borrow().prepare_truncated(&self.context(client), handle, &mut record)?;
-        let body = state.to_bytes();
-        match request {
-            Some(header) => self.change_and_answer(header, &mut record, &body),
-            None => self.change(&mut record),
-        };
+        if self.state.borrow().prepare_truncated(handle, &mut record) {
+            self.change(&mut record);
+        }
         self.released();
-        Some(body)
     }
 
     fn cut(&self, handle: Handle) -> Option<Cut> {
