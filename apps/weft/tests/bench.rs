@@ -68,7 +68,8 @@ fn a_path_is_measured_by_several_processes_and_left_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
     let progress = tempfile::NamedTempFile::new().unwrap();
-    let mut command = weft(["bench", "all", "--path", path, "--files", "20", "--size", "3901", "--stream-size", "1MiB", "--block", "64KiB"]);
+    let mut command =
+        weft(["bench", "all", "--path", path, "--files", "20", "--size", "3901", "--stream-size", "1MiB", "--block", "64KiB"]);
     command.args(["--procs", "2", "--clients", "2", "--reps", "2", "--progress"]).arg(progress.path());
     let phases = phases(&mut command);
     assert_eq!(names(&phases), ["create", "stat", "readdir", "read", "remove", "stream-write", "stream-read"]);
@@ -83,7 +84,8 @@ fn a_path_is_measured_by_several_processes_and_left_as_it_was() {
     assert_spread(&phases[5]["mib_per_s"]);
     assert!(phases[1]["mib_per_s"].is_null());
     let csv = std::fs::read_to_string(progress.path()).unwrap();
-    let created: u64 = csv.lines().filter(|line| line.starts_with("create,0,")).map(|line| line.split(',').nth(4).unwrap().parse::<u64>().unwrap()).sum();
+    let created: u64 =
+        csv.lines().filter(|line| line.starts_with("create,0,")).map(|line| line.split(',').nth(4).unwrap().parse::<u64>().unwrap()).sum();
     assert_eq!(created, 80, "{csv}");
     assert!(is_empty(dir.path()));
 }
@@ -174,7 +176,9 @@ fn a_file_system_is_measured_by_the_library() {
         assert_spread(&phases[0]["ratio_to_ceiling"]);
         assert!(phases[2]["ratio_to_ceiling"].is_null(), "a listing has no ceiling of this kind");
     }
-    let small = phases(weft(["bench", "create", "--fs", &state, "--files", "20"]).args(["--size", "3901", "--reps", "1", "--fsync", "--depth", "4"]));
+    let small = phases(
+        weft(["bench", "create", "--fs", &state, "--files", "20"]).args(["--size", "3901", "--reps", "1", "--fsync", "--depth", "4"]),
+    );
     assert_spread(&small[0]["mib_per_s"]);
     let interleaved = ["--procs", "2", "--interleaved", "--block", "47008", "--size", "940160", "--reps", "1", "--depth", "4"];
     let streams = phases(weft(["bench", "streams", "--fs", &state]).args(interleaved));

@@ -23,23 +23,6 @@ wire_struct! {
     }
 }
 
-wire_struct! {
-    /// Who wants a truncation that is under way: its end is the answer, also after a crash in between, so that the request is not
-    /// executed again when others have seen the new size.
-    pub struct Truncation {
-        /// Who asked.
-        pub client: ClientId,
-        /// Its life.
-        pub incarnation: u32,
-        /// Number of the request.
-        pub sequence: u64,
-        /// What the client no longer waits for.
-        pub finished_below: u64,
-        /// Given if the request is an open: rights and open sequence.
-        pub open: Option<(Rights, u64)>,
-    }
-}
-
 /// One change of the state. See `docs/on-disk.md`, section "Metadata records".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -149,13 +132,6 @@ pub enum Change {
         /// The client.
         client: ClientId,
     },
-    /// A request waits for the truncation of a file, whose inode says so already.
-    PutTruncation {
-        /// The file.
-        handle: Handle,
-        /// The request.
-        truncation: Truncation,
-    },
     /// Handles below this were given out (48-bit counter of this server).
     PutCounter {
         /// The next free counter.
@@ -200,7 +176,6 @@ wire_for_changes! {
     13 PutReply { client, incarnation, sequence, finished_below, body }
     14 ForgetClient { client }
     15 PutCounter { next }
-    16 PutTruncation { handle, truncation }
 }
 
 /// What an operation does to the volatile table of open files.
@@ -308,16 +283,6 @@ mod tests {
             Change::PutReply { client: ClientId(6), incarnation: 1, sequence: 2, finished_below: 1, body: Bytes::from_static(b"r") },
             Change::ForgetClient { client: ClientId(6) },
             Change::PutCounter { next: 77 },
-            Change::PutTruncation {
-                handle,
-                truncation: Truncation {
-                    client: ClientId(6),
-                    incarnation: 1,
-                    sequence: 2,
-                    finished_below: 1,
-                    open: Some((Rights::WRITE, 5)),
-                },
-            },
         ]
     }
 

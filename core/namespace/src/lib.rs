@@ -22,7 +22,7 @@ mod table;
 mod tx;
 
 pub use access::{EXECUTE, READ, WRITE, may_access};
-pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, Truncation, encode};
+pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
 pub use directory::{COOKIE_MAX, COOKIE_MIN, name_hash};
 pub use inode::{Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_SETUID, MODE_STICKY};
 pub use locks::LockMode;

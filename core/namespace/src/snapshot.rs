@@ -50,9 +50,6 @@ impl State {
                 return SnapshotCursor::Inodes(handle);
             }
             changes.push(Change::PutInode { handle, inode: inode.clone() });
-            if let Some(truncation) = self.truncations.get(&handle) {
-                changes.push(Change::PutTruncation { handle, truncation: truncation.clone() });
-            }
             if let Some(target) = self.targets.get(&handle) {
                 changes.push(Change::PutTarget { handle, target: target.clone() });
             }

@@ -7,7 +7,7 @@ use weft_base::{Attr, ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, Requ
 use weft_wire::ops::{DirTarget, FileState, PartitionMap, TxId, TxPart};
 use weft_wire::{Capability, ClusterKey, Rights};
 
-use crate::change::{Prepared, Truncation};
+use crate::change::Prepared;
 use crate::directory::{Directory, Entry, name_hash};
 use crate::locks::Locks;
 use crate::opens::Opens;
@@ -58,7 +58,6 @@ pub struct State {
     pub(crate) targets: BTreeMap<Handle, Bytes>,
     pub(crate) xattrs: BTreeMap<Handle, BTreeMap<Bytes, Bytes>>,
     pub(crate) prepared: BTreeMap<TxId, Prepared>,
-    pub(crate) truncations: BTreeMap<Handle, Truncation>,
     pub(crate) decided: BTreeMap<TxId, Vec<ServerId>>,
     pub(crate) replies: Replies,
     /// Counter of the next new handle.
@@ -91,7 +90,6 @@ impl State {
             targets: BTreeMap::new(),
             xattrs: BTreeMap::new(),
             prepared: BTreeMap::new(),
-            truncations: BTreeMap::new(),
             decided: BTreeMap::new(),
             replies: Replies::default(),
             // Counter 0 names nothing, 1 is the root.
@@ -180,9 +178,6 @@ impl State {
                 self.replies.put(RequestId { client, incarnation, sequence }, finished_below, body);
             }
             Change::ForgetClient { client } => self.replies.forget(client),
-            Change::PutTruncation { handle, truncation } => {
-                self.truncations.insert(handle, truncation);
-            }
             Change::PutCounter { next } => self.next_counter = self.next_counter.max(next),
         }
     }
@@ -193,9 +188,6 @@ impl State {
             self.directories.entry(handle).or_default();
         }
         let (flags, orphan) = (inode.flags, is_orphan(&inode));
-        if !self.truncations.is_empty() && !flags.has(InodeFlags::TRUNCATING) {
-            self.truncations.remove(&handle);
-        }
         let old = self.inodes.insert(handle, inode);
         let (old_flags, old_orphan) = old.map_or((InodeFlags::default(), false), |old| (old.flags, is_orphan(&old)));
         if (old_flags, old_orphan) != (flags, orphan) {
@@ -218,7 +210,6 @@ impl State {
             self.directories.remove(&handle);
             self.targets.remove(&handle);
             self.xattrs.remove(&handle);
-            self.truncations.remove(&handle);
             return;
         };
         if old.is_directory() {
@@ -234,7 +225,6 @@ impl State {
             self.orphans.remove(&handle);
             self.writing.remove(&handle);
             self.truncating.remove(&handle);
-            self.truncations.remove(&handle);
             self.uncertain.remove(&handle);
         }
     }
@@ -450,6 +440,11 @@ impl State {
         self.uncertain = self.writing.clone();
     }
 
+    /// True until clients have had the time to tell what they have open.
+    pub fn is_in_grace(&self) -> bool {
+        self.keep_orphans
+    }
+
     /// Clients have had the time to tell what they have open.
     pub fn end_grace(&mut self) {
         self.keep_orphans = false;
@@ -487,11 +482,6 @@ impl State {
     /// True if there is such a file.
     pub fn has_reapable(&self) -> bool {
         !self.orphans.is_empty() && !self.reapable(Handle(0), 1).is_empty()
-    }
-
-    /// The request that waits for the truncation of a file.
-    pub fn truncation(&self, handle: Handle) -> Option<&Truncation> {
-        self.truncations.get(&handle)
     }
 
     /// Files with a truncation under way.

@@ -5,7 +5,7 @@ use weft_base::{Credentials, Handle, Result, ServerId, Status, WallTime, check_n
 use weft_wire::ops::{TxId, TxPart};
 
 use crate::access::check_owner;
-use crate::{Change, Inode, Prepared, Record, State, WRITE, may_access};
+use crate::{Change, Inode, InodeFlags, Prepared, Record, State, WRITE, may_access};
 
 /// Names that one inode may have at most.
 const LINKS_MAX: u32 = i32::MAX as u32;
@@ -67,6 +67,10 @@ impl State {
                     }
                     if inode.nlink == 0 {
                         return Err(Status::NotFound);
+                    }
+                    if inode.flags.has(InodeFlags::TRUNCATING) {
+                        // Its answer is fixed already and shows this link count.
+                        return Err(conflict);
                     }
                     if *delta > 0 && inode.nlink >= LINKS_MAX {
                         return Err(Status::TooManyLinks);

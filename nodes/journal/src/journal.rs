@@ -137,10 +137,16 @@ impl<D: Disk> Journal<D> {
             generation: start.generation,
             bytes_since_checkpoint: start.bytes_since_checkpoint,
         };
+        let is_new = inner.segments.is_empty();
         let journal = Journal { disk: disk.clone(), inner: Rc::new(RefCell::new(inner)), changed: Event::new() };
         journal.ensure_room().await?;
         journal.begin_segment(header).await?;
-        journal.ensure_room().await?;
+        match journal.ensure_room().await {
+            // A restart on a full disk has taken the file that was kept for it: reading and removing go on, and whoever wants to
+            // change more asks for room first.
+            Err(JournalError::NoSpace) if !is_new => {}
+            outcome => outcome?,
+        }
         Ok(journal)
     }
 

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use weft_base::{ClientId, MILLISECOND, Nanos, Payload, Result, Status};
 use weft_client::Caller;
 use weft_journal::{JournalError, Lsn};
-use weft_namespace::{Admission, Change, Context, Record, State};
+use weft_namespace::{Admission, Change, Context, OpenChange, Record, State};
 use weft_rt::{Arrival, Event, PeerId, ServerRuntime, Work, race};
 use weft_wire::handshake::ANY_SERVER;
-use weft_wire::ops::{FileState, TxId};
-use weft_wire::{Frame, Header, Op, Request, Wire};
+use weft_wire::ops::{CreateReply, FileState, OpenReply, TxId};
+use weft_wire::{Frame, Header, Op, Request, Rights, Wire};
 
 use crate::engine::{Engine, Room};
 use crate::ops::Step;
@@ -215,7 +215,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if changes {
             let admission = self.state.borrow_mut().admit(header.request, header.finished_below())?;
             if let Admission::Answered(answer) = admission {
-                return self.answer_again(peer, header, answer);
+                return self.answer_again(peer, header, body, answer);
             }
             if let Some(waiting) = self.in_flight.borrow_mut().get_mut(&flight(header)) {
                 // Once for each connection.
@@ -235,21 +235,46 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         result
     }
 
-    /// A repeated request is answered as before. What another server relies on must be durable before it hears of it.
-    fn answer_again(self: &Rc<Self>, peer: PeerId, header: &Header, answer: Result<Bytes>) -> Result<Step> {
-        let between_servers = matches!(Op::from_code(header.op), Some(Op::TxPrepare | Op::TxDecide));
-        match answer {
-            Ok(body) if between_servers => Ok(self.answer_when_durable(peer, header, body)),
-            Ok(body) if self.is_truncation_under_way(header, &body) => Err(Status::Busy),
-            Ok(body) => Ok(Step::Answer(body, 0)),
-            Err(status) => Err(status),
+    /// A repeated request is answered as before. What another server relies on must be durable before it hears of it; a truncation is
+    /// answered when the file is cut; and a file that was opened before a restart of this server is open again.
+    fn answer_again(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes, answer: Result<Bytes>) -> Result<Step> {
+        let answer = answer?;
+        let Some(op) = Op::from_code(header.op) else { return Ok(Step::Answer(answer, 0)) };
+        match op {
+            Op::TxPrepare | Op::TxDecide => return Ok(self.answer_when_durable(peer, header, answer)),
+            Op::SetAttr | Op::Open => {
+                let handle = match op {
+                    Op::SetAttr => FileState::from_bytes(answer.clone())?.attr.handle,
+                    _ => OpenReply::from_bytes(answer.clone())?.state.attr.handle,
+                };
+                if self.state.borrow().is_truncating(handle) {
+                    return Err(Status::Busy);
+                }
+            }
+            _ => {}
         }
+        if matches!(op, Op::Create | Op::Open) && self.state.borrow().is_in_grace() {
+            self.open_again(header, Request::decode(header.op, body)?, &answer)?;
+        }
+        Ok(Step::Answer(answer, 0))
     }
 
-    /// The answer to a truncation is known when it is announced, but true only when the file is cut.
-    fn is_truncation_under_way(&self, header: &Header, answer: &Bytes) -> bool {
-        header.op == Op::SetAttr.code()
-            && FileState::from_bytes(answer.clone()).is_ok_and(|state| self.state.borrow().is_truncating(state.attr.handle))
+    /// The table of open files did not survive the restart, the answer did, and its client could not yet tell what it has open.
+    fn open_again(&self, header: &Header, request: Request, answer: &Bytes) -> Result<()> {
+        let (handle, rights, sequence) = match request {
+            Request::Create(request) => {
+                let reply = CreateReply::from_bytes(answer.clone())?;
+                let rights = if reply.capability.is_some() { request.open } else { Rights::default() };
+                (reply.handle, rights, request.open_sequence)
+            }
+            Request::Open(request) => (request.handle, request.rights, request.open_sequence),
+            _ => return Ok(()),
+        };
+        let mut state = self.state.borrow_mut();
+        if rights != Rights::default() && state.peek(handle).is_some() {
+            state.apply_open(OpenChange::Open { client: header.request.client, handle, rights, sequence });
+        }
+        Ok(())
     }
 
     fn check_room(&self, op: Op) -> Result<()> {

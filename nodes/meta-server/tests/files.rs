@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use weft_base::{Credentials, Handle, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status};
+use weft_base::{ClientId, Credentials, Handle, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status};
 use weft_rt_sim::{DiskFaultKind, Fault};
 use weft_wire::Rights;
 use weft_wire::ops::*;
@@ -96,8 +96,10 @@ fn a_report_across_a_truncation_asks_the_data_servers() {
     });
 }
 
-#[test]
-fn a_truncation_survives_a_crash_at_every_await_point() {
+type Cut = std::pin::Pin<Box<dyn Future<Output = FileState>>>;
+
+/// Runs a truncation to 100 bytes or nothing with a crash at every await point: it is done exactly once, and answered.
+fn truncate_with_crashes(size: u64, cut: fn(TestClient, Handle) -> Cut) {
     for polls in 1.. {
         let cluster = Cluster::new(4, 1, |_| {});
         let client = cluster.caller(1);
@@ -114,17 +116,35 @@ fn a_truncation_survives_a_crash_at_every_await_point() {
         let before = cluster.sim.polls(node);
         cluster.sim.strike_after_polls(node, polls, Fault::Crash { node, down_ns: 20 * MILLISECOND });
         let cutter = client.clone();
-        let state = cluster.block_on(|| async move { cutter.call(ServerId(0), &set_size(file, 100)).await.unwrap() });
+        let state = cluster.block_on(|| cut(cutter, file));
         let struck = cluster.sim.polls(node) - before >= polls;
-        assert_eq!(state.attr.size, 100, "poll {polls}");
-        assert_eq!(data.borrow().sizes[&file], 100, "poll {polls}");
+        assert_eq!((state.attr.size, state.attr.truncate_epoch), (size, 1), "poll {polls}");
+        assert_eq!(data.borrow().sizes[&file], size, "poll {polls}");
         let state = cluster.block_on(|| async move { client.getattr(file).await.unwrap() });
-        assert_eq!(state.attr.size, 100, "poll {polls}");
+        assert_eq!((state.attr.size, state.attr.truncate_epoch), (size, 1), "poll {polls}");
         if !struck {
             assert!(polls > 5, "the fault must have struck in the middle");
             return;
         }
     }
+}
+
+#[test]
+fn a_truncation_survives_a_crash_at_every_await_point_and_is_done_once() {
+    truncate_with_crashes(100, |client, file| Box::pin(async move { client.call(ServerId(0), &set_size(file, 100)).await.unwrap() }));
+}
+
+#[test]
+fn an_open_that_truncates_survives_a_crash_at_every_await_point_and_truncates_once() {
+    truncate_with_crashes(0, |client, file| {
+        Box::pin(async move {
+            let reply = client.call(ServerId(0), &open(file, WRITE, 7, true)).await.unwrap();
+            // It is open, whatever has happened: others are told to ask.
+            let other = TestClient { caller: std::rc::Rc::new(weft_client::Caller::new(client.caller.rt().clone(), ClientId(99), 1)) };
+            assert!(other.getattr(file).await.unwrap().ask_data.is_some());
+            reply.state
+        })
+    });
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use weft_base::ServerRole;
+use weft_wire::ops::ServerInfo;
 
 use super::genconfig::{Settings, parse_name, write_key};
 use super::{down, mount};
@@ -195,8 +196,19 @@ impl Args {
                 }
             }
             let answers = fs.ping_all();
-            let waiting = answers.iter().find(|(_, answer)| !answer.as_ref().is_ok_and(|info| info.state == "serving"));
-            let Some((entry, answer)) = waiting else { return Ok(()) };
+            // A server with a full disk serves what can be served; waiting would not make room.
+            let full = |info: &ServerInfo| info.state.starts_with("read-only");
+            let waiting = answers.iter().find(|(_, answer)| !answer.as_ref().is_ok_and(|info| info.state == "serving" || full(info)));
+            let Some((entry, answer)) = waiting else {
+                for (entry, answer) in &answers {
+                    if let Ok(info) = answer
+                        && full(info)
+                    {
+                        eprintln!("weft: {} is {}", entry.name, info.state);
+                    }
+                }
+                return Ok(());
+            };
             if Instant::now() >= end {
                 let why = match answer {
                     Ok(info) => format!("it is {}", info.state),

@@ -1,12 +1,13 @@
 //! SetAttr: mode, owner, group, times; with `truncate.rs` the size.
 
-use weft_base::{Credentials, FileKind, Handle, Result, Status, WallTime};
+use weft_base::{Credentials, FileKind, Result, Status, WallTime};
 use weft_layout::FILE_BYTES_MAX;
-use weft_wire::ops::{FileState, SetAttrRequest, SetTime};
+use weft_wire::Rights;
+use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime};
 
 use super::truncate::truncated;
 use crate::access::owns;
-use crate::{Change, Context, Inode, MODE_MASK, MODE_SETGID, MODE_SETUID, Record, State, WRITE, may_access};
+use crate::{Change, Context, Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_SETUID, OpenChange, Record, State, WRITE, may_access};
 
 /// How a change that may concern the size is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,26 +52,29 @@ impl State {
         Ok(result)
     }
 
-    /// Checks an open that wants to truncate, and announces the truncation. `Done` if there is nothing to cut.
+    /// Opens a file and cuts it to nothing, as one.
     ///
     /// # Errors
     /// As [`State::prepare_open`].
-    pub fn prepare_open_truncate(
-        &self,
-        cx: &Context<'_>,
-        handle: Handle,
-        who: &Credentials,
-        rights: weft_wire::Rights,
-        record: &mut Record,
-    ) -> Result<SizePlan<()>> {
+    pub fn prepare_open_truncate(&self, cx: &Context<'_>, request: &OpenRequest, record: &mut Record) -> Result<SizePlan<OpenReply>> {
+        let (handle, rights, who) = (request.handle, request.rights, &request.who);
         let inode = self.inode(handle)?;
         self.check_open(inode, rights, who)?;
         may_access(who, inode, WRITE)?;
         self.check_writable(handle, inode)?;
         let mut changed = inode.changed(cx.now);
         let plan = self.plan_size(handle, inode, &mut changed, 0, cx.now);
+        if rights.contains(Rights::WRITE) {
+            changed.flags = changed.flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
+        }
+        record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence: request.open_sequence });
+        let opened = |inode: &Inode| OpenReply { state: self.file_state(cx, handle, inode), capability: cx.capability(handle, rights) };
+        let result = match plan {
+            Some(()) => SizePlan::Truncate(opened(&truncated(&changed))),
+            None => SizePlan::Done(opened(&changed)),
+        };
         record.changes.push(Change::PutInode { handle, inode: changed });
-        Ok(if plan.is_some() { SizePlan::Truncate(()) } else { SizePlan::Done(()) })
+        Ok(result)
     }
 }
 

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use weft_base::{Handle, MILLISECOND, Result, SECOND, Status};
+use weft_client::run_window;
 use weft_namespace::{InodeFlags, Record};
 use weft_rt::{ServerRuntime, join_all};
 use weft_wire::ops::ObjectRemoveRequest;
@@ -12,7 +13,10 @@ use crate::engine::{Engine, Room};
 use crate::server::Server;
 
 /// Files that are removed at the same time.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 512;
+/// How long files are gathered before they are removed, in nanoseconds. Each group costs a flush here and at the data servers, and
+/// flushes hold up the requests of others.
+const GATHER_NS: u64 = 50 * MILLISECOND;
 /// How long a data server may take, in nanoseconds.
 const REMOVE_NS: u64 = 10 * SECOND;
 /// The pause after a failure, in nanoseconds.
@@ -33,13 +37,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 if !self.kept(self.engine.sync_through(self.engine.last()).await) {
                     return;
                 }
-                let results = join_all(files.iter().map(|handle| self.reap(*handle))).await;
+                let results = run_window(files.iter().map(|handle| self.reap(*handle)), AT_ONCE).await;
                 failed |= results.iter().any(Result::is_err);
             }
             if failed {
                 self.rt.sleep_until(self.rt.now() + AGAIN_NS).await;
             } else {
                 news.await;
+                self.rt.sleep_until(self.rt.now() + GATHER_NS).await;
             }
         }
     }

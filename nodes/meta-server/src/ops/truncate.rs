@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weft_base::{Handle, Layout, MILLISECOND, Result, SECOND, Status, StripeIndex};
+use weft_base::{Handle, Layout, MILLISECOND, Result, SECOND, StripeIndex};
 use weft_layout::local_bytes;
 use weft_namespace::{InodeFlags, Record, SizePlan};
 use weft_rt::{PeerId, ServerRuntime, join_all};
@@ -30,24 +30,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn setattr(self: &Rc<Self>, peer: PeerId, header: &Header, request: &SetAttrRequest) -> Result<Step> {
         let mut record = Record::default();
         let plan = self.state.borrow().prepare_setattr(&self.context(header.request.client), request, &mut record)?;
-        match plan {
-            SizePlan::Done(state) => {
-                let body = state.to_bytes();
-                let changes = record.changes.len();
-                self.change_and_answer(header, &mut record, &body);
-                Ok(Step::Answer(body, changes))
-            }
-            SizePlan::Truncate(state) => {
-                let body = state.to_bytes();
-                // The answer is kept from now on, and given when the file is cut (see `answer_again`).
-                self.change_and_answer(header, &mut record, &body);
-                let (this, handle) = (Rc::clone(self), request.handle);
-                Ok(self.start_flow(peer, header, async move {
-                    this.finish_truncation(handle).await;
-                    Ok(body)
-                }))
-            }
-        }
+        self.truncate(peer, header, request.handle, plan, record)
     }
 
     pub(crate) fn open(self: &Rc<Self>, peer: PeerId, header: &Header, request: OpenRequest) -> Result<Step> {
@@ -55,19 +38,30 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             return self.local(header, |state, cx, record| state.prepare_open(cx, &request, record));
         }
         let mut record = Record::default();
-        let cx = self.context(header.request.client);
-        let plan = self.state.borrow().prepare_open_truncate(&cx, request.handle, &request.who, request.rights, &mut record)?;
-        self.change(&mut record);
-        if let SizePlan::Done(()) = plan {
-            return self.local(header, |state, cx, record| state.prepare_open(cx, &request, record));
+        let plan = self.state.borrow().prepare_open_truncate(&self.context(header.request.client), &request, &mut record)?;
+        self.truncate(peer, header, request.handle, plan, record)
+    }
+
+    /// Journals a change of size with its answer, which is kept from now on, but given only when the file is cut (see `answer_again`).
+    fn truncate<T: Wire>(
+        self: &Rc<Self>,
+        peer: PeerId,
+        header: &Header,
+        handle: Handle,
+        plan: SizePlan<T>,
+        mut record: Record,
+    ) -> Result<Step> {
+        let (SizePlan::Done(reply) | SizePlan::Truncate(reply)) = &plan;
+        let body = reply.to_bytes();
+        let changes = record.changes.len();
+        self.change_and_answer(header, &mut record, &body);
+        if let SizePlan::Done(_) = plan {
+            return Ok(Step::Answer(body, changes));
         }
-        let (this, answered) = (Rc::clone(self), *header);
+        let this = Rc::clone(self);
         Ok(self.start_flow(peer, header, async move {
-            this.finish_truncation(request.handle).await;
-            match this.local(&answered, |state, cx, record| state.prepare_open(cx, &request, record))? {
-                Step::Answer(body, _) => Ok(body),
-                Step::Later => Err(Status::Busy),
-            }
+            this.finish_truncation(handle).await;
+            Ok(body)
         }))
     }
 

@@ -1,0 +1,157 @@
+//! The examination of a cluster after a run, when all faults are over: a full scan whose answers become part of the history, and
+//! then the removal of everything, after which the servers must hold nothing any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE, SECOND, ServerRole};
+use weft_client::Client;
+use weft_rt::Runtime;
+use weft_rt_sim::SimRt;
+
+use crate::cluster::GRACE_NS;
+use crate::history::{Action, Answer, Name, Outcome};
+use crate::workload::Worker;
+
+/// How long the servers may take to notice that all faults are over, in nanoseconds.
+const WAKE_NS: u64 = 20 * SECOND;
+/// How long they may keep what nobody needs any more, in nanoseconds: lost sessions, answers to lost questions, removed files.
+const REAP_NS: u64 = 2 * GRACE_NS + 30 * SECOND;
+
+/// Waits until every server answers.
+///
+/// # Errors
+/// Who does not.
+pub async fn wait_for_servers(client: &Client<SimRt>) -> Result<(), String> {
+    let limit = client.rt().now() + WAKE_NS;
+    loop {
+        let silent = client.ping_all().await.into_iter().find_map(|(server, answer)| match answer {
+            Ok(info) if info.state == "serving" => None,
+            Ok(info) => Some(format!("{server} is {}", info.state)),
+            Err(error) => Some(format!("{server}: {error}")),
+        });
+        let Some(silent) = silent else { return Ok(()) };
+        if client.rt().now() >= limit {
+            return Err(format!("not serving {} s after the last fault: {silent}", WAKE_NS / SECOND));
+        }
+        client.rt().sleep_until(client.rt().now() + SECOND / 10).await;
+    }
+}
+
+/// What a directory holds.
+type Entries = Vec<(Name, Handle, FileKind)>;
+
+/// What a scan found.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Directories with what they hold, parents first.
+    dirs: Vec<(Handle, Entries)>,
+    objects: BTreeSet<Handle>,
+}
+
+/// Reads the whole tree, attributes and data, as one more client whose operations are recorded.
+///
+/// # Errors
+/// What should not be there, or does not answer.
+pub async fn scan(worker: &mut Worker, with_data: bool) -> Result<Scan, String> {
+    let mut scan = Scan { objects: BTreeSet::from([ROOT_HANDLE]), ..Scan::default() };
+    let mut next = vec![(ROOT_HANDLE, ROOT_HANDLE)];
+    let mut names: BTreeMap<Handle, u32> = BTreeMap::new();
+    let mut links = Vec::new();
+    while let Some((dir, parent)) = next.pop() {
+        expect(worker, Action::GetAttr { handle: dir, held: false }).await?;
+        let page = worker.client.readdir(&Credentials::ROOT, dir, 0, 4096, true).await.map_err(|error| format!("scan: {error}"))?;
+        if page.parent != parent {
+            return Err(format!("{dir} is in {parent}, but says that its parent is {}", page.parent));
+        }
+        if let Some(item) = page.entries.iter().find(|item| item.attr.is_none()) {
+            return Err(format!("{:?} in {dir} leads to {}, which does not exist", item.name, item.handle));
+        }
+        let Answer::Listing(entries) = expect(worker, Action::ReadDir { dir, one_page: true }).await? else {
+            return Err(format!("listing of {dir} has no entries"));
+        };
+        for (_, handle, kind) in &entries {
+            let is_new = scan.objects.insert(*handle);
+            match kind {
+                FileKind::Directory if !is_new => return Err(format!("{handle} is a directory with two names")),
+                FileKind::Directory => next.push((*handle, dir)),
+                _ => *names.entry(*handle).or_insert(0) += 1,
+            }
+            if is_new && *kind != FileKind::Directory {
+                links.push((*handle, *kind));
+            }
+        }
+        scan.dirs.push((dir, entries));
+    }
+    for (handle, kind) in links {
+        let Answer::Attr(seen) = expect(worker, Action::GetAttr { handle, held: false }).await? else {
+            return Err(format!("no attributes of {handle}"));
+        };
+        if seen.nlink != names[&handle] {
+            return Err(format!("{handle} has {} names, but nlink {}", names[&handle], seen.nlink));
+        }
+        if with_data && kind == FileKind::File {
+            expect(worker, Action::Open { handle }).await?;
+            expect(worker, Action::Read { handle, offset: 0, len: 64 << 10 }).await?;
+            expect(worker, Action::Close { handle }).await?;
+        }
+    }
+    Ok(scan)
+}
+
+async fn expect(worker: &mut Worker, action: Action) -> Result<Answer, String> {
+    match worker.act(action.clone()).await {
+        Outcome::Done(answer) => Ok(answer),
+        other => Err(format!("after all faults, {action:?} -> {other:?}")),
+    }
+}
+
+/// Waits until the servers hold exactly the objects that the scan found: nothing that was removed, no half-made object.
+///
+/// # Errors
+/// What they still hold.
+pub async fn no_orphans(client: &Client<SimRt>, scan: &Scan) -> Result<(), String> {
+    let mut expected: BTreeMap<_, u64> = client.map().meta.iter().map(|entry| (entry.id, 0)).collect();
+    scan.objects.iter().for_each(|handle| *expected.entry(handle.server()).or_insert(0) += 1);
+    let limit = client.rt().now() + REAP_NS;
+    loop {
+        let mut wrong = Vec::new();
+        for (server, answer) in client.ping_all().await {
+            let info = answer.map_err(|error| format!("counting objects: {error}"))?;
+            if server.role() == ServerRole::Meta && Some(&info.objects) != expected.get(&server) {
+                wrong.push(format!("{server} holds {} inodes, of which {} have names", info.objects, expected[&server]));
+            }
+            if server.role() == ServerRole::Data && scan.objects.len() == 1 && info.objects != 0 {
+                wrong.push(format!("{server} holds {} datafiles of {} bytes without a file", info.objects, info.used_bytes));
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        if client.rt().now() >= limit {
+            return Err(format!("{} s after the end: {}", REAP_NS / SECOND, wrong.join("; ")));
+        }
+        client.rt().sleep_until(client.rt().now() + SECOND).await;
+    }
+}
+
+/// Removes everything that the scan found. Whatever is still locked, or cannot be removed, shows here.
+///
+/// # Errors
+/// What cannot be removed.
+pub async fn sweep(client: &Client<SimRt>, scan: &Scan) -> Result<Scan, String> {
+    let before = client.stats();
+    for (dir, entries) in scan.dirs.iter().rev() {
+        for (name, handle, kind) in entries {
+            let outcome = match kind {
+                FileKind::Directory => client.rmdir(&Credentials::ROOT, *dir, &name.bytes()).await,
+                _ => client.unlink(&Credentials::ROOT, *dir, &name.bytes()).await,
+            };
+            outcome.map_err(|error| format!("removing {name:?} ({handle} {kind:?}) from {dir} after all faults: {error}"))?;
+        }
+    }
+    let retries = client.stats().retries - before.retries;
+    if retries > 20 {
+        return Err(format!("{retries} retries while everything was removed after all faults: something stayed locked"));
+    }
+    Ok(Scan { objects: BTreeSet::from([ROOT_HANDLE]), ..Scan::default() })
+}

@@ -1,0 +1,18 @@
+//! `weft-sim-tests`: whole clusters in virtual time, and what proves them right: random histories of several clients
+//! ([`workload`]) under random faults ([`plan`]), judged by a reference model ([`model`], [`linear`]), byte by byte ([`registers`]) and by
+//! a final examination of the servers ([`audit`]). A seed is a whole run: [`run_seed`].
+//!
+//! It never looks inside a server: what it judges is what clients can see, and what remains when everything is removed.
+
+pub mod audit;
+pub mod cluster;
+pub mod history;
+pub mod linear;
+pub mod model;
+pub mod plan;
+pub mod registers;
+mod run;
+pub mod stage;
+pub mod workload;
+
+pub use run::{Report, run_plan, run_seed};

@@ -1,0 +1,441 @@
+//! Is a history linearizable? Searches for an order of its operations that keeps every operation between its beginning and its end
+//! and that the reference model explains (Wing and Gong 1993, with the memo of Lowe 2017): all states that can be reached with
+//! the same operations done are tried once.
+//!
+//! Operations without an answer may have happened at any time after they began, or never. Operations that the client library makes
+//! of several requests (a lookup whose inode is elsewhere, a listing in pages) are taken apart into steps that are atomic each.
+
+use std::fmt::Write;
+
+use weft_base::{FastSet, FileKind, Handle, Status};
+
+use crate::history::{Action, Answer, Event, History, Name, Outcome};
+use crate::model::{Mismatch, Next, Statuses, Tree};
+
+/// What the search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// There is such an order.
+    Linearizable,
+    /// There is none; the words show how far the best attempt came.
+    Violation(String),
+    /// The search was given up after so many states.
+    Undecided(usize),
+}
+
+/// What a run allows beyond a perfect file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowances {
+    /// Errors of the surroundings (a full disk) that any operation may answer, and that then have no effect.
+    pub refusals: Statuses,
+    /// Operations that began between these positions and changed something may have been lost (a power cut within the batch
+    /// interval); what they answered is compared with nothing.
+    pub lost_between: Option<(u64, u64)>,
+}
+
+/// Most steps of one history.
+const STEPS_MAX: usize = 512;
+/// The search is given up after so many states.
+const STATES_MAX: usize = 400_000;
+
+type Done = [u64; STEPS_MAX / 64];
+
+/// Checks all metadata operations of a history.
+pub fn check(history: &History, allow: Allowances) -> Verdict {
+    let steps = steps_of(history, allow);
+    if steps.len() > STEPS_MAX {
+        return Verdict::Undecided(0);
+    }
+    let untracked = untracked_files(history);
+    let mut search =
+        Search { steps: &steps, allow, untracked, seen: FastSet::default(), visited: 0, best: (0, [0; STEPS_MAX / 64], Tree::new()) };
+    match search.run(Tree::new(), [0; STEPS_MAX / 64]) {
+        Some(true) => Verdict::Linearizable,
+        Some(false) => Verdict::Violation(search.explain()),
+        None => Verdict::Undecided(search.visited),
+    }
+}
+
+/// One atomic step.
+#[derive(Clone, Debug)]
+struct Step {
+    /// The event it is a part of.
+    event: usize,
+    action: Action,
+    result: StepResult,
+    begin: u64,
+    end: u64,
+}
+
+#[derive(Clone, Debug)]
+enum StepResult {
+    Done(Answer),
+    Failed(Status),
+    /// May have happened, at most once.
+    Optional,
+    /// Happened, and made this object if it makes any, but may have been lost since.
+    Losable(Handle),
+}
+
+impl Step {
+    fn is_required(&self) -> bool {
+        matches!(self.result, StepResult::Done(_) | StepResult::Failed(_))
+    }
+}
+
+/// Takes the history apart into atomic steps, in the order of their beginnings.
+fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (number, event) in history.events().iter().enumerate() {
+        let mut add = |action: Action, result: StepResult| {
+            let end = if matches!(result, StepResult::Optional | StepResult::Losable(_)) { u64::MAX } else { event.end };
+            steps.push(Step { event: number, action, result, begin: event.begin, end });
+        };
+        let losable = allow.lost_between.is_some_and(|(from, to)| (from..to).contains(&event.begin));
+        match (&event.action, &event.outcome) {
+            (Action::Close { .. } | Action::Write { .. } | Action::Read { .. } | Action::Fsync { .. } | Action::SyncAll, _) => {}
+            (action, Outcome::Unknown(_) | Outcome::Running) => {
+                if action.changes() {
+                    add(action.clone(), StepResult::Optional);
+                }
+            }
+            (_, Outcome::Failed(status)) if allow.refusals.contains(*status) => {}
+            (Action::Create { truncate: true, .. }, Outcome::Done(Answer::Created(seen, false))) if losable => {
+                add(Action::SetSize { handle: seen.handle, size: 0 }, StepResult::Optional);
+            }
+            (action, Outcome::Done(answer)) if losable => {
+                if action.changes() && !matches!(answer, Answer::Created(_, false)) {
+                    let handle = match answer {
+                        Answer::Attr(seen) | Answer::Created(seen, _) => seen.handle,
+                        _ => Handle(0),
+                    };
+                    add(action.clone(), StepResult::Losable(handle));
+                }
+            }
+            (_, Outcome::Failed(_)) if losable => {}
+            (Action::Lookup { dir, name }, Outcome::Done(Answer::Attr(seen))) => {
+                add(Action::LookupHandle { dir: *dir, name: *name }, StepResult::Done(Answer::Object(seen.handle, seen.kind)));
+                add(Action::GetAttr { handle: seen.handle, held: false }, StepResult::Done(Answer::Attr(*seen)));
+            }
+            (Action::Create { dir, name, truncate, .. }, Outcome::Done(Answer::Created(seen, false))) => {
+                add(Action::LookupHandle { dir: *dir, name: *name }, StepResult::Done(Answer::Object(seen.handle, seen.kind)));
+                let then = match truncate {
+                    true if seen.kind == FileKind::File => Action::SetSize { handle: seen.handle, size: 0 },
+                    _ => Action::GetAttr { handle: seen.handle, held: false },
+                };
+                add(then, StepResult::Done(Answer::Attr(*seen)));
+            }
+            // A creation that had to be asked for twice is answered with attributes of a later moment.
+            (Action::Create { .. }, Outcome::Done(Answer::Created(seen, true))) => {
+                add(event.action.clone(), StepResult::Done(Answer::Created(*seen, true)));
+                add(Action::GetAttr { handle: seen.handle, held: false }, StepResult::Done(Answer::Attr(*seen)));
+            }
+            (Action::ReadDir { dir, one_page: false }, Outcome::Done(Answer::Listing(entries))) => {
+                for name in names_of(history, *dir) {
+                    let look = Action::LookupHandle { dir: *dir, name };
+                    match entries.iter().find(|(listed, _, _)| *listed == name) {
+                        Some((_, handle, kind)) => add(look, StepResult::Done(Answer::Object(*handle, *kind))),
+                        None => add(look, StepResult::Failed(Status::NotFound)),
+                    }
+                }
+            }
+            // The attributes are asked for after the change if data servers or another metadata server know them.
+            (Action::Link { handle, .. } | Action::SetMode { handle, .. } | Action::Open { handle }, Outcome::Done(Answer::Attr(seen)))
+                if seen.kind != FileKind::Directory =>
+            {
+                add(event.action.clone(), StepResult::Done(Answer::Nothing));
+                add(Action::GetAttr { handle: *handle, held: false }, StepResult::Done(Answer::Attr(*seen)));
+            }
+            (action, Outcome::Done(answer)) => add(action.clone(), StepResult::Done(answer.clone())),
+            (action, Outcome::Failed(status)) => add(action.clone(), StepResult::Failed(*status)),
+        }
+    }
+    steps
+}
+
+/// All names that the history mentions in a directory.
+fn names_of(history: &History, dir: Handle) -> Vec<Name> {
+    let mut names: Vec<Name> = Vec::new();
+    for event in history.events() {
+        match &event.action {
+            Action::Create { dir: at, name, .. }
+            | Action::Mknod { dir: at, name }
+            | Action::Symlink { dir: at, name, .. }
+            | Action::Mkdir { dir: at, name }
+            | Action::Link { dir: at, name, .. }
+                if *at == dir =>
+            {
+                names.push(*name);
+            }
+            Action::Rename { from_dir, from, to_dir, to, .. } => {
+                names.extend((*from_dir == dir).then_some(*from));
+                names.extend((*to_dir == dir).then_some(*to));
+            }
+            Action::ReadDir { dir: at, .. } if *at == dir => {
+                if let Outcome::Done(Answer::Listing(entries)) = &event.outcome {
+                    names.extend(entries.iter().map(|(name, _, _)| *name));
+                }
+            }
+            _ => {}
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Files whose size the tree model cannot know: they were written to. `None`: all files, because a truncation by name has no answer.
+fn untracked_files(history: &History) -> Option<Vec<Handle>> {
+    let mut files = Vec::new();
+    for Event { action, outcome, .. } in history.events() {
+        match action {
+            Action::Write { handle, .. } => files.push(*handle),
+            Action::Create { truncate: true, .. } if !matches!(outcome, Outcome::Done(_) | Outcome::Failed(_)) => return None,
+            _ => {}
+        }
+    }
+    files.sort();
+    files.dedup();
+    Some(files)
+}
+
+struct Search<'a> {
+    steps: &'a [Step],
+    allow: Allowances,
+    untracked: Option<Vec<Handle>>,
+    seen: FastSet<(Done, u64)>,
+    visited: usize,
+    /// The attempt with most required steps done.
+    best: (usize, Done, Tree),
+}
+
+impl Search<'_> {
+    /// `Some(found)`, or `None` if it takes too long.
+    fn run(&mut self, tree: Tree, done: Done) -> Option<bool> {
+        let mut stack = vec![(tree, done)];
+        while let Some((tree, mut done)) = stack.pop() {
+            self.visited += 1;
+            if self.visited > STATES_MAX {
+                return None;
+            }
+            let mut branches = Vec::new();
+            loop {
+                branches.clear();
+                let mut progress = false;
+                let earliest_end = self.earliest_end(&done);
+                for (number, step) in self.steps.iter().enumerate() {
+                    if step.begin > earliest_end {
+                        break;
+                    }
+                    if is_done(&done, number) {
+                        continue;
+                    }
+                    match self.attempt(&tree, number) {
+                        // Whatever changes nothing and is possible now may as well happen now.
+                        Ok(Next::Same) => {
+                            set_done(&mut done, number);
+                            progress = true;
+                        }
+                        Ok(Next::Changed(next)) => branches.push((number, next)),
+                        Err(_) => {}
+                    }
+                }
+                if !progress {
+                    break;
+                }
+            }
+            let left = (0..self.steps.len()).filter(|number| self.steps[*number].is_required() && !is_done(&done, *number)).count();
+            if left == 0 {
+                return Some(true);
+            }
+            let required = self.steps.iter().filter(|step| step.is_required()).count() - left;
+            if required >= self.best.0 {
+                self.best = (required, done, tree.clone());
+            }
+            // Steps with a known answer are tried first (they are pushed last), of these the one that ends first.
+            branches.sort_by_key(|(number, _)| std::cmp::Reverse((!self.steps[*number].is_required(), self.steps[*number].end)));
+            for (number, mut next) in branches {
+                let mut after = done;
+                set_done(&mut after, number);
+                self.drop_sizes(&mut next);
+                if self.seen.insert((after, next.fingerprint())) {
+                    stack.push((next, after));
+                }
+            }
+        }
+        Some(false)
+    }
+
+    /// No step that begins after this may be next.
+    fn earliest_end(&self, done: &Done) -> u64 {
+        let left = self.steps.iter().enumerate().filter(|(number, _)| !is_done(done, *number));
+        left.map(|(_, step)| step.end).min().unwrap_or(u64::MAX)
+    }
+
+    fn attempt(&self, tree: &Tree, number: usize) -> Result<Next, Mismatch> {
+        let step = &self.steps[number];
+        match &step.result {
+            StepResult::Done(answer) => tree.answered(&step.action, answer),
+            StepResult::Failed(status) => tree.failed(&step.action, *status).map(|()| Next::Same),
+            StepResult::Optional => self.attempt_optional(tree, &step.action, Tree::stand_in(number)),
+            StepResult::Losable(handle) => self.attempt_optional(tree, &step.action, *handle),
+        }
+    }
+
+    fn attempt_optional(&self, tree: &Tree, action: &Action, fresh: Handle) -> Result<Next, Mismatch> {
+        match tree.unanswered(action, fresh) {
+            Some(next) if next.fingerprint() != tree.fingerprint() => Ok(Next::Changed(next)),
+            _ => Err(Mismatch::ShouldFail(self.allow.refusals)),
+        }
+    }
+
+    fn drop_sizes(&self, tree: &mut Tree) {
+        match &self.untracked {
+            Some(files) => files.iter().for_each(|handle| tree.ignore_size(*handle)),
+            None => tree.ignore_sizes(),
+        }
+    }
+
+    fn explain(&self) -> String {
+        let (_, done, tree) = &self.best;
+        let mut text = String::from("no order of the operations explains the answers; the best attempt ends in the state\n");
+        let _ = writeln!(text, "{tree}where none of these can be next:");
+        let earliest_end = self.earliest_end(done);
+        for (number, step) in self.steps.iter().enumerate() {
+            if is_done(done, number) || step.begin > earliest_end {
+                continue;
+            }
+            let event = step.event;
+            match self.attempt(tree, number) {
+                Ok(_) => {
+                    let _ = writeln!(text, "  #{event} {:?} -> {:?}: possible, but leads nowhere", step.action, step.result);
+                }
+                Err(mismatch) => {
+                    let _ = writeln!(text, "  #{event} {:?} -> {:?}: {mismatch:?}", step.action, step.result);
+                }
+            }
+        }
+        text
+    }
+}
+
+fn is_done(done: &Done, number: usize) -> bool {
+    done[number / 64] >> (number % 64) & 1 == 1
+}
+
+fn set_done(done: &mut Done, number: usize) {
+    done[number / 64] |= 1 << (number % 64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{RenameMode, Seen};
+    use crate::model::{DIR_MODE, FILE_MODE};
+    use weft_base::{Nanos, ROOT_HANDLE};
+
+    const A: Name = Name(0);
+    const B: Name = Name(1);
+
+    /// Begins and ends operations in the given order: the same number twice is an operation from its first to its second place.
+    fn history(order: &[usize], operations: &[(Action, Outcome)]) -> History {
+        let mut history = History::new();
+        let mut numbers = std::collections::BTreeMap::new();
+        for operation in order {
+            let (action, outcome) = operations[*operation].clone();
+            match numbers.remove(operation) {
+                None => drop(numbers.insert(*operation, history.begin(*operation, action, Nanos(0)))),
+                Some(number) => history.end(number, outcome, Nanos(0)),
+            }
+        }
+        history
+    }
+
+    fn create(name: Name, handle: u64) -> (Action, Outcome) {
+        let seen = Seen { handle: Handle(handle), kind: FileKind::File, mode: FILE_MODE, nlink: 1, size: 0 };
+        let action = Action::Create { dir: ROOT_HANDLE, name, exclusive: true, truncate: false };
+        (action, Outcome::Done(Answer::Created(seen, true)))
+    }
+
+    fn look(name: Name, found: Option<u64>) -> (Action, Outcome) {
+        let outcome = match found {
+            Some(handle) => Outcome::Done(Answer::Object(Handle(handle), FileKind::File)),
+            None => Outcome::Failed(Status::NotFound),
+        };
+        (Action::LookupHandle { dir: ROOT_HANDLE, name }, outcome)
+    }
+
+    fn rename(from: Name, to: Name) -> (Action, Outcome) {
+        let action = Action::Rename { from_dir: ROOT_HANDLE, from, to_dir: ROOT_HANDLE, to, mode: RenameMode::Replace };
+        (action, Outcome::Done(Answer::Nothing))
+    }
+
+    fn verdict(order: &[usize], operations: &[(Action, Outcome)]) -> bool {
+        match check(&history(order, operations), Allowances::default()) {
+            Verdict::Linearizable => true,
+            Verdict::Violation(_) => false,
+            Verdict::Undecided(states) => panic!("undecided after {states} states"),
+        }
+    }
+
+    #[test]
+    fn order_in_real_time_counts() {
+        let operations = [create(A, 7), look(A, None)];
+        assert!(verdict(&[1, 1, 0, 0], &operations), "the look came first");
+        assert!(verdict(&[0, 1, 1, 0], &operations), "at the same time");
+        assert!(!verdict(&[0, 0, 1, 1], &operations), "the look came later");
+    }
+
+    #[test]
+    fn a_rename_never_shows_both_names_gone() {
+        let operations = [create(A, 7), rename(A, B), look(A, None), look(B, None)];
+        assert!(!verdict(&[0, 0, 1, 2, 2, 3, 3, 1], &operations));
+        assert!(verdict(&[0, 0, 1, 3, 3, 2, 2, 1], &operations));
+    }
+
+    #[test]
+    fn what_was_not_answered_may_have_happened_once() {
+        let (action, _) = create(A, 7);
+        let lost = (action, Outcome::Unknown(Status::TimedOut));
+        let operations = [lost, look(A, Some(9)), look(A, None), rename(A, B), look(A, Some(10))];
+        assert!(verdict(&[0, 0, 2, 2, 1, 1, 3, 3, 2, 2], &operations), "late, and then renamed away");
+        assert!(!verdict(&[0, 0, 1, 1, 3, 3, 4, 4], &operations), "it cannot happen twice");
+    }
+
+    #[test]
+    fn listings_in_pages_are_checked_name_by_name() {
+        let list = |names: &[(Name, u64)], one_page| {
+            let entries = names.iter().map(|(name, handle)| (*name, Handle(*handle), FileKind::File)).collect();
+            (Action::ReadDir { dir: ROOT_HANDLE, one_page }, Outcome::Done(Answer::Listing(entries)))
+        };
+        // Meanwhile A becomes B: in pages both may be seen, at one instant never.
+        let both = [(A, 7), (B, 7)];
+        assert!(verdict(&[0, 0, 1, 2, 2, 1], &[create(A, 7), list(&both, false), rename(A, B)]));
+        assert!(!verdict(&[0, 0, 1, 2, 2, 1], &[create(A, 7), list(&both, true), rename(A, B)]));
+        assert!(!verdict(&[0, 0, 1, 1], &[create(A, 7), list(&[], false)]), "it was there all the time");
+    }
+
+    #[test]
+    fn what_a_power_cut_may_take_is_not_missed() {
+        let operations = [create(A, 7), create(B, 8), look(A, Some(7)), look(B, None)];
+        let history = history(&[0, 0, 1, 1, 2, 2, 3, 3], &operations);
+        assert!(matches!(check(&history, Allowances::default()), Verdict::Violation(_)));
+        let allow = Allowances { lost_between: Some((3, 5)), ..Allowances::default() };
+        assert_eq!(check(&history, allow), Verdict::Linearizable);
+        let allow = Allowances { lost_between: Some((5, 6)), ..Allowances::default() };
+        assert!(matches!(check(&history, allow), Verdict::Violation(_)));
+    }
+
+    #[test]
+    fn directories_are_counted() {
+        let dir = Seen { handle: Handle(5), kind: FileKind::Directory, mode: DIR_MODE, nlink: 2, size: 0 };
+        let mkdir = (Action::Mkdir { dir: ROOT_HANDLE, name: A }, Outcome::Done(Answer::Attr(dir)));
+        let root = |nlink, size| {
+            let seen = Seen { handle: ROOT_HANDLE, kind: FileKind::Directory, mode: DIR_MODE, nlink, size };
+            (Action::GetAttr { handle: ROOT_HANDLE, held: false }, Outcome::Done(Answer::Attr(seen)))
+        };
+        assert!(verdict(&[0, 0, 1, 1], &[mkdir.clone(), root(3, 1)]));
+        assert!(!verdict(&[0, 0, 1, 1], &[mkdir.clone(), root(2, 1)]), "the entry without the link of its directory");
+        assert!(!verdict(&[0, 1, 1, 2, 2, 0], &[mkdir, root(3, 1), root(2, 0)]), "there, and then not there again");
+    }
+}

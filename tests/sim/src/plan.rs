@@ -1,0 +1,104 @@
+//! What a seed stands for: the shape of the cluster, its durability, what the clients do and what goes wrong.
+
+use weft_base::{MILLISECOND, SECOND};
+use weft_rt_sim::{FaultSettings, MessageFaults, Random};
+
+use crate::cluster::ClusterConfig;
+
+/// The kinds of runs. Which faults there are decides what may be expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weather {
+    /// No faults: everything must succeed or fail by the rules, nothing may time out.
+    Calm,
+    /// Processes die, messages are lost, delayed, doubled, links are cut, nodes are slow: nothing acknowledged is lost.
+    Crashes,
+    /// Clients die too; their sessions end.
+    DyingClients,
+    /// Machines lose power, durability `sync`: nothing acknowledged is lost.
+    PowerSync,
+    /// Machines lose power, durability `batch`: what is older than the interval, or was synced, is not lost.
+    PowerBatch,
+    /// Disks are full for a while: changes may be refused, nothing is lost.
+    FullDisks,
+}
+
+/// All that a seed decides.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// What goes wrong.
+    pub weather: Weather,
+    /// The servers.
+    pub cluster: ClusterConfig,
+    /// Number of clients.
+    pub clients: usize,
+    /// Operations, all clients together.
+    pub operations: usize,
+    /// Number of different names.
+    pub names: u8,
+    /// Number of directories that exist from the beginning, besides the root.
+    pub dirs: u8,
+    /// Files are written and read too.
+    pub with_data: bool,
+    /// Longest pause of a client between two operations, in nanoseconds.
+    pub pause_max_ns: u64,
+    /// Deadline of an operation, in nanoseconds.
+    pub deadline_ns: u64,
+    /// Which faults, and how many.
+    pub faults: FaultSettings,
+}
+
+impl Plan {
+    /// What `seed` stands for. `operations`: how many operations a history has; `None` leaves it to the seed.
+    pub fn new(seed: u64, operations: Option<usize>) -> Plan {
+        let mut random = Random::new(seed ^ 0x005E_ED0F_0A91_A400);
+        let weather = match random.below(100) {
+            0..10 => Weather::Calm,
+            10..55 => Weather::Crashes,
+            55..65 => Weather::DyingClients,
+            65..78 => Weather::PowerSync,
+            78..90 => Weather::PowerBatch,
+            _ => Weather::FullDisks,
+        };
+        let duration = match random.below(3) {
+            0 => 20 * MILLISECOND,
+            1 => 300 * MILLISECOND,
+            _ => 3 * SECOND,
+        };
+        let clients = random.between(2, 4) as usize;
+        let operations = operations.unwrap_or(random.between(20, 60) as usize);
+        let per_client = (operations / clients).max(1) as u64;
+        Plan {
+            seed,
+            weather,
+            cluster: ClusterConfig::draw(weather, &mut random),
+            clients,
+            operations,
+            names: random.between(2, 5) as u8,
+            dirs: random.between(1, 3) as u8,
+            with_data: random.below(10) < 4,
+            pause_max_ns: if random.below(4) == 0 { 0 } else { 2 * duration / per_client },
+            deadline_ns: if weather != Weather::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
+            faults: faults(weather, duration, &mut random),
+        }
+    }
+}
+
+fn faults(weather: Weather, duration_ns: u64, random: &mut Random) -> FaultSettings {
+    let calm = FaultSettings { down_max_ns: (duration_ns / 2).max(20 * MILLISECOND), ..FaultSettings::none(duration_ns) };
+    // Some seeds have only faults of processes, so that what is found there is easy to understand.
+    let crashes = match random.below(3) {
+        0 => FaultSettings { crashes: 4, ..calm.clone() },
+        1 => FaultSettings { messages: MessageFaults::BAD, breaks: 3, partitions: 2, ..calm.clone() },
+        _ => FaultSettings { crashes: 4, partitions: 2, breaks: 3, slow: 1, pauses: 1, messages: MessageFaults::BAD, ..calm.clone() },
+    };
+    match weather {
+        Weather::Calm => calm,
+        Weather::Crashes => crashes,
+        Weather::DyingClients => FaultSettings { client_crashes: 3, ..crashes },
+        Weather::PowerSync => FaultSettings { power_cuts: 4, ..crashes },
+        Weather::PowerBatch => FaultSettings { power_cuts: 4, ..calm },
+        Weather::FullDisks => FaultSettings { disk_full: 5, crashes: random.below(2), ..calm },
+    }
+}

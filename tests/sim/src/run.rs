@@ -1,0 +1,229 @@
+//! One seed from its plan to its verdict.
+
+use std::fmt::{self, Write};
+
+use weft_base::{MILLISECOND, Nanos, ROOT_HANDLE};
+use weft_rt_sim::{FaultPlan, Joined, NodeId};
+
+use crate::cluster::BATCH_NS;
+use crate::history::{Action, Name, Outcome};
+use crate::plan::{Plan, Weather};
+use crate::stage::{Stage, Tolerance};
+use crate::workload::{Menu, SETTLE_NS, Worker};
+
+/// Kept lines of the trace when somebody wants to see it.
+const TRACE_LINES: usize = 3000;
+
+/// What a run has shown.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// What it stands for.
+    pub weather: Weather,
+    /// Operations of the clients.
+    pub operations: usize,
+    /// Operations without an answer.
+    pub unanswered: usize,
+    /// The search for a linearization was given up.
+    pub undecided: bool,
+    /// What is wrong; empty if nothing is.
+    pub problems: Vec<String>,
+    /// Hash over everything that happened.
+    pub trace_hash: u64,
+    /// Virtual time at the end.
+    pub ended_at: Nanos,
+    /// Plan, history and trace for people; filled if something is wrong or the run was verbose.
+    pub story: String,
+}
+
+impl Report {
+    /// True if nothing is wrong.
+    pub fn is_good(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// The command that repeats this run.
+    pub fn command(&self) -> String {
+        format!("cargo xtask sim --seeds {}..{} --verbose", self.seed, self.seed + 1)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.story)?;
+        for problem in &self.problems {
+            writeln!(f, "seed {} ({:?}): {problem}", self.seed, self.weather)?;
+        }
+        if !self.is_good() {
+            writeln!(f, "again: {}", self.command())?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs one seed. `operations`: length of the history; `None` leaves it to the seed. `verbose` keeps the story in any case, and with
+/// it the last lines of the simulator's trace.
+pub fn run_seed(seed: u64, operations: Option<usize>, verbose: bool) -> Report {
+    run_plan(&Plan::new(seed, operations), verbose)
+}
+
+/// Runs a plan.
+pub fn run_plan(plan: &Plan, verbose: bool) -> Report {
+    let mut run = Run::new(plan, verbose);
+    let mut problems: Vec<String> = run.go().err().into_iter().collect();
+    let (wrong, undecided) = run.stage.judge(run.tolerance);
+    problems.extend(wrong);
+    let history = &run.stage.shared.borrow().history;
+    let mut story = String::new();
+    if verbose || !problems.is_empty() {
+        let _ = writeln!(story, "{plan:#?}\n{:#?}\n{history}", run.faults);
+        for line in run.stage.sim.trace() {
+            let _ = writeln!(story, "  | {line}");
+        }
+    }
+    let events = history.events();
+    Report {
+        seed: plan.seed,
+        weather: plan.weather,
+        operations: events.iter().filter(|event| event.client != 0).count(),
+        unanswered: events.iter().filter(|event| event.end == u64::MAX).count(),
+        undecided,
+        problems,
+        trace_hash: run.stage.sim.trace_hash(),
+        ended_at: run.stage.sim.now(),
+        story,
+    }
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    stage: Stage,
+    /// `None` for a worker whose node has died.
+    clients: Vec<(NodeId, Option<Worker>)>,
+    faults: Vec<FaultPlan>,
+    /// When the last fault strikes, in virtual time.
+    last_fault: u64,
+    tolerance: Tolerance,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, verbose: bool) -> Run<'a> {
+        let mut stage = Stage::new(plan.seed, &plan.cluster, if verbose { TRACE_LINES } else { 0 });
+        let add = |number| {
+            let (node, worker) = stage.add_worker(&format!("client{number}"), plan.deadline_ns);
+            (node, Some(worker))
+        };
+        let clients = (1..=plan.clients).map(add).collect();
+        let tolerance =
+            Tolerance { full_disks: plan.weather == Weather::FullDisks, calm: plan.weather == Weather::Calm, lost_between: None };
+        Run { plan, stage, clients, faults: Vec::new(), last_fault: 0, tolerance }
+    }
+
+    fn go(&mut self) -> Result<(), String> {
+        self.set_up()?;
+        let per_client = self.plan.operations.div_ceil(self.plan.clients);
+        if self.plan.weather == Weather::PowerBatch {
+            // The history up to here must survive; what is done while power is cut may be lost; afterwards all is well again.
+            self.work(per_client / 2)?;
+            self.make_safe()?;
+            let from = self.stage.shared.borrow().history.now();
+            // What follows may be lost even if the run ends here.
+            self.tolerance.lost_between = Some((from, u64::MAX));
+            self.plan_faults();
+            self.work((per_client / 4).clamp(1, 5))?;
+            self.recover()?;
+            self.tolerance.lost_between = Some((from, self.stage.shared.borrow().history.now() + 1));
+            self.work(per_client / 4)?;
+        } else {
+            self.plan_faults();
+            self.work(per_client)?;
+            self.recover()?;
+        }
+        self.for_all_clients(async |worker| worker.close_all().await)?;
+        // A client does not know of an open whose answer never came; the server forgets it with the client.
+        if self.has_unknown_opens() {
+            self.clients.iter().for_each(|(node, _)| self.stage.sim.crash(*node));
+        }
+        if self.clients.iter().any(|(node, worker)| worker.is_none() || !self.stage.sim.is_running(*node)) {
+            self.stage.bury_the_dead();
+        }
+        self.stage.examine(self.plan.with_data, self.tolerance)
+    }
+
+    /// Servers up, first directories made and safe.
+    fn set_up(&mut self) -> Result<(), String> {
+        let dirs = self.plan.dirs;
+        self.stage.wait_for_servers()?;
+        self.stage.with_auditor(async move |worker| {
+            for name in 0..dirs {
+                let made = worker.act(Action::Mkdir { dir: ROOT_HANDLE, name: Name(name) }).await;
+                if !matches!(made, Outcome::Done(_)) {
+                    return Err(format!("the first mkdir: {made:?}"));
+                }
+            }
+            Ok(())
+        })?;
+        self.stage.sim.run_for(2 * BATCH_NS);
+        Ok(())
+    }
+
+    fn plan_faults(&mut self) {
+        let clients: Vec<NodeId> = self.clients.iter().map(|(node, _)| *node).collect();
+        let faults = FaultPlan::draw(&self.plan.faults, self.stage.cluster.servers(), &clients, &mut self.stage.random);
+        self.stage.sim.schedule(&faults);
+        let last = faults.faults.iter().map(|(at, _)| at.0).max().unwrap_or(0);
+        self.last_fault = self.stage.sim.now().0 + last;
+        self.faults.push(faults);
+    }
+
+    /// All clients work.
+    fn work(&mut self, operations: usize) -> Result<(), String> {
+        let menu = Menu { names: self.plan.names, dirs: usize::from(self.plan.dirs) + 1, with_data: self.plan.with_data };
+        let pause = self.plan.pause_max_ns;
+        self.for_all_clients(async move |worker| worker.work(operations, menu, pause).await)
+    }
+
+    /// What was acknowledged is made safe from power cuts: by waiting for the batch interval, or by saying so.
+    fn make_safe(&mut self) -> Result<(), String> {
+        if self.plan.with_data || self.stage.random.coin() {
+            self.stage.sim.run_for(BATCH_NS + 10 * MILLISECOND);
+            return Ok(());
+        }
+        self.stage.with_auditor(async |worker| match worker.act(Action::SyncAll).await {
+            Outcome::Done(_) => Ok(()),
+            other => Err(format!("sync: {other:?}")),
+        })
+    }
+
+    fn has_unknown_opens(&self) -> bool {
+        let shared = self.stage.shared.borrow();
+        let mut unanswered = shared.history.events().iter().filter(|event| event.end == u64::MAX);
+        unanswered.any(|event| matches!(event.action, Action::Create { .. } | Action::Open { .. }))
+    }
+
+    fn recover(&mut self) -> Result<(), String> {
+        let all_struck = self.stage.sim.now().0.max(self.last_fault) + SETTLE_NS;
+        self.stage.sim.run_until(Nanos(all_struck));
+        self.stage.recover(self.tolerance)
+    }
+
+    fn for_all_clients(&mut self, flow: impl AsyncFn(&mut Worker) + Clone + 'static) -> Result<(), String> {
+        let mut indexes = Vec::new();
+        let mut running: Vec<Joined<Worker>> = Vec::new();
+        for (index, (node, worker)) in self.clients.iter_mut().enumerate() {
+            if let Some(worker) = worker.take()
+                && !worker.is_dead()
+            {
+                let flow = flow.clone();
+                running.push(self.stage.begin(*node, worker, async move |worker: &mut Worker| flow(worker).await));
+                indexes.push(index);
+            }
+        }
+        self.stage.wait(&running)?;
+        for (index, joined) in indexes.into_iter().zip(running) {
+            self.clients[index].1 = joined.take();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,402 @@
+//! The clients of a run: each does one random operation after another and writes down what it asked and what it was told.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weft_base::{Credentials, FileKind, Handle, MILLISECOND, ROOT_HANDLE, SECOND, Status};
+use weft_client::{Client, CreateOptions, OpenFile, RenameFlags, SetAttr, XattrFlags};
+use weft_rt::{Bulk, Runtime};
+use weft_rt_sim::{Control, Joined, NodeId, Random, SimRt};
+use weft_wire::Rights;
+
+use crate::history::{Action, Answer, History, Name, Outcome, RenameMode, Seen};
+use crate::model::{DIR_MODE, FILE_MODE};
+
+/// The one extended attribute that histories use.
+const XATTR: &[u8] = b"user.weft";
+/// Longest file that histories make, in bytes.
+const FILE_BYTES: u64 = 24_000;
+/// Longest piece that histories write or read, in bytes.
+const PIECE_BYTES: u64 = 9_000;
+
+/// What all clients of a run share: the history, and handles that anybody has met (as if told by word of mouth).
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// The record of the run.
+    pub history: History,
+    dirs: Vec<Handle>,
+    files: Vec<Handle>,
+    others: Vec<(Handle, FileKind)>,
+    /// The next value to write to each file.
+    tags: BTreeMap<Handle, u8>,
+}
+
+impl Shared {
+    /// Only the root is known.
+    pub fn new() -> Rc<RefCell<Shared>> {
+        Rc::new(RefCell::new(Shared { dirs: vec![ROOT_HANDLE], ..Shared::default() }))
+    }
+
+    fn learn(&mut self, handle: Handle, kind: FileKind) {
+        match kind {
+            FileKind::Directory if !self.dirs.contains(&handle) => self.dirs.push(handle),
+            FileKind::File if !self.files.contains(&handle) => self.files.push(handle),
+            FileKind::Directory | FileKind::File => {}
+            _ if !self.others.contains(&(handle, kind)) => self.others.push((handle, kind)),
+            _ => {}
+        }
+    }
+
+    fn learn_from(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Done(Answer::Attr(seen) | Answer::Created(seen, _)) => self.learn(seen.handle, seen.kind),
+            Outcome::Done(Answer::Object(handle, kind)) => self.learn(*handle, *kind),
+            Outcome::Done(Answer::Listing(entries)) => entries.iter().for_each(|(_, handle, kind)| self.learn(*handle, *kind)),
+            _ => {}
+        }
+    }
+}
+
+/// What a client chooses from.
+#[derive(Clone, Copy, Debug)]
+pub struct Menu {
+    /// Number of different names.
+    pub names: u8,
+    /// Directories known at first that are preferred.
+    pub dirs: usize,
+    /// Files are written and read too.
+    pub with_data: bool,
+}
+
+/// One client at work.
+pub struct Worker {
+    /// Its number in the history.
+    pub number: usize,
+    /// Its library.
+    pub client: Client<SimRt>,
+    /// What it shares with the others.
+    pub shared: Rc<RefCell<Shared>>,
+    /// Its choices.
+    pub random: Random,
+    open: BTreeMap<Handle, Vec<Arc<OpenFile>>>,
+    keep_alive: Joined<()>,
+}
+
+impl Worker {
+    /// A client on this node that has done nothing yet.
+    pub fn new(
+        number: usize,
+        control: &Control,
+        node: NodeId,
+        client: Client<SimRt>,
+        shared: Rc<RefCell<Shared>>,
+        random: Random,
+    ) -> Worker {
+        let keep_alive = control.spawn_on(node, |_| Worker::keep_alive(client.clone()));
+        Worker { number, client, shared, random, open: BTreeMap::new(), keep_alive }
+    }
+
+    /// True if the process of the client has died; another may run on its node now.
+    pub fn is_dead(&self) -> bool {
+        self.keep_alive.is_over()
+    }
+
+    /// Does so many random operations.
+    pub async fn work(&mut self, operations: usize, menu: Menu, pause_max_ns: u64) {
+        for _ in 0..operations {
+            if pause_max_ns > 0 && self.random.coin() {
+                let until = self.client.rt().now() + self.random.below(pause_max_ns);
+                self.client.rt().sleep_until(until).await;
+            }
+            let action = self.choose(menu);
+            self.act(action).await;
+        }
+    }
+
+    /// Closes everything that is open.
+    pub async fn close_all(&mut self) {
+        while let Some(handle) = self.open.keys().next().copied() {
+            self.act(Action::Close { handle }).await;
+        }
+    }
+
+    /// Keeps the session alive, as a mount does, until the process dies.
+    async fn keep_alive(client: Client<SimRt>) {
+        loop {
+            client.rt().sleep_until(client.rt().now() + 5 * SECOND).await;
+            client.keep_alive().await;
+        }
+    }
+
+    /// Does one operation and records it.
+    pub async fn act(&mut self, action: Action) -> Outcome {
+        let number = self.shared.borrow_mut().history.begin(self.number, action.clone(), self.client.rt().now());
+        let result = self.perform(&action, number).await;
+        let outcome = match result {
+            Ok(answer) => Outcome::Done(answer),
+            Err(status) if is_definite(status) => Outcome::Failed(status),
+            Err(status) => Outcome::Unknown(status),
+        };
+        let mut shared = self.shared.borrow_mut();
+        shared.history.end(number, outcome.clone(), self.client.rt().now());
+        shared.learn_from(&outcome);
+        outcome
+    }
+
+    fn choose(&mut self, menu: Menu) -> Action {
+        let shared = self.shared.borrow();
+        let random = &mut self.random;
+        let dir = |random: &mut Random| {
+            let known = if random.below(4) == 0 { shared.dirs.len() } else { menu.dirs.min(shared.dirs.len()) };
+            shared.dirs[random.below(known as u64) as usize]
+        };
+        let name = |random: &mut Random| Name(random.below(u64::from(menu.names)) as u8);
+        // Young objects are met more often than old ones.
+        let recent = |random: &mut Random, list: &[Handle]| {
+            let newest = list.len().saturating_sub(1 << random.below(5));
+            list.get(random.between(newest as u64, list.len().saturating_sub(1) as u64) as usize).copied()
+        };
+        let file = |random: &mut Random| recent(random, &shared.files).unwrap_or(ROOT_HANDLE);
+        let any = |random: &mut Random| match random.below(5) {
+            0 => dir(random),
+            1 => random.pick(&shared.others).map_or(ROOT_HANDLE, |(handle, _)| *handle),
+            _ => file(random),
+        };
+        if menu.with_data && !self.open.is_empty() && random.below(3) > 0 {
+            let held: Vec<Handle> = self.open.keys().copied().collect();
+            let handle = held[random.below(held.len() as u64) as usize];
+            drop(shared);
+            return self.choose_data(handle);
+        }
+        match random.below(100) {
+            0..14 => Action::Create { dir: dir(random), name: name(random), exclusive: random.coin(), truncate: random.below(4) == 0 },
+            14..24 => Action::Mkdir { dir: dir(random), name: name(random) },
+            24..32 => Action::Unlink { dir: dir(random), name: name(random) },
+            32..39 => Action::Rmdir { dir: dir(random), name: name(random) },
+            39..57 => {
+                let mode = match random.below(6) {
+                    0 => RenameMode::NoReplace,
+                    1 | 2 => RenameMode::Exchange,
+                    _ => RenameMode::Replace,
+                };
+                Action::Rename { from_dir: dir(random), from: name(random), to_dir: dir(random), to: name(random), mode }
+            }
+            57..63 => match (random.below(4), random.pick(&shared.others)) {
+                (0, Some((handle, kind))) => Action::Link { handle: *handle, kind: *kind, dir: dir(random), name: name(random) },
+                _ => Action::Link { handle: file(random), kind: FileKind::File, dir: dir(random), name: name(random) },
+            },
+            63..66 => Action::Symlink { dir: dir(random), name: name(random), target: random.between(1, 9) as u8 },
+            66..68 => Action::Mknod { dir: dir(random), name: name(random) },
+            68..73 => Action::LookupHandle { dir: dir(random), name: name(random) },
+            73..78 => Action::Lookup { dir: dir(random), name: name(random) },
+            78..83 => {
+                let handle = any(random);
+                Action::GetAttr { handle, held: self.open.contains_key(&handle) }
+            }
+            83..88 => Action::ReadDir { dir: dir(random), one_page: random.below(3) > 0 },
+            88..89 => Action::Readlink { handle: any(random) },
+            89..91 => Action::SetMode { handle: dir(random), mode: 0o700 + random.below(64) as u32 },
+            91..93 => Action::SetMode { handle: file(random), mode: random.below(0o1000) as u32 },
+            93..95 => Action::SetSize { handle: file(random), size: random.below(FILE_BYTES) },
+            95..96 => Action::SetXattr { handle: any(random), value: random.below(200) as u8 },
+            96..97 => Action::GetXattr { handle: any(random) },
+            97..98 => Action::RemoveXattr { handle: any(random) },
+            98..99 => Action::Open { handle: file(random) },
+            _ => match self.open.keys().next() {
+                Some(handle) => Action::Close { handle: *handle },
+                None => Action::Open { handle: file(random) },
+            },
+        }
+    }
+
+    fn choose_data(&mut self, handle: Handle) -> Action {
+        let random = &mut self.random;
+        let offset = if random.below(3) == 0 { 0 } else { random.below(FILE_BYTES - PIECE_BYTES) };
+        let len = random.between(1, PIECE_BYTES);
+        match random.below(20) {
+            0..9 => {
+                let mut shared = self.shared.borrow_mut();
+                let tag = shared.tags.entry(handle).or_insert(0);
+                if *tag == u8::MAX {
+                    return Action::Fsync { handle };
+                }
+                *tag += 1;
+                Action::Write { handle, offset, len, tag: *tag }
+            }
+            9..15 => Action::Read { handle, offset, len },
+            15 => Action::SetSize { handle, size: random.below(FILE_BYTES) },
+            16 => Action::GetAttr { handle, held: true },
+            17 => Action::Fsync { handle },
+            _ => Action::Close { handle },
+        }
+    }
+
+    async fn perform(&mut self, action: &Action, number: usize) -> Result<Answer, Status> {
+        let (client, who) = (self.client.clone(), &Credentials::ROOT);
+        let attr = |attr: weft_base::Attr| Answer::Attr(Seen::from(&attr));
+        let done = |()| Answer::Nothing;
+        match action {
+            Action::Create { dir, name, exclusive, truncate } => {
+                let rights = Rights::READ.with(Rights::WRITE);
+                let options =
+                    CreateOptions { mode: FILE_MODE, exclusive: *exclusive, rights, truncate: *truncate, ..CreateOptions::default() };
+                let (attr, file, created) = client.create(who, *dir, &name.bytes(), &options).await?;
+                self.open.entry(attr.handle).or_default().push(file);
+                Ok(Answer::Created(Seen::from(&attr), created))
+            }
+            Action::Mknod { dir, name } => Ok(attr(client.mknod(who, *dir, &name.bytes(), FileKind::Fifo, FILE_MODE, 0).await?)),
+            Action::Symlink { dir, name, target } => {
+                Ok(attr(client.symlink(who, *dir, &name.bytes(), &vec![b't'; usize::from(*target)]).await?))
+            }
+            Action::Mkdir { dir, name } => Ok(attr(client.mkdir(who, *dir, &name.bytes(), DIR_MODE).await?)),
+            Action::Unlink { dir, name } => Ok(done(client.unlink(who, *dir, &name.bytes()).await?)),
+            Action::Rmdir { dir, name } => Ok(done(client.rmdir(who, *dir, &name.bytes()).await?)),
+            Action::Rename { from_dir, from, to_dir, to, mode } => {
+                let flags = RenameFlags { no_replace: *mode == RenameMode::NoReplace, exchange: *mode == RenameMode::Exchange };
+                Ok(done(client.rename(who, *from_dir, &from.bytes(), *to_dir, &to.bytes(), flags).await?))
+            }
+            Action::Link { handle, dir, name, .. } => Ok(attr(client.link(who, *handle, *dir, &name.bytes()).await?)),
+            Action::LookupHandle { dir, name } => {
+                let (handle, kind) = client.lookup_handle(who, *dir, &name.bytes()).await?;
+                Ok(Answer::Object(handle, kind))
+            }
+            Action::Lookup { dir, name } => Ok(attr(client.lookup(who, *dir, &name.bytes()).await?)),
+            Action::GetAttr { handle, .. } => Ok(attr(client.getattr(*handle).await?)),
+            Action::ReadDir { dir, one_page } => self.read_dir(*dir, *one_page, number).await,
+            Action::Readlink { handle } => Ok(Answer::Number(client.readlink(*handle).await?.len() as u64)),
+            Action::SetMode { handle, mode } => {
+                Ok(attr(client.setattr(who, *handle, &SetAttr { mode: Some(*mode), ..SetAttr::default() }).await?))
+            }
+            Action::SetSize { handle, size } => {
+                Ok(attr(client.setattr(who, *handle, &SetAttr { size: Some(*size), ..SetAttr::default() }).await?))
+            }
+            Action::SetXattr { handle, value } => Ok(done(client.set_xattr(who, *handle, XATTR, &[*value], XattrFlags::default()).await?)),
+            Action::GetXattr { handle } => {
+                let value = client.get_xattr(who, *handle, XATTR).await?;
+                Ok(Answer::Number(value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))))
+            }
+            Action::RemoveXattr { handle } => Ok(done(client.remove_xattr(who, *handle, XATTR).await?)),
+            Action::Open { handle } => {
+                let (opened, file) = client.open(who, *handle, Rights::READ.with(Rights::WRITE), false).await?;
+                self.open.entry(*handle).or_default().push(file);
+                Ok(attr(opened))
+            }
+            Action::Close { handle } => {
+                let Some(file) = self.take_open(*handle) else { return Ok(Answer::Nothing) };
+                Ok(done(client.close(file).await?))
+            }
+            Action::Write { handle, offset, len, tag } => {
+                let Some(file) = self.open_file(*handle) else { return Err(Status::Invalid) };
+                let data = vec![*tag; *len as usize];
+                Ok(done(client.write(&file, *offset, Bulk::Slices(vec![&data])).await?))
+            }
+            Action::Read { handle, offset, len } => {
+                let Some(file) = self.open_file(*handle) else { return Err(Status::Invalid) };
+                let pieces = client.read(&file, *offset, *len).await?;
+                Ok(Answer::Data(pieces.iter().flat_map(|piece| piece.to_bytes()).collect()))
+            }
+            Action::Fsync { handle } => {
+                let Some(file) = self.open_file(*handle) else { return Err(Status::Invalid) };
+                Ok(done(client.fsync(&file, false).await?))
+            }
+            Action::SyncAll => {
+                for server in 0..client.map().meta.len() {
+                    client.fsync_dir(Handle::new(weft_base::ServerId(server as u16), 1)).await?;
+                }
+                Ok(Answer::Nothing)
+            }
+        }
+    }
+
+    /// Reads a whole directory: in one request, or with room for only a few entries in each reply.
+    async fn read_dir(&self, dir: Handle, one_page: bool, number: usize) -> Result<Answer, Status> {
+        let bytes_max = if one_page { 64 << 10 } else { 100 };
+        let (mut entries, mut cookie, mut pages) = (Vec::new(), 0, 0);
+        loop {
+            let page = self.client.readdir(&Credentials::ROOT, dir, cookie, bytes_max, false).await?;
+            pages += 1;
+            for item in &page.entries {
+                let name = Name::from_bytes(&item.name).ok_or(Status::BadMessage)?;
+                entries.push((name, item.handle, item.kind));
+            }
+            match page.entries.last() {
+                Some(last) if !page.end => cookie = last.cookie,
+                _ => break,
+            }
+        }
+        if pages > 1 && one_page {
+            let downgrade = |action: &mut Action| *action = Action::ReadDir { dir, one_page: false };
+            self.shared.borrow_mut().history.amend(number, downgrade);
+        }
+        Ok(Answer::Listing(entries))
+    }
+
+    fn open_file(&self, handle: Handle) -> Option<Arc<OpenFile>> {
+        self.open.get(&handle).and_then(|files| files.last()).cloned()
+    }
+
+    fn take_open(&mut self, handle: Handle) -> Option<Arc<OpenFile>> {
+        let files = self.open.get_mut(&handle)?;
+        let file = files.pop();
+        if files.is_empty() {
+            self.open.remove(&handle);
+        }
+        file
+    }
+}
+
+/// True if an operation that ends with this status has had no effect and will have none.
+fn is_definite(status: Status) -> bool {
+    use Status::*;
+    matches!(
+        status,
+        NotFound
+            | Exists
+            | NotDirectory
+            | IsDirectory
+            | NotEmpty
+            | AccessDenied
+            | NotPermitted
+            | Invalid
+            | NameTooLong
+            | NoSpace
+            | TooManyLinks
+            | CrossDevice
+            | Stale
+            | NoAttribute
+            | NotSupported
+            | TooManySymlinks
+            | FileTooBig
+    )
+}
+
+/// True if a correct cluster never answers this to an operation of a correct client.
+pub fn is_internal(status: Status) -> bool {
+    use Status::*;
+    matches!(
+        status,
+        WrongServer
+            | CapabilityRefused
+            | CapabilityExpired
+            | BadMessage
+            | VersionMismatch
+            | AuthenticationFailed
+            | StaleRequest
+            | WrongFileSystem
+            | StaleMap
+            | BadChecksum
+            | SizeUncertain
+            | AccessDenied
+            | CrossDevice
+            | Range
+            | TooBig
+            | Unknown
+    )
+}
+
+/// How long a cluster may need to become quiet after the last fault, in nanoseconds.
+pub const SETTLE_NS: u64 = 300 * MILLISECOND;
+/// How long a server may go on with a change whose client has given up, in nanoseconds.
+pub const LATE_NS: u64 = 12 * SECOND;

@@ -1,0 +1,53 @@
+//! Seeds that once found something. Each keeps its name, the seed and what was wrong.
+
+use weft_sim_tests::run_seed;
+
+#[track_caller]
+fn stays_good(seed: u64) {
+    let report = run_seed(seed, None, false);
+    assert!(report.is_good(), "{report}");
+}
+
+/// A participant answered a repeated TxDecide from its reply table before its own record of the decision was durable; the coordinator
+/// forgot the transaction, and after a power cut the participant took it for aborted: an entry without its directory.
+#[test]
+fn decisions_are_durable_before_they_are_acknowledged() {
+    [546, 736, 1316, 1664, 2670].into_iter().for_each(stays_good);
+}
+
+/// A power cut took the newest files and with them the handles that they had used; these were given out again.
+#[test]
+fn handles_lost_in_a_power_cut_are_not_used_again() {
+    [915, 1080, 1443, 2769].into_iter().for_each(stays_good);
+}
+
+/// A file without names could still be opened by its handle while its datafiles were being removed.
+#[test]
+fn a_file_that_is_being_removed_cannot_be_opened() {
+    [797, 3605, 5969].into_iter().for_each(stays_good);
+}
+
+/// SetAttr of a directory answered with the number of entries from before a committed change that had not been applied yet.
+#[test]
+fn setattr_shows_no_undecided_entries() {
+    [6445, 6816].into_iter().for_each(stays_good);
+}
+
+/// Datafiles were removed before the removal of the last name was durable: after a power cut the name was back, its data was not.
+#[test]
+fn data_is_removed_only_when_its_unlink_is_durable() {
+    [13263, 24488, 41296, 55111].into_iter().for_each(stays_good);
+}
+
+/// A listing with attributes failed because one of its objects was busy.
+#[test]
+fn listings_wait_for_busy_objects() {
+    [17184, 41592, 43945].into_iter().for_each(stays_good);
+}
+
+/// A truncation that a crash interrupted was completed after the restart, and done once more when its client repeated the request:
+/// the size that another client had set meanwhile was lost.
+#[test]
+fn a_repeated_truncation_is_not_done_again() {
+    [50280].into_iter().for_each(stays_good);
+}

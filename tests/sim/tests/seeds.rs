@@ -1,0 +1,36 @@
+//! The first seeds of every weather, and that a seed is a run: the same one each time. Thousands of seeds: `cargo xtask sim`.
+
+use std::collections::BTreeMap;
+
+use weft_sim_tests::plan::{Plan, Weather};
+use weft_sim_tests::{Report, run_seed};
+
+/// Seeds of each weather that run here.
+const EACH: usize = 6;
+
+fn good(report: &Report) {
+    assert!(report.is_good(), "{report}");
+}
+
+#[test]
+fn the_first_seeds_of_every_weather_are_good() {
+    let mut counts: BTreeMap<Weather, usize> = BTreeMap::new();
+    for seed in 0..150 {
+        let count = counts.entry(Plan::new(seed, None).weather).or_default();
+        if *count < EACH {
+            *count += 1;
+            good(&run_seed(seed, None, false));
+        }
+    }
+    assert!(counts.len() == 6 && counts.values().all(|count| *count == EACH), "{counts:?}");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in 300..312 {
+        let (first, again) = (run_seed(seed, Some(24), false), run_seed(seed, Some(24), true));
+        assert_eq!(first.trace_hash, again.trace_hash, "seed {seed}: keeping a trace must not change the run either");
+        assert_eq!((first.ended_at, first.operations), (again.ended_at, again.operations), "seed {seed}");
+        assert_ne!(first.trace_hash, run_seed(seed + 1000, Some(24), false).trace_hash);
+    }
+}

@@ -1,0 +1,376 @@
+//! A valid request and reply of every operation, and of every kind of frame.
+
+use bytes::Bytes;
+use weft_base::{
+    Attr, ClientId, ClusterMap, Credentials, FileKind, FsId, Handle, Layout, ROOT_HANDLE, RequestId, ServerEntry, ServerId, Status,
+    WallTime,
+};
+use weft_wire::handshake::{ANY_SERVER, ClientHandshake, NONCE_BYTES, ServerHandshake, Welcome};
+use weft_wire::ops::*;
+use weft_wire::{Capability, ClusterKey, Flags, Header, Rights, Wire, crc32c};
+
+/// What the requests talk about.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// A directory.
+    pub dir: Handle,
+    /// A file in it.
+    pub file: Handle,
+    /// Who asks.
+    pub client: ClientId,
+    /// Signs capabilities.
+    pub key: ClusterKey,
+    /// When they end.
+    pub expires: WallTime,
+}
+
+impl Subject {
+    /// The one of the committed corpus.
+    pub fn fixed() -> Subject {
+        Subject { dir: ROOT_HANDLE, file: Handle(42), client: ClientId(7), key: ClusterKey([3; 32]), expires: WallTime(1 << 60) }
+    }
+
+    /// A capability for the file.
+    pub fn capability(&self, rights: Rights) -> Capability {
+        Capability::sign(&self.key, self.file, self.client, rights, self.expires)
+    }
+}
+
+macro_rules! operations {
+    ($( $name:ident($request:ty); )*) => {
+        /// The encoding of a request.
+        pub fn encode_request(request: &Request) -> Bytes {
+            match request { $( Request::$name(request) => request.to_bytes(), )* }
+        }
+
+        /// Decodes the body of a reply, whatever comes of it.
+        pub fn decode_reply(op: u16, body: Bytes) {
+            match Op::from_code(op) {
+                $( Some(Op::$name) => drop(<$request as weft_wire::Operation>::Reply::from_bytes(body)), )*
+                None => {}
+            }
+        }
+    };
+}
+
+operations! {
+    Ping(PingRequest);
+    GetMap(GetMapRequest);
+    Lookup(LookupRequest);
+    Create(CreateRequest);
+    Mkdir(MkdirRequest);
+    Unlink(UnlinkRequest);
+    Rmdir(RmdirRequest);
+    Rename(RenameRequest);
+    Link(LinkRequest);
+    ReadDir(ReadDirRequest);
+    GetAttr(GetAttrRequest);
+    GetAttrMany(GetAttrManyRequest);
+    SetAttr(SetAttrRequest);
+    Open(OpenRequest);
+    Close(CloseRequest);
+    Readlink(ReadlinkRequest);
+    GetXattr(GetXattrRequest);
+    SetXattr(SetXattrRequest);
+    ListXattr(ListXattrRequest);
+    RemoveXattr(RemoveXattrRequest);
+    SyncMeta(SyncMetaRequest);
+    Reclaim(ReclaimRequest);
+    TxPrepare(TxPrepareRequest);
+    TxDecide(TxDecideRequest);
+    TxStatus(TxStatusRequest);
+    Parent(ParentRequest);
+    Write(WriteRequest);
+    Read(ReadRequest);
+    ObjectStat(ObjectStatRequest);
+    ObjectTruncate(ObjectTruncateRequest);
+    ObjectSync(ObjectSyncRequest);
+    ObjectRemove(ObjectRemoveRequest);
+}
+
+/// A request of every operation.
+pub fn requests(about: &Subject) -> Vec<Request> {
+    let who = Credentials { uid: 1000, gid: 1000, groups: vec![4, 24], checked_by_kernel: false };
+    let at = DirTarget { dir: about.dir, map_epoch: 1 };
+    let (handle, name, layout) = (about.file, Bytes::from_static(b"name"), Layout { stripe_bytes: 65536, width: 2, first: 1 });
+    let to_name = Bytes::from_static(b"new name");
+    let tx = TxId { coordinator: ServerId(0), number: 12 };
+    let (read, write, manage) = (Rights::READ, Rights::WRITE, Rights::MANAGE);
+    let pieces = vec![Piece { offset: 0, bytes: 4096 }, Piece { offset: 1 << 20, bytes: 1000 }];
+    let time = WallTime(1_700_000_000_000_000_000);
+    let parts = vec![
+        TxPart::InsertEntry { dir: about.dir, name: to_name.clone(), handle, kind: FileKind::File, replaces: Some(Handle(8)) },
+        TxPart::RemoveEntry { dir: about.dir, name: name.clone(), handle },
+        TxPart::MakeDirectory { parent: about.dir, mode: 0o755, uid: 1, gid: 2, layout },
+        TxPart::RemoveDirectory { dir: about.dir, must_own: true },
+        TxPart::ChangeLinks { handle, kind: FileKind::File, delta: -1, must_own: false },
+        TxPart::SetParent { dir: about.dir, parent: ROOT_HANDLE, must_own: false },
+        TxPart::MoveToken {},
+    ];
+    vec![
+        Request::Ping(PingRequest {}),
+        Request::GetMap(GetMapRequest {}),
+        Request::Lookup(LookupRequest { at: at.clone(), name: name.clone(), who: who.clone() }),
+        Request::Create(CreateRequest {
+            at: at.clone(),
+            name: name.clone(),
+            kind: FileKind::Symlink,
+            mode: 0o644,
+            rdev: 0,
+            target: Bytes::from_static(b"where/to"),
+            exclusive: true,
+            open: read.with(write),
+            open_sequence: 5,
+            stripe_bytes: 65536,
+            stripe_width: 2,
+            who: who.clone(),
+        }),
+        Request::Mkdir(MkdirRequest {
+            at: at.clone(),
+            name: name.clone(),
+            mode: 0o750,
+            stripe_bytes: 4096,
+            stripe_width: 1,
+            who: who.clone(),
+        }),
+        Request::Unlink(UnlinkRequest { at: at.clone(), name: name.clone(), who: who.clone() }),
+        Request::Rmdir(RmdirRequest { at: at.clone(), name: name.clone(), who: who.clone() }),
+        Request::Rename(RenameRequest {
+            from: at.clone(),
+            from_name: name.clone(),
+            to: at.clone(),
+            to_name: to_name.clone(),
+            no_replace: true,
+            exchange: false,
+            who: who.clone(),
+        }),
+        Request::Link(LinkRequest { handle, kind: FileKind::File, to: at.clone(), to_name, who: who.clone() }),
+        Request::ReadDir(ReadDirRequest { at, cookie: 77, bytes_max: 4096, with_state: true, who: who.clone() }),
+        Request::GetAttr(GetAttrRequest { handle }),
+        Request::GetAttrMany(GetAttrManyRequest { handles: vec![handle, about.dir, Handle(u64::MAX)] }),
+        Request::SetAttr(SetAttrRequest {
+            handle,
+            mode: Some(0o4711),
+            uid: None,
+            gid: Some(100),
+            size: Some(123_456),
+            atime: Some(SetTime { at: None }),
+            mtime: Some(SetTime { at: Some(time) }),
+            who: who.clone(),
+            opened_for_write: true,
+        }),
+        Request::Open(OpenRequest { handle, rights: read, truncate: true, open_sequence: 6, who: who.clone() }),
+        Request::Close(CloseRequest {
+            handle,
+            open_sequence: 6,
+            keeps: read,
+            written: Some(Written { end_bytes: 99, mtime: time, truncate_epoch: 1 }),
+        }),
+        Request::Readlink(ReadlinkRequest { handle }),
+        Request::GetXattr(GetXattrRequest { handle, name: Bytes::from_static(b"user.x"), who: who.clone() }),
+        Request::SetXattr(SetXattrRequest {
+            handle,
+            name: Bytes::from_static(b"user.x"),
+            value: Bytes::from_static(b"value"),
+            create_only: false,
+            replace_only: true,
+            who: who.clone(),
+        }),
+        Request::ListXattr(ListXattrRequest { handle, who: who.clone() }),
+        Request::RemoveXattr(RemoveXattrRequest { handle, name: Bytes::from_static(b"user.x"), who: who.clone() }),
+        Request::SyncMeta(SyncMetaRequest {}),
+        Request::Reclaim(ReclaimRequest { opens: vec![OpenFile { handle, rights: write, open_sequence: 3 }] }),
+        Request::TxPrepare(TxPrepareRequest { tx, parts, who, time }),
+        Request::TxDecide(TxDecideRequest { tx, commit: true }),
+        Request::TxStatus(TxStatusRequest { tx }),
+        Request::Parent(ParentRequest { dir: about.dir }),
+        Request::Write(WriteRequest {
+            handle,
+            index: 1,
+            capability: about.capability(write),
+            pieces: pieces.clone(),
+            mtime: time,
+            sync: false,
+        }),
+        Request::Read(ReadRequest { handle, index: 1, capability: about.capability(read), pieces }),
+        Request::ObjectStat(ObjectStatRequest { handle, index: 0, capability: about.capability(read) }),
+        Request::ObjectTruncate(ObjectTruncateRequest {
+            handle,
+            index: 0,
+            capability: about.capability(manage),
+            size: 5000,
+            truncate_epoch: 2,
+        }),
+        Request::ObjectSync(ObjectSyncRequest { handle, index: 0, capability: about.capability(write) }),
+        Request::ObjectRemove(ObjectRemoveRequest { handle, index: 0, capability: about.capability(manage) }),
+    ]
+}
+
+/// Bulk data that goes with a request.
+pub fn bulk(request: &Request) -> Vec<u8> {
+    match request {
+        Request::Write(write) => vec![0x5a; write.pieces.iter().map(|piece| piece.bytes as usize).sum()],
+        _ => Vec::new(),
+    }
+}
+
+fn with_number(op: Op, body: &[u8]) -> (String, Vec<u8>) {
+    (op.name().to_lowercase(), [&op.code().to_le_bytes(), body].concat())
+}
+
+/// The bodies of [`requests`] behind the number of the operation.
+pub fn requests_with_number() -> Vec<(String, Vec<u8>)> {
+    requests(&Subject::fixed()).iter().map(|request| with_number(request.op(), &encode_request(request))).collect()
+}
+
+/// Replies that carry something.
+pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
+    let about = Subject::fixed();
+    let (handle, time) = (about.file, WallTime(1_700_000_000_000_000_000));
+    let layout = Layout { stripe_bytes: 1 << 20, width: 4, first: 2 };
+    let attr = Attr {
+        handle,
+        kind: FileKind::File,
+        mode: 0o640,
+        uid: 1,
+        gid: 2,
+        nlink: 1,
+        rdev: 0,
+        size: 1 << 33,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        version: 9,
+        truncate_epoch: 1,
+        layout,
+    };
+    let capability = Some(about.capability(Rights::READ));
+    let partitions = Some(PartitionMap { epoch: 1, depth: 1, servers: vec![ServerId(0), ServerId(1)] });
+    let state = FileState { attr, ask_data: capability, partitions };
+    let entry = |name: &'static [u8], cookie| DirEntry {
+        name: Bytes::from_static(name),
+        handle,
+        kind: FileKind::File,
+        cookie,
+        state: Some(state.clone()),
+    };
+    let map = ClusterMap {
+        fs_id: FsId(5),
+        fs_name: "weft".into(),
+        epoch: 1,
+        meta: vec![ServerEntry { id: ServerId(0), name: "meta0".into(), address: "tcp:127.0.0.1:7000".into() }],
+        data: vec![ServerEntry { id: ServerId::data(0), name: "data0".into(), address: "unix:/run/data0".into() }],
+        stripe_bytes: 1 << 20,
+        stripe_width: 0,
+    };
+    let info = ServerInfo {
+        fs_id: FsId(5),
+        fs_name: "weft".into(),
+        server: ServerId(0),
+        name: "meta0".into(),
+        owns_root: true,
+        engine: "journal".into(),
+        durability: "batch".into(),
+        state: "serving".into(),
+        uptime_ms: 1,
+        boot: 2,
+        objects: 3,
+        used_bytes: 4,
+        capacity_bytes: 5,
+        free_bytes: 6,
+        requests: 7,
+        received_bytes: 8,
+        sent_bytes: 9,
+        cpu_us: 10,
+        turns: 11,
+        journal_writes: 12,
+        journal_syncs: 13,
+    };
+    let (kind, state_given) = (FileKind::File, Some(state.clone()));
+    vec![
+        with_number(Op::Ping, &info.to_bytes()),
+        with_number(Op::GetMap, &map.to_bytes()),
+        with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
+        with_number(
+            Op::Create,
+            &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir_version: 3 }.to_bytes(),
+        ),
+        with_number(Op::Mkdir, &MkdirReply { state: state.clone() }.to_bytes()),
+        with_number(Op::Unlink, &UnlinkReply { handle, dir_version: 3 }.to_bytes()),
+        with_number(Op::Link, &LinkReply { state: state_given }.to_bytes()),
+        with_number(
+            Op::ReadDir,
+            &ReadDirReply { entries: vec![entry(b"one", 5), entry(b"two", 9)], end: true, parent: ROOT_HANDLE }.to_bytes(),
+        ),
+        with_number(Op::GetAttr, &state.to_bytes()),
+        with_number(Op::GetAttrMany, &GetAttrManyReply { states: vec![Ok(state.clone()), Err(Status::Stale)] }.to_bytes()),
+        with_number(Op::Open, &OpenReply { state, capability: about.capability(Rights::WRITE) }.to_bytes()),
+        with_number(Op::Readlink, &ReadlinkReply { target: Bytes::from_static(b"where") }.to_bytes()),
+        with_number(Op::GetXattr, &GetXattrReply { value: Bytes::from_static(b"value") }.to_bytes()),
+        with_number(Op::ListXattr, &ListXattrReply { names: vec![Bytes::from_static(b"user.a")] }.to_bytes()),
+        with_number(Op::TxPrepare, &TxPrepareReply { handles: Ok(vec![handle, Handle(0)]) }.to_bytes()),
+        with_number(Op::TxStatus, &TxStatusReply { committed: Some(true) }.to_bytes()),
+        with_number(Op::Parent, &ParentReply { parent: ROOT_HANDLE }.to_bytes()),
+        with_number(Op::Write, &WriteReply { size: 77 }.to_bytes()),
+        with_number(Op::Read, &ReadReply { got: vec![4096, 0], size: 4096 }.to_bytes()),
+        with_number(Op::ObjectStat, &ObjectStatReply { size: 1, allocated_bytes: 4096, mtime: time }.to_bytes()),
+    ]
+}
+
+/// Some whole frames.
+pub fn frames() -> Vec<(String, Vec<u8>)> {
+    let about = Subject::fixed();
+    let wanted = [Op::Ping, Op::Create, Op::Rename, Op::ReadDir, Op::SetAttr, Op::TxPrepare, Op::Write];
+    let chosen = requests(&about).into_iter().filter(|request| wanted.contains(&request.op()));
+    chosen
+        .map(|request| {
+            let (body, bulk) = (encode_request(&request), bulk(&request));
+            // The bulk data itself is not read by the target.
+            let bytes = frame(&request, &body, &bulk);
+            (request.op().name().to_lowercase(), bytes[..bytes.len() - bulk.len()].to_vec())
+        })
+        .collect()
+}
+
+fn frame(request: &Request, body: &[u8], bulk: &[u8]) -> Vec<u8> {
+    let id = RequestId { client: ClientId(7), incarnation: 1, sequence: 20 };
+    let mut header = Header::request(request.op(), ServerId(0), id, 3);
+    header.flags = Flags::RETRY;
+    header.body_bytes = body.len() as u32;
+    header.bulk_bytes = bulk.len() as u32;
+    header.body_crc = crc32c(body);
+    header.bulk_crc = crc32c(bulk);
+    [&header.encode(), body, bulk].concat()
+}
+
+/// The four messages, each behind the byte that says which it is.
+pub fn handshakes() -> Vec<(String, Vec<u8>)> {
+    let nonce = [2; NONCE_BYTES];
+    let key = ClusterKey([1; 32]);
+    let hello = ClientHandshake::hello(FsId(5), "weft", ANY_SERVER, ClientId(8), 1, nonce);
+    let mut server = ServerHandshake::new(key.clone(), FsId(5), "weft", ServerId(0));
+    let challenge = server.challenge(hello.clone(), nonce);
+    let proof = ClientHandshake::new(key, hello.clone()).answer(&challenge).expect("both hold the same key");
+    let message = |name: &str, which: u8, body: Bytes| (name.to_string(), [&[which], &body[..]].concat());
+    vec![
+        message("hello", 0, hello.to_bytes()),
+        message("challenge", 1, challenge.to_bytes()),
+        message("proof", 2, proof.to_bytes()),
+        message("welcome", 3, Welcome { status: 0 }.to_bytes()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_a_valid_sample() {
+        let samples = requests(&Subject::fixed());
+        let ops: Vec<_> = samples.iter().map(Request::op).collect();
+        assert_eq!(ops, Op::ALL);
+        for request in samples {
+            assert_eq!(Request::decode(request.op().code(), encode_request(&request)), Ok(request));
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! `weft-system-tests`: what proves the whole program, as a user meets it: real processes started by the binary `weft`
+//! ([`FileSystem`]), a real mount, real kills, and bytes that no honest peer would send ([`fuzzing`]). The tests are in `tests/`; here is
+//! what they share.
+//!
+//! It never calls the servers or the client library: whatever it knows, it knows from the command line, the mount or the wire.
+#![deny(unsafe_code)] // except in `mapping`
+
+mod filesystem;
+pub mod fsx;
+pub mod fuzzing;
+pub mod load;
+mod mapping;
+mod needs;
+mod process;
+mod program;
+mod random;
+pub mod socket;
+
+pub use filesystem::FileSystem;
+pub use mapping::Mapping;
+pub use needs::{Need, available, skip};
+pub use process::{alive, signal, states_of_threads};
+pub use program::{Finished, fails, ok, run, wait_until, weft};
+pub use random::Random;

@@ -1,0 +1,203 @@
+//! A peer that speaks the wire format by hand, so that it can say what no honest client says.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use weft_base::{ClientId, FsId, Payload, RequestId, ServerId, Status};
+use weft_wire::handshake::{ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, Welcome, frame};
+use weft_wire::{ClusterKey, Frame, HEADER_BYTES, Header, Kind, Op, Operation, Wire, crc32c};
+
+/// A server answers or closes within this time, or something is wrong.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connection to one server.
+#[derive(Debug)]
+pub struct Peer {
+    stream: Stream,
+    /// Who we say we are.
+    pub client: ClientId,
+    /// Who the server says it is.
+    pub server: ServerId,
+    sequence: u64,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tcp(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tcp(stream) => stream.write(bytes),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads a key file.
+pub fn read_key(file: &Path) -> ClusterKey {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let digits = text.trim();
+    let mut key = [0; 32];
+    for (index, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[index * 2..index * 2 + 2], 16).expect("a key is 64 hexadecimal digits");
+    }
+    ClusterKey(key)
+}
+
+impl Peer {
+    /// Connects to `unix:PATH` or `tcp:HOST:PORT` without saying anything.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn connect(address: &str) -> io::Result<Peer> {
+        let stream = match address.split_once(':') {
+            Some(("unix", path)) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Stream::Unix(stream)
+            }
+            Some(("tcp", address)) => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Stream::Tcp(stream)
+            }
+            _ => panic!("no address: {address}"),
+        };
+        Ok(Peer { stream, client: ClientId(0), server: ANY_SERVER, sequence: 0 })
+    }
+
+    /// Connects and proves the key.
+    ///
+    /// # Errors
+    /// Of the socket, or the server's refusal as [`Status`] inside.
+    pub fn join(address: &str, key: &ClusterKey, client: ClientId) -> io::Result<Peer> {
+        let hello = ClientHandshake::hello(FsId(0), "", ANY_SERVER, client, 1, [client.0 as u8; NONCE_BYTES]);
+        Peer::join_with(address, key, hello)
+    }
+
+    /// The same with any hello.
+    ///
+    /// # Errors
+    /// As [`Peer::join`].
+    pub fn join_with(address: &str, key: &ClusterKey, hello: Hello) -> io::Result<Peer> {
+        let mut peer = Peer::connect(address)?;
+        let client = hello.client;
+        peer.send(&frame(&hello))?;
+        let handshake = ClientHandshake::new(key.clone(), hello);
+        let challenge: Challenge = peer.handshake_message()?;
+        peer.server = challenge.server;
+        let proof = handshake.answer(&challenge).map_err(io::Error::other)?;
+        peer.send(&frame(&proof))?;
+        let welcome: Welcome = peer.handshake_message()?;
+        if welcome.status != 0 {
+            return Err(io::Error::other(Status::from_code(welcome.status)));
+        }
+        peer.client = client;
+        Ok(peer)
+    }
+
+    /// Sends any bytes.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// The next frame, its checksums checked.
+    ///
+    /// # Errors
+    /// Of the socket (`UnexpectedEof` if the server has closed), `InvalidData` if the server sends nonsense.
+    pub fn receive(&mut self) -> io::Result<Frame> {
+        let mut block = [0; HEADER_BYTES];
+        self.stream.read_exact(&mut block)?;
+        let header = Header::decode(&block).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))?;
+        let body = self.take(header.body_bytes as usize)?;
+        let bulk = self.take(header.bulk_bytes as usize)?;
+        if crc32c(&body) != header.body_crc || crc32c(&bulk) != header.bulk_crc {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, Status::BadChecksum));
+        }
+        Ok(Frame { header, body, bulk: Payload::Real(bulk) })
+    }
+
+    fn take(&mut self, len: usize) -> io::Result<Bytes> {
+        let mut bytes = vec![0; len];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    fn handshake_message<T: Wire>(&mut self) -> io::Result<T> {
+        let frame = self.receive()?;
+        if frame.header.kind != Kind::Handshake {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a handshake frame was expected"));
+        }
+        T::from_bytes(frame.body).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))
+    }
+
+    /// True if the server closes the connection (whatever it sends before) instead of waiting for more.
+    pub fn is_closed_by_server(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() == io::ErrorKind::ConnectionReset || error.kind() == io::ErrorKind::BrokenPipe,
+            }
+        }
+    }
+
+    /// Asks and waits for the answer to this request.
+    ///
+    /// # Errors
+    /// Of the socket; what the server answers is inside.
+    pub fn ask<O: Operation>(&mut self, request: &O, bulk: &[u8]) -> io::Result<Result<(O::Reply, Payload), Status>> {
+        let bytes = self.request(O::OP, &request.to_bytes(), bulk);
+        self.send(&bytes)?;
+        loop {
+            let frame = self.receive()?;
+            if frame.header.request.sequence != self.sequence {
+                continue;
+            }
+            return match frame.status() {
+                Err(status) => Ok(Err(status)),
+                Ok(()) => match O::Reply::from_bytes(frame.body) {
+                    Ok(reply) => Ok(Ok((reply, frame.bulk))),
+                    Err(status) => Err(io::Error::new(io::ErrorKind::InvalidData, status)),
+                },
+            };
+        }
+    }
+
+    /// A frame with the next number and correct lengths and checksums, whatever is in it.
+    pub fn request(&mut self, op: Op, body: &[u8], bulk: &[u8]) -> Vec<u8> {
+        self.sequence += 1;
+        let request = RequestId { client: self.client, incarnation: 1, sequence: self.sequence };
+        let mut header = Header::request(op, self.server, request, 0);
+        header.body_bytes = body.len() as u32;
+        header.bulk_bytes = bulk.len() as u32;
+        header.body_crc = crc32c(body);
+        header.bulk_crc = crc32c(bulk);
+        [&header.encode(), body, bulk].concat()
+    }
+}

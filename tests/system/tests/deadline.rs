@@ -1,0 +1,152 @@
+//! Servers that do not answer: every operation ends by its deadline, and nothing is left hanging.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use weft_system_tests::{FileSystem, Need, alive, available, ok, run, states_of_threads, wait_until, weft};
+
+/// The deadline of the mounts in these tests.
+const DEADLINE: Duration = Duration::from_secs(3);
+/// An operation of a program may be several of the mount (find the name, open, read); a busy machine adds to each.
+const BOUND: Duration = Duration::from_secs(20);
+
+fn mounted() -> FileSystem {
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "2", "--stripe-size", "64KiB", "--timeout", "3", "-o", "cache_ms=0"]);
+    fs::write(fs.mnt().join("file"), vec![1; 300_000]).unwrap();
+    fs
+}
+
+/// Runs programs that use everything; each must end by itself, with an error.
+fn all_end_with_errors(fs: &FileSystem, write: bool) {
+    let mnt = fs.mnt();
+    let mut commands = vec![vec!["cat", "file"], vec!["dd", "if=/dev/zero", "of=file", "bs=300000", "count=1", "conv=notrunc,fsync"]];
+    if write {
+        commands.extend([
+            vec!["touch", "new"],
+            vec!["mkdir", "dir"],
+            vec!["ls", "-l", "."],
+            vec!["mv", "file", "other"],
+            vec!["rm", "file"],
+        ]);
+    }
+    let running: Vec<_> = commands
+        .into_iter()
+        .map(|words| {
+            let mnt = mnt.clone();
+            std::thread::spawn(move || {
+                let begun = Instant::now();
+                let finished = run(Command::new(words[0]).args(&words[1..]).current_dir(&mnt), BOUND);
+                assert!(finished.status.is_some(), "{words:?} did not end within {} s", BOUND.as_secs());
+                assert!(!finished.is_success(), "{words:?} succeeded without a server");
+                assert!(begun.elapsed() >= DEADLINE / 2, "{words:?} gave up after {:?}: {}", begun.elapsed(), finished.words());
+            })
+        })
+        .collect();
+    for thread in running {
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
+}
+
+#[test]
+fn promise_deadline() {
+    if !available("promise_deadline", &[Need::Fuse]) {
+        return;
+    }
+    let fs = mounted();
+    // `cat` must change into the mount: a directory that is in use already stays usable.
+    for (server, uses_meta) in [("data1", false), ("meta0", true)] {
+        fs.signal(server, Signal::STOP);
+        if uses_meta {
+            // Changing the directory asks the server of the directory: only what is open is tried.
+            meta_is_silent(&fs);
+        } else {
+            all_end_with_errors(&fs, false);
+        }
+        // What does not need the silent server is not held up.
+        if !uses_meta {
+            fs::write(fs.mnt().join("empty"), b"").unwrap();
+            fs::remove_file(fs.mnt().join("empty")).unwrap();
+        }
+        fs.signal(server, Signal::CONT);
+        wait_until("normal service", BOUND, || fs::read(fs.mnt().join("file")).is_ok_and(|bytes| bytes.len() == 300_000));
+    }
+
+    // Nothing is left waiting in the kernel, and a mount whose server is silent can be unmounted.
+    let mount = fs.mount_pid(&fs.mnt());
+    fs.signal("data0", Signal::STOP);
+    let mut file = File::options().append(true).open(fs.mnt().join("file")).unwrap();
+    assert!(file.write_all(&vec![2; 300_000]).is_err());
+    assert!(!states_of_threads(std::process::id()).contains(&'D') && !states_of_threads(mount).contains(&'D'));
+    let begun = Instant::now();
+    drop(file);
+    ok(weft().arg("umount").arg(fs.mnt()));
+    assert!(begun.elapsed() < BOUND);
+    wait_until("the end of the mount process", BOUND * 2, || !alive(mount));
+    fs.signal("data0", Signal::CONT);
+    fs.start_mounted(&[]);
+    assert!(fs::metadata(fs.mnt().join("file")).unwrap().len() >= 300_000);
+    fs.down();
+}
+
+/// Operations by path while the metadata server is silent. The commands start in `/` and name the mount by its path.
+fn meta_is_silent(fs: &FileSystem) {
+    let mnt = fs.mnt();
+    let path = |name: &str| mnt.join(name).display().to_string();
+    let commands = [
+        vec!["cat".to_string(), path("file")],
+        vec!["touch".into(), path("new")],
+        vec!["mkdir".into(), path("dir")],
+        vec!["ls".into(), "-l".into(), path("")],
+        vec!["mv".into(), path("file"), path("other")],
+    ];
+    let running: Vec<_> = commands
+        .into_iter()
+        .map(|words| {
+            std::thread::spawn(move || {
+                let finished = run(Command::new(&words[0]).args(&words[1..]), BOUND);
+                assert!(finished.status.is_some(), "{words:?} did not end within {} s", BOUND.as_secs());
+                assert!(!finished.is_success(), "{words:?} succeeded without a server");
+            })
+        })
+        .collect();
+    for thread in running {
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
+}
+
+/// Commands without a mount obey their deadline too, and name the server.
+#[test]
+fn commands_name_the_silent_server() {
+    let fs = FileSystem::up(&["--data", "2"]);
+    fs::write(fs.path("file"), vec![1; 3 << 20]).unwrap();
+    ok(weft().arg("cp").arg(fs.path("file")).arg(fs.at("/file")));
+    fs.signal("data1", Signal::STOP);
+    let words = weft_system_tests::fails(weft().args(["cat", "--timeout", "2"]).arg(fs.at("/file")));
+    assert!(words.contains("no answer before the deadline"), "{words}");
+    let words = weft_system_tests::fails(weft().args(["ping", "--timeout", "2"]).arg(fs.state()));
+    assert!(words.contains("data1"), "{words}");
+    fs.signal("data1", Signal::CONT);
+    ok(weft().args(["cp"]).arg(fs.at("/file")).arg(fs.path("back")));
+    assert_eq!(fs::read(fs.path("back")).unwrap().len(), 3 << 20);
+}
+
+/// All servers are gone for good: programs get errors, the mount goes away when asked.
+#[test]
+fn a_mount_without_servers_ends_cleanly() {
+    if !available("a_mount_without_servers_ends_cleanly", &[Need::Fuse]) {
+        return;
+    }
+    let fs = mounted();
+    let mount = fs.mount_pid(&fs.mnt());
+    let file = File::open(fs.mnt().join("file")).unwrap();
+    ["meta0", "data0", "data1"].iter().for_each(|server| fs.kill(server));
+    let mut bytes = [0; 10];
+    assert!(std::os::unix::fs::FileExt::read_at(&file, &mut bytes, 0).is_err());
+    assert!(fs::metadata(fs.mnt().join("file")).is_err());
+    ok(Command::new("fusermount3").arg("-uz").arg(fs.mnt()));
+    drop(file);
+    wait_until("the end of the mount process", BOUND * 2, || !alive(mount));
+}

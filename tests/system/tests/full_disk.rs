@@ -1,0 +1,173 @@
+//! Full disks: changes are refused with ENOSPC, nothing is lost, reads go on, removing works, and service resumes with the space.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
+use weft_system_tests::load::content;
+use weft_system_tests::{FileSystem, Need, available, ok, wait_until};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const FILE_BYTES: u64 = 3_000_000;
+
+/// Puts a small disk of its own under the folder of a server that has not been started yet.
+fn small_disk(fs: &FileSystem, server: &str, mib: u64) -> PathBuf {
+    let dir = fs.server_dir(server);
+    fs::create_dir_all(&dir).unwrap();
+    ok(Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={mib}m,mode=0700"), "weft-test"]).arg(&dir));
+    dir
+}
+
+#[track_caller]
+fn assert_full(error: &io::Error) {
+    assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()), "{error}");
+}
+
+fn write_until_full(dir: &Path, from: u64) -> Vec<(PathBuf, u64)> {
+    let mut written = Vec::new();
+    for seed in from..from + 1000 {
+        let path = dir.join(format!("file{seed}"));
+        match fs::write(&path, content((seed, FILE_BYTES))) {
+            Ok(()) => written.push((path, seed)),
+            Err(error) => {
+                assert_full(&error);
+                // The file that did not fit.
+                fs::remove_file(&path).unwrap();
+                return written;
+            }
+        }
+    }
+    panic!("the disk is never full");
+}
+
+#[track_caller]
+fn verify(files: &[(PathBuf, u64)]) {
+    for (path, seed) in files {
+        let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(bytes == content((*seed, FILE_BYTES)), "{} ({} bytes) is damaged", path.display(), bytes.len());
+    }
+}
+
+fn fill_empty_and_fill_again(fs: &FileSystem) {
+    let mnt = fs.mnt();
+    let mut files = write_until_full(&mnt, 0);
+    assert!(files.len() > 5, "{} files", files.len());
+    eprintln!("{} files of {FILE_BYTES} bytes fit", files.len());
+    // Full: reads, names and attributes go on.
+    verify(&files);
+    fs::rename(&files[0].0, mnt.join("renamed")).unwrap();
+    files[0].0 = mnt.join("renamed");
+    assert!(fs.status().1["servers"].as_array().unwrap().iter().all(|row| row["pid"].is_u64()), "all servers live");
+    // A restart of a server whose disk is full.
+    fs.kill("data0");
+    fs.start(&[]);
+    verify(&files);
+    // Removing makes room.
+    let half = files.len() / 2;
+    for (path, _) in files.drain(half..) {
+        fs::remove_file(path).unwrap();
+    }
+    let mut more = Vec::new();
+    wait_until("room after removing files", PATIENCE, || {
+        let path = mnt.join("probe");
+        let fits = fs::write(&path, content((5000, FILE_BYTES))).is_ok();
+        fs::remove_file(&path).unwrap();
+        fits
+    });
+    wait_until("all of the room", PATIENCE, || {
+        more.extend(write_until_full(&mnt, 100 + more.len() as u64));
+        more.len() + 3 >= half
+    });
+    verify(&files);
+    verify(&more);
+    for (path, _) in files.iter().chain(&more) {
+        fs::remove_file(path).unwrap();
+    }
+    wait_until("an empty file system", PATIENCE, || fs.total("data", "objects") == 0);
+}
+
+#[test]
+fn promise_full_disk() {
+    if !available("promise_full_disk", &[Need::Fuse, Need::Root]) {
+        return;
+    }
+    let fs = FileSystem::prepare();
+    small_disk(&fs, "data0", 300);
+    fs.start_mounted(&["--data", "2", "--stripe-size", "64KiB"]);
+    fill_empty_and_fill_again(&fs);
+}
+
+/// The same with a configured bound, which needs no root.
+#[test]
+fn a_capacity_is_a_full_disk() {
+    if !available("a_capacity_is_a_full_disk", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--data", "2", "--stripe-size", "64KiB", "--capacity", "40MiB"]);
+    fill_empty_and_fill_again(&fs);
+}
+
+#[test]
+fn promise_full_disk_of_a_metadata_server() {
+    if !available("promise_full_disk_of_a_metadata_server", &[Need::Fuse, Need::Root]) {
+        return;
+    }
+    let fs = FileSystem::prepare();
+    let disk = small_disk(&fs, "meta0", 300);
+    fs.start_mounted(&["--meta", "1", "--data", "1"]);
+    let mnt = fs.mnt();
+    // Large attributes fill a journal quickly.
+    let value = |number: u64| content((number, 60_000));
+    let fill = |from: u64| {
+        let mut stored = Vec::new();
+        for number in from..from + 20_000 {
+            let path = mnt.join(format!("file{number}"));
+            let created = fs::write(&path, b"");
+            let set = created.and_then(|()| Ok(setxattr(&path, "user.large", &value(number), XattrFlags::empty())?));
+            match set {
+                Ok(()) => stored.push((path, number)),
+                Err(error) => {
+                    assert_full(&error);
+                    return stored;
+                }
+            }
+        }
+        panic!("the disk is never full");
+    };
+    let verify = |stored: &[(PathBuf, u64)]| {
+        for (path, number) in stored {
+            let mut bytes = vec![0; 65536];
+            let len = getxattr(path, "user.large", &mut bytes[..]).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert!(bytes[..len] == value(*number), "{}", path.display());
+        }
+    };
+    let mut stored = fill(0);
+    eprintln!("{} attributes fit", stored.len());
+    assert!(stored.len() > 300, "{} attributes", stored.len());
+    verify(&stored);
+    assert!(fs::read_dir(&mnt).unwrap().count() >= stored.len());
+    let removed: Vec<_> = stored.drain(stored.len() / 2..).collect();
+    for (path, _) in &removed {
+        fs::remove_file(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    assert!(removed.iter().all(|(path, _)| !path.exists()));
+    wait_until("room after removing files", PATIENCE, || fs::write(mnt.join("probe"), b"x").is_ok());
+    verify(&stored);
+    let more = fill(30_000);
+    verify(&more);
+    // From a full disk.
+    fs.kill("meta0");
+    fs.start(&[]);
+    verify(&stored);
+    verify(&more);
+    // A larger disk is space, too.
+    ok(Command::new("mount").args(["-o", "remount,size=1000m"]).arg(&disk));
+    wait_until("service on the larger disk", PATIENCE, || fs::write(mnt.join("large"), b"x").is_ok());
+    let path = mnt.join("large");
+    setxattr(&path, "user.large", &value(1), XattrFlags::empty()).unwrap();
+    verify(&stored);
+}

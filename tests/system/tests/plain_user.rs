@@ -1,0 +1,111 @@
+//! The whole cycle without root: servers need none, and the mount uses `fusermount3`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::geteuid;
+use weft_system_tests::{FileSystem, Need, available, fails, ok, run, skip, weft};
+
+/// The user that nobody is.
+const NOBODY: &str = "65534";
+
+/// The program `weft` as the plain user: as we are, or by way of `setpriv`. The binary is copied to where that user may read it.
+struct PlainUser {
+    fs: FileSystem,
+    as_nobody: bool,
+}
+
+impl PlainUser {
+    fn new() -> PlainUser {
+        let user = PlainUser { fs: FileSystem::prepare(), as_nobody: geteuid().is_root() };
+        let binary = user.fs.path("weft");
+        fs::copy(weft().get_program(), &binary).unwrap();
+        if user.as_nobody {
+            for path in [user.fs.path(""), binary] {
+                fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            let home = user.fs.path("home");
+            fs::create_dir(&home).unwrap();
+            ok(Command::new("chown").arg(NOBODY).arg(&home));
+        } else {
+            fs::create_dir(user.fs.path("home")).unwrap();
+        }
+        user
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = if self.as_nobody {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.env_remove("XDG_RUNTIME_DIR").env("HOME", self.fs.path("home")).current_dir(self.fs.path("home"));
+        command
+    }
+
+    fn weft(&self, args: &[&str]) -> Command {
+        let mut command = self.command(&self.fs.path("weft"));
+        command.args(args);
+        command
+    }
+}
+
+impl Drop for PlainUser {
+    fn drop(&mut self) {
+        if self.fs.path("home/state").exists() {
+            run(&mut self.weft(&["down", "--state", "state"]), std::time::Duration::from_secs(30));
+        }
+    }
+}
+
+#[test]
+fn servers_and_commands_need_no_root() {
+    if geteuid().is_root() && !available("servers_and_commands_need_no_root", &[Need::Programs(&["setpriv"])]) {
+        return;
+    }
+    let user = PlainUser::new();
+    ok(&mut user.weft(&["up", "--state", "state", "--meta", "2"]));
+    fs::write(user.fs.path("file"), b"hello").unwrap();
+    fs::set_permissions(user.fs.path("file"), fs::Permissions::from_mode(0o644)).unwrap();
+    ok(&mut user.weft(&["mkdir", "state:/dir"]));
+    ok(&mut user.weft(&["cp", "../file", "state:/dir/file"]));
+    assert_eq!(ok(&mut user.weft(&["cat", "state:/dir/file"])), "hello");
+    assert!(ok(&mut user.weft(&["ls", "state:/dir"])).contains("file"));
+    if user.as_nobody {
+        // Somebody else without the key: the state is private.
+        let mut other = Command::new("setpriv");
+        other.args(["--reuid", "65533", "--regid", "65533", "--clear-groups"]).arg(user.fs.path("weft"));
+        fails(other.arg("ls").arg(format!("{}:/", user.fs.path("home/state").display())));
+    }
+    ok(&mut user.weft(&["down", "--state", "state"]));
+    assert!(user.fs.processes().is_empty());
+}
+
+#[test]
+fn a_plain_user_mounts_through_fusermount3() {
+    let test = "a_plain_user_mounts_through_fusermount3";
+    if !available(test, &[Need::Fuse, Need::Programs(&["fusermount3", "setpriv"])]) {
+        return;
+    }
+    let user = PlainUser::new();
+    let up = run(&mut user.weft(&["up", "--state", "state", "--mount", "mnt"]), std::time::Duration::from_secs(60));
+    if !up.is_success() && up.words().contains("fusermount3") && up.words().contains("ermission denied") {
+        // A machine may forbid it: the set-uid bit may be missing, or the device be closed even to the helper.
+        return skip(test, up.words().trim());
+    }
+    assert!(up.is_success(), "{}", up.words());
+    let sh = |script: &str| ok(user.command(Path::new("/bin/sh")).args(["-euc", script]));
+    sh("cd mnt; mkdir dir; echo hello > dir/file; ln -s dir/file link; cat link; chmod 600 dir/file; rm link; ls -l dir");
+    assert_eq!(ok(&mut user.weft(&["cat", "state:/dir/file"])), "hello\n");
+    ok(&mut user.weft(&["umount", "mnt"]));
+    assert!(!user.fs.path("home/mnt/dir").exists());
+    ok(&mut user.weft(&["up", "--state", "state", "--mount", "mnt"]));
+    assert_eq!(sh("cat mnt/dir/file"), "hello\n");
+    sh("fusermount3 -u mnt");
+    ok(&mut user.weft(&["down", "--state", "state"]));
+    assert!(user.fs.processes().is_empty());
+}
