@@ -297,8 +297,8 @@ wire_struct! {
         pub state: Option<FileState>,
         /// Given if it was opened.
         pub capability: Option<Capability>,
-        /// If the name was made: the version of the directory after it, one more than before.
-        pub dir_version: u64,
+        /// If the name was made: the directory after it.
+        pub dir: DirChange,
     }
 
     /// Makes a directory; the server of the name chooses the server of the directory.
@@ -337,8 +337,16 @@ wire_struct! {
     pub struct UnlinkReply {
         /// The object.
         pub handle: Handle,
-        /// The version of the directory after the change, one more than before.
-        pub dir_version: u64,
+        /// The directory after the change.
+        pub dir: DirChange,
+    }
+
+    /// What became of a directory by a change of one name. Whoever knew it as it was before the change knows it now.
+    pub struct DirChange {
+        /// Its version, one more than before; 0 if the directory was not changed.
+        pub version: u64,
+        /// Its mtime and ctime.
+        pub time: WallTime,
     }
 
     /// Removes an empty directory.
@@ -709,6 +717,13 @@ wire_struct! {
         /// With the right MANAGE.
         pub capability: Capability,
     }
+}
+
+impl Copy for DirChange {}
+
+impl DirChange {
+    /// No change.
+    pub const NONE: DirChange = DirChange { version: 0, time: WallTime(0) };
 }
 
 impl Wire for Rights {

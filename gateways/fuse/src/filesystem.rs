@@ -255,6 +255,10 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        // After every change of a directory the kernel asks for its attributes, which we know if we made the change.
+        if let Some((attr, age)) = self.client.known_directory(handle(ino)) {
+            return reply.attr(&self.ttl.saturating_sub(Duration::from_nanos(age)), &attributes(&attr));
+        }
         let result = self.run(self.client.getattr(handle(ino)));
         self.reply_attr(reply, result);
     }

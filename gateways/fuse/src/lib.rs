@@ -72,7 +72,7 @@ pub struct Session {
 pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions) -> io::Result<Session> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot mount at {}: {error}", mountpoint.display()));
     let fs_name = client.map().fs_name.clone();
-    client.remember_absent_names(options.cache_ttl.as_nanos() as u64);
+    client.follow_directories(options.cache_ttl.as_nanos() as u64);
     let closer = Closer::start(client.clone());
     let filesystem = WeftFilesystem::new(client, closer.clone(), &options);
     let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };

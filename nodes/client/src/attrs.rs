@@ -99,6 +99,7 @@ impl<R: Runtime> Client<R> {
                 inode.learn(attr, asked.at);
             }
             self.inner.cache.keep_attr(asked, attr);
+            self.inner.known.learned(attr, asked.at);
         }
         Ok(settled)
     }

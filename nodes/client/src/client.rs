@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use weft_base::{ClusterMap, Handle, Nanos, Payload, SECOND, ServerId, ServerRole, Status};
+use weft_base::{Attr, ClusterMap, Handle, Nanos, Payload, SECOND, ServerId, ServerRole, Status};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Operation;
 use weft_wire::ops::{PingRequest, ServerInfo};
 
-use crate::absent::AbsentNames;
 use crate::cache::{Asked, Cache};
+use crate::known::KnownDirectories;
 use crate::open_table::OpenTable;
 use crate::partitions::Partitions;
 use crate::window::run_window;
@@ -30,7 +30,7 @@ pub(crate) struct Inner<R> {
     pub(crate) opens: OpenTable,
     pub(crate) partitions: Partitions,
     pub(crate) cache: Cache,
-    pub(crate) absent: AbsentNames,
+    pub(crate) known: KnownDirectories,
 }
 
 impl<R: Runtime> Clone for Client<R> {
@@ -65,7 +65,7 @@ impl<R: Runtime> Client<R> {
         let caller = Caller::new(rt, options.client, options.incarnation);
         let cache = Cache::new(options.attr_cache_ns);
         let (opens, partitions) = (OpenTable::default(), Partitions::default());
-        Client { inner: Arc::new(Inner { caller, map, options, opens, partitions, cache, absent: AbsentNames::default() }) }
+        Client { inner: Arc::new(Inner { caller, map, options, opens, partitions, cache, known: KnownDirectories::default() }) }
     }
 
     /// The servers of the file system.
@@ -83,11 +83,17 @@ impl<R: Runtime> Client<R> {
         &self.inner.options
     }
 
-    /// From now on "no such name" may be answered without asking, in directories that this client has made and whose names it
-    /// therefore knows, as long as nobody else is seen to change them, and at most this many nanoseconds after the server was last
-    /// asked. 0 (at first): always ask.
-    pub fn remember_absent_names(&self, age_max_ns: u64) {
-        self.inner.absent.set_age_max(age_max_ns);
+    /// From now on what this client does in a directory is followed: "no such name" may be answered without asking in directories that
+    /// it has made, and [`Client::known_directory`] has answers, as long as nobody else is seen to change the directory, and at most
+    /// this many nanoseconds after the server was last asked. 0 (at first): always ask.
+    pub fn follow_directories(&self, age_max_ns: u64) {
+        self.inner.known.set_age_max(age_max_ns);
+    }
+
+    /// The attributes of a directory that this client has just changed, if they are known without asking, and how many nanoseconds ago
+    /// they were certainly true. Only after [`Client::follow_directories`].
+    pub fn known_directory(&self, dir: Handle) -> Option<(Attr, u64)> {
+        self.inner.known.attr(dir, self.rt().now())
     }
 
     /// Counters of messages and bytes since the client was made.

@@ -331,10 +331,14 @@ impl World {
     }
 
     /// The version of a directory after a change of its names.
-    fn dir_changed(&mut self, dir: Handle) -> u64 {
+    fn dir_changed(&mut self, dir: Handle) -> DirChange {
+        let entries = self.names.range((dir, Bytes::new())..).take_while(|((parent, _), _)| *parent == dir).count() as u64;
         let attr = &mut self.inodes.get_mut(&dir).expect("its server was checked, so it exists").attr;
         attr.version += 1;
-        attr.version
+        attr.size = entries;
+        attr.mtime = WallTime(self.now.0 as i64);
+        attr.ctime = attr.mtime;
+        DirChange { version: attr.version, time: attr.mtime }
     }
 
     fn data_size(&self, handle: Handle, layout: &Layout) -> u64 {
@@ -414,7 +418,7 @@ impl World {
                 if !self.opens.keys().any(|(_, open)| *open == handle) {
                     self.inodes.remove(&handle);
                 }
-                ok(&UnlinkReply { handle, dir_version: self.dir_changed(request.at.dir) })
+                ok(&UnlinkReply { handle, dir: self.dir_changed(request.at.dir) })
             }
             Request::ReadDir(request) => {
                 self.check_dir(server, &request.at)?;
@@ -476,8 +480,8 @@ impl World {
         let opens = here && kind == FileKind::File && request.open != Rights::default();
         let state = if here { Some(self.state(handle, client)?) } else { None };
         let capability = opens.then(|| self.open(client, handle, request.open, request.open_sequence));
-        let dir_version = if created { self.dir_changed(request.at.dir) } else { 0 };
-        ok(&CreateReply { created, handle, kind, state, capability, dir_version })
+        let dir = if created { self.dir_changed(request.at.dir) } else { DirChange::NONE };
+        ok(&CreateReply { created, handle, kind, state, capability, dir })
     }
 
     fn close(&mut self, client: ClientId, request: CloseRequest) -> Answer {

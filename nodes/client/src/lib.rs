@@ -4,7 +4,6 @@
 //!
 //! It never knows which runtime drives it, and never holds a lock across a wait.
 
-mod absent;
 mod attrs;
 mod batch;
 mod cache;
@@ -16,6 +15,7 @@ mod error;
 mod fake;
 mod files;
 mod gate;
+mod known;
 mod names;
 mod open_inode;
 mod open_table;

@@ -33,7 +33,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("lookup", dir);
         let name = checked(flow, name)?;
         let may_search = who.checked_by_kernel || who.uid == 0;
-        if may_search && self.inner.absent.is_absent(dir, &name, self.rt().now()) {
+        if may_search && self.inner.known.is_absent(dir, &name, self.rt().now()) {
             return Err(flow.error(Status::NotFound));
         }
         self.lookup_in(flow, who, dir, &name).await
@@ -126,9 +126,9 @@ impl<R: Runtime> Client<R> {
         let asked = self.ask();
         let outcome = self.call_in_dir(flow, dir, make).await;
         self.inner.cache.forget_name(dir, &name);
-        self.inner.absent.forget(dir);
+        self.inner.known.forget(dir);
         let attr = outcome?.state.attr;
-        self.inner.absent.made(attr.handle, attr.version, asked.at);
+        self.inner.known.made(&attr, asked.at);
         Ok(attr)
     }
 
@@ -142,7 +142,7 @@ impl<R: Runtime> Client<R> {
         self.inner.cache.forget_name(dir, &name);
         let outcome = self.call_in_dir(flow, dir, |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await;
         self.inner.cache.forget_name(dir, &name);
-        self.inner.absent.forget(dir);
+        self.inner.known.forget(dir);
         outcome
     }
 
@@ -162,8 +162,8 @@ impl<R: Runtime> Client<R> {
         let outcome = self.call_in_dir(flow, dir, |at| UnlinkRequest { at, name: name.clone(), who: who.clone() }).await;
         self.inner.cache.forget_name(dir, name);
         match &outcome {
-            Ok(reply) => self.inner.absent.removed(dir, name, reply.dir_version, asked.at),
-            Err(_) => self.inner.absent.forget(dir),
+            Ok(reply) => self.inner.known.removed(dir, name, reply.dir, asked.at),
+            Err(_) => self.inner.known.forget(dir),
         }
         self.inner.cache.forget(outcome?.handle);
         Ok(())
@@ -203,8 +203,8 @@ impl<R: Runtime> Client<R> {
         });
         let outcome = outcome.await;
         self.inner.cache.forget_all();
-        self.inner.absent.forget(from_dir);
-        self.inner.absent.forget(to_dir);
+        self.inner.known.forget(from_dir);
+        self.inner.known.forget(to_dir);
         outcome
     }
 
@@ -227,7 +227,7 @@ impl<R: Runtime> Client<R> {
         let outcome = self.call_in_dir(flow, to_dir, make).await;
         self.inner.cache.forget_name(to_dir, &to_name);
         self.inner.cache.forget(handle);
-        self.inner.absent.forget(to_dir);
+        self.inner.known.forget(to_dir);
         match outcome?.state {
             Some(state) => self.settle(flow, state, asked).await,
             None => self.getattr_now(flow, handle).await,
@@ -310,9 +310,9 @@ impl<R: Runtime> Client<R> {
     /// Notes what a create did to the names of its directory.
     pub(crate) fn created_in(&self, dir: Handle, name: &[u8], outcome: &Result<CreateReply>, asked: Asked) {
         match outcome {
-            Ok(reply) if reply.created => self.inner.absent.created(dir, name, reply.dir_version, asked.at),
+            Ok(reply) if reply.created => self.inner.known.created(dir, name, reply.dir, asked.at),
             // Somebody else has made the name, or it is not known whether it was made.
-            _ => self.inner.absent.forget(dir),
+            _ => self.inner.known.forget(dir),
         }
     }
 

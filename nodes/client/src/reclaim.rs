@@ -43,7 +43,7 @@ impl<R: Runtime> Client<R> {
     pub(crate) async fn reclaim(&self) {
         'servers: for server in self.inner.caller.take_restarted() {
             self.inner.opens.begin_reclaim();
-            self.inner.absent.forget_all();
+            self.inner.known.forget_all();
             let inodes = self.inner.opens.at_server(server);
             let opens: Vec<(Arc<OpenInode>, OpenOnWire)> =
                 inodes.into_iter().filter_map(|inode| inode.reclaim().map(|open| (inode, open))).collect();

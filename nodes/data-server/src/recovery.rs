@@ -75,9 +75,10 @@ async fn recover<R: ServerRuntime>(
     let disk = rt.disk();
     let container = open_container(disk, config).await?;
     let mut replay = Replay::new(rt.now());
-    let recovered = Journal::recover(disk, journal_config(rt, config), |found| replay.take(found)).await;
-    let (journal, report) = recovered.map_err(stopped_by)?;
     let power_was_cut = superblock.boot_id != disk.boot_id();
+    let settings = JournalConfig { same_boot: !power_was_cut, ..journal_config(rt, config) };
+    let recovered = Journal::recover(disk, settings, |found| replay.take(found)).await;
+    let (journal, report) = recovered.map_err(stopped_by)?;
     let (table, removed) = replay.finish(power_was_cut, capacity_bytes(config.capacity_bytes))?;
 
     // From here on the next restart must come to the same result, whatever ends this life.
@@ -181,7 +182,8 @@ fn check_owner(superblock: &Superblock, config: &DataServerConfig) -> Result<(),
 }
 
 fn journal_config<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> JournalConfig {
-    JournalConfig { fs_id: config.map.fs_id, server: config.server, segment_bytes: config.journal_segment_bytes, salt: rt.random() }
+    let segment_bytes = config.journal_segment_bytes;
+    JournalConfig { segment_bytes, ..JournalConfig::new(config.map.fs_id, config.server, rt.random()) }
 }
 
 fn disk_error(what: &'static str) -> impl FnOnce(DiskError) -> DataServerError {

@@ -25,12 +25,15 @@ pub struct JournalConfig {
     pub segment_bytes: u64,
     /// A random number; the salts of segments are derived from it.
     pub salt: u64,
+    /// For a recovery: the machine has not restarted since the journal was written (the boot ids are the same), so nothing that was
+    /// written can be missing, synced or not. What looks like the work of a power cut is damage then.
+    pub same_boot: bool,
 }
 
 impl JournalConfig {
     /// With segments of the usual size.
     pub fn new(fs_id: FsId, server: ServerId, salt: u64) -> JournalConfig {
-        JournalConfig { fs_id, server, segment_bytes: SEGMENT_BYTES_DEFAULT, salt }
+        JournalConfig { fs_id, server, segment_bytes: SEGMENT_BYTES_DEFAULT, salt, same_boot: false }
     }
 }
 

@@ -79,6 +79,12 @@ impl<D: Disk> Journal<D> {
             }
         }
         let end = replay.finish(checkpoint.map_or(Lsn::NONE, |end| end.end_lsn)).map_err(damaged)?;
+        if let (true, EndReason::LostUnsynced { offset, later_lsn }) = (config.same_boot, end.end) {
+            let name = headers.last().map_or_else(String::new, |header| names::segment(header.sequence));
+            return Err(JournalError::Damaged(format!(
+                "{name} is damaged at byte {offset}: records up to {later_lsn} are unreadable, although there was no power cut"
+            )));
+        }
 
         let mut older = Vec::new();
         for segment in &segments {

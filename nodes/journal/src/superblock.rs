@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use weft_base::{FsId, Payload, ServerId};
-use weft_rt::Disk;
+use weft_rt::{Disk, DiskError};
 use weft_wire::crc32c;
 
 use crate::JournalError;
@@ -12,6 +12,11 @@ use crate::JournalError;
 const FORMAT: u32 = 1;
 const NAME: &str = "superblock";
 const NAME_NEW: &str = "superblock.new";
+/// An allocated file that becomes the next superblock: a server must be able to start on a full disk, or nobody could read or remove
+/// what is there.
+const RESERVE: &str = "superblock.reserve";
+/// Its size in bytes; a superblock is smaller.
+const RESERVE_BYTES: u64 = 4096;
 
 /// What a server's directory says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,13 +57,24 @@ impl Superblock {
     /// [`JournalError::NoSpace`], [`JournalError::Disk`]; the old one is then still there.
     pub async fn store<D: Disk>(&self, disk: &D) -> Result<(), JournalError> {
         let failed = || JournalError::during("write the superblock");
+        match disk.rename(RESERVE, NAME_NEW).await {
+            Ok(()) | Err(DiskError::NotFound) => {}
+            Err(error) => return Err(failed()(error)),
+        }
         let text = Bytes::from(self.text());
+        let len = text.len() as u64;
         let file = disk.open(NAME_NEW, true).await.map_err(failed())?;
-        disk.set_len(file, 0).await.map_err(failed())?;
         disk.write(file, 0, Payload::Real(text)).await.map_err(failed())?;
+        // Not before: that would give back the space that was kept.
+        disk.set_len(file, len).await.map_err(failed())?;
         disk.sync(file).await.map_err(failed())?;
         disk.close(file);
-        disk.rename(NAME_NEW, NAME).await.map_err(failed())
+        disk.rename(NAME_NEW, NAME).await.map_err(failed())?;
+        // The old superblock has given its space back. If others were faster, the next start tries without a reserve.
+        match keep_reserve(disk).await {
+            Ok(()) | Err(DiskError::NoSpace) => Ok(()),
+            Err(error) => Err(JournalError::during(format!("allocate {RESERVE}"))(error)),
+        }
     }
 
     fn text(&self) -> String {
@@ -95,6 +111,13 @@ impl Superblock {
             boot_id: number("boot_id", 16)?,
         })
     }
+}
+
+async fn keep_reserve<D: Disk>(disk: &D) -> Result<(), DiskError> {
+    let file = disk.open(RESERVE, true).await?;
+    let allocated = disk.allocate(file, 0, RESERVE_BYTES).await;
+    disk.close(file);
+    allocated
 }
 
 #[cfg(test)]

@@ -37,9 +37,9 @@ fn number(bytes: &[u8]) -> u64 {
 /// What a recovery found: numbers in the checkpoint, numbers in the journal.
 type Contents = (Vec<u64>, Vec<u64>);
 
-async fn recover(disk: &SimDisk, salt: u64) -> Result<(Journal<SimDisk>, Recovered, Contents), JournalError> {
+async fn recover(disk: &SimDisk, salt: u64, same_boot: bool) -> Result<(Journal<SimDisk>, Recovered, Contents), JournalError> {
     let mut contents = Contents::default();
-    let (journal, recovered) = Journal::recover(disk, config(salt), |found| {
+    let (journal, recovered) = Journal::recover(disk, JournalConfig { same_boot, ..config(salt) }, |found| {
         match found {
             Found::Checkpoint(bytes) => contents.0.push(number(bytes)),
             Found::Journal(lsn, bytes) => {
@@ -76,7 +76,7 @@ struct Seen {
 /// A life of the server: recovers, checks against what was promised, goes on until it is killed.
 async fn live(rt: SimRt, seen: Rc<RefCell<Seen>>, power_was_cut: bool) {
     let disk = rt.disk().clone();
-    let (journal, recovered, (in_checkpoint, in_journal)) = recover(&disk, rt.random()).await.expect("nothing is damaged");
+    let (journal, recovered, (in_checkpoint, in_journal)) = recover(&disk, rt.random(), !power_was_cut).await.expect("nothing is damaged");
     let last = recovered.last_lsn.0;
     let promised = if power_was_cut { seen.borrow().durable } else { seen.borrow().written };
     assert!(last >= promised, "promised {promised}, found {last}");
@@ -199,8 +199,54 @@ fn a_full_disk_is_told_before_it_hurts() {
         journal.sync().await.unwrap();
         control.heal();
         journal.ensure_room().await.unwrap();
-        let (_, recovered, _) = recover(rt.disk(), 3).await.unwrap();
+        let (_, recovered, _) = recover(rt.disk(), 3, false).await.unwrap();
         assert_eq!(recovered.last_lsn, Lsn(appended));
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_restart_on_a_full_disk_takes_the_file_that_was_kept_for_it() {
+    let (sim, node) = world(6);
+    let control = sim.control();
+    sim.block_on(node, 10 * SECOND, |rt| async move {
+        let journal = Journal::create(rt.disk(), config(6)).await.unwrap();
+        let superblock = |boot| Superblock { fs_id: FS, server: SERVER, engine: "journal".into(), boot, boot_id: 1 };
+        superblock(1).store(rt.disk()).await.unwrap();
+        journal.append(&record(1));
+        journal.commit().await.unwrap();
+        control.fill_disk(node, 3600 * SECOND);
+        // Its replacement takes what was kept for it.
+        superblock(2).store(rt.disk()).await.unwrap();
+        assert_eq!(Superblock::load(rt.disk()).await.unwrap(), Some(superblock(2)));
+        let (journal, _, contents) = recover(rt.disk(), 7, true).await.unwrap();
+        assert_eq!(contents.1, [1]);
+        assert!(!journal.has_room() && journal.segment_bytes_left() > 1000, "what frees space can be written");
+        assert_eq!(journal.ensure_room().await, Err(JournalError::NoSpace));
+        control.heal();
+        journal.ensure_room().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_hole_is_the_work_of_a_power_cut_only_if_there_was_one() {
+    let (sim, node) = world(7);
+    sim.block_on(node, SECOND, |rt| async move {
+        let journal = Journal::create(rt.disk(), config(8)).await.unwrap();
+        for number in 1..=30 {
+            // Never synced: no frame says that the one before was durable.
+            journal.append(&record(number));
+            journal.commit().await.unwrap();
+        }
+    })
+    .unwrap();
+    assert!(sim.corrupt(node, "journal.1", 4500, vec![0xff; 16]));
+    sim.block_on(node, SECOND, |rt| async move {
+        let refused = recover(rt.disk(), 9, true).await.map(|_| ());
+        assert!(matches!(&refused, Err(JournalError::Damaged(text)) if text.starts_with("journal.1 is damaged at byte")), "{refused:?}");
+        let (_, recovered, _) = recover(rt.disk(), 9, false).await.unwrap();
+        assert!(recovered.last_lsn < Lsn(30) && recovered.note.is_some());
     })
     .unwrap();
 }
@@ -226,7 +272,7 @@ fn a_failed_sync_is_the_end() {
 fn missing_and_damaged_parts_are_named() {
     let (sim, node) = world(4);
     sim.block_on(node, SECOND, |rt| async move {
-        assert!(matches!(recover(rt.disk(), 1).await, Err(JournalError::Damaged(text)) if text.contains("missing")));
+        assert!(matches!(recover(rt.disk(), 1, false).await, Err(JournalError::Damaged(text)) if text.contains("missing")));
         let journal = Journal::create(rt.disk(), config(4)).await.unwrap();
         for number in 1..=2000 {
             journal.append(&record(number));
@@ -241,9 +287,9 @@ fn missing_and_damaged_parts_are_named() {
     // A segment in the middle is damaged: the records behind it must not be dropped silently.
     assert!(sim.corrupt(node, "journal.2", 5000, vec![0xff; 16]));
     sim.block_on(node, SECOND, |rt| async move {
-        assert!(matches!(recover(rt.disk(), 5).await, Err(JournalError::Damaged(text)) if text.contains("segment 2")));
+        assert!(matches!(recover(rt.disk(), 5, false).await, Err(JournalError::Damaged(text)) if text.contains("segment 2")));
         rt.disk().remove("journal.2").await.unwrap();
-        assert!(matches!(recover(rt.disk(), 6).await, Err(JournalError::Damaged(text)) if text.contains("missing")));
+        assert!(matches!(recover(rt.disk(), 6, false).await, Err(JournalError::Damaged(text)) if text.contains("missing")));
     })
     .unwrap();
 }

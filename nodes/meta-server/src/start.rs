@@ -109,7 +109,8 @@ async fn open<R: ServerRuntime>(
         None => return Err(MetaServerError::NotFormatted),
     };
     check_owner(&superblock, config)?;
-    let (journal, _) = Journal::recover(rt.disk(), journal_config(rt, config), |found| {
+    let same_boot = superblock.boot_id == rt.disk().boot_id();
+    let (journal, _) = Journal::recover(rt.disk(), JournalConfig { same_boot, ..journal_config(rt, config) }, |found| {
         let (Found::Checkpoint(bytes) | Found::Journal(_, bytes)) = found;
         let mut record = Record::decode(bytes.to_vec().into())?;
         state.apply(&mut record);

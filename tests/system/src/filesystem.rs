@@ -153,6 +153,14 @@ impl FileSystem {
         kill_and_wait(pid);
     }
 
+    /// Kills a server that may just be ending by itself.
+    pub fn kill_if_alive(&self, server: &str) {
+        if let Some(pid) = self.pid(server) {
+            let _ = signal(pid, Signal::KILL);
+            wait_until("the end of a killed process", PROCESS_PATIENCE, || !alive(pid));
+        }
+    }
+
     /// Kills the process of a mount; the dead mount stays in the tree.
     #[track_caller]
     pub fn kill_mount(&self, place: &Path) {

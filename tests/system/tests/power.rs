@@ -1,9 +1,8 @@
 //! Power cuts on a real disk: the servers live on an ext4 image that is shut down under them (`FS_IOC_SHUTDOWN` without flushing its log),
-//! so that everything that was not on stable storage is gone; then it is mounted again as after a reboot.
-//!
-//! The machine does not really restart, so the servers see the boot id that they know. The recovery for another boot id is tested
-//! in `tests/sim`, with every disk misbehaving in more ways.
+//! so that everything that was not on stable storage is gone; then it is mounted again as after a reboot. The machine does not really
+//! restart, so the servers are started where they see another boot id (`unshare --mount`).
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,9 +10,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use weft_system_tests::load::content;
-use weft_system_tests::{FileSystem, Need, available, ok};
+use weft_system_tests::{FileSystem, Need, available, ok, weft};
 
-const NEEDS: [Need; 3] = [Need::Fuse, Need::LoopDevice, Need::Programs(&["perl"])];
+const NEEDS: [Need; 3] = [Need::Fuse, Need::LoopDevice, Need::Programs(&["perl", "unshare"])];
 const FILE_BYTES: u64 = 500_000;
 
 /// `ioctl(fd, FS_IOC_SHUTDOWN, NOLOGFLUSH)`.
@@ -21,11 +20,12 @@ const SHUT_DOWN: &str = r#"open(my $dir, "<", $ARGV[0]) or die $!; my $how = pac
 
 struct Machine {
     fs: FileSystem,
+    boots: Cell<u32>,
 }
 
 impl Machine {
     fn start(durability: &str) -> Machine {
-        let machine = Machine { fs: FileSystem::prepare() };
+        let machine = Machine { fs: FileSystem::prepare(), boots: Cell::new(0) };
         let image = machine.fs.path("disk");
         File::create(&image).unwrap().set_len(3 << 30).unwrap();
         ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
@@ -46,15 +46,20 @@ impl Machine {
     /// Cuts the power, and starts the machine again.
     fn cut(&self) {
         ok(Command::new("perl").args(["-e", SHUT_DOWN]).arg(self.disk()));
-        for server in ["meta0", "meta1", "data0", "data1"] {
-            // It may have noticed and ended already.
-            if self.fs.pid(server).is_some() {
-                self.fs.kill(server);
-            }
-        }
+        ["meta0", "meta1", "data0", "data1"].iter().for_each(|server| self.fs.kill_if_alive(server));
         ok(Command::new("umount").arg(self.disk()));
         self.attach();
-        self.fs.start(&[]);
+        self.boots.set(self.boots.get() + 1);
+        let boot_id = self.fs.path("boot_id");
+        fs::write(&boot_id, format!("00000000-0000-4000-8000-{:012}\n", self.boots.get())).unwrap();
+        let script = r#"mount --bind "$1" /proc/sys/kernel/random/boot_id; shift; exec "$@""#;
+        let up = weft().get_program().to_os_string();
+        ok(Command::new("unshare")
+            .args(["--mount", "sh", "-euc", script, "sh"])
+            .arg(boot_id)
+            .arg(up)
+            .args(["up", "--state"])
+            .arg(self.fs.state()));
     }
 
     /// Directories that lie on different metadata servers.

@@ -3,7 +3,7 @@
 use weft_base::{FileKind, Handle, Layout, Result, Status, check_name};
 use weft_layout::first_data_server;
 use weft_wire::Rights;
-use weft_wire::ops::{CreateReply, CreateRequest};
+use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
 use crate::{Change, Context, EXECUTE, Inode, InodeFlags, MODE_SETGID, OpenChange, Record, State, WRITE, may_access};
 
@@ -46,7 +46,7 @@ impl State {
             // Nobody else knows the object yet.
             state: Some(weft_wire::ops::FileState { attr: inode.attr(handle), ask_data: None, partitions: None }),
             capability: opened.then(|| cx.capability(handle, request.open)),
-            dir_version: dir.version + 1,
+            dir: DirChange { version: dir.version + 1, time: dir.mtime.max(cx.now) },
         };
         record.changes.push(Change::PutInode { handle, inode });
         if request.kind == FileKind::Symlink {
@@ -119,7 +119,7 @@ impl State {
         if request.exclusive {
             return Err(Status::Exists);
         }
-        let mut reply = CreateReply { created: false, handle, kind, state: None, capability: None, dir_version: 0 };
+        let mut reply = CreateReply { created: false, handle, kind, state: None, capability: None, dir: DirChange::NONE };
         let Some(inode) = self.peek(handle) else { return Ok(reply) };
         if kind == FileKind::File && request.open != Rights::default() {
             let open = self.prepare_open_inode(cx, handle, inode, request.open, request.open_sequence, &request.who, record)?;

@@ -199,7 +199,7 @@ fn cached_answers_are_as_old_as_allowed_and_own_changes_show_at_once() {
 fn names_of_an_own_directory_are_known_without_asking() {
     let rt = FakeRt::new(2, 2, 65536);
     let client = rt.client_with(ClientOptions::new(ClientId(1), 1));
-    client.remember_absent_names(SECOND);
+    client.follow_directories(SECOND);
     let other = rt.client_with(ClientOptions::new(ClientId(2), 1));
     let who = &ROOT;
     rt.run(async {

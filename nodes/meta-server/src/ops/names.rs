@@ -7,7 +7,7 @@ use bytes::Bytes;
 use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, Status};
 use weft_namespace::{Change, Context, CycleCheck, Part, Record, State, made_directory};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{LinkRequest, TxPart, UnlinkReply};
+use weft_wire::ops::{DirChange, LinkRequest, TxPart, UnlinkReply};
 use weft_wire::{Header, Request, Wire};
 
 use super::Step;
@@ -49,20 +49,20 @@ impl NameReply {
     pub(crate) fn body(&self, state: &State, cx: &Context<'_>, record: &Record, made: Option<Handle>) -> Result<Bytes> {
         Ok(match self {
             NameReply::Done => ().to_bytes(),
-            NameReply::Unlinked { dir, handle } => UnlinkReply { handle: *handle, dir_version: version_of(*dir, record) }.to_bytes(),
+            NameReply::Unlinked { dir, handle } => UnlinkReply { handle: *handle, dir: change_of(*dir, record) }.to_bytes(),
             NameReply::Linked(request) => state.link_reply(cx, request, record).to_bytes(),
             NameReply::Made(part) => state.mkdir_reply(cx, made.ok_or(Status::Io)?, part)?.to_bytes(),
         })
     }
 }
 
-/// The version that the record gives to the directory.
-fn version_of(dir: Handle, record: &Record) -> u64 {
-    let version = |change: &Change| match change {
-        Change::Touch { handle, version, .. } if *handle == dir => Some(*version),
+/// What the record makes of the directory.
+fn change_of(dir: Handle, record: &Record) -> DirChange {
+    let change = |change: &Change| match change {
+        Change::Touch { handle, mtime, version, .. } if *handle == dir => Some(DirChange { version: *version, time: *mtime }),
         _ => None,
     };
-    record.changes.iter().rev().find_map(version).unwrap_or(0)
+    record.changes.iter().rev().find_map(change).unwrap_or(DirChange::NONE)
 }
 
 /// What planning comes to.

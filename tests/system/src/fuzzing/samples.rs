@@ -293,10 +293,18 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
         with_number(
             Op::Create,
-            &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir_version: 3 }.to_bytes(),
+            &CreateReply {
+                created: true,
+                handle,
+                kind,
+                state: state_given.clone(),
+                capability,
+                dir: DirChange { version: 3, time: weft_base::WallTime(4) },
+            }
+            .to_bytes(),
         ),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone() }.to_bytes()),
-        with_number(Op::Unlink, &UnlinkReply { handle, dir_version: 3 }.to_bytes()),
+        with_number(Op::Unlink, &UnlinkReply { handle, dir: DirChange { version: 3, time: weft_base::WallTime(4) } }.to_bytes()),
         with_number(Op::Link, &LinkReply { state: state_given }.to_bytes()),
         with_number(
             Op::ReadDir,
