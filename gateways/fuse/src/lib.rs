@@ -49,7 +49,7 @@ impl Default for MountOptions {
         MountOptions {
             allow_other: root,
             read_only: false,
-            threads: 8,
+            threads: 4,
             cache_ttl: Duration::from_secs(1),
             direct_from_bytes: 1 << 20,
             close_patience: Duration::from_secs(10),

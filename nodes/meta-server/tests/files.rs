@@ -174,10 +174,13 @@ fn the_grace_after_a_restart_protects_unlinked_files_that_are_reclaimed() {
     let cluster = Cluster::new(6, 1, |_| {});
     let client = cluster.caller(1);
     let maker = client.clone();
+    let data = std::rc::Rc::clone(&cluster.data_state);
     let (kept, lost) = cluster.block_on(|| async move {
         let mut files = Vec::new();
         for name in ["kept", "lost"] {
-            files.push(maker.create(ROOT_HANDLE, name, WRITE).await.unwrap().handle);
+            let file = maker.create(ROOT_HANDLE, name, WRITE).await.unwrap().handle;
+            data.borrow_mut().sizes.insert(file, 10);
+            files.push(file);
             maker.unlink(ROOT_HANDLE, name).await.unwrap();
         }
         (files[0], files[1])

@@ -41,6 +41,8 @@ pub struct Plan {
     pub dirs: u8,
     /// Files are written and read too.
     pub with_data: bool,
+    /// Clients look at once at what they or others have changed. So in every third seed.
+    pub follow: bool,
     /// Longest pause of a client between two operations, in nanoseconds.
     pub pause_max_ns: u64,
     /// Deadline of an operation, in nanoseconds.
@@ -78,6 +80,7 @@ impl Plan {
             names: random.between(2, 5) as u8,
             dirs: random.between(1, 3) as u8,
             with_data: random.below(10) < 4,
+            follow: seed % 3 == 1,
             pause_max_ns: if random.below(4) == 0 { 0 } else { 2 * duration / per_client },
             deadline_ns: if weather != Weather::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
             faults: faults(weather, duration, &mut random),

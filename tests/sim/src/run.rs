@@ -179,7 +179,8 @@ impl<'a> Run<'a> {
 
     /// All clients work.
     fn work(&mut self, operations: usize) -> Result<(), String> {
-        let menu = Menu { names: self.plan.names, dirs: usize::from(self.plan.dirs) + 1, with_data: self.plan.with_data };
+        let Plan { names, dirs, with_data, follow, .. } = *self.plan;
+        let menu = Menu { names, dirs: usize::from(dirs) + 1, with_data, follow };
         let pause = self.plan.pause_max_ns;
         self.for_all_clients(async move |worker| worker.work(operations, menu, pause).await)
     }

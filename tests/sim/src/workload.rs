@@ -1,7 +1,7 @@
 //! The clients of a run: each does one random operation after another and writes down what it asked and what it was told.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,6 +21,9 @@ const FILE_BYTES: u64 = 24_000;
 /// Longest piece that histories write or read, in bytes.
 const PIECE_BYTES: u64 = 9_000;
 
+/// So many changed names are remembered.
+const TOUCHED_MAX: usize = 3;
+
 /// What all clients of a run share: the history, and handles that anybody has met (as if told by word of mouth).
 #[derive(Debug, Default)]
 pub struct Shared {
@@ -31,6 +34,8 @@ pub struct Shared {
     others: Vec<(Handle, FileKind)>,
     /// The next value to write to each file.
     tags: BTreeMap<Handle, u8>,
+    /// Names that were changed lately, the newest last.
+    touched: VecDeque<(Handle, Name)>,
 }
 
 impl Shared {
@@ -46,6 +51,24 @@ impl Shared {
             FileKind::Directory | FileKind::File => {}
             _ if !self.others.contains(&(handle, kind)) => self.others.push((handle, kind)),
             _ => {}
+        }
+    }
+
+    fn touch(&mut self, action: &Action) {
+        use Action::*;
+        match action {
+            Create { dir, name, .. }
+            | Mknod { dir, name }
+            | Symlink { dir, name, .. }
+            | Mkdir { dir, name }
+            | Unlink { dir, name }
+            | Rmdir { dir, name }
+            | Link { dir, name, .. } => self.touched.push_back((*dir, *name)),
+            Rename { from_dir, from, to_dir, to, .. } => self.touched.extend([(*from_dir, *from), (*to_dir, *to)]),
+            _ => {}
+        }
+        while self.touched.len() > TOUCHED_MAX {
+            self.touched.pop_front();
         }
     }
 
@@ -68,6 +91,8 @@ pub struct Menu {
     pub dirs: usize,
     /// Files are written and read too.
     pub with_data: bool,
+    /// Clients seldom pause, and often look at once at what they or others have changed.
+    pub follow: bool,
 }
 
 /// One client at work.
@@ -106,7 +131,8 @@ impl Worker {
     /// Does so many random operations.
     pub async fn work(&mut self, operations: usize, menu: Menu, pause_max_ns: u64) {
         for _ in 0..operations {
-            if pause_max_ns > 0 && self.random.coin() {
+            let pauses = if menu.follow { self.random.below(8) == 0 } else { self.random.coin() };
+            if pause_max_ns > 0 && pauses {
                 let until = self.client.rt().now() + self.random.below(pause_max_ns);
                 self.client.rt().sleep_until(until).await;
             }
@@ -133,6 +159,7 @@ impl Worker {
     /// Does one operation and records it.
     pub async fn act(&mut self, action: Action) -> Outcome {
         let number = self.shared.borrow_mut().history.begin(self.number, action.clone(), self.client.rt().now());
+        self.shared.borrow_mut().touch(&action);
         let result = self.perform(&action, number).await;
         let outcome = match result {
             Ok(answer) => Outcome::Done(answer),
@@ -169,6 +196,16 @@ impl Worker {
             let handle = held[random.below(held.len() as u64) as usize];
             drop(shared);
             return self.choose_data(handle);
+        }
+        if menu.follow && !shared.touched.is_empty() && random.below(3) == 0 {
+            let (dir, name) = shared.touched[random.below(shared.touched.len() as u64) as usize];
+            return match random.below(8) {
+                0..3 => Action::LookupHandle { dir, name },
+                3..5 => Action::Lookup { dir, name },
+                5 => Action::GetAttr { handle: dir, held: false },
+                6 => Action::ReadDir { dir, one_page: true },
+                _ => Action::Create { dir, name, exclusive: true, truncate: false },
+            };
         }
         match random.below(100) {
             0..14 => Action::Create { dir: dir(random), name: name(random), exclusive: random.coin(), truncate: random.below(4) == 0 },

@@ -18,6 +18,12 @@ fn files(fs: &FileSystem, server: &str, prefix: &str) -> Vec<PathBuf> {
     found
 }
 
+/// Bytes of a segment that are in use.
+fn end_of(segment: &Path) -> u64 {
+    let bytes = fs::read(segment).unwrap();
+    scan(&bytes).unwrap_or_else(|error| panic!("{}: {error:?}", segment.display())).end_offset as u64
+}
+
 fn flip(file: &Path, offset: u64) {
     let file = OpenOptions::new().read(true).write(true).open(file).unwrap();
     let mut byte = [0];
@@ -54,11 +60,14 @@ fn promise_damage_is_noticed() {
         // Killed: everything is in the journal. It is read up to its end, so damage anywhere before it must be found.
         fs.kill("meta0");
         fs.kill("data0");
-        let journal = files(&fs, server, "journal").pop().expect("a server has a journal");
+        // The segment with the most in it: every start has begun a new one.
+        let journals = files(&fs, server, "journal").into_iter().map(|file| (end_of(&file), file));
+        let (end, journal) = journals.max().expect("a server has a journal");
+        assert!(end > SEGMENT_HEADER_BYTES as u64 + 1000, "{server}: the journal has only {end} bytes");
         let bytes = fs::read(&journal).unwrap();
-        let end = scan(&bytes).unwrap_or_else(|error| panic!("{}: {error:?}", journal.display())).end_offset;
-        assert!(end > 1000, "{server}: the journal has only {end} bytes");
-        for offset in [20, SEGMENT_HEADER_BYTES as u64 + 10, end as u64 / 3, end as u64 / 2] {
+        for offset in
+            [20, SEGMENT_HEADER_BYTES as u64 + 10, SEGMENT_HEADER_BYTES as u64 + (end - SEGMENT_HEADER_BYTES as u64) / 3, end - 600]
+        {
             flip(&journal, offset);
             assert_noticed(&fs, server, &journal, offset > SEGMENT_HEADER_BYTES as u64);
             flip(&journal, offset);

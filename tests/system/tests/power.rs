@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weft_system_tests::load::content;
@@ -18,14 +19,20 @@ const FILE_BYTES: u64 = 500_000;
 /// `ioctl(fd, FS_IOC_SHUTDOWN, NOLOGFLUSH)`.
 const SHUT_DOWN: &str = r#"open(my $dir, "<", $ARGV[0]) or die $!; my $how = pack("L", 2); ioctl($dir, 0x8004587d, $how) or die $!;"#;
 
+/// One at a time: the mount namespaces of one test would keep the dead disks of another alive.
+static ALONE: Mutex<()> = Mutex::new(());
+
 struct Machine {
     fs: FileSystem,
     boots: Cell<u32>,
+    // Last, so that it is released last.
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Machine {
     fn start(durability: &str) -> Machine {
-        let machine = Machine { fs: FileSystem::prepare(), boots: Cell::new(0) };
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let machine = Machine { _alone: alone, fs: FileSystem::prepare(), boots: Cell::new(0) };
         let image = machine.fs.path("disk");
         File::create(&image).unwrap().set_len(3 << 30).unwrap();
         ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));

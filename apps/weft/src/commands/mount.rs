@@ -24,7 +24,7 @@ use crate::{mount_list, mounts};
 Options for -o, separated by commas:
   allow_other        other users may use the mount (default for root)
   ro                 no changes
-  threads=N          requests in service at once (default 8)
+  threads=N          requests in service at once (default 4)
   cache_ms=N         how long the kernel may remember names and attributes (default 1000)
   direct_from=SIZE   files at least this large are read past the page cache (default 1MiB)
 
