@@ -13,12 +13,16 @@ use crate::state::Server;
 const SLICE_BYTES: usize = 256 << 10;
 /// Nanoseconds between slices, for turns.
 const PAUSE: u64 = 200_000;
+/// Bytes of the journal for which a checkpoint is written when the disk is full.
+const WORTH_BYTES: u64 = 64 << 10;
 /// When the disk had no room for a checkpoint, it is tried again after so many nanoseconds.
 const RETRY_AFTER: u64 = 10 * SECOND;
 
 impl<R: ServerRuntime> Server<R> {
+    /// On a full disk a checkpoint is worth its bytes sooner: it turns old segments of the journal into room for new ones.
     fn needs_checkpoint(&self) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.bytes_since_checkpoint() >= self.config.checkpoint_bytes)
+        let limit = if self.is_short_of_room() { WORTH_BYTES.min(self.config.checkpoint_bytes) } else { self.config.checkpoint_bytes };
+        self.journal.as_ref().is_some_and(|journal| journal.bytes_since_checkpoint() >= limit)
     }
 
     /// Wakes the flow that writes checkpoints if it has work.

@@ -136,7 +136,8 @@ impl<R: ServerRuntime> Server<R> {
     /// What was freed is durable: it may be used again.
     pub fn freed_is_durable(&self, freed: Freed) {
         let mut space = self.space.borrow_mut();
-        let large = |run: &BlockRun| run.blocks * BLOCK_BYTES >= self.config.punch_bytes;
+        let punch_bytes = self.punch_bytes();
+        let large = |run: &BlockRun| run.blocks * BLOCK_BYTES >= punch_bytes;
         let runs: Vec<_> = freed.runs.into_iter().filter(large).collect();
         if runs.is_empty() && space.durable.is_empty() {
             self.table.borrow_mut().release_quarantine(freed.mark);

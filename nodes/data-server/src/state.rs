@@ -7,7 +7,7 @@ use std::rc::Rc;
 use weft_base::{ClientId, FastSet, Handle, Nanos, Result, SECOND, Status};
 use weft_journal::Journal;
 use weft_rt::{Event, FileId, ServerRuntime};
-use weft_store::objects::{ObjectKey, ObjectRecord, ObjectTable};
+use weft_store::objects::{BLOCK_BYTES, ObjectKey, ObjectRecord, ObjectTable};
 use weft_wire::{Capability, Rights};
 
 use crate::clients::Clients;
@@ -130,6 +130,11 @@ impl<R: ServerRuntime> Server<R> {
         self.journal.as_ref().is_some_and(|journal| !journal.has_room())
     }
 
+    /// Freed runs of at least so many bytes are given back to the disk. When the journal has no room there, every block counts.
+    pub fn punch_bytes(&self) -> u64 {
+        if self.is_short_of_room() { BLOCK_BYTES } else { self.config.punch_bytes }
+    }
+
     /// True if the record may be given to [`Server::change`] now; else [`Server::make_room`] first and look at everything again.
     pub fn accepts(&self, record: &ObjectRecord) -> bool {
         let room = |journal: &Journal<R::Disk>| {
@@ -147,7 +152,7 @@ impl<R: ServerRuntime> Server<R> {
             self.progress.records.set(self.progress.records.get() + 1);
         }
         let mut table = self.table.borrow_mut();
-        self.space.borrow_mut().note_change(&table, record, self.config.punch_bytes);
+        self.space.borrow_mut().note_change(&table, record, self.punch_bytes());
         table.apply(record);
         self.progress.changed();
     }

@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use common::{Cluster, Peer, config, error};
 use weft_base::{MILLISECOND, SECOND, Status};
 use weft_data_server::{DataServerConfig, Durability, Engine};
@@ -79,6 +82,43 @@ fn a_full_disk_loses_nothing_and_removals_make_room() {
     cluster.run(async |peer: Peer| {
         assert_eq!(peer.stat(1).await.unwrap().size, 1 << 20);
         assert!(peer.read(2, 0, 1 << 20).await.unwrap().iter().all(|byte| *byte == 2));
+    });
+    assert!(cluster.errors.borrow().is_empty(), "{:?}", cluster.errors.borrow());
+}
+
+/// A restart takes the last file that was kept for the journal; what small files leave behind must make room for another one.
+#[test]
+fn a_restart_on_a_full_disk_and_small_removals_lead_back_to_service() {
+    let config = || DataServerConfig { punch_bytes: 1 << 30, journal_segment_bytes: 1 << 20, checkpoint_bytes: 64 << 20, ..config() };
+    let cluster = Cluster::new(1, Profile::instant(), config());
+    cluster.sim.run_for(SECOND);
+    cluster.sim.set_disk_bytes(cluster.server, 10 << 20);
+    let small = vec![3; 64 << 10];
+    let (data, fitted) = (small.clone(), Rc::new(Cell::new(0)));
+    let count = fitted.clone();
+    cluster.run(async move |peer: Peer| {
+        while peer.write(1 + count.get(), 0, &data).await.is_ok() {
+            count.set(count.get() + 1);
+        }
+        peer.remove(1 + count.get()).await.unwrap();
+        peer.sync(1).await.unwrap();
+    });
+    let fitted = fitted.get();
+    assert!(fitted > 60, "{fitted} objects");
+    cluster.restart_after_crash();
+    let data = small.clone();
+    cluster.run(async move |peer: Peer| {
+        for handle in 1..=fitted {
+            assert_eq!(peer.read(handle, 0, 64 << 10).await.unwrap(), data);
+        }
+        for handle in 1..=fitted / 2 {
+            peer.remove(handle).await.unwrap();
+        }
+        peer.sync(fitted).await.unwrap();
+        peer.rt.sleep_until(peer.rt.now() + 30 * SECOND).await;
+        for handle in 0..fitted / 4 {
+            peer.write(1000 + handle, 0, &data).await.unwrap();
+        }
     });
     assert!(cluster.errors.borrow().is_empty(), "{:?}", cluster.errors.borrow());
 }

@@ -263,7 +263,12 @@ fn a_client_that_takes_no_replies_does_not_exhaust_the_server() {
                 asked.drain(..written);
                 stuck_since = None;
             }
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            // A fast machine owes it so much within one turn that it is dropped at once, which protects the server as well.
+            Err(error) => {
+                assert!(matches!(error.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe), "{error}");
+                break;
+            }
         }
         let stuck = stuck_since.get_or_insert_with(Instant::now);
         if stuck.elapsed() > Duration::from_millis(300) {

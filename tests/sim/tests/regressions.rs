@@ -51,3 +51,10 @@ fn listings_wait_for_busy_objects() {
 fn a_repeated_truncation_is_not_done_again() {
     [50280].into_iter().for_each(stays_good);
 }
+
+/// A rename between two servers, concurrent with an exchange of the same names, compared the old name of now with the new name of
+/// before, took both for the same object, and did nothing.
+#[test]
+fn both_names_of_a_rename_are_seen_at_one_instant() {
+    [12007].into_iter().for_each(stays_good);
+}

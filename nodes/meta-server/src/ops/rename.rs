@@ -25,6 +25,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Asks the server of the new name and plans.
     pub(super) async fn plan_rename_there(&self, request: &RenameRequest, deadline: Nanos) -> Result<Planned> {
+        let before = self.state.borrow().rename_source(request)?;
         let server = request.to.dir.server();
         let lookup = LookupRequest { at: request.to.clone(), name: request.to_name.clone(), who: request.who.clone() };
         let found = match self.caller.call(server, &lookup, deadline).await {
@@ -34,9 +35,13 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         };
         let dir = self.caller.call(server, &GetAttrRequest { handle: request.to.dir }, deadline).await?.attr;
         let target = RenameTarget::from_answers(found, &dir, &request.who);
-        // Time has passed: look at the old name again.
+        // Time has passed: look at the old name again. If it led elsewhere when the question was asked, the answers about both names
+        // need not belong together: together they may show a state that never was, with both names for one object, say.
         let state = self.state.borrow();
         let source = state.rename_source(request)?;
+        if source.handle != before.handle {
+            return Err(Status::Conflict);
+        }
         planned(&state, request, source, target)
     }
 }
