@@ -84,6 +84,8 @@ pub struct Replay {
     server_id: ServerId,
     start_lsn: Lsn,
     next_lsn: Option<Lsn>,
+    /// Where the last segment with records ended: its sequence number and the byte offset.
+    last_end: Option<(u64, usize)>,
     sequence_max: Option<u64>,
     end: EndReason,
 }
@@ -102,7 +104,7 @@ pub struct ReplayEnd {
 impl Replay {
     /// A replay of the journal of this server from record `start_lsn` on.
     pub fn new(fs_id: FsId, server_id: ServerId, start_lsn: Lsn) -> Replay {
-        Replay { fs_id, server_id, start_lsn, next_lsn: None, sequence_max: None, end: EndReason::Clean }
+        Replay { fs_id, server_id, start_lsn, next_lsn: None, sequence_max: None, last_end: None, end: EndReason::Clean }
     }
 
     /// Takes the image of the next segment, in ascending order of `sequence` (the number in the file's name), and returns its records
@@ -115,6 +117,7 @@ impl Replay {
                 self.check(&found.header, found.next_lsn, found.end)?;
                 self.next_lsn = Some(found.next_lsn);
                 self.end = found.end;
+                self.last_end = Some((sequence, found.end_offset));
                 Some(found.records())
             }
             Ok(found) if found.header.sequence < sequence => {
@@ -147,6 +150,13 @@ impl Replay {
         }
         let expected = self.next_lsn.unwrap_or(self.start_lsn.min(header.first_lsn));
         if header.first_lsn != expected {
+            // A segment is begun only when the one before it is durable: what is missing at its end was damaged.
+            if let Some((before, offset)) = self.last_end
+                && before + 1 == sequence
+                && header.first_lsn > expected
+            {
+                return Err(JournalError::Damage { sequence: before, offset, lost: expected });
+            }
             return Err(JournalError::Gap { sequence, expected, found: header.first_lsn });
         }
         match end {
