@@ -15,6 +15,7 @@ use weft_wire::ops::{
 use crate::cache::Asked;
 use crate::client::Flow;
 use crate::open_inode::View;
+use crate::open_table::Subject;
 use crate::window::run_window;
 use crate::{Client, Result, SetAttr, XattrFlags};
 
@@ -43,7 +44,7 @@ impl<R: Runtime> Client<R> {
     /// [`Client::getattr`] as a part of another operation.
     pub(crate) async fn getattr_in(&self, flow: Flow, handle: Handle) -> Result<Attr> {
         if let Some(mut attr) = self.inner.cache.attr(handle, self.rt().now())
-            && self.inner.opens.get(handle).is_none_or(|inode| inode.view(&mut attr) == View::Exact)
+            && self.inner.opens.get(handle).is_none_or(|inode| inode.view(&mut attr, u64::MAX) == View::Exact)
         {
             return Ok(attr);
         }
@@ -83,8 +84,15 @@ impl<R: Runtime> Client<R> {
     /// Tries once to make what a metadata server said exact.
     pub(crate) async fn settle_once(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Settled> {
         let FileState { mut attr, ask_data, .. } = state;
-        let inode = if attr.kind == FileKind::File { self.inner.opens.get(attr.handle) } else { None };
-        let view = inode.as_ref().map_or(View::Exact, |inode| inode.view(&mut attr));
+        let inode = match attr.kind {
+            FileKind::File => match self.inner.opens.subject(attr.handle, asked.after_reports) {
+                Subject::Written(inode) => Some(inode),
+                Subject::Nothing => None,
+                Subject::Forgotten => return Ok(Settled::Unknown),
+            },
+            _ => None,
+        };
+        let view = inode.as_ref().map_or(View::Exact, |inode| inode.view(&mut attr, asked.after_reports));
         let capability = match view {
             View::Outdated => return Ok(Settled::Unknown),
             View::AskData(capability) => Some(ask_data.unwrap_or(capability)),

@@ -32,6 +32,8 @@ struct CacheState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) at: Nanos,
+    /// How many reports of own writes had arrived (see `open_table.rs`).
+    pub(crate) after_reports: u64,
     changes: u64,
 }
 
@@ -46,8 +48,8 @@ impl Cache {
     }
 
     /// To be called before a question is sent.
-    pub(crate) fn ask(&self, now: Nanos) -> Asked {
-        Asked { at: now, changes: if self.is_on() { self.lock().changes } else { 0 } }
+    pub(crate) fn ask(&self, now: Nanos, after_reports: u64) -> Asked {
+        Asked { at: now, after_reports, changes: if self.is_on() { self.lock().changes } else { 0 } }
     }
 
     /// Keeps the answer to a question.
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn answers_grow_old_from_the_question_on() {
         let cache = Cache::new(100);
-        let asked = cache.ask(Nanos(50));
+        let asked = cache.ask(Nanos(50), 0);
         cache.keep_attr(asked, &attr(7, 1));
         assert_eq!(cache.attr(Handle(7), Nanos(149)), Some(attr(7, 1)));
         assert_eq!(cache.attr(Handle(7), Nanos(150)), None);
@@ -166,7 +168,7 @@ mod tests {
     #[test]
     fn an_answer_from_before_a_change_is_not_kept() {
         let cache = Cache::new(100);
-        let asked = cache.ask(Nanos(0));
+        let asked = cache.ask(Nanos(0), 0);
         cache.forget(Handle(7));
         cache.keep_attr(asked, &attr(7, 1));
         assert_eq!(cache.attr(Handle(7), Nanos(1)), None);
@@ -175,7 +177,7 @@ mod tests {
     #[test]
     fn changing_a_name_drops_its_directory_and_its_object() {
         let cache = Cache::new(100);
-        let (asked, name) = (cache.ask(Nanos(0)), Bytes::from_static(b"x"));
+        let (asked, name) = (cache.ask(Nanos(0), 0), Bytes::from_static(b"x"));
         cache.keep_name(asked, Handle(1), &name, Handle(7), FileKind::File);
         cache.keep_attr(asked, &attr(7, 1));
         cache.keep_attr(asked, &attr(1, 1));
@@ -190,7 +192,7 @@ mod tests {
     #[test]
     fn off_by_default_means_nothing_is_kept() {
         let cache = Cache::new(0);
-        let asked = cache.ask(Nanos(0));
+        let asked = cache.ask(Nanos(0), 0);
         cache.keep_attr(asked, &attr(7, 1));
         assert_eq!(cache.attr(Handle(7), Nanos(0)), None);
     }

@@ -147,7 +147,7 @@ impl<R: Runtime> Client<R> {
 
     /// Notes when a question is asked whose answer may be kept.
     pub(crate) fn ask(&self) -> Asked {
-        self.inner.cache.ask(self.rt().now())
+        self.inner.cache.ask(self.rt().now(), self.inner.opens.reports())
     }
 
     /// The metadata server that owns `handle`.

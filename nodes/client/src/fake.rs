@@ -34,6 +34,8 @@ pub(crate) enum Fate {
     Arrives,
     /// It arrives this much later, in nanoseconds.
     Late(u64),
+    /// It arrives, and the reply this much later, in nanoseconds.
+    ReplyLate(u64),
     /// It never arrives.
     Lost,
     /// It arrives and is executed, but the reply is lost.
@@ -254,11 +256,12 @@ impl Runtime for FakeRt {
             Fate::Refused(status) => Err(status),
             _ => self.0.borrow_mut().execute(server, &outgoing.header, request, &bulk),
         };
-        if fate == Fate::ReplyLost || self.now() + LATENCY > deadline {
+        let latency = if let Fate::ReplyLate(nanos) = fate { LATENCY + nanos } else { LATENCY };
+        if fate == Fate::ReplyLost || self.now() + latency > deadline {
             self.sleep_until(deadline).await;
             return Err(Status::TimedOut);
         }
-        self.sleep_until(self.now() + LATENCY).await;
+        self.sleep_until(self.now() + latency).await;
         let (body, bulk) = match answer {
             Ok((body, bulk)) => (Ok(body), bulk),
             Err(status) => (Err(status), Vec::new()),

@@ -220,8 +220,7 @@ impl<R: Runtime> Client<R> {
         self.inner.cache.forget(inode.handle);
         let outcome = self.call(flow, server, &report.request).await;
         self.inner.cache.forget(inode.handle);
-        inode.end_report(&report, outcome.map_err(|error| error.status));
-        self.inner.opens.remove_if_idle(inode);
+        self.inner.opens.end_report(inode, &report, outcome.map_err(|error| error.status));
         outcome
     }
 

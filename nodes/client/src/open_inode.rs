@@ -53,6 +53,19 @@ struct State {
     changes: u64,
     /// How many of these changes are on stable storage.
     changes_synced: u64,
+    /// Reports of own writes that arrived.
+    reported: Option<Reported>,
+}
+
+/// Own writes that the metadata server has heard of.
+#[derive(Clone, Copy, Debug)]
+struct Reported {
+    /// The last report (numbers: see `open_table.rs`).
+    number: u64,
+    /// The newest write in any report.
+    mtime: WallTime,
+    /// The last report that left it to the servers to find out the size.
+    uncertain: Option<u64>,
 }
 
 /// Own writes that the metadata server has not heard of.
@@ -117,6 +130,11 @@ impl OpenInode {
         // What happened to the file before it was opened counts as the first change.
         let state = State { epoch: attr.truncate_epoch, changes: 1, ..State::default() };
         OpenInode { handle: attr.handle, layout: attr.layout, gate: Gate::default(), state: Mutex::new(state) }
+    }
+
+    /// The file was closed for a while: others may have changed it.
+    pub(crate) fn reopened(&self) {
+        self.lock().changes += 1;
     }
 
     /// A local open was granted. Called with the table locked.
@@ -190,8 +208,9 @@ impl OpenInode {
         Some(Report { request, held_before })
     }
 
-    /// The outcome of a report. What did not arrive is kept for the next one, unless the server says that it never will.
-    pub(crate) fn end_report(&self, report: &Report, outcome: Result<(), Status>) {
+    /// The outcome of a report. What did not arrive is kept for the next one, unless the server says that it never will. True if the
+    /// report told of writes; it then takes this number. Called with the table locked.
+    pub(crate) fn end_report(&self, report: &Report, outcome: Result<(), Status>, number: u64) -> bool {
         let mut state = self.lock();
         let sent = state.reporting.take();
         if let Err(status) = outcome
@@ -199,7 +218,19 @@ impl OpenInode {
         {
             state.held = state.held.with(report.held_before);
             state.unreported = sent.map(|sent| sent.merge(state.unreported)).or(state.unreported);
+            return false;
         }
+        let Some(sent) = sent else { return false };
+        let mtime = state.reported.map_or(sent.mtime, |before| before.mtime.max(sent.mtime));
+        let is_uncertain = sent.uncertain || sent.epoch != state.epoch;
+        let uncertain = if is_uncertain { Some(number) } else { state.reported.and_then(|before| before.uncertain) };
+        state.reported = Some(Reported { number, mtime, uncertain });
+        true
+    }
+
+    /// True if own writes were reported.
+    pub(crate) fn was_written(&self) -> bool {
+        self.lock().reported.is_some()
     }
 
     /// What a server that has restarted must be told.
@@ -248,8 +279,8 @@ impl OpenInode {
         }
     }
 
-    /// Corrects attributes from the metadata server by own writes.
-    pub(crate) fn view(&self, attr: &mut Attr) -> View {
+    /// Corrects attributes from the metadata server, asked for after so many reports, by own writes.
+    pub(crate) fn view(&self, attr: &mut Attr, asked_after: u64) -> View {
         let mut state = self.lock();
         if attr.truncate_epoch < state.epoch {
             return View::Outdated;
@@ -258,9 +289,15 @@ impl OpenInode {
             (state.epoch, state.size, state.own_end) = (attr.truncate_epoch, attr.size, 0);
         }
         let news = [state.unreported, state.reporting];
-        for news in news.into_iter().flatten() {
-            attr.mtime = attr.mtime.max(news.mtime);
-            attr.ctime = attr.ctime.max(news.mtime);
+        // The server may have answered before it heard of a report that arrived since the question.
+        let reported = state.reported.filter(|reported| reported.number > asked_after);
+        if reported.is_some_and(|reported| reported.uncertain > Some(asked_after)) {
+            return View::Outdated;
+        }
+        let reported = reported.map(|reported| reported.mtime);
+        for mtime in news.into_iter().flatten().map(|news| news.mtime).chain(reported) {
+            attr.mtime = attr.mtime.max(mtime);
+            attr.ctime = attr.ctime.max(mtime);
         }
         let unclear = news.into_iter().flatten().any(|news| news.uncertain || news.epoch != state.epoch);
         if let (true, Some(capability)) = (unclear, state.any_capability()) {

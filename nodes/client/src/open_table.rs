@@ -6,11 +6,15 @@
 //! while opens are on their way, the table remembers up to which open each file was closed, and an open that finds its file closed
 //! beyond itself is done again. And its server may have restarted after it was executed: the reply then comes from the reply table,
 //! but the open is forgotten. So an open during which any server was told again what is open is done again, too.
+//!
+//! A close reports what was written, perhaps long after the program closed the file. An answer that the server gave before it heard of
+//! that may be read here after the file has gone from the table, and must still be corrected by what was written. So files that were
+//! written are kept for a while after their last close; if too many close during one question, it is asked again.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use weft_base::{Attr, FastMap, Handle, Layout, ServerId};
+use weft_base::{Attr, FastMap, Handle, Layout, ServerId, Status};
 use weft_wire::{Capability, Rights};
 
 use crate::open_inode::{OpenInode, Report};
@@ -18,6 +22,8 @@ use crate::sequence::Sequences;
 
 /// From this many files on, those closed too long ago to matter are dropped before another is added.
 const CLOSED_MAX: usize = 1 << 12;
+/// Files that were written and are closed; when there are more, all are forgotten (some 400 bytes each).
+const LATELY_CLOSED_MAX: usize = 1 << 10;
 
 /// A file that this process has open. Belongs to the client that opened it; all opens of one file by one client are one open at the
 /// server. To be given back with [`crate::Client::close`]; one that is just dropped is closed at the server when
@@ -73,6 +79,18 @@ pub(crate) struct OpenTable {
     state: Mutex<TableState>,
     /// Number of files in the table: saves a lock where nothing is open.
     files: AtomicUsize,
+    /// Counts reports of own writes that have arrived at their server.
+    reports: AtomicU64,
+}
+
+/// What the table knows about the subject of an answer.
+pub(crate) enum Subject {
+    /// Correct the answer by what this client has written.
+    Written(Arc<OpenInode>),
+    /// Nothing that the server did not know when it answered.
+    Nothing,
+    /// It may have been written and closed since the question: ask again.
+    Forgotten,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +100,10 @@ struct TableState {
     sequences: Sequences,
     /// Up to which open a file was closed while older opens were on their way.
     closed: FastMap<Handle, u64>,
+    /// Files that were written and that nobody has open any more, since ...
+    lately_closed: FastMap<Handle, Arc<OpenInode>>,
+    /// ... this report.
+    lately: u64,
     /// Counts how often servers were told again what is open.
     reclaims: u64,
 }
@@ -107,7 +129,16 @@ impl OpenTable {
         if closed || state.reclaims != ticket.reclaims {
             return None;
         }
-        let inode = state.inodes.entry(attr.handle).or_insert_with(|| Arc::new(OpenInode::new(attr))).clone();
+        let state = &mut *state;
+        let closed = &mut state.lately_closed;
+        let make = || match closed.remove(&attr.handle) {
+            Some(inode) => {
+                inode.reopened();
+                inode
+            }
+            None => Arc::new(OpenInode::new(attr)),
+        };
+        let inode = state.inodes.entry(attr.handle).or_insert_with(make).clone();
         self.files.store(state.inodes.len(), Ordering::Relaxed);
         inode.opened(ticket.sequence, rights, capability);
         Some(Arc::new(OpenFile { inode, rights, released: AtomicBool::new(false) }))
@@ -127,6 +158,24 @@ impl OpenTable {
         self.lock().inodes.get(&handle).cloned()
     }
 
+    /// How many reports of own writes have arrived: to be noted with every question.
+    pub(crate) fn reports(&self) -> u64 {
+        self.reports.load(Ordering::Acquire)
+    }
+
+    /// What corrects the answer on a file to a question that was asked after so many reports.
+    pub(crate) fn subject(&self, handle: Handle, asked_after: u64) -> Subject {
+        if self.files.load(Ordering::Relaxed) == 0 && self.reports() == asked_after {
+            return Subject::Nothing;
+        }
+        let state = self.lock();
+        match state.inodes.get(&handle).or_else(|| state.lately_closed.get(&handle)) {
+            Some(inode) => Subject::Written(inode.clone()),
+            None if asked_after < state.lately => Subject::Forgotten,
+            None => Subject::Nothing,
+        }
+    }
+
     /// Takes what the server has to hear of a file, if anything. The caller is inside the gate of the file.
     pub(crate) fn begin_report(&self, inode: &OpenInode) -> Option<Report> {
         let mut state = self.lock();
@@ -141,19 +190,44 @@ impl OpenTable {
         Some(report)
     }
 
+    /// The outcome of a report.
+    pub(crate) fn end_report(&self, inode: &OpenInode, report: &Report, outcome: Result<(), Status>) {
+        let mut state = self.lock();
+        let number = self.reports.load(Ordering::Relaxed) + 1;
+        if inode.end_report(report, outcome, number) {
+            self.reports.store(number, Ordering::Release);
+        }
+        self.remove_if_idle_from(&mut state, inode);
+    }
+
     /// Forgets a file about which nothing remains to be known or said.
     pub(crate) fn remove_if_idle(&self, inode: &OpenInode) {
-        let mut state = self.lock();
+        self.remove_if_idle_from(&mut self.lock(), inode);
+    }
+
+    fn remove_if_idle_from(&self, state: &mut TableState, inode: &OpenInode) {
         let is_here = state.inodes.get(&inode.handle).is_some_and(|here| std::ptr::eq(&**here, inode));
-        if is_here && inode.is_idle() {
-            state.inodes.remove(&inode.handle);
-            self.files.store(state.inodes.len(), Ordering::Relaxed);
+        if !is_here || !inode.is_idle() {
+            return;
+        }
+        let inode = state.inodes.remove(&inode.handle).expect("it is here");
+        self.files.store(state.inodes.len(), Ordering::Relaxed);
+        if inode.was_written() {
+            if state.lately_closed.len() >= LATELY_CLOSED_MAX {
+                state.lately_closed.clear();
+                state.lately = self.reports();
+            }
+            state.lately_closed.insert(inode.handle, inode);
         }
     }
 
-    /// A server will be told again what is open there. An open that is on its way may be one that the server has forgotten.
+    /// A server will be told again what is open there. An open that is on its way may be one that the server has forgotten, and a power
+    /// cut may have taken back what was written.
     pub(crate) fn begin_reclaim(&self) {
-        self.lock().reclaims += 1;
+        let mut state = self.lock();
+        state.reclaims += 1;
+        state.lately_closed.clear();
+        state.lately = self.reports();
     }
 
     /// Files open at one metadata server, in the order of their handles.

@@ -91,6 +91,97 @@ fn an_open_overtaken_by_a_close_is_done_again() {
     assert!(held(&rt, handle).is_empty());
 }
 
+/// Asks for a file in one of the ways that tell its size and mtime.
+async fn ask_about(client: &Client<FakeRt>, handle: Handle, name: &str, way: u64) -> (u64, WallTime) {
+    let attr = match way % 6 {
+        0 => client.getattr(handle).await.expect("it exists"),
+        1 => client.lookup(&ROOT, ROOT_HANDLE, name.as_bytes()).await.expect("it exists"),
+        2 => client.stat_many(&[handle]).await.remove(0).expect("it exists"),
+        3 => {
+            let page = client.readdir(&ROOT, ROOT_HANDLE, 0, 1 << 16, true).await.expect("it can be listed");
+            page.entries.iter().find(|entry| entry.handle == handle).expect("it is listed").attr.expect("it exists")
+        }
+        way => {
+            let opened = match way {
+                4 => client.open(&ROOT, handle, Rights::READ, false).await.expect("it opens"),
+                _ => {
+                    let options = CreateOptions { rights: Rights::READ, ..CreateOptions::default() };
+                    let (attr, file, _) = client.create(&ROOT, ROOT_HANDLE, name.as_bytes(), &options).await.expect("it opens");
+                    (attr, file)
+                }
+            };
+            let (attr, file) = opened;
+            assert!(file.size_known() >= attr.size, "reading stops at the size known");
+            client.close(file).await.expect("it closes");
+            attr
+        }
+    };
+    (attr.size, attr.mtime)
+}
+
+#[test]
+fn an_answer_from_before_a_close_does_not_hide_what_was_written() {
+    for way in 0..6 {
+        let rt = FakeRt::new(1, 1, 1 << 20);
+        let client = rt.client(1);
+        let file = create(&rt, &client, "x");
+        let handle = file.handle();
+        rt.run(client.write(&file, 0, Bulk::Slices(vec![b"words"]))).expect("it is written");
+        // The server answers before the file is closed, but the answer is read after that.
+        let mut first = true;
+        rt.fates(move |_| if std::mem::take(&mut first) { Fate::ReplyLate(10 * LATENCY) } else { Fate::Arrives });
+        let asked = ask_about(&client, handle, "x", way);
+        let close = async {
+            rt.sleep_until(rt.now() + LATENCY / 2).await;
+            client.close(file).await.expect("it closes");
+        };
+        let ((size, mtime), ()) = rt.run(both(asked, close));
+        assert_eq!(size, 5, "way {way}");
+        assert!(mtime > WallTime(0), "way {way}");
+    }
+}
+
+#[test]
+fn what_was_written_is_seen_by_whatever_is_asked_later() {
+    for seed in 0..400u64 {
+        let rt = FakeRt::new(1, 2, 4096);
+        let client = rt.client(1);
+        let handle = create(&rt, &client, "x").handle();
+        let mut random = seed;
+        rt.fates(move |_| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            match (random >> 33) % 20 {
+                0 => Fate::ReplyLost,
+                other if other % 2 == 0 => Fate::Late(other * LATENCY / 3),
+                other => Fate::ReplyLate(other * LATENCY / 3),
+            }
+        });
+        // The end of what is written for certain, and the time of the newest write.
+        let written = std::cell::Cell::new((0u64, WallTime(0)));
+        let flows = (0..16u64).map(|task| {
+            let (rt, client, written) = (&rt, &client, &written);
+            async move {
+                rt.sleep_until(rt.now() + rt.random() % (60 * LATENCY)).await;
+                if task % 4 == 0 {
+                    let (_, file) = client.open(&ROOT, handle, Rights::WRITE, false).await.expect("it opens");
+                    let (offset, begun) = (task * 1000, rt.wall());
+                    client.write(&file, offset, Bulk::Slices(vec![&[1; 100]])).await.expect("it is written");
+                    let (end, mtime) = written.get();
+                    written.set((end.max(offset + 100), mtime.max(begun)));
+                    client.close(file).await.expect("it closes");
+                } else {
+                    let (end, mtime) = written.get();
+                    let way = rt.random();
+                    let seen = ask_about(client, handle, "x", way).await;
+                    assert!(seen.0 >= end, "seed {seed}, way {}: {} bytes seen of {end}", way % 6, seen.0);
+                    assert!(seen.1 >= mtime, "seed {seed}, way {}: mtime {:?} before {mtime:?}", way % 6, seen.1);
+                }
+            }
+        });
+        rt.run(run_window(flows, 16));
+    }
+}
+
 #[test]
 fn random_races_of_opens_and_closes_leave_the_server_with_what_is_open() {
     for seed in 0..200u64 {
