@@ -36,7 +36,7 @@ mod world;
 pub use disk::{DiskCounts, DiskFaultKind, SimDisk};
 pub use faults::{FOREVER, Fault, FaultPlan, FaultSettings, MessageFaults};
 pub use models::Profile;
-pub use node::{NodeConfig, NodeId, NodeUsage};
+pub use node::{BusyTimes, NodeConfig, NodeId, NodeUsage};
 pub use random::Random;
 pub use runtime::SimRt;
 pub use sim::{Control, Joined, Sim, Stuck, Why};

@@ -61,6 +61,21 @@ pub struct NodeUsage {
     pub runtime: Usage,
     /// Disk operations.
     pub disk: DiskCounts,
+    /// How long each part was busy.
+    pub busy: BusyTimes,
+}
+
+/// How long the parts of a node were busy, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BusyTimes {
+    /// All cores together.
+    pub cpu_ns: u64,
+    /// The network card, sending.
+    pub sending_ns: u64,
+    /// The network card, receiving.
+    pub receiving_ns: u64,
+    /// The disk.
+    pub disk_ns: u64,
 }
 
 /// Starts the process of a node.
@@ -137,6 +152,16 @@ impl Node {
             connections: Vec::new(),
             usage: Usage::default(),
             usage_at_start: Usage::default(),
+        }
+    }
+
+    /// How long each part was busy, over all lives.
+    pub(crate) fn busy(&self) -> BusyTimes {
+        BusyTimes {
+            cpu_ns: self.cores.busy_ns(),
+            sending_ns: self.sending.busy_ns(),
+            receiving_ns: self.receiving.busy_ns(),
+            disk_ns: self.disk.station.busy_ns(),
         }
     }
 

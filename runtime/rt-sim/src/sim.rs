@@ -411,7 +411,7 @@ impl Control {
     pub fn usage(&self, node: NodeId) -> NodeUsage {
         let state = self.world.state.borrow();
         let node = &state.nodes[node.index()];
-        NodeUsage { runtime: node.total_usage(), disk: node.disk.counts }
+        NodeUsage { runtime: node.total_usage(), disk: node.disk.counts, busy: node.busy() }
     }
 
     /// How often tasks of a node have been polled, over all lives of its process.

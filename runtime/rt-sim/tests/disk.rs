@@ -294,3 +294,32 @@ fn damage_behind_the_back_shows() {
     assert_eq!(sim.disk_content(node, "a").unwrap().to_bytes()[698..702], [1, 9, 9, 2]);
     assert_eq!(sim.disk_files(node), [("a".to_string(), 2100)]);
 }
+
+#[test]
+fn the_head_of_a_rotating_disk_pays_for_each_range() {
+    let profile = Profile::pvs_2009();
+    let (seek, rate) = (profile.disk.seek.unwrap(), profile.disk.write_bytes_per_s);
+    let sim = Sim::new(1, profile);
+    let node = sim.add_node(NodeConfig::client("client0"));
+    let took = sim
+        .block_on(node, 100 * SECOND, move |rt| async move {
+            let disk = rt.disk();
+            let file = disk.open("a", true).await.unwrap();
+            // Three ranges: the first is written in two pieces, the second is near it, the third far away.
+            for (offset, len) in [(0, 4096), (4096, 4096), (1 << 20, 4096), (100 << 20, 4096)] {
+                disk.write(file, offset, Payload::Synthetic { len, tag: 1 }).await.unwrap();
+            }
+            let begin = rt.now();
+            disk.sync(file).await.unwrap();
+            let synced = rt.now().since(begin);
+            disk.read(file, (100 << 20) + 4096, 4096).await.unwrap();
+            synced
+        })
+        .unwrap();
+    let counts = sim.usage(node).disk;
+    // Making the file is a far access, the read that continues the last write is sequential.
+    assert_eq!((counts.sequential, counts.near, counts.far), (1, 1, 3));
+    let expected = 2 * seek.far_ns + seek.near_ns + 16_384 * SECOND / rate;
+    let ratio = took as f64 / expected as f64;
+    assert!((0.999..1.01).contains(&ratio), "{took} ns, {expected} ns by the formula");
+}

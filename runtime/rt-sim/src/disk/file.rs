@@ -128,6 +128,18 @@ impl SimFile {
         self.changes.iter().take(count).map(bytes).sum()
     }
 
+    /// The ranges that these changes wrote, joined where they touch, in the order of their offsets.
+    pub(crate) fn dirty_runs(&self, below: u64) -> RangeSet {
+        let count = below.saturating_sub(self.first_change) as usize;
+        let mut runs = RangeSet::default();
+        for change in self.changes.iter().take(count) {
+            if let Change::Write { offset, data } = change {
+                runs.insert(*offset, offset + data.len());
+            }
+        }
+        runs
+    }
+
     /// A sync of all changes below number `below` has succeeded.
     pub(crate) fn make_durable(&mut self, below: u64) {
         while self.first_change < below {

@@ -18,7 +18,7 @@ use weft_rt::{Disk, DiskError, FileId};
 pub use volume::DiskFaultKind;
 pub(crate) use volume::{DiskOp, DiskValue, Volume};
 
-use crate::models::{Station, transfer_ns};
+use crate::models::{SeekProfile, Station, transfer_ns};
 use crate::node::NodeId;
 use crate::queue::Event;
 use crate::slots::{Outcome, Reason, SlotId, Wait};
@@ -41,6 +41,8 @@ pub(crate) struct NodeDisk {
     last_operation: u64,
     /// Operations on a core end in the order in which they began.
     calls_end_at: u64,
+    /// Where the head is: the file, and the end of the last access to it.
+    head: Option<(u64, u64)>,
     pub(crate) counts: DiskCounts,
 }
 
@@ -59,6 +61,12 @@ pub struct DiskCounts {
     pub syncs: u64,
     /// Everything else.
     pub others: u64,
+    /// Accesses of a disk with a head that went on where the last one ended.
+    pub sequential: u64,
+    /// Those that needed a short move of the head.
+    pub near: u64,
+    /// Those that needed a long one.
+    pub far: u64,
 }
 
 impl NodeDisk {
@@ -69,6 +77,7 @@ impl NodeDisk {
             running: BTreeMap::new(),
             last_operation: 0,
             calls_end_at: 0,
+            head: None,
             counts: DiskCounts::default(),
         }
     }
@@ -121,13 +130,25 @@ impl State {
     /// When an operation that begins now is over.
     fn disk_end(&mut self, node: NodeId, op: &DiskOp) -> u64 {
         let profile = &self.profile.disk;
-        let disk = &self.nodes[node.index()].disk;
+        let disk = &mut self.nodes[node.index()].disk;
         let at_disk = match op {
-            DiskOp::Sync { file, below } => {
-                Some(profile.sync_ns + transfer_ns(disk.volume.dirty_bytes(*file, *below), profile.write_bytes_per_s))
+            DiskOp::Sync { file, below } => Some(match &profile.seek {
+                None => profile.sync_ns + transfer_ns(disk.volume.dirty_bytes(*file, *below), profile.write_bytes_per_s),
+                Some(seek) => {
+                    let (number, runs) = disk.volume.dirty_runs(*file, *below);
+                    let write =
+                        |(start, end)| disk.move_head(seek, number, start, end) + transfer_ns(end - start, profile.write_bytes_per_s);
+                    profile.sync_ns + runs.iter().map(write).sum::<u64>()
+                }
+            }),
+            DiskOp::Remove { .. } | DiskOp::Rename { .. } | DiskOp::Open { create: true, .. } => {
+                Some(profile.sync_ns + profile.seek.as_ref().map_or(0, |seek| disk.move_away(seek)))
             }
-            DiskOp::Remove { .. } | DiskOp::Rename { .. } | DiskOp::Open { create: true, .. } => Some(profile.sync_ns),
-            DiskOp::Read { len, .. } if !profile.reads_cached => Some(profile.read_ns + transfer_ns(*len, profile.read_bytes_per_s)),
+            DiskOp::Read { file, offset, len } if !profile.reads_cached => {
+                let number = disk.volume.number(*file);
+                let moved = profile.seek.as_ref().map_or(0, |seek| disk.move_head(seek, number, *offset, offset + len));
+                Some(moved + profile.read_ns + transfer_ns(*len, profile.read_bytes_per_s))
+            }
             _ => None,
         };
         let copied = match op {
@@ -181,6 +202,32 @@ impl State {
 }
 
 impl NodeDisk {
+    /// Moves the head for an access to `start..end` of a file; gives what that takes in nanoseconds.
+    fn move_head(&mut self, seek: &SeekProfile, file: u64, start: u64, end: u64) -> u64 {
+        let before = self.head.replace((file, end));
+        match before {
+            Some((last_file, last_end)) if last_file == file && last_end == start => {
+                self.counts.sequential += 1;
+                0
+            }
+            Some((last_file, last_end)) if last_file == file && last_end.abs_diff(start) < seek.near_bytes => {
+                self.counts.near += 1;
+                seek.near_ns
+            }
+            _ => {
+                self.counts.far += 1;
+                seek.far_ns
+            }
+        }
+    }
+
+    /// Moves the head to where the disk keeps its directory.
+    fn move_away(&mut self, seek: &SeekProfile) -> u64 {
+        self.head = None;
+        self.counts.far += 1;
+        seek.far_ns
+    }
+
     fn count(&mut self, op: &DiskOp) {
         let counts = &mut self.counts;
         match op {

@@ -9,6 +9,11 @@ pub(crate) struct RangeSet {
 }
 
 impl RangeSet {
+    /// All ranges, as start and end.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.ranges.iter().map(|(&start, &end)| (start, end))
+    }
+
     /// Bytes of `start..end` that are not in the set.
     pub(crate) fn missing(&self, start: u64, end: u64) -> u64 {
         if start >= end {

@@ -7,6 +7,7 @@ use weft_base::Payload;
 use weft_rt::{DiskError, FileId};
 
 use super::file::{Change, SECTOR_BYTES, SimFile, Survival};
+use super::ranges::RangeSet;
 use crate::Random;
 
 /// An operation on the disk, with what it needs.
@@ -120,6 +121,17 @@ impl Volume {
     /// Bytes that a sync would have to write.
     pub(crate) fn dirty_bytes(&self, file: FileId, below: u64) -> u64 {
         self.file(file).map_or(0, |file| file.dirty_bytes(below))
+    }
+
+    /// Where on the disk a sync would have to write: a number that names the file, and ranges of it.
+    pub(crate) fn dirty_runs(&self, file: FileId, below: u64) -> (u64, RangeSet) {
+        let runs = self.file(file).map_or_else(|_| RangeSet::default(), |file| file.dirty_runs(below));
+        (self.number(file), runs)
+    }
+
+    /// A number that names an open file.
+    pub(crate) fn number(&self, file: FileId) -> u64 {
+        self.open.get(&file).copied().unwrap_or_default()
     }
 
     /// Does it.

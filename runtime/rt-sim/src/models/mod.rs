@@ -4,7 +4,7 @@
 mod profile;
 mod station;
 
-pub use profile::{CpuProfile, DiskProfile, NetProfile, Profile};
+pub use profile::{CpuProfile, DiskProfile, NetProfile, Profile, SeekProfile};
 pub use station::{Cores, Station};
 
 use weft_base::SECOND;

@@ -1,0 +1,214 @@
+//! The machines and the processes on them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use weft_base::{ClientId, ClusterMap, FsId, Layout, MILLISECOND, Nanos, SECOND, ServerEntry, ServerId, ServerRole};
+use weft_client::{Client, ClientOptions};
+use weft_data_server::DataServerConfig;
+use weft_meta_server::MetaServerConfig;
+use weft_rt::Runtime;
+use weft_rt_sim::{Joined, NodeConfig, NodeId, Profile, Sim, SimRt};
+use weft_wire::ClusterKey;
+
+use crate::VirtualError;
+use crate::report::{Meter, PhaseReport};
+
+/// How long virtual time may run, in nanoseconds: a century, which no sensible plan needs.
+const LIMIT_NS: u64 = 100 * 365 * 24 * 3600 * SECOND;
+/// Between two questions whether all servers serve, in nanoseconds.
+const START_STEP_NS: u64 = MILLISECOND;
+
+/// A cluster: every server and every client has a machine of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterShape {
+    /// What the machines are like.
+    pub profile: Profile,
+    /// Decides what is left to chance.
+    pub seed: u64,
+    /// Number of metadata servers.
+    pub meta: u16,
+    /// Number of data servers.
+    pub data: u16,
+    /// Number of clients.
+    pub clients: u16,
+    /// Bytes of a stripe.
+    pub stripe_bytes: u32,
+    /// Data servers of a file; 0: all.
+    pub stripe_width: u16,
+    /// What keeps metadata and data.
+    pub storage: Storage,
+    /// What an acknowledged change survives.
+    pub contract: Contract,
+}
+
+impl Default for ClusterShape {
+    fn default() -> ClusterShape {
+        ClusterShape {
+            profile: Profile::default(),
+            seed: 1,
+            meta: 1,
+            data: 4,
+            clients: 1,
+            stripe_bytes: 1 << 20,
+            stripe_width: 0,
+            storage: Storage::Journal,
+            contract: Contract::Batch,
+        }
+    }
+}
+
+/// The storage engine of all servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// Nothing is kept over a restart: the upper bound.
+    Memory,
+    /// A journal and checkpoints.
+    Journal,
+}
+
+/// The durability contract of all servers, see `docs/semantics.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contract {
+    /// Acknowledged is on stable storage.
+    Sync,
+    /// A power cut takes at most the last 50 ms.
+    Batch,
+    /// A power cut may take everything since the last flush.
+    None,
+}
+
+/// A running cluster and its clients.
+pub(crate) struct Cluster {
+    pub(crate) sim: Sim,
+    pub(crate) servers: Vec<(ServerId, NodeId)>,
+    pub(crate) clients: Vec<(NodeId, Client<SimRt>)>,
+    exits: Rc<RefCell<Vec<String>>>,
+}
+
+impl Cluster {
+    /// Starts all servers and waits until they serve.
+    pub(crate) fn start(shape: &ClusterShape) -> Result<Cluster, VirtualError> {
+        for (what, count) in [("metadata server", shape.meta), ("data server", shape.data), ("client", shape.clients)] {
+            if count == 0 {
+                return Err(VirtualError::Invalid(format!("a cluster needs at least one {what}")));
+            }
+        }
+        let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: format!("sim:{id}") };
+        let map = ClusterMap {
+            fs_id: FsId(1),
+            fs_name: "virtual".into(),
+            epoch: 1,
+            meta: (0..shape.meta).map(|index| entry(ServerId(index))).collect(),
+            data: (0..shape.data).map(|index| entry(ServerId::data(index))).collect(),
+            stripe_bytes: shape.stripe_bytes,
+            stripe_width: shape.stripe_width,
+        };
+        let width = if shape.stripe_width == 0 { shape.data } else { shape.stripe_width };
+        weft_layout::check(&Layout { stripe_bytes: shape.stripe_bytes, width, first: 0 }).map_err(|_| {
+            VirtualError::Invalid(format!(
+                "no stripes of {} bytes over {width} servers: a power of two from 4 KiB to 64 MiB",
+                shape.stripe_bytes
+            ))
+        })?;
+        if width > shape.data {
+            return Err(VirtualError::Invalid(format!("files over {width} of {} data servers", shape.data)));
+        }
+        let sim = Sim::new(shape.seed, shape.profile.clone());
+        let exits = Rc::new(RefCell::new(Vec::new()));
+        let mut servers = Vec::new();
+        for server in map.servers().map(|entry| entry.id) {
+            let node = sim.add_node(NodeConfig::server(server));
+            let (map, shape, exits) = (map.clone(), shape.clone(), exits.clone());
+            sim.start(node, move |rt| serve(rt, server, map.clone(), shape.clone(), exits.clone()));
+            servers.push((server, node));
+        }
+        let clients = (0..shape.clients).map(|index| {
+            let node = sim.add_node(NodeConfig::client(format!("client{index}")));
+            // Waiting for a busy disk is no failure here.
+            let options = ClientOptions { deadline_ns: LIMIT_NS / 2, ..ClientOptions::new(ClientId(u64::from(index) + 1), 1) };
+            (node, Client::new(sim.rt(node), map.clone(), options))
+        });
+        let clients: Vec<_> = clients.collect();
+        let cluster = Cluster { sim, servers, clients, exits };
+        let (node, client) = cluster.clients[0].clone();
+        let ready = cluster.sim.spawn_on(node, move |rt| async move {
+            loop {
+                let answers = client.ping_all().await;
+                if answers.iter().all(|(_, answer)| answer.as_ref().is_ok_and(|info| info.state == "serving")) {
+                    return;
+                }
+                rt.sleep_until(rt.now() + START_STEP_NS).await;
+            }
+        });
+        cluster.wait(&[ready])?;
+        Ok(cluster)
+    }
+
+    /// Runs virtual time until all flows have ended, and gives their results.
+    pub(crate) fn wait<T>(&self, flows: &[Joined<T>]) -> Result<Vec<T>, VirtualError> {
+        let over = || flows.iter().all(Joined::is_over) || !self.exits.borrow().is_empty();
+        self.sim.run_until_true(Nanos(LIMIT_NS), over).map_err(|stuck| VirtualError::Stuck(format!("{stuck:?}")))?;
+        if let Some(exit) = self.exits.borrow().first() {
+            return Err(VirtualError::Stuck(exit.clone()));
+        }
+        Ok(flows.iter().map(|flow| flow.take().expect("the flow has ended, and no process dies without faults")).collect())
+    }
+
+    /// Runs one flow on every client, all from the same moment on, as a phase with this name. Each flow gives the number of its
+    /// operations and its bytes.
+    pub(crate) fn phase<F: Future<Output = Result<(u64, u64), VirtualError>> + 'static>(
+        &self,
+        name: &'static str,
+        flow: impl Fn(usize, Client<SimRt>, SimRt) -> F,
+    ) -> Result<PhaseReport, VirtualError> {
+        let meter = Meter::start(self);
+        let flows = self.clients.iter().enumerate().map(|(index, (node, client))| {
+            let client = client.clone();
+            self.sim.spawn_on(*node, |rt| flow(index, client, rt))
+        });
+        let flows: Vec<_> = flows.collect();
+        let (mut operations, mut bytes) = (0, 0);
+        for done in self.wait(&flows)? {
+            let (more_operations, more_bytes) = done?;
+            operations += more_operations;
+            bytes += more_bytes;
+        }
+        Ok(meter.stop(self, name, operations, bytes))
+    }
+}
+
+async fn serve(rt: SimRt, server: ServerId, map: ClusterMap, shape: ClusterShape, exits: Rc<RefCell<Vec<String>>>) {
+    let key = ClusterKey([1; 32]);
+    let why = match server.role() {
+        ServerRole::Meta => {
+            use weft_meta_server::{Durability, Engine};
+            let config = MetaServerConfig {
+                create: true,
+                engine: if shape.storage == Storage::Memory { Engine::Memory } else { Engine::Journal },
+                durability: match shape.contract {
+                    Contract::Sync => Durability::Sync,
+                    Contract::Batch => Durability::BATCH_DEFAULT,
+                    Contract::None => Durability::None,
+                },
+                ..MetaServerConfig::new(server, map, key)
+            };
+            weft_meta_server::run(rt, config).await.map_err(|error| error.to_string())
+        }
+        ServerRole::Data => {
+            use weft_data_server::{Durability, Engine};
+            let config = DataServerConfig {
+                create: true,
+                engine: if shape.storage == Storage::Memory { Engine::Memory } else { Engine::Journal },
+                durability: match shape.contract {
+                    Contract::Sync => Durability::Sync,
+                    Contract::Batch => Durability::BATCH_DEFAULT,
+                    Contract::None => Durability::None,
+                },
+                ..DataServerConfig::new(server, map, key)
+            };
+            weft_data_server::run(rt, config).await.map_err(|error| error.to_string())
+        }
+    };
+    exits.borrow_mut().push(format!("{server} ended: {}", why.err().unwrap_or_else(|| "without an error".into())));
+}
