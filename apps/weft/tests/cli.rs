@@ -350,3 +350,33 @@ fn up_mounts_and_down_leaves_nothing() {
 fn is_mounted(place: &Path) -> bool {
     fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&format!(" {} ", place.display()))
 }
+
+#[test]
+fn simulations_from_plans() {
+    let dir = tempfile::tempdir().unwrap();
+    let list: Value = serde_json::from_str(&ok(&mut weft(["sim", "list", "--json"]))).unwrap();
+    assert!(list.as_array().unwrap().iter().any(|file| file["name"] == "creates" && file["what"] == "plan"));
+    // A plan that comes with weft, made smaller by a person.
+    let plan = ok(&mut weft(["sim", "list", "--show", "creates"]));
+    let small = plan.replace("files = 2000", "files = 20").replace("to = 16", "to = 2");
+    let path = dir.path().join("small.toml");
+    fs::write(&path, &small).unwrap();
+    let csv = dir.path().join("rows.csv");
+    let run = |seed: &str| ok(weft(["sim", "run", "--json", "--seed", seed]).arg(&path).arg("--csv").arg(&csv));
+    let text = run("3");
+    let rows: Value = serde_json::from_str(&text).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 3, "two cases of three phases");
+    assert_eq!((&rows[0]["phase"], &rows[0]["operations"], &rows[0]["messages"]), (&"create".into(), &20.into(), &20.into()));
+    assert_eq!(rows[5]["case"]["cluster.clients"], 2);
+    assert_eq!(text, run("3"), "the same seed gives the same result");
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 7);
+    // People read a table.
+    let table = ok(weft(["sim", "run"]).arg(&path));
+    assert!(table.contains("waits for") && table.contains("remove"), "{table}");
+    // Mistakes are named with their line.
+    fs::write(&path, small.replace("meta = 1", "mata = 1")).unwrap();
+    let output = weft(["sim", "run"]).arg(&path).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("small.toml") && error.contains("line 6") && error.contains("mata"), "{error}");
+}

@@ -13,8 +13,11 @@ use weft_wire::{Flags, HEADER_BYTES, Header, Operation, Wire};
 
 use crate::sequence::Sequences;
 
-/// One attempt waits at most so long, in nanoseconds; after that the request is sent again under the same number.
-const ATTEMPT: u64 = 2 * SECOND;
+/// The first attempt waits at most so long, in nanoseconds; after that the request is sent again under the same number.
+const ATTEMPT_FIRST: u64 = 2 * SECOND;
+/// Every further attempt waits twice as long as the one before, up to this, in nanoseconds: a server that is slow because it has too
+/// much to do must not get more and more of it.
+const ATTEMPT_MAX: u64 = 64 * SECOND;
 /// The first pause before a retry, in nanoseconds; it doubles up to [`PAUSE_MAX`], with jitter.
 const PAUSE_FIRST: u64 = 2 * MILLISECOND;
 /// The first pause if the object was locked by a transaction, in nanoseconds: locks live about as long as a message travels.
@@ -100,7 +103,7 @@ impl<R: Runtime> Caller<R> {
         let peer = self.peer(server);
         let (ticket, mut span) = Ticket::begin(&peer);
         let request = RequestId { client: self.client, incarnation: self.incarnation, sequence: ticket.sequence };
-        let mut pause = 0;
+        let (mut pause, mut patience) = (0, ATTEMPT_FIRST);
         for attempt in 0u32.. {
             if attempt > 0 {
                 span = peer.lock().sequences.span(ticket.sequence);
@@ -110,7 +113,7 @@ impl<R: Runtime> Caller<R> {
                 header.flags = Flags::RETRY;
             }
             let outgoing = Outgoing { header, body: body.clone(), bulk: bulk.clone() };
-            let attempt_ends = deadline.min(self.rt.now() + ATTEMPT);
+            let attempt_ends = deadline.min(self.rt.now() + patience);
             let outcome = self.rt.request(server, outgoing, attempt_ends).await;
             let received_bytes = outcome.as_ref().map_or(0, |frame| frame.body.len() as u64 + frame.bulk.len());
             let boot = match &outcome {
@@ -123,6 +126,9 @@ impl<R: Runtime> Caller<R> {
                 Ok(reply) => return Ok((O::Reply::from_bytes(reply.body)?, reply.bulk)),
                 Err(status) => status,
             };
+            if status == Status::TimedOut {
+                patience = (patience * 2).min(ATTEMPT_MAX);
+            }
             pause = match (pause, status) {
                 (0, Status::Busy | Status::Conflict) => PAUSE_FIRST_BUSY,
                 (0, _) => PAUSE_FIRST,

@@ -76,6 +76,18 @@ fn a_dead_server_is_an_error_with_its_name_at_the_deadline() {
 }
 
 #[test]
+fn a_slow_server_is_asked_less_and_less_often() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    rt.fates(|_| Fate::ReplyLate(100 * SECOND));
+    let begin = rt.now();
+    rt.run(client.getattr(ROOT_HANDLE)).expect_err("no answer in time");
+    let sent = std::mem::take(&mut rt.0.borrow_mut().sent);
+    let at: Vec<u64> = sent.iter().map(|sent| sent.at.since(begin) / SECOND).collect();
+    assert_eq!(at, [0, 2, 6, 14], "seconds after the first attempt");
+}
+
+#[test]
 fn errors_of_the_operation_are_not_retried() {
     let rt = FakeRt::new(1, 1, 1 << 20);
     let client = rt.client(1);
