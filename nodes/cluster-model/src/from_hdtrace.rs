@@ -8,7 +8,10 @@
 //! which the tracing library wrote as bytes of the file, are not mapped through the file view a second time; `File_read_at_all` and
 //! `File_write_at_all`, as the library spelt them, are known beside the spellings of the simulator's table, `..._all_at`.
 
+mod cluster;
 mod datatypes;
+
+pub use cluster::cluster;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -76,6 +76,13 @@ pub struct Message {
     growing: bool,
 }
 
+impl Message {
+    /// Whether a packet of `bytes` bytes that was just delivered is the first one.
+    pub fn is_first(&self, bytes: u64) -> bool {
+        self.received == bytes
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Packet {
     message: MessageId,
