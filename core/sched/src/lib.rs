@@ -5,10 +5,12 @@
 //! the disk has room for a job, asks [`CacheLayer::next`]. Data itself never comes here; a piece carries a tag by which its
 //! owner knows it again.
 //!
-//! [`classic`] holds the four layers of the 2009 thesis with the exact rules that made its numbers.
+//! [`classic`] holds the four layers of the 2009 thesis with the exact rules that made its numbers, [`improved`] the same four with the
+//! rules that real servers use.
 
 mod chain;
 pub mod classic;
+pub mod improved;
 mod piece;
 
 use weft_base::Nanos;
@@ -16,6 +18,7 @@ use weft_base::Nanos;
 pub use piece::{Access, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
 
 use classic::{Aggregation, ClassicConfig, NoCache, ServerDirected, WriteBehind};
+use improved::{Improved, ImprovedConfig};
 
 /// What every cache layer does.
 pub trait CacheLayer {
@@ -42,6 +45,12 @@ pub trait CacheLayer {
     /// Appends jobs that a flush has put to the disk at once, beside whatever the disk does already.
     fn take_flushed(&mut self, jobs: &mut Vec<Job>) {
         let _ = jobs;
+    }
+
+    /// Appends what newer writes have replaced in the queue since the last call: these bytes will be in no job. The layers of 2009 keep
+    /// no account of it, as the original never freed this memory.
+    fn take_dropped(&mut self, parts: &mut Vec<Part>) {
+        let _ = parts;
     }
 
     /// What waits.
@@ -96,6 +105,8 @@ pub enum Layer {
     ClassicAggregation(Aggregation),
     /// 2009 `server_directed`.
     ClassicServerDirected(ServerDirected),
+    /// Any kind with the rules of today.
+    Improved(Improved),
 }
 
 impl Layer {
@@ -108,6 +119,11 @@ impl Layer {
             LayerKind::ServerDirected => Layer::ClassicServerDirected(ServerDirected::new(config)),
         }
     }
+
+    /// A layer with the rules of today.
+    pub fn improved(kind: LayerKind, config: &ImprovedConfig) -> Layer {
+        Layer::Improved(Improved::new(kind, config))
+    }
 }
 
 /// The same call, whatever the layer.
@@ -118,6 +134,7 @@ macro_rules! each {
             Layer::ClassicWriteBehind($inner) => $call,
             Layer::ClassicAggregation($inner) => $call,
             Layer::ClassicServerDirected($inner) => $call,
+            Layer::Improved($inner) => $call,
         }
     };
 }
@@ -145,6 +162,10 @@ impl CacheLayer for Layer {
 
     fn take_flushed(&mut self, jobs: &mut Vec<Job>) {
         each!(self, layer => layer.take_flushed(jobs));
+    }
+
+    fn take_dropped(&mut self, parts: &mut Vec<Part>) {
+        each!(self, layer => layer.take_dropped(parts));
     }
 
     fn queued(&self, access: Access) -> Queued {

@@ -97,6 +97,17 @@ impl Requests {
     }
 }
 
+/// A packet of a write's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataPacket {
+    /// The request it belongs to.
+    pub request: u32,
+    /// Its length.
+    pub bytes: u64,
+    /// It holds the end of the data (and may have overtaken others).
+    pub last: bool,
+}
+
 struct Running {
     job: Job,
     parts: Vec<Part>,
@@ -116,8 +127,8 @@ pub struct Server {
     scheduled: u32,
     running: Vec<Running>,
     free_running: Vec<u32>,
-    /// Write packets (request, bytes) that wait for the cache layer to accept them.
-    refused: VecDeque<(u32, u64)>,
+    /// Write packets that wait for the cache layer to accept them.
+    refused: VecDeque<DataPacket>,
     wake_at: Option<u64>,
     flushed: Vec<Job>,
 }
@@ -190,13 +201,13 @@ impl World<'_> {
     }
 
     /// A packet with data of a write has arrived.
-    pub(crate) fn write_data_arrived(&mut self, network: &mut Network, queue: &mut Queue, request: u32, bytes: u64) {
-        let server = self.requests.get(request).server;
+    pub(crate) fn write_data_arrived(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
+        let server = self.requests.get(packet.request).server;
         let state = &mut self.servers[server as usize];
-        if state.layer.accepts(bytes, state.memory_free) {
-            self.accept(network, queue, request, bytes);
+        if state.layer.accepts(packet.bytes, state.memory_free) {
+            self.accept(network, queue, packet);
         } else {
-            state.refused.push_back((request, bytes));
+            state.refused.push_back(packet);
             network.set_gate(queue, state.process, true);
         }
     }
@@ -258,21 +269,22 @@ impl World<'_> {
         }
         loop {
             let state = &mut self.servers[server as usize];
-            let Some(&(request, bytes)) = state.refused.front() else {
+            let Some(&packet) = state.refused.front() else {
                 let process = state.process;
                 network.set_gate(queue, process, false);
                 return;
             };
-            if !state.layer.accepts(bytes, state.memory_free) {
+            if !state.layer.accepts(packet.bytes, state.memory_free) {
                 return;
             }
             state.refused.pop_front();
-            self.accept(network, queue, request, bytes);
+            self.accept(network, queue, packet);
         }
     }
 
     /// Takes data of a write: cuts it along the request's extents, and each piece may start at once.
-    fn accept(&mut self, network: &mut Network, queue: &mut Queue, index: u32, bytes: u64) {
+    fn accept(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
+        let DataPacket { request: index, bytes, last } = packet;
         let now = Nanos(queue.now());
         let server = self.requests.get(index).server;
         let state = &mut self.servers[server as usize];
@@ -294,9 +306,11 @@ impl World<'_> {
         }
         let request = self.requests.get_mut(index);
         request.left -= bytes;
-        if request.left == 0 {
-            let (task, client) = (request.task, request.process);
+        let (task, client, left) = (request.task, request.process, request.left);
+        if left == 0 {
             self.requests.remove(index);
+        }
+        if last {
             let process = self.servers[server as usize].process;
             network.send(queue, process, client, COMPLETION_BYTES, Tag::WriteDone(task).pack());
         }

@@ -1,7 +1,7 @@
 //! A simulated cluster as a whole: it is built from a configuration and applications, runs until nothing is left to happen, and reports.
 
 use weft_model::network::NetworkHost;
-use weft_model::{Cpus, Disk, EventQueue, MessageId, Network, NetworkConfig};
+use weft_model::{Cpus, Delivery, Disk, EventQueue, MessageId, Network, NetworkConfig};
 
 use crate::collective::Groups;
 use crate::config::{ClusterConfig, PartyOrder};
@@ -10,7 +10,7 @@ use crate::mailbox::Mailbox;
 use crate::order::hashed;
 use crate::program::{Application, Rank};
 use crate::report::{ApplicationReport, Report, ServerReport};
-use crate::server::{Requests, Server};
+use crate::server::{DataPacket, Requests, Server};
 use crate::stripe::Splitter;
 use crate::task::Task;
 
@@ -265,17 +265,16 @@ impl NetworkHost<Event> for World<'_> {
         }
     }
 
-    fn packet_delivered(&mut self, network: &mut Network, queue: &mut Queue, message: MessageId, bytes: u64, complete: bool) {
-        let state = network.message(message);
-        let first = state.is_first(bytes);
-        match Tag::unpack(state.tag) {
+    fn packet_delivered(&mut self, network: &mut Network, queue: &mut Queue, message: MessageId, packet: Delivery) {
+        let complete = packet.complete;
+        match Tag::unpack(network.message(message).tag) {
             Tag::Mpi(envelope) => {
-                if let Some((task, envelope)) = self.mailbox.arrived(envelope, first, complete) {
+                if let Some((task, envelope)) = self.mailbox.arrived(envelope, packet.first, complete) {
                     self.received(queue, task, &envelope);
                 }
             }
             Tag::Request(request) if complete => self.request_arrived(network, queue, request),
-            Tag::WriteData(request) => self.write_data_arrived(network, queue, request, bytes),
+            Tag::WriteData(request) => self.write_data_arrived(network, queue, DataPacket { request, bytes: packet.bytes, last: packet.last }),
             Tag::ReadData(request) if complete => {
                 let task = self.requests.get(request).task;
                 self.requests.remove(request);

@@ -55,8 +55,21 @@ pub trait NetworkHost<E> {
     fn packet_uploaded(&mut self, network: &mut Network, queue: &mut EventQueue<E>, message: MessageId, bytes: u64);
     /// The last packet of a message has left the sender's card.
     fn message_uploaded(&mut self, network: &mut Network, queue: &mut EventQueue<E>, message: MessageId);
-    /// A packet has been delivered. With the last one (`complete`), the number of the message becomes free after the call.
-    fn packet_delivered(&mut self, network: &mut Network, queue: &mut EventQueue<E>, message: MessageId, bytes: u64, complete: bool);
+    /// A packet has been delivered. When all have been (`packet.complete`), the number of the message becomes free after the call.
+    fn packet_delivered(&mut self, network: &mut Network, queue: &mut EventQueue<E>, message: MessageId, packet: Delivery);
+}
+
+/// A packet that has been delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its length.
+    pub bytes: u64,
+    /// No packet of the message was delivered before it.
+    pub first: bool,
+    /// It holds the end of the message. Flow control may let packets overtake each other, so others may follow all the same.
+    pub last: bool,
+    /// The message is there as a whole.
+    pub complete: bool,
 }
 
 /// A message that is under way.
@@ -76,13 +89,6 @@ pub struct Message {
     growing: bool,
 }
 
-impl Message {
-    /// Whether a packet of `bytes` bytes that was just delivered is the first one.
-    pub fn is_first(&self, bytes: u64) -> bool {
-        self.received == bytes
-    }
-}
-
 #[derive(Clone, Copy)]
 struct Packet {
     message: MessageId,
@@ -95,6 +101,7 @@ struct Packet {
     charge: u64,
     /// Next in a list.
     next: u32,
+    last: bool,
 }
 
 /// A list of packets, linked through [`Packet::next`].
@@ -329,14 +336,15 @@ impl Network {
         E: Copy + PartialEq + From<NetworkEvent>,
         H: NetworkHost<E>,
     {
-        let Packet { message, bytes, .. } = self.packets[packet as usize];
+        let Packet { message, bytes, last, .. } = self.packets[packet as usize];
+        let bytes = u64::from(bytes);
         self.free_packets.push(packet);
-        self.delivered_bytes += u64::from(bytes);
+        self.delivered_bytes += bytes;
         let state = &mut self.messages[message as usize];
-        state.received += u64::from(bytes);
-        let complete = state.received == state.bytes;
-        host.packet_delivered(self, queue, message, u64::from(bytes), complete);
-        if complete {
+        state.received += bytes;
+        let delivery = Delivery { bytes, first: state.received == bytes, last, complete: state.received == state.bytes };
+        host.packet_delivered(self, queue, message, delivery);
+        if delivery.complete {
             self.free_messages.push(message);
         }
     }
@@ -446,8 +454,9 @@ impl Network {
     fn cut(&mut self, message: MessageId, bytes: u64) -> u32 {
         let state = &mut self.messages[message as usize];
         state.cut += bytes;
+        let last = state.cut == state.bytes;
         let station = self.config.processes[state.from as usize];
-        let packet = Packet { message, bytes: bytes as u32, station, creditor: NONE, charge: 0, next: NONE };
+        let packet = Packet { message, bytes: bytes as u32, station, creditor: NONE, charge: 0, next: NONE, last };
         match self.free_packets.pop() {
             Some(index) => {
                 self.packets[index as usize] = packet;
