@@ -57,7 +57,7 @@ impl<'a> World<'a> {
             Command::Wait { ref requests } => Op::Wait { requests },
             Command::Barrier { comm: c } => Op::Barrier { comm: comm(c) },
             Command::Bcast { comm: c, root, bytes } => Op::Bcast { comm: comm(c), root, bytes, blockwise: true },
-            Command::Reduce { comm: c, root, bytes } => Op::Reduce { comm: comm(c), root, bytes },
+            Command::Reduce { comm: c, root, bytes } => Op::Reduce { comm: comm(c), root, bytes, called: false },
             Command::Allreduce { comm: c, bytes } => Op::Allreduce { comm: comm(c), bytes },
             Command::Gather { comm: c, root, bytes } => Op::Gather { comm: comm(c), root, bytes },
             Command::Allgather { comm: c, bytes } => Op::Allgather { comm: comm(c), bytes },
@@ -93,8 +93,8 @@ impl<'a> World<'a> {
             Op::Bcast { comm, root, bytes, blockwise } => {
                 self.step_bcast(network, queue, index, frame.step, (comm, root, bytes, blockwise))
             }
-            Op::Reduce { comm, root, bytes } => self.step_reduce(network, queue, index, frame.step, (comm, root, bytes)),
-            Op::Allreduce { comm, bytes } if frame.step == 0 => Flow::Call(Op::Reduce { comm, root: 0, bytes }, 1),
+            Op::Reduce { comm, root, bytes, called } => self.step_reduce(network, queue, index, frame.step, (comm, root, bytes, called)),
+            Op::Allreduce { comm, bytes } if frame.step == 0 => Flow::Call(Op::Reduce { comm, root: 0, bytes, called: false }, 1),
             Op::Allreduce { comm, bytes } => Flow::Call(Op::Bcast { comm, root: 0, bytes, blockwise: false }, END),
             Op::Gather { comm, root, bytes } => self.step_gather(network, queue, index, (comm, root, bytes)),
             Op::Allgather { comm, bytes } => self.step_allgather(network, queue, index, (comm, bytes)),
@@ -309,37 +309,39 @@ impl<'a> World<'a> {
         if step + 1 < steps { Flow::Next(step + 1) } else { Flow::Done }
     }
 
-    /// The same tree upwards. Large payloads are sent only after the parent said that it is ready for them.
+    /// The same tree upwards. Large payloads are sent only after the parent said that it is ready for them; the exchange itself is a command
+    /// called by this one, so it costs a step of its own (the microsecond shows in Tables 6.1 to 6.5).
     fn step_reduce(
         &mut self,
         network: &mut Network,
         queue: &mut Queue,
         index: u32,
         step: u32,
-        (comm, root, bytes): (u32, u32, u64),
+        (comm, root, bytes, called): (u32, u32, u64, bool),
     ) -> Flow<'a> {
         let view = self.comm(index, comm);
         let tree = Tree { me: swapped(view.me, root), size: view.size() };
         let (data, accept) = ((comm, 0, Stream::Collective), (comm, 0, Stream::Ready));
-        let asks = bytes > self.config.eager_bytes;
-        match step {
-            0 => {
+        let process = |rank| view.process(swapped(rank, root));
+        match (called, step) {
+            (false, 0) if bytes > self.config.eager_bytes => {
                 for child in tree.children() {
-                    let process = view.process(swapped(child, root));
-                    if asks {
-                        self.send(network, queue, index, accept, process, COLLECTIVE_HEADER_BYTES, false);
-                    }
-                    self.receive(queue, index, data, process);
+                    self.send(network, queue, index, accept, process(child), COLLECTIVE_HEADER_BYTES, false);
                 }
-                if tree.me == 0 { Flow::Done } else { Flow::Next(if asks { 1 } else { 2 }) }
+                if tree.me != 0 {
+                    self.receive(queue, index, accept, process(tree.parent()));
+                }
+                Flow::Next(1)
             }
-            1 => {
-                self.receive(queue, index, accept, view.process(swapped(tree.parent(), root)));
-                Flow::Next(2)
+            (false, _) => Flow::Call(Op::Reduce { comm, root, bytes, called: true }, END),
+            (true, 0) => {
+                for child in tree.children() {
+                    self.receive(queue, index, data, process(child));
+                }
+                if tree.me == 0 { Flow::Done } else { Flow::Next(1) }
             }
-            _ => {
-                let parent = view.process(swapped(tree.parent(), root));
-                self.send(network, queue, index, data, parent, bytes + COLLECTIVE_HEADER_BYTES, false);
+            (true, _) => {
+                self.send(network, queue, index, data, process(tree.parent()), bytes + COLLECTIVE_HEADER_BYTES, false);
                 Flow::Done
             }
         }

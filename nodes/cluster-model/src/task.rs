@@ -59,6 +59,8 @@ pub enum Op<'a> {
         comm: u32,
         root: u32,
         bytes: u64,
+        /// The exchange itself, which the command calls.
+        called: bool,
     },
     Allreduce {
         comm: u32,
