@@ -274,7 +274,9 @@ impl NetworkHost<Event> for World<'_> {
                 }
             }
             Tag::Request(request) if complete => self.request_arrived(network, queue, request),
-            Tag::WriteData(request) => self.write_data_arrived(network, queue, DataPacket { request, bytes: packet.bytes, last: packet.last }),
+            Tag::WriteData(request) => {
+                self.write_data_arrived(network, queue, DataPacket { request, bytes: packet.bytes, last: packet.last })
+            }
             Tag::ReadData(request) if complete => {
                 let task = self.requests.get(request).task;
                 self.requests.remove(request);
