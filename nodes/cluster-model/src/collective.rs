@@ -281,6 +281,9 @@ impl<'a> World<'a> {
         state: &Round<'a>,
         double: bool,
     ) -> Flow<'a> {
+        if step == A && state.round >= state.group.plan.rounds {
+            return Flow::Done;
+        }
         if step == A {
             self.read_and_ask(network, queue, index, state);
             return Flow::Next(B);
@@ -296,11 +299,9 @@ impl<'a> World<'a> {
                 self.receive(queue, index, (state.comm, 0, Stream::Pieces), process);
             }
         }
-        if state.round + 1 >= state.group.plan.rounds {
-            return Flow::Done;
-        }
+        let is_last = state.round + 1 >= state.group.plan.rounds;
         self.tasks[index as usize].frame().vars[1] += 1;
-        if double {
+        if double && !is_last {
             // The servers read the next round while this one's data is exchanged.
             let mine = state.group.plan.range(u64::from(state.view.me), state.round + 1);
             let next = Round { group: Arc::clone(&state.group), round: state.round + 1, mine, ..*state };

@@ -51,6 +51,8 @@ pub struct Request {
     cursor: (usize, u64),
     /// Reads: the answer.
     reply: MessageId,
+    /// The server knows of it. Behind a closed gate, data may overtake the request that announces it.
+    arrived: bool,
 }
 
 /// All requests; lists of extents keep their space for the next one.
@@ -64,7 +66,19 @@ impl Requests {
     /// A new request with the extents of `list`.
     pub fn add(&mut self, kind: RequestKind, (task, process): (u32, u32), server: u32, file: u32, list: &[Extent]) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Request { kind, task, process, server, file, extents: Vec::new(), bytes: 0, left: 0, cursor: (0, 0), reply: 0 });
+            self.all.push(Request {
+                kind,
+                task,
+                process,
+                server,
+                file,
+                extents: Vec::new(),
+                bytes: 0,
+                left: 0,
+                cursor: (0, 0),
+                reply: 0,
+                arrived: false,
+            });
             (self.all.len() - 1) as u32
         });
         let request = &mut self.all[index as usize];
@@ -74,6 +88,7 @@ impl Requests {
         request.bytes = list.iter().map(|extent| extent.bytes).sum();
         request.left = request.bytes;
         request.cursor = (0, 0);
+        request.arrived = false;
         index
     }
 
@@ -129,6 +144,8 @@ pub struct Server {
     free_running: Vec<u32>,
     /// Write packets that wait for the cache layer to accept them.
     refused: VecDeque<DataPacket>,
+    /// Write packets that came before their request.
+    early: Vec<DataPacket>,
     wake_at: Option<u64>,
     flushed: Vec<Job>,
 }
@@ -146,6 +163,7 @@ impl Server {
             running: Vec::new(),
             free_running: Vec::new(),
             refused: VecDeque::new(),
+            early: Vec::new(),
             wake_at: None,
             flushed: Vec::new(),
         }
@@ -168,23 +186,32 @@ impl Server {
 impl World<'_> {
     /// A request has arrived at its server.
     pub(crate) fn request_arrived(&mut self, network: &mut Network, queue: &mut Queue, index: u32) {
-        let request = self.requests.get(index);
+        let request = self.requests.get_mut(index);
+        request.arrived = true;
         let (server, process, file, bytes) = (request.server, request.process, request.file, request.bytes);
         let now = Nanos(queue.now());
         match request.kind {
             RequestKind::Read => {
-                for number in 0..request.extents.len() {
+                for number in 0..self.requests.get(index).extents.len() {
                     let Extent { offset, bytes } = self.requests.get(index).extents[number];
                     let piece = Piece { access: Access::Read, file: FileKey(u64::from(file)), offset, bytes, tag: u64::from(index) };
                     for piece in piece.cut(self.granularity) {
                         self.servers[server as usize].layer.add(now, piece);
+                        self.schedule(queue, server);
                     }
                 }
                 let from = self.servers[server as usize].process;
                 self.requests.get_mut(index).reply = network.open(from, process, bytes, Tag::ReadData(index).pack());
-                self.schedule(queue, server);
             }
-            RequestKind::Write => {}
+            RequestKind::Write => {
+                let state = &mut self.servers[server as usize];
+                if !state.early.is_empty() {
+                    let early: Vec<DataPacket> = state.early.extract_if(.., |packet| packet.request == index).collect();
+                    for packet in early {
+                        self.write_data_arrived(network, queue, packet);
+                    }
+                }
+            }
             RequestKind::Flush => {
                 self.requests.remove(index);
                 let state = &mut self.servers[server as usize];
@@ -204,7 +231,9 @@ impl World<'_> {
     pub(crate) fn write_data_arrived(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
         let server = self.requests.get(packet.request).server;
         let state = &mut self.servers[server as usize];
-        if state.layer.accepts(packet.bytes, state.memory_free) {
+        if !self.requests.get(packet.request).arrived {
+            state.early.push(packet);
+        } else if state.layer.accepts(packet.bytes, state.memory_free) {
             self.accept(network, queue, packet);
         } else {
             state.refused.push_back(packet);
