@@ -1,0 +1,304 @@
+//! TOML files whose every value knows its place, so that an error in a plan names file, line and key; and values that stand for several,
+//! which make a plan a sweep.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use anyhow::{Result, anyhow};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Values that one key of a plan may stand for.
+const VALUES_MAX: usize = 10_000;
+
+/// A TOML file.
+pub struct Document {
+    /// Name, for errors.
+    name: String,
+    text: String,
+}
+
+impl Document {
+    pub fn new(name: &str, text: String) -> Document {
+        Document { name: name.to_string(), text }
+    }
+
+    /// The outermost table.
+    ///
+    /// # Errors
+    /// The text is not TOML.
+    pub fn root(&self) -> Result<Table<'_>> {
+        let table = DeTable::parse(&self.text).map_err(|error| self.error(error.span().unwrap_or(0..0), error.message()))?;
+        Ok(Table::new(self, String::new(), table))
+    }
+
+    /// An error at a place of the file.
+    fn error(&self, span: Range<usize>, message: &str) -> anyhow::Error {
+        let line = 1 + self.text[..span.start.min(self.text.len())].matches('\n').count();
+        anyhow!("{}:{line}: {message}", self.name)
+    }
+}
+
+/// A table of a file. It remembers which keys were asked for: the others have no meaning, see [`Table::finish`].
+pub struct Table<'a> {
+    document: &'a Document,
+    /// Name with a dot at the end, empty for the outermost.
+    prefix: String,
+    span: Range<usize>,
+    table: DeTable<'a>,
+    known: RefCell<Vec<String>>,
+}
+
+impl<'a> Table<'a> {
+    fn new(document: &'a Document, prefix: String, table: Spanned<DeTable<'a>>) -> Table<'a> {
+        Table { document, prefix, span: table.span(), table: table.into_inner(), known: RefCell::default() }
+    }
+
+    fn find(&self, key: &str) -> Option<(&Spanned<DeValue<'a>>, Range<usize>)> {
+        self.known.borrow_mut().push(key.to_string());
+        let (name, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
+        Some((value, name.span()))
+    }
+
+    /// True if the key is there.
+    pub fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// An error about a key (or, if the key is not there, about the table).
+    pub fn error(&self, key: &str, message: &str) -> anyhow::Error {
+        let span = self.find(key).map_or(self.span.clone(), |(_, span)| span);
+        self.document.error(span, &format!("{}{key}: {message}", self.prefix))
+    }
+
+    /// A table inside this one; an empty one if it is not there.
+    ///
+    /// # Errors
+    /// The key holds something else.
+    pub fn table(&self, key: &str) -> Result<Table<'a>> {
+        let prefix = format!("{}{key}.", self.prefix);
+        match self.find(key).map(|(value, _)| value.clone()) {
+            None => Ok(Table::new(self.document, prefix, Spanned::new(self.span.clone(), DeTable::new()))),
+            Some(value) => self.inner_table(key, prefix, value),
+        }
+    }
+
+    /// All tables `[[key]]`.
+    ///
+    /// # Errors
+    /// The key holds something else.
+    pub fn tables(&self, key: &str) -> Result<Vec<Table<'a>>> {
+        let Some((value, _)) = self.find(key) else { return Ok(Vec::new()) };
+        let DeValue::Array(items) = value.get_ref() else {
+            return Err(self.error(key, &format!("must be written as [[{key}]]")));
+        };
+        items.iter().map(|item| self.inner_table(key, format!("{key}."), item.clone())).collect()
+    }
+
+    fn inner_table(&self, key: &str, prefix: String, value: Spanned<DeValue<'a>>) -> Result<Table<'a>> {
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(table) => Ok(Table::new(self.document, prefix, Spanned::new(span, table))),
+            _ => Err(self.error(key, "must be a table")),
+        }
+    }
+
+    /// One value.
+    ///
+    /// # Errors
+    /// `read` refuses the value; its text says what is expected.
+    pub fn value<T>(&self, key: &str, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Result<Option<T>> {
+        let Some((value, span)) = self.find(key) else { return Ok(None) };
+        read(value.get_ref()).map(Some).map_err(|problem| self.document.error(span, &format!("{}{key}: {problem}", self.prefix)))
+    }
+
+    /// The value that `choices` picks of those that a key stands for: a single value, a list, or a range of whole numbers such as
+    /// `{ from = 1, to = 64, times = 2 }` or `{ from = 0, to = 9, plus = 1 }`.
+    ///
+    /// # Errors
+    /// `read` refuses one of them, the list is empty, or the range is none.
+    pub fn swept<T>(
+        &self,
+        key: &str,
+        choices: &mut Choices,
+        read: impl Fn(&DeValue<'_>) -> Result<T, String>,
+    ) -> Result<Option<T>> {
+        let Some((value, span)) = self.find(key) else { return Ok(None) };
+        let name = format!("{}{key}", self.prefix);
+        let fail = |span, problem: &str| self.document.error(span, &format!("{name}: {problem}"));
+        let mut values = Vec::new();
+        match value.get_ref() {
+            DeValue::Array(items) => {
+                for item in items {
+                    let value = read(item.get_ref()).map_err(|problem| fail(item.span(), &problem))?;
+                    values.push((show(item.get_ref()), value));
+                }
+            }
+            DeValue::Table(range) => {
+                for number in numbers(range).map_err(|problem| fail(span.clone(), &problem))? {
+                    let (_, parsed) = (number, DeValue::parse(&number.to_string()).map_err(|error| fail(span.clone(), error.message())));
+                    let value = read(parsed?.get_ref()).map_err(|problem| fail(span.clone(), &problem))?;
+                    values.push((number.to_string(), value));
+                }
+            }
+            single => values.push((show(single), read(single).map_err(|problem| fail(value.span(), &problem))?)),
+        }
+        if values.is_empty() || values.len() > VALUES_MAX {
+            return Err(fail(span, &format!("needs 1 to {VALUES_MAX} values")));
+        }
+        let labels = values.iter().map(|(label, _)| label.clone()).collect();
+        let picked = choices.pick(&name, labels);
+        Ok(values.into_iter().nth(picked).map(|(_, value)| value))
+    }
+
+    /// Refuses keys that nobody asked for.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn finish(&self) -> Result<()> {
+        let mut known = self.known.borrow().clone();
+        known.sort();
+        known.dedup();
+        match self.table.keys().find(|key| !known.iter().any(|known| known == key.get_ref().as_ref())) {
+            None => Ok(()),
+            Some(key) => {
+                let message = format!("{}{}: no such key; here may stand {}", self.prefix, key.get_ref(), known.join(", "));
+                Err(self.document.error(key.span(), &message))
+            }
+        }
+    }
+}
+
+/// The numbers of a range.
+fn numbers(range: &DeTable<'_>) -> Result<Vec<u64>, String> {
+    const HINT: &str = "a range is { from = 1, to = 64, times = 2 } or { from = 0, to = 9, plus = 1 }";
+    let get = |key: &str| match range.iter().find(|(name, _)| name.get_ref() == key) {
+        None => Ok(None),
+        Some((_, value)) => integer(value.get_ref()).map(Some),
+    };
+    let (from, to) = (get("from")?.ok_or(HINT)?, get("to")?.ok_or(HINT)?);
+    let next: Box<dyn Fn(u64) -> Option<u64>> = match (get("plus")?, get("times")?) {
+        (Some(step), None) if step > 0 => Box::new(move |number: u64| number.checked_add(step)),
+        (None, Some(factor)) if factor > 1 && from > 0 => Box::new(move |number: u64| number.checked_mul(factor)),
+        _ => return Err(HINT.to_string()),
+    };
+    if range.len() != 3 {
+        return Err(HINT.to_string());
+    }
+    let steps = std::iter::successors(Some(from), |&number| next(number));
+    Ok(steps.take_while(|&number| number <= to).take(VALUES_MAX + 1).collect())
+}
+
+/// A whole number.
+pub fn integer(value: &DeValue<'_>) -> Result<u64, String> {
+    match value {
+        DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| format!("{number} is not a count")),
+        other => Err(format!("{} is not a whole number", show(other))),
+    }
+}
+
+/// A text.
+pub fn text(value: &DeValue<'_>) -> Result<String, String> {
+    match value {
+        DeValue::String(text) => Ok(text.to_string()),
+        other => Err(format!("{} is not a text in quotes", show(other))),
+    }
+}
+
+/// A value as it is written.
+pub fn show(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(truth) => truth.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(_) => "a list".to_string(),
+        DeValue::Table(_) => "a table".to_string(),
+    }
+}
+
+/// Goes through all combinations of the values of a plan: the plan is read again and again, and each key that stands for several values
+/// asks here which one it is this time. Keys may depend on the values of earlier ones.
+#[derive(Debug, Default)]
+pub struct Choices {
+    /// Index picked by each key that had a choice, and how many there were.
+    picked: Vec<(usize, usize)>,
+    position: usize,
+    /// Names and values of the keys that had a choice, in this reading.
+    labels: Vec<(String, String)>,
+}
+
+impl Choices {
+    fn pick(&mut self, name: &str, labels: Vec<String>) -> usize {
+        if labels.len() == 1 {
+            return 0;
+        }
+        if self.position == self.picked.len() {
+            self.picked.push((0, labels.len()));
+        }
+        let (index, _) = self.picked[self.position];
+        self.position += 1;
+        self.labels.push((name.to_string(), labels[index].clone()));
+        index
+    }
+
+    /// What was picked in the reading that just ended; then makes ready for the next one. `false` as second: there is none.
+    pub fn next_case(&mut self) -> (Vec<(String, String)>, bool) {
+        self.position = 0;
+        let labels = std::mem::take(&mut self.labels);
+        while let Some((index, count)) = self.picked.pop() {
+            if index + 1 < count {
+                self.picked.push((index + 1, count));
+                return (labels, true);
+            }
+        }
+        (labels, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cases(text: &str, keys: &[&str]) -> Result<Vec<Vec<u64>>, String> {
+        let document = Document::new("plan", text.to_string());
+        let mut choices = Choices::default();
+        let mut cases = Vec::new();
+        loop {
+            let root = document.root().map_err(|error| error.to_string())?;
+            let mut case = Vec::new();
+            for key in keys {
+                case.extend(root.swept(key, &mut choices, integer).map_err(|error| error.to_string())?);
+            }
+            root.finish().map_err(|error| error.to_string())?;
+            cases.push(case);
+            if !choices.next_case().1 {
+                return Ok(cases);
+            }
+        }
+    }
+
+    #[test]
+    fn lists_and_ranges_make_every_combination() {
+        let found = cases("a = [1, 2]\nb = 7\nc = { from = 1, to = 9, times = 3 }", &["a", "b", "c"]).expect("sound");
+        assert_eq!(found, [[1, 7, 1], [1, 7, 3], [1, 7, 9], [2, 7, 1], [2, 7, 3], [2, 7, 9]]);
+        let found = cases("a = { from = 0, to = 5, plus = 2 }", &["a"]).expect("sound");
+        assert_eq!(found, [[0], [2], [4]]);
+    }
+
+    #[test]
+    fn errors_name_file_line_and_key() {
+        for (text, message) in [
+            ("a = 1\nb = 2\n", "plan:2: b: no such key; here may stand a"),
+            ("\na = [1,\n 'x']", "plan:3: a: x is not a whole number"),
+            ("a = []", "plan:1: a: needs 1 to 10000 values"),
+            ("a = -1", "plan:1: a: -1 is not a count"),
+            ("a = { from = 1, to = 2 }", "plan:1: a: a range is { from = 1, to = 64, times = 2 } or { from = 0, to = 9, plus = 1 }"),
+            ("a = 1\na = 2", "plan:2: duplicate key"),
+        ] {
+            assert_eq!(cases(text, &["a"]).expect_err(text), message);
+        }
+        assert!(cases("x = 1\na = = 2", &["a"]).expect_err("not TOML").starts_with("plan:2: "));
+    }
+}

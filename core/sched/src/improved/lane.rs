@@ -1,0 +1,211 @@
+//! Queued accesses of one kind: fragments by file and offset, and by age. They are merged when a job is made of them, not before: a
+//! job walks over exactly the fragments that it takes, so merging costs nothing beyond their removal.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use weft_base::Nanos;
+
+use crate::{FileKey, Part, Piece, Queued};
+
+/// File, first byte, number of arrival.
+pub type Key = (FileKey, u64, u64);
+
+/// A piece or what is left of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fragment {
+    pub bytes: u64,
+    pub tag: u64,
+    /// When its piece arrived.
+    pub since: Nanos,
+}
+
+/// One kind. Writes of a lane never overlap, reads may.
+#[derive(Clone, Debug, Default)]
+pub struct Lane {
+    fragments: BTreeMap<Key, Fragment>,
+    /// Number of arrival and first byte: what a cut leaves of a piece has its number.
+    ages: BTreeMap<(u64, u64), FileKey>,
+    bytes: u64,
+    /// No fragment was longer since the lane was empty.
+    longest: u64,
+}
+
+/// The fragments of a job to be: from the first one up to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub first: Key,
+    pub end: u64,
+}
+
+impl Span {
+    pub fn start(&self) -> u64 {
+        self.first.1
+    }
+
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.start() < end && start < self.end
+    }
+}
+
+impl Lane {
+    pub fn queued(&self) -> Queued {
+        Queued { entries: self.fragments.len() as u64, bytes: self.bytes }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.fragments.is_empty()
+    }
+
+    fn put(&mut self, key: Key, fragment: Fragment) {
+        if self.fragments.is_empty() {
+            self.longest = 0;
+        }
+        self.longest = self.longest.max(fragment.bytes);
+        self.bytes += fragment.bytes;
+        self.fragments.insert(key, fragment);
+        self.ages.insert((key.2, key.1), key.0);
+    }
+
+    fn remove(&mut self, key: Key) -> Fragment {
+        let fragment = self.fragments.remove(&key).expect("only keys of queued fragments are removed");
+        self.ages.remove(&(key.2, key.1));
+        self.bytes -= fragment.bytes;
+        fragment
+    }
+
+    /// Adds a read.
+    pub fn append(&mut self, number: u64, now: Nanos, piece: &Piece) {
+        self.put((piece.file, piece.offset, number), Fragment { bytes: piece.bytes, tag: piece.tag, since: now });
+    }
+
+    /// Adds a write. What it replaces is appended to `dropped`; gives the bytes of that.
+    pub fn overwrite(&mut self, number: u64, now: Nanos, piece: &Piece, dropped: &mut Vec<Part>) -> u64 {
+        let (start, end) = (piece.offset, piece.end());
+        let mut replaced = 0;
+        while let Some((key, fragment)) = self.last_before(piece.file, end)
+            && key.1 + fragment.bytes > start
+        {
+            self.remove(key);
+            let fragment_end = key.1 + fragment.bytes;
+            if fragment_end > end {
+                self.put((key.0, end, key.2), Fragment { bytes: fragment_end - end, ..fragment });
+            }
+            let (from, to) = (key.1.max(start), fragment_end.min(end));
+            dropped.push(Part { tag: fragment.tag, offset: from, bytes: to - from });
+            replaced += to - from;
+            if key.1 < start {
+                self.put(key, Fragment { bytes: start - key.1, ..fragment });
+                break;
+            }
+        }
+        self.append(number, now, piece);
+        replaced
+    }
+
+    /// The last fragment of the file that starts before `offset`.
+    fn last_before(&self, file: FileKey, offset: u64) -> Option<(Key, Fragment)> {
+        self.fragments.range((file, 0, 0)..(file, offset, 0)).next_back().map(|(&key, &fragment)| (key, fragment))
+    }
+
+    /// The first fragment that overlaps the range. Exact, and O(log n) for writes; for reads it looks at everything that starts
+    /// up to the longest read before the range.
+    pub fn first_overlapping(&self, file: FileKey, start: u64, end: u64) -> Option<Key> {
+        let from = start.saturating_sub(self.longest.saturating_sub(1));
+        let mut near = self.fragments.range((file, from, 0)..(file, end, 0));
+        near.find(|(key, fragment)| key.1 + fragment.bytes > start).map(|(&key, _)| key)
+    }
+
+    /// Whether a write overlaps the range; writes do not overlap each other, so only the last one before its end can.
+    pub fn has_write_in(&self, file: FileKey, start: u64, end: u64) -> Option<Key> {
+        let (key, fragment) = self.last_before(file, end)?;
+        (key.1 + fragment.bytes > start).then_some(key)
+    }
+
+    /// The oldest fragment and the time of its arrival.
+    pub fn oldest(&self) -> Option<(Key, Nanos)> {
+        let (&(number, offset), &file) = self.ages.first_key_value()?;
+        let key = (file, offset, number);
+        Some((key, self.fragments[&key].since))
+    }
+
+    /// The first fragment at or behind a place, in the order of files and offsets, starting again at the lowest.
+    pub fn sweep(&self, file: FileKey, offset: u64) -> Option<Key> {
+        let ahead = self.fragments.range((file, offset, 0)..).next();
+        ahead.or_else(|| self.fragments.first_key_value()).map(|(&key, _)| key)
+    }
+
+    /// The first fragment of one file at or behind an offset.
+    pub fn first_from(&self, file: FileKey, offset: u64) -> Option<Key> {
+        self.fragments.range((file, offset, 0)..=(file, u64::MAX, u64::MAX)).next().map(|(&key, _)| key)
+    }
+
+    /// This fragment alone, at most `limit` bytes of it.
+    pub fn alone(&self, key: Key, limit: u64) -> Span {
+        Span { first: key, end: key.1 + self.fragments[&key].bytes.min(limit) }
+    }
+
+    /// This fragment and what arrived directly after it and continues where it ends.
+    pub fn following(&self, key: Key, limit: u64) -> Span {
+        let mut span = self.alone(key, limit);
+        let mut number = key.2;
+        while let Some((&(next, offset), &file)) = self.ages.range((number + 1, 0)..).next()
+            && (file, offset) == (key.0, span.end)
+            && let bytes = self.fragments[&(file, offset, next)].bytes
+            && span.end + bytes - key.1 <= limit
+        {
+            (span.end, number) = (span.end + bytes, next);
+        }
+        span
+    }
+
+    /// Everything that touches this fragment, or lies at most `hole` bytes beside it, at most `limit` bytes together. What lies before
+    /// it comes first, as far as the fragment itself still fits.
+    pub fn touching(&self, key: Key, limit: u64, hole: u64) -> Span {
+        let own_end = key.1 + self.fragments[&key].bytes;
+        let mut first = key;
+        let mut before = self.fragments.range((key.0, 0, 0)..key);
+        while let Some((&previous, fragment)) = before.next_back()
+            && previous.1 + fragment.bytes + hole >= first.1
+            && own_end - previous.1 <= limit
+        {
+            first = previous;
+        }
+        let mut span = self.alone(first, limit);
+        let behind = (Bound::Excluded(first), Bound::Included((key.0, u64::MAX, u64::MAX)));
+        for (next, fragment) in self.fragments.range(behind) {
+            let end = span.end.max(next.1 + fragment.bytes);
+            if next.1 > span.end.saturating_add(hole) || end - first.1 > limit {
+                break;
+            }
+            span.end = end;
+        }
+        span
+    }
+
+    /// Removes the fragments of a span that lie wholly in it, and what it takes of the first; `parts` gets them in order. Gives the bytes
+    /// of the span that nobody wanted.
+    pub fn take(&mut self, span: Span, parts: &mut Vec<Part>) -> u64 {
+        let (file, start, _) = span.first;
+        let mut key = span.first;
+        let (mut covered, mut unwanted) = (start, 0);
+        loop {
+            let end = key.1 + self.fragments[&key].bytes;
+            if end <= span.end || key == span.first {
+                let fragment = self.remove(key);
+                let taken = end.min(span.end) - key.1;
+                if taken < fragment.bytes {
+                    self.put((file, key.1 + taken, key.2), Fragment { bytes: fragment.bytes - taken, ..fragment });
+                }
+                parts.push(Part { tag: fragment.tag, offset: key.1, bytes: taken });
+                unwanted += key.1.saturating_sub(covered);
+                covered = covered.max(key.1 + taken);
+            }
+            let rest = (Bound::Excluded(key), Bound::Excluded((file, span.end, 0)));
+            match self.fragments.range(rest).next() {
+                Some((&next, _)) => key = next,
+                None => return unwanted,
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Cache layers of a data server: which queued access the disk gets next, decided by pure functions of state and time. The real data
+//! server and the simulator run the same code. It never does I/O and never reads a clock.
+//!
+//! The owner of a layer asks [`CacheLayer::accepts`] before it takes the data of a write, hands pieces to [`CacheLayer::add`], and whenever
+//! the disk has room for a job, asks [`CacheLayer::next`]. Data itself never comes here; a piece carries a tag by which its
+//! owner knows it again.
+//!
+//! [`classic`] holds the four layers of the 2009 thesis with the exact rules that made its numbers, [`improved`] the same four with the
+//! rules that real servers use.
+
+mod chain;
+pub mod classic;
+pub mod improved;
+mod piece;
+
+use weft_base::Nanos;
+
+pub use piece::{Access, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
+
+use classic::{Aggregation, ClassicConfig, NoCache, ServerDirected, WriteBehind};
+use improved::{Improved, ImprovedConfig};
+
+/// What every cache layer does.
+pub trait CacheLayer {
+    /// True if the data of a write of `bytes` bytes may be taken now, with `memory_free` bytes of memory free. If not, the sender
+    /// is held back until a job has completed.
+    fn accepts(&self, bytes: u64, memory_free: u64) -> bool;
+
+    /// Queues a piece. Pieces larger than the I/O granularity are cut by the caller ([`Piece::cut`]).
+    fn add(&mut self, now: Nanos, piece: Piece);
+
+    /// What the disk shall do next. For a job, `parts` holds the original pieces it consists of, in the order that they were merged
+    /// (reads are answered in this order); else it is empty. Memory for a read is reserved by the caller when it gets the job, `memory_free`
+    /// says how much there is; writes brought theirs when they were accepted.
+    fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next;
+
+    /// A job has left the disk.
+    fn completed(&mut self, now: Nanos, job: &Job) {
+        let _ = (now, job);
+    }
+
+    /// Queued writes of the file shall go to the disk, as far as the layer does that at all.
+    fn flush(&mut self, now: Nanos, file: FileKey);
+
+    /// Appends jobs that a flush has put to the disk at once, beside whatever the disk does already.
+    fn take_flushed(&mut self, jobs: &mut Vec<Job>) {
+        let _ = jobs;
+    }
+
+    /// Appends what newer writes have replaced in the queue since the last call: these bytes will be in no job. The layers of 2009 keep
+    /// no account of it, as the original never freed this memory.
+    fn take_dropped(&mut self, parts: &mut Vec<Part>) {
+        let _ = parts;
+    }
+
+    /// What waits.
+    fn queued(&self, access: Access) -> Queued;
+
+    /// Counters since the layer was made.
+    fn stats(&self) -> LayerStats;
+}
+
+/// Which layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LayerKind {
+    /// Access by access.
+    None,
+    /// Writes are answered before they are on the disk; first in, first out.
+    WriteBehind,
+    /// And what touches becomes one access.
+    Aggregation,
+    /// And the server decides the order.
+    #[default]
+    ServerDirected,
+}
+
+impl LayerKind {
+    /// All, in the order of the thesis.
+    pub const ALL: [LayerKind; 4] = [LayerKind::None, LayerKind::WriteBehind, LayerKind::Aggregation, LayerKind::ServerDirected];
+
+    /// The name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            LayerKind::None => "none",
+            LayerKind::WriteBehind => "write_behind",
+            LayerKind::Aggregation => "aggregation",
+            LayerKind::ServerDirected => "server_directed",
+        }
+    }
+
+    /// The layer of this name.
+    pub fn from_name(name: &str) -> Option<LayerKind> {
+        LayerKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Any layer, chosen at run time, called without indirection.
+#[derive(Clone, Debug)]
+pub enum Layer {
+    /// 2009 `none`.
+    ClassicNone(NoCache),
+    /// 2009 `write_behind`.
+    ClassicWriteBehind(WriteBehind),
+    /// 2009 `aggregation`.
+    ClassicAggregation(Aggregation),
+    /// 2009 `server_directed`.
+    ClassicServerDirected(ServerDirected),
+    /// Any kind with the rules of today.
+    Improved(Improved),
+}
+
+impl Layer {
+    /// A layer with the rules of 2009.
+    pub fn classic(kind: LayerKind, config: &ClassicConfig) -> Layer {
+        match kind {
+            LayerKind::None => Layer::ClassicNone(NoCache::new(config)),
+            LayerKind::WriteBehind => Layer::ClassicWriteBehind(WriteBehind::new(config)),
+            LayerKind::Aggregation => Layer::ClassicAggregation(Aggregation::new(config)),
+            LayerKind::ServerDirected => Layer::ClassicServerDirected(ServerDirected::new(config)),
+        }
+    }
+
+    /// A layer with the rules of today.
+    pub fn improved(kind: LayerKind, config: &ImprovedConfig) -> Layer {
+        Layer::Improved(Improved::new(kind, config))
+    }
+}
+
+/// The same call, whatever the layer.
+macro_rules! each {
+    ($layer:expr, $inner:ident => $call:expr) => {
+        match $layer {
+            Layer::ClassicNone($inner) => $call,
+            Layer::ClassicWriteBehind($inner) => $call,
+            Layer::ClassicAggregation($inner) => $call,
+            Layer::ClassicServerDirected($inner) => $call,
+            Layer::Improved($inner) => $call,
+        }
+    };
+}
+
+impl CacheLayer for Layer {
+    fn accepts(&self, bytes: u64, memory_free: u64) -> bool {
+        each!(self, layer => layer.accepts(bytes, memory_free))
+    }
+
+    fn add(&mut self, now: Nanos, piece: Piece) {
+        each!(self, layer => layer.add(now, piece));
+    }
+
+    fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next {
+        each!(self, layer => layer.next(now, memory_free, parts))
+    }
+
+    fn completed(&mut self, now: Nanos, job: &Job) {
+        each!(self, layer => layer.completed(now, job));
+    }
+
+    fn flush(&mut self, now: Nanos, file: FileKey) {
+        each!(self, layer => layer.flush(now, file));
+    }
+
+    fn take_flushed(&mut self, jobs: &mut Vec<Job>) {
+        each!(self, layer => layer.take_flushed(jobs));
+    }
+
+    fn take_dropped(&mut self, parts: &mut Vec<Part>) {
+        each!(self, layer => layer.take_dropped(parts));
+    }
+
+    fn queued(&self, access: Access) -> Queued {
+        each!(self, layer => layer.queued(access))
+    }
+
+    fn stats(&self) -> LayerStats {
+        each!(self, layer => layer.stats())
+    }
+}

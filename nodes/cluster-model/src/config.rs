@@ -1,0 +1,217 @@
+//! What a cluster consists of and which implementation of every part is used.
+
+use weft_model::disk::DiskModel;
+use weft_model::units::{KIB, MIB};
+use weft_model::{CpuModel, TieOrder};
+use weft_sched::classic::ClassicConfig;
+use weft_sched::{Layer, LayerKind};
+
+use crate::stripe::Striping;
+
+/// In which order a client talks to the servers of one operation, and in which order a barrier releases its ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartyOrder {
+    /// Servers by their number, ranks by their arrival.
+    Natural,
+    /// The iteration order of the hash tables of the program behind the thesis, which follows from component numbers.
+    Hashed {
+        /// Component numbers of the client nodes' processes.
+        clients: Vec<u32>,
+        /// Component numbers of the servers.
+        servers: Vec<u32>,
+    },
+}
+
+impl PartyOrder {
+    /// Component numbers as the test programs of the thesis gave them: nodes 10, 20, ...; two more for the process of a node.
+    pub fn thesis(clients: u32, servers: u32) -> PartyOrder {
+        let number = |node: u32| 12 + 10 * node;
+        PartyOrder::Hashed { clients: (0..clients).map(number).collect(), servers: (clients..clients + servers).map(number).collect() }
+    }
+}
+
+/// How a collective read or write is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Collective {
+    /// The ranks wait for each other, then each goes to the servers on its own.
+    Direct,
+    /// Each rank reads or writes one contiguous part of the file for all (thesis section 3.2.3).
+    #[default]
+    TwoPhase,
+    /// The parts are taken in turns, buffer by buffer, so that all ranks work on one stretch of the file (thesis section 5.1).
+    InterleavedTwoPhase,
+    /// Interleaved, and the exchange of the next round runs while the servers work on this one (thesis chapter 8 proposes it).
+    DoubleBuffered,
+}
+
+impl Collective {
+    /// All, with their names in plans.
+    pub const ALL: [(&'static str, Collective); 4] = [
+        ("direct", Collective::Direct),
+        ("two_phase", Collective::TwoPhase),
+        ("interleaved_two_phase", Collective::InterleavedTwoPhase),
+        ("double_buffered", Collective::DoubleBuffered),
+    ];
+}
+
+/// Which ranks exchange data in a round of collective I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Exchange {
+    /// Those whose whole access overlaps the other's part, even if not one byte lies there (the program of 2009).
+    Extents,
+    /// Those that have bytes there.
+    #[default]
+    Bytes,
+}
+
+/// The cache layer of every server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CacheLayerConfig {
+    /// The rules of 2009.
+    Classic {
+        /// Which layer.
+        kind: LayerKind,
+        /// Its parameters.
+        config: ClassicConfig,
+    },
+}
+
+impl CacheLayerConfig {
+    /// A layer of 2009 with its defaults.
+    pub fn classic(kind: LayerKind) -> CacheLayerConfig {
+        CacheLayerConfig::Classic { kind, config: ClassicConfig::default() }
+    }
+
+    pub(crate) fn build(&self) -> Layer {
+        match self {
+            CacheLayerConfig::Classic { kind, config } => Layer::classic(*kind, config),
+        }
+    }
+
+    /// Largest piece that the layer is given, bytes.
+    pub fn granularity(&self) -> u64 {
+        match self {
+            CacheLayerConfig::Classic { config, .. } => config.granularity,
+        }
+    }
+}
+
+/// A cluster: client nodes, server nodes, the network between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterConfig {
+    /// Client nodes. Rank `r` of an application runs on node `r mod clients` unless it is placed otherwise.
+    pub clients: u32,
+    /// Server nodes, each with one server and one disk.
+    pub servers: u32,
+    /// Processors of every client node.
+    pub cpu: CpuModel,
+    /// Memory of every server, bytes.
+    pub memory_bytes: u64,
+    /// The disk of every server.
+    pub disk: DiskModel,
+    /// Jobs that a server has at its disk at once.
+    pub disk_concurrency: u32,
+    /// The cache layer of every server.
+    pub cache_layer: CacheLayerConfig,
+    /// Largest packet of the network, bytes.
+    pub packet_bytes: u64,
+    /// Bandwidth of links, bytes a second.
+    pub link_bandwidth: u64,
+    /// Latency of a link, seconds; every message passes two.
+    pub link_latency: f64,
+    /// Bandwidth of the switch, bytes a second.
+    pub switch_bandwidth: u64,
+    /// Bandwidth between processes of one node, bytes a second.
+    pub internal_bandwidth: u64,
+    /// Largest message that is sent without asking the receiver, bytes.
+    pub eager_bytes: u64,
+    /// Bytes of a stripe.
+    pub stripe_bytes: u64,
+    /// Which bytes lie on which server.
+    pub striping: Striping,
+    /// How collective I/O is done.
+    pub collective: Collective,
+    /// Buffer of each rank in collective I/O, bytes.
+    pub collective_buffer_bytes: u64,
+    /// Who exchanges data in collective I/O.
+    pub exchange: Exchange,
+    /// Order of events of the same time.
+    pub tie_order: TieOrder,
+    /// Order of servers and ranks.
+    pub party_order: PartyOrder,
+}
+
+impl ClusterConfig {
+    /// The test cluster of the thesis (chapter 6): one-processor nodes with gigabit Ethernet and one disk, with its orders of ties and
+    /// servers, so that its printed results come out.
+    pub fn thesis(clients: u32, servers: u32, kind: LayerKind) -> ClusterConfig {
+        ClusterConfig {
+            clients,
+            servers,
+            cpu: CpuModel { cpus: 1, instructions_per_second: 1_000_000 },
+            memory_bytes: 1000 * MIB,
+            disk: DiskModel::thesis(),
+            disk_concurrency: 1,
+            cache_layer: CacheLayerConfig::classic(kind),
+            packet_bytes: 100 * KIB,
+            link_bandwidth: 100 * MIB,
+            link_latency: 200e-6,
+            switch_bandwidth: 1000 * MIB,
+            internal_bandwidth: 1000 * MIB,
+            eager_bytes: 100 * KIB,
+            stripe_bytes: 64 * KIB,
+            striping: Striping::Simple,
+            collective: Collective::TwoPhase,
+            collective_buffer_bytes: 8 * MIB,
+            exchange: Exchange::Extents,
+            tie_order: TieOrder::Thesis,
+            party_order: PartyOrder::thesis(clients, servers),
+        }
+    }
+
+    /// The same hardware with natural orders: first in, first out; servers by number.
+    pub fn natural(mut self) -> ClusterConfig {
+        self.tie_order = TieOrder::Natural;
+        self.party_order = PartyOrder::Natural;
+        self
+    }
+
+    /// What is wrong with it, in words; `Ok` if it can be built.
+    pub fn check(&self) -> Result<(), String> {
+        let positive = [
+            ("clients", u64::from(self.clients)),
+            ("servers", u64::from(self.servers)),
+            ("cpus", u64::from(self.cpu.cpus)),
+            ("instructions_per_second", self.cpu.instructions_per_second),
+            ("memory_bytes", self.memory_bytes),
+            ("disk_concurrency", u64::from(self.disk_concurrency)),
+            ("packet_bytes", self.packet_bytes),
+            ("link_bandwidth", self.link_bandwidth),
+            ("switch_bandwidth", self.switch_bandwidth),
+            ("internal_bandwidth", self.internal_bandwidth),
+            ("stripe_bytes", self.stripe_bytes),
+            ("collective_buffer_bytes", self.collective_buffer_bytes),
+            ("granularity", self.cache_layer.granularity()),
+        ];
+        for (name, value) in positive {
+            if value == 0 {
+                return Err(format!("{name} must not be 0"));
+            }
+        }
+        if self.packet_bytes > u64::from(u32::MAX) {
+            return Err("packet_bytes must be below 4 GiB".to_string());
+        }
+        if self.memory_bytes <= self.packet_bytes {
+            return Err("memory_bytes must exceed packet_bytes, or no packet of a write could ever be accepted".to_string());
+        }
+        if !self.link_latency.is_finite() || self.link_latency < 0.0 {
+            return Err("link_latency must be a duration".to_string());
+        }
+        if let PartyOrder::Hashed { clients, servers } = &self.party_order {
+            if clients.len() != self.clients as usize || servers.len() != self.servers as usize {
+                return Err("party_order needs one component number for each client and server".to_string());
+            }
+        }
+        Ok(())
+    }
+}

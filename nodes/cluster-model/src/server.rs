@@ -1,0 +1,388 @@
+//! The I/O servers: requests in, jobs to the disk in the order that the cache layer wants, data and completions out (thesis section 4.6).
+
+use std::collections::VecDeque;
+
+use weft_base::Nanos;
+use weft_model::{Disk, DiskJob, JobKind, MessageId, Network};
+use weft_sched::{Access, CacheLayer, FileKey, Job, Layer, Next, Part, Piece};
+
+use crate::event::{Event, Tag};
+use crate::program::Extent;
+use crate::simulation::{Queue, World};
+
+/// Bytes of a request before its list of extents.
+pub const REQUEST_BYTES: u64 = 20;
+/// Bytes of each extent in a request.
+pub const REQUEST_EXTENT_BYTES: u64 = 8;
+/// Bytes of the message that ends a write.
+pub const COMPLETION_BYTES: u64 = 15;
+
+/// What a client asks a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Send me these extents.
+    Read,
+    /// I shall send you these extents.
+    Write,
+    /// Put what you have of this file on disk.
+    Flush,
+}
+
+/// A request; lives from its sending until the server needs it no more.
+#[derive(Debug)]
+pub struct Request {
+    /// What is asked.
+    pub kind: RequestKind,
+    /// The task that asks.
+    pub task: u32,
+    /// Its process.
+    pub process: u32,
+    /// The server.
+    pub server: u32,
+    /// File.
+    pub file: u32,
+    /// Extents of the server's part of the file.
+    pub extents: Vec<Extent>,
+    /// Sum of the extents.
+    pub bytes: u64,
+    /// Bytes not yet accepted (writes) or not yet received by the client (reads).
+    pub left: u64,
+    /// Writes: extent that the next byte belongs to, and how much of it is there.
+    cursor: (usize, u64),
+    /// Reads: the answer.
+    reply: MessageId,
+    /// It has arrived. Data may overtake it: flow control does not keep the order of packets.
+    arrived: bool,
+}
+
+/// All requests; lists of extents keep their space for the next one.
+#[derive(Default)]
+pub struct Requests {
+    all: Vec<Request>,
+    free: Vec<u32>,
+}
+
+impl Requests {
+    /// A new request with the extents of `list`.
+    pub fn add(&mut self, kind: RequestKind, (task, process): (u32, u32), server: u32, file: u32, list: &[Extent]) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Request {
+                kind,
+                task,
+                process,
+                server,
+                file,
+                extents: Vec::new(),
+                bytes: 0,
+                left: 0,
+                cursor: (0, 0),
+                reply: 0,
+                arrived: false,
+            });
+            (self.all.len() - 1) as u32
+        });
+        let request = &mut self.all[index as usize];
+        (request.kind, request.task, request.process, request.server, request.file) = (kind, task, process, server, file);
+        request.extents.clear();
+        request.extents.extend_from_slice(list);
+        request.bytes = list.iter().map(|extent| extent.bytes).sum();
+        request.left = request.bytes;
+        request.cursor = (0, 0);
+        request.arrived = false;
+        index
+    }
+
+    /// The request of this number.
+    pub fn get(&self, request: u32) -> &Request {
+        &self.all[request as usize]
+    }
+
+    fn get_mut(&mut self, request: u32) -> &mut Request {
+        &mut self.all[request as usize]
+    }
+
+    /// The request is over.
+    pub fn remove(&mut self, request: u32) {
+        self.free.push(request);
+    }
+
+    /// Requests that are not over.
+    pub fn open(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+}
+
+/// A packet of a write's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataPacket {
+    /// The request it belongs to.
+    pub request: u32,
+    /// Its length.
+    pub bytes: u64,
+    /// It holds the end of the data (and may have overtaken others).
+    pub last: bool,
+}
+
+struct Running {
+    job: Job,
+    parts: Vec<Part>,
+}
+
+/// One server.
+pub struct Server {
+    /// Its process.
+    pub process: u32,
+    /// Its disk.
+    pub disk: Disk,
+    /// Its cache layer.
+    pub layer: Layer,
+    memory_bytes: u64,
+    memory_free: u64,
+    /// Jobs at the disk.
+    scheduled: u32,
+    running: Vec<Running>,
+    free_running: Vec<u32>,
+    /// Write packets that wait for the cache layer to accept them.
+    refused: VecDeque<DataPacket>,
+    wake_at: Option<u64>,
+    flushed: Vec<Job>,
+}
+
+impl Server {
+    /// An idle server.
+    pub fn new(process: u32, disk: Disk, layer: Layer, memory_bytes: u64) -> Server {
+        Server {
+            process,
+            disk,
+            layer,
+            memory_bytes,
+            memory_free: memory_bytes,
+            scheduled: 0,
+            running: Vec::new(),
+            free_running: Vec::new(),
+            refused: VecDeque::new(),
+            wake_at: None,
+            flushed: Vec::new(),
+        }
+    }
+
+    /// Whether it has nothing to do any more.
+    pub fn is_idle(&self) -> bool {
+        self.scheduled == 0
+            && self.refused.is_empty()
+            && self.layer.queued(Access::Read).entries == 0
+            && self.layer.queued(Access::Write).entries == 0
+    }
+
+    fn add_memory(&mut self, bytes: u64) {
+        // Overlapping reads are answered with more bytes than were read, so the count might grow beyond what there is.
+        self.memory_free = (self.memory_free + bytes).min(self.memory_bytes);
+    }
+}
+
+impl World<'_> {
+    /// A request has arrived at its server.
+    pub(crate) fn request_arrived(&mut self, network: &mut Network, queue: &mut Queue, index: u32) {
+        let request = self.requests.get_mut(index);
+        request.arrived = true;
+        let (server, process, file, bytes) = (request.server, request.process, request.file, request.bytes);
+        let left = request.left;
+        let now = Nanos(queue.now());
+        match request.kind {
+            RequestKind::Read => {
+                for number in 0..self.requests.get(index).extents.len() {
+                    let Extent { offset, bytes } = self.requests.get(index).extents[number];
+                    let piece = Piece { access: Access::Read, file: FileKey(u64::from(file)), offset, bytes, tag: u64::from(index) };
+                    for piece in piece.cut(self.granularity) {
+                        self.servers[server as usize].layer.add(now, piece);
+                        self.schedule(queue, server);
+                    }
+                }
+                let from = self.servers[server as usize].process;
+                self.requests.get_mut(index).reply = network.open(from, process, bytes, Tag::ReadData(index).pack());
+            }
+            RequestKind::Write if left == 0 => self.requests.remove(index),
+            RequestKind::Write => {}
+            RequestKind::Flush => {
+                self.requests.remove(index);
+                let state = &mut self.servers[server as usize];
+                state.layer.flush(now, FileKey(u64::from(file)));
+                let mut jobs = std::mem::take(&mut state.flushed);
+                state.layer.take_flushed(&mut jobs);
+                for job in jobs.drain(..) {
+                    self.submit(queue, server, job);
+                }
+                self.servers[server as usize].flushed = jobs;
+                self.schedule(queue, server);
+            }
+        }
+    }
+
+    /// A packet with data of a write has arrived.
+    pub(crate) fn write_data_arrived(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
+        let server = self.requests.get(packet.request).server;
+        let state = &mut self.servers[server as usize];
+        if state.layer.accepts(packet.bytes, state.memory_free) {
+            self.accept(network, queue, packet);
+        } else {
+            state.refused.push_back(packet);
+            network.set_gate(queue, state.process, true);
+        }
+    }
+
+    /// A reply packet has left the server's card.
+    pub(crate) fn reply_uploaded(&mut self, queue: &mut Queue, request: u32, bytes: u64) {
+        let server = self.requests.get(request).server;
+        let state = &mut self.servers[server as usize];
+        let was_short = state.scheduled == 0 && state.layer.queued(Access::Read).entries > 0;
+        state.add_memory(bytes);
+        if was_short {
+            // Reads that found too little memory may find enough now.
+            self.schedule(queue, server);
+        }
+    }
+
+    /// The disk of a server has finished a job.
+    pub(crate) fn disk_done(&mut self, network: &mut Network, queue: &mut Queue, server: u32) {
+        let state = &mut self.servers[server as usize];
+        let done = state.disk.finish();
+        let Running { job, parts } = &mut state.running[done.tag as usize];
+        let (job, mut parts) = (*job, std::mem::take(parts));
+        match job.access {
+            Access::Read => {
+                for part in &parts {
+                    let reply = self.requests.get(part.tag as u32).reply;
+                    network.append(queue, reply, part.bytes);
+                }
+            }
+            Access::Write => {
+                state.add_memory(job.bytes);
+                self.retry_refused(network, queue, server);
+            }
+        }
+        parts.clear();
+        let state = &mut self.servers[server as usize];
+        state.running[done.tag as usize].parts = parts;
+        state.free_running.push(done.tag);
+        state.scheduled -= 1;
+        state.layer.completed(Nanos(queue.now()), &job);
+        self.schedule(queue, server);
+        if let Some(service) = self.servers[server as usize].disk.start_next() {
+            queue.push_after(service, Event::Disk(server));
+        }
+    }
+
+    /// A server asked to be woken.
+    pub(crate) fn wake(&mut self, queue: &mut Queue, server: u32) {
+        let state = &mut self.servers[server as usize];
+        if state.wake_at == Some(queue.now()) {
+            state.wake_at = None;
+            self.schedule(queue, server);
+        }
+    }
+
+    fn retry_refused(&mut self, network: &mut Network, queue: &mut Queue, server: u32) {
+        if self.servers[server as usize].refused.is_empty() {
+            return;
+        }
+        loop {
+            let state = &mut self.servers[server as usize];
+            let Some(&packet) = state.refused.front() else {
+                let process = state.process;
+                network.set_gate(queue, process, false);
+                return;
+            };
+            if !state.layer.accepts(packet.bytes, state.memory_free) {
+                return;
+            }
+            state.refused.pop_front();
+            self.accept(network, queue, packet);
+        }
+    }
+
+    /// Takes data of a write: cuts it along the request's extents, and each piece may start at once.
+    fn accept(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
+        let DataPacket { request: index, bytes, last } = packet;
+        let now = Nanos(queue.now());
+        let server = self.requests.get(index).server;
+        let state = &mut self.servers[server as usize];
+        state.memory_free = state.memory_free.saturating_sub(bytes);
+        let mut left = bytes;
+        while left > 0 {
+            let request = self.requests.get_mut(index);
+            let (number, done) = request.cursor;
+            let extent = request.extents[number];
+            let taken = (extent.bytes - done).min(left).min(self.granularity);
+            request.cursor = if done + taken == extent.bytes { (number + 1, 0) } else { (number, done + taken) };
+            let file = FileKey(u64::from(request.file));
+            let piece = Piece { access: Access::Write, file, offset: extent.offset + done, bytes: taken, tag: u64::from(index) };
+            left -= taken;
+            if taken > 0 {
+                self.servers[server as usize].layer.add(now, piece);
+                self.schedule(queue, server);
+            }
+        }
+        let request = self.requests.get_mut(index);
+        request.left -= bytes;
+        let (task, client) = (request.task, request.process);
+        if request.left == 0 && request.arrived {
+            self.requests.remove(index);
+        }
+        if last {
+            let process = self.servers[server as usize].process;
+            network.send(queue, process, client, COMPLETION_BYTES, Tag::WriteDone(task).pack());
+        }
+    }
+
+    /// Gives the disk what the cache layer wants next, while it has room.
+    fn schedule(&mut self, queue: &mut Queue, server: u32) {
+        loop {
+            let state = &mut self.servers[server as usize];
+            if state.scheduled >= self.disk_concurrency {
+                return;
+            }
+            let slot = match state.free_running.last() {
+                Some(&slot) => slot as usize,
+                None => {
+                    let job = Job { access: Access::Read, file: FileKey(0), offset: 0, bytes: 0 };
+                    state.running.push(Running { job, parts: Vec::new() });
+                    state.free_running.push((state.running.len() - 1) as u32);
+                    state.running.len() - 1
+                }
+            };
+            match state.layer.next(Nanos(queue.now()), state.memory_free, &mut state.running[slot].parts) {
+                Next::Job(job) => self.submit(queue, server, job),
+                Next::At(at) => {
+                    if state.wake_at.is_none_or(|wake| wake > at.0) {
+                        state.wake_at = Some(at.0);
+                        queue.push(at.0.max(queue.now()), Event::Wake(server));
+                    }
+                    return;
+                }
+                Next::Idle => return,
+            }
+        }
+    }
+
+    /// Hands a job to the disk; its parts are in the last free slot.
+    fn submit(&mut self, queue: &mut Queue, server: u32, job: Job) {
+        let state = &mut self.servers[server as usize];
+        let slot = state.free_running.pop().unwrap_or_else(|| {
+            state.running.push(Running { job, parts: Vec::new() });
+            (state.running.len() - 1) as u32
+        });
+        state.running[slot as usize].job = job;
+        let kind = match job.access {
+            Access::Read => {
+                state.memory_free = state.memory_free.saturating_sub(job.bytes);
+                JobKind::Read
+            }
+            Access::Write => JobKind::Write,
+        };
+        state.scheduled += 1;
+        let disk_job = DiskJob { kind, file: job.file.0 as u32, offset: job.offset, bytes: job.bytes, tag: slot };
+        if let Some(service) = state.disk.submit(disk_job) {
+            queue.push_after(service, Event::Disk(server));
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A simulated cluster as a whole: it is built from a configuration and applications, runs until nothing is left to happen, and reports.
+
+use weft_model::network::NetworkHost;
+use weft_model::{Cpus, Delivery, Disk, EventQueue, MessageId, Network, NetworkConfig};
+
+use crate::collective::Groups;
+use crate::config::{ClusterConfig, PartyOrder};
+use crate::event::{Event, Tag};
+use crate::mailbox::Mailbox;
+use crate::order::hashed;
+use crate::program::{Application, Rank};
+use crate::report::{ApplicationReport, Report, ServerReport};
+use crate::server::{DataPacket, Requests, Server};
+use crate::stripe::Splitter;
+use crate::task::Task;
+
+/// The event list of a cluster.
+pub type Queue = EventQueue<Event>;
+
+/// An application and the client nodes of its ranks.
+#[derive(Clone, Debug)]
+pub struct Placed<'a> {
+    /// The application.
+    pub application: &'a Application,
+    /// The client node of each rank.
+    pub nodes: Vec<u32>,
+}
+
+pub(crate) struct AppState<'a> {
+    pub application: &'a Application,
+    /// Process of rank 0; the others follow.
+    pub first_process: u32,
+    /// Number of its communicator 0 among those of all applications.
+    pub first_comm: u32,
+    /// Number of its file 0 among those of all applications.
+    pub first_file: u32,
+}
+
+/// Everything but network and event list.
+pub struct World<'a> {
+    pub(crate) config: ClusterConfig,
+    pub(crate) granularity: u64,
+    pub(crate) disk_concurrency: u32,
+    pub(crate) step_instructions: u64,
+    pub(crate) cpus: Cpus,
+    pub(crate) apps: Vec<AppState<'a>>,
+    pub(crate) tasks: Vec<Task<'a>>,
+    pub(crate) free_tasks: Vec<u32>,
+    /// Node of each process.
+    pub(crate) node_of: Vec<u32>,
+    pub(crate) servers: Vec<Server>,
+    /// Servers in the order in which an operation turns to them.
+    pub(crate) server_order: Vec<u32>,
+    /// Current size of each file, bytes.
+    pub(crate) file_bytes: Vec<u64>,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) requests: Requests,
+    pub(crate) splitter: Splitter,
+    /// Tasks that wait in the barrier of each communicator, in the order of arrival.
+    pub(crate) barriers: Vec<Vec<u32>>,
+    pub(crate) groups: Groups<'a>,
+}
+
+/// A cluster with its applications, ready to run.
+pub struct Simulation<'a> {
+    queue: Queue,
+    network: Network,
+    world: World<'a>,
+}
+
+impl<'a> Simulation<'a> {
+    /// One application; rank `r` runs on client node `r mod clients`.
+    ///
+    /// # Errors
+    /// A sentence if the configuration or the application cannot be simulated.
+    pub fn new(config: &ClusterConfig, application: &'a Application) -> Result<Simulation<'a>, String> {
+        let nodes = (0..application.ranks()).map(|rank| rank % config.clients.max(1)).collect();
+        Simulation::with_applications(config, vec![Placed { application, nodes }])
+    }
+
+    /// Several applications, which share servers and network (and client nodes, if they are placed so). Files are their own.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn with_applications(config: &ClusterConfig, placed: Vec<Placed<'a>>) -> Result<Simulation<'a>, String> {
+        config.check()?;
+        let mut processes = Vec::new();
+        let mut apps = Vec::new();
+        let mut tasks = Vec::new();
+        let (mut comms, mut files) = (0, Vec::new());
+        for Placed { application, nodes } in placed {
+            check_application(application)?;
+            if nodes.len() != application.programs.len() || nodes.iter().any(|&node| node >= config.clients) {
+                return Err(format!("{}: each rank needs one of the {} client nodes", application.name, config.clients));
+            }
+            let first_process = processes.len() as u32;
+            for (rank, program) in application.programs.iter().enumerate() {
+                tasks.push(Task::new(apps.len() as u32, rank as Rank, first_process + rank as u32, &program.commands));
+            }
+            processes.extend(nodes);
+            apps.push(AppState { application, first_process, first_comm: comms, first_file: files.len() as u32 });
+            comms += application.communicators.len() as u32;
+            files.extend(application.files.iter().map(|file| file.initial_bytes));
+        }
+        let first_server = processes.len() as u32;
+        processes.extend(config.clients..config.clients + config.servers);
+        let network = Network::new(NetworkConfig {
+            nodes: config.clients + config.servers,
+            processes: processes.clone(),
+            packet_bytes: config.packet_bytes,
+            link_bandwidth: config.link_bandwidth,
+            link_latency: config.link_latency,
+            switch_bandwidth: config.switch_bandwidth,
+            internal_bandwidth: config.internal_bandwidth,
+        });
+        let servers = (0..config.servers)
+            .map(|server| {
+                Server::new(first_server + server, Disk::new(config.disk.clone()), config.cache_layer.build(), config.memory_bytes)
+            })
+            .collect();
+        let server_order = match &config.party_order {
+            PartyOrder::Natural => (0..config.servers).collect(),
+            PartyOrder::Hashed { servers, .. } => hashed(servers),
+        };
+        let world = World {
+            granularity: config.cache_layer.granularity(),
+            disk_concurrency: config.disk_concurrency,
+            step_instructions: config.cpu.step_instructions(),
+            cpus: Cpus::new(vec![config.cpu; config.clients as usize]),
+            apps,
+            tasks,
+            free_tasks: Vec::new(),
+            node_of: processes,
+            servers,
+            server_order,
+            file_bytes: files,
+            mailbox: Mailbox::default(),
+            requests: Requests::default(),
+            splitter: Splitter::new(config.striping, config.stripe_bytes, config.servers),
+            barriers: vec![Vec::new(); comms as usize],
+            groups: Groups::new(comms as usize),
+            config: config.clone(),
+        };
+        let mut simulation = Simulation { queue: Queue::new(config.tie_order), network, world };
+        for task in 0..simulation.world.tasks.len() as u32 {
+            simulation.world.next_command(&mut simulation.queue, task);
+        }
+        Ok(simulation)
+    }
+
+    /// Runs to the end and reports.
+    ///
+    /// # Errors
+    /// A sentence naming the first rank that waits for ever, if nothing is left to happen before all programs are done.
+    pub fn run(mut self) -> Result<Report, String> {
+        while self.step() {}
+        self.finish()
+    }
+
+    /// Executes the next event. `false`: nothing is left.
+    pub fn step(&mut self) -> bool {
+        let Some(event) = self.queue.pop() else { return false };
+        let Simulation { queue, network, world } = self;
+        match event {
+            Event::Network(event) => network.handle(queue, world, event),
+            Event::Cpu(event) => {
+                if let Some(task) = world.cpus.finish(queue, event) {
+                    world.advance(network, queue, task);
+                    world.cpus.rearm(queue, event.0);
+                }
+            }
+            Event::Disk(server) => world.disk_done(network, queue, server),
+            Event::Wake(server) => world.wake(queue, server),
+        }
+        true
+    }
+
+    /// Virtual time, nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.queue.now()
+    }
+
+    /// Events executed so far.
+    pub fn events(&self) -> u64 {
+        self.queue.processed()
+    }
+
+    /// The report after the last event.
+    ///
+    /// # Errors
+    /// As [`Simulation::run`].
+    pub fn finish(&self) -> Result<Report, String> {
+        let world = &self.world;
+        for task in &world.tasks {
+            if task.finished.is_none() {
+                let what = task.frames.first().map(|frame| frame.op);
+                return Err(format!(
+                    "{}: rank {} waits for ever in its command {} ({what:?})",
+                    world.apps[task.app as usize].application.name, task.rank, task.position
+                ));
+            }
+        }
+        if let Some(server) = world.servers.iter().position(|server| !server.is_idle()) {
+            return Err(format!("server {server} has unfinished work"));
+        }
+        let applications = world
+            .apps
+            .iter()
+            .map(|app| {
+                let ranks = app.application.programs.len();
+                let tasks = &world.tasks[app.first_process as usize..app.first_process as usize + ranks];
+                let rank_end_nanos = tasks.iter().map(|task| task.finished.unwrap_or(0)).collect();
+                ApplicationReport { name: app.application.name.clone(), rank_end_nanos }
+            })
+            .collect();
+        let servers = world
+            .servers
+            .iter()
+            .map(|server| ServerReport { disk: server.disk.statistics(), layer: weft_sched::CacheLayer::stats(&server.layer) })
+            .collect();
+        Ok(Report {
+            end_nanos: self.queue.now(),
+            events: self.queue.processed(),
+            network_bytes: self.network.delivered_bytes(),
+            applications,
+            servers,
+            unreceived_messages: world.mailbox.leftovers() as u64,
+        })
+    }
+}
+
+fn check_application(application: &Application) -> Result<(), String> {
+    let ranks = application.ranks();
+    if ranks == 0 {
+        return Err(format!("{}: an application needs ranks", application.name));
+    }
+    let world: Vec<Rank> = (0..ranks).collect();
+    if application.communicators.first() != Some(&world) {
+        return Err(format!("{}: communicator 0 must be all ranks in order", application.name));
+    }
+    if application.communicators.iter().flatten().any(|&rank| rank >= ranks) {
+        return Err(format!("{}: a communicator names a rank that does not exist", application.name));
+    }
+    Ok(())
+}
+
+impl NetworkHost<Event> for World<'_> {
+    fn packet_uploaded(&mut self, network: &mut Network, queue: &mut Queue, message: MessageId, bytes: u64) {
+        if let Tag::ReadData(request) = Tag::unpack(network.message(message).tag) {
+            self.reply_uploaded(queue, request, bytes);
+        }
+    }
+
+    fn message_uploaded(&mut self, network: &mut Network, queue: &mut Queue, message: MessageId) {
+        match Tag::unpack(network.message(message).tag) {
+            Tag::Mpi(envelope) => {
+                let sender = self.mailbox.get(envelope).sender;
+                self.one_done(queue, sender);
+            }
+            Tag::Request(request) | Tag::WriteData(request) => {
+                let task = self.requests.get(request).task;
+                self.one_done(queue, task);
+            }
+            Tag::ReadData(_) | Tag::WriteDone(_) => {}
+        }
+    }
+
+    fn packet_delivered(&mut self, network: &mut Network, queue: &mut Queue, message: MessageId, packet: Delivery) {
+        let complete = packet.complete;
+        match Tag::unpack(network.message(message).tag) {
+            Tag::Mpi(envelope) => {
+                if let Some((task, envelope)) = self.mailbox.arrived(envelope, packet.first, complete) {
+                    self.received(queue, task, &envelope);
+                }
+            }
+            Tag::Request(request) if complete => self.request_arrived(network, queue, request),
+            Tag::WriteData(request) => {
+                self.write_data_arrived(network, queue, DataPacket { request, bytes: packet.bytes, last: packet.last })
+            }
+            Tag::ReadData(request) if complete => {
+                let task = self.requests.get(request).task;
+                self.requests.remove(request);
+                self.one_done(queue, task);
+            }
+            Tag::WriteDone(task) => self.one_done(queue, task),
+            Tag::Request(_) | Tag::ReadData(_) => {}
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Cases: a printed result, the simulation behind it, and the comparison.
+
+use weft_model::random::Lcg48;
+use weft_sched::LayerKind;
+
+use super::appendix_c::{APPENDIX_C, PrintedLine};
+use crate::config::{ClusterConfig, Collective};
+use crate::program::Application;
+use crate::report::Report;
+use crate::simulation::Simulation;
+use crate::workloads::{AccessKind, Database, Interleaved};
+
+/// Ranks and servers of Appendix C.
+const NODES: u32 = 10;
+/// Bytes of its file.
+const FILE_BYTES: u64 = 1000 << 20;
+/// Runs behind each mean.
+const SEEDS: u64 = 10;
+
+/// One line of Appendix C.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Case {
+    line: PrintedLine,
+}
+
+/// One simulation of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunResult {
+    /// Virtual time of the last event, nanoseconds.
+    pub nanos: u64,
+    /// Events executed.
+    pub events: u64,
+}
+
+/// A printed number beside the simulated one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Table or section, such as `C.2.1` or `6.3`.
+    pub table: String,
+    /// What it is a number of.
+    pub case: String,
+    /// Unit: `s`, `operations` or `B`.
+    pub unit: &'static str,
+    /// As printed.
+    pub printed: String,
+    /// As simulated, with as many digits as are known.
+    pub simulated: String,
+    /// Simulated minus printed.
+    pub difference: f64,
+    /// Equal in every printed digit.
+    pub equal: bool,
+    /// For means: the difference is at most the printed standard deviation. For single runs the same as `equal`.
+    pub within_deviation: bool,
+    /// Events executed for this number (once for all numbers of one simulation).
+    pub events: u64,
+}
+
+/// All cases whose section starts with `prefix` (empty: all of Appendix C).
+pub fn cases(prefix: &str) -> Vec<Case> {
+    APPENDIX_C.iter().filter(|line| line.0.starts_with(prefix)).map(|&line| Case { line }).collect()
+}
+
+impl Case {
+    /// Its section, such as `C.2.1`.
+    pub fn table(&self) -> &'static str {
+        self.line.0
+    }
+
+    /// Its name: cache layer, block size and access.
+    pub fn name(&self) -> String {
+        let access = match self.line.3 {
+            AccessKind::Read => "read",
+            AccessKind::Write => "write",
+            AccessKind::ReadWrite => "read/write",
+        };
+        format!("{} {} {access}", self.line.1.name(), self.line.2)
+    }
+
+    /// Number of simulations behind the printed number: 1, or 10 for means.
+    pub fn runs(&self) -> u64 {
+        if self.line.5.is_empty() { 1 } else { SEEDS }
+    }
+
+    /// The cluster it runs on.
+    pub fn config(&self) -> ClusterConfig {
+        let collective = if self.table() == "C.3.2" { Collective::InterleavedTwoPhase } else { Collective::TwoPhase };
+        ClusterConfig { collective, ..ClusterConfig::thesis(NODES, NODES, self.line.1) }
+    }
+
+    /// The program of run `seed` (from 0).
+    pub fn application(&self, seed: u64) -> Application {
+        let (table, _, block_bytes, access, ..) = self.line;
+        let writes = access == AccessKind::Write;
+        let interleaved = Interleaved { ranks: NODES, file_bytes: FILE_BYTES, block_bytes, writes };
+        let database = |per_operation| {
+            Database {
+                ranks: NODES,
+                file_bytes: 1_280_000_000,
+                element_bytes: 512,
+                turn_bytes: 512 * 2500,
+                turns: 10,
+                per_operation,
+                access,
+            }
+            .application(&mut Lcg48::new(seed))
+        };
+        match table {
+            "C.1" => {
+                let mut random = Lcg48::new(seed);
+                if writes {
+                    // The original drew the read test first and went on with the same generator.
+                    Interleaved { writes: false, ..interleaved }.random(&mut random);
+                }
+                interleaved.random(&mut random)
+            }
+            "C.2.1" => interleaved.individual(Some(1)),
+            "C.2.2" => interleaved.individual(Some(100)),
+            "C.2.3" => interleaved.individual(None),
+            "C.4.1" => database(1),
+            "C.4.2" => database(10),
+            "C.4.3" => database(1000),
+            _ => interleaved.collective(),
+        }
+    }
+
+    /// Runs one of its simulations and returns everything about it.
+    ///
+    /// # Errors
+    /// A sentence if the simulation could not be built or did not end; with the cases here that would be a fault of the simulator.
+    pub fn report(&self, seed: u64) -> Result<Report, String> {
+        let application = self.application(seed);
+        Simulation::new(&self.config(), &application)?.run()
+    }
+
+    /// Runs one of its simulations.
+    ///
+    /// # Errors
+    /// As [`Case::report`].
+    pub fn run(&self, seed: u64) -> Result<RunResult, String> {
+        let report = self.report(seed)?;
+        Ok(RunResult { nanos: report.end_nanos, events: report.events })
+    }
+
+    /// Compares the results of all its runs (in the order of their seeds) with what is printed.
+    pub fn compare(&self, runs: &[RunResult]) -> Cell {
+        let (table, _, _, _, printed, deviation) = self.line;
+        let sum: u64 = runs.iter().map(|run| run.nanos).sum();
+        let count = runs.len().max(1) as f64;
+        let printed_seconds: f64 = printed.parse().unwrap_or(f64::NAN);
+        // Printed numbers carry binary noise; sums of nanoseconds do not.
+        let printed_sum = (printed_seconds * count * 1e9).round();
+        let difference = (sum as f64 - printed_sum) / count / 1e9;
+        let equal = sum as f64 == printed_sum;
+        let within_deviation = equal || deviation.parse().is_ok_and(|deviation: f64| difference.abs() <= deviation);
+        let whole = sum / runs.len().max(1) as u64;
+        let simulated = match runs.len() {
+            10 => format!("{}.{:010}", sum / 10_000_000_000, sum % 10_000_000_000),
+            _ => format!("{}.{:09}", whole / 1_000_000_000, whole % 1_000_000_000),
+        };
+        Cell {
+            table: table.to_string(),
+            case: self.name(),
+            unit: "s",
+            printed: printed.to_string(),
+            simulated,
+            difference,
+            equal,
+            within_deviation,
+            events: runs.iter().map(|run| run.events).sum(),
+        }
+    }
+
+    /// The cache layer.
+    pub fn layer(&self) -> LayerKind {
+        self.line.1
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> u64 {
+        self.line.2
+    }
+}

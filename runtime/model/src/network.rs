@@ -1,0 +1,505 @@
+//! A store-and-forward packet network: network cards, one switch, links with latency, and a credit flow control (thesis section 4.4).
+//!
+//! A message is cut into packets. A packet passes four stations, each serving one packet at a time: *upload* (the sender's card), *switch*
+//! (one for all traffic), *port* (one for each node) and *download* (the receiver's card, in no time). Messages of one card take turns,
+//! packet by packet. Between processes of one node a packet goes from upload to download at the internal speed.
+//!
+//! Flow control: a station lets only so much service time be outstanding towards one target process; the credit comes back when the next
+//! station starts the packet. A receiver may close its gate: its card then holds packets back, and the network fills up behind them.
+//!
+//! The order of every single step below is part of the model, because it decides ties.
+
+use crate::engine::EventQueue;
+use crate::units::{nanos, transfer_nanos};
+
+/// Number of a node.
+pub type NodeId = u32;
+/// Number of a process.
+pub type ProcessId = u32;
+/// Number of a message that is under way; reused after it was received.
+pub type MessageId = u32;
+
+const NONE: u32 = u32::MAX;
+
+/// Parameters of the network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkConfig {
+    /// Nodes, each with one card and one port of the switch.
+    pub nodes: u32,
+    /// The node of each process.
+    pub processes: Vec<NodeId>,
+    /// Largest packet, bytes.
+    pub packet_bytes: u64,
+    /// Bandwidth of links and of the cards and ports at their ends, bytes a second.
+    pub link_bandwidth: u64,
+    /// Latency of a link, seconds.
+    pub link_latency: f64,
+    /// Bandwidth of the switch as a whole, bytes a second.
+    pub switch_bandwidth: u64,
+    /// Bandwidth between processes of the same node, bytes a second.
+    pub internal_bandwidth: u64,
+}
+
+/// Events of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkEvent {
+    /// A packet reaches the station it was sent to.
+    Arrive(u32),
+    /// A station has served its packet.
+    Done(u32),
+}
+
+/// Who uses the network. The calls come in the middle of an event; they may send further messages.
+pub trait NetworkHost<E> {
+    /// A packet of a message with [`Network::open`] has left the sender's card.
+    fn packet_uploaded(&mut self, network: &mut Network, queue: &mut EventQueue<E>, message: MessageId, bytes: u64);
+    /// The last packet of a message has left the sender's card.
+    fn message_uploaded(&mut self, network: &mut Network, queue: &mut EventQueue<E>, message: MessageId);
+    /// A packet has been delivered. When all have been (`packet.complete`), the number of the message becomes free after the call.
+    fn packet_delivered(&mut self, network: &mut Network, queue: &mut EventQueue<E>, message: MessageId, packet: Delivery);
+}
+
+/// A packet that has been delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its length.
+    pub bytes: u64,
+    /// No packet of the message was delivered before it.
+    pub first: bool,
+    /// It holds the end of the message. Flow control may let packets overtake each other, so others may follow all the same.
+    pub last: bool,
+    /// The message is there as a whole.
+    pub complete: bool,
+}
+
+/// A message that is under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// Sender.
+    pub from: ProcessId,
+    /// Receiver.
+    pub to: ProcessId,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// What the owner wants to know when the message arrives.
+    pub tag: u64,
+    available: u64,
+    cut: u64,
+    received: u64,
+    growing: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Packet {
+    message: MessageId,
+    bytes: u32,
+    /// The station it is at or on the way to.
+    station: u32,
+    /// The station that holds credit for it, or `NONE`.
+    creditor: u32,
+    /// Service time at the creditor, nanoseconds.
+    charge: u64,
+    /// Next in a list.
+    next: u32,
+    last: bool,
+}
+
+/// A list of packets, linked through [`Packet::next`].
+#[derive(Clone, Copy)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+const EMPTY: List = List { head: NONE, tail: NONE };
+
+/// What a station knows about packets to one target process.
+#[derive(Clone, Copy)]
+struct Flow {
+    /// Service time outstanding, nanoseconds.
+    used: u64,
+    blocked: List,
+    /// Download only: nothing is let through.
+    closed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Upload,
+    Switch,
+    Port,
+    Download,
+}
+
+struct Station {
+    kind: Kind,
+    /// The packet in service, or `NONE`.
+    serving: u32,
+    waiting: List,
+    flows: Vec<Flow>,
+}
+
+/// The network of a cluster.
+pub struct Network {
+    config: NetworkConfig,
+    latency: u64,
+    link_window: u64,
+    switch_window: u64,
+    stations: Vec<Station>,
+    /// For each process: its index among the processes of its node.
+    local: Vec<u32>,
+    packets: Vec<Packet>,
+    free_packets: Vec<u32>,
+    messages: Vec<Message>,
+    free_messages: Vec<MessageId>,
+    delivered_bytes: u64,
+    /// Service time of a full packet at (link, switch, internal) speed.
+    full: [u64; 3],
+}
+
+impl Network {
+    /// An idle network.
+    ///
+    /// # Panics
+    /// If a process is on a node that does not exist.
+    pub fn new(config: NetworkConfig) -> Network {
+        let mut on_node = vec![0_u32; config.nodes as usize];
+        let local: Vec<u32> = config
+            .processes
+            .iter()
+            .map(|&node| {
+                on_node[node as usize] += 1;
+                on_node[node as usize] - 1
+            })
+            .collect();
+        let station = |kind: Kind, flows: usize| Station {
+            kind,
+            serving: NONE,
+            waiting: EMPTY,
+            flows: vec![Flow { used: 0, blocked: EMPTY, closed: false }; flows],
+        };
+        let processes = config.processes.len();
+        let mut stations = Vec::with_capacity(3 * config.nodes as usize + 1);
+        stations.extend(on_node.iter().map(|_| station(Kind::Upload, processes)));
+        stations.extend(on_node.iter().map(|&count| station(Kind::Download, count as usize)));
+        stations.extend(on_node.iter().map(|&count| station(Kind::Port, count as usize)));
+        stations.push(station(Kind::Switch, processes));
+        let latency = nanos(config.link_latency);
+        let full = [
+            transfer_nanos(config.packet_bytes, config.link_bandwidth),
+            transfer_nanos(config.packet_bytes, config.switch_bandwidth),
+            transfer_nanos(config.packet_bytes, config.internal_bandwidth),
+        ];
+        let slowest_link = transfer_nanos(config.packet_bytes, config.link_bandwidth.min(config.internal_bandwidth));
+        Network {
+            latency,
+            link_window: latency + slowest_link,
+            switch_window: full[1],
+            stations,
+            local,
+            packets: Vec::new(),
+            free_packets: Vec::new(),
+            messages: Vec::new(),
+            free_messages: Vec::new(),
+            delivered_bytes: 0,
+            full,
+            config,
+        }
+    }
+
+    /// A message under way.
+    pub fn message(&self, message: MessageId) -> &Message {
+        &self.messages[message as usize]
+    }
+
+    /// The node of a process.
+    pub fn node_of(&self, process: ProcessId) -> NodeId {
+        self.config.processes[process as usize]
+    }
+
+    /// Payload delivered so far, bytes.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.delivered_bytes
+    }
+
+    /// Messages that are not yet delivered.
+    pub fn messages_under_way(&self) -> usize {
+        self.messages.len() - self.free_messages.len()
+    }
+
+    /// Sends a message whose data is all there.
+    pub fn send<E>(&mut self, queue: &mut EventQueue<E>, from: ProcessId, to: ProcessId, bytes: u64, tag: u64) -> MessageId
+    where
+        E: Copy + PartialEq + From<NetworkEvent>,
+    {
+        let message = self.new_message(Message { from, to, bytes, tag, available: bytes, cut: 0, received: 0, growing: false });
+        let first = bytes.min(self.config.packet_bytes);
+        let packet = self.cut(message, first);
+        queue.push(queue.now(), NetworkEvent::Arrive(packet).into());
+        message
+    }
+
+    /// Starts a message of known length whose data comes by and by, with [`Network::append`]. The host hears of each packet that leaves.
+    pub fn open(&mut self, from: ProcessId, to: ProcessId, bytes: u64, tag: u64) -> MessageId {
+        self.new_message(Message { from, to, bytes, tag, available: 0, cut: 0, received: 0, growing: true })
+    }
+
+    /// Adds data to a message from [`Network::open`]. A packet leaves when it is full or when the message is complete.
+    pub fn append<E>(&mut self, queue: &mut EventQueue<E>, message: MessageId, bytes: u64)
+    where
+        E: Copy + PartialEq + From<NetworkEvent>,
+    {
+        let state = &mut self.messages[message as usize];
+        state.available += bytes;
+        debug_assert!(state.available <= state.bytes, "more data than announced");
+        let ready = state.available - state.cut;
+        let limit = self.config.packet_bytes;
+        if ready >= limit || (state.available == state.bytes && ready > 0) {
+            let packet = self.cut(message, ready.min(limit));
+            queue.push(queue.now(), NetworkEvent::Arrive(packet).into());
+        }
+    }
+
+    /// Closes or opens the gate of a receiving process. While it is closed, its card delivers nothing to it.
+    pub fn set_gate<E>(&mut self, queue: &mut EventQueue<E>, process: ProcessId, closed: bool)
+    where
+        E: Copy + PartialEq + From<NetworkEvent>,
+    {
+        let index = self.config.nodes + self.node_of(process);
+        let local = self.local[process as usize] as usize;
+        self.stations[index as usize].flows[local].closed = closed;
+        if !closed {
+            let packet = self.pop_blocked(index, local);
+            if packet != NONE {
+                self.push_waiting(index, packet);
+                self.try_start(queue, index);
+            }
+        }
+    }
+
+    /// Executes an event of the network.
+    pub fn handle<E, H>(&mut self, queue: &mut EventQueue<E>, host: &mut H, event: NetworkEvent)
+    where
+        E: Copy + PartialEq + From<NetworkEvent>,
+        H: NetworkHost<E>,
+    {
+        match event {
+            NetworkEvent::Arrive(packet) => {
+                let index = self.packets[packet as usize].station;
+                self.push_waiting(index, packet);
+                self.try_start(queue, index);
+            }
+            NetworkEvent::Done(index) => {
+                let station = &mut self.stations[index as usize];
+                let packet = std::mem::replace(&mut station.serving, NONE);
+                match station.kind {
+                    Kind::Upload => self.uploaded(queue, host, index, packet),
+                    Kind::Switch => {
+                        let target = self.messages[self.packets[packet as usize].message as usize].to;
+                        let port = 2 * self.config.nodes + self.node_of(target);
+                        self.forward(queue, packet, port, 0);
+                    }
+                    Kind::Port => self.forward(queue, packet, index - self.config.nodes, self.latency),
+                    Kind::Download => self.delivered(queue, host, packet),
+                }
+                self.try_start(queue, index);
+            }
+        }
+    }
+
+    fn uploaded<E, H>(&mut self, queue: &mut EventQueue<E>, host: &mut H, index: u32, packet: u32)
+    where
+        E: Copy + PartialEq + From<NetworkEvent>,
+        H: NetworkHost<E>,
+    {
+        let Packet { message, bytes, .. } = self.packets[packet as usize];
+        let state = self.messages[message as usize];
+        let ready = state.available - state.cut;
+        let next = if ready > 0 { self.cut(message, ready.min(self.config.packet_bytes)) } else { NONE };
+        if state.growing {
+            host.packet_uploaded(self, queue, message, u64::from(bytes));
+        }
+        if next != NONE {
+            self.push_waiting(index, next);
+        } else if state.cut == state.bytes {
+            host.message_uploaded(self, queue, message);
+        }
+        if self.node_of(state.from) == self.node_of(state.to) {
+            self.forward(queue, packet, self.config.nodes + index, 0);
+        } else {
+            self.forward(queue, packet, 3 * self.config.nodes, self.latency);
+        }
+    }
+
+    fn delivered<E, H>(&mut self, queue: &mut EventQueue<E>, host: &mut H, packet: u32)
+    where
+        E: Copy + PartialEq + From<NetworkEvent>,
+        H: NetworkHost<E>,
+    {
+        let Packet { message, bytes, last, .. } = self.packets[packet as usize];
+        let bytes = u64::from(bytes);
+        self.free_packets.push(packet);
+        self.delivered_bytes += bytes;
+        let state = &mut self.messages[message as usize];
+        state.received += bytes;
+        let delivery = Delivery { bytes, first: state.received == bytes, last, complete: state.received == state.bytes };
+        host.packet_delivered(self, queue, message, delivery);
+        if delivery.complete {
+            self.free_messages.push(message);
+        }
+    }
+
+    fn forward<E>(&mut self, queue: &mut EventQueue<E>, packet: u32, station: u32, delay: u64)
+    where
+        E: Copy + PartialEq + From<NetworkEvent>,
+    {
+        self.packets[packet as usize].station = station;
+        queue.push_after(delay, NetworkEvent::Arrive(packet).into());
+    }
+
+    /// Starts the next packet that flow control allows, if the station is idle.
+    fn try_start<E>(&mut self, queue: &mut EventQueue<E>, index: u32)
+    where
+        E: Copy + PartialEq + From<NetworkEvent>,
+    {
+        if self.stations[index as usize].serving != NONE {
+            return;
+        }
+        let kind = self.stations[index as usize].kind;
+        let (packet, flow, service) = loop {
+            let packet = self.pop_waiting(index);
+            if packet == NONE {
+                return;
+            }
+            let message = &self.messages[self.packets[packet as usize].message as usize];
+            let (from, to) = (message.from, message.to);
+            let bytes = u64::from(self.packets[packet as usize].bytes);
+            let (flow, window, service) = match kind {
+                Kind::Upload if self.node_of(from) == self.node_of(to) => (to, self.link_window, self.service(bytes, 2)),
+                Kind::Upload => (to, self.link_window, self.service(bytes, 0)),
+                Kind::Switch => (to, self.switch_window, self.service(bytes, 1)),
+                Kind::Port => (self.local[to as usize], self.link_window, self.service(bytes, 0)),
+                Kind::Download => (self.local[to as usize], 0, 0),
+            };
+            let state = &mut self.stations[index as usize].flows[flow as usize];
+            let held = if kind == Kind::Download { state.closed } else { state.used >= window };
+            if !held {
+                state.used += service;
+                break (packet, flow, service);
+            }
+            let mut blocked = state.blocked;
+            self.push_to(&mut blocked, packet);
+            self.stations[index as usize].flows[flow as usize].blocked = blocked;
+        };
+        self.stations[index as usize].serving = packet;
+        let creditor = self.packets[packet as usize].creditor;
+        if creditor != NONE {
+            self.give_back(queue, creditor, packet);
+        }
+        if kind == Kind::Download {
+            let next = self.pop_blocked(index, flow as usize);
+            if next != NONE {
+                self.push_waiting(index, next);
+            }
+        }
+        let state = &mut self.packets[packet as usize];
+        state.creditor = index;
+        state.charge = service;
+        queue.push_after(service, NetworkEvent::Done(index).into());
+    }
+
+    /// Gives the credit of a packet back to the station before, which may go on with a packet that it held back.
+    fn give_back<E>(&mut self, queue: &mut EventQueue<E>, creditor: u32, packet: u32)
+    where
+        E: Copy + PartialEq + From<NetworkEvent>,
+    {
+        let Packet { message, charge, .. } = self.packets[packet as usize];
+        let target = self.messages[message as usize].to;
+        let station = &mut self.stations[creditor as usize];
+        let (flow, window) = match station.kind {
+            Kind::Upload => (target, self.link_window),
+            Kind::Switch => (target, self.switch_window),
+            Kind::Port | Kind::Download => (self.local[target as usize], self.link_window),
+        };
+        let state = &mut station.flows[flow as usize];
+        state.used -= charge;
+        if state.blocked.head != NONE && state.used < window {
+            let held = self.pop_blocked(creditor, flow as usize);
+            self.push_waiting(creditor, held);
+            self.try_start(queue, creditor);
+        }
+    }
+
+    fn service(&self, bytes: u64, speed: usize) -> u64 {
+        if bytes == self.config.packet_bytes {
+            return self.full[speed];
+        }
+        let bandwidths = [self.config.link_bandwidth, self.config.switch_bandwidth, self.config.internal_bandwidth];
+        transfer_nanos(bytes, bandwidths[speed])
+    }
+
+    fn new_message(&mut self, message: Message) -> MessageId {
+        match self.free_messages.pop() {
+            Some(index) => {
+                self.messages[index as usize] = message;
+                index
+            }
+            None => {
+                self.messages.push(message);
+                (self.messages.len() - 1) as MessageId
+            }
+        }
+    }
+
+    fn cut(&mut self, message: MessageId, bytes: u64) -> u32 {
+        let state = &mut self.messages[message as usize];
+        state.cut += bytes;
+        let last = state.cut == state.bytes;
+        let station = self.config.processes[state.from as usize];
+        let packet = Packet { message, bytes: bytes as u32, station, creditor: NONE, charge: 0, next: NONE, last };
+        match self.free_packets.pop() {
+            Some(index) => {
+                self.packets[index as usize] = packet;
+                index
+            }
+            None => {
+                self.packets.push(packet);
+                (self.packets.len() - 1) as u32
+            }
+        }
+    }
+
+    fn push_to(&mut self, list: &mut List, packet: u32) {
+        self.packets[packet as usize].next = NONE;
+        if list.head == NONE {
+            list.head = packet;
+        } else {
+            self.packets[list.tail as usize].next = packet;
+        }
+        list.tail = packet;
+    }
+
+    fn push_waiting(&mut self, station: u32, packet: u32) {
+        let mut list = self.stations[station as usize].waiting;
+        self.push_to(&mut list, packet);
+        self.stations[station as usize].waiting = list;
+    }
+
+    fn pop_waiting(&mut self, station: u32) -> u32 {
+        let list = &mut self.stations[station as usize].waiting;
+        let packet = list.head;
+        if packet != NONE {
+            list.head = self.packets[packet as usize].next;
+        }
+        packet
+    }
+
+    fn pop_blocked(&mut self, station: u32, flow: usize) -> u32 {
+        let list = &mut self.stations[station as usize].flows[flow].blocked;
+        let packet = list.head;
+        if packet != NONE {
+            list.head = self.packets[packet as usize].next;
+        }
+        packet
+    }
+}
