@@ -112,10 +112,10 @@ impl SharedMask {
         if mask != Mask::NONE {
             masks.push((self.number, mask));
         }
-        for layer in 0..LAYERS {
+        for (layer, union_of_all) in UNION.iter().enumerate() {
             self.words[layer].store(mask.0[layer], Ordering::Relaxed);
             let union = masks.iter().fold(0, |union, (_, mask)| union | mask.0[layer]);
-            UNION[layer].store(union, Ordering::Relaxed);
+            union_of_all.store(union, Ordering::Relaxed);
         }
     }
 }
