@@ -1,2 +1,32 @@
-//! Trace records: what happened to one operation, where and when, written at a cost of some nanoseconds into a ring of each thread. It
-//! never blocks the thread that records, and never loses a record without counting it.
+//! Trace records: what happened to one operation, where and when, written at a cost of some nanoseconds into a ring of each thread; the
+//! file they are kept in; latency distributions; and the analysis that says where the time went (`docs/trace.md`). It never blocks the
+//! thread that records, and never loses a record without counting it.
+
+pub mod clock;
+pub mod event;
+pub mod explain;
+pub mod file;
+mod in_flight;
+pub mod latency;
+pub mod mask;
+pub mod merge;
+pub mod record;
+mod recorder;
+mod request;
+pub mod ring;
+mod stage;
+mod tracer;
+pub mod tsc;
+
+pub use clock::{Anchor, Clock, TickScale};
+pub use event::{EventId, EventTable, Kind};
+pub use in_flight::{InFlight, LANE_NONE, LANES};
+pub use mask::{Mask, is_on};
+pub use record::Record;
+pub use recorder::{
+    Context, OpenLadder, OpenSpan, Recorder, context, counters, ladder, mark, name, now, operation, process_tracer, set_context,
+    set_process_tracer, set_recorder, span,
+};
+pub use request::{RequestKey, request_key};
+pub use stage::Stage;
+pub use tracer::{Batch, Drain, Mode, Tracer, TracerConfig, TracerStats};

@@ -1,0 +1,395 @@
+//! Every event that can be recorded: one table of numbers, names, kinds and the stages their time belongs to. The table is written
+//! into the header of every trace file, so that an old file is read with its own names.
+
+use std::collections::BTreeMap;
+
+use crate::Stage;
+
+/// Names an event: the layer in bits 6 to 9, the event within the layer in bits 0 to 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventId(pub u16);
+
+/// Number of layers, and of events in a layer.
+pub const LAYERS: usize = 16;
+/// Events that a layer can have.
+pub const EVENTS_PER_LAYER: usize = 64;
+/// Phases that one ladder record holds.
+pub const PHASES_MAX: usize = 8;
+
+impl EventId {
+    /// The event `code` of `layer`.
+    pub const fn new(layer: u8, code: u8) -> EventId {
+        assert!((layer as usize) < LAYERS && (code as usize) < EVENTS_PER_LAYER);
+        EventId((layer as u16) << 6 | code as u16)
+    }
+    /// The layer, below [`LAYERS`].
+    pub const fn layer(self) -> usize {
+        (self.0 >> 6) as usize % LAYERS
+    }
+    /// Its bit in the mask of its layer.
+    pub const fn bit(self) -> u64 {
+        1 << (self.0 & 63)
+    }
+}
+
+/// How the payload of a record is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Something with a beginning and a duration.
+    Span = 0,
+    /// Lengths of up to eight phases that follow one another.
+    Ladder = 1,
+    /// Up to five gauges.
+    Counter = 2,
+    /// A point in time with a value and a label.
+    Mark = 3,
+    /// A relation between clocks.
+    Sync = 4,
+    /// Records were lost here.
+    Lost = 5,
+    /// A piece of a name.
+    Text = 6,
+}
+
+impl Kind {
+    /// The kind of this number.
+    pub fn from_number(number: u8) -> Option<Kind> {
+        [Kind::Span, Kind::Ladder, Kind::Counter, Kind::Mark, Kind::Sync, Kind::Lost, Kind::Text].into_iter().find(|k| *k as u8 == number)
+    }
+}
+
+/// A part of an event's description: a phase of a ladder with the stage its time belongs to, or a gauge of a counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// For people.
+    pub name: String,
+    /// Where the time belongs; [`Stage::Unseen`] for gauges.
+    pub stage: Stage,
+}
+
+/// What is known about an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventInfo {
+    /// The number in records.
+    pub id: EventId,
+    /// `layer.event`.
+    pub name: String,
+    /// How its records are read.
+    pub kind: Kind,
+    /// A span: the stage of its time that no child explains.
+    pub stage: Stage,
+    /// A ladder: its phases. A counter: its gauges.
+    pub parts: Vec<Part>,
+}
+
+/// Descriptions by number: this program's ([`EventTable::builtin`]) or those of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventTable(BTreeMap<EventId, EventInfo>);
+
+impl EventTable {
+    /// The events of this program.
+    pub fn builtin() -> EventTable {
+        EventTable::from_infos(ROWS.iter().map(|row| EventInfo {
+            id: row.id,
+            name: row.name.to_string(),
+            kind: row.kind,
+            stage: row.stage,
+            parts: row.parts.iter().map(|(name, stage)| Part { name: (*name).to_string(), stage: *stage }).collect(),
+        }))
+    }
+
+    /// A table of these events.
+    pub fn from_infos(infos: impl IntoIterator<Item = EventInfo>) -> EventTable {
+        EventTable(infos.into_iter().map(|info| (info.id, info)).collect())
+    }
+
+    /// The description of an event.
+    pub fn get(&self, id: EventId) -> Option<&EventInfo> {
+        self.0.get(&id)
+    }
+
+    /// The name of an event, or its number.
+    pub fn name(&self, id: EventId) -> String {
+        self.get(id).map_or_else(|| format!("event {}.{}", id.layer(), id.0 & 63), |info| info.name.clone())
+    }
+
+    /// The event of this name.
+    pub fn by_name(&self, name: &str) -> Option<&EventInfo> {
+        self.0.values().find(|info| info.name == name)
+    }
+
+    /// All events, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &EventInfo> {
+        self.0.values()
+    }
+}
+
+/// A row of the table below.
+struct Row {
+    id: EventId,
+    name: &'static str,
+    kind: Kind,
+    stage: Stage,
+    parts: &'static [(&'static str, Stage)],
+}
+
+macro_rules! events {
+    ($( $(#[$doc:meta])* $constant:ident = $layer:literal $code:literal $name:literal $kind:ident $stage:ident $parts:expr; )*) => {
+        $( $(#[$doc])* pub const $constant: EventId = EventId::new($layer, $code); )*
+        const ROWS: &[Row] = &[ $( Row { id: $constant, name: $name, kind: Kind::$kind, stage: Stage::$stage, parts: $parts }, )* ];
+    };
+}
+
+const NONE: &[(&str, Stage)] = &[];
+/// The stations of a request at a server, in their order.
+const SERVED: &[(&str, Stage)] =
+    &[("queue", Stage::ServerQueue), ("lock", Stage::Lock), ("cpu", Stage::Cpu), ("journal", Stage::Journal), ("send", Stage::SendQueue)];
+/// Positions in a server's ladder.
+pub mod served {
+    /// Received, not begun.
+    pub const QUEUE: usize = 0;
+    /// Parked behind a lock, or waiting for another server.
+    pub const LOCK: usize = 1;
+    /// Decoded, decided, applied; at a data server with the disk inside, which the disk's own spans take out again.
+    pub const CPU: usize = 2;
+    /// From the decision to the commit.
+    pub const JOURNAL: usize = 3;
+    /// From the commit until the reply is handed to the socket.
+    pub const SEND: usize = 4;
+}
+
+events! {
+    // Layer 0: what an application saw. `req` is the id of the calling thread.
+    /// An application created a file.
+    APP_CREATE = 0 0 "app.create" Span Kernel NONE;
+    /// An application opened a file.
+    APP_OPEN = 0 1 "app.open" Span Kernel NONE;
+    /// An application closed a file.
+    APP_CLOSE = 0 2 "app.close" Span Kernel NONE;
+    /// An application asked for attributes.
+    APP_STAT = 0 3 "app.stat" Span Kernel NONE;
+    /// An application read.
+    APP_READ = 0 4 "app.read" Span Kernel NONE;
+    /// An application wrote.
+    APP_WRITE = 0 5 "app.write" Span Kernel NONE;
+    /// An application synced a file.
+    APP_FSYNC = 0 6 "app.fsync" Span Kernel NONE;
+    /// An application listed a directory.
+    APP_READDIR = 0 7 "app.readdir" Span Kernel NONE;
+    /// An application removed a file.
+    APP_UNLINK = 0 8 "app.unlink" Span Kernel NONE;
+    /// An application made a directory.
+    APP_MKDIR = 0 9 "app.mkdir" Span Kernel NONE;
+    /// An application removed a directory.
+    APP_RMDIR = 0 10 "app.rmdir" Span Kernel NONE;
+    /// An application renamed.
+    APP_RENAME = 0 11 "app.rename" Span Kernel NONE;
+    /// An application did something else.
+    APP_OTHER = 0 12 "app.other" Span Kernel NONE;
+
+    // Layer 1: requests of the kernel to the gateway. `req` is the id of the calling thread, as the kernel tells it.
+    /// LOOKUP.
+    FUSE_LOOKUP = 1 1 "fuse.lookup" Span Kernel NONE;
+    /// GETATTR.
+    FUSE_GETATTR = 1 3 "fuse.getattr" Span Kernel NONE;
+    /// SETATTR.
+    FUSE_SETATTR = 1 4 "fuse.setattr" Span Kernel NONE;
+    /// MKDIR.
+    FUSE_MKDIR = 1 9 "fuse.mkdir" Span Kernel NONE;
+    /// UNLINK.
+    FUSE_UNLINK = 1 10 "fuse.unlink" Span Kernel NONE;
+    /// RMDIR.
+    FUSE_RMDIR = 1 11 "fuse.rmdir" Span Kernel NONE;
+    /// RENAME.
+    FUSE_RENAME = 1 12 "fuse.rename" Span Kernel NONE;
+    /// OPEN.
+    FUSE_OPEN = 1 14 "fuse.open" Span Kernel NONE;
+    /// READ.
+    FUSE_READ = 1 15 "fuse.read" Span Kernel NONE;
+    /// WRITE.
+    FUSE_WRITE = 1 16 "fuse.write" Span Kernel NONE;
+    /// RELEASE.
+    FUSE_RELEASE = 1 18 "fuse.release" Span Kernel NONE;
+    /// FSYNC.
+    FUSE_FSYNC = 1 20 "fuse.fsync" Span Kernel NONE;
+    /// FLUSH.
+    FUSE_FLUSH = 1 25 "fuse.flush" Span Kernel NONE;
+    /// READDIR and READDIRPLUS.
+    FUSE_READDIR = 1 28 "fuse.readdir" Span Kernel NONE;
+    /// CREATE.
+    FUSE_CREATE = 1 35 "fuse.create" Span Kernel NONE;
+    /// Any other.
+    FUSE_OTHER = 1 63 "fuse.other" Span Kernel NONE;
+
+    // Layer 2: operations of the client library, and what happens inside them.
+    /// Create a file and open it.
+    CLIENT_CREATE = 2 0 "client.create" Span Client NONE;
+    /// Look a name up.
+    CLIENT_LOOKUP = 2 1 "client.lookup" Span Client NONE;
+    /// Open a file.
+    CLIENT_OPEN = 2 2 "client.open" Span Client NONE;
+    /// Close a file.
+    CLIENT_CLOSE = 2 3 "client.close" Span Client NONE;
+    /// Attributes of an object.
+    CLIENT_GETATTR = 2 4 "client.getattr" Span Client NONE;
+    /// Change attributes.
+    CLIENT_SETATTR = 2 5 "client.setattr" Span Client NONE;
+    /// Read ranges of a file.
+    CLIENT_READ = 2 6 "client.read" Span Client NONE;
+    /// Write ranges of a file.
+    CLIENT_WRITE = 2 7 "client.write" Span Client NONE;
+    /// Bring a file to stable storage.
+    CLIENT_FSYNC = 2 8 "client.fsync" Span Client NONE;
+    /// A page of a directory.
+    CLIENT_READDIR = 2 9 "client.readdir" Span Client NONE;
+    /// Remove a file.
+    CLIENT_UNLINK = 2 10 "client.unlink" Span Client NONE;
+    /// Make a directory.
+    CLIENT_MKDIR = 2 11 "client.mkdir" Span Client NONE;
+    /// Remove a directory.
+    CLIENT_RMDIR = 2 12 "client.rmdir" Span Client NONE;
+    /// Rename.
+    CLIENT_RENAME = 2 13 "client.rename" Span Client NONE;
+    /// Any other operation.
+    CLIENT_OTHER = 2 14 "client.other" Span Client NONE;
+    /// Inside an operation: it waits for a place in the window of unfinished requests.
+    CLIENT_WINDOW = 2 32 "client.window" Span SendQueue NONE;
+    /// Inside an operation: it waits for a lock or a cache token of this process.
+    CLIENT_LOCK = 2 33 "client.lock" Span Lock NONE;
+    /// Inside an operation: the pause before a request is sent again.
+    CLIENT_PAUSE = 2 34 "client.pause" Span Retry NONE;
+
+    // Layer 3: messages. `req` is the key of the request, `peer` the server, `off` the code of the wire operation.
+    /// One attempt of a request at its client: from the submission until the reply is there; `wait` is the time in the send queue.
+    NET_CALL = 3 0 "net.call" Span Network NONE;
+    /// One send on a socket.
+    NET_SEND = 3 1 "net.send" Span Network NONE;
+    /// One receive from a socket.
+    NET_RECEIVE = 3 2 "net.receive" Span Network NONE;
+
+    // Layer 4: requests at a metadata server. `code` is the wire operation.
+    /// A create.
+    META_CREATE = 4 17 "meta.create" Ladder Cpu SERVED;
+    /// A lookup.
+    META_LOOKUP = 4 16 "meta.lookup" Ladder Cpu SERVED;
+    /// A question for attributes.
+    META_GETATTR = 4 32 "meta.getattr" Ladder Cpu SERVED;
+    /// A change of attributes.
+    META_SETATTR = 4 34 "meta.setattr" Ladder Cpu SERVED;
+    /// An open.
+    META_OPEN = 4 35 "meta.open" Ladder Cpu SERVED;
+    /// A close.
+    META_CLOSE = 4 36 "meta.close" Ladder Cpu SERVED;
+    /// A mkdir.
+    META_MKDIR = 4 18 "meta.mkdir" Ladder Cpu SERVED;
+    /// An unlink.
+    META_UNLINK = 4 19 "meta.unlink" Ladder Cpu SERVED;
+    /// An rmdir.
+    META_RMDIR = 4 20 "meta.rmdir" Ladder Cpu SERVED;
+    /// A rename.
+    META_RENAME = 4 21 "meta.rename" Ladder Cpu SERVED;
+    /// A page of a directory.
+    META_READDIR = 4 23 "meta.readdir" Ladder Cpu SERVED;
+    /// Any other request.
+    META_OTHER = 4 0 "meta.other" Ladder Cpu SERVED;
+    /// One turn of the server's loop.
+    META_TURN = 4 63 "meta.turn" Span Cpu NONE;
+
+    // Layer 5: requests at a data server.
+    /// A write.
+    DATA_WRITE = 5 32 "data.write" Ladder Cpu SERVED;
+    /// A read.
+    DATA_READ = 5 33 "data.read" Ladder Cpu SERVED;
+    /// A sync.
+    DATA_SYNC = 5 34 "data.sync" Ladder Cpu SERVED;
+    /// Any other request.
+    DATA_OTHER = 5 0 "data.other" Ladder Cpu SERVED;
+    /// One turn of the server's loop.
+    DATA_TURN = 5 63 "data.turn" Span Cpu NONE;
+
+    // Layer 6: the journal of a server.
+    /// One commit: the records of a turn are written.
+    JOURNAL_COMMIT = 6 0 "journal.commit" Span Journal NONE;
+    /// One flush to stable storage.
+    JOURNAL_SYNC = 6 1 "journal.sync" Span Journal NONE;
+
+    // Layer 7: disks. `cls`: 1 no seek, 2 near seek, 3 far seek. `req` is the request the access is for, 0 if for several.
+    /// A read.
+    DISK_READ = 7 0 "disk.read" Span DiskNoSeek NONE;
+    /// A write.
+    DISK_WRITE = 7 1 "disk.write" Span DiskNoSeek NONE;
+    /// A flush.
+    DISK_SYNC = 7 2 "disk.sync" Span DiskNoSeek NONE;
+
+    // Layer 8: gauges, sampled.
+    /// Load of a server.
+    LOAD = 8 0 "load.server" Counter Unseen &[
+        ("queue", Stage::Unseen), ("in_flight", Stage::Unseen), ("dirty_bytes", Stage::Unseen),
+        ("net_in_bytes", Stage::Unseen), ("net_out_bytes", Stage::Unseen)];
+
+    // Layer 9: marks.
+    /// An iteration of a program begins.
+    MARK_ITERATION = 9 0 "mark.iteration" Mark Unseen NONE;
+    /// A phase of a benchmark begins.
+    MARK_PHASE = 9 1 "mark.phase" Mark Unseen NONE;
+
+    // Layer 15: the recorder about itself; always on.
+    /// The clock of this node against others.
+    TRACE_SYNC = 15 0 "trace.sync" Sync Unseen NONE;
+    /// Records were lost.
+    TRACE_LOST = 15 1 "trace.lost" Lost Unseen NONE;
+    /// The name of an object, in pieces of 40 bytes.
+    TRACE_NAME = 15 2 "trace.name" Text Unseen NONE;
+}
+
+/// The event of a request with this code of `weft_wire::Op` at a metadata server.
+pub fn meta_request(code: u16) -> EventId {
+    match code {
+        16..=21 | 23 | 32 | 34..=36 => EventId::new(4, code as u8),
+        _ => META_OTHER,
+    }
+}
+
+/// The event of a request with this code of `weft_wire::Op` at a data server.
+pub fn data_request(code: u16) -> EventId {
+    match code {
+        96 => DATA_WRITE,
+        97 => DATA_READ,
+        100 => DATA_SYNC,
+        _ => DATA_OTHER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_unique_and_layers_share_a_prefix() {
+        let table = EventTable::builtin();
+        assert_eq!(table.iter().count(), ROWS.len(), "two events share a number");
+        let names: BTreeSet<_> = ROWS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), ROWS.len());
+        for a in ROWS {
+            for b in ROWS {
+                let prefix = |row: &Row| row.name.split('.').next().map(str::to_string);
+                assert_eq!(prefix(a) == prefix(b), a.id.layer() == b.id.layer(), "{} and {}", a.name, b.name);
+            }
+            assert!(a.parts.len() <= PHASES_MAX && (a.kind != Kind::Counter || a.parts.len() <= 5));
+            assert_eq!(a.parts.is_empty(), !matches!(a.kind, Kind::Ladder | Kind::Counter), "{}", a.name);
+        }
+    }
+
+    #[test]
+    fn the_events_of_wire_operations_are_in_the_table() {
+        let table = EventTable::builtin();
+        for code in 0..200 {
+            assert_eq!(table.get(meta_request(code)).map(|info| info.kind), Some(Kind::Ladder), "{code}");
+            assert_eq!(table.get(data_request(code)).map(|info| info.kind), Some(Kind::Ladder), "{code}");
+        }
+        assert_eq!((meta_request(17), meta_request(36)), (META_CREATE, META_CLOSE));
+    }
+}

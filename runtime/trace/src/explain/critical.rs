@@ -1,0 +1,144 @@
+//! The critical path: backwards from the end of a span, always to the child that ended last before.
+
+use super::Segment;
+use super::index::{Index, is_call};
+use crate::Stage;
+use crate::event::PHASES_MAX;
+use crate::merge::Event;
+use crate::record::{Body, Span, fine};
+
+/// Appends the pieces of [from, to) of a span, whose parts add up to `to - from`.
+pub(super) fn path(index: &Index<'_>, position: usize, window: (i64, i64), out: &mut Vec<Segment>) {
+    let event = index.event(position);
+    if is_call(event)
+        && let Body::Span(span) = &event.record.body
+    {
+        return call(index, event, span, window, out);
+    }
+    let (from, to) = window;
+    let own = |start: i64, end: i64| piece(index.stage(event), event, (start, end));
+    let mut at = to;
+    // By end, so the last one is the candidate; a child that reaches beyond `at` ran beside one that has been taken.
+    let mut rest: &[usize] = index.children(position);
+    while let Some((child, before)) = rest.split_last() {
+        let inner = index.event(*child);
+        rest = before;
+        let (start, end) = (inner.start_ns.max(from), inner.end_ns().min(at));
+        if start >= end {
+            continue;
+        }
+        out.push(own(end, at));
+        path(index, *child, (start, end), out);
+        at = start;
+        // Of those that reach beyond `at` the order by end says nothing any more: the one that began first covers the others.
+        let beyond = rest.partition_point(|child| index.event(*child).end_ns() < at);
+        if let Some(longest) = rest[beyond..].iter().copied().min_by_key(|child| index.event(*child).start_ns) {
+            let start = index.event(longest).start_ns.max(from);
+            if start < at {
+                path(index, longest, (start, at), out);
+                at = start;
+            }
+        }
+        rest = &rest[..beyond];
+    }
+    out.push(own(from, at));
+}
+
+fn piece(stage: Stage, event: &Event, (start, end): (i64, i64)) -> Segment {
+    Segment {
+        stage,
+        node: event.node,
+        peer: None,
+        event: event.record.event,
+        phase: None,
+        start_ns: start,
+        dur_ns: (end - start).max(0) as u64,
+        shared_disk_ns: 0,
+    }
+}
+
+/// One attempt of a request: send queue, way there, the server's phases, way back. The time on the way is what neither side explains, so
+/// it needs no common clock; only how it is divided into there and back does.
+fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: &mut Vec<Segment>) {
+    let message = |stage, start: i64, dur_ns: u64| {
+        let segment = piece(stage, event, (start, start.saturating_add_unsigned(dur_ns)));
+        Segment { peer: Some(span.peer), ..segment }
+    };
+    let mut whole = Vec::new();
+    let wait_ns = (u128::from(fine(span.wait).min(span.dur)) * u128::from(event.dur_ns) / u128::from(span.dur.max(1))) as u64;
+    whole.push(message(Stage::SendQueue, event.start_ns, wait_ns));
+    let sent = event.start_ns.saturating_add_unsigned(wait_ns);
+    let left = event.dur_ns - wait_ns;
+    match index.ladder(event) {
+        None => {
+            index.note_unseen(span);
+            whole.push(message(Stage::Unseen, sent, left));
+        }
+        Some(ladder) => {
+            let served = ladder.dur_ns.min(left);
+            let way = left - served;
+            let there = (ladder.start_ns - sent).clamp(0, way as i64) as u64;
+            let begin = sent.saturating_add_unsigned(there);
+            whole.push(message(Stage::Network, sent, there));
+            phases(index, ladder, span.peer, begin, served, &mut whole);
+            whole.push(message(Stage::Network, begin.saturating_add_unsigned(served), way - there));
+        }
+    }
+    out.extend(whole.into_iter().filter_map(|segment| clip(segment, window)));
+}
+
+/// The part of a segment that lies in a window.
+fn clip(segment: Segment, (from, to): (i64, i64)) -> Option<Segment> {
+    let start = segment.start_ns.max(from);
+    let end = segment.start_ns.saturating_add_unsigned(segment.dur_ns).min(to);
+    (start < end).then(|| {
+        let dur_ns = (end - start) as u64;
+        Segment { start_ns: start, dur_ns, shared_disk_ns: segment.shared_disk_ns.min(dur_ns), ..segment }
+    })
+}
+
+/// The phases of a server's record from `begin` on, together `served` nanoseconds. Disk accesses of this request are taken out of the phase
+/// in which the processor would otherwise be said to work.
+fn phases(index: &Index<'_>, ladder: &Event, server: u16, begin: i64, served: u64, out: &mut Vec<Segment>) {
+    let Body::Ladder(body) = &ladder.record.body else { return };
+    let total: u64 = body.phases.iter().map(|phase| u64::from(*phase)).sum();
+    let info = index.info(ladder.node, ladder.record.event);
+    // Distances to the record's own beginning survive a wrong clock offset.
+    let shift = begin - ladder.start_ns;
+    let (mut at, mut units) = (begin, 0u64);
+    for (phase, length) in body.phases.iter().enumerate().take(PHASES_MAX) {
+        units += u64::from(*length);
+        // From the sum, so that rounding does not add up.
+        let end = begin.saturating_add_unsigned((u128::from(served) * u128::from(units) / u128::from(total.max(1))) as u64);
+        let stage = info.and_then(|info| info.parts.get(phase)).map_or(Stage::Unseen, |part| part.stage);
+        let mut segment = piece(stage, ladder, (at, end));
+        (segment.peer, segment.phase) = (Some(server), Some(phase as u8));
+        match stage {
+            Stage::Cpu => with_disk(index, ladder, segment, shift, out),
+            _ => {
+                if stage == Stage::Journal {
+                    segment.shared_disk_ns = index.shared_disk_ns(ladder.node, at - shift, end - shift);
+                }
+                out.push(segment);
+            }
+        }
+        at = end;
+    }
+}
+
+/// A phase with the request's disk accesses taken out: of accesses at the same time the one that ends last counts.
+fn with_disk(index: &Index<'_>, ladder: &Event, phase: Segment, shift: i64, out: &mut Vec<Segment>) {
+    let from = phase.start_ns;
+    let mut at = from.saturating_add_unsigned(phase.dur_ns);
+    let mut accesses: Vec<&Event> = index.disks(ladder.node, ladder.record.req).filter(|_| ladder.record.req != 0).collect();
+    accesses.sort_by_key(|access| access.end_ns());
+    for access in accesses.into_iter().rev() {
+        let (start, end) = ((access.start_ns + shift).max(from), (access.end_ns() + shift).min(at));
+        if start < end {
+            out.push(Segment { start_ns: end, dur_ns: (at - end) as u64, ..phase });
+            out.push(Segment { peer: phase.peer, ..piece(index.stage(access), access, (start, end)) });
+            at = start;
+        }
+    }
+    out.push(Segment { start_ns: from, dur_ns: (at - from) as u64, ..phase });
+}

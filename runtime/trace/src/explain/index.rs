@@ -1,0 +1,190 @@
+//! Who belongs to whom: children of spans, ladders of requests, disk accesses of ladders.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_base::FastMap;
+
+use crate::event::{EventInfo, NET_CALL};
+use crate::merge::{Event, Merged};
+use crate::record::{Body, Span, flags};
+use crate::{EventId, Stage};
+
+/// Layers of applications, gateways and client libraries; see the table of events.
+const CLIENT_LAYERS: std::ops::RangeInclusive<usize> = 0..=2;
+/// The layers whose spans name a thread in `req`.
+const THREAD_LAYERS: std::ops::RangeInclusive<usize> = 0..=1;
+const DISK_LAYER: usize = 7;
+
+pub(super) struct Index<'a> {
+    pub merged: &'a Merged,
+    /// Positions of children by position of the parent, by end.
+    children: FastMap<usize, Vec<usize>>,
+    /// Outermost operations.
+    roots: Vec<usize>,
+    /// Server records by request.
+    ladders: FastMap<u64, Vec<usize>>,
+    /// Disk accesses by node and request; request 0: for several requests.
+    disks: FastMap<(usize, u64), Vec<usize>>,
+    /// The longest access of several requests of each node: how far back one may begin that is still running.
+    shared_disk_ns_max: BTreeMap<usize, u64>,
+    unseen: RefCell<(BTreeSet<u16>, u64)>,
+}
+
+impl<'a> Index<'a> {
+    pub fn new(merged: &'a Merged) -> Index<'a> {
+        let mut index = Index {
+            merged,
+            children: FastMap::default(),
+            roots: Vec::new(),
+            ladders: FastMap::default(),
+            disks: FastMap::default(),
+            shared_disk_ns_max: BTreeMap::new(),
+            unseen: RefCell::default(),
+        };
+        let mut spans: FastMap<(usize, u32), usize> = FastMap::default();
+        for (position, event) in merged.events.iter().enumerate() {
+            match &event.record.body {
+                Body::Span(_) if event.record.event.layer() == DISK_LAYER => {
+                    index.disks.entry((event.node, event.record.req)).or_default().push(position);
+                    if event.record.req == 0 {
+                        let longest = index.shared_disk_ns_max.entry(event.node).or_default();
+                        *longest = event.dur_ns.max(*longest);
+                    }
+                }
+                Body::Span(span) if span.span != 0 => {
+                    spans.insert((event.node, span.span), position);
+                }
+                Body::Ladder(_) if event.record.flags & flags::SERVER != 0 => {
+                    index.ladders.entry(event.record.req).or_default().push(position);
+                }
+                _ => {}
+            }
+        }
+        index.find_parents(&spans);
+        for children in index.children.values_mut() {
+            children.sort_by_key(|child| merged.events[*child].end_ns());
+        }
+        index
+    }
+
+    fn find_parents(&mut self, spans: &FastMap<(usize, u32), usize>) {
+        // Spans of applications and gateways by thread, outer before inner: the events are sorted so.
+        let mut threads: FastMap<u64, Vec<usize>> = FastMap::default();
+        for (position, event) in self.merged.events.iter().enumerate() {
+            let Body::Span(span) = &event.record.body else { continue };
+            let layer = event.record.event.layer();
+            if layer == DISK_LAYER {
+                continue;
+            }
+            let named = (span.parent != 0).then(|| spans.get(&(event.node, span.parent))).flatten().copied();
+            let mut parent = named.filter(|parent| *parent != position && encloses(&self.merged.events[*parent], event));
+            if THREAD_LAYERS.contains(&layer) && event.record.req != 0 {
+                let stack = threads.entry(event.record.req).or_default();
+                while stack.last().is_some_and(|outer| !encloses(&self.merged.events[*outer], event)) {
+                    stack.pop();
+                }
+                parent = parent.or(stack.last().copied());
+                stack.push(position);
+            }
+            match parent {
+                Some(parent) => self.children.entry(parent).or_default().push(position),
+                None if CLIENT_LAYERS.contains(&layer) && span.parent == 0 => self.roots.push(position),
+                // Its operation is still running, or its record was lost.
+                None => {}
+            }
+        }
+    }
+
+    /// Positions of the outermost operations, by beginning.
+    pub fn roots(&self) -> Vec<usize> {
+        self.roots.clone()
+    }
+
+    pub fn event(&self, position: usize) -> &'a Event {
+        &self.merged.events[position]
+    }
+
+    pub fn info(&self, node: usize, event: EventId) -> Option<&'a EventInfo> {
+        self.merged.nodes[node].events.get(event)
+    }
+
+    /// The stage of a span's own time.
+    pub fn stage(&self, event: &Event) -> Stage {
+        let stage = self.info(event.node, event.record.event).map_or(Stage::Unseen, |info| info.stage);
+        stage.with_class(event.record.class)
+    }
+
+    pub fn children(&self, position: usize) -> &[usize] {
+        self.children.get(&position).map_or(&[], Vec::as_slice)
+    }
+
+    /// The span's object, or that of the first operation inside it which names one.
+    pub fn object(&self, position: usize) -> u64 {
+        let own = match &self.event(position).record.body {
+            Body::Span(span) => span.obj,
+            _ => 0,
+        };
+        if own != 0 {
+            return own;
+        }
+        self.children(position).iter().map(|child| self.object(*child)).find(|object| *object != 0).unwrap_or(0)
+    }
+
+    /// The server's record of a call: of several (the request was repeated) the one that fits into the call best.
+    pub fn ladder(&self, call: &Event) -> Option<&'a Event> {
+        let candidates = self.ladders.get(&call.record.req)?;
+        let outside = |ladder: &&Event| {
+            let early = call.start_ns.saturating_sub(ladder.start_ns).max(0);
+            early + ladder.end_ns().saturating_sub(call.end_ns()).max(0)
+        };
+        candidates.iter().map(|position| self.event(*position)).min_by_key(outside)
+    }
+
+    /// The disk accesses of a request at a node.
+    pub fn disks(&self, node: usize, request: u64) -> impl Iterator<Item = &'a Event> {
+        self.disks.get(&(node, request)).into_iter().flatten().map(|position| self.event(*position))
+    }
+
+    /// Nanoseconds of [from, to) during which an access for several requests ran at the node.
+    pub fn shared_disk_ns(&self, node: usize, from: i64, to: i64) -> u64 {
+        let Some(all) = self.disks.get(&(node, 0)) else { return 0 };
+        let reach = self.shared_disk_ns_max.get(&node).copied().unwrap_or(0);
+        let begin = all.partition_point(|position| self.event(*position).start_ns < from.saturating_sub_unsigned(reach));
+        let (mut covered, mut until) = (0, from);
+        for position in &all[begin..] {
+            let access = self.event(*position);
+            if access.start_ns >= to {
+                break;
+            }
+            let (a, b) = (access.start_ns.max(until), access.end_ns().min(to));
+            if b > a {
+                covered += (b - a) as u64;
+                until = b;
+            }
+        }
+        covered
+    }
+
+    /// A call whose server wrote nothing.
+    pub fn note_unseen(&self, call: &Span) {
+        let mut unseen = self.unseen.borrow_mut();
+        unseen.0.insert(call.peer);
+        unseen.1 += 1;
+    }
+
+    pub fn unseen(&self) -> (BTreeSet<u16>, u64) {
+        self.unseen.borrow().clone()
+    }
+}
+
+/// True if a span is one attempt of a request.
+pub(super) fn is_call(event: &Event) -> bool {
+    event.record.event == NET_CALL
+}
+
+fn encloses(outer: &Event, inner: &Event) -> bool {
+    // Two readings of a clock on two threads may be a little out of order.
+    const SLACK_NS: i64 = 1_000;
+    outer.start_ns <= inner.start_ns + SLACK_NS && inner.start_ns <= outer.end_ns() && inner.end_ns() <= outer.end_ns() + SLACK_NS
+}

@@ -1,0 +1,299 @@
+//! A synthetic cluster whose every delay is known.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::TickScale;
+use crate::event::{self, EventTable, served};
+use crate::file::{FileHeader, Recorded, TraceFile};
+use crate::merge::merge;
+use crate::record::{Body, Ladder, Record, Span, class, coarse, flags};
+
+const MS: u64 = 1_000_000;
+const SERVERS: [(&str, u16); 5] = [("meta0", 0), ("meta1", 1), ("data0", 0x8000), ("data1", 0x8001), ("data2", 0x8002)];
+const CLIENTS: [&str; 2] = ["c0", "c1"];
+
+/// A delay of 5 ms at one place, on every `every`-th visit.
+#[derive(Clone, Copy)]
+struct Delay {
+    stage: Stage,
+    place: &'static str,
+    every: u64,
+}
+
+/// Builds records of nodes in time of a common clock; `skew` is how far each server's clock is ahead.
+struct Cluster {
+    delay: Option<Delay>,
+    skew: u64,
+    random: u64,
+    visits: u64,
+    spans: u32,
+    keys: u64,
+    records: BTreeMap<&'static str, Vec<Record>>,
+}
+
+impl Cluster {
+    fn new(delay: Option<Delay>, skew: u64) -> Cluster {
+        Cluster { delay, skew, random: 1, visits: 0, spans: 0, keys: 1 << 40, records: BTreeMap::new() }
+    }
+
+    /// The usual time of a stage give or take a third, and the delay if it is here.
+    fn time(&mut self, stage: Stage, places: &[&str], usual_us: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mut time = usual_us * 667 + usual_us * 666 * (self.random >> 40 & 1023) / 1024;
+        if let Some(delay) = self.delay
+            && delay.stage == stage
+            && places.contains(&delay.place)
+        {
+            self.visits += 1;
+            time += if self.visits.is_multiple_of(delay.every) { 5 * MS } else { 0 };
+        }
+        // Whole coarse units, so that nothing is lost by rounding.
+        time & !15
+    }
+
+    fn span_number(&mut self) -> u32 {
+        self.spans += 1;
+        self.spans
+    }
+
+    fn span(&mut self, node: &'static str, event: EventId, req: u64, (t0, dur): (u64, u64), (span, parent): (u32, u32)) -> &mut Span {
+        let body = Span { dur, span, parent, ..Span::default() };
+        let records = self.records.entry(node).or_default();
+        records.push(Record { req, ..Record::new(t0, event, Body::Span(body)) });
+        match records.last_mut().map(|record| &mut record.body) {
+            Some(Body::Span(span)) => span,
+            _ => unreachable!("just pushed"),
+        }
+    }
+
+    /// One request; returns when its reply is there.
+    fn call(&mut self, client: &'static str, server: (&'static str, u16), event: EventId, t0: u64, parent: u32) -> u64 {
+        let (name, number) = server;
+        let is_data = number >= 0x8000;
+        self.keys += 1;
+        let key = self.keys;
+        let wait = self.time(Stage::SendQueue, &[client], 3);
+        let there = self.time(Stage::Network, &[client, name], 20);
+        let back = self.time(Stage::Network, &[], 20);
+        let mut phases = [0; 8];
+        phases[served::QUEUE] = coarse(self.time(Stage::ServerQueue, &[name], 10));
+        phases[served::LOCK] = coarse(self.time(Stage::Lock, &[name], 1));
+        phases[served::SEND] = coarse(self.time(Stage::SendQueue, &[], 2));
+        let cpu = self.time(Stage::Cpu, &[name], 8);
+        let mut disk = 0;
+        let begin = t0 + wait + there + self.skew;
+        if is_data {
+            let (class, stage) = if name == "data0" { (class::FAR_SEEK, Stage::DiskFar) } else { (class::NEAR_SEEK, Stage::DiskNear) };
+            disk = self.time(stage, &[name], 100);
+            let at = begin + (u64::from(phases[served::QUEUE] + phases[served::LOCK]) << 4) + cpu / 2;
+            self.span(name, event::DISK_READ, key, (at, disk), (0, 0));
+            let record = self.records.get_mut(name).and_then(|records| records.last_mut()).expect("just pushed");
+            record.class = class;
+        }
+        phases[served::CPU] = coarse(cpu + disk);
+        let changes = matches!(event, event::META_CREATE | event::DATA_WRITE);
+        if changes {
+            phases[served::JOURNAL] = coarse(self.time(Stage::Journal, &[name], 60));
+        }
+        let served = phases.iter().map(|phase| u64::from(*phase) << 4).sum::<u64>();
+        let ladder = Ladder { span: 0, code: 0, peer: number, phases };
+        let record = Record { req: key, flags: flags::SERVER, ..Record::new(begin, event, Body::Ladder(ladder)) };
+        self.records.entry(name).or_default().push(record);
+        let end = t0 + wait + there + served + back;
+        let number_of_span = self.span_number();
+        let span = self.span(client, event::NET_CALL, key, (t0, end - t0), (number_of_span, parent));
+        (span.wait, span.peer) = (coarse(wait), number);
+        end
+    }
+
+    /// One operation of an application through the kernel; returns its end.
+    fn operation(&mut self, client: &'static str, turn: u64, t0: u64) -> u64 {
+        let thread = if client == "c0" { 501 } else { 502 };
+        let kernel = self.time(Stage::Kernel, &[client], 15);
+        let own = self.time(Stage::Client, &[client], 5);
+        let number = self.span_number();
+        let mut at = t0 + kernel / 2 + own / 2;
+        let held = self.time(Stage::Lock, &[client], 1);
+        self.span(client, event::CLIENT_LOCK, 0, (at, held), (0, number));
+        at += held;
+        let meta = SERVERS[(turn % 2) as usize];
+        let (app, fuse, event) = match turn % 3 {
+            0 => (event::APP_CREATE, event::FUSE_CREATE, event::CLIENT_CREATE),
+            1 => (event::APP_READ, event::FUSE_READ, event::CLIENT_READ),
+            _ => (event::APP_WRITE, event::FUSE_WRITE, event::CLIENT_WRITE),
+        };
+        let end = match turn % 3 {
+            0 => self.call(client, meta, event::META_CREATE, at, number),
+            kind => {
+                let event = if kind == 1 { event::DATA_READ } else { event::DATA_WRITE };
+                SERVERS[2..].iter().map(|server| self.call(client, *server, event, at, number)).max().unwrap_or(at)
+            }
+        };
+        let pause = self.time(Stage::Retry, &[client], 1);
+        self.span(client, event::CLIENT_PAUSE, 0, (end, pause), (0, number));
+        let end = end + pause;
+        let inside = (t0 + kernel / 2, end + own / 2);
+        let gateway = self.span_number();
+        self.span(client, event, 0, (inside.0, inside.1 - inside.0), (number, gateway)).obj = turn + 1;
+        let outer = (t0 + kernel / 4, inside.1 + kernel / 4);
+        self.span(client, fuse, thread, (outer.0, outer.1 - outer.0), (gateway, 0));
+        let application = self.span_number();
+        let done = inside.1 + kernel / 2;
+        self.span(client, app, thread, (t0, done - t0), (application, 0));
+        done
+    }
+
+    fn run(mut self, turns: u64) -> Merged {
+        for (number, client) in CLIENTS.into_iter().enumerate() {
+            let mut now = MS + number as u64 * 7_000;
+            for turn in 0..turns {
+                now = self.operation(client, turn, now) + 1_000;
+            }
+        }
+        self.merged()
+    }
+
+    fn merged(mut self) -> Merged {
+        let nodes = CLIENTS.into_iter().map(|name| (name, None)).chain(SERVERS.map(|(name, number)| (name, Some(number))));
+        let files = nodes.map(|(name, server)| {
+            let skewed = self.skew > 0 && server.is_some();
+            let records = self.records.remove(name).unwrap_or_default();
+            let recorded = |(number, record): (usize, Record)| Recorded { ring: 0, number: number as u64, record };
+            TraceFile {
+                header: FileHeader {
+                    node: name.into(),
+                    server,
+                    process: 1,
+                    clock: "virtual".into(),
+                    clock_domain: if skewed { name.into() } else { "clients".into() },
+                    anchor: Default::default(),
+                    events: EventTable::builtin(),
+                },
+                records: records.into_iter().enumerate().map(recorded).collect(),
+                problems: Vec::new(),
+                scale: TickScale::default(),
+            }
+        });
+        merge(files.collect())
+    }
+}
+
+#[rustfmt::skip]
+const PLACES: [(Stage, &str); 21] = [
+    (Stage::Kernel, "c1"), (Stage::Client, "c0"), (Stage::SendQueue, "c0"), (Stage::Network, "meta0"), (Stage::Network, "meta1"),
+    (Stage::Network, "data0"), (Stage::Network, "data1"), (Stage::Network, "data2"), (Stage::Network, "c1"), (Stage::ServerQueue, "meta0"),
+    (Stage::ServerQueue, "data1"), (Stage::Cpu, "meta1"), (Stage::Cpu, "data2"), (Stage::Journal, "meta0"), (Stage::Journal, "meta1"),
+    (Stage::Journal, "data0"), (Stage::DiskFar, "data0"), (Stage::DiskNear, "data2"), (Stage::Lock, "meta0"), (Stage::Lock, "c0"),
+    (Stage::Retry, "c1"),
+];
+
+#[test]
+fn a_delay_in_any_place_is_named_first() {
+    for (stage, place) in PLACES {
+        for (every, skew) in [(1, 0), (1, 77 * MS), (4, 0)] {
+            let merged = Cluster::new(Some(Delay { stage, place, every }), skew).run(60);
+            let explanation = Analysis::new(&merged).explain(3);
+            let first = &explanation.suspects[0];
+            assert_eq!(
+                (first.stage, first.place.as_str()),
+                (stage.name(), place),
+                "every {every}, skew {skew}: {:#?}",
+                explanation.suspects
+            );
+            assert!(explanation.covered > 0.999 && explanation.missing.is_empty(), "{:?}", explanation.missing);
+        }
+    }
+}
+
+#[test]
+fn without_a_delay_no_place_stands_out_much() {
+    let merged = Cluster::new(None, 0).run(60);
+    let explanation = Analysis::new(&merged).explain(50);
+    for suspect in &explanation.suspects {
+        assert!(suspect.excess_seconds <= 0.35 * suspect.seconds, "{suspect:?}");
+    }
+}
+
+#[test]
+fn stages_add_up_to_the_time_of_every_operation() {
+    for delay in [None, Some(Delay { stage: Stage::Network, place: "data1", every: 3 })] {
+        let merged = Cluster::new(delay, 0).run(30);
+        let analysis = Analysis::new(&merged);
+        assert_eq!(analysis.operations().len(), 60, "one for each call of an application, whatever lies inside");
+        for operation in analysis.operations() {
+            assert_eq!(operation.path.iter().map(|segment| segment.dur_ns).sum::<u64>(), operation.dur_ns);
+            let mut at = operation.start_ns;
+            for segment in &operation.path {
+                assert_eq!(segment.start_ns, at, "no gap and no overlap");
+                at += segment.dur_ns as i64;
+            }
+        }
+        let explanation = analysis.explain(1);
+        for kind in &explanation.kinds {
+            let sum: f64 = kind.stages.iter().map(|stage| stage.seconds).sum();
+            assert!((sum - kind.seconds).abs() < 1e-9 && (kind.stages.iter().map(|stage| stage.share).sum::<f64>() - 1.0).abs() < 1e-9);
+        }
+    }
+}
+
+#[test]
+fn a_server_without_records_lowers_what_is_covered_and_is_named() {
+    let mut cluster = Cluster::new(None, 0);
+    let mut now = MS;
+    for turn in 0..30 {
+        now = cluster.operation("c0", turn, now);
+    }
+    cluster.records.remove("meta1");
+    let merged = cluster.merged();
+    let explanation = Analysis::new(&merged).explain(5);
+    let create = explanation.kinds.iter().find(|kind| kind.operation == "app.create").expect("there were creates");
+    assert!((0.3..0.8).contains(&create.covered), "{}", create.covered);
+    assert!(
+        explanation.missing.iter().any(|sentence| sentence.starts_with("5 requests") && sentence.contains("meta1")),
+        "{:?}",
+        explanation.missing
+    );
+    assert!(explanation.suspects.iter().any(|suspect| (suspect.stage, suspect.place.as_str()) == ("unseen", "meta1")));
+}
+
+#[test]
+fn the_tail_is_told_apart_from_the_median() {
+    let merged = Cluster::new(Some(Delay { stage: Stage::Journal, place: "meta0", every: 25 }), 0).run(150);
+    let explanation = Analysis::new(&merged).explain(3);
+    let create = explanation.kinds.iter().find(|kind| kind.operation == "app.create").expect("there were creates");
+    let journal = create.stages.iter().find(|stage| stage.stage == "journal").expect("creates wait for it");
+    assert!(journal.median_share < 0.5 && journal.share > 0.6 && journal.tail_share > 0.9, "{journal:?}");
+    assert!(journal.p50_us < 100.0 && journal.p99_us > 5_000.0 && create.p99_us > 5_000.0);
+}
+
+#[test]
+fn the_slowest_are_shown_step_by_step() {
+    let merged = Cluster::new(Some(Delay { stage: Stage::DiskFar, place: "data0", every: 7 }), 0).run(40);
+    let slowest = Analysis::new(&merged).slowest(3);
+    assert_eq!(slowest.len(), 3);
+    assert!(slowest.is_sorted_by(|a, b| a.dur_us >= b.dur_us));
+    let first = &slowest[0];
+    let longest = first.steps.iter().max_by(|a, b| a.dur_us.total_cmp(&b.dur_us)).expect("it has steps");
+    assert_eq!((longest.stage, longest.place.as_str(), longest.event.as_str()), ("disk_far", "data0", "disk.read"));
+    let text = first.to_string();
+    assert_eq!(text.lines().count(), first.steps.len() + 1);
+    assert!(text.lines().skip(1).all(|line| line.matches('|').count() == 2 && line.contains('#')), "{text}");
+    assert!(text.contains("c0 - data0") || text.contains("c1 - data0"), "{text}");
+}
+
+#[test]
+fn of_parallel_requests_the_last_counts() {
+    let mut cluster = Cluster::new(None, 0);
+    let root = cluster.span_number();
+    cluster.span("c0", event::CLIENT_READ, 0, (0, 100_000), (root, 0));
+    // Without servers' records, so that each call is one piece.
+    for (t0, end, peer) in [(10_000, 40_000, 0x8000), (12_000, 90_000, 0x8001), (5_000, 13_000, 0x8002)] {
+        let number = cluster.span_number();
+        cluster.span("c0", event::NET_CALL, number.into(), (t0, end - t0), (number, root)).peer = peer;
+    }
+    let merged = cluster.merged();
+    let analysis = Analysis::new(&merged);
+    let path: Vec<_> = analysis.operations()[0].path.iter().map(|piece| (piece.start_ns, piece.dur_ns, piece.peer)).collect();
+    assert_eq!(path, [(0, 5_000, None), (5_000, 7_000, Some(0x8002)), (12_000, 78_000, Some(0x8001)), (90_000, 10_000, None)]);
+}

@@ -1,0 +1,537 @@
+//! Recording: what the code of a client or server calls.
+//!
+//! A thread (or a simulated node, whenever the simulator runs it) has a current [`Recorder`]. Call sites name only events:
+//!
+//! ```
+//! use weft_trace::{event, operation, span};
+//! fn create() {
+//!     let mut op = operation(event::CLIENT_CREATE); // one load if the event is off
+//!     {
+//!         let mut call = span(event::NET_CALL); // its parent is `op`
+//!         call.request(0x1234).peer(3);
+//!     } // written here
+//!     op.object(17);
+//! }
+//! # create();
+//! ```
+//!
+//! What belongs together is found by the [`Context`]: the running operation of a flow. An executor that runs several flows on one thread
+//! saves and restores it with [`set_context`] around each of them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+
+use crate::event::EventId;
+use crate::in_flight::{LANE_NONE, LANES, Table};
+use crate::mask::is_on;
+use crate::record::{self, Body, Ladder, Record, Span, coarse, flags};
+use crate::ring::RingWriter;
+use crate::tracer::Tracer;
+
+/// Numbers of spans are handed to threads in blocks of so many.
+const SPAN_BLOCK: u32 = 4096;
+
+/// The running operation of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// Its span; 0: none.
+    span: u32,
+    lane: u16,
+    fate: Fate,
+}
+
+/// What happens to the records of an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Fate {
+    /// Nobody has decided.
+    #[default]
+    Open,
+    Kept,
+    NotChosen,
+}
+
+/// Writes the records of one thread. Not for two threads.
+#[derive(Debug)]
+pub struct Recorder {
+    tracer: Tracer,
+    number: u32,
+    writer: RingWriter,
+    table: Arc<Table>,
+    spans: Cell<(u32, u32)>,
+    /// A bit for each lane that is taken.
+    lanes: Cell<u64>,
+    context: Cell<Context>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Current> = const { RefCell::new(Current::Unknown) };
+}
+
+/// The recorder of this thread.
+enum Current {
+    /// Not asked for yet.
+    Unknown,
+    /// The process had none when it was asked.
+    Missing,
+    Here(Rc<Recorder>),
+}
+
+/// The tracer that threads of this process take a recorder from by themselves.
+static PROCESS: OnceLock<Tracer> = OnceLock::new();
+
+/// Makes `tracer` that of the process: each thread takes its recorder from it when it first records. Only the first call counts; false
+/// if there was one.
+pub fn set_process_tracer(tracer: &Tracer) -> bool {
+    PROCESS.set(tracer.clone()).is_ok()
+}
+
+/// The tracer of the process, if there is one.
+pub fn process_tracer() -> Option<&'static Tracer> {
+    PROCESS.get()
+}
+
+/// Makes `recorder` the current one of this thread and returns the one before. A simulator calls it before it runs a node.
+pub fn set_recorder(recorder: Option<Rc<Recorder>>) -> Option<Rc<Recorder>> {
+    let next = recorder.map_or(Current::Unknown, Current::Here);
+    match CURRENT.with(|current| current.replace(next)) {
+        Current::Here(before) => Some(before),
+        Current::Unknown | Current::Missing => None,
+    }
+}
+
+/// The running operation of this thread's flow.
+pub fn context() -> Context {
+    with(|recorder| recorder.context.get()).unwrap_or_default()
+}
+
+/// Goes on with another flow: `context` is its running operation. Returns that of the flow before.
+pub fn set_context(context: Context) -> Context {
+    with(|recorder| recorder.context.replace(context)).unwrap_or_default()
+}
+
+/// Runs `f` with this thread's recorder, which it gets from the process at the first call.
+fn with<T>(f: impl FnOnce(&Recorder) -> T) -> Option<T> {
+    // During the end of a thread there is no recorder any more.
+    CURRENT
+        .try_with(|current| {
+            if let Current::Here(recorder) = &*current.borrow() {
+                return Some(f(recorder));
+            }
+            if matches!(*current.borrow(), Current::Missing) {
+                return None;
+            }
+            let tracer = PROCESS.get()?;
+            let found = tracer.recorder().map(Rc::new);
+            let result = found.as_ref().map(|recorder| f(recorder));
+            *current.borrow_mut() = found.map_or(Current::Missing, Current::Here);
+            result
+        })
+        .ok()
+        .flatten()
+}
+
+/// Begins a span inside the running operation. It is written when it is dropped.
+#[inline]
+pub fn span(event: EventId) -> OpenSpan {
+    if is_on(event) { begin(event, false) } else { OpenSpan::OFF }
+}
+
+/// Begins an operation: a span on a lane of its own, in the table of what is running, and the parent of everything that its flow records
+/// until it is dropped.
+#[inline]
+pub fn operation(event: EventId) -> OpenSpan {
+    if is_on(event) { begin(event, true) } else { OpenSpan::OFF }
+}
+
+#[cold]
+fn begin_nothing() -> OpenSpan {
+    OpenSpan::OFF
+}
+
+fn begin(event: EventId, is_operation: bool) -> OpenSpan {
+    with(|recorder| recorder.begin(event, is_operation)).unwrap_or_else(begin_nothing)
+}
+
+/// Begins the ladder of a request at a server. It is written when it is dropped.
+#[inline]
+pub fn ladder(event: EventId) -> OpenLadder {
+    if !is_on(event) {
+        return OpenLadder::OFF;
+    }
+    let begun = with(|recorder| {
+        let now = recorder.ticks();
+        recorder.wants(event).then(|| OpenLadder {
+            event,
+            on: true,
+            t0: now,
+            last: now,
+            req: 0,
+            res: 0,
+            flags: 0,
+            ladder: Ladder::default(),
+        })
+    });
+    begun.flatten().unwrap_or(OpenLadder::OFF)
+}
+
+/// Records gauges.
+#[inline]
+pub fn counters(event: EventId, gauges: [u64; 5]) {
+    if is_on(event) {
+        write(event, Body::Counter(gauges));
+    }
+}
+
+/// Records a point in time.
+pub fn mark(event: EventId, value: u64, label: &str) {
+    if is_on(event) {
+        write(event, Body::Mark { value, label: record::padded(label) });
+    }
+}
+
+/// Records the name of an object, in as many pieces as it needs.
+pub fn name(object: u64, name: &str) {
+    if !is_on(crate::event::TRACE_NAME) {
+        return;
+    }
+    let mut rest = name;
+    for piece in 0.. {
+        let text: [u8; record::TEXT_BYTES] = record::padded(rest);
+        let mut record = Record::new(0, crate::event::TRACE_NAME, Body::Text(text));
+        let used = record.text().len();
+        (record.req, record.lane) = (object, piece);
+        with(|recorder| recorder.write(record));
+        rest = &rest[used..];
+        if rest.is_empty() || used == 0 {
+            return;
+        }
+    }
+}
+
+fn write(event: EventId, body: Body) {
+    with(|recorder| recorder.write(Record::new(0, event, body)));
+}
+
+impl Recorder {
+    pub(crate) fn new(tracer: Tracer, number: u32, writer: RingWriter, table: Arc<Table>) -> Recorder {
+        Recorder { tracer, number, writer, table, spans: Cell::new((0, 0)), lanes: Cell::new(0), context: Cell::new(Context::default()) }
+    }
+
+    /// The number of its ring.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Writes a record; a beginning of 0 means now. The mask was asked before.
+    pub fn write(&self, mut record: Record) {
+        if !self.wants(record.event) {
+            return;
+        }
+        if record.t0 == 0 {
+            record.t0 = self.ticks();
+        }
+        record.flags |= self.tracer.0.config.flags;
+        self.writer.push(&record.to_words());
+    }
+
+    #[inline]
+    fn ticks(&self) -> u64 {
+        self.tracer.0.config.clock.ticks()
+    }
+
+    /// The union of all masks said yes; does this tracer?
+    #[inline]
+    fn wants(&self, event: EventId) -> bool {
+        self.tracer.0.mask.contains(event)
+    }
+
+    fn begin(&self, event: EventId, is_operation: bool) -> OpenSpan {
+        let around = self.context.get();
+        if around.fate == Fate::NotChosen || !self.wants(event) {
+            return OpenSpan::OFF;
+        }
+        let number = self.next_span();
+        let mut open = OpenSpan { event, role: Role::Inner, lane: around.lane, before: around, ..OpenSpan::OFF };
+        (open.span.span, open.span.parent) = (number, around.span);
+        if is_operation && !self.begin_operation(&mut open) {
+            open.role = Role::Mute;
+            return open;
+        }
+        open.t0 = self.ticks();
+        if open.role == Role::Operation && open.lane != LANE_NONE {
+            self.table.begin(usize::from(open.lane), open.t0, event, number);
+        }
+        open
+    }
+
+    /// Decides about the operation's records and takes a lane. False: not chosen.
+    fn begin_operation(&self, open: &mut OpenSpan) -> bool {
+        let mut context = Context { span: open.span.span, ..open.before };
+        open.role = Role::Nested;
+        if open.before.span == 0 {
+            let bits = self.tracer.0.sampling_bits.load(std::sync::atomic::Ordering::Relaxed);
+            let chosen = bits == 0 || spread(open.span.span) >> (32 - bits) == 0;
+            context.fate = if chosen { Fate::Kept } else { Fate::NotChosen };
+            if !chosen {
+                self.context.set(context);
+                return false;
+            }
+            if bits > 0 {
+                open.flags |= flags::SAMPLED;
+            }
+            let lane = self.lanes.get().trailing_ones();
+            context.lane = if lane < LANES as u32 { lane as u16 } else { LANE_NONE };
+            if context.lane != LANE_NONE {
+                self.lanes.set(self.lanes.get() | 1 << lane);
+            }
+            (open.lane, open.role) = (context.lane, Role::Operation);
+        }
+        self.context.set(context);
+        true
+    }
+
+    fn end(&self, open: &mut OpenSpan) {
+        match open.role {
+            Role::Off | Role::Inner => {}
+            Role::Nested | Role::Mute => self.context.set(open.before),
+            Role::Operation => {
+                self.context.set(open.before);
+                if open.lane != LANE_NONE {
+                    self.lanes.set(self.lanes.get() & !(1 << open.lane));
+                    self.table.end(usize::from(open.lane));
+                }
+            }
+        }
+        if open.role == Role::Mute {
+            return;
+        }
+        open.span.dur = self.ticks().saturating_sub(open.t0);
+        if open.role == Role::Operation && open.span.dur > self.tracer.0.slow_ticks.load(std::sync::atomic::Ordering::Relaxed) {
+            self.tracer.want_dump();
+        }
+        let flags = open.flags | self.tracer.0.config.flags;
+        let head = record::head_word(open.event, open.lane, flags, open.res, open.class);
+        let [a, b, c, d, e] = open.span.words();
+        self.writer.push(&[open.t0, open.req, head, a, b, c, d, e]);
+    }
+
+    fn next_span(&self) -> u32 {
+        let (mut next, mut end) = self.spans.get();
+        if next == end {
+            next = self.tracer.0.next_span.fetch_add(SPAN_BLOCK, std::sync::atomic::Ordering::Relaxed);
+            end = next.wrapping_add(SPAN_BLOCK);
+            // 0 means none.
+            next = next.max(1);
+        }
+        self.spans.set((next.wrapping_add(1), end));
+        next
+    }
+}
+
+/// The finaliser of MurmurHash3 (Appleby): numbers that follow a pattern, as those of operations do, are chosen as if by chance.
+fn spread(number: u32) -> u32 {
+    let number = (number ^ number >> 16).wrapping_mul(0x85EB_CA6B);
+    let number = (number ^ number >> 13).wrapping_mul(0xC2B2_AE35);
+    number ^ number >> 16
+}
+
+/// What the end of a span has to put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Nothing is recorded.
+    Off,
+    /// Inside an operation.
+    Inner,
+    /// An operation inside an operation.
+    Nested,
+    /// The outermost operation.
+    Operation,
+    /// An operation that was not chosen: only the context is put back.
+    Mute,
+}
+
+/// A span that has begun. It is written when it is dropped, on the thread that drops it.
+#[derive(Debug)]
+#[must_use = "a span ends when it is dropped"]
+pub struct OpenSpan {
+    event: EventId,
+    role: Role,
+    lane: u16,
+    flags: u16,
+    res: u8,
+    class: u8,
+    t0: u64,
+    req: u64,
+    before: Context,
+    span: Span,
+}
+
+impl OpenSpan {
+    const OFF: OpenSpan = OpenSpan {
+        event: EventId(0),
+        role: Role::Off,
+        lane: 0,
+        flags: 0,
+        res: 0,
+        class: 0,
+        t0: 0,
+        req: 0,
+        before: Context { span: 0, lane: 0, fate: Fate::Open },
+        span: Span { dur: 0, peer: 0, obj: 0, off: 0, len: 0, span: 0, parent: 0, wait: 0 },
+    };
+
+    /// True if it will be written: ask before something is computed only for it.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        !matches!(self.role, Role::Off | Role::Mute)
+    }
+
+    /// The key of the request, see [`crate::RequestKey`].
+    pub fn request(&mut self, key: u64) -> &mut Self {
+        self.req = key;
+        self
+    }
+
+    /// The server talked to.
+    pub fn peer(&mut self, server: u16) -> &mut Self {
+        self.span.peer = server;
+        self
+    }
+
+    /// The handle of the object; others see it in the table of what is running.
+    pub fn object(&mut self, handle: u64) -> &mut Self {
+        self.span.obj = handle;
+        if self.role == Role::Operation && self.lane != LANE_NONE {
+            with(|recorder| recorder.table.set_object(usize::from(self.lane), handle));
+        }
+        self
+    }
+
+    /// Offset and length in bytes; a length beyond 4 GiB is recorded as 4 GiB.
+    pub fn range(&mut self, offset: u64, len: u64) -> &mut Self {
+        (self.span.off, self.span.len) = (offset, u32::try_from(len).unwrap_or(u32::MAX));
+        self
+    }
+
+    /// The class of a disk access, see [`crate::record::class`].
+    pub fn class(&mut self, class: u8) -> &mut Self {
+        self.class = class;
+        self
+    }
+
+    /// Adds flags, see [`crate::record::flags`].
+    pub fn flag(&mut self, flags: u16) -> &mut Self {
+        self.flags |= flags & !flags::KIND;
+        self
+    }
+
+    /// The number of the failure; 0: none.
+    pub fn result(&mut self, status: u16) -> &mut Self {
+        self.res = u8::try_from(status).unwrap_or(u8::MAX);
+        if status != 0 {
+            self.flags |= flags::ERROR;
+        }
+        self
+    }
+
+    /// The part of the span up to now was spent in a queue.
+    pub fn waited(&mut self) -> &mut Self {
+        if self.is_on()
+            && let Some(now) = with(|recorder| recorder.ticks())
+        {
+            self.span.wait = coarse(now.saturating_sub(self.t0));
+        }
+        self
+    }
+}
+
+impl Drop for OpenSpan {
+    #[inline]
+    fn drop(&mut self) {
+        if self.role != Role::Off {
+            with(|recorder| recorder.end(self));
+        }
+    }
+}
+
+/// The ladder of a request at a server. It is written when it is dropped.
+#[derive(Debug)]
+#[must_use = "a ladder ends when it is dropped"]
+pub struct OpenLadder {
+    event: EventId,
+    on: bool,
+    t0: u64,
+    last: u64,
+    req: u64,
+    res: u8,
+    flags: u16,
+    ladder: Ladder,
+}
+
+impl OpenLadder {
+    const OFF: OpenLadder = OpenLadder {
+        event: EventId(0),
+        on: false,
+        t0: 0,
+        last: 0,
+        req: 0,
+        res: 0,
+        flags: 0,
+        ladder: Ladder { span: 0, code: 0, peer: 0, phases: [0; record::RECORD_WORDS] },
+    };
+
+    /// True if it will be written.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// It began earlier than the call that made it: when the message was received, in ticks. Time 0 is ignored.
+    pub fn began(&mut self, ticks: u64) {
+        if self.is_on() && ticks != 0 {
+            (self.t0, self.last) = (ticks, ticks);
+        }
+    }
+
+    /// The request: its key, the code of its operation, the server that works on it.
+    pub fn request(&mut self, key: u64, code: u16, server: u16) {
+        (self.req, self.ladder.code, self.ladder.peer) = (key, code, server);
+    }
+
+    /// The time since the last phase (or the beginning) belongs to this one. A phase may come several times. `now` in ticks is shared
+    /// with other requests of the turn; see [`now`].
+    #[inline]
+    pub fn phase(&mut self, phase: usize, now: u64) {
+        if self.is_on() {
+            let more = coarse(now.saturating_sub(self.last));
+            self.ladder.phases[phase] = self.ladder.phases[phase].saturating_add(more);
+            // What rounding leaves over goes to the next phase: the sum stays right.
+            self.last += record::fine(more);
+        }
+    }
+
+    /// The number of the failure; 0: none.
+    pub fn result(&mut self, status: u16) {
+        self.res = u8::try_from(status).unwrap_or(u8::MAX);
+        if status != 0 {
+            self.flags |= flags::ERROR;
+        }
+    }
+}
+
+impl Drop for OpenLadder {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_on() {
+            let mut record = Record::new(self.t0, self.event, Body::Ladder(self.ladder));
+            (record.req, record.res, record.flags) = (self.req, self.res, self.flags | flags::SERVER);
+            with(|recorder| recorder.write(record));
+        }
+    }
+}
+
+/// The clock of this thread's recorder in ticks; 0 if there is none.
+pub fn now() -> u64 {
+    with(|recorder| recorder.ticks()).unwrap_or(0)
+}

@@ -1,0 +1,126 @@
+//! The places where the time of an operation can go, from the calling thread to the disk.
+
+/// Where time is spent. The order is the way of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Stage {
+    /// Code of the client library, waits inside the process included.
+    Client = 0,
+    /// The kernel and the FUSE gateway: between the call of the application and the client library.
+    Kernel = 1,
+    /// A message waits in its sender: for a place in the window, for the socket.
+    SendQueue = 2,
+    /// On the way, request and reply together.
+    Network = 3,
+    /// Received, and nobody works on it yet.
+    ServerQueue = 4,
+    /// A server's processor works on it.
+    Cpu = 5,
+    /// It waits for a lock, a token, or the answer of another party.
+    Lock = 6,
+    /// The change waits until the journal holds it.
+    Journal = 7,
+    /// A disk access that followed the last one without a seek.
+    DiskNoSeek = 8,
+    /// A disk access after a short seek.
+    DiskNear = 9,
+    /// A disk access after a long seek.
+    DiskFar = 10,
+    /// A pause before the request was sent again.
+    Retry = 11,
+    /// Known to be outside the client, but no record says where: the part that is not covered.
+    Unseen = 12,
+}
+
+impl Stage {
+    /// Every stage, in order.
+    pub const ALL: [Stage; 13] = [
+        Stage::Client,
+        Stage::Kernel,
+        Stage::SendQueue,
+        Stage::Network,
+        Stage::ServerQueue,
+        Stage::Cpu,
+        Stage::Lock,
+        Stage::Journal,
+        Stage::DiskNoSeek,
+        Stage::DiskNear,
+        Stage::DiskFar,
+        Stage::Retry,
+        Stage::Unseen,
+    ];
+
+    /// The name in files, tables and options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Client => "client",
+            Stage::Kernel => "kernel",
+            Stage::SendQueue => "send_queue",
+            Stage::Network => "network",
+            Stage::ServerQueue => "server_queue",
+            Stage::Cpu => "cpu",
+            Stage::Lock => "lock",
+            Stage::Journal => "journal",
+            Stage::DiskNoSeek => "disk_no_seek",
+            Stage::DiskNear => "disk_near",
+            Stage::DiskFar => "disk_far",
+            Stage::Retry => "retry",
+            Stage::Unseen => "unseen",
+        }
+    }
+
+    /// The stage of this name.
+    pub fn from_name(name: &str) -> Option<Stage> {
+        Stage::ALL.into_iter().find(|stage| stage.name() == name)
+    }
+
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Stage::Client => "client",
+            Stage::Kernel => "kernel and FUSE",
+            Stage::SendQueue => "send queue",
+            Stage::Network => "network",
+            Stage::ServerQueue => "server queue",
+            Stage::Cpu => "server CPU",
+            Stage::Lock => "lock or token wait",
+            Stage::Journal => "journal wait",
+            Stage::DiskNoSeek => "disk, no seek",
+            Stage::DiskNear => "disk, near seek",
+            Stage::DiskFar => "disk, far seek",
+            Stage::Retry => "pause before a retry",
+            Stage::Unseen => "not seen",
+        }
+    }
+
+    /// A disk stage with the class of its record: 1 no seek, 2 near seek, 3 far seek; 0 (not known) counts as no seek. Other stages
+    /// have no classes.
+    pub fn with_class(self, class: u8) -> Stage {
+        match (self, class) {
+            (Stage::DiskNoSeek | Stage::DiskNear | Stage::DiskFar, 2) => Stage::DiskNear,
+            (Stage::DiskNoSeek | Stage::DiskNear | Stage::DiskFar, 3) => Stage::DiskFar,
+            (Stage::DiskNoSeek | Stage::DiskNear | Stage::DiskFar, _) => Stage::DiskNoSeek,
+            (stage, _) => stage,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found_again() {
+        for (position, stage) in Stage::ALL.into_iter().enumerate() {
+            assert_eq!(stage as usize, position);
+            assert_eq!(Stage::from_name(stage.name()), Some(stage));
+        }
+    }
+
+    #[test]
+    fn only_disks_have_classes() {
+        assert_eq!(Stage::DiskNoSeek.with_class(3), Stage::DiskFar);
+        assert_eq!(Stage::DiskFar.with_class(0), Stage::DiskNoSeek);
+        assert_eq!(Stage::Network.with_class(3), Stage::Network);
+    }
+}

@@ -1,0 +1,276 @@
+//! The tracer of one process or one simulated node: its mask, its rings, and how they are fetched.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::clock::Clock;
+use crate::event;
+use crate::in_flight::{InFlight, Table};
+use crate::mask::{Mask, SharedMask};
+use crate::record::{Body, Record, Words};
+use crate::recorder::Recorder;
+use crate::ring::{Ring, RingWriter, WhenFull};
+
+/// What rings are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Large enough for a whole run and fetched at its end; what does not fit is not recorded, but counted.
+    Bench,
+    /// The last moments are kept, and fetched when something calls for it.
+    Flight,
+    /// Fetched while the program runs; what the reader is too slow for is not recorded, but counted.
+    Stream,
+}
+
+impl Mode {
+    fn when_full(self) -> WhenFull {
+        match self {
+            Mode::Flight => WhenFull::Overwrite,
+            Mode::Bench | Mode::Stream => WhenFull::DropNew,
+        }
+    }
+}
+
+/// What a tracer must know.
+#[derive(Clone, Debug)]
+pub struct TracerConfig {
+    /// The use of the rings.
+    pub mode: Mode,
+    /// Records of one thread's ring, 64 bytes each; rounded up to a power of two.
+    pub ring_records: usize,
+    /// Rings at most; threads beyond them record nothing and are counted in [`TracerStats::threads_without_ring`].
+    pub rings_max: usize,
+    /// The clock of all records.
+    pub clock: Clock,
+    /// Set in the flags of every record, for example [`crate::record::flags::SIMULATED`].
+    pub flags: u16,
+}
+
+impl TracerConfig {
+    /// Rings of 65 536 records (4 MiB), at most 256 of them.
+    pub fn new(mode: Mode, clock: Clock) -> TracerConfig {
+        TracerConfig { mode, ring_records: 1 << 16, rings_max: 256, clock, flags: 0 }
+    }
+}
+
+/// Counters of a tracer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TracerStats {
+    /// Rings, one for each thread that recorded (a later thread takes over the ring of one that ended).
+    pub rings: usize,
+    /// Records written.
+    pub written: u64,
+    /// Records that full rings did not take.
+    pub dropped: u64,
+    /// Threads that found no ring.
+    pub threads_without_ring: u64,
+    /// Operations in the table that have not ended.
+    pub in_flight: usize,
+}
+
+/// The recorder of a process or a node. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Tracer(pub(crate) Arc<Shared>);
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) mask: SharedMask,
+    pub(crate) config: TracerConfig,
+    pub(crate) next_span: AtomicU32,
+    /// One operation of 2^n is kept.
+    pub(crate) sampling_bits: AtomicU32,
+    /// An operation that takes longer, in ticks, calls for a dump.
+    pub(crate) slow_ticks: AtomicU64,
+    dump_wanted: AtomicBool,
+    threads_without_ring: AtomicU64,
+    rings: Mutex<Vec<Lane>>,
+}
+
+/// A ring and the in-flight table of its thread.
+#[derive(Debug)]
+struct Lane {
+    ring: Arc<Ring>,
+    table: Arc<Table>,
+}
+
+impl Tracer {
+    /// A tracer with no event switched on.
+    pub fn new(config: TracerConfig) -> Tracer {
+        Tracer(Arc::new(Shared {
+            mask: SharedMask::new(),
+            config,
+            next_span: AtomicU32::new(1),
+            sampling_bits: AtomicU32::new(0),
+            slow_ticks: AtomicU64::new(u64::MAX),
+            dump_wanted: AtomicBool::new(false),
+            threads_without_ring: AtomicU64::new(0),
+            rings: Mutex::default(),
+        }))
+    }
+
+    /// Records these events from now on.
+    pub fn set_mask(&self, mask: Mask) {
+        self.0.mask.set(mask);
+    }
+
+    /// The events that are recorded.
+    pub fn mask(&self) -> Mask {
+        self.0.mask.get()
+    }
+
+    /// Keeps one operation of 2^`bits` with everything below it, chosen by its span's number; 0 keeps all. At most 31.
+    pub fn set_sampling(&self, bits: u32) {
+        self.0.sampling_bits.store(bits.min(31), Ordering::Relaxed);
+    }
+
+    /// An operation that takes longer than so many ticks calls for a dump; `u64::MAX`: none does.
+    pub fn set_slow(&self, ticks: u64) {
+        self.0.slow_ticks.store(ticks, Ordering::Relaxed);
+    }
+
+    /// Something calls for a dump: an operation was slow, or an error, a signal or a command says so.
+    pub fn want_dump(&self) {
+        self.0.dump_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// True once after [`Tracer::want_dump`].
+    pub fn take_dump_wanted(&self) -> bool {
+        self.0.dump_wanted.load(Ordering::Relaxed) && self.0.dump_wanted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Now, by the clock of the records.
+    pub fn ticks(&self) -> u64 {
+        self.0.config.clock.ticks()
+    }
+
+    /// What the tracer was made with.
+    pub fn config(&self) -> &TracerConfig {
+        &self.0.config
+    }
+
+    /// A recorder for one thread (or one simulated node): a ring that nobody writes into any more, or a new one. `None` if there are
+    /// [`TracerConfig::rings_max`] already.
+    pub fn recorder(&self) -> Option<Recorder> {
+        let mut rings = self.rings();
+        for (number, lane) in rings.iter().enumerate() {
+            if let Some(writer) = lane.ring.writer() {
+                return Some(self.recorder_of(number, writer, lane.table.clone()));
+            }
+        }
+        if rings.len() >= self.0.config.rings_max {
+            self.0.threads_without_ring.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let ring = Ring::new(self.0.config.ring_records, self.0.config.mode.when_full());
+        let writer = ring.writer().expect("nobody else knows the new ring");
+        let table = Arc::new(Table::new());
+        rings.push(Lane { ring, table: table.clone() });
+        Some(self.recorder_of(rings.len() - 1, writer, table))
+    }
+
+    fn recorder_of(&self, number: usize, writer: RingWriter, table: Arc<Table>) -> Recorder {
+        Recorder::new(self.clone(), number as u32, writer, table)
+    }
+
+    /// The operations that have not ended, threads in order.
+    pub fn in_flight(&self) -> Vec<InFlight> {
+        let mut found = Vec::new();
+        for (number, lane) in self.rings().iter().enumerate() {
+            lane.table.read(number as u32, &mut found);
+        }
+        found
+    }
+
+    /// The operations that have not ended as records: spans up to now with [`crate::record::flags::OPEN`], for a dump.
+    pub fn in_flight_records(&self) -> Vec<Record> {
+        let now = self.ticks();
+        let record = |open: InFlight| {
+            let body = crate::record::Span { dur: now.saturating_sub(open.t0), obj: open.object, span: open.span, ..Default::default() };
+            let mut record = Record::new(open.t0, open.event, Body::Span(body));
+            (record.lane, record.flags) = (open.lane, crate::record::flags::OPEN | self.0.config.flags);
+            record
+        };
+        self.in_flight().into_iter().map(record).collect()
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> TracerStats {
+        let in_flight = self.in_flight().len();
+        let rings = self.rings();
+        TracerStats {
+            rings: rings.len(),
+            written: rings.iter().map(|lane| lane.ring.written()).sum(),
+            dropped: rings.iter().map(|lane| lane.ring.dropped()).sum(),
+            threads_without_ring: self.0.threads_without_ring.load(Ordering::Relaxed),
+            in_flight,
+        }
+    }
+
+    fn rings(&self) -> MutexGuard<'_, Vec<Lane>> {
+        self.0.rings.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+/// Fetches what a tracer has recorded, each record once. One drain at a time for each tracer.
+#[derive(Debug)]
+pub struct Drain {
+    tracer: Tracer,
+    cursors: Vec<Cursor>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    next: u64,
+    /// Overwritten so far.
+    overwritten: u64,
+    /// Lost records that were reported.
+    reported: u64,
+}
+
+/// Records of one ring, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The ring.
+    pub ring: u32,
+    /// The number of the first record in its ring; numbers of lost records are missing.
+    pub first: u64,
+    /// The records, and behind them a [`Body::Lost`] if some were lost.
+    pub records: Vec<Words>,
+}
+
+impl Drain {
+    /// From the beginning of every ring.
+    pub fn new(tracer: &Tracer) -> Drain {
+        Drain { tracer: tracer.clone(), cursors: Vec::new() }
+    }
+
+    /// Everything that was recorded since the last call.
+    pub fn fetch(&mut self) -> Vec<Batch> {
+        let rings: Vec<Arc<Ring>> = self.tracer.rings().iter().map(|lane| lane.ring.clone()).collect();
+        self.cursors.resize(rings.len(), Cursor::default());
+        let mut batches = Vec::new();
+        for (number, (ring, cursor)) in rings.iter().zip(&mut self.cursors).enumerate() {
+            let mut batch = Batch { ring: number as u32, first: cursor.next, records: Vec::new() };
+            let fetched = ring.read(&mut cursor.next, |number, words| {
+                if batch.records.is_empty() {
+                    batch.first = number;
+                }
+                batch.records.push(words);
+            });
+            cursor.overwritten += fetched.overwritten;
+            let total = cursor.overwritten + ring.dropped();
+            if total > cursor.reported {
+                let mut lost = Record::new(self.tracer.ticks(), event::TRACE_LOST, Body::Lost { count: total - cursor.reported, total });
+                lost.flags = self.tracer.0.config.flags;
+                // Only overwritten records had numbers.
+                lost.class = u8::from(self.tracer.0.config.mode == Mode::Flight);
+                batch.records.push(lost.to_words());
+                cursor.reported = total;
+            }
+            if !batch.records.is_empty() {
+                batches.push(batch);
+            }
+        }
+        batches
+    }
+}

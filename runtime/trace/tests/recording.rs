@@ -1,0 +1,248 @@
+//! From call sites over rings into a file and back.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weft_trace::event::{self, served};
+use weft_trace::file::{FileHeader, FileWriter, Recorded, TraceFile};
+use weft_trace::record::{Body, Record, flags};
+use weft_trace::{
+    Anchor, Clock, Drain, EventTable, Kind, Mask, Mode, Tracer, TracerConfig, ladder, operation, set_context, set_recorder, span,
+};
+
+/// A node in virtual time.
+struct Node {
+    time: Arc<AtomicU64>,
+    tracer: Tracer,
+}
+
+impl Node {
+    fn new(mode: Mode, records: usize) -> Node {
+        let time = Arc::new(AtomicU64::new(1_000));
+        let config =
+            TracerConfig { ring_records: records, flags: flags::SIMULATED, ..TracerConfig::new(mode, Clock::Virtual(time.clone())) };
+        let tracer = Tracer::new(config);
+        tracer.set_mask(Mask::ALL);
+        set_recorder(tracer.recorder().map(Rc::new));
+        Node { time, tracer }
+    }
+    fn pass(&self, ns: u64) {
+        self.time.fetch_add(ns, Ordering::Relaxed);
+    }
+    fn records(&self) -> Vec<Record> {
+        let batches = Drain::new(&self.tracer).fetch();
+        batches.iter().flat_map(|batch| &batch.records).map(|words| Record::from_words(words).expect("a known kind")).collect()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        set_recorder(None);
+    }
+}
+
+fn body(record: &Record) -> weft_trace::record::Span {
+    match record.body {
+        Body::Span(span) => span,
+        _ => panic!("{record:?} is not a span"),
+    }
+}
+
+#[test]
+fn children_know_their_operation_and_are_written_first() {
+    let node = Node::new(Mode::Bench, 64);
+    {
+        let mut op = operation(event::CLIENT_CREATE);
+        op.object(17);
+        node.pass(10);
+        {
+            let mut call = span(event::NET_CALL);
+            node.pass(32);
+            call.request(0xABC).peer(3).waited();
+            node.pass(100);
+        }
+        node.pass(5);
+        op.result(0);
+    }
+    let records = node.records();
+    let [call, op] = records.as_slice() else { panic!("{records:?}") };
+    assert_eq!((call.event, call.req, call.t0), (event::NET_CALL, 0xABC, 1_010));
+    assert_eq!((body(call).dur, body(call).peer, body(call).wait), (132, 3, 2));
+    assert_eq!((op.event, op.t0, body(op).dur, body(op).obj), (event::CLIENT_CREATE, 1_000, 147, 17));
+    assert_eq!(body(call).parent, body(op).span);
+    assert_eq!(body(op).parent, 0);
+    assert!(records.iter().all(|record| record.flags & flags::SIMULATED != 0 && record.kind() == Kind::Span));
+}
+
+#[test]
+fn flows_of_one_thread_are_kept_apart_by_their_context() {
+    let node = Node::new(Mode::Bench, 64);
+    let a = operation(event::CLIENT_READ);
+    let flow_a = set_context(Default::default());
+    let b = operation(event::CLIENT_WRITE);
+    let flow_b = set_context(flow_a);
+    drop(span(event::NET_CALL));
+    set_context(flow_b);
+    drop(span(event::NET_CALL));
+    drop(b);
+    set_context(flow_a);
+    drop(a);
+    let records = node.records();
+    let [call_a, call_b, op_b, op_a] = records.as_slice() else { panic!("{records:?}") };
+    assert_eq!((body(call_a).parent, body(call_b).parent), (body(op_a).span, body(op_b).span));
+    assert_ne!(op_a.lane, op_b.lane, "they overlap");
+}
+
+#[test]
+fn lanes_are_used_again_and_operations_inside_operations_stay_on_theirs() {
+    let node = Node::new(Mode::Bench, 64);
+    for _ in 0..3 {
+        let _outer = operation(event::CLIENT_CLOSE);
+        let _inner = operation(event::CLIENT_FSYNC);
+    }
+    let records = node.records();
+    assert!(records.iter().all(|record| record.lane == 0), "{records:?}");
+    assert_eq!(body(&records[0]).parent, body(&records[1]).span);
+    assert_eq!(body(&records[1]).parent, 0);
+}
+
+#[test]
+fn what_runs_is_seen_while_it_runs() {
+    let node = Node::new(Mode::Flight, 64);
+    let mut op = operation(event::CLIENT_READ);
+    op.object(5);
+    node.pass(500);
+    let running = node.tracer.in_flight();
+    assert_eq!(running.len(), 1);
+    assert_eq!((running[0].event, running[0].t0, running[0].object), (event::CLIENT_READ, 1_000, 5));
+    let records = node.tracer.in_flight_records();
+    assert_eq!((body(&records[0]).dur, records[0].flags & flags::OPEN), (500, flags::OPEN));
+    drop(op);
+    assert!(node.tracer.in_flight().is_empty());
+}
+
+#[test]
+fn an_event_that_is_off_leaves_nothing_and_can_be_switched_while_running() {
+    let node = Node::new(Mode::Bench, 64);
+    node.tracer.set_mask(Mask::parse("net.*", &EventTable::builtin()).expect("known"));
+    {
+        let op = operation(event::CLIENT_CREATE);
+        assert!(!op.is_on());
+        drop(span(event::NET_CALL));
+        node.tracer.set_mask(Mask::NONE);
+        drop(span(event::NET_CALL));
+    }
+    assert_eq!(node.records().len(), 1);
+}
+
+#[test]
+fn phases_add_up_to_the_time_of_the_request() {
+    let node = Node::new(Mode::Bench, 64);
+    {
+        let mut request = ladder(event::META_CREATE);
+        request.request(9, 17, 2);
+        for (phase, ns) in [(served::QUEUE, 100), (served::CPU, 33), (served::JOURNAL, 1_007), (served::SEND, 20), (served::CPU, 40)] {
+            node.pass(ns);
+            request.phase(phase, weft_trace::now());
+        }
+        request.result(13);
+    }
+    let records = node.records();
+    let Body::Ladder(ladder) = &records[0].body else { panic!("{records:?}") };
+    assert_eq!((ladder.code, ladder.peer, records[0].req, records[0].res), (17, 2, 9, 13));
+    assert_eq!(records[0].duration(), 1_200);
+    assert_eq!(records[0].flags & (flags::SERVER | flags::ERROR), flags::SERVER | flags::ERROR);
+}
+
+#[test]
+fn of_sampled_operations_all_or_nothing_is_kept() {
+    let node = Node::new(Mode::Bench, 1 << 12);
+    node.tracer.set_sampling(3);
+    for _ in 0..1_000 {
+        let _op = operation(event::CLIENT_CREATE);
+        drop(span(event::NET_CALL));
+        let _inner = operation(event::CLIENT_FSYNC);
+        drop(span(event::NET_CALL));
+    }
+    let records = node.records();
+    let operations: Vec<u32> = records.iter().map(body).filter(|span| span.parent == 0).map(|span| span.span).collect();
+    assert!((95..=155).contains(&operations.len()), "one of eight: {}", operations.len());
+    assert_eq!(records.len(), 4 * operations.len());
+}
+
+#[test]
+fn slow_operations_call_for_a_dump() {
+    let node = Node::new(Mode::Flight, 64);
+    node.tracer.set_slow(1_000);
+    let op = operation(event::CLIENT_READ);
+    node.pass(900);
+    drop(op);
+    assert!(!node.tracer.take_dump_wanted());
+    let op = operation(event::CLIENT_READ);
+    node.pass(1_100);
+    drop(op);
+    assert!(node.tracer.take_dump_wanted());
+    assert!(!node.tracer.take_dump_wanted());
+}
+
+#[test]
+fn a_flight_recorder_says_in_its_file_what_it_has_overwritten() {
+    let node = Node::new(Mode::Flight, 8);
+    for _ in 0..20 {
+        node.pass(16);
+        drop(span(event::DISK_READ));
+    }
+    let file = write_and_read(&node.tracer);
+    assert_eq!(file.records.len(), 7 + 1);
+    assert_eq!(file.lost(), 13);
+    assert_eq!(file.problems.len(), 1, "{:?}", file.problems);
+    let last = file.records.iter().rev().find(|recorded| recorded.record.kind() == Kind::Span).map(|recorded| recorded.record.t0);
+    assert_eq!(last, Some(1_000 + 20 * 16));
+}
+
+#[test]
+fn a_bench_ring_keeps_the_first_and_counts_the_rest() {
+    let node = Node::new(Mode::Bench, 8);
+    (0..20).for_each(|_| drop(span(event::DISK_READ)));
+    let file = write_and_read(&node.tracer);
+    let spans: Vec<&Recorded> = file.records.iter().filter(|recorded| recorded.record.kind() == Kind::Span).collect();
+    assert_eq!((spans.len(), spans[0].number, file.lost(), file.problems.len()), (8, 0, 12, 1));
+    assert_eq!(node.tracer.stats().dropped, 12);
+}
+
+#[test]
+fn a_thread_takes_over_the_ring_of_one_that_ended() {
+    let tracer = Tracer::new(TracerConfig { rings_max: 2, ..TracerConfig::new(Mode::Bench, Clock::Function(|| 7)) });
+    let (a, b) = (tracer.recorder().expect("the first"), tracer.recorder().expect("the second"));
+    assert!(tracer.recorder().is_none());
+    drop(a);
+    assert_eq!(tracer.recorder().map(|recorder| recorder.number()), Some(0));
+    assert_eq!((b.number(), tracer.stats().rings, tracer.stats().threads_without_ring), (1, 2, 1));
+}
+
+#[test]
+fn names_longer_than_a_record_come_in_pieces() {
+    let node = Node::new(Mode::Bench, 64);
+    let long = "directory/".repeat(9);
+    weft_trace::name(5, &long);
+    let records = node.records();
+    assert_eq!(records.len(), 3);
+    assert_eq!(records.iter().map(Record::text).collect::<String>(), long);
+}
+
+fn write_and_read(tracer: &Tracer) -> TraceFile {
+    let header = FileHeader {
+        node: "n".into(),
+        server: None,
+        process: 1,
+        clock: "virtual".into(),
+        clock_domain: "s".into(),
+        anchor: Anchor::default(),
+        events: EventTable::builtin(),
+    };
+    let (mut writer, mut bytes) = FileWriter::begin(&header);
+    Drain::new(tracer).fetch().iter().for_each(|batch| writer.batch(batch, &mut bytes));
+    writer.end(&mut bytes);
+    TraceFile::read(&bytes).expect("just written")
+}
