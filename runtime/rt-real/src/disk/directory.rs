@@ -134,7 +134,10 @@ impl Disk for DirDisk {
     }
 
     async fn write(&self, file: FileId, offset: u64, data: Payload) -> Result<(), DiskError> {
-        self.with_file(file, |file| file.write_all_at(&data.to_bytes(), offset))
+        self.with_file(file, |file| match &data {
+            Payload::Real(bytes) => sys::write_all_at(file, bytes, offset),
+            Payload::Synthetic { .. } => sys::write_all_at(file, &data.to_bytes(), offset),
+        })
     }
 
     async fn sync(&self, file: FileId) -> Result<(), DiskError> {
