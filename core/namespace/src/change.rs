@@ -2,7 +2,7 @@
 //! nothing that was there before, so a replay over a newer state ends exactly where the live state was (`weft_store::checkpoint`).
 
 use bytes::Bytes;
-use weft_base::{ClientId, FileKind, Handle, Result, ServerId, Status, WallTime};
+use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime};
 use weft_wire::ops::{TxId, TxPart};
 use weft_wire::{Reader, Rights, Wire, wire_struct};
 
@@ -252,6 +252,14 @@ impl Record {
 pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
     RECORD_VERSION.put(out);
     changes.iter().for_each(|change| change.put(out));
+}
+
+impl Change {
+    /// The answer to a request, kept until its client has it.
+    pub fn reply(request: RequestId, finished_below: u64, body: Bytes) -> Change {
+        let RequestId { client, incarnation, sequence } = request;
+        Change::PutReply { client, incarnation, sequence, finished_below, body }
+    }
 }
 
 #[cfg(test)]

@@ -128,6 +128,8 @@ operations! {
     42 SyncMeta(SyncMetaRequest) -> (), reads;
     /// After a restart of the server: what the client has open.
     43 Reclaim(ReclaimRequest) -> (), reads;
+    /// Many closes at once.
+    44 CloseMany(CloseManyRequest) -> CloseManyReply, changes;
 
     // Between metadata servers.
     /// Prepare a part of a transaction.
@@ -555,6 +557,18 @@ wire_struct! {
         pub written: Option<Written>,
     }
 
+    /// Closes of many files of one server, one after another. They do not depend on each other.
+    pub struct CloseManyRequest {
+        /// At most [`CLOSES_MAX`].
+        pub closes: Vec<CloseRequest>,
+    }
+
+    /// What became of each close.
+    pub struct CloseManyReply {
+        /// In the order of the request. [`Status::Busy`]: not possible within this turn, ask for it alone.
+        pub outcomes: Vec<Result<()>>,
+    }
+
     /// Target of a symlink.
     pub struct ReadlinkRequest {
         /// The symlink.
@@ -746,6 +760,9 @@ wire_struct! {
         pub capability: Capability,
     }
 }
+
+/// Most closes in one [`CloseManyRequest`]: their records must fit one frame of a journal with small segments.
+pub const CLOSES_MAX: usize = 128;
 
 impl Copy for DirChange {}
 

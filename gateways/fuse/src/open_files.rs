@@ -14,8 +14,6 @@ use weft_rt_real::ClientRt;
 const GATHER: Duration = Duration::from_millis(3);
 /// With more closes waiting than this, the closing thread does its own.
 const WAITING_MAX: usize = 4096;
-/// Closes in flight at once.
-const WINDOW: usize = 64;
 /// How often servers are asked whether they have restarted: well within the time for which they keep the sessions of clients.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
@@ -168,12 +166,10 @@ impl Closer {
 
     fn close_all(&self, files: Vec<Arc<OpenFile>>) {
         let rt = self.client.rt();
-        for window in files.chunks(WINDOW) {
-            let results = rt.block_on(weft_rt::join_all(window.iter().map(|file| self.client.close(file.clone()))));
-            for (file, result) in window.iter().zip(results) {
-                if let Err(error) = result {
-                    eprintln!("weft mount: close of {} at {:?}: {error}", file.handle(), rt.now());
-                }
+        let results = rt.block_on(self.client.close_many(&files));
+        for (file, result) in files.iter().zip(results) {
+            if let Err(error) = result {
+                eprintln!("weft mount: close of {} at {:?}: {error}", file.handle(), rt.now());
             }
         }
     }

@@ -1,14 +1,28 @@
 //! Many changes of one directory with many requests in flight.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, check_name};
+use weft_base::{Attr, Credentials, FileKind, Handle, ServerId, Status, check_name};
 use weft_rt::Runtime;
 use weft_wire::Rights;
-use weft_wire::ops::CreateRequest;
+use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, CreateRequest};
 
 use crate::client::Flow;
+use crate::gate::Passage;
+use crate::open_inode::Report;
 use crate::window::run_window;
-use crate::{Client, CreateOptions, Result};
+use crate::{Client, CreateOptions, OpenFile, Result};
+
+/// A file to be closed together with others; nobody else sends anything about it meanwhile.
+struct Closing<'a> {
+    /// Which of the caller's files it is.
+    index: usize,
+    file: &'a OpenFile,
+    report: Report,
+    _passage: Passage<'a>,
+}
 
 impl<R: Runtime> Client<R> {
     /// Makes many files without opening them (`rights` and `truncate` of the options are not used), with up to
@@ -46,5 +60,69 @@ impl<R: Runtime> Client<R> {
             self.unlink_in(flow, who, dir, name).await
         });
         run_window(flows, self.options().window).await
+    }
+
+    /// Gives many open files back, each server told with one request for up to 128 of its files. One result for each file, in their
+    /// order; what they mean, and what becomes of a file whose server did not hear of it, is as for [`Client::close`].
+    pub async fn close_many(&self, files: &[Arc<OpenFile>]) -> Vec<Result<()>> {
+        let mut results = vec![Ok(()); files.len()];
+        let mut alone = Vec::new();
+        let mut together: BTreeMap<ServerId, Vec<Closing<'_>>> = BTreeMap::new();
+        for (index, file) in files.iter().enumerate() {
+            file.release();
+            let inode = file.inode();
+            if !inode.has_surplus() {
+                self.inner.opens.remove_if_idle(inode);
+                continue;
+            }
+            // No gate is waited for while others are held, so nobody waits in a circle.
+            let Some(passage) = inode.gate.try_enter() else {
+                alone.push(index);
+                continue;
+            };
+            match self.inner.opens.begin_report(inode) {
+                Some(report) => {
+                    let closing = Closing { index, file, report, _passage: passage };
+                    together.entry(inode.handle.server()).or_default().push(closing);
+                }
+                None => self.inner.opens.remove_if_idle(inode),
+            }
+        }
+        let mut requests = Vec::new();
+        for (server, mut group) in together {
+            while !group.is_empty() {
+                let rest = group.split_off(group.len().min(CLOSES_MAX));
+                requests.push(self.close_together(server, std::mem::replace(&mut group, rest)));
+            }
+        }
+        for (index, outcome) in run_window(requests, self.options().window).await.into_iter().flatten() {
+            match outcome {
+                Err(error) if error.status == Status::Busy => alone.push(index),
+                outcome => results[index] = outcome,
+            }
+        }
+        let rest = run_window(alone.iter().map(|index| self.close(files[*index].clone())), self.options().window).await;
+        alone.into_iter().zip(rest).for_each(|(index, result)| results[index] = result);
+        results
+    }
+
+    async fn close_together(&self, server: ServerId, group: Vec<Closing<'_>>) -> Vec<(usize, Result<()>)> {
+        let flow = self.flow("close", group.first().map_or(Handle(0), |closing| closing.file.handle()));
+        group.iter().for_each(|closing| self.inner.cache.forget(closing.file.handle()));
+        let request = CloseManyRequest { closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
+        let outcome = self.call(flow, server, &request).await;
+        let outcomes = match outcome {
+            Ok(reply) if reply.outcomes.len() == group.len() => reply.outcomes,
+            Ok(_) => vec![Err(Status::BadMessage); group.len()],
+            Err(error) => vec![Err(error.status); group.len()],
+        };
+        let ended = group.into_iter().zip(outcomes).map(|(closing, outcome)| {
+            let Closing { index, file, report, .. } = closing;
+            let flow = Flow { handle: file.handle(), ..flow };
+            self.inner.cache.forget(file.handle());
+            self.inner.opens.end_report(file.inode(), &report, outcome);
+            (index, outcome.map_err(|status| flow.error_at(status, server)))
+        });
+        ended.collect()
     }
 }

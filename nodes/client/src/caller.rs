@@ -100,6 +100,7 @@ impl<R: Runtime> Caller<R> {
         self.rt.cpu(Work::Request).await;
         let body = operation.to_bytes();
         let sent_bytes = body.len() as u64 + bulk.len();
+        let mut body = Some(body);
         let peer = self.peer(server);
         let (ticket, mut span) = Ticket::begin(&peer);
         let request = RequestId { client: self.client, incarnation: self.incarnation, sequence: ticket.sequence };
@@ -112,7 +113,9 @@ impl<R: Runtime> Caller<R> {
             if attempt > 0 {
                 header.flags = Flags::RETRY;
             }
-            let outgoing = Outgoing { header, body: body.clone(), bulk: bulk.clone() };
+            // Encoded again for the rare second attempt: a shared body costs every first one an allocation.
+            let body = body.take().unwrap_or_else(|| operation.to_bytes());
+            let outgoing = Outgoing { header, body, bulk: bulk.clone() };
             let attempt_ends = deadline.min(self.rt.now() + patience);
             let outcome = self.rt.request(server, outgoing, attempt_ends).await;
             let received_bytes = outcome.as_ref().map_or(0, |frame| frame.body.len() as u64 + frame.bulk.len());

@@ -78,6 +78,8 @@ pub(crate) struct World {
     /// Replies to changes, for requests that come again.
     replies: BTreeMap<(ServerId, ClientId, u64), Answer>,
     next_handle: u64,
+    /// Closes of these files are not possible together with others, once.
+    pub(crate) busy_closes: Vec<Handle>,
 }
 
 #[derive(Clone, Debug)]
@@ -116,6 +118,7 @@ impl FakeRt {
             partitions: BTreeMap::new(),
             replies: BTreeMap::new(),
             next_handle: 2,
+            busy_closes: Vec::new(),
         };
         world.add_inode(ROOT_HANDLE, FileKind::Directory, Bytes::new());
         FakeRt(Rc::new(RefCell::new(world)))
@@ -460,6 +463,14 @@ impl World {
                 ok(&OpenReply { state: self.state(request.handle, client)?, capability })
             }
             Request::Close(request) => self.close(client, request),
+            Request::CloseMany(request) => {
+                let busy = std::mem::take(&mut self.busy_closes);
+                let close = |request: CloseRequest| match busy.contains(&request.handle) {
+                    true => Err(Status::Busy),
+                    false => self.close(client, request).map(drop),
+                };
+                ok(&CloseManyReply { outcomes: request.closes.into_iter().map(close).collect() })
+            }
             Request::Readlink(request) => ok(&ReadlinkReply { target: self.inodes[&request.handle].target.clone() }),
             other => panic!("the test double does not know {other:?}"),
         }

@@ -34,6 +34,13 @@ impl Gate {
         Passage(self)
     }
 
+    /// Goes in if nobody is inside.
+    pub(crate) fn try_enter(&self) -> Option<Passage<'_>> {
+        let was_held = std::mem::replace(&mut self.lock().held, true);
+        // Not `then_some`: a passage that is made and dropped lets somebody else in.
+        if was_held { None } else { Some(Passage(self)) }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, GateState> {
         self.0.lock().expect("no code panics while it holds this lock")
     }

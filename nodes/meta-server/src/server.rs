@@ -278,7 +278,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     fn check_room(&self, op: Op) -> Result<()> {
-        let frees = matches!(op, Op::Unlink | Op::Rmdir | Op::Close | Op::RemoveXattr | Op::SetAttr | Op::TxPrepare | Op::TxDecide);
+        let frees =
+            matches!(op, Op::Unlink | Op::Rmdir | Op::Close | Op::CloseMany | Op::RemoveXattr | Op::SetAttr | Op::TxPrepare | Op::TxDecide);
         match self.engine.room() {
             Room::Plenty => Ok(()),
             Room::Low if frees => Ok(()),
@@ -345,8 +346,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if record.is_volatile() {
             self.state.borrow_mut().remember(request, finished_below, Ok(body.clone()));
         } else {
-            let (client, incarnation, sequence) = (request.client, request.incarnation, request.sequence);
-            record.changes.push(Change::PutReply { client, incarnation, sequence, finished_below, body: body.clone() });
+            record.changes.push(Change::reply(request, finished_below, body.clone()));
         }
         self.change(record)
     }

@@ -1,6 +1,9 @@
 //! The system calls that the standard library does not offer, each behind a safe function. All `unsafe` of this crate is here.
 //!
 //! Everything that may block takes a time limit or is marked as not waiting; a call interrupted by a signal is made again.
+//!
+//! The calls of every request (receive, send, wait, write) go to the kernel directly: the C library makes each a point where the thread
+//! may be cancelled, which costs two locked instructions in a process with threads, and nobody cancels threads here.
 
 #![allow(unsafe_code)]
 
@@ -76,7 +79,7 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut impl BufMut, max: usize, wa
     let start = chunk.as_mut_ptr();
     let received = retry(|| {
         // SAFETY: `start` is valid for writes of `len` bytes: both come from the free part of `into`, borrowed until here.
-        unsafe { libc::recv(fd.as_raw_fd(), start.cast(), len, flags) }
+        unsafe { libc::syscall(libc::SYS_recvfrom, fd.as_raw_fd(), start, len, flags, 0usize, 0usize) as isize }
     })?;
     // SAFETY: the kernel has initialised that many bytes of the free part.
     unsafe { into.advance_mut(received) };
@@ -87,8 +90,9 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut impl BufMut, max: usize, wa
 pub(crate) fn send(fd: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
     if let [one] = pieces {
         return retry(|| {
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
             // SAFETY: the slice is valid for reads of its length.
-            unsafe { libc::send(fd.as_raw_fd(), one.as_ptr().cast(), one.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }
+            unsafe { libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), one.as_ptr(), one.len(), flags, 0usize, 0usize) as isize }
         });
     }
     // SAFETY: all-zero bytes are a valid msghdr without addresses and control data.
@@ -96,8 +100,9 @@ pub(crate) fn send(fd: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usi
     message.msg_iov = pieces.as_ptr().cast_mut().cast();
     message.msg_iovlen = pieces.len() as _;
     retry(|| {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: an `IoSlice` has the layout of an `iovec`; sendmsg only reads them and what they point to.
-        unsafe { libc::sendmsg(fd.as_raw_fd(), &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }
+        unsafe { libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const message, flags) as isize }
     })
 }
 
@@ -363,9 +368,10 @@ impl Epoll {
             until => until.since(monotonic()).div_ceil(weft_base::MILLISECOND).min(60_000) as libc::c_int,
         };
         let mut events = self.events.borrow_mut();
-        // SAFETY: `events` is valid for writes of `EVENTS_MAX` entries.
-        let result = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), events.as_mut_ptr(), EVENTS_MAX as libc::c_int, limit_ms) };
-        let count = match check(result) {
+        let (fd, place) = (self.fd.as_raw_fd(), events.as_mut_ptr());
+        // SAFETY: `place` is valid for writes of `EVENTS_MAX` entries; no mask is given.
+        let result = unsafe { libc::syscall(libc::SYS_epoll_pwait, fd, place, EVENTS_MAX, limit_ms, 0usize, 0usize) };
+        let count = match check(result as libc::c_int) {
             Ok(count) => count as usize,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             Err(error) => return Err(error),
@@ -412,6 +418,31 @@ pub(crate) fn write_all_vectored_at(file: &File, mut slices: &mut [IoSlice<'_>],
         offset += written as u64;
     }
     Ok(())
+}
+
+/// Writes all bytes at `offset`.
+pub(crate) fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = retry(|| write_at(file, bytes, offset))?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[written..];
+        offset += written as u64;
+    }
+    Ok(())
+}
+
+#[cfg(target_pointer_width = "64")]
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> isize {
+    // SAFETY: the slice is valid for reads of its length; the offset is one register.
+    unsafe { libc::syscall(libc::SYS_pwrite64, file.as_raw_fd(), bytes.as_ptr(), bytes.len(), offset) as isize }
+}
+
+#[cfg(not(target_pointer_width = "64"))]
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> isize {
+    // SAFETY: the slice is valid for reads of its length.
+    unsafe { libc::pwrite64(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), offset as libc::off64_t) }
 }
 
 fn fallocate(file: &File, mode: libc::c_int, offset: u64, len: u64) -> io::Result<()> {

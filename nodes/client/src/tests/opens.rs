@@ -45,6 +45,66 @@ fn several_opens_of_a_process_are_one_at_the_server() {
 }
 
 #[test]
+fn many_files_are_closed_with_one_request_for_each_server() {
+    let rt = FakeRt::new(2, 1, 1 << 20);
+    let client = rt.client(1);
+    let open = |name: &str, server: u16| {
+        let handle = rt.0.borrow_mut().add(ROOT_HANDLE, name, server, FileKind::File, "");
+        rt.run(client.open(&ROOT, handle, BOTH, false)).expect("it opens").1
+    };
+    let files = [open("a", 0), open("b", 1), open("c", 0), open("d", 0)];
+    let handle = files[0].handle();
+    let (_, kept) = rt.run(client.open(&ROOT, files[3].handle(), BOTH, false)).expect("it opens");
+    rt.run(client.write(&files[0], 0, Bulk::Slices(vec![b"words"]))).expect("it is written");
+    rt.take_sent();
+    assert!(rt.run(client.close_many(&files)).iter().all(Result::is_ok));
+    assert_eq!(rt.take_sent(), [(META0, Op::CloseMany), (META1, Op::CloseMany)]);
+    assert_eq!(rt.0.borrow().opens.len(), 1, "only what is still open here");
+    assert_eq!(rt.run(client.getattr(handle)).expect("it exists").size, 5);
+    let rest: Vec<_> = (0..300).map(|number| create(&rt, &client, &format!("f{number}"))).chain([kept]).collect();
+    rt.take_sent();
+    assert!(rt.run(client.close_many(&rest)).iter().all(Result::is_ok));
+    assert_eq!(rt.take_sent(), [(META0, Op::CloseMany); 3], "128 at once at most");
+    assert!(rt.0.borrow().opens.is_empty() && client.inner.opens.at_server(META0).is_empty());
+    assert!(rt.run(client.close_many(&rest)).iter().all(Result::is_ok), "once is enough");
+    assert!(rt.take_sent().is_empty());
+}
+
+#[test]
+fn a_close_that_does_not_go_with_others_goes_alone() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    let files: Vec<_> = ["a", "b", "c"].map(|name| create(&rt, &client, name)).into();
+    rt.take_sent();
+    rt.0.borrow_mut().busy_closes = vec![files[1].handle()];
+    // Somebody is about to report on the third: nobody waits for him while others wait.
+    let passage = files[2].inode().gate.try_enter().expect("nobody is inside");
+    let both = both(client.close_many(&files), async {
+        rt.sleep_until(rt.now() + 10 * LATENCY).await;
+        drop(passage);
+    });
+    let (results, ()) = rt.run(both);
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(rt.take_sent(), [(META0, Op::CloseMany), (META0, Op::Close), (META0, Op::Close)]);
+    assert!(rt.0.borrow().opens.is_empty());
+}
+
+#[test]
+fn closes_that_did_not_arrive_are_made_up_for() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    let files: Vec<_> = ["a", "b"].map(|name| create(&rt, &client, name)).into();
+    rt.run(client.write(&files[1], 0, Bulk::Slices(vec![b"words"]))).expect("it is written");
+    rt.fates(|_| Fate::NoConnection);
+    assert!(rt.run(client.close_many(&files)).iter().all(Result::is_err));
+    assert_eq!(rt.0.borrow().opens.len(), 2);
+    rt.fates(|_| Fate::Arrives);
+    rt.run(client.keep_alive());
+    assert!(rt.0.borrow().opens.is_empty());
+    assert_eq!(rt.0.borrow().inodes[&files[1].handle()].attr.size, 5);
+}
+
+#[test]
 fn an_existing_file_whose_inode_is_elsewhere_is_opened_there() {
     let rt = FakeRt::new(2, 1, 1 << 20);
     let client = rt.client(1);

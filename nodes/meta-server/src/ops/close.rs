@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use weft_base::{Result, Status};
-use weft_namespace::{ClosePlan, Record};
+use weft_namespace::{Change, ClosePlan, Record};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::CloseRequest;
+use weft_wire::ops::{CLOSES_MAX, CloseManyReply, CloseManyRequest, CloseRequest};
 use weft_wire::{Header, Wire};
 
 use super::Step;
@@ -26,6 +26,39 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 _ => Err(Status::Busy),
             }
         }))
+    }
+
+    /// Many closes in one turn. Each has its record, and the last record has the answer; one frame of the journal takes them all. What
+    /// is not possible within the turn is answered "busy", for the client to ask for alone.
+    pub(crate) fn close_many(&self, header: &Header, request: &CloseManyRequest) -> Result<Step> {
+        if request.closes.len() > CLOSES_MAX {
+            return Err(Status::TooBig);
+        }
+        let cx = self.context(header.request.client);
+        let mut outcomes = Vec::with_capacity(request.closes.len());
+        let mut changes = 0;
+        for close in &request.closes {
+            let mut record = Record::default();
+            let plan = self.state.borrow().prepare_close(&cx, close, &mut record);
+            outcomes.push(match plan {
+                Ok(ClosePlan::Done) => {
+                    changes += record.changes.len();
+                    self.change(&mut record);
+                    Ok(())
+                }
+                Ok(ClosePlan::AskData) => Err(Status::Busy),
+                Err(status) => Err(status),
+            });
+        }
+        let body = CloseManyReply { outcomes }.to_bytes();
+        let mut record = Record::default();
+        if changes > 0 {
+            record.changes.push(Change::reply(header.request, header.finished_below(), body.clone()));
+            self.change(&mut record);
+        } else {
+            self.change_and_answer(header, &mut record, &body);
+        }
+        Ok(Step::Answer(body, changes))
     }
 
     /// `None` if the data servers must be asked.

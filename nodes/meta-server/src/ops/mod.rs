@@ -63,6 +63,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::Mkdir(_) | Request::Unlink(_) | Request::Rmdir(_) | Request::Rename(_) | Request::Link(_) => {
                 self.change_names(peer, header, request)
             }
+            Request::CloseMany(request) => self.close_many(header, &request),
             Request::TxPrepare(request) => self.tx_prepare(peer, header, request),
             Request::TxDecide(request) => self.tx_decide(peer, header, &request),
 

@@ -171,7 +171,10 @@ impl Disk for DirDisk {
             let written = self.0.offload.run(move || direct::write(open.direct(), offset, &[data]));
             return written.await.map_err(disk_error);
         }
-        self.with_file(file, |file| file.write_all_at(&data.to_bytes(), offset))
+        self.with_file(file, |file| match &data {
+            Payload::Real(bytes) => sys::write_all_at(file, bytes, offset),
+            Payload::Synthetic { .. } => sys::write_all_at(file, &data.to_bytes(), offset),
+        })
     }
 
     async fn write_parts(&self, file: FileId, offset: u64, parts: Vec<Payload>) -> Result<(), DiskError> {

@@ -76,6 +76,7 @@ operations! {
     RemoveXattr(RemoveXattrRequest);
     SyncMeta(SyncMetaRequest);
     Reclaim(ReclaimRequest);
+    CloseMany(CloseManyRequest);
     TxPrepare(TxPrepareRequest);
     TxDecide(TxDecideRequest);
     TxStatus(TxStatusRequest);
@@ -180,6 +181,17 @@ pub fn requests(about: &Subject) -> Vec<Request> {
         Request::RemoveXattr(RemoveXattrRequest { handle, name: Bytes::from_static(b"user.x"), who: who.clone() }),
         Request::SyncMeta(SyncMetaRequest {}),
         Request::Reclaim(ReclaimRequest { opens: vec![OpenFile { handle, rights: write, open_sequence: 3 }] }),
+        Request::CloseMany(CloseManyRequest {
+            closes: vec![
+                CloseRequest { handle, open_sequence: 6, keeps: Rights::default(), written: None },
+                CloseRequest {
+                    handle,
+                    open_sequence: 7,
+                    keeps: read,
+                    written: Some(Written { end_bytes: 9, mtime: time, truncate_epoch: 1 }),
+                },
+            ],
+        }),
         Request::TxPrepare(TxPrepareRequest { tx, parts, who, time }),
         Request::TxDecide(TxDecideRequest { tx, commit: true }),
         Request::TxStatus(TxStatusRequest { tx }),
