@@ -72,6 +72,7 @@ impl Draft {
         writeln!(out, "engine = \"{}\"", word(self.engine))?;
         writeln!(out, "durability = \"{}\"          # sync | batch | none", word(self.durability))?;
         writeln!(out, "batch_interval_ms = {BATCH_INTERVAL_MS_DEFAULT}")?;
+        writeln!(out, "shared_memory = true          # between clients and servers of one machine, for bulk data")?;
         writeln!(out, "stripe_size = \"{}\"          # of new files", ByteSize(self.stripe_bytes.into()))?;
         writeln!(out, "stripe_width = {}              # datafiles of a new file; 0: one on every data server", self.stripe_width)?;
         writeln!(out, "root_uid = {}                  # owner of the root directory when it is made", self.root_uid)?;
