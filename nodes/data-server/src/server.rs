@@ -74,6 +74,9 @@ impl<R: ServerRuntime> Server<R> {
             self.fail(error);
             return;
         }
+        if answers.iter().any(|(_, answer)| matches!(answer.when, When::Journaled(_))) {
+            self.release_soon();
+        }
         for (peer, answer) in answers {
             self.answer(peer, answer);
         }
