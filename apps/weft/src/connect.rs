@@ -103,7 +103,8 @@ impl Fs {
     }
 
     fn connect(map: ClusterMap, key: Option<ClusterKey>, config: Option<Config>, name: String, common: &Common) -> Result<Fs> {
-        let settings = ClientConfig::from_map(&map, key).map_err(|error| anyhow!("{name}: {error}"))?;
+        let mut settings = ClientConfig::from_map(&map, key).map_err(|error| anyhow!("{name}: {error}"))?;
+        settings.share_memory = config.as_ref().is_none_or(|config| config.shared_memory);
         let mut options = ClientOptions::new(settings.client, settings.incarnation);
         let rt = ClientRt::new(settings);
         options.deadline_ns = common.timeout().as_nanos() as u64;

@@ -7,6 +7,8 @@
 //!      ◀── Challenge {version, fs, server, nonce, proof of the server}
 //!   Proof   {proof of the client} ──────────▶
 //!      ◀── Welcome {status}
+//!   RegionOffer  {bytes} + descriptor ──────▶    version 2, same machine, if the client wants to
+//!      ◀── RegionAnswer {status}
 //! ```
 //! Both proofs are an HMAC over both nonces and all that was agreed, so neither can be replayed or moved to another connection.
 
@@ -62,6 +64,19 @@ wire_struct! {
     /// Fourth message, from the server. Requests may follow.
     pub struct Welcome {
         /// 0 or why the server refuses.
+        pub status: u16,
+    }
+
+    /// From the client, before its first request, if version 2 was agreed and the connection is a Unix socket; the descriptor of a
+    /// memory file travels beside it. From then on bulk data may lie in that memory.
+    pub struct RegionOffer {
+        /// Bytes of the region: whole pages, at most [`REGION_BYTES_MAX`](crate::REGION_BYTES_MAX).
+        pub bytes: u64,
+    }
+
+    /// From the server: may the region be used? Without it everything goes on as before.
+    pub struct RegionAnswer {
+        /// 0 or why not.
         pub status: u16,
     }
 }

@@ -10,10 +10,18 @@ pub const HEADER_BYTES: usize = 64;
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// Longest bulk data in bytes. Longer data is refused before it is read.
 pub const BULK_BYTES_MAX: usize = 8 << 20;
-/// The version that this code speaks.
-pub const PROTOCOL_VERSION: u8 = 1;
+/// The newest version that this code speaks. Version 2 added bulk data in shared memory ([`Flags::SHARED`], [`Flags::ROOM`]).
+pub const PROTOCOL_VERSION: u8 = 2;
 /// The oldest version that this code still understands.
 pub const PROTOCOL_VERSION_OLDEST: u8 = 1;
+
+/// Places in a shared region are counted in pages of so many bytes.
+pub const REGION_PAGE_BYTES: usize = 4096;
+/// Largest shared region of one connection in bytes.
+pub const REGION_BYTES_MAX: usize = 64 << 20;
+
+/// The first version with shared regions.
+const VERSION_SHARED: u8 = 2;
 
 /// The first four bytes of every message: `WEFT`.
 const MAGIC: [u8; 4] = *b"WEFT";
@@ -39,6 +47,12 @@ impl Flags {
     pub const TRACE: Flags = Flags(1);
     /// The request was sent before; its reply may be in the reply table.
     pub const RETRY: Flags = Flags(2);
+    /// The bulk data lies in the shared region of the connection instead of following the body: `bulk_bytes` bytes from the page
+    /// that stands in place of the bulk checksum.
+    pub const SHARED: Flags = Flags(4);
+    /// A request without bulk data: its reply may put bulk data into the shared region, at most `bulk_bytes` bytes from the page that
+    /// stands in place of the bulk checksum.
+    pub const ROOM: Flags = Flags(8);
 
     /// True if all bits of `other` are set.
     pub fn contains(self, other: Flags) -> bool {
@@ -48,18 +62,22 @@ impl Flags {
     pub fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
+    /// Without the bits of `other`.
+    pub fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
 }
 
 /// The fixed part of a message. See `docs/wire.md` for the byte layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Protocol version agreed in the handshake.
+    /// The oldest protocol version whose rules the frame keeps to; never newer than the one agreed in the handshake.
     pub version: u8,
     /// Request or reply.
     pub kind: Kind,
     /// Which operation ([`Op`]) by number.
     pub op: u16,
-    /// Trace, retry.
+    /// Trace, retry, shared memory.
     pub flags: Flags,
     /// Reply: 0 or a [`Status`] by number. Request: 0.
     pub status: u16,
@@ -76,7 +94,7 @@ pub struct Header {
     pub bulk_bytes: u32,
     /// CRC32C of the body.
     pub body_crc: u32,
-    /// CRC32C of the bulk data.
+    /// CRC32C of the bulk data; with [`Flags::SHARED`] or [`Flags::ROOM`] the page of the shared region instead.
     pub bulk_crc: u32,
     /// Reply: counts the starts of the server. A client that sees it change tells the server again what it has open.
     pub server_boot: u32,
@@ -86,7 +104,7 @@ impl Header {
     /// The header of a request; lengths and checksums are filled in when it is sent.
     pub fn request(op: Op, server: ServerId, request: RequestId, unfinished_span: u32) -> Header {
         Header {
-            version: PROTOCOL_VERSION,
+            version: PROTOCOL_VERSION_OLDEST,
             kind: Kind::Request,
             op: op.code(),
             flags: Flags::default(),
@@ -105,6 +123,36 @@ impl Header {
     /// The sequence below which the client has finished everything.
     pub fn finished_below(&self) -> u64 {
         self.request.sequence.saturating_sub(u64::from(self.unfinished_span))
+    }
+
+    /// True if the frame names a place in the shared region; its bulk data, if it has any, does not follow the body.
+    pub fn names_region(&self) -> bool {
+        self.flags.0 & (Flags::SHARED.0 | Flags::ROOM.0) != 0
+    }
+
+    /// Bytes of bulk data that follow the body on the connection.
+    pub fn following_bulk_bytes(&self) -> usize {
+        if self.names_region() { 0 } else { self.bulk_bytes as usize }
+    }
+
+    /// Names `bulk_bytes` bytes of the shared region from `page`; `flag` is [`Flags::SHARED`] or [`Flags::ROOM`].
+    pub fn name_region(&mut self, flag: Flags, page: u32, bulk_bytes: u32) {
+        self.version = VERSION_SHARED;
+        self.flags = self.flags.without(Flags::SHARED.with(Flags::ROOM)).with(flag);
+        (self.bulk_crc, self.bulk_bytes) = (page, bulk_bytes);
+    }
+
+    /// Takes back what [`Header::name_region`] has set: the frame carries its bulk data itself.
+    pub fn forget_region(&mut self) {
+        if self.names_region() {
+            self.version = PROTOCOL_VERSION_OLDEST;
+            self.flags = self.flags.without(Flags::SHARED.with(Flags::ROOM));
+        }
+    }
+
+    /// The place in the shared region that the frame names, as (byte offset, bytes).
+    pub fn region_place(&self) -> Option<(usize, usize)> {
+        self.names_region().then_some((self.bulk_crc as usize * REGION_PAGE_BYTES, self.bulk_bytes as usize))
     }
 
     /// The bytes of the header, closed by its own checksum.
@@ -174,6 +222,15 @@ impl Header {
         if header.body_bytes as usize > BODY_BYTES_MAX || header.bulk_bytes as usize > BULK_BYTES_MAX {
             return Err(Status::BadMessage);
         }
+        let (shared, room) = (header.flags.contains(Flags::SHARED), header.flags.contains(Flags::ROOM));
+        let allowed = match kind {
+            Kind::Request => !(shared && room),
+            Kind::Reply => !room,
+            Kind::Handshake => false,
+        };
+        if (shared || room) && (!allowed || version < VERSION_SHARED) {
+            return Err(Status::BadMessage);
+        }
         Ok(header)
     }
 }
@@ -202,6 +259,38 @@ mod tests {
         assert_eq!(bytes[40..48], [77, 0, 0, 0, 0, 0, 16, 0]);
         assert_eq!(Header::decode(&bytes), Ok(sample()));
         assert_eq!(sample().finished_below(), 94);
+    }
+
+    #[test]
+    fn wire_md_shared_golden_bytes() {
+        let mut header = sample();
+        header.name_region(Flags::SHARED, 0x0102, 300);
+        let bytes = header.encode();
+        assert_eq!((bytes[4], bytes[8]), (2, 1 | 2 | 4));
+        assert_eq!(bytes[44..48], [44, 1, 0, 0]);
+        assert_eq!(bytes[52..56], [2, 1, 0, 0]);
+        assert_eq!(Header::decode(&bytes).map(|header| header.region_place()), Ok(Some((0x0102 * 4096, 300))));
+        assert_eq!(header.following_bulk_bytes(), 0);
+        header.forget_region();
+        assert_eq!((header.version, header.flags, header.region_place()), (1, sample().flags, None));
+    }
+
+    #[test]
+    fn only_frames_that_can_have_them_name_places_of_the_region() {
+        let with = |version: u8, kind: Kind, flags: Flags| Header::decode(&Header { version, kind, flags, ..sample() }.encode()).map(drop);
+        let (shared, room) = (Flags::SHARED, Flags::ROOM);
+        assert_eq!(with(2, Kind::Request, shared), Ok(()));
+        assert_eq!(with(2, Kind::Request, room), Ok(()));
+        assert_eq!(with(2, Kind::Reply, shared), Ok(()));
+        for (version, kind, flags) in [
+            (1, Kind::Request, shared),
+            (1, Kind::Request, room),
+            (2, Kind::Request, shared.with(room)),
+            (2, Kind::Reply, room),
+            (2, Kind::Handshake, shared),
+        ] {
+            assert_eq!(with(version, kind, flags), Err(Status::BadMessage), "{version} {kind:?} {flags:?}");
+        }
     }
 
     #[test]

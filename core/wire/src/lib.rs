@@ -13,7 +13,10 @@ mod types;
 
 pub use capability::{Capability, ClusterKey, Rights};
 pub use codec::{Reader, Wire};
-pub use header::{BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST};
+pub use header::{
+    BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, REGION_BYTES_MAX,
+    REGION_PAGE_BYTES,
+};
 pub use ops::{Op, Operation, Request};
 
 use bytes::Bytes;

@@ -117,10 +117,11 @@ impl<R: Runtime> Client<R> {
         let StripeIndex(index) = list.index;
         let server = self.map().data_server(&inode.layout, index);
         let pieces = pieces_of(list);
+        let expected = list.ranges.iter().map(|range| range.bytes).sum();
         let (reply, bulk) = self
             .with_capability(flow, inode, Rights::READ, async |capability| {
                 let request = ReadRequest { handle: inode.handle, index, capability, pieces: pieces.clone() };
-                self.call_with_bulk(flow, server, &request, weft_rt::Bulk::None).await
+                self.call_with_bulk(flow, server, &request, weft_rt::Bulk::Expected(expected)).await
             })
             .await?;
         scatter(list, &reply, &bulk).ok_or(flow.error_at(Status::BadMessage, server))

@@ -105,7 +105,7 @@ pub(crate) fn pieces_of(list: &DatafileList) -> Vec<Piece> {
 /// The parts of `data` at `slices`, which are ordered and inside, by reference.
 fn cut_bulk<'a>(data: &Bulk<'a>, slices: &[BufferSlice]) -> Bulk<'a> {
     let whole = match data {
-        Bulk::None => return Bulk::None,
+        Bulk::None | Bulk::Expected(_) => return Bulk::None,
         Bulk::Synthetic { tag, .. } => return Bulk::Synthetic { len: slices.iter().map(|slice| slice.bytes).sum(), tag: *tag },
         Bulk::Slices(whole) => whole,
     };

@@ -80,6 +80,9 @@ impl<R: ServerRuntime> Server<R> {
             self.fail(error);
             return;
         }
+        if answers.iter().any(|(_, answer)| matches!(answer.when, When::Journaled(_))) {
+            self.release_soon();
+        }
         for (peer, answer) in answers {
             self.answer(peer, answer);
         }
@@ -171,7 +174,7 @@ impl<R: ServerRuntime> Server<R> {
         let result = match job.request {
             // A copy may come within one turn, so this is asked again.
             Request::Write(request) => ops::write(self, header, request, bulk, executed || self.was_executed(header)).await,
-            Request::Read(request) => ops::read(self, header, request).await,
+            Request::Read(request) => ops::read(self, job.peer, header, request).await,
             Request::ObjectStat(request) => ops::stat(self, header, &request),
             Request::ObjectTruncate(request) => ops::truncate(self, header, &request, executed || self.was_executed(header)).await,
             Request::ObjectSync(request) => ops::sync(self, header, &request),

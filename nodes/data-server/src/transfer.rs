@@ -2,8 +2,9 @@
 
 use bytes::BytesMut;
 use weft_base::Payload;
-use weft_rt::{Disk, DiskError, FileId};
+use weft_rt::{Disk, DiskError, FileId, PeerId, ServerRuntime};
 use weft_store::objects::{DiskPiece, ReadPiece};
+use weft_wire::Header;
 
 /// Writes `data` to these places one after another.
 pub async fn write_all<D: Disk>(disk: &D, container: FileId, places: &[DiskPiece], data: &Payload) -> Result<(), DiskError> {
@@ -16,14 +17,25 @@ pub async fn write_all<D: Disk>(disk: &D, container: FileId, places: &[DiskPiece
     Ok(())
 }
 
-/// Reads these pieces into one payload. A single place in the container is passed on without a copy.
-pub async fn read_all<D: Disk>(disk: &D, container: FileId, pieces: &[ReadPiece]) -> Result<Payload, DiskError> {
+/// Reads these pieces into one payload, the bulk data of the reply to `request` of `peer`. A single place in the container is passed on
+/// without a copy, and goes where the client wants it if the runtime can put it there.
+pub async fn read_all<R: ServerRuntime>(
+    rt: &R,
+    peer: PeerId,
+    request: &Header,
+    container: FileId,
+    pieces: &[ReadPiece],
+) -> Result<Payload, DiskError> {
+    let is_single = !copies(pieces);
     let mut parts = Vec::with_capacity(pieces.len());
     for piece in merged_reads(pieces) {
         parts.push(match piece {
             ReadPiece::Hole { len } => Part::Zeros(len),
             ReadPiece::Data { disk_offset, len } => {
-                let data = disk.read(container, disk_offset, len).await?;
+                let data = match is_single {
+                    true => rt.read_for_reply(peer, request, container, disk_offset, len).await?,
+                    false => rt.disk().read(container, disk_offset, len).await?,
+                };
                 if data.len() != len {
                     return Err(DiskError::Failed(format!("the container ends at {} of {len} bytes", disk_offset + data.len())));
                 }

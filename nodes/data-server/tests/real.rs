@@ -38,6 +38,7 @@ fn shard(directory: &Path, stop: &StopHandle) -> ShardConfig {
         listen: vec![address],
         disk: DiskConfig::Directory(directory.to_path_buf()),
         servers: Vec::new(),
+        share_memory: true,
         stop: stop.clone(),
         log: Log::new(|_| {}),
     }

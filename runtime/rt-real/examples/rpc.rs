@@ -193,6 +193,7 @@ impl WeftServer {
             listen: vec![listen],
             disk: DiskConfig::Memory { capacity_bytes: 0 },
             servers: Vec::new(),
+            share_memory: true,
             stop: stop.clone(),
             log: Log::to_stderr("server"),
         };
@@ -213,6 +214,7 @@ impl WeftServer {
             key: None,
             servers: vec![(SERVER, self.address.clone())],
             client: random_client_id(),
+            share_memory: true,
             incarnation: 1,
         })
     }

@@ -4,16 +4,22 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use weft_base::{ClientId, FsId, Nanos, SECOND, ServerId, Status};
-use weft_wire::handshake::{Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, ServerHandshake, Welcome, frame};
+use weft_wire::handshake::{
+    Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, RegionAnswer, RegionOffer, ServerHandshake, Welcome, frame,
+};
 use weft_wire::{ClusterKey, Frame, Kind, Wire};
 
 use crate::address::Address;
 use crate::inbound::{Broken, FrameReader, Limits};
+use crate::region::{Memory, REGION_BYTES};
 use crate::sys::{self, Watched};
 use crate::{OPEN_KEY, clock};
 
 /// A handshake may take so long on either side, in nanoseconds.
 pub(crate) const HANDSHAKE_NS_MAX: u64 = 5 * SECOND;
+
+/// The first version in which memory can be shared.
+const VERSION_SHARED: u8 = 2;
 
 /// What a client says of itself and of the server that it wants.
 #[derive(Clone, Debug)]
@@ -24,6 +30,8 @@ pub(crate) struct Introduction {
     pub(crate) server: ServerId,
     pub(crate) client: ClientId,
     pub(crate) incarnation: u32,
+    /// Offer a server on this machine shared memory for bulk data.
+    pub(crate) share: bool,
 }
 
 /// Why there is no connection: the status for the program and the words for people.
@@ -39,15 +47,52 @@ impl DialError {
     }
 }
 
-/// Connects and proves both sides; waits until `deadline` or [`HANDSHAKE_NS_MAX`] at most.
-pub(crate) fn dial(address: &Address, introduction: &Introduction, deadline: Nanos) -> Result<OwnedFd, DialError> {
-    let deadline = deadline.min(clock::now() + HANDSHAKE_NS_MAX);
-    let socket = address.connect(deadline).map_err(|error| DialError::new(Status::Unreachable, error))?;
-    introduce(socket.as_fd(), introduction, deadline)?;
-    Ok(socket)
+/// A connection after its handshake.
+#[derive(Debug)]
+pub(crate) struct Dialed {
+    pub(crate) fd: OwnedFd,
+    /// What is shared with the server.
+    pub(crate) region: Option<Memory>,
 }
 
-fn introduce(fd: BorrowedFd<'_>, who: &Introduction, deadline: Nanos) -> Result<(), DialError> {
+/// Connects and proves both sides; waits until `deadline` or [`HANDSHAKE_NS_MAX`] at most.
+pub(crate) fn dial(address: &Address, introduction: &Introduction, deadline: Nanos) -> Result<Dialed, DialError> {
+    let deadline = deadline.min(clock::now() + HANDSHAKE_NS_MAX);
+    let socket = address.connect(deadline).map_err(|error| DialError::new(Status::Unreachable, error))?;
+    let version = introduce(socket.as_fd(), introduction, deadline)?;
+    let region = match address {
+        Address::Unix(_) if introduction.share && version >= VERSION_SHARED => share(socket.as_fd(), deadline)?,
+        _ => None,
+    };
+    Ok(Dialed { fd: socket, region })
+}
+
+/// Offers shared memory. `None` if the server does not want it or there is none to have: then bulk data takes the socket.
+fn share(fd: BorrowedFd<'_>, deadline: Nanos) -> Result<Option<Memory>, DialError> {
+    let Ok((memory, file)) = Memory::create(REGION_BYTES) else { return Ok(None) };
+    let offer = frame(&RegionOffer { bytes: memory.len() as u64 });
+    let sent = loop {
+        match sys::send_with_descriptor(fd, &offer, file.as_fd()) {
+            Ok(sent) => break sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                expired(deadline)?;
+                sys::poll(&mut [Watched::writable_only(fd)], deadline).map_err(|error| DialError::new(Status::Unreachable, error))?;
+            }
+            Err(error) => return Err(DialError::new(Status::Unreachable, error)),
+        }
+    };
+    send_all(fd, &offer[sent..], deadline)?;
+    let mut reader = FrameReader::new(Limits::HANDSHAKE);
+    let answer: RegionAnswer = receive(fd, &mut reader, deadline)?;
+    match answer.status {
+        _ if reader.within_frame() => Err(DialError::new(Status::BadMessage, "the server speaks before it is asked")),
+        0 => Ok(Some(memory)),
+        _ => Ok(None),
+    }
+}
+
+/// Returns the version that both speak.
+fn introduce(fd: BorrowedFd<'_>, who: &Introduction, deadline: Nanos) -> Result<u8, DialError> {
     let mut nonce = [0; NONCE_BYTES];
     clock::fill_random(&mut nonce);
     let hello = ClientHandshake::hello(who.fs_id, &who.fs_name, who.server, who.client, who.incarnation, nonce);
@@ -60,7 +105,7 @@ fn introduce(fd: BorrowedFd<'_>, who: &Introduction, deadline: Nanos) -> Result<
     let welcome: Welcome = receive(fd, &mut reader, deadline)?;
     match welcome.status {
         0 if reader.within_frame() => Err(DialError::new(Status::BadMessage, "the server speaks before it is asked")),
-        0 => Ok(()),
+        0 => Ok(challenge.version),
         code => Err(DialError::new(Status::from_code(code), Status::from_code(code))),
     }
 }

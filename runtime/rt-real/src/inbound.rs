@@ -6,7 +6,7 @@
 //! Invariant: memory for a frame is bounded by [`Limits`] before anything is allocated for it.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use bytes::{Buf, Bytes, BytesMut};
 use weft_base::{Payload, Status};
@@ -87,11 +87,40 @@ pub(crate) struct FrameReader {
     stage: Stage,
     limits: Limits,
     after_bulk: bool,
+    /// Frames may name places of a shared region.
+    region: bool,
+    /// A descriptor may come beside the next frame.
+    descriptor_awaited: bool,
+    descriptor: Option<OwnedFd>,
 }
 
 impl FrameReader {
     pub(crate) fn new(limits: Limits) -> FrameReader {
-        FrameReader { buffer: BytesMut::new(), stage: Stage::Header, limits, after_bulk: false }
+        FrameReader {
+            buffer: BytesMut::new(),
+            stage: Stage::Header,
+            limits,
+            after_bulk: false,
+            region: false,
+            descriptor_awaited: false,
+            descriptor: None,
+        }
+    }
+
+    /// Accepts frames that name places of a shared region from now on. Whether a place is inside is for the owner of the region to say.
+    pub(crate) fn accept_region(&mut self) {
+        self.region = true;
+    }
+
+    /// Takes a descriptor that comes beside the next frame; without this the system closes it.
+    pub(crate) fn await_descriptor(&mut self) {
+        self.descriptor_awaited = true;
+    }
+
+    /// The descriptor that has come. None is awaited any more.
+    pub(crate) fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        self.descriptor_awaited = false;
+        self.descriptor.take()
     }
 
     /// Accepts other sizes from now on.
@@ -135,6 +164,10 @@ impl FrameReader {
             let asked = self.room();
             let received = match &mut self.stage {
                 Stage::Bulk { bulk, .. } => sys::receive(fd, &mut bulk.0, asked, wait && total.calls == 0),
+                _ if self.descriptor_awaited => sys::receive_with_descriptor(fd, &mut self.buffer, asked).map(|(bytes, descriptor)| {
+                    self.descriptor = self.descriptor.take().or(descriptor);
+                    bytes
+                }),
                 _ => sys::receive(fd, &mut self.buffer, asked, wait && total.calls == 0),
             };
             total.calls += 1;
@@ -160,7 +193,7 @@ impl FrameReader {
             Stage::Bulk { header, bulk, .. } => return header.bulk_bytes as usize - bulk.0.len(),
             Stage::Header => HEADER_BYTES,
             Stage::Rest(header) if is_direct(header) => header.body_bytes as usize,
-            Stage::Rest(header) => header.body_bytes as usize + header.bulk_bytes as usize,
+            Stage::Rest(header) => header.body_bytes as usize + header.following_bulk_bytes(),
         };
         let missing = needed.saturating_sub(self.buffer.len());
         let room = self.buffer.capacity() - self.buffer.len();
@@ -192,6 +225,9 @@ impl FrameReader {
                     if header.body_bytes as usize > self.limits.body || header.bulk_bytes as usize > self.limits.bulk {
                         return Err(Status::TooBig);
                     }
+                    if header.names_region() && !self.region {
+                        return Err(Status::BadMessage);
+                    }
                     self.buffer.advance(HEADER_BYTES);
                     self.stage = Stage::Rest(header);
                 }
@@ -215,11 +251,12 @@ impl FrameReader {
                 }
                 Stage::Rest(header) => {
                     let header = *header;
-                    if self.buffer.len() < header.body_bytes as usize + header.bulk_bytes as usize {
+                    if self.buffer.len() < header.body_bytes as usize + header.following_bulk_bytes() {
                         return Ok(());
                     }
                     let body = self.take(header.body_bytes, header.body_crc)?;
-                    let bulk = self.take(header.bulk_bytes, header.bulk_crc)?;
+                    // What lies in the region is fetched from there by whoever has it.
+                    let bulk = if header.names_region() { Bytes::new() } else { self.take(header.bulk_bytes, header.bulk_crc)? };
                     self.after_bulk = false;
                     self.stage = Stage::Header;
                     frames.push(Frame { header, body, bulk: Payload::Real(bulk) });
@@ -249,7 +286,7 @@ impl FrameReader {
 }
 
 fn is_direct(header: &Header) -> bool {
-    header.bulk_bytes as usize >= BULK_DIRECT_BYTES
+    header.following_bulk_bytes() >= BULK_DIRECT_BYTES
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@
 //! hands anything over to another. In windows every call is shared by all the requests of a turn. `examples/rpc.rs` compares both
 //! with a bare loop over the same sockets.
 //!
-//! All `unsafe` is in `sys.rs`.
+//! Bulk data between processes of one machine takes memory that both share (`region`), everything else the socket.
+//!
+//! All `unsafe` is in `sys.rs` and `region/memory.rs`.
 
 mod address;
 mod client;
@@ -20,6 +22,7 @@ mod inbound;
 mod offload;
 mod outbound;
 mod pool;
+mod region;
 mod shard;
 mod signals;
 mod sys;

@@ -7,9 +7,10 @@ use std::os::fd::BorrowedFd;
 
 use bytes::Bytes;
 use weft_base::Status;
-use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, Header, crc32c, crc32c_append};
+use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, Frame, HEADER_BYTES, Header, REGION_PAGE_BYTES, crc32c, crc32c_append};
 
 use crate::inbound::BULK_DIRECT_BYTES;
+use crate::region::Memory;
 use crate::sys;
 
 /// A small chunk takes no more messages beyond this size.
@@ -19,10 +20,20 @@ const PIECES_MAX: usize = 16;
 
 /// Appends the header, with lengths and checksums filled in, and the body. The bulk data is only looked at.
 pub(crate) fn encode(out: &mut Vec<u8>, mut header: Header, body: &[u8], bulk: &[&[u8]]) {
+    header.forget_region();
     header.body_bytes = body.len() as u32;
     header.bulk_bytes = bulk.iter().map(|piece| piece.len() as u32).sum();
     header.body_crc = crc32c(body);
     header.bulk_crc = bulk.iter().fold(0, |crc, piece| crc32c_append(crc, piece));
+    out.extend_from_slice(&header.encode());
+    out.extend_from_slice(body);
+}
+
+/// Appends a whole frame that names a place of the shared region: `flag` says what for ([`Flags::SHARED`] or [`Flags::ROOM`]).
+pub(crate) fn encode_naming(out: &mut Vec<u8>, mut header: Header, body: &[u8], flag: Flags, page: u32, bulk_bytes: usize) {
+    header.name_region(flag, page, bulk_bytes as u32);
+    header.body_bytes = body.len() as u32;
+    header.body_crc = crc32c(body);
     out.extend_from_slice(&header.encode());
     out.extend_from_slice(body);
 }
@@ -73,9 +84,17 @@ impl OutQueue {
         self.bytes
     }
 
-    /// Queues a frame; its sizes have been checked.
-    pub(crate) fn push(&mut self, frame: Frame) {
+    /// Queues a frame; its sizes have been checked. Bulk data that lies in the region which the peer shares stays there.
+    pub(crate) fn push(&mut self, frame: Frame, region: Option<&Memory>) {
         let bulk = frame.bulk.to_bytes();
+        if let Some(offset) = region.and_then(|region| region.place_of(&bulk))
+            && !bulk.is_empty()
+            && offset % REGION_PAGE_BYTES == 0
+        {
+            self.bytes += HEADER_BYTES + frame.body.len();
+            let page = (offset / REGION_PAGE_BYTES) as u32;
+            return encode_naming(self.small(), frame.header, &frame.body, Flags::SHARED, page, bulk.len());
+        }
         self.bytes += frame.wire_bytes() as usize;
         let out = self.small();
         encode(out, frame.header, &frame.body, &[&bulk]);
@@ -167,7 +186,7 @@ mod tests {
             let frame = Frame { header, body: vec![i as u8; 30].into(), bulk: Payload::Real(bulk.clone().into()) };
             encode(&mut expected, header, &frame.body, &[&bulk]);
             expected.extend_from_slice(&bulk);
-            queue.push(frame);
+            queue.push(frame, None);
         }
         assert_eq!(queue.len(), expected.len());
         let mut got = Vec::new();

@@ -106,6 +106,72 @@ pub(crate) fn send(fd: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usi
     })
 }
 
+/// Like [`receive`] without waiting, and takes a descriptor that travels beside the bytes. More than one are closed.
+pub(crate) fn receive_with_descriptor(fd: BorrowedFd<'_>, into: &mut impl BufMut, max: usize) -> io::Result<(usize, Option<OwnedFd>)> {
+    let chunk = into.chunk_mut();
+    let mut piece = libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len().min(max) };
+    let mut control = [0u64; CONTROL_WORDS];
+    // SAFETY: all-zero bytes are a valid msghdr; its pointers are set below to memory that outlives the call.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    let received = retry(|| {
+        // SAFETY: the piece is the free part of `into`, borrowed until here; `control` is as long as stated.
+        unsafe { libc::recvmsg(fd.as_raw_fd(), &mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) }
+    })?;
+    // SAFETY: the kernel has initialised that many bytes of the free part.
+    unsafe { into.advance_mut(received) };
+    let mut descriptor = None;
+    // SAFETY: the kernel has filled `message`; CMSG_FIRSTHDR looks at the length that it reports.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
+    if let Some(head) = std::ptr::NonNull::new(header) {
+        // SAFETY: points into `control`, which is aligned for it and holds a whole header, as CMSG_FIRSTHDR has checked.
+        let head = unsafe { head.as_ref() };
+        if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+            // SAFETY: takes no memory.
+            let bytes = head.cmsg_len as usize - unsafe { libc::CMSG_LEN(0) } as usize;
+            for at in 0..bytes / size_of::<libc::c_int>() {
+                // SAFETY: the kernel has put so many descriptors behind the header; `control` is large enough for them.
+                let number = unsafe { libc::CMSG_DATA(header).cast::<libc::c_int>().add(at).read_unaligned() };
+                let owned = owned(number);
+                descriptor.get_or_insert(owned);
+            }
+        }
+    }
+    Ok((received, descriptor))
+}
+
+/// Words of eight bytes for one descriptor beside a message; the kernel closes what does not fit.
+const CONTROL_WORDS: usize = 3;
+
+/// Sends bytes with a descriptor beside the first of them; returns how many bytes the socket took.
+pub(crate) fn send_with_descriptor(fd: BorrowedFd<'_>, bytes: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = [0u64; CONTROL_WORDS];
+    // SAFETY: all-zero bytes are a valid msghdr; its pointers are set below to memory that outlives the call.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    let number_bytes = size_of::<libc::c_int>() as u32;
+    // SAFETY: takes no memory.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(number_bytes) } as _;
+    // SAFETY: `control` is aligned and as long as CMSG_SPACE says, so its first header and the data behind it are inside.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(number_bytes) as _;
+        libc::CMSG_DATA(header).cast::<libc::c_int>().write_unaligned(descriptor.as_raw_fd());
+    }
+    retry(|| {
+        // SAFETY: everything that `message` points to lives until here, and sendmsg only reads it.
+        unsafe { libc::sendmsg(fd.as_raw_fd(), &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }
+    })
+}
+
 /// Ends a connection in both directions; whoever waits on it wakes up.
 pub(crate) fn shutdown(fd: BorrowedFd<'_>) {
     // SAFETY: takes no memory. An error means that it is shut down already.

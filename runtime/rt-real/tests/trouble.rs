@@ -293,6 +293,7 @@ fn without_a_key_a_server_keeps_to_its_machine() {
         listen: vec![text.parse().expect("an address")],
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
+        share_memory: true,
         stop: StopHandle::new().expect("an event"),
         log: Log::new(|_| {}),
     };
@@ -317,6 +318,7 @@ fn sockets_in_the_file_system() {
         listen: vec![Address::Unix(path.to_path_buf())],
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
+        share_memory: true,
         stop: StopHandle::new().expect("an event"),
         log: Log::new(|_| {}),
     };
@@ -348,6 +350,7 @@ fn main_ends_and_its_last_replies_leave() {
         listen: vec![tcp()],
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
+        share_memory: true,
         stop,
         log: Log::new(|_| {}),
     };

@@ -89,7 +89,7 @@ impl Runtime for SimRt {
 
     async fn request<'a>(&'a self, server: ServerId, request: Outgoing<'a>, deadline: Nanos) -> Result<Frame, Status> {
         let bulk = match request.bulk {
-            Bulk::None => Payload::EMPTY,
+            Bulk::None | Bulk::Expected(_) => Payload::EMPTY,
             Bulk::Synthetic { len, tag } => Payload::Synthetic { len, tag },
             Bulk::Slices(slices) => gather(&slices),
         };

@@ -37,6 +37,8 @@ pub struct Outgoing<'a> {
 pub enum Bulk<'a> {
     /// None.
     None,
+    /// None, but the reply is expected to bring so many bytes at most: a runtime may make ready where they will go.
+    Expected(u64),
     /// Pieces that are sent one after another.
     Slices(Vec<&'a [u8]>),
     /// Synthetic data of a simulation.
@@ -52,7 +54,7 @@ impl Bulk<'_> {
     /// Length in bytes.
     pub fn len(&self) -> u64 {
         match self {
-            Bulk::None => 0,
+            Bulk::None | Bulk::Expected(_) => 0,
             Bulk::Slices(slices) => slices.iter().map(|slice| slice.len() as u64).sum(),
             Bulk::Synthetic { len, .. } => *len,
         }
@@ -150,6 +152,19 @@ pub trait ServerRuntime: Runtime {
 
     /// Waits until something has arrived, then moves everything that is ready into `into`: the batch of one turn.
     fn receive(&self, into: &mut Vec<Arrival>) -> impl Future<Output = ()>;
+
+    /// Reads from the disk what will be bulk data of the reply to `request`, like [`Disk::read`]. A runtime that shares memory with the
+    /// client reads straight into it, which saves the reply its way through a socket. Not a matter of [`Disk`], which knows no peers.
+    fn read_for_reply(
+        &self,
+        _peer: PeerId,
+        _request: &Header,
+        file: FileId,
+        offset: u64,
+        len: u64,
+    ) -> impl Future<Output = Result<Payload, DiskError>> {
+        self.disk().read(file, offset, len)
+    }
 
     /// Queues a reply. Replies of one turn leave together, one send for each connection, when all flows of this server wait.
     fn reply(&self, peer: PeerId, reply: Frame);

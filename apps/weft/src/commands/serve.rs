@@ -74,6 +74,7 @@ impl Args {
             listen: vec![server.listen.clone()],
             disk: disk(server, &config)?,
             servers: config.servers.iter().map(|server| (server.id, server.address.clone())).collect(),
+            share_memory: config.shared_memory,
             stop,
             log,
         };

@@ -85,6 +85,8 @@ pub struct Config {
     pub cache_layer: CacheLayer,
     /// Data servers go to their disks past the page cache.
     pub direct_io: bool,
+    /// Clients and servers on one machine may share memory for bulk data.
+    pub shared_memory: bool,
     /// Stripe size of new files in bytes.
     pub stripe_bytes: u32,
     /// Datafiles of a new file; 0: one on every data server.
@@ -203,6 +205,7 @@ impl Config {
             batch_interval_ms,
             cache_layer: fs.cache_layer.unwrap_or_default(),
             direct_io: fs.direct_io.unwrap_or(false),
+            shared_memory: fs.shared_memory.unwrap_or(true),
             stripe_bytes,
             stripe_width: fs.stripe_width.map_or(0, Spanned::into_inner),
             root_uid: fs.root_uid.unwrap_or(0),
@@ -251,6 +254,7 @@ struct RawFs {
     batch_interval_ms: Option<Spanned<u64>>,
     cache_layer: Option<CacheLayer>,
     direct_io: Option<bool>,
+    shared_memory: Option<bool>,
     stripe_size: Option<Spanned<String>>,
     stripe_width: Option<Spanned<u16>>,
     root_uid: Option<u32>,
@@ -424,6 +428,7 @@ dir = "/srv/names"
         let config = parse(GOOD).unwrap();
         assert_eq!((config.fs_name.as_str(), config.fs_id), ("demo", FsId(0xab)));
         assert_eq!((config.engine, config.durability, config.batch_interval_ms), (Engine::Journal, Durability::Batch, 50));
+        assert!(config.shared_memory);
         assert_eq!((config.stripe_bytes, config.stripe_width), (65536, 0));
         assert_eq!(config.key_file, Some(PathBuf::from("/state/key")));
         let [names, store] = &config.servers[..] else { panic!("two servers were given") };

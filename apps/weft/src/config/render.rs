@@ -79,6 +79,7 @@ impl Draft {
         let layers = "none | write_behind | aggregation | server_directed";
         writeln!(out, "cache_layer = \"{}\"   # order of accesses to the disks of data servers: {layers}", word(self.cache_layer))?;
         writeln!(out, "direct_io = {}             # past the page cache", self.direct_io)?;
+        writeln!(out, "shared_memory = true          # between clients and servers of one machine, for bulk data")?;
         writeln!(out, "stripe_size = \"{}\"          # of new files", ByteSize(self.stripe_bytes.into()))?;
         writeln!(out, "stripe_width = {}              # datafiles of a new file; 0: one on every data server", self.stripe_width)?;
         writeln!(out, "root_uid = {}                  # owner of the root directory when it is made", self.root_uid)?;

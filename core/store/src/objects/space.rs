@@ -90,8 +90,9 @@ impl SpaceAllocator {
         Ok(space)
     }
 
-    /// Takes between `min` and `max` consecutive blocks, as many as it finds in a good place: at `goal` if that is free, else the
-    /// smallest free run that holds `max`, else above the high-water mark, else the longest run. `None` if no `min` consecutive
+    /// Takes between `min` and `max` consecutive blocks, as many as it finds in a good place: at `goal` if that is free (above the
+    /// high-water mark only if no free run holds `max`: space that was used before is in the page cache, and overwriting it there is
+    /// several times cheaper than new pages), else the smallest free run that holds `max`, else above the high-water mark, else the longest run. `None` if no `min` consecutive
     /// blocks are free.
     pub fn take(&mut self, min: u64, max: u64, goal: Option<u64>) -> Option<BlockRun> {
         assert!(0 < min && min <= max, "asked for {min} to {max} blocks");
@@ -189,6 +190,9 @@ impl SpaceAllocator {
 
     fn take_at(&mut self, goal: u64, min: u64, max: u64) -> Option<BlockRun> {
         if goal == self.high_water {
+            if self.free_by_size.range((max, 0)..).next().is_some() {
+                return None;
+            }
             let above = self.capacity.saturating_sub(self.high_water);
             return (above >= min).then(|| self.take_above(above.min(max)));
         }
@@ -303,6 +307,16 @@ mod tests {
         assert_eq!(space.take(1, 6, None), Some(run(97, 3)));
         assert_eq!(space.take(1, 6, None), Some(run(35, 1)));
         assert_eq!((space.take(1, 1, None), space.available_blocks()), (None, 0));
+    }
+
+    #[test]
+    fn used_space_comes_before_growth() {
+        let mut space = SpaceAllocator::new(0, 100);
+        space.take(40, 40, None);
+        free_now(&mut space, run(10, 8));
+        assert_eq!(space.take(1, 8, Some(40)), Some(run(10, 8)), "a run that holds all is better than new space");
+        free_now(&mut space, run(10, 8));
+        assert_eq!(space.take(1, 9, Some(40)), Some(run(40, 9)), "one that does not is worse");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Read: what there is of each piece below the local end; holes as zeros.
 
 use weft_base::{Result, Status};
-use weft_rt::{ServerRuntime, Work};
+use weft_rt::{PeerId, ServerRuntime, Work};
 use weft_store::objects::{ObjectKey, ReadPiece};
 use weft_wire::ops::{Piece, ReadReply, ReadRequest};
 use weft_wire::{Header, Rights};
@@ -11,7 +11,7 @@ use crate::state::Server;
 use crate::transfer;
 
 /// Reads the pieces.
-pub async fn read<R: ServerRuntime>(server: &Server<R>, header: &Header, request: ReadRequest) -> Result<Done> {
+pub async fn read<R: ServerRuntime>(server: &Server<R>, peer: PeerId, header: &Header, request: ReadRequest) -> Result<Done> {
     check_pieces(&request.pieces)?;
     server.authorize(&request.capability, request.handle, header.request.client, Rights::READ)?;
     let key = object(request.handle, request.index)?;
@@ -19,7 +19,7 @@ pub async fn read<R: ServerRuntime>(server: &Server<R>, header: &Header, request
     let (reply, places) = plan(server, key, &request.pieces);
     let data = match server.cache.read(&server.rt, &places).await {
         Some(data) => data,
-        None => transfer::read_all(server.rt.disk(), server.container, &places).await,
+        None => transfer::read_all(&server.rt, peer, header, server.container, &places).await,
     };
     server.table.borrow_mut().end_io(ticket);
     let bulk = data.map_err(|_| Status::Io)?;

@@ -23,16 +23,26 @@ pub struct ClientConfig {
     pub client: ClientId,
     /// Counts the lives of this identity.
     pub incarnation: u32,
+    /// Offer servers on this machine, reached by Unix sockets, memory to share, so that bulk data crosses no socket.
+    pub share_memory: bool,
 }
 
 impl ClientConfig {
-    /// For all servers of a map, under a fresh identity.
+    /// For all servers of a map, under a fresh identity; shares memory where it can.
     ///
     /// # Errors
     /// When an address in the map cannot be read.
     pub fn from_map(map: &ClusterMap, key: Option<ClusterKey>) -> Result<ClientConfig, AddressError> {
         let servers = map.servers().map(|server| Ok((server.id, server.address.parse()?))).collect::<Result<_, AddressError>>()?;
-        Ok(ClientConfig { fs_id: map.fs_id, fs_name: map.fs_name.clone(), key, servers, client: clock::random_client_id(), incarnation: 1 })
+        Ok(ClientConfig {
+            fs_id: map.fs_id,
+            fs_name: map.fs_name.clone(),
+            key,
+            servers,
+            client: clock::random_client_id(),
+            incarnation: 1,
+            share_memory: true,
+        })
     }
 }
 

@@ -12,16 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::{Context, Poll, Waker};
 
-use weft_base::{FastMap, Nanos, SECOND, Status};
+use weft_base::{FastMap, Nanos, Payload, SECOND, Status};
 use weft_rt::{Bulk, Outgoing};
-use weft_wire::{Frame, Kind};
+use weft_wire::{BULK_BYTES_MAX, Flags, Frame, Kind};
 
 use super::Counters;
 use super::context::{Sleep, ThreadContext};
 use super::parker::Parker;
 use crate::clock;
+use crate::handshake::Dialed;
 use crate::inbound::{BULK_DIRECT_BYTES, FrameReader, Limits};
-use crate::outbound::encode;
+use crate::outbound::{encode, encode_naming};
+use crate::region::{Region, SHARED_BYTES_MIN, Slot};
 use crate::sys::{self, Watched};
 
 /// Bytes that one read takes before the replies are handed out.
@@ -47,6 +49,8 @@ pub(crate) struct Conn {
     /// There is something in `buffer` or `sending`. Changed under the lock of `buffer`.
     unsent: AtomicBool,
     counters: Arc<Counters>,
+    /// Memory that the server shares with us.
+    region: Option<Arc<Region>>,
 }
 
 /// The reading half of a connection. Whoever has it reads for everybody.
@@ -71,6 +75,10 @@ struct Pending {
     waker: Option<Waker>,
     /// The thread that waits, to make it the reader.
     parker: Arc<Parker>,
+    /// The place in the shared region that the request has named.
+    slot: Option<Slot>,
+    /// The reply has come.
+    answered: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -78,10 +86,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Conn {
-    pub(crate) fn new(fd: OwnedFd, counters: Arc<Counters>) -> Conn {
-        let reader = Reader { frames: FrameReader::new(Limits::OPEN), complete: Vec::new(), wakers: Vec::new() };
+    pub(crate) fn new(dialed: Dialed, counters: Arc<Counters>) -> Conn {
+        let mut frames = FrameReader::new(Limits::OPEN);
+        if dialed.region.is_some() {
+            frames.accept_region();
+        }
+        let reader = Reader { frames, complete: Vec::new(), wakers: Vec::new() };
         Conn {
-            fd,
+            fd: dialed.fd,
+            region: dialed.region.map(|memory| Arc::new(Region::new(memory))),
             alive: AtomicBool::new(true),
             pending: Mutex::default(),
             reader: Mutex::new(Some(Box::new(reader))),
@@ -108,20 +121,13 @@ impl Conn {
     pub(crate) fn submit(self: &Arc<Self>, thread: &Rc<ThreadContext>, request: Outgoing<'_>, deadline: Nanos) -> Result<Wait, Status> {
         thread.assert_driving();
         let sequence = request.header.request.sequence;
-        let pending = Pending { outcome: None, waker: None, parker: thread.parker().clone() };
-        {
-            let mut table = locked(&self.pending);
-            if !self.is_alive() {
-                return Err(Status::Unreachable);
-            }
-            if table.contains_key(&sequence) {
-                return Err(Status::Invalid);
-            }
-            table.insert(sequence, pending);
+        if let Some((slot, flag, bytes)) = self.slot_for(&request) {
+            return self.submit_naming(thread, request, deadline, slot, flag, bytes);
         }
+        self.register(thread, sequence, None)?;
         let zeros;
         let slices: &[&[u8]] = match &request.bulk {
-            Bulk::None => &[],
+            Bulk::None | Bulk::Expected(_) => &[],
             Bulk::Slices(slices) => slices,
             Bulk::Synthetic { len, .. } => {
                 zeros = vec![0; *len as usize];
@@ -129,9 +135,7 @@ impl Conn {
             }
         };
         let small = request.bulk.len() < BULK_DIRECT_BYTES as u64;
-        thread.begin_wait(self);
-        let wait = Wait { conn: self.clone(), thread: thread.clone(), sequence, timer: Sleep::new(deadline) };
-        Counters::add(&self.counters.sent_messages, 1);
+        let wait = self.begin(thread, sequence, deadline);
         if small {
             let collected = {
                 let mut buffer = locked(&self.buffer);
@@ -149,6 +153,70 @@ impl Conn {
             self.send_bulk(thread, &head, slices, deadline);
         }
         Ok(wait)
+    }
+
+    /// A place in the shared region for the bulk data of a request or of its reply, and how many bytes of it. Only the first sending of
+    /// a request gets one (`region`: who may use a place, and when).
+    fn slot_for(&self, request: &Outgoing<'_>) -> Option<(Slot, Flags, usize)> {
+        let region = self.region.as_ref()?;
+        let (flag, bytes) = match &request.bulk {
+            Bulk::Slices(_) => (Flags::SHARED, request.bulk.len()),
+            Bulk::Expected(bytes) => (Flags::ROOM, *bytes),
+            Bulk::None | Bulk::Synthetic { .. } => return None,
+        };
+        if !(SHARED_BYTES_MIN..=BULK_BYTES_MAX as u64).contains(&bytes) || request.header.flags.contains(Flags::RETRY) {
+            return None;
+        }
+        Some((region.take(bytes)?, flag, bytes as usize))
+    }
+
+    /// Sends a request whose bulk data is copied into the shared region, or whose reply may put some there.
+    fn submit_naming(
+        self: &Arc<Self>,
+        thread: &Rc<ThreadContext>,
+        request: Outgoing<'_>,
+        deadline: Nanos,
+        mut slot: Slot,
+        flag: Flags,
+        bytes: usize,
+    ) -> Result<Wait, Status> {
+        if let Bulk::Slices(slices) = &request.bulk {
+            slot.fill(slices);
+        }
+        let (sequence, page) = (request.header.request.sequence, slot.page());
+        self.register(thread, sequence, Some(slot))?;
+        let wait = self.begin(thread, sequence, deadline);
+        {
+            let mut buffer = locked(&self.buffer);
+            encode_naming(&mut buffer, request.header, &request.body, flag, page, bytes);
+            self.unsent.store(true, Ordering::Release);
+        }
+        // The server begins while we copy the data for the next one.
+        self.flush(thread, deadline.min(clock::now() + SEND_NS_MAX));
+        Ok(wait)
+    }
+
+    /// Makes a reply to this sequence number expected.
+    fn register(&self, thread: &ThreadContext, sequence: u64, slot: Option<Slot>) -> Result<(), Status> {
+        let pending = Pending { outcome: None, waker: None, parker: thread.parker().clone(), slot, answered: false };
+        {
+            let mut table = locked(&self.pending);
+            if !self.is_alive() {
+                return Err(Status::Unreachable);
+            }
+            if table.contains_key(&sequence) {
+                return Err(Status::Invalid);
+            }
+            table.insert(sequence, pending);
+        }
+        Ok(())
+    }
+
+    /// Notes that this thread waits for the reply.
+    fn begin(self: &Arc<Self>, thread: &Rc<ThreadContext>, sequence: u64, deadline: Nanos) -> Wait {
+        thread.begin_wait(self);
+        Counters::add(&self.counters.sent_messages, 1);
+        Wait { conn: self.clone(), thread: thread.clone(), sequence, timer: Sleep::new(deadline) }
     }
 
     // -------------------------------------------------------------------------------------------------------------- receiving
@@ -204,11 +272,16 @@ impl Conn {
         let mut strange = false;
         {
             let mut pending = locked(&self.pending);
-            for frame in reader.complete.drain(..) {
+            for mut frame in reader.complete.drain(..) {
                 strange |= frame.header.kind != Kind::Reply;
                 // Nobody waits any more for what came after its deadline.
                 if let Some(one) = pending.get_mut(&frame.header.request.sequence) {
-                    one.outcome = Some(Ok(frame));
+                    if let Some((offset, len)) = frame.header.region_place() {
+                        // The reply to an earlier sending, in a place that was given up: that of this one comes too.
+                        let Some(slot) = one.slot.take_if(|slot| slot.is_at(offset, len)) else { continue };
+                        frame.bulk = Payload::Real(slot.into_bytes(len));
+                    }
+                    (one.outcome, one.answered) = (Some(Ok(frame)), true);
                     reader.wakers.extend(one.waker.take());
                 }
             }
@@ -409,7 +482,11 @@ impl Future for Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        locked(&self.conn.pending).remove(&self.sequence);
+        let pending = locked(&self.conn.pending).remove(&self.sequence);
+        // Until its reply the server may use the place: then nobody else may.
+        if let Some(Pending { slot: Some(slot), answered: false, .. }) = pending {
+            slot.lose();
+        }
         self.thread.end_wait(&self.conn);
     }
 }

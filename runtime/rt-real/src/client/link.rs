@@ -103,10 +103,10 @@ impl Link {
     }
 
     fn attempt(&self, deadline: Nanos) -> Result<Arc<Conn>, DialError> {
-        let fd = dial(&self.address, &self.introduction, deadline)?;
-        sys::limit_receive_wait(fd.as_fd()).map_err(|error| DialError { status: Status::Unreachable, reason: error.to_string() })?;
+        let dialed = dial(&self.address, &self.introduction, deadline)?;
+        sys::limit_receive_wait(dialed.fd.as_fd()).map_err(|error| DialError { status: Status::Unreachable, reason: error.to_string() })?;
         Counters::add(&self.counters.connects, 1);
-        let conn = Arc::new(Conn::new(fd, self.counters.clone()));
+        let conn = Arc::new(Conn::new(dialed, self.counters.clone()));
         *locked(&self.current) = Some(conn.clone());
         locked(&self.attempts).last_error = None;
         Ok(conn)

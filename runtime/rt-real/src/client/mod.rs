@@ -95,12 +95,19 @@ impl ClientRt {
     /// Makes a runtime; connections are made when they are needed.
     pub fn new(config: ClientConfig) -> ClientRt {
         let counters = Arc::new(Counters::default());
-        let ClientConfig { fs_id, fs_name, key, servers, client, incarnation } = config;
+        let ClientConfig { fs_id, fs_name, key, servers, client, incarnation, share_memory: share } = config;
         let links = servers
             .into_iter()
             .map(|(server, address)| {
-                let introduction =
-                    crate::handshake::Introduction { fs_id, fs_name: fs_name.clone(), key: key.clone(), server, client, incarnation };
+                let introduction = crate::handshake::Introduction {
+                    fs_id,
+                    fs_name: fs_name.clone(),
+                    key: key.clone(),
+                    server,
+                    client,
+                    incarnation,
+                    share,
+                };
                 (server, Link::new(address, introduction, counters.clone()))
             })
             .collect();
@@ -120,6 +127,7 @@ impl ClientRt {
             servers: vec![(ANY_SERVER, address.clone())],
             client: clock::random_client_id(),
             incarnation: 1,
+            share_memory: false,
         });
         let fetch = async {
             let request = RequestId { client: rt.client(), incarnation: 1, sequence: 1 };

@@ -16,6 +16,7 @@ use weft_rt::{Disk, DiskError, FileId};
 
 use super::{boot_id, check_name, direct};
 use crate::offload::Offload;
+use crate::region::{self, Memory};
 use crate::{pool, sys};
 
 /// Flushes that run at once: of a journal, of a container, and of the directory.
@@ -109,6 +110,19 @@ impl DirDisk {
         let files = self.0.files.borrow();
         let open = files.open.get(&file.0).ok_or_else(|| DiskError::Failed("the file is not open".into()))?;
         action(&open.file).map_err(disk_error)
+    }
+
+    /// Reads straight into shared memory.
+    pub(crate) fn read_shared(
+        &self,
+        file: FileId,
+        offset: u64,
+        len: u64,
+        memory: &Arc<Memory>,
+        place: usize,
+    ) -> Result<Payload, DiskError> {
+        let read = self.with_file(file, |file| memory.read_at(place, len as usize, file, offset))?;
+        Ok(Payload::Real(region::shared_bytes(memory, place, read)))
     }
 
     /// Changes the directory, then brings the directory to stable storage.

@@ -75,6 +75,8 @@ pub struct ShardConfig {
     pub disk: DiskConfig,
     /// Where the servers of the file system are, for requests from server to server.
     pub servers: Vec<(ServerId, Address)>,
+    /// Accept memory that clients on this machine offer to share for bulk data.
+    pub share_memory: bool,
     /// Ends it.
     pub stop: StopHandle,
     /// Where it reports what happens to connections.
@@ -231,6 +233,7 @@ impl Shard {
         let greeting = (config.key.clone().unwrap_or(OPEN_KEY), config.fs_id, config.fs_name.clone(), config.server);
         let mut net = Net::new(greeting, listeners, LimitedLog::new(config.log.clone()))?;
         net.peers = config.servers.iter().map(|(server, address)| (*server, Peer::new(address.clone()))).collect();
+        net.share_memory = config.share_memory;
         let executor = Executor::new()?;
         net.epoll.add(executor.event().as_fd(), TOKEN_WAKE)?;
         net.epoll.add(config.stop.0.event.as_fd(), TOKEN_STOP)?;

@@ -10,13 +10,14 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::BytesMut;
-use weft_base::{ClientId, Nanos, SECOND, ServerId, Status};
+use weft_base::{ClientId, Nanos, Payload, SECOND, ServerId, Status};
 use weft_rt::{Arrival, PeerId, Usage};
-use weft_wire::handshake::ServerHandshake;
-use weft_wire::{Frame, Kind};
+use weft_wire::handshake::{self, RegionAnswer, RegionOffer, ServerHandshake};
+use weft_wire::{Flags, Frame, Header, Kind, Wire};
 
 use super::log::LimitedLog;
 use super::peers::Peer;
@@ -25,6 +26,7 @@ use crate::clock;
 use crate::handshake::{Greeting, HANDSHAKE_NS_MAX, Step};
 use crate::inbound::{Broken, FrameReader, Limits};
 use crate::outbound::OutQueue;
+use crate::region::{self, Memory};
 use crate::sys::{self, Epoll, Happened};
 
 /// Connections whose peer has not proved yet who it is.
@@ -43,6 +45,9 @@ const ARRIVED_MAX: usize = 65_536;
 /// A connection that takes nothing of what waits for it so long, in nanoseconds, is dropped.
 const STALL_NS_MAX: u64 = 30 * SECOND;
 
+/// Connections that may share memory with this server; others use their sockets.
+const REGIONS_MAX: usize = 1024;
+
 /// Token of the executor's event.
 pub(crate) const TOKEN_WAKE: u64 = u64::MAX;
 /// Token of the stop event.
@@ -58,7 +63,14 @@ enum Role {
     /// Nobody knows yet.
     Stranger { greeting: Box<Greeting>, until: Nanos },
     /// A client, or a server that asks us.
-    Client { client: ClientId, incarnation: u32 },
+    Client {
+        client: ClientId,
+        incarnation: u32,
+        /// Memory that it shares with us.
+        region: Option<Arc<Memory>>,
+        /// Its next frame may offer some.
+        may_offer: bool,
+    },
     /// A server that we ask.
     Server(ServerId),
 }
@@ -79,6 +91,12 @@ struct Conn {
     blocked_since: Option<Nanos>,
 }
 
+impl Conn {
+    fn has_region(&self) -> bool {
+        matches!(self.role, Role::Client { region: Some(_), .. })
+    }
+}
+
 #[derive(Debug)]
 struct Listener {
     fd: OwnedFd,
@@ -91,6 +109,8 @@ pub(crate) struct Net {
     pub(crate) epoll: Epoll,
     greeting: (weft_wire::ClusterKey, weft_base::FsId, String, ServerId),
     listeners: Vec<Listener>,
+    /// Accept memory that clients offer to share.
+    pub(crate) share_memory: bool,
     /// Listeners are out of the epoll set while there are too many strangers.
     accepting: bool,
     conns: Vec<(u32, Option<Conn>)>,
@@ -132,6 +152,7 @@ impl Net {
             epoll,
             greeting,
             listeners,
+            share_memory: true,
             accepting: true,
             conns: Vec::new(),
             free: Vec::new(),
@@ -169,7 +190,11 @@ impl Net {
     /// Queues a frame for a connection; if it is gone, nothing happens.
     pub(crate) fn send(&mut self, to: u64, frame: Frame) {
         let Some(conn) = self.conn_mut(to) else { return };
-        conn.out.push(frame);
+        let region = match &conn.role {
+            Role::Client { region, .. } => region.as_deref(),
+            _ => None,
+        };
+        conn.out.push(frame, region);
         let (len, blocked) = (conn.out.len(), conn.blocked_since.is_some());
         self.usage.sent_messages += 1;
         self.mark_dirty(to);
@@ -178,6 +203,14 @@ impl Net {
         } else if len > OUT_BYTES_EARLY && !blocked {
             self.flush_one(to);
         }
+    }
+
+    /// Where `len` bytes of bulk data of the reply to a request may be put so that the client has them without a copy.
+    pub(crate) fn room(&self, peer: PeerId, request: &Header, len: u64) -> Option<(Arc<Memory>, usize)> {
+        let Some(Role::Client { region: Some(memory), .. }) = self.conn(peer.0).map(|conn| &conn.role) else { return None };
+        let (offset, bytes) = request.region_place().filter(|_| request.flags.contains(Flags::ROOM))?;
+        // The place was checked when the request arrived; the connection may be another by now only if its token is too.
+        (len <= bytes as u64 && memory.holds(offset, bytes)).then(|| (memory.clone(), offset))
     }
 
     /// Sends what was queued since the last call.
@@ -268,6 +301,13 @@ impl Net {
     }
 
     // ------------------------------------------------------------------------------------------------------------ the details
+
+    fn conn(&self, token: u64) -> Option<&Conn> {
+        match self.conns.get((token & u64::from(u32::MAX)) as usize) {
+            Some((generation, conn)) if u64::from(*generation) == token >> 32 => conn.as_ref(),
+            _ => None,
+        }
+    }
 
     fn conn_mut(&mut self, token: u64) -> Option<&mut Conn> {
         match self.conns.get_mut((token & u64::from(u32::MAX)) as usize) {
@@ -389,13 +429,32 @@ impl Net {
         }
     }
 
-    fn dispatch(&mut self, token: u64, frame: Frame) -> Result<(), Status> {
+    fn dispatch(&mut self, token: u64, mut frame: Frame) -> Result<(), Status> {
         let Some(conn) = self.conn_mut(token) else { return Ok(()) };
         match &mut conn.role {
-            Role::Client { client, incarnation } => {
+            Role::Client { may_offer: true, .. } if frame.header.kind == Kind::Handshake => {
+                let bytes = RegionOffer::from_bytes(frame.body)?.bytes;
+                self.share(token, bytes);
+                Ok(())
+            }
+            Role::Client { client, incarnation, region, may_offer } => {
+                if std::mem::take(may_offer) {
+                    conn.reader.take_descriptor();
+                }
                 let identity = (frame.header.request.client, frame.header.request.incarnation);
                 if frame.header.kind != Kind::Request || identity != (*client, *incarnation) {
                     return Err(Status::BadMessage);
+                }
+                if let Some((offset, len)) = frame.header.region_place() {
+                    let Some(memory) = region.as_ref().filter(|memory| memory.holds(offset, len)) else {
+                        // Whoever counts wrong here cannot be trusted with memory; it is told so before the end.
+                        conn.out.push(Frame::reply(&frame.header, Err(Status::BadMessage), Payload::EMPTY), None);
+                        self.flush_one(token);
+                        return Err(Status::BadMessage);
+                    };
+                    if frame.header.flags.contains(Flags::SHARED) {
+                        frame.bulk = Payload::Real(region::shared_bytes(memory, offset, len));
+                    }
                 }
                 self.usage.received_messages += 1;
                 self.arrived_bytes += frame.wire_bytes() as usize;
@@ -421,6 +480,37 @@ impl Net {
         }
     }
 
+    /// Answers the offer of a region.
+    fn share(&mut self, token: u64, bytes: u64) {
+        let wanted =
+            self.share_memory && self.conns.iter().filter(|(_, conn)| conn.as_ref().is_some_and(Conn::has_region)).count() < REGIONS_MAX;
+        let Some(conn) = self.conn_mut(token) else { return };
+        let descriptor = conn.reader.take_descriptor();
+        let Role::Client { region, may_offer, .. } = &mut conn.role else { return };
+        *may_offer = false;
+        let adopted = match descriptor {
+            Some(descriptor) if wanted => Memory::adopt(&descriptor, bytes).map_err(|error| error.to_string()),
+            Some(_) => Err(String::new()),
+            None => Err("no memory came with the offer of a shared region".to_string()),
+        };
+        let status = match adopted {
+            Ok(memory) => {
+                *region = Some(Arc::new(memory));
+                conn.reader.accept_region();
+                0
+            }
+            Err(reason) => {
+                if !reason.is_empty() {
+                    self.log.line(&reason);
+                }
+                Status::NotSupported.code()
+            }
+        };
+        let Some(conn) = self.conn_mut(token) else { return };
+        conn.out.push_bytes(&handshake::frame(&RegionAnswer { status }));
+        self.mark_dirty(token);
+    }
+
     fn greet(&mut self, token: u64, step: Step) {
         let Some(conn) = self.conn_mut(token) else { return };
         match step {
@@ -430,8 +520,10 @@ impl Net {
             }
             Step::Accept(bytes, client, incarnation) => {
                 conn.out.push_bytes(&bytes);
-                conn.role = Role::Client { client, incarnation };
+                // A descriptor can only come by a Unix socket; on another one the offer is answered with a refusal.
+                conn.role = Role::Client { client, incarnation, region: None, may_offer: true };
                 conn.reader.set_limits(Limits::OPEN);
+                conn.reader.await_descriptor();
                 self.strangers -= 1;
                 self.mark_dirty(token);
                 self.resume_accepting();
@@ -519,7 +611,7 @@ impl Net {
                 self.resume_accepting();
                 "a stranger".to_string()
             }
-            Role::Client { client, incarnation } => {
+            Role::Client { client, incarnation, .. } => {
                 self.arrive(Arrival::Disconnected { peer: PeerId(token), client, incarnation });
                 format!("client {client:?}")
             }

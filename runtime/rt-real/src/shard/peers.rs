@@ -100,13 +100,13 @@ impl Net {
                 Ok(Next::Wait)
             }
             Link::Dialing(queue) => {
-                queue.push(frame);
+                queue.push(frame, None);
                 self.usage.sent_messages += 1;
                 Ok(Next::Wait)
             }
             Link::Closed => {
                 let mut queue = OutQueue::default();
-                queue.push(frame);
+                queue.push(frame, None);
                 self.usage.sent_messages += 1;
                 peer.link = Link::Dialing(queue);
                 Ok(Next::Dial(peer.address.clone(), request.client, request.incarnation))
@@ -131,12 +131,12 @@ impl Net {
     }
 
     /// The helper thread has connected, or not.
-    pub(crate) fn dialed(&mut self, server: ServerId, outcome: Result<std::os::fd::OwnedFd, crate::handshake::DialError>) {
+    pub(crate) fn dialed(&mut self, server: ServerId, outcome: Result<crate::handshake::Dialed, crate::handshake::DialError>) {
         let Some(peer) = self.peers.get_mut(&server) else { return };
         let Link::Dialing(queue) = std::mem::replace(&mut peer.link, Link::Closed) else { return };
         let address = peer.address.clone();
         let status = match outcome {
-            Ok(fd) => match self.adopt(server, fd, queue) {
+            Ok(dialed) => match self.adopt(server, dialed.fd, queue) {
                 Ok(token) => {
                     if let Some(peer) = self.peers.get_mut(&server) {
                         peer.link = Link::Open(token);

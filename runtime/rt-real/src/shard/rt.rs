@@ -2,19 +2,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use weft_base::{Nanos, Payload, ServerId, Status, WallTime};
-use weft_rt::{Arrival, Bulk, Event, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
-use weft_wire::Frame;
+use weft_rt::{Arrival, Bulk, Disk, DiskError, Event, FileId, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
+use weft_wire::{Frame, Header};
 
 use super::executor::{Executor, Timers};
 use super::net::Net;
 use super::peers::Next;
 use super::{LimitedLog, RealDisk, ShardConfig};
-use crate::handshake::{DialError, Introduction, dial};
+use crate::handshake::{DialError, Dialed, Introduction, dial};
 use crate::offload::Offload;
 use crate::outbound::check_sizes;
 use crate::{clock, sys};
@@ -88,8 +87,15 @@ impl ShardRt {
         let wait = PeerWait { rt: self, server, sequence, deadline, timer: None };
         if let Next::Dial(address, client, incarnation) = next {
             let config = &self.0.config;
-            let introduction =
-                Introduction { fs_id: config.fs_id, fs_name: config.fs_name.clone(), key: config.key.clone(), server, client, incarnation };
+            let introduction = Introduction {
+                fs_id: config.fs_id,
+                fs_name: config.fs_name.clone(),
+                key: config.key.clone(),
+                server,
+                client,
+                incarnation,
+                share: false,
+            };
             let dialing = self.0.dialers.run(move || dial(&address, &introduction, Nanos::NEVER));
             let rt = self.clone();
             self.spawn(async move { rt.dialed(server, dialing.await) });
@@ -97,14 +103,14 @@ impl ShardRt {
         wait.await
     }
 
-    fn dialed(&self, server: ServerId, outcome: Result<OwnedFd, DialError>) {
+    fn dialed(&self, server: ServerId, outcome: Result<Dialed, DialError>) {
         self.0.net.borrow_mut().dialed(server, outcome);
     }
 }
 
 fn copied(bulk: &Bulk<'_>) -> Payload {
     match bulk {
-        Bulk::None => Payload::EMPTY,
+        Bulk::None | Bulk::Expected(_) => Payload::EMPTY,
         Bulk::Slices(slices) => Payload::Real(slices.concat().into()),
         Bulk::Synthetic { len, tag } => Payload::Synthetic { len: *len, tag: *tag },
     }
@@ -216,6 +222,14 @@ impl ServerRuntime for ShardRt {
             false => Poll::Pending,
         })
         .await;
+    }
+
+    async fn read_for_reply(&self, peer: PeerId, request: &Header, file: FileId, offset: u64, len: u64) -> Result<Payload, DiskError> {
+        let room = self.0.net.borrow().room(peer, request, len);
+        match room {
+            Some((memory, place)) => self.0.disk.read_shared(file, offset, len, &memory, place).await,
+            None => self.0.disk.read(file, offset, len).await,
+        }
     }
 
     fn reply(&self, peer: PeerId, mut reply: Frame) {

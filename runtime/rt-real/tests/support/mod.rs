@@ -57,6 +57,7 @@ impl TestServer {
                 listen: vec![listen],
                 disk: DiskConfig::Memory { capacity_bytes: 1 << 20 },
                 servers,
+                share_memory: true,
                 stop: config_stop,
                 log: Log::new(move |line| log_lines.lock().expect("not poisoned").push(line.to_string())),
             };
@@ -168,6 +169,7 @@ pub fn config(address: &Address, key: Option<ClusterKey>) -> ClientConfig {
         key,
         servers: vec![(SERVER, address.clone())],
         client: weft_rt_real::random_client_id(),
+        share_memory: true,
         incarnation: 1,
     }
 }
