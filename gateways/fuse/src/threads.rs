@@ -177,6 +177,8 @@ fn request_waits(device: &OwnedFd) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     /// The number of threads after so many equal samples.
@@ -205,10 +207,15 @@ mod tests {
     fn threads_rest_and_come_back() {
         let threads = Threads::new(3);
         threads.want(1);
+        let stop = Arc::new(AtomicBool::new(false));
         let workers: Vec<_> = (0..3)
             .map(|_| {
-                let threads = threads.clone();
-                std::thread::spawn(move || drop(threads.turn()))
+                let (threads, stop) = (threads.clone(), stop.clone());
+                std::thread::spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        drop(threads.turn());
+                    }
+                })
             })
             .collect();
         let limit = Instant::now() + Duration::from_secs(20);
@@ -216,6 +223,7 @@ mod tests {
             assert!(Instant::now() < limit, "two of three rest");
             std::thread::yield_now();
         }
+        stop.store(true, Ordering::Relaxed);
         threads.want(3);
         workers.into_iter().for_each(|worker| worker.join().expect("nobody rests any more"));
         assert_eq!((threads.serving.load(Ordering::Relaxed), threads.busy.load(Ordering::Relaxed)), (3, 0));
