@@ -20,6 +20,7 @@ use weft_wire::Rights;
 
 use crate::convert::{attributes, credentials, errno, file_type, handle, inode, kind_of_mode, set_time};
 use crate::open_files::{Listing, Table};
+use crate::threads::Threads;
 use crate::{MountOptions, REQUEST_BYTES_MAX, SharedClient, SharedCloser};
 
 /// Handles are never reused, so one generation is enough.
@@ -48,6 +49,7 @@ macro_rules! answer {
 pub struct WeftFilesystem {
     client: SharedClient,
     closer: SharedCloser,
+    threads: Arc<Threads>,
     files: Table<KernelFile>,
     listings: Table<Listing>,
     ttl: Duration,
@@ -72,10 +74,11 @@ struct KernelFile {
 const CACHED_VERSIONS_MAX: usize = 65_536;
 
 impl WeftFilesystem {
-    pub fn new(client: SharedClient, closer: SharedCloser, options: &MountOptions) -> WeftFilesystem {
+    pub fn new(client: SharedClient, closer: SharedCloser, threads: Arc<Threads>, options: &MountOptions) -> WeftFilesystem {
         WeftFilesystem {
             client,
             closer,
+            threads,
             files: Table::default(),
             listings: Table::default(),
             ttl: options.cache_ttl,
@@ -250,11 +253,13 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.threads.turn();
         let result = self.run(self.client.lookup(&credentials(request), handle(parent), name.as_bytes()));
         self.reply_entry(reply, result);
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.threads.turn();
         // After every change of a directory the kernel asks for its attributes, which we know if we made the change.
         if let Some((attr, age)) = self.client.known_directory(handle(ino)) {
             return reply.attr(&self.ttl.saturating_sub(Duration::from_nanos(age)), &attributes(&attr));
@@ -281,6 +286,7 @@ impl Filesystem for WeftFilesystem {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _turn = self.threads.turn();
         let change = SetAttr {
             mode: mode.map(|mode| mode & 0o7777),
             uid,
@@ -295,11 +301,13 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        let _turn = self.threads.turn();
         let target = answer!(reply, self.run(self.client.readlink(handle(ino))));
         reply.data(&target);
     }
 
     fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, rdev: u32, reply: ReplyEntry) {
+        let _turn = self.threads.turn();
         let Some(kind) = kind_of_mode(mode) else { return reply.error(Errno::EINVAL) };
         let who = credentials(request);
         let result = self.run(self.client.mknod(&who, handle(parent), name.as_bytes(), kind, mode & 0o7777, rdev));
@@ -307,21 +315,25 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+        let _turn = self.threads.turn();
         let result = self.run(self.client.mkdir(&credentials(request), handle(parent), name.as_bytes(), mode & 0o7777));
         self.reply_entry(reply, result);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.threads.turn();
         answer!(reply, self.run(self.client.unlink(&credentials(request), handle(parent), name.as_bytes())));
         reply.ok();
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.threads.turn();
         answer!(reply, self.run(self.client.rmdir(&credentials(request), handle(parent), name.as_bytes())));
         reply.ok();
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let _turn = self.threads.turn();
         let target = target.as_os_str().as_bytes();
         let result = self.run(self.client.symlink(&credentials(request), handle(parent), name.as_bytes(), target));
         self.reply_entry(reply, result);
@@ -337,6 +349,7 @@ impl Filesystem for WeftFilesystem {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.threads.turn();
         let known = RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE;
         if !known.contains(flags) || flags == known {
             return reply.error(Errno::EINVAL);
@@ -349,11 +362,13 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let _turn = self.threads.turn();
         let result = self.run(self.client.link(&credentials(request), handle(ino), handle(newparent), newname.as_bytes()));
         self.reply_entry(reply, result);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.threads.turn();
         let rights = rights(flags.0);
         let truncate = flags.0 & libc::O_TRUNC != 0;
         let (attr, file) = answer!(reply, self.run(self.client.open(&credentials(request), handle(ino), rights, truncate)));
@@ -370,6 +385,7 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
+        let _turn = self.threads.turn();
         let rights = rights(flags);
         let options = CreateOptions {
             mode: mode & 0o7777,
@@ -395,6 +411,7 @@ impl Filesystem for WeftFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _turn = self.threads.turn();
         let open = answer!(reply, self.open_file(file));
         // The kernel asks for whole pages; reading past the end would cost a question for the exact size, which an open file of the
         // page cache does not need: what follows the size of its open is for the next open to see.
@@ -426,6 +443,7 @@ impl Filesystem for WeftFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _turn = self.threads.turn();
         if self.set_id_count.load(Ordering::Relaxed) > 0 && request.uid() != 0 && self.watch_set_id(file.0, false) {
             answer!(reply, self.clear_set_id(handle(ino)));
         }
@@ -435,6 +453,7 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn flush(&self, _request: &Request, _ino: INodeNo, _file: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        let _turn = self.threads.turn();
         // Writes are at the servers when they return, and the servers know that this client has the file open: nothing to do.
         reply.ok();
     }
@@ -449,6 +468,7 @@ impl Filesystem for WeftFilesystem {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.threads.turn();
         reply.ok();
         if self.set_id_count.load(Ordering::Relaxed) > 0 {
             self.watch_set_id(file.0, false);
@@ -459,17 +479,20 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, file: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        let _turn = self.threads.turn();
         let open = answer!(reply, self.open_file(file));
         answer!(reply, self.run(self.client.fsync(&open.file, datasync)));
         reply.ok();
     }
 
     fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.threads.turn();
         let listing = Arc::new(Listing { dir: handle(ino), page: Mutex::default() });
         reply.opened(FileHandle(self.listings.add(listing)), FopenFlags::empty());
     }
 
     fn readdir(&self, request: &Request, _ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let _turn = self.threads.turn();
         let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, _attr: Option<&Attr>| {
             reply.add(ino, cookie, kind, OsStr::from_bytes(name))
         };
@@ -478,6 +501,7 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn readdirplus(&self, request: &Request, _ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let _turn = self.threads.turn();
         let ttl = self.ttl;
         let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, attr: Option<&Attr>| match attr {
             Some(attr) => reply.add(ino, cookie, OsStr::from_bytes(name), &ttl, &attributes(attr), GENERATION),
@@ -489,16 +513,19 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn releasedir(&self, _request: &Request, _ino: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        let _turn = self.threads.turn();
         self.listings.remove(file.0);
         reply.ok();
     }
 
     fn fsyncdir(&self, _request: &Request, ino: INodeNo, _file: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let _turn = self.threads.turn();
         answer!(reply, self.run(self.client.fsync_dir(handle(ino))));
         reply.ok();
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.threads.turn();
         const UNIT: u64 = 4096;
         let stats = answer!(reply, self.run(self.client.statfs()));
         let (blocks, free) = (stats.capacity_bytes / UNIT, stats.free_bytes / UNIT);
@@ -507,6 +534,7 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn setxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _position: u32, reply: ReplyEmpty) {
+        let _turn = self.threads.turn();
         if is_unsupported_xattr(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
@@ -517,6 +545,7 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _turn = self.threads.turn();
         if is_unsupported_xattr(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
@@ -525,6 +554,7 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _turn = self.threads.turn();
         let names = answer!(reply, self.run(self.client.list_xattr(&credentials(request), handle(ino))));
         let mut list = Vec::new();
         for name in names {
@@ -535,6 +565,7 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.threads.turn();
         if is_unsupported_xattr(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
@@ -543,6 +574,7 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn fallocate(&self, _request: &Request, _ino: INodeNo, _file: FileHandle, _offset: u64, _length: u64, _mode: i32, reply: ReplyEmpty) {
+        let _turn = self.threads.turn();
         // Not ENOSYS: the C library then writes the range itself, which is what the caller of posix_fallocate needs.
         reply.error(Errno::EOPNOTSUPP);
     }

@@ -3,14 +3,16 @@
 //!
 //! It never holds file system state: what the kernel may forget, this crate does not remember, and two mounts of one file system
 //! agree because both ask the servers. The rules of its caches are in `docs/semantics.md`.
-#![allow(unsafe_code)] // `mount.rs`: descriptors and mount system calls
+#![allow(unsafe_code)] // `mount.rs`: descriptors and mount system calls; `threads.rs`: poll
 
 mod convert;
 mod filesystem;
 mod mount;
 mod open_files;
+mod threads;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -22,6 +24,7 @@ use weft_rt_real::ClientRt;
 
 use filesystem::WeftFilesystem;
 use open_files::Closer;
+use threads::Threads;
 
 pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, unmount};
 
@@ -32,7 +35,7 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// No changes.
     pub read_only: bool,
-    /// Threads that serve requests: as many requests are in service at once.
+    /// Threads that serve requests: as many requests are in service at once. Those that are not needed rest.
     pub threads: usize,
     /// How long the kernel may answer for attributes and names from its own memory: the bound on staleness between mounts.
     pub cache_ttl: Duration,
@@ -74,7 +77,8 @@ pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions)
     let fs_name = client.map().fs_name.clone();
     client.follow_directories(options.cache_ttl.as_nanos() as u64);
     let closer = Closer::start(client.clone());
-    let filesystem = WeftFilesystem::new(client, closer.clone(), &options);
+    let threads = Threads::new(options.threads);
+    let filesystem = WeftFilesystem::new(client, closer.clone(), threads.clone(), &options);
     let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     let mut config = Config::default();
     config.acl = acl;
@@ -92,6 +96,7 @@ pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions)
         session = fuser::Session::from_fd(filesystem, device, acl, config).map_err(explain)?;
         unmounter = None;
     }
+    threads.watch(session.as_fd().try_clone_to_owned()?);
     let patience = options.close_patience;
     let thread = std::thread::Builder::new().name("weft-mount".into()).spawn(move || {
         let result = session.run();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use weft_base::{ClientId, Credentials, Handle, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status};
+use weft_base::{ClientId, Credentials, Handle, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
 use weft_rt_sim::{DiskFaultKind, Fault};
 use weft_wire::Rights;
 use weft_wire::ops::*;
@@ -268,4 +268,34 @@ fn a_failing_disk_stops_the_server_with_a_reason() {
     let errors = cluster.errors.borrow();
     assert_eq!(errors.len(), 1);
     assert!(errors[0].1.to_string().contains("write the journal"), "{}", errors[0].1);
+}
+
+#[test]
+fn many_closes_in_one_request_are_judged_one_by_one() {
+    let cluster = Cluster::new(8, 1, |_| {});
+    let client = cluster.caller(1);
+    let user = client.clone();
+    let (first, last) = cluster.block_on(|| async move {
+        let mut files = Vec::new();
+        for name in ["a", "b", "c"] {
+            files.push(user.create(ROOT_HANDLE, name, WRITE).await.unwrap().handle);
+        }
+        let close = |handle, end_bytes, truncate_epoch| {
+            let written = Some(Written { end_bytes, mtime: WallTime(i64::MAX), truncate_epoch });
+            CloseRequest { handle, open_sequence: u64::MAX, keeps: Rights::default(), written }
+        };
+        let nobody = Handle::new(ServerId(0), 9999);
+        // The second one was overtaken by a truncation: its size must be asked at the data servers.
+        let closes = vec![close(files[0], 7, 0), close(files[1], 8, 9), close(nobody, 1, 0), close(files[2], 9, 0)];
+        let reply = user.call(ServerId(0), &CloseManyRequest { closes }).await.unwrap();
+        assert_eq!(reply.outcomes, [Ok(()), Err(Status::Busy), Err(Status::Stale), Ok(())]);
+        let closes = vec![close(files[0], 7, 0); CLOSES_MAX + 1];
+        assert_eq!(user.call(ServerId(0), &CloseManyRequest { closes }).await.unwrap_err(), Status::TooBig);
+        (files[0], files[2])
+    });
+    cluster.crash_and_restart(0);
+    cluster.sim.run_for(SECOND);
+    let sizes =
+        cluster.block_on(|| async move { [client.getattr(first).await.unwrap().attr.size, client.getattr(last).await.unwrap().attr.size] });
+    assert_eq!(sizes, [7, 9]);
 }

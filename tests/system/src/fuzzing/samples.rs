@@ -341,6 +341,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::Readlink, &ReadlinkReply { target: Bytes::from_static(b"where") }.to_bytes()),
         with_number(Op::GetXattr, &GetXattrReply { value: Bytes::from_static(b"value") }.to_bytes()),
         with_number(Op::ListXattr, &ListXattrReply { names: vec![Bytes::from_static(b"user.a")] }.to_bytes()),
+        with_number(Op::CloseMany, &CloseManyReply { outcomes: vec![Ok(()), Err(Status::Busy)] }.to_bytes()),
         with_number(Op::TxPrepare, &TxPrepareReply { handles: Ok(vec![handle, Handle(0)]) }.to_bytes()),
         with_number(Op::TxStatus, &TxStatusReply { committed: Some(true) }.to_bytes()),
         with_number(Op::Parent, &ParentReply { parent: ROOT_HANDLE }.to_bytes()),
