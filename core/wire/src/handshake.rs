@@ -1,4 +1,4 @@
-//! The first four messages of a connection: both sides agree on a version and prove that they hold the cluster key, without
+//! The first messages of a connection: both sides agree on a version and prove that they hold the cluster key, without
 //! sending it. Pure: bytes in, bytes and decisions out; the runtime moves them.
 //!
 //! ```text

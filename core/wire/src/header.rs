@@ -26,7 +26,7 @@ const VERSION_SHARED: u8 = 2;
 /// The first four bytes of every message: `WEFT`.
 const MAGIC: [u8; 4] = *b"WEFT";
 
-/// Request, reply, or one of the four messages of the handshake.
+/// Request, reply, or one of the messages of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {

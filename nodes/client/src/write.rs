@@ -16,6 +16,10 @@ use crate::{Client, OpenFile, Result};
 pub(crate) const PIECES_MAX: usize = 1024;
 /// Most slices of the caller's memory in one message.
 pub(crate) const SLICES_MAX: usize = 1024;
+/// Most bytes in one message of a write that only one server takes part in. Half a mebibyte lets the server write the first half of a
+/// FUSE request while the second is on its way, which took 15 % off its time; quarters cost what they won. Several servers work at
+/// the same time anyhow.
+const LONE_BYTES: u64 = 512 << 10;
 /// Most messages of one call in flight; with 8 MiB in each this bounds what waits in queues.
 pub(crate) const MESSAGES_MAX: usize = 32;
 
@@ -65,7 +69,8 @@ impl<R: Runtime> Client<R> {
         data: &Bulk<'_>,
         mtime: weft_base::WallTime,
     ) -> Result<()> {
-        let mut messages = lists.into_iter().flat_map(|list| list.cut(BULK_BYTES_MAX as u64, PIECES_MAX, SLICES_MAX));
+        let bytes_max = if lists.len() == 1 { LONE_BYTES } else { BULK_BYTES_MAX as u64 };
+        let mut messages = lists.into_iter().flat_map(|list| list.cut(bytes_max, PIECES_MAX, SLICES_MAX));
         let (Some(first), second) = (messages.next(), messages.next()) else { return Ok(()) };
         let Some(second) = second else { return self.write_message(flow, inode, first, data, mtime).await };
         let all = [first, second].into_iter().chain(messages);

@@ -89,7 +89,7 @@ impl OutQueue {
         let bulk = frame.bulk.to_bytes();
         if let Some(offset) = region.and_then(|region| region.place_of(&bulk))
             && !bulk.is_empty()
-            && offset % REGION_PAGE_BYTES == 0
+            && offset.is_multiple_of(REGION_PAGE_BYTES)
         {
             self.bytes += HEADER_BYTES + frame.body.len();
             let page = (offset / REGION_PAGE_BYTES) as u32;

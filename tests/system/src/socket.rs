@@ -2,14 +2,16 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use weft_base::{ClientId, FsId, Payload, RequestId, ServerId, Status};
-use weft_wire::handshake::{ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, Welcome, frame};
-use weft_wire::{ClusterKey, Frame, HEADER_BYTES, Header, Kind, Op, Operation, Wire, crc32c};
+use weft_wire::handshake::{ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, RegionAnswer, RegionOffer, Welcome, frame};
+use weft_wire::{ClusterKey, Flags, Frame, HEADER_BYTES, Header, Kind, Op, Operation, Wire, crc32c};
 
 /// A server answers or closes within this time, or something is wrong.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -134,8 +136,8 @@ impl Peer {
         self.stream.read_exact(&mut block)?;
         let header = Header::decode(&block).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))?;
         let body = self.take(header.body_bytes as usize)?;
-        let bulk = self.take(header.bulk_bytes as usize)?;
-        if crc32c(&body) != header.body_crc || crc32c(&bulk) != header.bulk_crc {
+        let bulk = self.take(header.following_bulk_bytes())?;
+        if crc32c(&body) != header.body_crc || (!header.names_region() && crc32c(&bulk) != header.bulk_crc) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, Status::BadChecksum));
         }
         Ok(Frame { header, body, bulk: Payload::Real(bulk) })
@@ -153,6 +155,31 @@ impl Peer {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a handshake frame was expected"));
         }
         T::from_bytes(frame.body).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))
+    }
+
+    /// Offers memory to share, as a frame with this many bytes stated and these descriptors beside it; what the server answers.
+    ///
+    /// # Errors
+    /// Of the socket. Panics if it is no Unix socket.
+    pub fn offer(&mut self, bytes: u64, descriptors: &[BorrowedFd<'_>]) -> io::Result<u16> {
+        let Stream::Unix(stream) = &self.stream else { panic!("descriptors travel by Unix sockets") };
+        let message = frame(&RegionOffer { bytes });
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "there is space for four");
+        }
+        let sent = sendmsg(stream, &[io::IoSlice::new(&message)], &mut control, SendFlags::empty())?;
+        assert_eq!(sent, message.len(), "an empty socket takes a small message whole");
+        Ok(self.handshake_message::<RegionAnswer>()?.status)
+    }
+
+    /// A frame with the next number that names `bytes` bytes of the shared region from `page`.
+    pub fn naming(&mut self, op: Op, body: &[u8], flag: Flags, page: u32, bytes: u32) -> Vec<u8> {
+        let whole = self.request(op, body, &[]);
+        let mut header = Header::decode(whole.first_chunk().expect("a frame has a header")).expect("it was just made");
+        header.name_region(flag, page, bytes);
+        [&header.encode(), body].concat()
     }
 
     /// True if the server closes the connection (whatever it sends before) instead of waiting for more.

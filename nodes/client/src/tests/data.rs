@@ -37,22 +37,36 @@ fn truncate(rt: &FakeRt, client: &Client<FakeRt>, file: &OpenFile, size: u64) {
 }
 
 #[test]
-fn open_write_close_of_one_stripe_is_three_messages() {
+fn open_write_close_of_half_a_stripe_is_three_messages() {
     let rt = FakeRt::new(1, 4, 1 << 20);
     let client = rt.client(1);
     let file = create(&rt, &client);
-    let data = vec![7; 1 << 20];
+    let data = vec![7; 512 << 10];
     write(&rt, &client, &file, 0, &data);
     let handle = file.handle();
     rt.run(client.close(file)).expect("it closes");
     let ops: Vec<Op> = rt.take_sent().into_iter().map(|(_, op)| op).collect();
     assert_eq!(ops, [Op::Create, Op::Write, Op::Close]);
     let attr = rt.run(client.getattr(handle)).expect("the server answers");
-    assert_eq!(attr.size, 1 << 20);
+    assert_eq!(attr.size, 512 << 10);
     let (_, file) = rt.run(client.open(&ROOT, handle, Rights::READ, false)).expect("it opens");
     rt.take_sent();
-    assert_eq!(read(&rt, &client, &file, 0, 1 << 20), data);
+    assert_eq!(read(&rt, &client, &file, 0, 512 << 10), data);
     assert_eq!(rt.take_sent().len(), 1, "a read inside the size needs nothing but the data");
+}
+
+#[test]
+fn a_stripe_travels_in_halves_at_once() {
+    let rt = FakeRt::new(1, 4, 1 << 20);
+    let client = rt.client(1);
+    let file = create(&rt, &client);
+    let data: Vec<u8> = (0..1u32 << 20).map(|i| (i / 997) as u8).collect();
+    rt.take_sent();
+    let begin = rt.now();
+    write(&rt, &client, &file, 0, &data);
+    assert_eq!((rt.now().since(begin), rt.take_sent().len()), (2 * LATENCY, 2));
+    assert_eq!(read(&rt, &client, &file, 0, 1 << 20), data);
+    assert_eq!(rt.take_sent().len(), 1, "a reader wants it whole");
 }
 
 #[test]

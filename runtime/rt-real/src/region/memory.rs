@@ -20,7 +20,7 @@ pub(crate) struct Memory {
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; whoever writes to a part of it has that part for itself in this process
-// (see `fill` and `part_mut`), and what the other process does at the same time is described at the top.
+// (see `fill` and `read_at`), and what the other process does at the same time is described at the top.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -51,7 +51,7 @@ impl Memory {
     /// Maps what a peer has sent, after checking that it is a memory file of exactly `bytes` bytes that can never become shorter.
     pub(crate) fn adopt(fd: &OwnedFd, bytes: u64) -> io::Result<Memory> {
         let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        if bytes == 0 || bytes > REGION_BYTES_MAX as u64 || bytes % REGION_PAGE_BYTES as u64 != 0 {
+        if bytes == 0 || bytes > REGION_BYTES_MAX as u64 || !bytes.is_multiple_of(REGION_PAGE_BYTES as u64) {
             return refuse("a shared region has whole pages, at least one and at most 64 MiB");
         }
         // Asked first: only a memory file has seals, and only a sealed one keeps the length that is looked at next.

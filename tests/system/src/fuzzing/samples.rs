@@ -5,7 +5,7 @@ use weft_base::{
     Attr, ClientId, ClusterMap, Credentials, FileKind, FsId, Handle, Layout, ROOT_HANDLE, RequestId, ServerEntry, ServerId, Status,
     WallTime,
 };
-use weft_wire::handshake::{ANY_SERVER, ClientHandshake, NONCE_BYTES, ServerHandshake, Welcome};
+use weft_wire::handshake::{ANY_SERVER, ClientHandshake, NONCE_BYTES, RegionAnswer, RegionOffer, ServerHandshake, Welcome};
 use weft_wire::ops::*;
 use weft_wire::{Capability, ClusterKey, Flags, Header, Rights, Wire, crc32c};
 
@@ -356,14 +356,22 @@ pub fn frames() -> Vec<(String, Vec<u8>)> {
     let about = Subject::fixed();
     let wanted = [Op::Ping, Op::Create, Op::Rename, Op::ReadDir, Op::SetAttr, Op::TxPrepare, Op::Write];
     let chosen = requests(&about).into_iter().filter(|request| wanted.contains(&request.op()));
-    chosen
+    let mut frames: Vec<_> = chosen
         .map(|request| {
             let (body, bulk) = (encode_request(&request), bulk(&request));
             // The bulk data itself is not read by the target.
             let bytes = frame(&request, &body, &bulk);
             (request.op().name().to_lowercase(), bytes[..bytes.len() - bulk.len()].to_vec())
         })
-        .collect()
+        .collect();
+    let (_, write) = frames.iter().find(|(name, _)| name == "write").cloned().expect("it is among them");
+    for (name, flag) in [("write-shared", Flags::SHARED), ("write-room", Flags::ROOM)] {
+        let (block, body) = write.split_first_chunk().expect("a frame has a header");
+        let mut header = Header::decode(block).expect("it was just made");
+        header.name_region(flag, 7, 5000);
+        frames.push((name.to_string(), [&header.encode(), body].concat()));
+    }
+    frames
 }
 
 fn frame(request: &Request, body: &[u8], bulk: &[u8]) -> Vec<u8> {
@@ -377,7 +385,7 @@ fn frame(request: &Request, body: &[u8], bulk: &[u8]) -> Vec<u8> {
     [&header.encode(), body, bulk].concat()
 }
 
-/// The four messages, each behind the byte that says which it is.
+/// The messages, each behind the byte that says which it is.
 pub fn handshakes() -> Vec<(String, Vec<u8>)> {
     let nonce = [2; NONCE_BYTES];
     let key = ClusterKey([1; 32]);
@@ -391,6 +399,8 @@ pub fn handshakes() -> Vec<(String, Vec<u8>)> {
         message("challenge", 1, challenge.to_bytes()),
         message("proof", 2, proof.to_bytes()),
         message("welcome", 3, Welcome { status: 0 }.to_bytes()),
+        message("region-offer", 4, RegionOffer { bytes: 32 << 20 }.to_bytes()),
+        message("region-answer", 5, RegionAnswer { status: 0 }.to_bytes()),
     ]
 }
 

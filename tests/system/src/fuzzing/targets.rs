@@ -7,7 +7,9 @@ use weft_store::Lsn;
 use weft_store::checkpoint::CheckpointReader;
 use weft_store::journal::{Replay, scan};
 use weft_store::objects::{ContainerHeader, ObjectRecord};
-use weft_wire::handshake::{ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, ServerHandshake, Welcome};
+use weft_wire::handshake::{
+    ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, RegionAnswer, RegionOffer, ServerHandshake, Welcome,
+};
 use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, ClusterKey, HEADER_BYTES, Header, Request, Wire, crc32c};
 
 use super::samples::{decode_reply, encode_request};
@@ -49,7 +51,7 @@ pub fn handshake(bytes: &[u8]) {
     let nonce = [9; NONCE_BYTES];
     let mut server = ServerHandshake::new(KEY, FsId(5), "weft", ServerId(1));
     let ours = ClientHandshake::hello(FsId(5), "weft", ANY_SERVER, ClientId(7), 1, nonce);
-    match which % 4 {
+    match which % 6 {
         0 => {
             if let Ok(hello) = Hello::from_bytes(body) {
                 let challenge = server.challenge(hello, nonce);
@@ -68,7 +70,9 @@ pub fn handshake(bytes: &[u8]) {
                 assert!(server.accept(&proof).is_err(), "a proof from another connection was accepted");
             }
         }
-        _ => drop(Welcome::from_bytes(body)),
+        3 => drop(Welcome::from_bytes(body)),
+        4 => drop(RegionOffer::from_bytes(body)),
+        _ => drop(RegionAnswer::from_bytes(body)),
     }
 }
 
