@@ -309,3 +309,39 @@ fn object_of(request: &Request) -> Option<ObjectKey> {
     };
     Some(ObjectKey { handle, index })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_base::{ClientId, Handle, ServerId, WallTime};
+    use weft_wire::ops::{ReadRequest, WriteRequest};
+    use weft_wire::{Capability, Rights};
+
+    fn job(sequence: u64, pieces: Option<&[(u64, u32)]>) -> Job {
+        let capability = Capability { handle: Handle(1), client: ClientId(1), rights: Rights::READ, expires: WallTime(0), tag: [0; 16] };
+        let list = |pieces: &[(u64, u32)]| pieces.iter().map(|(offset, bytes)| Piece { offset: *offset, bytes: *bytes }).collect();
+        let (handle, index, mtime) = (Handle(1), 0, WallTime(0));
+        let request = match pieces {
+            Some(pieces) => Request::Write(WriteRequest { handle, index, capability, pieces: list(pieces), mtime, sync: false }),
+            None => Request::Read(ReadRequest { handle, index, capability, pieces: list(&[(0, 1)]) }),
+        };
+        let number = RequestId { client: ClientId(1), incarnation: 1, sequence };
+        let header = Header::request(Op::Write, ServerId(0), number, 0);
+        Job { peer: PeerId(1), header, request, bulk: Payload::EMPTY, executed: false }
+    }
+
+    #[test]
+    fn reads_go_together_and_writes_of_different_bytes() {
+        let mut together = Together::default();
+        together.begin(&job(1, None));
+        assert!(together.admits(&job(2, None)) && together.admits(&job(3, None)));
+        assert!(!together.admits(&job(2, None)), "a copy must find the first executed");
+        assert!(!together.admits(&job(4, Some(&[(0, 1)]))), "a read that came before does not see it");
+        together.begin(&job(5, Some(&[(10, 10), (30, 10)])));
+        assert!(together.admits(&job(6, Some(&[(20, 10), (40, 5)]))), "between and behind");
+        assert!(!together.admits(&job(6, Some(&[(100, 1)]))), "a copy");
+        assert!(!together.admits(&job(7, Some(&[(0, 5), (44, 1)]))), "one byte is written already");
+        assert!(!together.admits(&job(8, Some(&[(u64::MAX, 2)]))), "nonsense is judged by itself");
+        assert!(!together.admits(&job(9, None)), "what was written before is not there yet");
+    }
+}
