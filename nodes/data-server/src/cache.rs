@@ -1,7 +1,7 @@
 //! The cache layer at work: accesses to the container from all requests of a turn meet here, and [`weft_sched`] decides what the disk
 //! does next.
 //!
-//! A write is answered when its data is in the container, whatever the layer (`docs/decisions/0007-where-the-cache-layer-is.md`), so a layer
+//! A write is answered when its data is in the container, whatever the layer (`docs/decisions/0012-where-the-cache-layer-is.md`), so a layer
 //! changes order and number of the accesses of a turn, never what an answer means. What takes part are accesses between which the layer
 //! has a choice: more than one at a time, and not so long that their start costs nothing.
 //!
@@ -30,8 +30,10 @@ use crate::{CacheConfig, WriteBack};
 /// The container is the only file.
 const CONTAINER: FileKey = FileKey(0);
 /// A request takes no part if it is so many times as long as the longest hole that is worth reading: by merging it would save less than one
-/// part in so many.
+/// part in so many. Jobs grow no longer than that either: all requests in a job wait for its end.
 const LONG: u64 = 16;
+/// Bounds of the longest job, in bytes; the upper one is the longest request.
+const JOB_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=8 << 20;
 /// Bits of a tag that number the pieces of an access.
 const INDEX_BITS: u32 = 20;
 /// With less room on the disk beyond what is answered and not written, in bytes, no write is answered early: it could fail later.
@@ -85,10 +87,12 @@ impl Cache {
     pub fn new(config: CacheConfig) -> Cache {
         assert!(config.takes_all || config.write_back.is_none(), "reads must meet writes that are not done");
         let delay = config.write_back.map(|back| Delay { age_ns: back.age_ns, bytes: back.bytes_max / 2 });
-        let improved = ImprovedConfig { disk: config.disk, delay, read_reserve: 0, ..ImprovedConfig::default() };
+        let long_bytes = LONG * config.disk.hole_bytes_max();
+        let granularity = long_bytes.clamp(*JOB_BYTES.start(), *JOB_BYTES.end());
+        let improved = ImprovedConfig { granularity, disk: config.disk, delay, read_reserve: 0, ..ImprovedConfig::default() };
         Cache {
             config,
-            long_bytes: LONG * config.disk.hole_bytes_max(),
+            long_bytes,
             layer: RefCell::new(Layer::improved(config.layer, &improved)),
             accesses: RefCell::default(),
             changed: Event::new(),
