@@ -5,6 +5,7 @@
 
 pub mod capability;
 pub mod codec;
+mod disk_use;
 pub mod handshake;
 mod header;
 pub mod ops;

@@ -1,33 +1,43 @@
 //! The cache layer at work: accesses to the container from all requests of a turn meet here, and [`weft_sched`] decides what the disk
 //! does next.
 //!
-//! A write is answered when its data is in the container, whatever the layer (`docs/decisions/0007-where-the-cache-layer-is.md`), so a layer
+//! A write is answered when its data is in the container, whatever the layer (`docs/decisions/0012-where-the-cache-layer-is.md`), so a layer
 //! changes order and number of the accesses of a turn, never what an answer means. What takes part are accesses between which the layer
 //! has a choice: more than one at a time, and not so long that their start costs nothing.
+//!
+//! With [`crate::WriteBack`] (durability `none`) writes are answered when the layer has accepted them. Then everything goes through the layer, which
+//! lets no read overtake a write of the same bytes; a round of `durability.rs` begins by writing what was answered before it; and the
+//! disk is served by a flow of its own, not within turns.
 //!
 //! The layer sees places of the container, not of objects: neighbours there are neighbours on the disk, whosever they are.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
+use bytes::Bytes;
 use weft_base::{FastMap, Payload};
 use weft_rt::{Disk, DiskError, Either, Event, FileId, Runtime, join_all, race};
-use weft_sched::improved::ImprovedConfig;
+use weft_sched::improved::{Delay, ImprovedConfig};
 use weft_sched::{Access, CacheLayer, FileKey, Job, Layer, LayerKind, Next, Part, Piece, Places};
 use weft_store::objects::{DiskPiece, ReadPiece};
 use weft_wire::ops::DiskUse;
 
-use crate::CacheConfig;
 use crate::transfer::{join, merged, merged_reads, write_all};
+use crate::{CacheConfig, WriteBack};
 
 /// The container is the only file.
 const CONTAINER: FileKey = FileKey(0);
 /// A request takes no part if it is so many times as long as the longest hole that is worth reading: by merging it would save less than one
-/// part in so many.
+/// part in so many. Jobs grow no longer than that either: all requests in a job wait for its end.
 const LONG: u64 = 16;
+/// Bounds of the longest job, in bytes; the upper one is the longest request.
+const JOB_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=8 << 20;
 /// Bits of a tag that number the pieces of an access.
 const INDEX_BITS: u32 = 20;
+/// With less room on the disk beyond what is answered and not written, in bytes, no write is answered early: it could fail later.
+const ROOM_BYTES: u64 = 256 << 20;
 
 /// The way to the container.
 pub struct Cache {
@@ -40,12 +50,17 @@ pub struct Cache {
     places: RefCell<Places>,
     /// Accesses of the turn may meet others.
     is_shared: Cell<bool>,
+    /// Why a write failed that was answered before.
+    lost: RefCell<Option<DiskError>>,
 }
 
 #[derive(Default)]
 struct Accesses {
     last: u64,
     running: FastMap<u64, Running>,
+    /// Writes among them that are answered.
+    answered: BTreeSet<u64>,
+    answered_bytes: u64,
 }
 
 /// Pieces of one request.
@@ -70,15 +85,20 @@ struct Place {
 impl Cache {
     /// An idle cache.
     pub fn new(config: CacheConfig) -> Cache {
-        let improved = ImprovedConfig { disk: config.disk, ..ImprovedConfig::default() };
+        assert!(config.takes_all || config.write_back.is_none(), "reads must meet writes that are not done");
+        let delay = config.write_back.map(|back| Delay { age_ns: back.age_ns, bytes: back.bytes_max / 2 });
+        let long_bytes = LONG * config.disk.hole_bytes_max();
+        let granularity = long_bytes.clamp(*JOB_BYTES.start(), *JOB_BYTES.end());
+        let improved = ImprovedConfig { granularity, disk: config.disk, delay, read_reserve: 0, ..ImprovedConfig::default() };
         Cache {
             config,
-            long_bytes: LONG * config.disk.hole_bytes_max(),
+            long_bytes,
             layer: RefCell::new(Layer::improved(config.layer, &improved)),
             accesses: RefCell::default(),
             changed: Event::new(),
             places: RefCell::new(Places::new(weft_sched::classic::NEAR_BYTES)),
             is_shared: Cell::new(false),
+            lost: RefCell::default(),
         }
     }
 
@@ -138,7 +158,77 @@ impl Cache {
             return write_all(disk, container, places, data).await;
         }
         let pieces = merged(places).map(|place| (place.disk_offset, place.len));
-        self.submit(rt, Access::Write, pieces, data.clone()).await.map(drop)
+        if let Some(back) = self.config.write_back
+            && self.may_answer(disk, back, data.len()).await
+        {
+            // The sender may use its memory again once it is answered.
+            let id = self.queue(rt, Access::Write, pieces, copied(data));
+            let mut accesses = self.accesses.borrow_mut();
+            accesses.answered.insert(id);
+            accesses.answered_bytes += data.len();
+            return Ok(());
+        }
+        let id = self.queue(rt, Access::Write, pieces, data.clone());
+        self.finished(id).await.map(drop)
+    }
+
+    /// True if a write may be answered before it is done: there is memory, and room on the disk.
+    async fn may_answer<D: Disk>(&self, disk: &D, back: WriteBack, bytes: u64) -> bool {
+        let answered_bytes = self.accesses.borrow().answered_bytes;
+        let memory_free = back.bytes_max.saturating_sub(answered_bytes);
+        if !self.layer.borrow().accepts(bytes, memory_free) {
+            return false;
+        }
+        disk.space().await.is_ok_and(|(_, free)| free >= answered_bytes + bytes + ROOM_BYTES)
+    }
+
+    /// True if the disk is served by a flow of its own.
+    pub fn is_served_aside(&self) -> bool {
+        self.config.write_back.is_some()
+    }
+
+    /// Waits until every write is done that was answered before.
+    ///
+    /// # Errors
+    /// Of the disk: some of them are lost.
+    pub async fn drain<R: Runtime>(&self, rt: &R) -> Result<(), DiskError> {
+        let newest = self.accesses.borrow().last;
+        if self.accesses.borrow().answered.is_empty() {
+            return self.lost();
+        }
+        self.layer.borrow_mut().flush(rt.now(), CONTAINER);
+        self.changed.notify();
+        loop {
+            let changed = self.changed.wait();
+            self.lost()?;
+            if self.accesses.borrow().answered.first().is_none_or(|id| *id > newest) {
+                return Ok(());
+            }
+            changed.await;
+        }
+    }
+
+    /// # Errors
+    /// If a write has failed that was answered before.
+    fn lost(&self) -> Result<(), DiskError> {
+        self.lost.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// Serves the disk until a write is lost that was answered before.
+    pub async fn serve<R: Runtime, D: Disk>(&self, rt: &R, disk: &D, container: FileId) -> DiskError {
+        let lost = async {
+            loop {
+                let changed = self.changed.wait();
+                if let Err(error) = self.lost() {
+                    return error;
+                }
+                changed.await;
+            }
+        };
+        match race(lost, self.work(rt, disk, container)).await {
+            Either::First(error) => error,
+            Either::Second(()) => unreachable!("the cache works for ever"),
+        }
     }
 
     /// Reads these pieces through the layer, if there is anything to decide about them. `None`: read them as they are.
@@ -156,18 +246,13 @@ impl Cache {
             data().for_each(|(disk_offset, len)| self.note(Access::Read, disk_offset, len));
             return None;
         }
-        let got = self.submit(rt, Access::Read, data(), Payload::EMPTY).await;
+        let id = self.queue(rt, Access::Read, data(), Payload::EMPTY);
+        let got = self.finished(id).await;
         Some(got.map(|got| fill(pieces, got)))
     }
 
-    /// Queues pieces and waits until all of them are done. Gives what was read.
-    async fn submit<R: Runtime>(
-        &self,
-        rt: &R,
-        access: Access,
-        pieces: impl Iterator<Item = (u64, u64)>,
-        data: Payload,
-    ) -> Result<Vec<(u64, Payload)>, DiskError> {
+    /// Queues pieces; gives the number of the access.
+    fn queue<R: Runtime>(&self, rt: &R, access: Access, pieces: impl Iterator<Item = (u64, u64)>, data: Payload) -> u64 {
         let id = {
             let mut accesses = self.accesses.borrow_mut();
             accesses.last += 1;
@@ -185,6 +270,11 @@ impl Cache {
             id
         };
         self.changed.notify();
+        id
+    }
+
+    /// Waits until all pieces of an access are done. Gives what was read.
+    async fn finished(&self, id: u64) -> Result<Vec<(u64, Payload)>, DiskError> {
         let done = poll_fn(|context| {
             let mut accesses = self.accesses.borrow_mut();
             let running = accesses.running.get_mut(&id).expect("it is removed below only");
@@ -220,7 +310,7 @@ impl Cache {
                         Access::Read => self.read_job(disk, container, &job, &parts).await.err(),
                     };
                     self.layer.borrow_mut().completed(rt.now(), &job);
-                    self.accesses.borrow_mut().done(&parts, error.as_ref());
+                    self.done(&parts, error.as_ref());
                     self.changed.notify();
                 }
                 Next::At(at) => match race(rt.sleep_until(at), changed).await {
@@ -259,7 +349,14 @@ impl Cache {
         let mut replaced = Vec::new();
         self.layer.borrow_mut().take_dropped(&mut replaced);
         if !replaced.is_empty() {
-            self.accesses.borrow_mut().done(&replaced, None);
+            self.done(&replaced, None);
+        }
+    }
+
+    fn done(&self, parts: &[Part], error: Option<&DiskError>) {
+        let lost = self.accesses.borrow_mut().done(parts, error);
+        if let Some(error) = lost {
+            self.lost.borrow_mut().get_or_insert(error);
         }
     }
 }
@@ -272,19 +369,37 @@ impl Accesses {
         (running, place.data_offset + (part.offset - place.disk_offset))
     }
 
-    fn done(&mut self, parts: &[Part], error: Option<&DiskError>) {
+    /// Counts what is done. Gives the error if it hits a write that was answered.
+    fn done(&mut self, parts: &[Part], error: Option<&DiskError>) -> Option<DiskError> {
+        let mut lost = None;
         for part in parts {
+            let id = part.tag >> INDEX_BITS;
             let running = self.running.get_mut(&(part.tag >> INDEX_BITS)).expect("an access waits for all its pieces");
             running.left_bytes -= part.bytes;
             if running.error.is_none() {
                 running.error = error.cloned();
             }
-            if running.left_bytes == 0
-                && let Some(waker) = running.waker.take()
-            {
+            if running.left_bytes > 0 {
+                continue;
+            }
+            if let Some(waker) = running.waker.take() {
                 waker.wake();
             }
+            if self.answered.remove(&id) {
+                let done = self.running.remove(&id).expect("just seen");
+                self.answered_bytes -= done.data.len();
+                lost = lost.or(done.error);
+            }
         }
+        lost
+    }
+}
+
+/// The same data in memory of its own.
+fn copied(data: &Payload) -> Payload {
+    match data {
+        Payload::Real(bytes) => Payload::Real(Bytes::copy_from_slice(bytes)),
+        synthetic => synthetic.clone(),
     }
 }
 

@@ -59,7 +59,23 @@ impl Durability {
     }
 }
 
-/// How accesses of one turn to the container meet (`docs/decisions/0007-where-the-cache-layer-is.md`).
+/// Writes are answered when the cache layer has accepted them. Only for durability `none`: until they are in the container, the death of the
+/// server loses them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBack {
+    /// Most bytes that are answered and not written; beyond that a write waits until it is in the container.
+    pub bytes_max: u64,
+    /// Nanoseconds that a write may wait for company.
+    pub age_ns: u64,
+}
+
+impl Default for WriteBack {
+    fn default() -> Self {
+        WriteBack { bytes_max: 64 << 20, age_ns: 20 * MILLISECOND }
+    }
+}
+
+/// How accesses of one turn to the container meet (`docs/decisions/0012-where-the-cache-layer-is.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// What decides about their order and what becomes one.
@@ -71,12 +87,14 @@ pub struct CacheConfig {
     /// Every access goes through the layer, also the only one of its turn and the long ones. Needed where accesses must not meet at
     /// the disk (direct I/O, with depth 1).
     pub takes_all: bool,
+    /// Answer early. Needs `takes_all`: reads must meet the writes that are not done yet.
+    pub write_back: Option<WriteBack>,
 }
 
 impl Default for CacheConfig {
-    /// For a container in the page cache.
+    /// For a container in the page cache, which gathers by itself: a layer costs more there than it saves (`docs/status.md`).
     fn default() -> Self {
-        CacheConfig { layer: LayerKind::ServerDirected, disk: DiskCost::PAGE_CACHE, depth: 1, takes_all: false }
+        CacheConfig { layer: LayerKind::None, disk: DiskCost::PAGE_CACHE, depth: 1, takes_all: false, write_back: None }
     }
 }
 

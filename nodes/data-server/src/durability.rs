@@ -98,6 +98,7 @@ impl<R: ServerRuntime> Server<R> {
         let (change, records, freed) = (progress.newest(), progress.records.get(), self.take_freed());
         if let Some(journal) = &self.journal {
             let covered = journal.last_lsn();
+            self.cache.drain(&self.rt).await.map_err(|error| DataServerError::Disk("write what was answered before", error))?;
             self.rt.disk().sync(self.container).await.map_err(|error| DataServerError::Disk("sync the container", error))?;
             if records > progress.marked.get() {
                 let mark = journal.append_with(|out| Record::Mark(covered).encode(out));

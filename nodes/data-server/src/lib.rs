@@ -34,6 +34,6 @@ mod space;
 mod state;
 mod transfer;
 
-pub use config::{CacheConfig, DataServerConfig, DataServerError, Durability, Engine};
+pub use config::{CacheConfig, DataServerConfig, DataServerError, Durability, Engine, WriteBack};
 pub use recovery::CONTAINER_NAME;
 pub use server::run;

@@ -13,8 +13,7 @@ use crate::space::capacity_bytes;
 use crate::state::{Foundation, Removed};
 use crate::{DataServerConfig, DataServerError, Engine};
 
-/// The file that holds the bytes of all objects.
-/// Name of the container file on the disk of a data server.
+/// Name of the container file on the disk of a data server: it holds the bytes of all objects.
 pub const CONTAINER_NAME: &str = "objects";
 
 /// Makes or recovers the store.
@@ -61,7 +60,7 @@ async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<F
         server: config.server,
         engine: config.engine.name().to_string(),
         boot: 1,
-        boot_id: disk.boot_id(),
+        boot_id: boot_id(disk, config),
     };
     superblock.store(disk).await.map_err(store_error)?;
     let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
@@ -89,8 +88,14 @@ async fn recover<R: ServerRuntime>(
     journal.commit().await.map_err(stopped_by)?;
     journal.sync_through(lsn).await.map_err(stopped_by)?;
     let boot = superblock.boot.wrapping_add(1).max(1);
-    Superblock { boot, boot_id: disk.boot_id(), ..superblock }.store(disk).await.map_err(store_error)?;
+    Superblock { boot, boot_id: boot_id(disk, config), ..superblock }.store(disk).await.map_err(store_error)?;
     Ok(Foundation { boot, container, journal: Some(journal), table, removed })
+}
+
+/// What this life leaves for the next to compare. A server that answers writes before they are in the container may lose them in any end of
+/// its process, so its records are believed no further than after a power cut: the id of no machine.
+fn boot_id<D: Disk>(disk: &D, config: &DataServerConfig) -> u64 {
+    if config.cache.write_back.is_some() { !disk.boot_id() } else { disk.boot_id() }
 }
 
 /// Collects what recovery finds: see `record.rs` for marks and cuts.

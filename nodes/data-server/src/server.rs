@@ -30,6 +30,9 @@ pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<()
     server.rt.spawn(sync_flow(server.clone()));
     server.rt.spawn(reclaim_flow(server.clone()));
     server.rt.spawn(checkpoint_flow(server.clone()));
+    if server.cache.is_served_aside() {
+        server.rt.spawn(cache_flow(server.clone()));
+    }
     server.look_after_journal();
     let mut arrivals = Vec::new();
     while !server.has_stopped() {
@@ -45,6 +48,12 @@ pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<()
     }
     let error = server.stop.borrow().clone();
     error.map_or(Ok(()), Err)
+}
+
+/// Serves the disk beside the turns, where writes are answered before they are done.
+async fn cache_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
+    let error = server.cache.serve(&server.rt, server.rt.disk(), server.container).await;
+    server.fail(DataServerError::Disk("write what was answered before", error));
 }
 
 /// A request that may be executed.
@@ -72,9 +81,13 @@ impl<R: ServerRuntime> Server<R> {
             let _ = journal.ensure_room().await;
         }
         self.cache.begin_turn(jobs.len());
-        // When the requests are done, so is what they asked of the disk.
-        let Either::First(answers) = race(self.execute_all(jobs), self.cache.work(&self.rt, self.rt.disk(), self.container)).await else {
-            unreachable!("the cache works for ever");
+        let answers = match self.cache.is_served_aside() {
+            true => self.execute_all(jobs).await,
+            // When the requests are done, so is what they asked of the disk.
+            false => match race(self.execute_all(jobs), self.cache.work(&self.rt, self.rt.disk(), self.container)).await {
+                Either::First(answers) => answers,
+                Either::Second(()) => unreachable!("the cache works for ever"),
+            },
         };
         if let Err(error) = self.commit().await {
             self.fail(error);
@@ -156,6 +169,8 @@ impl<R: ServerRuntime> Server<R> {
             while let Some(job) = rest.next_if(|job| together.admits(job)) {
                 group.push(job);
             }
+            // New space is given out in this order, so neighbours in the object become neighbours on the disk.
+            group.sort_by_key(|job| offset_of(&job.request));
             match group.len() {
                 1 => answers.push(self.execute_one(group.remove(0)).await),
                 _ => answers.extend(join_all(group.into_iter().map(|job| self.execute_one(job))).await),
@@ -223,6 +238,16 @@ impl<R: ServerRuntime> Server<R> {
     }
 }
 
+/// Where a read or write begins.
+fn offset_of(request: &Request) -> u64 {
+    let pieces = match request {
+        Request::Write(request) => &request.pieces,
+        Request::Read(request) => &request.pieces,
+        _ => return 0,
+    };
+    pieces.first().map_or(0, |piece| piece.offset)
+}
+
 /// Requests for one object that may be executed at the same time: reads; and writes of different bytes. What a read sees of a write of its
 /// own turn is decided by their order as ever, and of two copies of a request the second must find the first executed.
 #[derive(Default)]
@@ -286,4 +311,40 @@ fn object_of(request: &Request) -> Option<ObjectKey> {
         _ => return None,
     };
     Some(ObjectKey { handle, index })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_base::{ClientId, Handle, ServerId, WallTime};
+    use weft_wire::ops::{ReadRequest, WriteRequest};
+    use weft_wire::{Capability, Rights};
+
+    fn job(sequence: u64, pieces: Option<&[(u64, u32)]>) -> Job {
+        let capability = Capability { handle: Handle(1), client: ClientId(1), rights: Rights::READ, expires: WallTime(0), tag: [0; 16] };
+        let list = |pieces: &[(u64, u32)]| pieces.iter().map(|(offset, bytes)| Piece { offset: *offset, bytes: *bytes }).collect();
+        let (handle, index, mtime) = (Handle(1), 0, WallTime(0));
+        let request = match pieces {
+            Some(pieces) => Request::Write(WriteRequest { handle, index, capability, pieces: list(pieces), mtime, sync: false }),
+            None => Request::Read(ReadRequest { handle, index, capability, pieces: list(&[(0, 1)]) }),
+        };
+        let number = RequestId { client: ClientId(1), incarnation: 1, sequence };
+        let header = Header::request(Op::Write, ServerId(0), number, 0);
+        Job { peer: PeerId(1), header, request, bulk: Payload::EMPTY, executed: false }
+    }
+
+    #[test]
+    fn reads_go_together_and_writes_of_different_bytes() {
+        let mut together = Together::default();
+        together.begin(&job(1, None));
+        assert!(together.admits(&job(2, None)) && together.admits(&job(3, None)));
+        assert!(!together.admits(&job(2, None)), "a copy must find the first executed");
+        assert!(!together.admits(&job(4, Some(&[(0, 1)]))), "a read that came before does not see it");
+        together.begin(&job(5, Some(&[(10, 10), (30, 10)])));
+        assert!(together.admits(&job(6, Some(&[(20, 10), (40, 5)]))), "between and behind");
+        assert!(!together.admits(&job(6, Some(&[(100, 1)]))), "a copy");
+        assert!(!together.admits(&job(7, Some(&[(0, 5), (44, 1)]))), "one byte is written already");
+        assert!(!together.admits(&job(8, Some(&[(u64::MAX, 2)]))), "nonsense is judged by itself");
+        assert!(!together.admits(&job(9, None)), "what was written before is not there yet");
+    }
 }

@@ -8,9 +8,10 @@ use std::rc::Rc;
 
 use common::{Cluster, Peer, config};
 use weft_base::{ClientId, MILLISECOND, Nanos, SECOND, Status};
-use weft_data_server::{DataServerConfig, Durability};
+use weft_data_server::{CacheConfig, DataServerConfig, Durability, WriteBack};
 use weft_rt::{Runtime, join_all};
 use weft_rt_sim::{Fault, FaultPlan, MessageFaults, Profile, Random};
+use weft_sched::LayerKind;
 
 /// No object grows beyond this many bytes.
 const OBJECT_MAX: u64 = 80_000;
@@ -190,10 +191,11 @@ impl Work {
 }
 
 /// One history. `power`: the machine loses power, else the process dies.
-fn run(seed: u64, power: bool, durability: Durability) -> u64 {
-    let exactly = !power || durability == Durability::Sync;
+fn run(seed: u64, power: bool, durability: Durability, cache: CacheConfig) -> u64 {
+    let exactly = (!power || durability == Durability::Sync) && cache.write_back.is_none();
     let config = DataServerConfig {
         durability,
+        cache,
         checkpoint_bytes: 6 << 10,
         capacity_bytes: Some(600_000),
         punch_bytes: if seed.is_multiple_of(2) { 8192 } else { 1 << 20 },
@@ -248,9 +250,13 @@ fn run(seed: u64, power: bool, durability: Durability) -> u64 {
 
 /// Runs `count` seeds from `first` on; `SEEDS_FACTOR=100` in the environment runs a hundred times as many.
 fn run_all(first: u64, count: u64, power: bool, durability: Durability) {
+    run_all_with(first, count, power, durability, CacheConfig::default());
+}
+
+fn run_all_with(first: u64, count: u64, power: bool, durability: Durability, cache: CacheConfig) {
     let factor = std::env::var("SEEDS_FACTOR").map_or(1, |factor| factor.parse().expect("SEEDS_FACTOR is a number"));
     for seed in first..first + count * factor {
-        run(seed, power, durability);
+        run(seed, power, durability, cache);
     }
 }
 
@@ -274,8 +280,33 @@ fn with_durability_sync_a_power_cut_loses_nothing_acknowledged() {
 }
 
 #[test]
+fn no_cache_layer_loses_what_was_acknowledged_or_shows_a_foreign_byte() {
+    for (first, layer) in (300..).step_by(10).zip(LayerKind::ALL) {
+        for (takes_all, depth) in [(false, 1), (true, 1), (true, 3)] {
+            let cache = CacheConfig { layer, takes_all, depth, ..CacheConfig::default() };
+            run_all_with(first, 4, false, BATCH, cache);
+            run_all_with(first + 4, 4, true, BATCH, cache);
+        }
+    }
+}
+
+/// Answered when the layer has them: the death of the process may take what was not synced, as a power cut does, and no more.
+#[test]
+fn writes_that_are_answered_early_are_there_after_a_sync_and_never_foreign() {
+    for (first, layer) in (400..).step_by(40).zip([LayerKind::WriteBehind, LayerKind::Aggregation, LayerKind::ServerDirected]) {
+        for (nth, bytes_max, age_ns) in [(0, 20_000, 5 * MILLISECOND), (20, 64 << 20, 20 * MILLISECOND)] {
+            let write_back = Some(WriteBack { bytes_max, age_ns });
+            let cache = CacheConfig { layer, takes_all: true, write_back, ..CacheConfig::default() };
+            run_all_with(first + nth, 10, false, Durability::None, cache);
+            run_all_with(first + nth + 10, 10, true, Durability::None, cache);
+        }
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
-    assert_eq!(run(7, true, BATCH), run(7, true, BATCH));
+    let cache = CacheConfig::default();
+    assert_eq!(run(7, true, BATCH, cache), run(7, true, BATCH, cache));
 }
 
 /// A short fixed history, with a fault at every single point where the server can be interrupted.

@@ -20,7 +20,7 @@ use super::engines::System;
 use super::report::number;
 use super::run::temporary_dir;
 use super::stats::Spread;
-use crate::config::CacheLayer;
+use crate::config::{CacheLayer, Durability};
 use crate::connect::{Common, Fs};
 use crate::output::{Table, print, print_json};
 use crate::units::{ByteSize, human_bytes};
@@ -43,6 +43,9 @@ pub struct Args {
     /// Data servers go to their disks past the page cache
     #[arg(long)]
     direct_io: bool,
+    /// When an acknowledged change is safe; with none and direct I/O writes are answered before they are on the disk
+    #[arg(long, value_enum, default_value_t = Durability::Batch)]
+    durability: Durability,
     /// Data servers of each file system
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     data: u16,
@@ -133,6 +136,8 @@ impl Args {
             stop.check()?;
             let name = name_of(*layer);
             let mut arguments = vec!["--meta", "1", "--data", &data, "--stripe-size", &self.stripe_size, "--cache-layer", &name];
+            let durability = name_of(self.durability);
+            arguments.extend(["--durability", &durability]);
             arguments.extend(self.direct_io.then_some("--direct-io"));
             let system = System::start(place.join(&name), &arguments)?;
             let clients = (0..self.clients).map(|_| Fs::open(system.state.as_os_str(), common)).collect::<Result<Vec<Fs>>>()?;
@@ -161,8 +166,8 @@ impl Args {
     }
 }
 
-fn name_of(layer: CacheLayer) -> String {
-    clap::ValueEnum::to_possible_value(&layer).map(|value| value.get_name().to_string()).unwrap_or_default()
+fn name_of(value: impl clap::ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }
 
 /// All clients go over the file once.
@@ -176,6 +181,11 @@ fn pass(clients: &[Fs], case: Case, access: Rights) -> Result<Pass> {
     }
     let handle = leader.stat(&[b"/", NAME].concat(), true)?.handle;
     let before = used(leader)?;
+    let synced = |fs: &Fs| -> Result<()> {
+        let file = fs_open(fs, handle, access)?;
+        fs.run_at(NAME, fs.client.fsync(&file, true))?;
+        fs.run_at(NAME, fs.client.close(file))
+    };
     let barrier = Barrier::new(clients.len());
     let times: Vec<Result<(Instant, Instant)>> = std::thread::scope(|scope| {
         let run = |(number, fs)| {
@@ -197,6 +207,10 @@ fn pass(clients: &[Fs], case: Case, access: Rights) -> Result<Pass> {
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a client has panicked"))).collect()
     });
     let times = times.into_iter().collect::<Result<Vec<_>>>()?;
+    if access == Rights::WRITE {
+        // What was answered early counts as operations of this pass.
+        synced(leader)?;
+    }
     let (began, ended) = (times.iter().map(|time| time.0).min(), times.iter().map(|time| time.1).max());
     let seconds = began.zip(ended).map_or(0.0, |(began, ended)| (ended - began).as_secs_f64());
     Ok(Pass { seconds, disk: used(leader)?.since(&before) })

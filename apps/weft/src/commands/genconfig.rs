@@ -49,9 +49,9 @@ pub struct Settings {
     /// When an acknowledged change is safe
     #[arg(long, value_enum, default_value_t = Durability::Batch)]
     pub durability: Durability,
-    /// What decides about the order of accesses to the disks of data servers
-    #[arg(long, value_enum, default_value_t)]
-    pub cache_layer: CacheLayer,
+    /// What decides about the order of accesses to the disks of data servers [default: server_directed with --direct-io, else none]
+    #[arg(long, value_enum)]
+    pub cache_layer: Option<CacheLayer>,
     /// Data servers go to their disks past the page cache
     #[arg(long)]
     pub direct_io: bool,
@@ -74,7 +74,7 @@ impl Settings {
             fs_id: FsId(u64::from_le_bytes(random()?) | 1),
             engine: self.engine,
             durability: self.durability,
-            cache_layer: self.cache_layer,
+            cache_layer: self.cache_layer.unwrap_or(CacheLayer::usual(self.direct_io)),
             direct_io: self.direct_io,
             stripe_bytes: self.stripe_size,
             stripe_width: self.stripe_width,

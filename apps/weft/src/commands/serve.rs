@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_base::{MILLISECOND, ServerRole};
-use weft_data_server::{CONTAINER_NAME, CacheConfig, DataServerConfig};
+use weft_data_server::{CONTAINER_NAME, CacheConfig, DataServerConfig, WriteBack};
 use weft_meta_server::MetaServerConfig;
 use weft_rt_real::{Address, DiskConfig, Log, ShardConfig, StopHandle, stop_on_signals};
 use weft_sched::LayerKind;
@@ -188,7 +188,8 @@ fn cache_config(config: &Config) -> CacheConfig {
         CacheLayer::ServerDirected => LayerKind::ServerDirected,
     };
     let disk = if config.direct_io { DiskCost::SSD } else { DiskCost::PAGE_CACHE };
-    CacheConfig { layer, disk, takes_all: config.direct_io, ..CacheConfig::default() }
+    let answers_early = config.direct_io && config.durability == Durability::None && layer != LayerKind::None;
+    CacheConfig { layer, disk, takes_all: config.direct_io, write_back: answers_early.then(WriteBack::default), ..CacheConfig::default() }
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub enum Durability {
 }
 
 /// What decides about the order of accesses to the disk of a data server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum CacheLayer {
@@ -60,8 +60,14 @@ pub enum CacheLayer {
     /// The oldest first; what touches becomes one.
     Aggregation,
     /// In the order of places on the disk; what touches becomes one.
-    #[default]
     ServerDirected,
+}
+
+impl CacheLayer {
+    /// The one that was never slower than the others: the page cache gathers by itself, and without it the server does.
+    pub fn usual(direct_io: bool) -> CacheLayer {
+        if direct_io { CacheLayer::ServerDirected } else { CacheLayer::None }
+    }
 }
 
 /// A checked config: every path is absolute, every address is complete.
@@ -203,7 +209,7 @@ impl Config {
             engine: fs.engine.unwrap_or(Engine::Journal),
             durability: fs.durability.unwrap_or(Durability::Batch),
             batch_interval_ms,
-            cache_layer: fs.cache_layer.unwrap_or_default(),
+            cache_layer: fs.cache_layer.unwrap_or(CacheLayer::usual(fs.direct_io.unwrap_or(false))),
             direct_io: fs.direct_io.unwrap_or(false),
             shared_memory: fs.shared_memory.unwrap_or(true),
             stripe_bytes,

@@ -44,8 +44,8 @@ impl DiskCost {
     pub const DISK_2009: DiskCost = DiskCost { access_ns: 5_166_666, bytes_per_s: 50 << 20 };
     /// The page cache of a local file system: a system call of 1 us, 4 GiB/s.
     pub const PAGE_CACHE: DiskCost = DiskCost { access_ns: 1_000, bytes_per_s: 4 << 30 };
-    /// A solid state disk behind the kernel: 100 us, 1 GiB/s.
-    pub const SSD: DiskCost = DiskCost { access_ns: 100_000, bytes_per_s: 1 << 30 };
+    /// A solid state disk behind the kernel: 30 us, 1 GiB/s (measured on a virtual one by direct reads: 29 us for 5 KiB, 66 us for 50 KiB).
+    pub const SSD: DiskCost = DiskCost { access_ns: 30_000, bytes_per_s: 1 << 30 };
 
     /// The longest hole between two wanted ranges that is read rather than skipped, in bytes. Reading `h` bytes that nobody wants takes `h /
     /// bytes_per_s`, skipping them takes `access_ns` for one more access: reading is cheaper below `access_ns * bytes_per_s`.
