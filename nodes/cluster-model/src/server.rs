@@ -174,6 +174,12 @@ impl Server {
             && self.layer.queued(Access::Write).entries == 0
     }
 
+    /// Whether the disk has nothing to do while something is queued.
+    pub fn idles_with_work(&self) -> bool {
+        let queued = self.layer.queued(Access::Read).entries + self.layer.queued(Access::Write).entries;
+        self.scheduled == 0 && queued > 0
+    }
+
     fn add_memory(&mut self, bytes: u64) {
         // Overlapping reads are answered with more bytes than were read, so the count might grow beyond what there is.
         self.memory_free = (self.memory_free + bytes).min(self.memory_bytes);
@@ -325,10 +331,12 @@ impl World<'_> {
         let request = self.requests.get_mut(index);
         request.left -= bytes;
         let (task, client) = (request.task, request.process);
-        if request.left == 0 && request.arrived {
+        let left = request.left;
+        if left == 0 && request.arrived {
             self.requests.remove(index);
         }
-        if last {
+        let done = if self.config.early_completion { last } else { left == 0 };
+        if done {
             let process = self.servers[server as usize].process;
             network.send(queue, process, client, COMPLETION_BYTES, Tag::WriteDone(task).pack());
         }
