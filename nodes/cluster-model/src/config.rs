@@ -2,7 +2,7 @@
 
 use weft_model::disk::DiskModel;
 use weft_model::units::{KIB, MIB};
-use weft_model::{CpuModel, TieOrder};
+use weft_model::{CpuModel, NetworkModel, TieOrder};
 use weft_sched::classic::ClassicConfig;
 use weft_sched::{Layer, LayerKind};
 
@@ -113,6 +113,8 @@ pub struct ClusterConfig {
     pub disk_concurrency: u32,
     /// The cache layer of every server.
     pub cache_layer: CacheLayerConfig,
+    /// How finely the network is modelled.
+    pub network: NetworkModel,
     /// Largest packet of the network, bytes.
     pub packet_bytes: u64,
     /// Bandwidth of links, bytes a second.
@@ -156,6 +158,7 @@ impl ClusterConfig {
             disk: DiskModel::thesis(),
             disk_concurrency: 1,
             cache_layer: CacheLayerConfig::classic(kind),
+            network: NetworkModel::Packets,
             packet_bytes: 100 * KIB,
             link_bandwidth: 100 * MIB,
             link_latency: 200e-6,
