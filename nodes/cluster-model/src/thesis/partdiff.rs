@@ -29,7 +29,7 @@ pub struct PartdiffTable {
 }
 
 /// All five.
-pub const PARTDIFF: [PartdiffTable; 5] = [
+pub static PARTDIFF: [PartdiffTable; 5] = [
     PartdiffTable {
         number: "6.1",
         layer: LayerKind::None,
