@@ -135,6 +135,9 @@ pub struct ClusterConfig {
     pub collective_buffer_bytes: u64,
     /// Who exchanges data in collective I/O.
     pub exchange: Exchange,
+    /// A server confirms a write when it accepts the packet that holds its end, even if others are still on the way because that one has
+    /// overtaken them (the program of 2009). Otherwise it waits for all of them.
+    pub early_completion: bool,
     /// Order of events of the same time.
     pub tie_order: TieOrder,
     /// Order of servers and ranks.
@@ -164,15 +167,19 @@ impl ClusterConfig {
             collective: Collective::TwoPhase,
             collective_buffer_bytes: 8 * MIB,
             exchange: Exchange::Extents,
+            early_completion: true,
             tie_order: TieOrder::Thesis,
             party_order: PartyOrder::thesis(clients, servers),
         }
     }
 
-    /// The same hardware with natural orders: first in, first out; servers by number.
+    /// The same hardware without the accidents of the program of 2009: events of the same time first in, first out; servers by number;
+    /// collective I/O exchanges no empty messages; a write is confirmed when all of it is there.
     pub fn natural(mut self) -> ClusterConfig {
         self.tie_order = TieOrder::Natural;
         self.party_order = PartyOrder::Natural;
+        self.exchange = Exchange::Bytes;
+        self.early_completion = false;
         self
     }
 
@@ -207,10 +214,10 @@ impl ClusterConfig {
         if !self.link_latency.is_finite() || self.link_latency < 0.0 {
             return Err("link_latency must be a duration".to_string());
         }
-        if let PartyOrder::Hashed { clients, servers } = &self.party_order {
-            if clients.len() != self.clients as usize || servers.len() != self.servers as usize {
-                return Err("party_order needs one component number for each client and server".to_string());
-            }
+        if let PartyOrder::Hashed { clients, servers } = &self.party_order
+            && (clients.len() != self.clients as usize || servers.len() != self.servers as usize)
+        {
+            return Err("party_order needs one component number for each client and server".to_string());
         }
         Ok(())
     }

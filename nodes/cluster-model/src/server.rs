@@ -51,7 +51,7 @@ pub struct Request {
     cursor: (usize, u64),
     /// Reads: the answer.
     reply: MessageId,
-    /// The server knows of it. Behind a closed gate, data may overtake the request that announces it.
+    /// It has arrived. Data may overtake it: flow control does not keep the order of packets.
     arrived: bool,
 }
 
@@ -144,8 +144,6 @@ pub struct Server {
     free_running: Vec<u32>,
     /// Write packets that wait for the cache layer to accept them.
     refused: VecDeque<DataPacket>,
-    /// Write packets that came before their request.
-    early: Vec<DataPacket>,
     wake_at: Option<u64>,
     flushed: Vec<Job>,
 }
@@ -163,7 +161,6 @@ impl Server {
             running: Vec::new(),
             free_running: Vec::new(),
             refused: VecDeque::new(),
-            early: Vec::new(),
             wake_at: None,
             flushed: Vec::new(),
         }
@@ -175,6 +172,12 @@ impl Server {
             && self.refused.is_empty()
             && self.layer.queued(Access::Read).entries == 0
             && self.layer.queued(Access::Write).entries == 0
+    }
+
+    /// Whether the disk has nothing to do while something is queued.
+    pub fn idles_with_work(&self) -> bool {
+        let queued = self.layer.queued(Access::Read).entries + self.layer.queued(Access::Write).entries;
+        self.scheduled == 0 && queued > 0
     }
 
     fn add_memory(&mut self, bytes: u64) {
@@ -189,6 +192,7 @@ impl World<'_> {
         let request = self.requests.get_mut(index);
         request.arrived = true;
         let (server, process, file, bytes) = (request.server, request.process, request.file, request.bytes);
+        let left = request.left;
         let now = Nanos(queue.now());
         match request.kind {
             RequestKind::Read => {
@@ -203,15 +207,8 @@ impl World<'_> {
                 let from = self.servers[server as usize].process;
                 self.requests.get_mut(index).reply = network.open(from, process, bytes, Tag::ReadData(index).pack());
             }
-            RequestKind::Write => {
-                let state = &mut self.servers[server as usize];
-                if !state.early.is_empty() {
-                    let early: Vec<DataPacket> = state.early.extract_if(.., |packet| packet.request == index).collect();
-                    for packet in early {
-                        self.write_data_arrived(network, queue, packet);
-                    }
-                }
-            }
+            RequestKind::Write if left == 0 => self.requests.remove(index),
+            RequestKind::Write => {}
             RequestKind::Flush => {
                 self.requests.remove(index);
                 let state = &mut self.servers[server as usize];
@@ -231,9 +228,7 @@ impl World<'_> {
     pub(crate) fn write_data_arrived(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
         let server = self.requests.get(packet.request).server;
         let state = &mut self.servers[server as usize];
-        if !self.requests.get(packet.request).arrived {
-            state.early.push(packet);
-        } else if state.layer.accepts(packet.bytes, state.memory_free) {
+        if state.layer.accepts(packet.bytes, state.memory_free) {
             self.accept(network, queue, packet);
         } else {
             state.refused.push_back(packet);
@@ -335,11 +330,13 @@ impl World<'_> {
         }
         let request = self.requests.get_mut(index);
         request.left -= bytes;
-        let (task, client, left) = (request.task, request.process, request.left);
-        if left == 0 {
+        let (task, client) = (request.task, request.process);
+        let left = request.left;
+        if left == 0 && request.arrived {
             self.requests.remove(index);
         }
-        if last {
+        let done = if self.config.early_completion { last } else { left == 0 };
+        if done {
             let process = self.servers[server as usize].process;
             network.send(queue, process, client, COMPLETION_BYTES, Tag::WriteDone(task).pack());
         }

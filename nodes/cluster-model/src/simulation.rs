@@ -175,6 +175,12 @@ impl<'a> Simulation<'a> {
         true
     }
 
+    /// A server whose disk idles although its cache layer has something for it; none in a working simulation, unless writes are delayed
+    /// or memory is short.
+    pub fn idling_server(&self) -> Option<usize> {
+        self.world.servers.iter().position(|server| server.idles_with_work())
+    }
+
     /// Virtual time, nanoseconds.
     pub fn now(&self) -> u64 {
         self.queue.now()
