@@ -13,6 +13,7 @@ mod mount_list;
 mod mounts;
 mod output;
 mod process;
+mod sim;
 mod state;
 mod units;
 

@@ -64,6 +64,7 @@ enum Command {
     Df(df::Args),
     Ping(ping::Args),
     Bench(crate::bench::Args),
+    Sim(crate::sim::Args),
     Genconfig(genconfig::Args),
     Serve(serve::Args),
 }
@@ -93,6 +94,7 @@ impl Cli {
             Command::Df(args) => args.run(common),
             Command::Ping(args) => args.run(common),
             Command::Bench(args) => args.run(common),
+            Command::Sim(args) => args.run(),
             Command::Genconfig(args) => args.run(),
             Command::Serve(args) => args.run(),
         }
