@@ -9,6 +9,7 @@ use crate::event::{Event, Tag};
 use crate::mailbox::Mailbox;
 use crate::order::hashed;
 use crate::program::{Application, Rank};
+use crate::record::Recording;
 use crate::report::{ApplicationReport, Report, ServerReport};
 use crate::server::{DataPacket, Requests, Server};
 use crate::stripe::Splitter;
@@ -59,6 +60,7 @@ pub struct World<'a> {
     /// Tasks that wait in the barrier of each communicator, in the order of arrival.
     pub(crate) barriers: Vec<Vec<u32>>,
     pub(crate) groups: Groups<'a>,
+    pub(crate) recording: Option<Recording>,
 }
 
 /// A cluster with its applications, ready to run.
@@ -140,6 +142,7 @@ impl<'a> Simulation<'a> {
             splitter: Splitter::new(config.striping, config.stripe_bytes, config.servers),
             barriers: vec![Vec::new(); comms as usize],
             groups: Groups::new(comms as usize),
+            recording: None,
             config: config.clone(),
         };
         let mut simulation = Simulation { queue: Queue::new(config.tie_order), network, world };
@@ -156,6 +159,17 @@ impl<'a> Simulation<'a> {
     pub fn run(mut self) -> Result<Report, String> {
         while self.step() {}
         self.finish()
+    }
+
+    /// As [`Simulation::run`], and records what happened when.
+    ///
+    /// # Errors
+    /// As [`Simulation::run`].
+    pub fn run_recorded(mut self) -> Result<(Report, Recording), String> {
+        self.world.recording = Some(Recording::default());
+        while self.step() {}
+        let report = self.finish()?;
+        Ok((report, self.world.recording.take().unwrap_or_default()))
     }
 
     /// Executes the next event. `false`: nothing is left.
@@ -245,10 +259,7 @@ fn check_application(application: &Application) -> Result<(), String> {
     if application.communicators.first() != Some(&world) {
         return Err(format!("{}: communicator 0 must be all ranks in order", application.name));
     }
-    if application.communicators.iter().flatten().any(|&rank| rank >= ranks) {
-        return Err(format!("{}: a communicator names a rank that does not exist", application.name));
-    }
-    Ok(())
+    application.check().map_err(|problem| format!("{}: {problem}", application.name))
 }
 
 impl NetworkHost<Event> for World<'_> {

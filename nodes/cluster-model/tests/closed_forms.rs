@@ -172,6 +172,26 @@ fn the_same_simulation_twice_is_the_same() {
 }
 
 #[test]
+fn a_recording_holds_every_command_and_access() {
+    every_way(|config, app, what| {
+        let (report, recording) = Simulation::new(config, app).and_then(Simulation::run_recorded).expect("sound");
+        assert_eq!(report, run(config, app), "{what}: recording changes nothing");
+        assert_eq!(recording.commands.len(), app.programs.iter().map(|program| program.commands.len()).sum::<usize>(), "{what}");
+        for (rank, &end) in (0..).zip(&report.applications[0].rank_end_nanos) {
+            // The commands of a rank follow each other without a gap, from the start to its end.
+            let mut at = 0;
+            for span in recording.commands.iter().filter(|span| span.rank == rank) {
+                assert_eq!(span.start, at, "{what}");
+                at = span.end;
+            }
+            assert_eq!(at, end, "{what}");
+        }
+        assert_eq!(recording.disks.len() as u64, report.disks().operations, "{what}");
+        assert_eq!(recording.disks.iter().map(|span| span.end - span.start).sum::<u64>(), report.disks().busy_nanos, "{what}");
+    });
+}
+
+#[test]
 fn no_disk_idles_while_something_is_queued() {
     every_way(|config, app, what| {
         let mut simulation = Simulation::new(config, app).expect("a sound program");
