@@ -108,6 +108,7 @@ impl<'a> Simulation<'a> {
         processes.extend(config.clients..config.clients + config.servers);
         let network = Network::new(NetworkConfig {
             model: config.network,
+            topology: config.topology,
             nodes: config.clients + config.servers,
             processes: processes.clone(),
             packet_bytes: config.packet_bytes,

@@ -3,8 +3,8 @@
 use weft_cluster_model::program::{Access, Application, Command, WORLD};
 use weft_cluster_model::workloads::Interleaved;
 use weft_cluster_model::{CacheLayerConfig, ClusterConfig, Collective, Report, Simulation};
-use weft_model::NetworkModel;
 use weft_model::units::{KIB, MIB, transfer_nanos};
+use weft_model::{NetworkModel, Topology};
 use weft_sched::LayerKind;
 
 fn cluster(layer: LayerKind) -> ClusterConfig {
@@ -49,6 +49,27 @@ fn a_long_message_is_pipelined_packet_by_packet() {
             assert!(found.abs_diff(expected) <= packets, "{packets} {network:?}: {found} {expected}");
         }
     }
+}
+
+#[test]
+fn messages_between_racks_share_the_uplink() {
+    // Clients 0 and 1 in the first rack, 2 and 3 in the second.
+    let topology = Topology::Racks { nodes_per_rack: 2, uplink_bandwidth: 100 * MIB };
+    let config = ClusterConfig { eager_bytes: u64::MAX, network: NetworkModel::Messages, topology, ..cluster(LayerKind::None) };
+    let time = |pairs: &[(u32, u32)]| {
+        let mut app = Application::new("pairs", 4);
+        for &(from, to) in pairs {
+            app.push(from, Command::Send { comm: WORLD, to, tag: 0, bytes: 10 * MIB, request: None });
+            app.push(to, Command::Recv { comm: WORLD, from: Some(from), tag: 0, request: None });
+        }
+        run(&config, &app).ranks_end_nanos()
+    };
+    let packet = transfer_nanos(100 * KIB, 100 * MIB);
+    let near = time(&[(0, 1)]);
+    assert_eq!(time(&[(0, 2)]), near + 2 * (packet + LATENCY) + transfer_nanos(100 * KIB, 1000 * MIB), "two links and a switch more");
+    let both = time(&[(0, 2), (1, 3)]);
+    assert_eq!(both, time(&[(0, 2)]) + transfer_nanos(10 * MIB, 100 * MIB), "one after the other through the uplink");
+    assert_eq!(time(&[(0, 1), (2, 3)]), near, "racks do not disturb each other");
 }
 
 #[test]
