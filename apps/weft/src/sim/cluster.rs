@@ -21,7 +21,8 @@ const LAYERS: [(&str, LayerKind); 4] = [
 ];
 const STRIPING: [(&str, Striping); 2] = [("simple", Striping::Simple), ("slipped", Striping::Slipped)];
 const RULES: [(&str, PickRule); 2] = [("lowest", PickRule::Lowest), ("continue", PickRule::Continue)];
-const ORDERS: [(&str, TieOrder); 2] = [("natural", TieOrder::Natural), ("2009", TieOrder::Thesis)];
+/// Whether the accidents of the program of 2009 are repeated: order of simultaneous events, of servers and ranks, and the like.
+const BEHAVIOURS: [(&str, TieOrder); 2] = [("natural", TieOrder::Natural), ("2009", TieOrder::Thesis)];
 const EXCHANGES: [(&str, Exchange); 2] = [("bytes", Exchange::Bytes), ("extents", Exchange::Extents)];
 const DISKS: [(&str, DiskKind); 4] =
     [("refined", DiskKind::Refined), ("simple", DiskKind::Simple), ("ssd", DiskKind::Ssd), ("ram", DiskKind::Ram)];
@@ -98,14 +99,14 @@ pub fn read<'a>(
     let servers = plan.swept("servers", choices, count)?;
     let mut config = model.unwrap_or_else(|| {
         let (clients, servers) = (clients.unwrap_or(10), servers.unwrap_or(10));
-        ClusterConfig { exchange: Exchange::Bytes, ..ClusterConfig::thesis(clients, servers, LayerKind::None) }
+        ClusterConfig::thesis(clients, servers, LayerKind::None)
     });
     if has_model && (clients.is_some() || servers.is_some()) {
         let key = if clients.is_some() { "clients" } else { "servers" };
         return Err(plan.error(key, "comes from the cluster model that the plan names"));
     }
-    let order = plan.swept("order", choices, |value| name(value, &ORDERS))?.unwrap_or_default();
-    if order == TieOrder::Natural {
+    let behaviour = plan.swept("behaviour", choices, |value| name(value, &BEHAVIOURS))?.unwrap_or_default();
+    if behaviour == TieOrder::Natural {
         config = config.natural();
     }
     if let Some(stripe) = plan.swept("stripe", choices, bytes)? {
