@@ -12,10 +12,12 @@ mod chain;
 pub mod classic;
 pub mod improved;
 mod piece;
+mod places;
 
 use weft_base::Nanos;
 
 pub use piece::{Access, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
+pub use places::{DiskCounts, Distance, Places};
 
 use classic::{Aggregation, ClassicConfig, NoCache, ServerDirected, WriteBehind};
 use improved::{Improved, ImprovedConfig};

@@ -583,6 +583,7 @@ impl World {
             turns: 0,
             journal_writes: 0,
             journal_syncs: 0,
+            disk: None,
         }
     }
 }

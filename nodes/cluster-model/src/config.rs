@@ -1,9 +1,10 @@
 //! What a cluster consists of and which implementation of every part is used.
 
 use weft_model::disk::DiskModel;
-use weft_model::units::{KIB, MIB};
-use weft_model::{CpuModel, TieOrder};
+use weft_model::units::{KIB, MIB, nanos};
+use weft_model::{CpuModel, NetworkModel, TieOrder};
 use weft_sched::classic::ClassicConfig;
+use weft_sched::improved::{DiskCost, ImprovedConfig};
 use weft_sched::{Layer, LayerKind};
 
 use crate::stripe::Striping;
@@ -74,6 +75,13 @@ pub enum CacheLayerConfig {
         /// Its parameters.
         config: ClassicConfig,
     },
+    /// The rules of real servers.
+    Improved {
+        /// Which layer.
+        kind: LayerKind,
+        /// Its parameters.
+        config: ImprovedConfig,
+    },
 }
 
 impl CacheLayerConfig {
@@ -82,9 +90,15 @@ impl CacheLayerConfig {
         CacheLayerConfig::Classic { kind, config: ClassicConfig::default() }
     }
 
+    /// A layer with the rules of real servers that knows what this device costs.
+    pub fn improved(kind: LayerKind, disk: &DiskModel) -> CacheLayerConfig {
+        CacheLayerConfig::Improved { kind, config: ImprovedConfig { disk: disk_cost(disk), ..ImprovedConfig::default() } }
+    }
+
     pub(crate) fn build(&self) -> Layer {
         match self {
             CacheLayerConfig::Classic { kind, config } => Layer::classic(*kind, config),
+            CacheLayerConfig::Improved { kind, config } => Layer::improved(*kind, config),
         }
     }
 
@@ -92,7 +106,21 @@ impl CacheLayerConfig {
     pub fn granularity(&self) -> u64 {
         match self {
             CacheLayerConfig::Classic { config, .. } => config.granularity,
+            CacheLayerConfig::Improved { config, .. } => config.granularity,
         }
+    }
+}
+
+/// What a near access costs on a device, for the decision between reading a hole and skipping it.
+fn disk_cost(disk: &DiskModel) -> DiskCost {
+    match *disk {
+        DiskModel::Refined { rpm, track_seek, bandwidth, .. } => {
+            DiskCost { access_ns: nanos(30.0 / rpm + track_seek), bytes_per_s: bandwidth }
+        }
+        DiskModel::Simple { access, bandwidth } | DiskModel::Ram { latency: access, bandwidth } => {
+            DiskCost { access_ns: nanos(access), bytes_per_s: bandwidth }
+        }
+        DiskModel::Ssd { page_read, bandwidth, .. } => DiskCost { access_ns: nanos(page_read), bytes_per_s: bandwidth },
     }
 }
 
@@ -113,6 +141,8 @@ pub struct ClusterConfig {
     pub disk_concurrency: u32,
     /// The cache layer of every server.
     pub cache_layer: CacheLayerConfig,
+    /// How finely the network is modelled.
+    pub network: NetworkModel,
     /// Largest packet of the network, bytes.
     pub packet_bytes: u64,
     /// Bandwidth of links, bytes a second.
@@ -156,6 +186,7 @@ impl ClusterConfig {
             disk: DiskModel::thesis(),
             disk_concurrency: 1,
             cache_layer: CacheLayerConfig::classic(kind),
+            network: NetworkModel::Packets,
             packet_bytes: 100 * KIB,
             link_bandwidth: 100 * MIB,
             link_latency: 200e-6,

@@ -146,6 +146,7 @@ pub struct Server {
     refused: VecDeque<DataPacket>,
     wake_at: Option<u64>,
     flushed: Vec<Job>,
+    dropped: Vec<Part>,
 }
 
 impl Server {
@@ -163,6 +164,7 @@ impl Server {
             refused: VecDeque::new(),
             wake_at: None,
             flushed: Vec::new(),
+            dropped: Vec::new(),
         }
     }
 
@@ -256,6 +258,9 @@ impl World<'_> {
         let (job, mut parts) = (*job, std::mem::take(parts));
         match job.access {
             Access::Read => {
+                // Holes that were read through are in no reply.
+                let wanted: u64 = parts.iter().map(|part| part.bytes).sum();
+                state.add_memory(job.bytes.saturating_sub(wanted));
                 for part in &parts {
                     let reply = self.requests.get(part.tag as u32).reply;
                     network.append(queue, reply, part.bytes);
@@ -324,7 +329,11 @@ impl World<'_> {
             let piece = Piece { access: Access::Write, file, offset: extent.offset + done, bytes: taken, tag: u64::from(index) };
             left -= taken;
             if taken > 0 {
-                self.servers[server as usize].layer.add(now, piece);
+                let state = &mut self.servers[server as usize];
+                state.layer.add(now, piece);
+                state.layer.take_dropped(&mut state.dropped);
+                let overwritten: u64 = state.dropped.drain(..).map(|part| part.bytes).sum();
+                state.add_memory(overwritten);
                 self.schedule(queue, server);
             }
         }

@@ -105,6 +105,7 @@ impl<'a> Simulation<'a> {
         let first_server = processes.len() as u32;
         processes.extend(config.clients..config.clients + config.servers);
         let network = Network::new(NetworkConfig {
+            model: config.network,
             nodes: config.clients + config.servers,
             processes: processes.clone(),
             packet_bytes: config.packet_bytes,

@@ -4,6 +4,8 @@ use std::fmt;
 
 use weft_base::{ClusterMap, MILLISECOND, ServerId, Status};
 use weft_rt::DiskError;
+use weft_sched::LayerKind;
+use weft_sched::improved::DiskCost;
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
 
@@ -57,6 +59,27 @@ impl Durability {
     }
 }
 
+/// How accesses of one turn to the container meet (`docs/decisions/0007-where-the-cache-layer-is.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// What decides about their order and what becomes one.
+    pub layer: LayerKind,
+    /// What an access costs: decides which holes are read through and which requests are too long to gain anything.
+    pub disk: DiskCost,
+    /// Most accesses that are under way at the disk.
+    pub depth: usize,
+    /// Every access goes through the layer, also the only one of its turn and the long ones. Needed where accesses must not meet at
+    /// the disk (direct I/O, with depth 1).
+    pub takes_all: bool,
+}
+
+impl Default for CacheConfig {
+    /// For a container in the page cache.
+    fn default() -> Self {
+        CacheConfig { layer: LayerKind::ServerDirected, disk: DiskCost::PAGE_CACHE, depth: 1, takes_all: false }
+    }
+}
+
 /// Everything that a data server needs besides its runtime.
 #[derive(Clone, Debug)]
 pub struct DataServerConfig {
@@ -83,6 +106,8 @@ pub struct DataServerConfig {
     /// Freed runs of at least so many bytes are given back to the disk; smaller ones are only used again. Giving back is slow (a
     /// discard at the device), and writing to space that was used before is faster than to new space.
     pub punch_bytes: u64,
+    /// How accesses to the container meet.
+    pub cache: CacheConfig,
 }
 
 impl DataServerConfig {
@@ -101,6 +126,7 @@ impl DataServerConfig {
             journal_segment_bytes: SEGMENT_BYTES_DEFAULT,
             checkpoint_bytes: 128 << 20,
             punch_bytes: PUNCH_BYTES_DEFAULT,
+            cache: CacheConfig::default(),
         }
     }
 }

@@ -20,6 +20,7 @@
 //! One copy into the page cache (what memory allows), and at most 5 us for everything else: admission, plan, record, its share of the
 //! journal write.
 
+mod cache;
 mod checkpoint;
 mod clients;
 mod config;
@@ -33,5 +34,6 @@ mod space;
 mod state;
 mod transfer;
 
-pub use config::{DataServerConfig, DataServerError, Durability, Engine};
+pub use config::{CacheConfig, DataServerConfig, DataServerError, Durability, Engine};
+pub use recovery::CONTAINER_NAME;
 pub use server::run;

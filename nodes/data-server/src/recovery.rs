@@ -14,7 +14,8 @@ use crate::state::{Foundation, Removed};
 use crate::{DataServerConfig, DataServerError, Engine};
 
 /// The file that holds the bytes of all objects.
-const CONTAINER: &str = "objects";
+/// Name of the container file on the disk of a data server.
+pub const CONTAINER_NAME: &str = "objects";
 
 /// Makes or recovers the store.
 pub async fn open<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, DataServerError> {
@@ -37,7 +38,7 @@ pub async fn open<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result
 /// An empty container; what an earlier life left is void.
 async fn open_memory<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, DataServerError> {
     let disk = rt.disk();
-    let container = disk.open(CONTAINER, true).await.map_err(disk_error("open the container"))?;
+    let container = disk.open(CONTAINER_NAME, true).await.map_err(disk_error("open the container"))?;
     disk.set_len(container, 0).await.map_err(disk_error("empty the container"))?;
     let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
     // Nobody has counted the starts, but clients must see that this is another one.
@@ -49,7 +50,7 @@ async fn open_memory<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Res
 async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, DataServerError> {
     let disk = rt.disk();
     let failed = || disk_error("make the container");
-    let container = disk.open(CONTAINER, true).await.map_err(failed())?;
+    let container = disk.open(CONTAINER_NAME, true).await.map_err(failed())?;
     disk.set_len(container, 0).await.map_err(failed())?;
     let header = ContainerHeader { fs_id: config.map.fs_id, server_id: config.server };
     disk.write(container, 0, Payload::Real(header.encode())).await.map_err(failed())?;
@@ -156,7 +157,7 @@ impl Replay {
 }
 
 async fn open_container<D: Disk>(disk: &D, config: &DataServerConfig) -> Result<FileId, DataServerError> {
-    let container = disk.open(CONTAINER, false).await.map_err(disk_error("open the container"))?;
+    let container = disk.open(CONTAINER_NAME, false).await.map_err(disk_error("open the container"))?;
     let block = disk.read(container, 0, CONTAINER_HEADER_BYTES as u64).await.map_err(disk_error("read the container"))?;
     let header = ContainerHeader::decode(&block.to_bytes()).map_err(|error| DataServerError::Store(format!("the container: {error}")))?;
     if (header.fs_id, header.server_id) != (config.map.fs_id, config.server) {

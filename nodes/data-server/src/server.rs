@@ -1,11 +1,13 @@
 //! The loop of turns.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use weft_base::{Payload, Status};
+use weft_base::{Payload, RequestId, Status};
 use weft_rt::{Arrival, Either, PeerId, ServerRuntime, Work, join_all, race};
 use weft_store::objects::ObjectKey;
 use weft_wire::handshake::ANY_SERVER;
+use weft_wire::ops::Piece;
 use weft_wire::{Frame, Header, Op, Request};
 
 use crate::checkpoint::checkpoint_flow;
@@ -69,7 +71,11 @@ impl<R: ServerRuntime> Server<R> {
             // Whoever needs the room asks again and learns why there is none.
             let _ = journal.ensure_room().await;
         }
-        let answers = self.execute_all(jobs).await;
+        self.cache.begin_turn(jobs.len());
+        // When the requests are done, so is what they asked of the disk.
+        let Either::First(answers) = race(self.execute_all(jobs), self.cache.work(&self.rt, self.rt.disk(), self.container)).await else {
+            unreachable!("the cache works for ever");
+        };
         if let Err(error) = self.commit().await {
             self.fail(error);
             return;
@@ -131,13 +137,33 @@ impl<R: ServerRuntime> Server<R> {
         join_all(groups.into_iter().map(|group| self.execute_in_order(group))).await.into_iter().flatten().collect()
     }
 
+    /// Executes jobs of one object. Neighbours among which order does not matter go at the same time, so that the cache layer sees them
+    /// together.
     async fn execute_in_order(&self, jobs: Vec<Job>) -> Vec<(PeerId, Answer)> {
         let mut answers = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            self.rt.cpu(Work::Request).await;
-            answers.push((job.peer, self.execute(job).await));
+        let mut rest = jobs.into_iter().peekable();
+        let mut together = Together::default();
+        while let Some(job) = rest.next() {
+            if !self.cache.gathers() || rest.peek().is_none() {
+                answers.push(self.execute_one(job).await);
+                continue;
+            }
+            together.begin(&job);
+            let mut group = vec![job];
+            while let Some(job) = rest.next_if(|job| together.admits(job)) {
+                group.push(job);
+            }
+            match group.len() {
+                1 => answers.push(self.execute_one(group.remove(0)).await),
+                _ => answers.extend(join_all(group.into_iter().map(|job| self.execute_one(job))).await),
+            }
         }
         answers
+    }
+
+    async fn execute_one(&self, job: Job) -> (PeerId, Answer) {
+        self.rt.cpu(Work::Request).await;
+        (job.peer, self.execute(job).await)
     }
 
     async fn execute(&self, job: Job) -> Answer {
@@ -191,6 +217,57 @@ impl<R: ServerRuntime> Server<R> {
     fn reply(&self, peer: PeerId, mut frame: Frame) {
         frame.header.server_boot = self.boot;
         self.rt.reply(peer, frame);
+    }
+}
+
+/// Requests for one object that may be executed at the same time: reads; and writes of different bytes. What a read sees of a write of its
+/// own turn is decided by their order as ever, and of two copies of a request the second must find the first executed.
+#[derive(Default)]
+struct Together {
+    /// Bytes that are written, as start and end; `None` among reads.
+    written: Option<BTreeMap<u64, u64>>,
+    numbers: BTreeSet<RequestId>,
+    is_open: bool,
+}
+
+impl Together {
+    /// Starts a group with this job.
+    fn begin(&mut self, job: &Job) {
+        self.numbers.clear();
+        self.numbers.insert(job.header.request);
+        self.written = None;
+        self.is_open = match &job.request {
+            Request::Read(_) => true,
+            Request::Write(request) => {
+                self.written = Some(BTreeMap::new());
+                self.take_bytes(&request.pieces)
+            }
+            _ => false,
+        };
+    }
+
+    /// Takes the job into the group if it may be there.
+    fn admits(&mut self, job: &Job) -> bool {
+        let fits = self.is_open
+            && match (&job.request, &self.written) {
+                (Request::Read(_), None) => true,
+                (Request::Write(request), Some(_)) => self.take_bytes(&request.pieces),
+                _ => false,
+            };
+        fits && self.numbers.insert(job.header.request)
+    }
+
+    /// False if some of the bytes are written already. What was taken before that keeps others out of the group, which does no harm.
+    fn take_bytes(&mut self, pieces: &[Piece]) -> bool {
+        let written = self.written.as_mut().expect("only called for writes");
+        pieces.iter().all(|piece| {
+            let Some(end) = piece.offset.checked_add(u64::from(piece.bytes)) else { return false };
+            if written.range(..end).next_back().is_some_and(|(_, taken)| *taken > piece.offset) {
+                return false;
+            }
+            written.insert(piece.offset, end);
+            true
+        })
     }
 }
 

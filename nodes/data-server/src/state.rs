@@ -10,6 +10,7 @@ use weft_rt::{Event, FileId, ServerRuntime};
 use weft_store::objects::{BLOCK_BYTES, ObjectKey, ObjectRecord, ObjectTable};
 use weft_wire::{Capability, Rights};
 
+use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::durability::Progress;
 use crate::grants::Grants;
@@ -32,6 +33,7 @@ pub struct Server<R: ServerRuntime> {
     pub boot: u32,
     pub started: Nanos,
     pub container: FileId,
+    pub cache: Cache,
     /// `None` with engine `memory`.
     pub journal: Option<Journal<R::Disk>>,
     pub table: RefCell<ObjectTable>,
@@ -66,6 +68,7 @@ impl<R: ServerRuntime> Server<R> {
             boot: foundation.boot,
             started: now,
             container: foundation.container,
+            cache: Cache::new(config.cache),
             journal: foundation.journal,
             table: RefCell::new(foundation.table),
             clients: RefCell::default(),

@@ -1,4 +1,4 @@
-//! The way between a plan and the disk, in one place: here a cache layer will decide about order, merging and delay.
+//! The way between a plan and the disk for what the cache layer (`cache.rs`) has no part in.
 
 use bytes::BytesMut;
 use weft_base::Payload;
@@ -40,7 +40,7 @@ pub fn copies(pieces: &[ReadPiece]) -> bool {
 }
 
 /// Some bytes of an answer.
-enum Part {
+pub enum Part {
     Data(Payload),
     Zeros(u64),
 }
@@ -55,7 +55,7 @@ impl Part {
 }
 
 /// Puts parts together. Synthetic data swallows what is around it and keeps the first tag: nobody can look inside.
-fn join(mut parts: Vec<Part>) -> Payload {
+pub fn join(mut parts: Vec<Part>) -> Payload {
     if parts.len() == 1
         && let Some(Part::Data(_)) = parts.first()
         && let Some(Part::Data(data)) = parts.pop()
@@ -84,7 +84,7 @@ fn join(mut parts: Vec<Part>) -> Payload {
 }
 
 /// Neighbours in the container become one transfer.
-fn merged(places: &[DiskPiece]) -> impl Iterator<Item = DiskPiece> {
+pub fn merged(places: &[DiskPiece]) -> impl Iterator<Item = DiskPiece> {
     let mut rest = places.iter().copied().peekable();
     std::iter::from_fn(move || {
         let mut place = rest.next()?;
@@ -96,7 +96,7 @@ fn merged(places: &[DiskPiece]) -> impl Iterator<Item = DiskPiece> {
 }
 
 /// The same for reads, holes included.
-fn merged_reads(pieces: &[ReadPiece]) -> impl Iterator<Item = ReadPiece> {
+pub fn merged_reads(pieces: &[ReadPiece]) -> impl Iterator<Item = ReadPiece> {
     let mut rest = pieces.iter().copied().peekable();
     std::iter::from_fn(move || {
         let mut piece = rest.next()?;

@@ -57,6 +57,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             turns: counters.turns,
             journal_writes: journal.writes,
             journal_syncs: journal.syncs,
+            disk: None,
         };
         Ok(info.to_bytes())
     }

@@ -396,6 +396,24 @@ pub(crate) fn read_at(file: &File, into: &mut impl BufMut, max: usize, offset: u
     Ok(read)
 }
 
+/// Writes all of `slices` one after another from `offset` on, in as few calls as the system allows.
+pub(crate) fn write_all_vectored_at(file: &File, mut slices: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+    IoSlice::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        let count = slices.len().min(libc::UIO_MAXIOV as usize);
+        let written = retry(|| {
+            // SAFETY: `IoSlice` has the layout of `iovec`; the first `count` of them and what they point to are borrowed until here.
+            unsafe { libc::pwritev64(file.as_raw_fd(), slices.as_ptr().cast(), count as libc::c_int, offset as libc::off64_t) }
+        })?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut slices, written);
+        offset += written as u64;
+    }
+    Ok(())
+}
+
 fn fallocate(file: &File, mode: libc::c_int, offset: u64, len: u64) -> io::Result<()> {
     retry(|| {
         // SAFETY: takes no memory.

@@ -229,6 +229,20 @@ pub trait Disk: Clone + 'static {
     /// Writes all of `data` at `offset`.
     fn write(&self, file: FileId, offset: u64, data: Payload) -> impl Future<Output = Result<(), DiskError>>;
 
+    /// Writes the parts one after another from `offset` on. One operation where the disk can; else one for each part, so that an error
+    /// may leave some of them written.
+    fn write_parts(&self, file: FileId, offset: u64, parts: Vec<Payload>) -> impl Future<Output = Result<(), DiskError>> {
+        async move {
+            let mut at = offset;
+            for part in parts {
+                let len = part.len();
+                self.write(file, at, part).await?;
+                at += len;
+            }
+            Ok(())
+        }
+    }
+
     /// Brings what was written to this file, and its length, to stable storage.
     fn sync(&self, file: FileId) -> impl Future<Output = Result<(), DiskError>>;
 

@@ -64,15 +64,18 @@ struct Row {
 }
 
 /// A temporary file system; dropping it stops it.
-struct System {
-    state: PathBuf,
+pub struct System {
+    pub state: PathBuf,
 }
 
 impl System {
-    fn start(state: PathBuf, engine: &str, durability: &str, meta: u16) -> Result<System> {
+    /// Starts it with these arguments of `weft up`.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn start(state: PathBuf, arguments: &[&str]) -> Result<System> {
         let system = System { state };
-        let words = ["up", "--engine", engine, "--durability", durability, "--data", "1", "--meta"].map(OsString::from);
-        system.weft(words.into_iter().chain([meta.to_string().into()]))?;
+        system.weft(["up"].iter().chain(arguments).map(OsString::from))?;
         Ok(system)
     }
 
@@ -118,7 +121,9 @@ impl Args {
         let mut systems = Vec::new();
         for (engine, durability, name) in SYSTEMS {
             stop.check()?;
-            systems.push(System::start(place.join(name.replace(' ', "-")), engine, durability, self.meta)?);
+            let meta = self.meta.to_string();
+            let arguments = ["--engine", engine, "--durability", durability, "--data", "1", "--meta", &meta];
+            systems.push(System::start(place.join(name.replace(' ', "-")), &arguments)?);
         }
         let sites = systems.iter().map(|system| Site::in_file_system(system.state.as_os_str(), common)).collect::<Result<Vec<Site>>>()?;
         let work = self.work();

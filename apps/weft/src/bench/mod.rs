@@ -6,6 +6,7 @@
 mod ceiling;
 mod crew;
 mod engines;
+mod layers;
 mod library;
 mod meter;
 mod options;
@@ -41,7 +42,8 @@ Examples:
   weft bench create --path /tmp/mnt --procs 4 --files 5000          by any mount, from 4 processes
   weft bench all --path /tmp/mnt --fs /tmp/weft --ceiling           with what the servers spend, beside a null FUSE file system
   weft bench write --path /tmp/mnt --procs 2 --interleaved --block 47008 --size 470080000
-  weft bench engines                                                the price of durability")]
+  weft bench engines                                                the price of durability
+  weft bench layers                                                 what the order of accesses to the disk is worth")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -88,6 +90,8 @@ enum What {
     Stress(Options),
     /// Compare the engines: temporary file systems side by side, creates by the library
     Engines(engines::Args),
+    /// Compare the cache layers: temporary file systems side by side, interleaved blocks of one file from many clients
+    Layers(layers::Args),
     #[command(hide = true)]
     Worker(worker::Args),
     #[command(hide = true)]
@@ -114,6 +118,7 @@ impl Args {
             What::Split(options) => run::run(&options, Phases::Split, common),
             What::Stress(options) => run::run(&options, Phases::Stress, common),
             What::Engines(args) => args.run(common),
+            What::Layers(args) => args.run(common),
             What::Worker(args) => args.run(common),
             What::CeilingServer(args) => args.run(),
         }

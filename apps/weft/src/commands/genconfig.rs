@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use weft_base::{FsId, ServerRole};
 
-use crate::config::{self, Config, Draft, DraftServer, Durability, Engine, write_in_one_step};
+use crate::config::{self, CacheLayer, Config, Draft, DraftServer, Durability, Engine, write_in_one_step};
 use crate::connect::random;
 use crate::output;
 use crate::units::{ByteSize, hex};
@@ -49,6 +49,12 @@ pub struct Settings {
     /// When an acknowledged change is safe
     #[arg(long, value_enum, default_value_t = Durability::Batch)]
     pub durability: Durability,
+    /// What decides about the order of accesses to the disks of data servers
+    #[arg(long, value_enum, default_value_t)]
+    pub cache_layer: CacheLayer,
+    /// Data servers go to their disks past the page cache
+    #[arg(long)]
+    pub direct_io: bool,
     /// Stripe size of new files, a power of two from 4KiB to 64MiB
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = config::parse_stripe_size)]
     pub stripe_size: u32,
@@ -68,6 +74,8 @@ impl Settings {
             fs_id: FsId(u64::from_le_bytes(random()?) | 1),
             engine: self.engine,
             durability: self.durability,
+            cache_layer: self.cache_layer,
+            direct_io: self.direct_io,
             stripe_bytes: self.stripe_size,
             stripe_width: self.stripe_width,
             root_uid: nix::unistd::geteuid().as_raw(),

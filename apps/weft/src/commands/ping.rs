@@ -164,6 +164,7 @@ mod tests {
             turns: 0,
             journal_writes: 0,
             journal_syncs: 0,
+            disk: None,
         }
     }
 

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_base::{MILLISECOND, ServerRole};
-use weft_data_server::DataServerConfig;
+use weft_data_server::{CONTAINER_NAME, CacheConfig, DataServerConfig};
 use weft_meta_server::MetaServerConfig;
 use weft_rt_real::{Address, DiskConfig, Log, ShardConfig, StopHandle, stop_on_signals};
+use weft_sched::LayerKind;
+use weft_sched::improved::DiskCost;
 use weft_wire::ClusterKey;
 
-use crate::config::{Config, Durability, Engine, ServerConfig};
+use crate::config::{CacheLayer, Config, Durability, Engine, ServerConfig};
 use crate::process::{self, PidFile, StopSignals};
 use crate::state::{StateDir, make_private_dir};
 
@@ -124,7 +126,12 @@ fn check_dir(server: &ServerConfig, config: &Config, create: bool) -> Result<()>
 
 fn disk(server: &ServerConfig, config: &Config) -> Result<DiskConfig> {
     if config.engine == Engine::Journal {
-        return Ok(DiskConfig::Directory(server.dir.clone()));
+        let directory = server.dir.clone();
+        let is_direct = config.direct_io && server.id.role() == ServerRole::Data;
+        return Ok(match is_direct {
+            true => DiskConfig::Direct { directory, file: CONTAINER_NAME.to_string() },
+            false => DiskConfig::Directory(directory),
+        });
     }
     let data_servers = config.servers.iter().filter(|server| server.id.role() == ServerRole::Data).count() as u64;
     let share = || Ok::<u64, anyhow::Error>(available_memory(Path::new("/proc/meminfo"))? / MEMORY_SHARE / data_servers);
@@ -167,8 +174,20 @@ fn data_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: 
             Durability::None => Promise::None,
         },
         capacity_bytes: server.capacity,
+        cache: cache_config(config),
         ..DataServerConfig::new(server.id, config.map(), key)
     }
+}
+
+fn cache_config(config: &Config) -> CacheConfig {
+    let layer = match config.cache_layer {
+        CacheLayer::None => LayerKind::None,
+        CacheLayer::WriteBehind => LayerKind::WriteBehind,
+        CacheLayer::Aggregation => LayerKind::Aggregation,
+        CacheLayer::ServerDirected => LayerKind::ServerDirected,
+    };
+    let disk = if config.direct_io { DiskCost::SSD } else { DiskCost::PAGE_CACHE };
+    CacheConfig { layer, disk, takes_all: config.direct_io, ..CacheConfig::default() }
 }
 
 #[cfg(test)]

@@ -48,6 +48,22 @@ pub enum Durability {
     None,
 }
 
+/// What decides about the order of accesses to the disk of a data server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum CacheLayer {
+    /// Every access as it comes.
+    None,
+    /// In the order of arrival; writes that continue each other become one.
+    WriteBehind,
+    /// The oldest first; what touches becomes one.
+    Aggregation,
+    /// In the order of places on the disk; what touches becomes one.
+    #[default]
+    ServerDirected,
+}
+
 /// A checked config: every path is absolute, every address is complete.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -65,6 +81,10 @@ pub struct Config {
     pub durability: Durability,
     /// The interval of `batch`, in milliseconds.
     pub batch_interval_ms: u64,
+    /// What decides about the order of accesses to the disks of data servers.
+    pub cache_layer: CacheLayer,
+    /// Data servers go to their disks past the page cache.
+    pub direct_io: bool,
     /// Stripe size of new files in bytes.
     pub stripe_bytes: u32,
     /// Datafiles of a new file; 0: one on every data server.
@@ -181,6 +201,8 @@ impl Config {
             engine: fs.engine.unwrap_or(Engine::Journal),
             durability: fs.durability.unwrap_or(Durability::Batch),
             batch_interval_ms,
+            cache_layer: fs.cache_layer.unwrap_or_default(),
+            direct_io: fs.direct_io.unwrap_or(false),
             stripe_bytes,
             stripe_width: fs.stripe_width.map_or(0, Spanned::into_inner),
             root_uid: fs.root_uid.unwrap_or(0),
@@ -227,6 +249,8 @@ struct RawFs {
     engine: Option<Engine>,
     durability: Option<Durability>,
     batch_interval_ms: Option<Spanned<u64>>,
+    cache_layer: Option<CacheLayer>,
+    direct_io: Option<bool>,
     stripe_size: Option<Spanned<String>>,
     stripe_width: Option<Spanned<u16>>,
     root_uid: Option<u32>,

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use weft_base::{FsId, ServerRole};
 
-use super::{BATCH_INTERVAL_MS_DEFAULT, Durability, Engine};
+use super::{BATCH_INTERVAL_MS_DEFAULT, CacheLayer, Durability, Engine};
 use crate::units::ByteSize;
 
 /// What a new config shall say.
@@ -20,6 +20,10 @@ pub struct Draft {
     pub engine: Engine,
     /// When changes are safe.
     pub durability: Durability,
+    /// What decides about the order of accesses to the disks of data servers.
+    pub cache_layer: CacheLayer,
+    /// Data servers go to their disks past the page cache.
+    pub direct_io: bool,
     /// Stripe size of new files in bytes.
     pub stripe_bytes: u32,
     /// Datafiles of a new file; 0: one on every data server.
@@ -72,6 +76,9 @@ impl Draft {
         writeln!(out, "engine = \"{}\"", word(self.engine))?;
         writeln!(out, "durability = \"{}\"          # sync | batch | none", word(self.durability))?;
         writeln!(out, "batch_interval_ms = {BATCH_INTERVAL_MS_DEFAULT}")?;
+        let layers = "none | write_behind | aggregation | server_directed";
+        writeln!(out, "cache_layer = \"{}\"   # order of accesses to the disks of data servers: {layers}", word(self.cache_layer))?;
+        writeln!(out, "direct_io = {}             # past the page cache", self.direct_io)?;
         writeln!(out, "stripe_size = \"{}\"          # of new files", ByteSize(self.stripe_bytes.into()))?;
         writeln!(out, "stripe_width = {}              # datafiles of a new file; 0: one on every data server", self.stripe_width)?;
         writeln!(out, "root_uid = {}                  # owner of the root directory when it is made", self.root_uid)?;
@@ -136,6 +143,8 @@ mod tests {
             fs_id: FsId(7),
             engine: Engine::Memory,
             durability: Durability::Sync,
+            cache_layer: CacheLayer::WriteBehind,
+            direct_io: true,
             stripe_bytes: 65536,
             stripe_width: 1,
             root_uid: 1000,

@@ -35,6 +35,7 @@ pub async fn ping<R: ServerRuntime>(server: &Server<R>) -> Result<Done> {
         turns: server.turns.get(),
         journal_writes: journal.writes,
         journal_syncs: journal.syncs,
+        disk: Some(server.cache.disk_use()),
     }))
 }
 

@@ -8,7 +8,6 @@ use weft_wire::{Header, Rights};
 
 use super::{Done, PLANS_MAX, check_pieces, object, when_written};
 use crate::state::Server;
-use crate::transfer;
 
 /// Writes the pieces. `executed`: the same request was executed before.
 pub async fn write<R: ServerRuntime>(
@@ -67,7 +66,7 @@ async fn attempt<R: ServerRuntime>(
         server.make_room(&record, false).await?;
     }
     let places: Vec<_> = plans.iter().flat_map(|plan| plan.pieces.iter().copied()).collect();
-    let written = transfer::write_all(server.rt.disk(), server.container, &places, bulk).await;
+    let written = server.cache.write(&server.rt, server.rt.disk(), server.container, &places, bulk).await;
     written.map_err(|error| server.refused_by_disk(error))?;
     server.rt.cpu(Work::Record).await;
     loop {

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use weft_base::{FastMap, Payload};
 use weft_rt::{Disk, DiskError, FileId};
 
-use super::{boot_id, check_name};
+use super::{boot_id, check_name, direct};
 use crate::offload::Offload;
 use crate::{pool, sys};
 
@@ -32,6 +32,8 @@ struct Inner {
     files: RefCell<Files>,
     offload: Offload,
     boot_id: u64,
+    /// Name of the file that is read and written past the page cache.
+    direct_name: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,8 @@ struct Files {
 #[derive(Debug)]
 struct OpenFile {
     file: File,
+    /// The same file past the page cache.
+    direct: Option<File>,
     /// The first flush that failed. The kernel reports a lost write once and then forgets it; we do not.
     lost: Mutex<Option<String>>,
 }
@@ -53,6 +57,14 @@ impl DirDisk {
     /// # Errors
     /// When it is not there, is no directory, or is in use.
     pub fn open(path: &Path) -> io::Result<DirDisk> {
+        DirDisk::open_with(path, None)
+    }
+
+    /// The same, but the file of this name is read and written past the page cache, as far as that is possible; by one access at a time.
+    ///
+    /// # Errors
+    /// As [`DirDisk::open`].
+    pub fn open_with(path: &Path, direct_name: Option<&str>) -> io::Result<DirDisk> {
         let directory = File::open(path)?;
         if !directory.metadata()?.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a directory"));
@@ -68,6 +80,7 @@ impl DirDisk {
             files: RefCell::default(),
             offload: Offload::new(HELPERS_MAX),
             boot_id: boot_id(),
+            direct_name: direct_name.map(str::to_string),
         })))
     }
 
@@ -82,6 +95,14 @@ impl DirDisk {
 
     fn file(&self, file: FileId) -> Result<Arc<OpenFile>, DiskError> {
         self.0.files.borrow().open.get(&file.0).cloned().ok_or_else(|| DiskError::Failed("the file is not open".into()))
+    }
+
+    /// The file, if this range of it is accessed past the page cache.
+    fn direct(&self, file: FileId, offset: u64, len: u64) -> Result<Option<Arc<OpenFile>>, DiskError> {
+        if self.0.direct_name.is_none() || !direct::fits(offset, len) {
+            return Ok(None);
+        }
+        Ok(Some(self.file(file)?).filter(|open| open.direct.is_some()))
     }
 
     fn with_file<T>(&self, file: FileId, action: impl FnOnce(&File) -> io::Result<T>) -> Result<T, DiskError> {
@@ -102,6 +123,12 @@ impl DirDisk {
     }
 }
 
+impl OpenFile {
+    fn direct(&self) -> &File {
+        self.direct.as_ref().expect("only asked of files that have it")
+    }
+}
+
 impl Disk for DirDisk {
     async fn open(&self, name: &str, create: bool) -> Result<FileId, DiskError> {
         let path = self.path(name)?;
@@ -113,14 +140,20 @@ impl Disk for DirDisk {
             }
             Err(error) => return Err(disk_error(error)),
         };
+        let is_direct = self.0.direct_name.as_deref() == Some(name);
+        let direct = if is_direct { direct::open(&self.path(name)?).map_err(disk_error)? } else { None };
         let mut files = self.0.files.borrow_mut();
         files.last += 1;
         let id = files.last;
-        files.open.insert(id, Arc::new(OpenFile { file, lost: Mutex::default() }));
+        files.open.insert(id, Arc::new(OpenFile { file, direct, lost: Mutex::default() }));
         Ok(FileId(id))
     }
 
     async fn read(&self, file: FileId, offset: u64, len: u64) -> Result<Payload, DiskError> {
+        if let Some(open) = self.direct(file, offset, len)? {
+            let read = self.0.offload.run(move || direct::read(open.direct(), offset, len as usize));
+            return read.await.map(Payload::Real).map_err(disk_error);
+        }
         self.with_file(file, |file| {
             let mut buffer = pool::take(len as usize);
             while (buffer.0.len() as u64) < len {
@@ -134,7 +167,21 @@ impl Disk for DirDisk {
     }
 
     async fn write(&self, file: FileId, offset: u64, data: Payload) -> Result<(), DiskError> {
+        if let Some(open) = self.direct(file, offset, data.len())? {
+            let written = self.0.offload.run(move || direct::write(open.direct(), offset, &[data]));
+            return written.await.map_err(disk_error);
+        }
         self.with_file(file, |file| file.write_all_at(&data.to_bytes(), offset))
+    }
+
+    async fn write_parts(&self, file: FileId, offset: u64, parts: Vec<Payload>) -> Result<(), DiskError> {
+        if let Some(open) = self.direct(file, offset, parts.iter().map(Payload::len).sum())? {
+            let written = self.0.offload.run(move || direct::write(open.direct(), offset, &parts));
+            return written.await.map_err(disk_error);
+        }
+        let bytes: Vec<_> = parts.iter().map(Payload::to_bytes).collect();
+        let mut slices: Vec<_> = bytes.iter().map(|bytes| IoSlice::new(bytes)).collect();
+        self.with_file(file, |file| sys::write_all_vectored_at(file, &mut slices, offset))
     }
 
     async fn sync(&self, file: FileId) -> Result<(), DiskError> {

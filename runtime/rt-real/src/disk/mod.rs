@@ -1,5 +1,6 @@
 //! The disk of a server: a directory of real files, or memory.
 
+mod direct;
 mod directory;
 mod memory;
 #[cfg(test)]
@@ -38,6 +39,9 @@ impl Disk for RealDisk {
     }
     async fn write(&self, file: FileId, offset: u64, data: Payload) -> Result<(), DiskError> {
         delegate!(self, write(file, offset, data))
+    }
+    async fn write_parts(&self, file: FileId, offset: u64, parts: Vec<Payload>) -> Result<(), DiskError> {
+        delegate!(self, write_parts(file, offset, parts))
     }
     async fn sync(&self, file: FileId) -> Result<(), DiskError> {
         delegate!(self, sync(file))

@@ -44,6 +44,13 @@ const END_NS_MAX: u64 = 30 * SECOND;
 pub enum DiskConfig {
     /// In this directory, which must exist.
     Directory(PathBuf),
+    /// The same, with one file that is accessed past the page cache.
+    Direct {
+        /// The directory.
+        directory: PathBuf,
+        /// Name of the file.
+        file: String,
+    },
     /// In memory, at most so many bytes.
     Memory {
         /// Capacity in bytes.
@@ -216,6 +223,9 @@ impl Shard {
             DiskConfig::Directory(path) => {
                 RealDisk::Directory(DirDisk::open(path).map_err(|error| ServeError::Disk { path: path.clone(), error })?)
             }
+            DiskConfig::Direct { directory, file } => RealDisk::Directory(
+                DirDisk::open_with(directory, Some(file)).map_err(|error| ServeError::Disk { path: directory.clone(), error })?,
+            ),
             DiskConfig::Memory { capacity_bytes } => RealDisk::Memory(MemDisk::new(*capacity_bytes)),
         };
         let greeting = (config.key.clone().unwrap_or(OPEN_KEY), config.fs_id, config.fs_name.clone(), config.server);

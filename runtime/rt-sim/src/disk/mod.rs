@@ -12,6 +12,7 @@ mod volume;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use bytes::BytesMut;
 use weft_base::Payload;
 use weft_rt::{Disk, DiskError, FileId};
 
@@ -232,6 +233,25 @@ impl Disk for SimDisk {
 
     async fn write(&self, file: FileId, offset: u64, data: Payload) -> Result<(), DiskError> {
         self.run(DiskOp::Write { file, offset, data }).await.map(drop)
+    }
+
+    async fn write_parts(&self, file: FileId, offset: u64, parts: Vec<Payload>) -> Result<(), DiskError> {
+        let mut joined = BytesMut::new();
+        let mut at = offset;
+        for part in parts {
+            let len = part.len();
+            match part {
+                Payload::Real(bytes) => joined.extend_from_slice(&bytes),
+                // Synthetic data keeps its name, for which it needs an operation of its own.
+                synthetic => {
+                    let before = joined.split().freeze();
+                    self.write(file, at - before.len() as u64, before.into()).await?;
+                    self.write(file, at, synthetic).await?;
+                }
+            }
+            at += len;
+        }
+        self.write(file, at - joined.len() as u64, joined.freeze().into()).await
     }
 
     async fn sync(&self, file: FileId) -> Result<(), DiskError> {

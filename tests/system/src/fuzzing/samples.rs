@@ -285,6 +285,19 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         turns: 11,
         journal_writes: 12,
         journal_syncs: 13,
+        disk: Some(DiskUse {
+            cache_layer: "server_directed".into(),
+            reads: 14,
+            read_bytes: 15,
+            writes: 16,
+            written_bytes: 17,
+            sequential: 18,
+            near: 19,
+            far: 20,
+            gathered: 21,
+            gathered_jobs: 22,
+            sieved_bytes: 23,
+        }),
     };
     let (kind, state_given) = (FileKind::File, Some(state.clone()));
     vec![

@@ -1,0 +1,310 @@
+//! The cache layer at work: accesses to the container from all requests of a turn meet here, and [`weft_sched`] decides what the disk
+//! does next.
+//!
+//! A write is answered when its data is in the container, whatever the layer (`docs/decisions/0007-where-the-cache-layer-is.md`), so a layer
+//! changes order and number of the accesses of a turn, never what an answer means. What takes part are accesses between which the layer
+//! has a choice: more than one at a time, and not so long that their start costs nothing.
+//!
+//! The layer sees places of the container, not of objects: neighbours there are neighbours on the disk, whosever they are.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+use weft_base::{FastMap, Payload};
+use weft_rt::{Disk, DiskError, Either, Event, FileId, Runtime, join_all, race};
+use weft_sched::improved::ImprovedConfig;
+use weft_sched::{Access, CacheLayer, FileKey, Job, Layer, LayerKind, Next, Part, Piece, Places};
+use weft_store::objects::{DiskPiece, ReadPiece};
+use weft_wire::ops::DiskUse;
+
+use crate::CacheConfig;
+use crate::transfer::{join, merged, merged_reads, write_all};
+
+/// The container is the only file.
+const CONTAINER: FileKey = FileKey(0);
+/// A request takes no part if it is so many times as long as the longest hole that is worth reading: by merging it would save less than one
+/// part in so many.
+const LONG: u64 = 16;
+/// Bits of a tag that number the pieces of an access.
+const INDEX_BITS: u32 = 20;
+
+/// The way to the container.
+pub struct Cache {
+    config: CacheConfig,
+    long_bytes: u64,
+    layer: RefCell<Layer>,
+    accesses: RefCell<Accesses>,
+    /// Something new is queued, or an operation has ended.
+    changed: Event,
+    places: RefCell<Places>,
+    /// Accesses of the turn may meet others.
+    is_shared: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Accesses {
+    last: u64,
+    running: FastMap<u64, Running>,
+}
+
+/// Pieces of one request.
+struct Running {
+    /// Data of a write.
+    data: Payload,
+    pieces: Vec<Place>,
+    /// What a read has got: place in its answer and data.
+    got: Vec<(u64, Payload)>,
+    left_bytes: u64,
+    error: Option<DiskError>,
+    waker: Option<Waker>,
+}
+
+/// Where a piece lies on the disk and in the data of its request.
+#[derive(Clone, Copy)]
+struct Place {
+    disk_offset: u64,
+    data_offset: u64,
+}
+
+impl Cache {
+    /// An idle cache.
+    pub fn new(config: CacheConfig) -> Cache {
+        let improved = ImprovedConfig { disk: config.disk, ..ImprovedConfig::default() };
+        Cache {
+            config,
+            long_bytes: LONG * config.disk.hole_bytes_max(),
+            layer: RefCell::new(Layer::improved(config.layer, &improved)),
+            accesses: RefCell::default(),
+            changed: Event::new(),
+            places: RefCell::new(Places::new(weft_sched::classic::NEAR_BYTES)),
+            is_shared: Cell::new(false),
+        }
+    }
+
+    /// True if requests of one turn are to meet here although they are for one object.
+    pub fn gathers(&self) -> bool {
+        self.config.layer != LayerKind::None
+    }
+
+    /// Says whether the turn that begins has several requests.
+    pub fn begin_turn(&self, requests: usize) {
+        self.is_shared.set(requests > 1);
+    }
+
+    /// Operations of the disk since the start.
+    pub fn disk_use(&self) -> DiskUse {
+        let (counts, layer) = (self.places.borrow().counts(), self.layer.borrow().stats());
+        DiskUse {
+            cache_layer: self.config.layer.name().to_string(),
+            reads: counts.reads,
+            read_bytes: counts.read_bytes,
+            writes: counts.writes,
+            written_bytes: counts.written_bytes,
+            sequential: counts.sequential,
+            near: counts.near,
+            far: counts.far,
+            gathered: layer.added_pieces,
+            gathered_jobs: layer.jobs,
+            sieved_bytes: layer.sieved_bytes,
+        }
+    }
+
+    fn takes_part(&self, bytes: u64, pieces: usize) -> bool {
+        if self.config.takes_all {
+            return bytes > 0;
+        }
+        self.gathers() && bytes <= self.long_bytes && (pieces > 1 || self.is_shared.get())
+    }
+
+    fn note(&self, access: Access, offset: u64, bytes: u64) {
+        self.places.borrow_mut().note(access, CONTAINER, offset, bytes);
+    }
+
+    /// Writes `data` to these places.
+    ///
+    /// # Errors
+    /// Of the disk; then some of it may have been written.
+    pub async fn write<R: Runtime, D: Disk>(
+        &self,
+        rt: &R,
+        disk: &D,
+        container: FileId,
+        places: &[DiskPiece],
+        data: &Payload,
+    ) -> Result<(), DiskError> {
+        if !self.takes_part(data.len(), merged(places).count()) {
+            merged(places).for_each(|place| self.note(Access::Write, place.disk_offset, place.len));
+            return write_all(disk, container, places, data).await;
+        }
+        let pieces = merged(places).map(|place| (place.disk_offset, place.len));
+        self.submit(rt, Access::Write, pieces, data.clone()).await.map(drop)
+    }
+
+    /// Reads these pieces through the layer, if there is anything to decide about them. `None`: read them as they are.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub async fn read<R: Runtime>(&self, rt: &R, pieces: &[ReadPiece]) -> Option<Result<Payload, DiskError>> {
+        let data = || {
+            merged_reads(pieces).filter_map(|piece| match piece {
+                ReadPiece::Data { disk_offset, len } => Some((disk_offset, len)),
+                ReadPiece::Hole { .. } => None,
+            })
+        };
+        if !self.takes_part(data().map(|(_, len)| len).sum(), data().count()) {
+            data().for_each(|(disk_offset, len)| self.note(Access::Read, disk_offset, len));
+            return None;
+        }
+        let got = self.submit(rt, Access::Read, data(), Payload::EMPTY).await;
+        Some(got.map(|got| fill(pieces, got)))
+    }
+
+    /// Queues pieces and waits until all of them are done. Gives what was read.
+    async fn submit<R: Runtime>(
+        &self,
+        rt: &R,
+        access: Access,
+        pieces: impl Iterator<Item = (u64, u64)>,
+        data: Payload,
+    ) -> Result<Vec<(u64, Payload)>, DiskError> {
+        let id = {
+            let mut accesses = self.accesses.borrow_mut();
+            accesses.last += 1;
+            let id = accesses.last;
+            let (mut places, mut left_bytes) = (Vec::new(), 0);
+            let (now, mut layer) = (rt.now(), self.layer.borrow_mut());
+            for (index, (offset, bytes)) in pieces.enumerate() {
+                places.push(Place { disk_offset: offset, data_offset: left_bytes });
+                left_bytes += bytes;
+                layer.add(now, Piece { access, file: CONTAINER, offset, bytes, tag: id << INDEX_BITS | index as u64 });
+            }
+            assert!(places.len() < 1 << INDEX_BITS, "requests are bounded");
+            let running = Running { data, pieces: places, got: Vec::new(), left_bytes, error: None, waker: None };
+            accesses.running.insert(id, running);
+            id
+        };
+        self.changed.notify();
+        let done = poll_fn(|context| {
+            let mut accesses = self.accesses.borrow_mut();
+            let running = accesses.running.get_mut(&id).expect("it is removed below only");
+            if running.left_bytes > 0 {
+                running.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(accesses.running.remove(&id).expect("just seen"))
+        })
+        .await;
+        match done.error {
+            Some(error) => Err(error),
+            None => Ok(done.got),
+        }
+    }
+
+    /// Does what is queued, for ever. To be raced against those who wait for it: when they are done, nothing is under way here.
+    pub async fn work<R: Runtime, D: Disk>(&self, rt: &R, disk: &D, container: FileId) {
+        join_all((0..self.config.depth.max(1)).map(|_| self.work_in_turn(rt, disk, container))).await;
+    }
+
+    async fn work_in_turn<R: Runtime, D: Disk>(&self, rt: &R, disk: &D, container: FileId) {
+        let mut parts = Vec::new();
+        loop {
+            let changed = self.changed.wait();
+            let next = self.layer.borrow_mut().next(rt.now(), u64::MAX, &mut parts);
+            self.settle_replaced();
+            match next {
+                Next::Job(job) => {
+                    self.note(job.access, job.offset, job.bytes);
+                    let error = match job.access {
+                        Access::Write => disk.write_parts(container, job.offset, self.data_of(&parts)).await.err(),
+                        Access::Read => self.read_job(disk, container, &job, &parts).await.err(),
+                    };
+                    self.layer.borrow_mut().completed(rt.now(), &job);
+                    self.accesses.borrow_mut().done(&parts, error.as_ref());
+                    self.changed.notify();
+                }
+                Next::At(at) => match race(rt.sleep_until(at), changed).await {
+                    Either::First(()) | Either::Second(()) => {}
+                },
+                Next::Idle => changed.await,
+            }
+        }
+    }
+
+    fn data_of(&self, parts: &[Part]) -> Vec<Payload> {
+        let accesses = self.accesses.borrow();
+        let slice = |part: &Part| {
+            let (running, at) = accesses.find(part);
+            running.data.slice(at, part.bytes)
+        };
+        parts.iter().map(slice).collect()
+    }
+
+    async fn read_job<D: Disk>(&self, disk: &D, container: FileId, job: &Job, parts: &[Part]) -> Result<(), DiskError> {
+        let data = disk.read(container, job.offset, job.bytes).await?;
+        if data.len() != job.bytes {
+            return Err(DiskError::Failed(format!("the container ends at {} of {} bytes", job.offset + data.len(), job.bytes)));
+        }
+        let mut accesses = self.accesses.borrow_mut();
+        for part in parts {
+            let (_, at) = accesses.find(part);
+            let bytes = data.slice(part.offset - job.offset, part.bytes);
+            accesses.running.get_mut(&(part.tag >> INDEX_BITS)).expect("just found").got.push((at, bytes));
+        }
+        Ok(())
+    }
+
+    /// Writes that newer ones of the same turn have replaced need not be done. Their answers leave with the turn, when the newer ones are done.
+    fn settle_replaced(&self) {
+        let mut replaced = Vec::new();
+        self.layer.borrow_mut().take_dropped(&mut replaced);
+        if !replaced.is_empty() {
+            self.accesses.borrow_mut().done(&replaced, None);
+        }
+    }
+}
+
+impl Accesses {
+    /// The access of a part, and where the part is in its data.
+    fn find(&self, part: &Part) -> (&Running, u64) {
+        let running = &self.running[&(part.tag >> INDEX_BITS)];
+        let place = running.pieces[(part.tag & ((1 << INDEX_BITS) - 1)) as usize];
+        (running, place.data_offset + (part.offset - place.disk_offset))
+    }
+
+    fn done(&mut self, parts: &[Part], error: Option<&DiskError>) {
+        for part in parts {
+            let running = self.running.get_mut(&(part.tag >> INDEX_BITS)).expect("an access waits for all its pieces");
+            running.left_bytes -= part.bytes;
+            if running.error.is_none() {
+                running.error = error.cloned();
+            }
+            if running.left_bytes == 0
+                && let Some(waker) = running.waker.take()
+            {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// Puts what was read in order, with zeros for holes.
+fn fill(pieces: &[ReadPiece], mut got: Vec<(u64, Payload)>) -> Payload {
+    got.sort_unstable_by_key(|(at, _)| *at);
+    let mut got = got.into_iter().map(|(_, data)| data);
+    let mut parts = Vec::with_capacity(pieces.len());
+    for piece in merged_reads(pieces) {
+        match piece {
+            ReadPiece::Hole { len } => parts.push(crate::transfer::Part::Zeros(len)),
+            ReadPiece::Data { len, .. } => {
+                let mut left = len;
+                while left > 0 {
+                    let data = got.next().expect("every byte was read once");
+                    left -= data.len();
+                    parts.push(crate::transfer::Part::Data(data));
+                }
+            }
+        }
+    }
+    join(parts)
+}
