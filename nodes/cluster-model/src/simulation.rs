@@ -59,6 +59,8 @@ pub struct World<'a> {
     /// Tasks that wait in the barrier of each communicator, in the order of arrival.
     pub(crate) barriers: Vec<Vec<u32>>,
     pub(crate) groups: Groups<'a>,
+    /// When each command of each rank began, if that is recorded; else empty.
+    pub(crate) starts: Vec<Vec<u64>>,
 }
 
 /// A cluster with its applications, ready to run.
@@ -140,6 +142,7 @@ impl<'a> Simulation<'a> {
             splitter: Splitter::new(config.striping, config.stripe_bytes, config.servers),
             barriers: vec![Vec::new(); comms as usize],
             groups: Groups::new(comms as usize),
+            starts: Vec::new(),
             config: config.clone(),
         };
         let mut simulation = Simulation { queue: Queue::new(config.tie_order), network, world };
@@ -180,6 +183,18 @@ impl<'a> Simulation<'a> {
     /// or memory is short.
     pub fn idling_server(&self) -> Option<usize> {
         self.world.servers.iter().position(|server| server.idles_with_work())
+    }
+
+    /// Records from now on (call it before the first event) when each command begins.
+    pub fn record_commands(&mut self) {
+        let ranks = self.world.apps.iter().map(|app| app.application.programs.len()).sum();
+        self.world.starts = vec![vec![0]; ranks];
+    }
+
+    /// For each rank of each application in turn: the nanoseconds at which its commands began, and at which the last one was over; empty if
+    /// nothing was recorded.
+    pub fn command_starts(&self) -> &[Vec<u64>] {
+        &self.world.starts
     }
 
     /// Virtual time, nanoseconds.
