@@ -17,6 +17,7 @@ pub mod simulation;
 pub mod stripe;
 mod task;
 pub mod thesis;
+pub mod to_hdtrace;
 pub mod workloads;
 
 pub use config::{CacheLayerConfig, ClusterConfig, Collective, Exchange, PartyOrder};

@@ -36,7 +36,7 @@ pub struct DiskSpan {
     pub end: u64,
 }
 
-/// All of a run; commands in the order of their ends, accesses in that of their starts.
+/// All of a run; commands rank by rank, accesses in the order of their starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// Commands.

@@ -407,8 +407,8 @@ impl World<'_> {
     }
 
     fn record_access(&mut self, start: u64, server: u32, service: u64) {
-        let Some(recording) = &mut self.recording else { return };
+        let Some(accesses) = &mut self.accesses else { return };
         let Some(DiskJob { kind, file, offset, bytes, .. }) = self.servers[server as usize].disk.serving() else { return };
-        recording.disks.push(DiskSpan { server, kind, file, offset, bytes, start, end: start + service });
+        accesses.push(DiskSpan { server, kind, file, offset, bytes, start, end: start + service });
     }
 }

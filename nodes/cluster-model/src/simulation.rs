@@ -9,7 +9,7 @@ use crate::event::{Event, Tag};
 use crate::mailbox::Mailbox;
 use crate::order::hashed;
 use crate::program::{Application, Rank};
-use crate::record::Recording;
+use crate::record::{CommandSpan, DiskSpan, Recording};
 use crate::report::{ApplicationReport, Report, ServerReport};
 use crate::server::{DataPacket, Requests, Server};
 use crate::stripe::Splitter;
@@ -60,7 +60,10 @@ pub struct World<'a> {
     /// Tasks that wait in the barrier of each communicator, in the order of arrival.
     pub(crate) barriers: Vec<Vec<u32>>,
     pub(crate) groups: Groups<'a>,
-    pub(crate) recording: Option<Recording>,
+    /// Accesses of the disks, if they are recorded.
+    pub(crate) accesses: Option<Vec<DiskSpan>>,
+    /// When each command of each rank began, if that is recorded; else empty.
+    pub(crate) starts: Vec<Vec<u64>>,
 }
 
 /// A cluster with its applications, ready to run.
@@ -143,7 +146,8 @@ impl<'a> Simulation<'a> {
             splitter: Splitter::new(config.striping, config.stripe_bytes, config.servers),
             barriers: vec![Vec::new(); comms as usize],
             groups: Groups::new(comms as usize),
-            recording: None,
+            accesses: None,
+            starts: Vec::new(),
             config: config.clone(),
         };
         let mut simulation = Simulation { queue: Queue::new(config.tie_order), network, world };
@@ -167,10 +171,18 @@ impl<'a> Simulation<'a> {
     /// # Errors
     /// As [`Simulation::run`].
     pub fn run_recorded(mut self) -> Result<(Report, Recording), String> {
-        self.world.recording = Some(Recording::default());
+        self.record_commands();
+        self.world.accesses = Some(Vec::new());
         while self.step() {}
         let report = self.finish()?;
-        Ok((report, self.world.recording.take().unwrap_or_default()))
+        let mut recording = Recording { commands: Vec::new(), disks: self.world.accesses.take().unwrap_or_default() };
+        // The tasks of programs come first, and their times are in the same order.
+        for (task, starts) in self.world.tasks.iter().zip(&self.world.starts) {
+            for (position, span) in (0..).zip(starts.windows(2)) {
+                recording.commands.push(CommandSpan { app: task.app, rank: task.rank, position, start: span[0], end: span[1] });
+            }
+        }
+        Ok((report, recording))
     }
 
     /// Executes the next event. `false`: nothing is left.
@@ -195,6 +207,18 @@ impl<'a> Simulation<'a> {
     /// or memory is short.
     pub fn idling_server(&self) -> Option<usize> {
         self.world.servers.iter().position(|server| server.idles_with_work())
+    }
+
+    /// Records from now on (call it before the first event) when each command begins.
+    pub fn record_commands(&mut self) {
+        let ranks = self.world.apps.iter().map(|app| app.application.programs.len()).sum();
+        self.world.starts = vec![vec![0]; ranks];
+    }
+
+    /// For each rank of each application in turn: the nanoseconds at which its commands began, and at which the last one was over; empty if
+    /// nothing was recorded.
+    pub fn command_starts(&self) -> &[Vec<u64>] {
+        &self.world.starts
     }
 
     /// Virtual time, nanoseconds.

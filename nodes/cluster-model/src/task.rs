@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use weft_model::Network;
 
 use crate::program::{Access, Command, FileId, FileView};
-use crate::record::CommandSpan;
 use crate::simulation::{Queue, World};
 
 /// Step number of a frame that has nothing left to do once its job set or its called command is done.
@@ -137,8 +136,6 @@ pub struct Task<'a> {
     pub(crate) commands: &'a [Command],
     /// Index of the next command.
     pub(crate) position: usize,
-    /// When the present command started, nanoseconds.
-    started: u64,
     pub(crate) frames: Vec<Frame<'a>>,
     /// Sends and receives of the present job set that are not done.
     pending: u32,
@@ -169,7 +166,6 @@ impl<'a> Task<'a> {
             process,
             commands,
             position: 0,
-            started: 0,
             frames: Vec::new(),
             pending: 0,
             issued: false,
@@ -196,14 +192,10 @@ impl<'a> Task<'a> {
 impl<'a> World<'a> {
     /// Starts a task's next command, or ends the task.
     pub(crate) fn next_command(&mut self, queue: &mut Queue, index: u32) {
-        let task = &mut self.tasks[index as usize];
-        if let Some(recording) = &mut self.recording
-            && task.position > 0
-        {
-            let (app, rank, position) = (task.app, task.rank, task.position as u32 - 1);
-            recording.commands.push(CommandSpan { app, rank, position, start: task.started, end: queue.now() });
+        if let Some(starts) = self.starts.get_mut(index as usize) {
+            starts.push(queue.now());
         }
-        task.started = queue.now();
+        let task = &mut self.tasks[index as usize];
         let Some(command) = task.commands.get(task.position) else {
             task.finished = Some(queue.now());
             if let Some((parent, request)) = task.parent {

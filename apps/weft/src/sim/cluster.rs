@@ -3,9 +3,10 @@
 use anyhow::{Context, Result};
 use toml::de::DeValue;
 use weft_cluster_model::{CacheLayerConfig, ClusterConfig, Collective, Exchange, Striping};
-use weft_model::{CpuModel, DiskModel, TieOrder};
+use weft_model::{CpuModel, DiskModel, NetworkModel, TieOrder};
 use weft_sched::LayerKind;
 use weft_sched::classic::{ClassicConfig, DelayedWrites, PickRule};
+use weft_sched::improved::Delay;
 
 use super::document::{Choices, Table, integer};
 use super::units::{bytes, count, name, number, seconds};
@@ -21,10 +22,20 @@ const LAYERS: [(&str, LayerKind); 4] = [
 ];
 const STRIPING: [(&str, Striping); 2] = [("simple", Striping::Simple), ("slipped", Striping::Slipped)];
 const RULES: [(&str, PickRule); 2] = [("lowest", PickRule::Lowest), ("continue", PickRule::Continue)];
-const ORDERS: [(&str, TieOrder); 2] = [("natural", TieOrder::Natural), ("2009", TieOrder::Thesis)];
+/// Whether the accidents of the program of 2009 are repeated: order of simultaneous events, of servers and ranks, and the like.
+const BEHAVIOURS: [(&str, TieOrder); 2] = [("natural", TieOrder::Natural), ("2009", TieOrder::Thesis)];
+const LAYER_RULES: [(&str, LayerRules); 2] = [("2009", LayerRules::Of2009), ("today", LayerRules::Today)];
+const NETWORKS: [(&str, NetworkModel); 2] = [("packets", NetworkModel::Packets), ("messages", NetworkModel::Messages)];
 const EXCHANGES: [(&str, Exchange); 2] = [("bytes", Exchange::Bytes), ("extents", Exchange::Extents)];
 const DISKS: [(&str, DiskKind); 4] =
     [("refined", DiskKind::Refined), ("simple", DiskKind::Simple), ("ssd", DiskKind::Ssd), ("ram", DiskKind::Ram)];
+
+/// Whose rules a cache layer follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LayerRules {
+    Of2009,
+    Today,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DiskKind {
@@ -98,14 +109,14 @@ pub fn read<'a>(
     let servers = plan.swept("servers", choices, count)?;
     let mut config = model.unwrap_or_else(|| {
         let (clients, servers) = (clients.unwrap_or(10), servers.unwrap_or(10));
-        ClusterConfig { exchange: Exchange::Bytes, ..ClusterConfig::thesis(clients, servers, LayerKind::None) }
+        ClusterConfig::thesis(clients, servers, LayerKind::None)
     });
     if has_model && (clients.is_some() || servers.is_some()) {
         let key = if clients.is_some() { "clients" } else { "servers" };
         return Err(plan.error(key, "comes from the cluster model that the plan names"));
     }
-    let order = plan.swept("order", choices, |value| name(value, &ORDERS))?.unwrap_or_default();
-    if order == TieOrder::Natural {
+    let behaviour = plan.swept("behaviour", choices, |value| name(value, &BEHAVIOURS))?.unwrap_or_default();
+    if behaviour == TieOrder::Natural {
         config = config.natural();
     }
     if let Some(stripe) = plan.swept("stripe", choices, bytes)? {
@@ -140,6 +151,7 @@ fn node(mut section: Layered<'_, '_>, config: &mut ClusterConfig) -> Result<()> 
 }
 
 fn network(mut section: Layered<'_, '_>, config: &mut ClusterConfig) -> Result<()> {
+    section.set("model", &mut config.network, |value| name(value, &NETWORKS))?;
     section.set("link_bandwidth", &mut config.link_bandwidth, bytes)?;
     section.set("link_latency", &mut config.link_latency, seconds)?;
     section.set("switch_bandwidth", &mut config.switch_bandwidth, bytes)?;
@@ -186,19 +198,42 @@ fn disk(mut section: Layered<'_, '_>, config: &mut ClusterConfig, has_model: boo
     section.finish()
 }
 
+/// `rules = "2009"` (the default with `behaviour = "2009"`) or `"today"`, those of the real data server. Some keys belong to one of them.
 fn server(mut section: Layered<'_, '_>, config: &mut ClusterConfig) -> Result<()> {
+    let usual = if config.tie_order == TieOrder::Thesis { LayerRules::Of2009 } else { LayerRules::Today };
     section.set("memory", &mut config.memory_bytes, bytes)?;
     let kind = section.get("cache_layer", |value| name(value, &LAYERS))?.unwrap_or_default();
-    let mut rules = ClassicConfig { granularity: config.cache_layer.granularity(), ..ClassicConfig::default() };
-    section.set("granularity", &mut rules.granularity, bytes)?;
-    section.set("pick_rule", &mut rules.rule, |value| name(value, &RULES))?;
+    let rules = section.get("rules", |value| name(value, &LAYER_RULES))?.unwrap_or(usual);
+    let granularity = section.get("granularity", bytes)?;
     let delayed_bytes = section.get("delayed_bytes", bytes)?;
-    let delayed_pause = section.get("delayed_pause", seconds)?;
-    if delayed_bytes.is_some() || delayed_pause.is_some() {
-        let usual = DelayedWrites::default();
-        let pause_ns = delayed_pause.map_or(usual.pause_ns, |seconds| (seconds * 1e9) as u64);
-        rules.delayed = Some(DelayedWrites { bytes_min: delayed_bytes.unwrap_or(usual.bytes_min), pause_ns });
-    }
-    config.cache_layer = CacheLayerConfig::Classic { kind, config: rules };
+    let delayed_pause = section.get("delayed_pause", nanos)?;
+    let is_delayed = delayed_bytes.is_some() || delayed_pause.is_some();
+    let usual_delay = DelayedWrites::default();
+    let bytes_min = delayed_bytes.unwrap_or(usual_delay.bytes_min);
+    let pause_ns = delayed_pause.unwrap_or(usual_delay.pause_ns);
+    config.cache_layer = match rules {
+        LayerRules::Of2009 => {
+            let mut classic = ClassicConfig { granularity: config.cache_layer.granularity(), ..ClassicConfig::default() };
+            classic.granularity = granularity.unwrap_or(classic.granularity);
+            section.set("pick_rule", &mut classic.rule, |value| name(value, &RULES))?;
+            classic.delayed = is_delayed.then_some(DelayedWrites { bytes_min, pause_ns });
+            CacheLayerConfig::Classic { kind, config: classic }
+        }
+        LayerRules::Today => {
+            let mut layer = CacheLayerConfig::improved(kind, &config.disk);
+            if let CacheLayerConfig::Improved { config, .. } = &mut layer {
+                config.granularity = granularity.unwrap_or(config.granularity);
+                config.delay = is_delayed.then_some(Delay { age_ns: pause_ns, bytes: bytes_min });
+                section.set("read_deadline", &mut config.read_deadline_ns, nanos)?;
+                section.set("write_deadline", &mut config.write_deadline_ns, nanos)?;
+                section.set("read_reserve", &mut config.read_reserve, bytes)?;
+            }
+            layer
+        }
+    };
     section.finish()
+}
+
+fn nanos(value: &DeValue<'_>) -> Result<u64, String> {
+    seconds(value).map(|seconds| (seconds * 1e9).round() as u64)
 }
