@@ -3,6 +3,7 @@
 //! It never becomes part of what users install.
 
 mod sim;
+mod thesis;
 mod tidy;
 
 use std::process::ExitCode;
@@ -25,6 +26,16 @@ enum Command {
     /// A failure prints the command that repeats it: cargo xtask sim --seeds 8123..8124 --verbose
     #[command(verbatim_doc_comment)]
     Sim(sim::Arguments),
+    /// Compares every number that the thesis behind the simulator prints with the simulated one (minutes).
+    ///
+    /// Example: cargo xtask thesis --table C.3
+    /// Arguments go to `weft sim thesis`; Tables 6.1 to 6.5 need the traced application beside the repository.
+    #[command(verbatim_doc_comment)]
+    Thesis {
+        /// Arguments of `weft sim thesis`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Checks what the compiler does not: ranks of crates, documents against code, blobs.
     Tidy,
 }
@@ -32,6 +43,7 @@ enum Command {
 fn main() -> ExitCode {
     let good = match Cli::parse().command {
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Thesis { arguments } => thesis::run(&arguments),
         Command::Tidy => {
             let problems = tidy::check(&tidy::root());
             problems.iter().for_each(|problem| eprintln!("tidy: {problem}"));

@@ -1,16 +1,40 @@
 //! `cargo run --release -p weft-cluster-model --example thesis -- [SECTION] [TEXT]`: runs the cases of Appendix C whose section starts with
-//! SECTION and whose name contains TEXT, on all cores, and prints each beside the printed number.
+//! SECTION and whose name contains TEXT, on all cores, and prints each beside the printed number. `natural` as third argument: with natural
+//! orders instead of those of 2009; `improved`: with the improved cache layers as well; `double`, `direct`: with double-buffered or direct collective I/O;
+//! `messages`: with the network message by message.
 #![allow(clippy::disallowed_methods)] // a tool: threads and a clock
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use weft_cluster_model::thesis::{RunResult, cases};
+use weft_cluster_model::thesis::{Case, RunResult, cases};
+use weft_cluster_model::{CacheLayerConfig, Collective, Simulation};
+use weft_model::NetworkModel;
+
+fn run(case: &Case, seed: u64, mode: &str) -> Result<RunResult, String> {
+    if mode.is_empty() {
+        return case.run(seed);
+    }
+    let mut config = case.config().natural();
+    match mode {
+        "double" => config.collective = Collective::DoubleBuffered,
+        "direct" => config.collective = Collective::Direct,
+        "messages" => config.network = NetworkModel::Messages,
+        _ => {}
+    }
+    if mode == "improved" {
+        config.cache_layer = CacheLayerConfig::improved(case.layer(), &config.disk);
+    }
+    let application = case.application(seed);
+    let report = Simulation::new(&config, &application)?.run()?;
+    Ok(RunResult { nanos: report.end_nanos, events: report.events })
+}
 
 fn main() {
     let prefix = std::env::args().nth(1).unwrap_or_default();
     let text = std::env::args().nth(2).unwrap_or_default();
+    let mode = std::env::args().nth(3).unwrap_or_default();
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let cases: Vec<_> = cases(&prefix).into_iter().filter(|case| case.name().contains(&text)).collect();
     let runs: Vec<(usize, u64)> =
@@ -23,7 +47,7 @@ fn main() {
             scope.spawn(|| {
                 while let Some(&(index, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let begin = Instant::now();
-                    match cases[index].run(seed) {
+                    match run(&cases[index], seed, &mode) {
                         Ok(result) => {
                             let mut results = results.lock().expect("no thread panics while it holds the lock");
                             results[index].push((seed, result, begin.elapsed().as_secs_f64()));

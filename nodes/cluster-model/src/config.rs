@@ -1,9 +1,10 @@
 //! What a cluster consists of and which implementation of every part is used.
 
 use weft_model::disk::DiskModel;
-use weft_model::units::{KIB, MIB};
-use weft_model::{CpuModel, TieOrder};
+use weft_model::units::{KIB, MIB, nanos};
+use weft_model::{CpuModel, NetworkModel, TieOrder, Topology};
 use weft_sched::classic::ClassicConfig;
+use weft_sched::improved::{DiskCost, ImprovedConfig};
 use weft_sched::{Layer, LayerKind};
 
 use crate::stripe::Striping;
@@ -74,6 +75,13 @@ pub enum CacheLayerConfig {
         /// Its parameters.
         config: ClassicConfig,
     },
+    /// The rules of real servers.
+    Improved {
+        /// Which layer.
+        kind: LayerKind,
+        /// Its parameters.
+        config: ImprovedConfig,
+    },
 }
 
 impl CacheLayerConfig {
@@ -82,9 +90,15 @@ impl CacheLayerConfig {
         CacheLayerConfig::Classic { kind, config: ClassicConfig::default() }
     }
 
+    /// A layer with the rules of real servers that knows what this device costs.
+    pub fn improved(kind: LayerKind, disk: &DiskModel) -> CacheLayerConfig {
+        CacheLayerConfig::Improved { kind, config: ImprovedConfig { disk: disk_cost(disk), ..ImprovedConfig::default() } }
+    }
+
     pub(crate) fn build(&self) -> Layer {
         match self {
             CacheLayerConfig::Classic { kind, config } => Layer::classic(*kind, config),
+            CacheLayerConfig::Improved { kind, config } => Layer::improved(*kind, config),
         }
     }
 
@@ -92,7 +106,21 @@ impl CacheLayerConfig {
     pub fn granularity(&self) -> u64 {
         match self {
             CacheLayerConfig::Classic { config, .. } => config.granularity,
+            CacheLayerConfig::Improved { config, .. } => config.granularity,
         }
+    }
+}
+
+/// What a near access costs on a device, for the decision between reading a hole and skipping it.
+fn disk_cost(disk: &DiskModel) -> DiskCost {
+    match *disk {
+        DiskModel::Refined { rpm, track_seek, bandwidth, .. } => {
+            DiskCost { access_ns: nanos(30.0 / rpm + track_seek), bytes_per_s: bandwidth }
+        }
+        DiskModel::Simple { access, bandwidth } | DiskModel::Ram { latency: access, bandwidth } => {
+            DiskCost { access_ns: nanos(access), bytes_per_s: bandwidth }
+        }
+        DiskModel::Ssd { page_read, bandwidth, .. } => DiskCost { access_ns: nanos(page_read), bytes_per_s: bandwidth },
     }
 }
 
@@ -113,6 +141,10 @@ pub struct ClusterConfig {
     pub disk_concurrency: u32,
     /// The cache layer of every server.
     pub cache_layer: CacheLayerConfig,
+    /// How finely the network is modelled.
+    pub network: NetworkModel,
+    /// How the nodes are connected: clients are nodes 0, 1, ..., servers follow.
+    pub topology: Topology,
     /// Largest packet of the network, bytes.
     pub packet_bytes: u64,
     /// Bandwidth of links, bytes a second.
@@ -135,6 +167,9 @@ pub struct ClusterConfig {
     pub collective_buffer_bytes: u64,
     /// Who exchanges data in collective I/O.
     pub exchange: Exchange,
+    /// A server confirms a write when it accepts the packet that holds its end, even if others are still on the way because that one has
+    /// overtaken them (the program of 2009). Otherwise it waits for all of them.
+    pub early_completion: bool,
     /// Order of events of the same time.
     pub tie_order: TieOrder,
     /// Order of servers and ranks.
@@ -153,6 +188,8 @@ impl ClusterConfig {
             disk: DiskModel::thesis(),
             disk_concurrency: 1,
             cache_layer: CacheLayerConfig::classic(kind),
+            network: NetworkModel::Packets,
+            topology: Topology::OneSwitch,
             packet_bytes: 100 * KIB,
             link_bandwidth: 100 * MIB,
             link_latency: 200e-6,
@@ -164,15 +201,19 @@ impl ClusterConfig {
             collective: Collective::TwoPhase,
             collective_buffer_bytes: 8 * MIB,
             exchange: Exchange::Extents,
+            early_completion: true,
             tie_order: TieOrder::Thesis,
             party_order: PartyOrder::thesis(clients, servers),
         }
     }
 
-    /// The same hardware with natural orders: first in, first out; servers by number.
+    /// The same hardware without the accidents of the program of 2009: events of the same time first in, first out; servers by number;
+    /// collective I/O exchanges no empty messages; a write is confirmed when all of it is there.
     pub fn natural(mut self) -> ClusterConfig {
         self.tie_order = TieOrder::Natural;
         self.party_order = PartyOrder::Natural;
+        self.exchange = Exchange::Bytes;
+        self.early_completion = false;
         self
     }
 
@@ -201,16 +242,25 @@ impl ClusterConfig {
         if self.packet_bytes > u64::from(u32::MAX) {
             return Err("packet_bytes must be below 4 GiB".to_string());
         }
+        match self.topology {
+            Topology::Racks { .. } if self.network == NetworkModel::Packets => {
+                return Err("racks are modelled message by message only".to_string());
+            }
+            Topology::Racks { nodes_per_rack: 0, .. } | Topology::Racks { uplink_bandwidth: 0, .. } => {
+                return Err("nodes_per_rack and uplink_bandwidth must not be 0".to_string());
+            }
+            _ => {}
+        }
         if self.memory_bytes <= self.packet_bytes {
             return Err("memory_bytes must exceed packet_bytes, or no packet of a write could ever be accepted".to_string());
         }
         if !self.link_latency.is_finite() || self.link_latency < 0.0 {
             return Err("link_latency must be a duration".to_string());
         }
-        if let PartyOrder::Hashed { clients, servers } = &self.party_order {
-            if clients.len() != self.clients as usize || servers.len() != self.servers as usize {
-                return Err("party_order needs one component number for each client and server".to_string());
-            }
+        if let PartyOrder::Hashed { clients, servers } = &self.party_order
+            && (clients.len() != self.clients as usize || servers.len() != self.servers as usize)
+        {
+            return Err("party_order needs one component number for each client and server".to_string());
         }
         Ok(())
     }

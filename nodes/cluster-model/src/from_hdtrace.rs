@@ -266,7 +266,10 @@ impl RankReader<'_> {
                 }
             },
             FileCall::Transfer { write, collective, explicit } => {
-                let access = access(&open.view, self.number(state, "offset")?, self.number(state, "size")?, explicit);
+                let access = match self.listed(state)? {
+                    Some(list) => Some(list),
+                    None => access(&open.view, self.number(state, "offset")?, self.number(state, "size")?, explicit),
+                };
                 let access = access.ok_or_else(|| self.error(state, "reaches further than any file, or touches too many ranges"))?;
                 match (write, collective) {
                     (false, false) => Command::FileRead { file, access },
@@ -295,6 +298,22 @@ impl RankReader<'_> {
             Ok((FileView { displacement, filetype }, elementary_bytes))
         });
         Ok(view)
+    }
+
+    /// Ranges of the file in `<Data>` elements, as simulated runs are exported.
+    fn listed(&self, state: &State) -> Result<Option<Access>, ImportError> {
+        if state.attribute("offset").is_some() || state.data.iter().all(|element| element.name != "Data") {
+            return Ok(None);
+        }
+        let mut list = Vec::new();
+        for element in state.data.iter().filter(|element| element.name == "Data") {
+            let number = |name| element.attribute(name).and_then(|text| text.parse::<u64>().ok());
+            let range = number("offset")
+                .zip(number("size"))
+                .filter(|(offset, bytes)| offset.checked_add(*bytes).is_some_and(|end| end <= FILE_BYTES_MAX));
+            list.push(range.ok_or_else(|| self.error(state, "has a <Data> element without a sound offset and size"))?);
+        }
+        Ok(Some(Access::list(list)))
     }
 
     fn waited_for(&self, state: &State) -> Result<Vec<u32>, ImportError> {

@@ -8,6 +8,7 @@ use weft_sched::{Access, CacheLayer, FileKey, Job, Layer, Next, Part, Piece};
 
 use crate::event::{Event, Tag};
 use crate::program::Extent;
+use crate::record::DiskSpan;
 use crate::simulation::{Queue, World};
 
 /// Bytes of a request before its list of extents.
@@ -146,6 +147,7 @@ pub struct Server {
     refused: VecDeque<DataPacket>,
     wake_at: Option<u64>,
     flushed: Vec<Job>,
+    dropped: Vec<Part>,
 }
 
 impl Server {
@@ -163,6 +165,7 @@ impl Server {
             refused: VecDeque::new(),
             wake_at: None,
             flushed: Vec::new(),
+            dropped: Vec::new(),
         }
     }
 
@@ -172,6 +175,12 @@ impl Server {
             && self.refused.is_empty()
             && self.layer.queued(Access::Read).entries == 0
             && self.layer.queued(Access::Write).entries == 0
+    }
+
+    /// Whether the disk has nothing to do while something is queued.
+    pub fn idles_with_work(&self) -> bool {
+        let queued = self.layer.queued(Access::Read).entries + self.layer.queued(Access::Write).entries;
+        self.scheduled == 0 && queued > 0
     }
 
     fn add_memory(&mut self, bytes: u64) {
@@ -250,6 +259,9 @@ impl World<'_> {
         let (job, mut parts) = (*job, std::mem::take(parts));
         match job.access {
             Access::Read => {
+                // Holes that were read through are in no reply.
+                let wanted: u64 = parts.iter().map(|part| part.bytes).sum();
+                state.add_memory(job.bytes.saturating_sub(wanted));
                 for part in &parts {
                     let reply = self.requests.get(part.tag as u32).reply;
                     network.append(queue, reply, part.bytes);
@@ -269,6 +281,7 @@ impl World<'_> {
         self.schedule(queue, server);
         if let Some(service) = self.servers[server as usize].disk.start_next() {
             queue.push_after(service, Event::Disk(server));
+            self.record_access(queue.now(), server, service);
         }
     }
 
@@ -318,17 +331,23 @@ impl World<'_> {
             let piece = Piece { access: Access::Write, file, offset: extent.offset + done, bytes: taken, tag: u64::from(index) };
             left -= taken;
             if taken > 0 {
-                self.servers[server as usize].layer.add(now, piece);
+                let state = &mut self.servers[server as usize];
+                state.layer.add(now, piece);
+                state.layer.take_dropped(&mut state.dropped);
+                let overwritten: u64 = state.dropped.drain(..).map(|part| part.bytes).sum();
+                state.add_memory(overwritten);
                 self.schedule(queue, server);
             }
         }
         let request = self.requests.get_mut(index);
         request.left -= bytes;
         let (task, client) = (request.task, request.process);
-        if request.left == 0 && request.arrived {
+        let left = request.left;
+        if left == 0 && request.arrived {
             self.requests.remove(index);
         }
-        if last {
+        let done = if self.config.early_completion { last } else { left == 0 };
+        if done {
             let process = self.servers[server as usize].process;
             network.send(queue, process, client, COMPLETION_BYTES, Tag::WriteDone(task).pack());
         }
@@ -383,6 +402,13 @@ impl World<'_> {
         let disk_job = DiskJob { kind, file: job.file.0 as u32, offset: job.offset, bytes: job.bytes, tag: slot };
         if let Some(service) = state.disk.submit(disk_job) {
             queue.push_after(service, Event::Disk(server));
+            self.record_access(queue.now(), server, service);
         }
+    }
+
+    fn record_access(&mut self, start: u64, server: u32, service: u64) {
+        let Some(accesses) = &mut self.accesses else { return };
+        let Some(DiskJob { kind, file, offset, bytes, .. }) = self.servers[server as usize].disk.serving() else { return };
+        accesses.push(DiskSpan { server, kind, file, offset, bytes, start, end: start + service });
     }
 }

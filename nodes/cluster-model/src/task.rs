@@ -192,6 +192,9 @@ impl<'a> Task<'a> {
 impl<'a> World<'a> {
     /// Starts a task's next command, or ends the task.
     pub(crate) fn next_command(&mut self, queue: &mut Queue, index: u32) {
+        if let Some(starts) = self.starts.get_mut(index as usize) {
+            starts.push(queue.now());
+        }
         let task = &mut self.tasks[index as usize];
         let Some(command) = task.commands.get(task.position) else {
             task.finished = Some(queue.now());

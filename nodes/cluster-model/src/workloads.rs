@@ -75,12 +75,13 @@ impl Interleaved {
         })
     }
 
-    /// All ranks together, everything in one collective operation.
+    /// All ranks together, everything in one collective operation. Blocks that do not go round once more belong to the first ranks.
     pub fn collective(&self) -> Application {
-        let blocks = self.blocks_per_rank();
+        let all = self.file_bytes / self.block_bytes;
+        let (blocks, more) = (all / u64::from(self.ranks), all % u64::from(self.ranks));
         self.application("collective", |app, file| {
             for rank in 0..self.ranks {
-                let access = self.list(rank, 0..blocks);
+                let access = self.list(rank, 0..blocks + u64::from(u64::from(rank) < more));
                 let command = if self.writes {
                     Command::FileWriteAll { comm: WORLD, file, access }
                 } else {

@@ -1,7 +1,7 @@
 //! The cache layer at work: accesses to the container from all requests of a turn meet here, and [`weft_sched`] decides what the disk
 //! does next.
 //!
-//! A write is answered when its data is in the container, whatever the layer (`docs/decisions/0012-where-the-cache-layer-is.md`), so a layer
+//! A write is answered when its data is in the container, whatever the layer (`docs/decisions/0008-where-the-cache-layer-is.md`), so a layer
 //! changes order and number of the accesses of a turn, never what an answer means. What takes part are accesses between which the layer
 //! has a choice: more than one at a time, and not so long that their start costs nothing.
 //!

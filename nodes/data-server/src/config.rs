@@ -75,7 +75,7 @@ impl Default for WriteBack {
     }
 }
 
-/// How accesses of one turn to the container meet (`docs/decisions/0012-where-the-cache-layer-is.md`).
+/// How accesses of one turn to the container meet (`docs/decisions/0008-where-the-cache-layer-is.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// What decides about their order and what becomes one.

@@ -60,11 +60,6 @@ impl<'a> Table<'a> {
         Some((value, name.span()))
     }
 
-    /// True if the key is there.
-    pub fn has(&self, key: &str) -> bool {
-        self.find(key).is_some()
-    }
-
     /// An error about a key (or, if the key is not there, about the table).
     pub fn error(&self, key: &str, message: &str) -> anyhow::Error {
         let span = self.find(key).map_or(self.span.clone(), |(_, span)| span);
@@ -117,12 +112,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// `read` refuses one of them, the list is empty, or the range is none.
-    pub fn swept<T>(
-        &self,
-        key: &str,
-        choices: &mut Choices,
-        read: impl Fn(&DeValue<'_>) -> Result<T, String>,
-    ) -> Result<Option<T>> {
+    pub fn swept<T>(&self, key: &str, choices: &mut Choices, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Result<Option<T>> {
         let Some((value, span)) = self.find(key) else { return Ok(None) };
         let name = format!("{}{key}", self.prefix);
         let fail = |span, problem: &str| self.document.error(span, &format!("{name}: {problem}"));
@@ -136,8 +126,9 @@ impl<'a> Table<'a> {
             }
             DeValue::Table(range) => {
                 for number in numbers(range).map_err(|problem| fail(span.clone(), &problem))? {
-                    let (_, parsed) = (number, DeValue::parse(&number.to_string()).map_err(|error| fail(span.clone(), error.message())));
-                    let value = read(parsed?.get_ref()).map_err(|problem| fail(span.clone(), &problem))?;
+                    let written = number.to_string();
+                    let parsed = DeValue::parse(&written).map_err(|error| fail(span.clone(), error.message()))?;
+                    let value = read(parsed.get_ref()).map_err(|problem| fail(span.clone(), &problem))?;
                     values.push((number.to_string(), value));
                 }
             }
@@ -241,6 +232,16 @@ impl Choices {
         self.position += 1;
         self.labels.push((name.to_string(), labels[index].clone()));
         index
+    }
+
+    /// The choices of a reading that was made before, to make it again.
+    pub fn repeat(picked: Vec<(usize, usize)>) -> Choices {
+        Choices { picked, ..Choices::default() }
+    }
+
+    /// The choices that the next reading begins with.
+    pub fn picked(&self) -> Vec<(usize, usize)> {
+        self.picked.clone()
     }
 
     /// What was picked in the reading that just ended; then makes ready for the next one. `false` as second: there is none.

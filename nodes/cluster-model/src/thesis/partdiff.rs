@@ -29,7 +29,7 @@ pub struct PartdiffTable {
 }
 
 /// All five.
-pub const PARTDIFF: [PartdiffTable; 5] = [
+pub static PARTDIFF: [PartdiffTable; 5] = [
     PartdiffTable {
         number: "6.1",
         layer: LayerKind::None,
@@ -100,9 +100,9 @@ pub const PARTDIFF: [PartdiffTable; 5] = [
 impl PartdiffTable {
     /// The cluster of this table, given the one that the model file beside the trace describes.
     pub fn config(&self, model: &ClusterConfig) -> ClusterConfig {
-        let CacheLayerConfig::Classic { config, .. } = model.cache_layer;
         let delayed = self.delayed.then(DelayedWrites::default);
-        let config = ClassicConfig { rule: PickRule::Continue, delayed, ..config };
+        let granularity = model.cache_layer.granularity();
+        let config = ClassicConfig { granularity, rule: PickRule::Continue, delayed, ..ClassicConfig::default() };
         ClusterConfig { cache_layer: CacheLayerConfig::Classic { kind: self.layer, config }, striping: Striping::Slipped, ..model.clone() }
     }
 

@@ -8,6 +8,12 @@
 //! station starts the packet. A receiver may close its gate: its card then holds packets back, and the network fills up behind them.
 //!
 //! The order of every single step below is part of the model, because it decides ties.
+//!
+//! [`per_message`] is a faster model with the same interface: no packets, two events for each message.
+
+mod per_message;
+
+pub use per_message::Topology;
 
 use crate::engine::EventQueue;
 use crate::units::{nanos, transfer_nanos};
@@ -21,9 +27,23 @@ pub type MessageId = u32;
 
 const NONE: u32 = u32::MAX;
 
+/// How finely the network is modelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum NetworkModel {
+    /// Packet by packet, with flow control.
+    #[default]
+    Packets,
+    /// Message by message: links, switch and ports are busy for the length of a message, and messages are pipelined through them.
+    Messages,
+}
+
 /// Parameters of the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkConfig {
+    /// How finely it is modelled.
+    pub model: NetworkModel,
+    /// How the nodes are connected; racks only message by message.
+    pub topology: Topology,
     /// Nodes, each with one card and one port of the switch.
     pub nodes: u32,
     /// The node of each process.
@@ -47,6 +67,10 @@ pub enum NetworkEvent {
     Arrive(u32),
     /// A station has served its packet.
     Done(u32),
+    /// Message by message: the sender's card is done.
+    Uploaded(u32),
+    /// Message by message: at the receiver.
+    Delivered(u32),
 }
 
 /// Who uses the network. The calls come in the middle of an event; they may send further messages.
@@ -92,7 +116,7 @@ pub struct Message {
 #[derive(Clone, Copy)]
 struct Packet {
     message: MessageId,
-    bytes: u32,
+    bytes: u64,
     /// The station it is at or on the way to.
     station: u32,
     /// The station that holds credit for it, or `NONE`.
@@ -155,6 +179,8 @@ pub struct Network {
     delivered_bytes: u64,
     /// Service time of a full packet at (link, switch, internal) speed.
     full: [u64; 3],
+    /// Message by message: until when cards, the switch and ports are busy.
+    busy: per_message::Busy,
 }
 
 impl Network {
@@ -178,7 +204,8 @@ impl Network {
             waiting: EMPTY,
             flows: vec![Flow { used: 0, blocked: EMPTY, closed: false }; flows],
         };
-        let processes = config.processes.len();
+        // Only the packet model keeps credit for every pair.
+        let processes = if config.model == NetworkModel::Packets { config.processes.len() } else { 0 };
         let mut stations = Vec::with_capacity(3 * config.nodes as usize + 1);
         stations.extend(on_node.iter().map(|_| station(Kind::Upload, processes)));
         stations.extend(on_node.iter().map(|&count| station(Kind::Download, count as usize)));
@@ -203,6 +230,7 @@ impl Network {
             free_messages: Vec::new(),
             delivered_bytes: 0,
             full,
+            busy: per_message::Busy::new(config.nodes, config.topology),
             config,
         }
     }
@@ -233,9 +261,8 @@ impl Network {
         E: Copy + PartialEq + From<NetworkEvent>,
     {
         let message = self.new_message(Message { from, to, bytes, tag, available: bytes, cut: 0, received: 0, growing: false });
-        let first = bytes.min(self.config.packet_bytes);
-        let packet = self.cut(message, first);
-        queue.push(queue.now(), NetworkEvent::Arrive(packet).into());
+        let packet = self.cut(message, bytes.min(self.packet_limit()));
+        self.launch(queue, packet);
         message
     }
 
@@ -253,10 +280,27 @@ impl Network {
         state.available += bytes;
         debug_assert!(state.available <= state.bytes, "more data than announced");
         let ready = state.available - state.cut;
-        let limit = self.config.packet_bytes;
-        if ready >= limit || (state.available == state.bytes && ready > 0) {
-            let packet = self.cut(message, ready.min(limit));
-            queue.push(queue.now(), NetworkEvent::Arrive(packet).into());
+        if ready >= self.config.packet_bytes || (state.available == state.bytes && ready > 0) {
+            let packet = self.cut(message, ready.min(self.packet_limit()));
+            self.launch(queue, packet);
+        }
+    }
+
+    fn packet_limit(&self) -> u64 {
+        match self.config.model {
+            NetworkModel::Packets => self.config.packet_bytes,
+            NetworkModel::Messages => u64::MAX,
+        }
+    }
+
+    /// Gives a packet to the sender's card.
+    fn launch<E>(&mut self, queue: &mut EventQueue<E>, packet: u32)
+    where
+        E: Copy + PartialEq + From<NetworkEvent>,
+    {
+        match self.config.model {
+            NetworkModel::Packets => queue.push(queue.now(), NetworkEvent::Arrive(packet).into()),
+            NetworkModel::Messages => self.upload_message(queue, packet),
         }
     }
 
@@ -270,7 +314,9 @@ impl Network {
         self.stations[index as usize].flows[local].closed = closed;
         if !closed {
             let packet = self.pop_blocked(index, local);
-            if packet != NONE {
+            if packet != NONE && self.config.model == NetworkModel::Messages {
+                queue.push(queue.now(), NetworkEvent::Delivered(packet).into());
+            } else if packet != NONE {
                 self.push_waiting(index, packet);
                 self.try_start(queue, index);
             }
@@ -304,6 +350,8 @@ impl Network {
                 }
                 self.try_start(queue, index);
             }
+            NetworkEvent::Uploaded(packet) => self.message_uploaded(queue, host, packet),
+            NetworkEvent::Delivered(packet) => self.message_delivered(queue, host, packet),
         }
     }
 
@@ -317,7 +365,7 @@ impl Network {
         let ready = state.available - state.cut;
         let next = if ready > 0 { self.cut(message, ready.min(self.config.packet_bytes)) } else { NONE };
         if state.growing {
-            host.packet_uploaded(self, queue, message, u64::from(bytes));
+            host.packet_uploaded(self, queue, message, bytes);
         }
         if next != NONE {
             self.push_waiting(index, next);
@@ -337,7 +385,6 @@ impl Network {
         H: NetworkHost<E>,
     {
         let Packet { message, bytes, last, .. } = self.packets[packet as usize];
-        let bytes = u64::from(bytes);
         self.free_packets.push(packet);
         self.delivered_bytes += bytes;
         let state = &mut self.messages[message as usize];
@@ -373,7 +420,7 @@ impl Network {
             }
             let message = &self.messages[self.packets[packet as usize].message as usize];
             let (from, to) = (message.from, message.to);
-            let bytes = u64::from(self.packets[packet as usize].bytes);
+            let bytes = self.packets[packet as usize].bytes;
             let (flow, window, service) = match kind {
                 Kind::Upload if self.node_of(from) == self.node_of(to) => (to, self.link_window, self.service(bytes, 2)),
                 Kind::Upload => (to, self.link_window, self.service(bytes, 0)),
@@ -456,7 +503,7 @@ impl Network {
         state.cut += bytes;
         let last = state.cut == state.bytes;
         let station = self.config.processes[state.from as usize];
-        let packet = Packet { message, bytes: bytes as u32, station, creditor: NONE, charge: 0, next: NONE, last };
+        let packet = Packet { message, bytes, station, creditor: NONE, charge: 0, next: NONE, last };
         match self.free_packets.pop() {
             Some(index) => {
                 self.packets[index as usize] = packet;

@@ -1,0 +1,75 @@
+//! Many simulations on all cores, with a progress bar.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Cores of this machine.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+}
+
+/// The results of `work` for each job, in the order of the jobs.
+///
+/// # Errors
+/// The error of the first job (in their order) that had one; jobs that have not begun by then are left out.
+pub fn all<J: Sync, R: Send>(jobs: &[J], threads: usize, work: impl Fn(&J) -> Result<R> + Sync) -> Result<Vec<R>> {
+    let bar = progress_bar(jobs.len());
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, Result<R>)>> = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, jobs.len().max(1)) {
+            scope.spawn(|| {
+                while let Some((index, job)) = take(jobs, &next) {
+                    let result = work(job);
+                    if result.is_err() {
+                        next.store(jobs.len(), Ordering::Relaxed);
+                    }
+                    results.lock().expect("no worker panics while it holds the lock").push((index, result));
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut results = results.into_inner().expect("no worker panics while it holds the lock");
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+fn take<'j, J>(jobs: &'j [J], next: &AtomicUsize) -> Option<(usize, &'j J)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    jobs.get(index).map(|job| (index, job))
+}
+
+fn progress_bar(jobs: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {pos}/{len} simulations {wide_bar} {elapsed} {eta}");
+    let bar = ProgressBar::new(jobs as u64).with_style(style.expect("the template is a constant that parses"));
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_jobs() {
+        let jobs: Vec<u32> = (0..100).collect();
+        assert_eq!(all(&jobs, 3, |job| Ok(job * 2)).expect("none fails"), (0..100).map(|job| job * 2).collect::<Vec<_>>());
+        assert_eq!(all(&[], 3, |job: &u32| Ok(*job)).expect("none fails"), [0; 0]);
+    }
+
+    #[test]
+    fn an_error_ends_the_work() {
+        let jobs: Vec<u32> = (0..100).collect();
+        let done = AtomicUsize::new(0);
+        let error = all(&jobs, 1, |job| {
+            done.fetch_add(1, Ordering::Relaxed);
+            if *job == 5 { anyhow::bail!("job {job}") } else { Ok(()) }
+        });
+        assert_eq!((error.expect_err("job 5 fails").to_string().as_str(), done.into_inner()), ("job 5", 6));
+    }
+}

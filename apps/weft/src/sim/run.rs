@@ -1,0 +1,192 @@
+//! `weft sim run`: simulates every case of a plan.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use weft_cluster_model::{Placed, Report, Simulation};
+
+use super::plan::{CaseSource, Lab};
+use super::pool;
+use crate::output::{print, print_json};
+
+/// Simulate a plan
+///
+/// A plan is a TOML file, or the name of one among `weft sim list`. Each of its keys may stand for several values, as a list or as a range
+/// such as { from = 1, to = 64, times = 2 }; all combinations are simulated, on all cores.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  weft sim run interleaved\n  weft sim run lab/plans/scale.toml --json\n  \
+weft sim run my.toml --csv --seed 7 > results.csv")]
+pub struct Args {
+    /// Name or file of the plan
+    plan: String,
+    /// Print JSON: an array with one object for each case
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print CSV: a line for each case
+    #[arg(long)]
+    csv: bool,
+    /// Seed of random workloads, instead of those in the plan
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// What a case gave. Times in seconds, rates in MiB a second.
+#[derive(Serialize)]
+struct Row {
+    /// The keys that stand for several values, with the values of this case.
+    #[serde(flatten)]
+    parameters: Map<String, Value>,
+    /// Virtual time of the last event.
+    seconds: f64,
+    /// Virtual time when the last rank was done.
+    ranks_seconds: f64,
+    /// Bytes that the programs read and write.
+    bytes: u64,
+    /// Bytes by the time of the last event.
+    mib_per_second: f64,
+    network_bytes: u64,
+    disk_operations: u64,
+    disk_bytes: u64,
+    no_seek: u64,
+    fast: u64,
+    slow: u64,
+    /// Mean share of the time that a disk was busy.
+    disk_busy: f64,
+    events: u64,
+    /// Real time of the simulation.
+    wall_s: f64,
+}
+
+impl Args {
+    pub fn run(self, lab: &Lab, threads: usize) -> Result<ExitCode> {
+        let cases = lab.cases(&self.plan, self.seed)?;
+        let rows = pool::all(&cases, threads, simulate)?;
+        let rows: Vec<Value> = rows.iter().map(serde_json::to_value).collect::<Result<_, _>>().context("a result that is no JSON")?;
+        if self.json {
+            print_json(&rows)?;
+        } else if self.csv {
+            print(&delimited(&rows))?;
+        } else {
+            print(&aligned(&rows))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn simulate(source: &CaseSource) -> Result<Row> {
+    let case = source.build()?;
+    let placed = case.workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
+    let began = Instant::now();
+    let describe = || source.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
+    let simulation = Simulation::with_applications(&case.config, placed).map_err(anyhow::Error::msg).with_context(describe)?;
+    let report = simulation.run().map_err(anyhow::Error::msg).with_context(describe)?;
+    let bytes = case.workloads.iter().map(|load| load.bytes).sum();
+    Ok(row(source, &report, bytes, began.elapsed().as_secs_f64()))
+}
+
+fn row(source: &CaseSource, report: &Report, bytes: u64, wall_s: f64) -> Row {
+    let seconds = report.end_nanos as f64 / 1e9;
+    let disks = report.disks();
+    let busy = disks.busy_nanos as f64 / report.servers.len().max(1) as f64 / report.end_nanos.max(1) as f64;
+    let value = |text: &String| text.parse::<u64>().map_or_else(|_| Value::from(text.as_str()), Value::from);
+    Row {
+        parameters: source.parameters.iter().map(|(key, text)| (key.clone(), value(text))).collect(),
+        seconds,
+        ranks_seconds: report.ranks_end_nanos() as f64 / 1e9,
+        bytes,
+        mib_per_second: if report.end_nanos == 0 { 0.0 } else { bytes as f64 / seconds / (1 << 20) as f64 },
+        network_bytes: report.network_bytes,
+        disk_operations: disks.operations,
+        disk_bytes: disks.bytes,
+        no_seek: disks.no_seek,
+        fast: disks.fast,
+        slow: disks.slow,
+        disk_busy: (busy * 1e4).round() / 1e4,
+        events: report.events,
+        wall_s,
+    }
+}
+
+/// The names of all columns; cases of one plan may have different keys.
+fn columns(rows: &[Value]) -> Vec<String> {
+    let mut columns: Vec<String> = Vec::new();
+    for row in rows {
+        for key in row.as_object().into_iter().flat_map(Map::keys) {
+            if !columns.contains(key) {
+                columns.push(key.clone());
+            }
+        }
+    }
+    // The keys of the plan first: they have dots, or are no numbers of a result.
+    let is_result = |name: &String| RESULTS.contains(&name.as_str());
+    let (results, parameters): (Vec<String>, Vec<String>) = columns.into_iter().partition(is_result);
+    let ordered = RESULTS.iter().filter(|name| results.iter().any(|found| found == *name));
+    parameters.into_iter().chain(ordered.map(|name| name.to_string())).collect()
+}
+
+/// Names of results, in the order of [`Row`].
+const RESULTS: [&str; 13] = [
+    "seconds",
+    "ranks_seconds",
+    "bytes",
+    "mib_per_second",
+    "network_bytes",
+    "disk_operations",
+    "disk_bytes",
+    "no_seek",
+    "fast",
+    "slow",
+    "disk_busy",
+    "events",
+    "wall_s",
+];
+
+fn cell(row: &Value, column: &str) -> String {
+    match &row[column] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// CSV as RFC 4180 has it.
+fn delimited(rows: &[Value]) -> String {
+    let columns = columns(rows);
+    let quoted = |text: String| if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text };
+    let line = |cells: Vec<String>| cells.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\r\n";
+    let body = rows.iter().map(|row| line(columns.iter().map(|column| cell(row, column)).collect()));
+    std::iter::once(line(columns.clone())).chain(body).collect()
+}
+
+/// The columns that people look at first.
+fn aligned(rows: &[Value]) -> String {
+    let hidden = ["ranks_seconds", "bytes", "network_bytes", "disk_bytes", "wall_s"];
+    let columns: Vec<String> = columns(rows).into_iter().filter(|name| !hidden.contains(&name.as_str())).collect();
+    let shown = |row: &Value, column: &String| match (&row[column.as_str()], column.as_str()) {
+        (Value::Number(number), "seconds") => format!("{:.9}", number.as_f64().unwrap_or_default()),
+        (Value::Number(number), "mib_per_second") => format!("{:.2}", number.as_f64().unwrap_or_default()),
+        _ => cell(row, column),
+    };
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|column| shown(row, column)).collect()).collect();
+    let width = |index: usize| cells.iter().map(|row| row[index].chars().count()).chain([columns[index].len()]).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().zip(&widths).map(|(text, width)| format!("{text:>width$}"));
+        padded.collect::<Vec<_>>().join("  ") + "\n"
+    };
+    std::iter::once(&columns).chain(&cells).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_has_parameters_first_and_quotes_what_needs_it() {
+        let rows = [serde_json::json!({"z": "a,b", "seconds": 1.5, "events": 3}), serde_json::json!({"y": 1, "seconds": 2.0, "events": 4})];
+        assert_eq!(delimited(&rows), "z,y,seconds,events\r\n\"a,b\",,1.5,3\r\n,1,2.0,4\r\n");
+    }
+}

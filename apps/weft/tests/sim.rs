@@ -1,0 +1,151 @@
+//! `weft sim` as its users see it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn weft(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft")).arg("sim").args(arguments).current_dir(folder).output().expect("weft starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// A small plan; `extra` goes before its workload, `load` into it.
+fn plan(extra: &str, load: &str) -> String {
+    format!(
+        "profile = \"pvs-2009\"\nclients = 2\nservers = 2\n{extra}\n[[workload]]\nkind = \"interleaved\"\nfile = \"1MiB\"\nblock = \"64KiB\"\n{load}\n"
+    )
+}
+
+fn run(plan: &str, arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("p.toml"), plan).expect("writable");
+    weft(folder.path(), &[&["run", "p.toml"], arguments].concat())
+}
+
+#[test]
+fn a_plan_means_every_combination_of_its_values() {
+    let plan = plan(
+        "server.cache_layer = [\"none\", \"aggregation\"]",
+        "access = [\"read\", \"write\"]\nper_operation = { from = 1, to = 4, times = 2 }",
+    );
+    let rows = json(&run(&plan, &["--json"]));
+    let rows = rows.as_array().expect("an array");
+    assert_eq!(rows.len(), 2 * 2 * 3);
+    for row in rows {
+        assert_eq!(row["bytes"], 1 << 20);
+        assert!(row["seconds"].as_f64() > Some(0.0) && row["events"].as_u64() > Some(0), "{row}");
+    }
+    let last = &rows[11];
+    assert_eq!(
+        (&last["server.cache_layer"], &last["workload.access"], &last["workload.per_operation"]),
+        (&"aggregation".into(), &"write".into(), &4.into())
+    );
+    let csv = text(&run(&plan, &["--csv"]).stdout);
+    assert!(csv.starts_with("server.cache_layer,workload.access,workload.per_operation,seconds,"), "{csv}");
+    assert_eq!(csv.lines().count(), 1 + rows.len());
+}
+
+#[test]
+fn the_same_plan_gives_the_same_results_and_seeds_matter() {
+    let plan = plan("server.cache_layer = \"none\"", "access = \"read\"").replace("interleaved", "random");
+    let seconds = |arguments: &[&str]| json(&run(&plan, &[&["--json"], arguments].concat()))[0]["seconds"].clone();
+    let times: Vec<Value> = (0..4).map(|seed| seconds(&["--seed", &seed.to_string()])).collect();
+    assert_eq!(seconds(&["--seed", "2", "--threads", "1"]), times[2]);
+    assert_eq!(seconds(&[]), times[0]);
+    assert!(times.iter().any(|time| *time != times[0]), "{times:?}");
+}
+
+#[test]
+fn applications_share_a_cluster() {
+    let one = plan("clients_are = 4", "").replace("clients_are = 4\n", "").replace("clients = 2", "clients = 4");
+    let second = "[[workload]]\nkind = \"collective\"\nranks = 2\nfirst_client = 2\nfile = \"2MiB\"\nblock = \"64KiB\"\n";
+    let one = one.replace("kind = \"interleaved\"", "kind = \"interleaved\"\nranks = 2");
+    let alone = json(&run(&one, &["--json"]));
+    let both = json(&run(&(one.clone() + second), &["--json"]));
+    assert_eq!((&alone[0]["bytes"], &both[0]["bytes"]), (&(1 << 20).into(), &(3 << 20).into()));
+    assert!(both[0]["seconds"].as_f64() > alone[0]["seconds"].as_f64());
+    let wrong = run(&(one + &second.replace("first_client = 2", "first_client = 3")), &[]);
+    assert!(text(&wrong.stderr).contains("p.toml:13: workload.first_client: 2 ranks from client 3 on"), "{}", text(&wrong.stderr));
+}
+
+#[test]
+fn errors_in_a_plan_name_line_and_key() {
+    let cases = [
+        ("clienst = 3", "", "p.toml:4: clienst: no such key; here may stand behaviour, clients, "),
+        ("stripe = \"64 parsecs\"", "", "p.toml:4: stripe: `parsecs` is not a unit of size"),
+        (
+            "[server]\ncache_layer = [\n  \"none\",\n  \"fast\"]",
+            "",
+            "p.toml:7: server.cache_layer: \"fast\" is not one of none, write_behind, aggregation, server_directed",
+        ),
+        ("[disk]\nmodel = \"ssd\"", "", "disk.page: is missing, in the plan and in its profile"),
+        ("[disk]\nmodel = \"ram\"", "", "disk.latency: is missing, in the plan and in its profile"),
+        ("", "per_operation = 0", "p.toml:9: workload.per_operation: 0 is not between 1 and 4294967295, nor is it \"all\""),
+        ("", "access = \"read_write\"", "p.toml:9: workload.access: \"read_write\" is not one of read, write"),
+        ("", "ranks = { from = 0, to = 8, times = 2 }", "p.toml:9: workload.ranks: a range is { from = 1, to = 64, times = 2 }"),
+        ("", "ranks = 32", "p.toml:8: workload.block: a file of 1048576 bytes has no block of 65536 bytes for each of 32 ranks"),
+        ("", "project = \"x\"", "p.toml:9: workload.project: no such key; here may stand access, block, "),
+        ("clients = 3", "", "p.toml:4: duplicate key"),
+        ("cluster_model = \"x.xml\"", "", "p.toml:4: cluster_model: a plan has a profile or a cluster model, not both"),
+        ("stripe = 0", "", "this cluster cannot be simulated: stripe_bytes must not be 0"),
+    ];
+    for (extra, load, message) in cases {
+        let output = run(&plan(extra, load), &[]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(message), "{message}\nis not in\n{said}");
+    }
+    let nothing = text(&run("clients = 1", &[]).stderr);
+    assert!(nothing.contains("p.toml:1: profile: is missing"), "{nothing}");
+    let traced =
+        plan("", "project = \"absent.proj\"").replace("interleaved", "hdtrace").replace("file = \"1MiB\"\nblock = \"64KiB\"\n", "");
+    let said = text(&run(&traced, &[]).stderr);
+    assert!(said.contains("p.toml:7: workload.project: ") && said.contains("absent.proj"), "{said}");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let said = text(&weft(folder.path(), &["run", "nonsense"]).stderr);
+    assert!(said.contains("there is no nonsense among the plans: `weft sim list` shows them"), "{said}");
+}
+
+#[test]
+fn a_profile_has_places_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir_all(folder.path().join("lab/profiles")).expect("writable");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("writable");
+    write("p.toml", &plan("", "").replace("pvs-2009", "mine"));
+    write("lab/profiles/mine.toml", "[disk]\nmodel = \"ram\"\nlatency = \"1us\"\nbandwidth = \"1GiB\"\nrpm = 5400\n");
+    let said = text(&weft(folder.path(), &["run", "p.toml"]).stderr);
+    let file = Path::new("lab").join("profiles").join("mine.toml");
+    assert!(
+        said.contains(&format!("{}:5: disk.rpm: no such key; here may stand at_once, bandwidth, latency, model", file.display())),
+        "{said}"
+    );
+    write("lab/profiles/mine.toml", "description = \"quick\"\n[disk]\nmodel = \"ram\"\nlatency = \"1us\"\nbandwidth = \"1GiB\"\n");
+    let listed = json(&weft(folder.path(), &["list", "--json"]));
+    let mine = listed.as_array().expect("an array").iter().find(|row| row["name"] == "mine").expect("listed");
+    assert_eq!((&mine["kind"], &mine["description"]), (&"profile".into(), &"quick".into()));
+    assert_eq!(json(&weft(folder.path(), &["run", "p.toml", "--json"]))[0]["bytes"], 1 << 20);
+}
+
+#[test]
+fn a_section_of_the_thesis_comes_out() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let rows = json(&weft(folder.path(), &["thesis", "--table", "C.3.2", "--json"]));
+    let rows = rows.as_array().expect("an array");
+    assert_eq!(rows.len(), 24);
+    for row in rows {
+        assert_eq!((&row["equal"], &row["unit"], &row["table"]), (&true.into(), &"s".into(), &"C.3.2".into()), "{row}");
+        assert!(row["events"].as_u64() > Some(1000) && row["wall_s"].as_f64() > Some(0.0), "{row}");
+    }
+    let none = weft(folder.path(), &["thesis", "--table", "C.9"]);
+    assert!(!none.status.success() && text(&none.stderr).contains("no such table"));
+    let absent = weft(folder.path(), &["thesis", "--table", "6.1"]);
+    assert!(!absent.status.success() && text(&absent.stderr).contains("--trace-dir"), "{}", text(&absent.stderr));
+}
