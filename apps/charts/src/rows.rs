@@ -3,7 +3,6 @@
 use crate::axis::Axis;
 use crate::bars::{Series, plain};
 use crate::frame::{Canvas, Frame, Key, Room};
-use crate::palette::text_on;
 use crate::svg::{Anchor, shortened, text_width};
 use crate::table::Table;
 
@@ -52,7 +51,7 @@ impl Rows {
                 let text = self.x.unit.format(share);
                 canvas.svg.rect((from, top), (to - from, height), part.fill, &format!("{name}, {}: {text}", part.name));
                 if text_width(&text) + 6.0 < to - from {
-                    canvas.svg.text_in(((from + to) / 2.0, top + height / 2.0 + 4.0), Anchor::Middle, text_on(part.fill.color), &text);
+                    canvas.svg.text_over(((from + to) / 2.0, top + height / 2.0 + 4.0), part.fill, &text);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::palette::{Fill, Pattern};
+use crate::palette::{Fill, Pattern, text_on};
 
 /// Where a text is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +92,13 @@ impl Svg {
         self.text_element(&[("x", x), ("y", y)], &attributes, text);
     }
 
-    /// Text in a colour.
-    pub(crate) fn text_in(&mut self, (x, y): (f64, f64), anchor: Anchor, color: u32, text: &str) {
-        let attributes = format!("class=\"small\" style=\"fill:{}\" text-anchor=\"{}\"", hex(color), anchor_name(anchor));
+    /// Text over an area of this fill, readable on its pattern too.
+    pub(crate) fn text_over(&mut self, (x, y): (f64, f64), fill: Fill, text: &str) {
+        let halo = match fill.pattern {
+            Pattern::None => String::new(),
+            _ => format!(";stroke:{};stroke-width:4px;stroke-linejoin:round;paint-order:stroke", hex(fill.color)),
+        };
+        let attributes = format!("class=\"small\" style=\"fill:{}{halo}\" text-anchor=\"middle\"", hex(text_on(fill.color)));
         self.text_element(&[("x", x), ("y", y)], &attributes, text);
     }
 

@@ -6,7 +6,7 @@ use crate::axis::Axis;
 use crate::bars::plain;
 use crate::frame::{Canvas, Frame, Key, Room};
 use crate::lines::Mark;
-use crate::palette::{Fill, sequential, text_on};
+use crate::palette::{Fill, sequential};
 use crate::svg::{Anchor, shortened, text_width};
 use crate::table::Table;
 
@@ -148,7 +148,7 @@ impl Timeline {
 
     fn lane(&self, canvas: &mut Canvas, lane: &Lane, x: &crate::axis::Scale, (y, height): (f64, f64)) {
         let (left, right) = (canvas.left, canvas.right);
-        canvas.svg.text((left - 8.0, y + height / 2.0 + 4.0), Anchor::End, "", &shortened(&lane.name, left - 30.0));
+        canvas.svg.text((left - 8.0, y + height / 2.0 + 4.0), Anchor::End, "", &shortened(&lane.name, left - 26.0));
         canvas.svg.line((left, y + height), (right, y + height), "grid");
         let (top, height) = (y + height * 0.1, height * 0.8);
         for (position, (time, share)) in lane.gauge.iter().enumerate() {
@@ -164,8 +164,8 @@ impl Timeline {
             let length = self.x.unit.format(block.to - block.from);
             // What is shorter than a pixel is still seen.
             canvas.svg.rect((from, top), ((to - from).max(0.8), height), fill, format!("{} {name} {length}", block.text).trim_start());
-            if !block.text.is_empty() && fill.pattern == crate::Pattern::None && text_width(&block.text) + 6.0 < to - from {
-                canvas.svg.text_in(((from + to) / 2.0, top + height / 2.0 + 4.0), Anchor::Middle, text_on(fill.color), &block.text);
+            if !block.text.is_empty() && text_width(&block.text) + 6.0 < to - from {
+                canvas.svg.text_over(((from + to) / 2.0, top + height / 2.0 + 4.0), fill, &block.text);
             }
         }
     }
