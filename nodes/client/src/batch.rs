@@ -17,6 +17,7 @@ impl<R: Runtime> Client<R> {
     pub async fn create_many(&self, who: &Credentials, dir: Handle, names: &[Bytes], options: &CreateOptions) -> Vec<Result<Attr>> {
         let flows = names.iter().map(|name| async move {
             let flow = self.flow("create", dir);
+            let _op = weft_trace::operation(weft_trace::event::CLIENT_CREATE);
             check_name(name).map_err(|status| flow.error(status))?;
             self.make_unopened(flow, dir, name, |at| CreateRequest {
                 at,
@@ -42,6 +43,7 @@ impl<R: Runtime> Client<R> {
     pub async fn unlink_many(&self, who: &Credentials, dir: Handle, names: &[Bytes]) -> Vec<Result<()>> {
         let flows = names.iter().map(|name| async move {
             let flow: Flow = self.flow("unlink", dir);
+            let _op = weft_trace::operation(weft_trace::event::CLIENT_UNLINK);
             check_name(name).map_err(|status| flow.error(status))?;
             self.unlink_in(flow, who, dir, name).await
         });

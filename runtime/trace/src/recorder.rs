@@ -470,7 +470,8 @@ pub struct OpenLadder {
 }
 
 impl OpenLadder {
-    const OFF: OpenLadder = OpenLadder {
+    /// Nothing is recorded.
+    pub const OFF: OpenLadder = OpenLadder {
         event: EventId(0),
         on: false,
         t0: 0,
@@ -487,10 +488,17 @@ impl OpenLadder {
         self.on
     }
 
-    /// It began earlier than the call that made it: when the message was received, in ticks. Time 0 is ignored.
-    pub fn began(&mut self, ticks: u64) {
-        if self.is_on() && ticks != 0 {
+    /// It will not be written: the request goes on elsewhere.
+    pub fn forget(&mut self) {
+        self.on = false;
+    }
+
+    /// It began at `ticks`, earlier than the call that made it, and was in this phase until then. Time 0 is ignored.
+    pub fn began_with(&mut self, phase: usize, ticks: u64) {
+        if self.is_on() && ticks != 0 && ticks < self.t0 {
+            let now = self.t0;
             (self.t0, self.last) = (ticks, ticks);
+            self.phase(phase, now);
         }
     }
 
