@@ -64,6 +64,7 @@ type Answered = (PeerId, Answer, OpenLadder);
 impl<R: ServerRuntime> Server<R> {
     /// Executes everything that has arrived, writes the journal once, and answers.
     async fn turn(self: &Rc<Self>, arrivals: &mut Vec<Arrival>) {
+        let _turn = weft_trace::span(weft_trace::event::DATA_TURN);
         let jobs = self.admit_all(arrivals);
         if jobs.is_empty() {
             return;

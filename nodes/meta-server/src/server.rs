@@ -140,6 +140,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     async fn turn(self: &Rc<Self>, arrivals: &mut Vec<Arrival>) -> Kept {
+        let _turn = weft_trace::span(weft_trace::event::META_TURN);
         self.turn_began.set(weft_trace::now());
         self.make_room().await?;
         let mut replies = Vec::with_capacity(arrivals.len());
