@@ -1,6 +1,7 @@
 //! `cargo run --release -p weft-cluster-model --example thesis -- [SECTION] [TEXT]`: runs the cases of Appendix C whose section starts with
 //! SECTION and whose name contains TEXT, on all cores, and prints each beside the printed number. `natural` as third argument: with natural
-//! orders instead of those of 2009; `improved`: with the improved cache layers as well.
+//! orders instead of those of 2009; `improved`: with the improved cache layers as well; `double`, `direct`: with double-buffered or direct collective I/O;
+//! `messages`: with the network message by message.
 #![allow(clippy::disallowed_methods)] // a tool: threads and a clock
 
 use std::sync::Mutex;
@@ -8,13 +9,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use weft_cluster_model::thesis::{Case, RunResult, cases};
-use weft_cluster_model::{CacheLayerConfig, Simulation};
+use weft_cluster_model::{CacheLayerConfig, Collective, Simulation};
+use weft_model::NetworkModel;
 
 fn run(case: &Case, seed: u64, mode: &str) -> Result<RunResult, String> {
     if mode.is_empty() {
         return case.run(seed);
     }
     let mut config = case.config().natural();
+    match mode {
+        "double" => config.collective = Collective::DoubleBuffered,
+        "direct" => config.collective = Collective::Direct,
+        "messages" => config.network = NetworkModel::Messages,
+        _ => {}
+    }
     if mode == "improved" {
         config.cache_layer = CacheLayerConfig::improved(case.layer(), &config.disk);
     }

@@ -2,7 +2,7 @@
 
 use weft_model::disk::DiskModel;
 use weft_model::units::{KIB, MIB, nanos};
-use weft_model::{CpuModel, NetworkModel, TieOrder};
+use weft_model::{CpuModel, NetworkModel, TieOrder, Topology};
 use weft_sched::classic::ClassicConfig;
 use weft_sched::improved::{DiskCost, ImprovedConfig};
 use weft_sched::{Layer, LayerKind};
@@ -143,6 +143,8 @@ pub struct ClusterConfig {
     pub cache_layer: CacheLayerConfig,
     /// How finely the network is modelled.
     pub network: NetworkModel,
+    /// How the nodes are connected: clients are nodes 0, 1, ..., servers follow.
+    pub topology: Topology,
     /// Largest packet of the network, bytes.
     pub packet_bytes: u64,
     /// Bandwidth of links, bytes a second.
@@ -187,6 +189,7 @@ impl ClusterConfig {
             disk_concurrency: 1,
             cache_layer: CacheLayerConfig::classic(kind),
             network: NetworkModel::Packets,
+            topology: Topology::OneSwitch,
             packet_bytes: 100 * KIB,
             link_bandwidth: 100 * MIB,
             link_latency: 200e-6,
@@ -238,6 +241,15 @@ impl ClusterConfig {
         }
         if self.packet_bytes > u64::from(u32::MAX) {
             return Err("packet_bytes must be below 4 GiB".to_string());
+        }
+        match self.topology {
+            Topology::Racks { .. } if self.network == NetworkModel::Packets => {
+                return Err("racks are modelled message by message only".to_string());
+            }
+            Topology::Racks { nodes_per_rack: 0, .. } | Topology::Racks { uplink_bandwidth: 0, .. } => {
+                return Err("nodes_per_rack and uplink_bandwidth must not be 0".to_string());
+            }
+            _ => {}
         }
         if self.memory_bytes <= self.packet_bytes {
             return Err("memory_bytes must exceed packet_bytes, or no packet of a write could ever be accepted".to_string());

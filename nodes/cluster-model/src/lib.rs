@@ -10,6 +10,7 @@ pub mod mailbox;
 mod mpi;
 pub mod order;
 pub mod program;
+pub mod record;
 pub mod report;
 pub mod server;
 pub mod simulation;
@@ -21,6 +22,7 @@ pub mod workloads;
 
 pub use config::{CacheLayerConfig, ClusterConfig, Collective, Exchange, PartyOrder};
 pub use program::{Access, Application, Command, Extent, Program};
+pub use record::Recording;
 pub use report::Report;
 pub use simulation::{Placed, Simulation};
 pub use stripe::Striping;

@@ -8,6 +8,7 @@ use weft_sched::{Access, CacheLayer, FileKey, Job, Layer, Next, Part, Piece};
 
 use crate::event::{Event, Tag};
 use crate::program::Extent;
+use crate::record::DiskSpan;
 use crate::simulation::{Queue, World};
 
 /// Bytes of a request before its list of extents.
@@ -280,6 +281,7 @@ impl World<'_> {
         self.schedule(queue, server);
         if let Some(service) = self.servers[server as usize].disk.start_next() {
             queue.push_after(service, Event::Disk(server));
+            self.record_access(queue.now(), server, service);
         }
     }
 
@@ -400,6 +402,13 @@ impl World<'_> {
         let disk_job = DiskJob { kind, file: job.file.0 as u32, offset: job.offset, bytes: job.bytes, tag: slot };
         if let Some(service) = state.disk.submit(disk_job) {
             queue.push_after(service, Event::Disk(server));
+            self.record_access(queue.now(), server, service);
         }
+    }
+
+    fn record_access(&mut self, start: u64, server: u32, service: u64) {
+        let Some(accesses) = &mut self.accesses else { return };
+        let Some(DiskJob { kind, file, offset, bytes, .. }) = self.servers[server as usize].disk.serving() else { return };
+        accesses.push(DiskSpan { server, kind, file, offset, bytes, start, end: start + service });
     }
 }

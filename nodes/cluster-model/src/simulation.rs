@@ -9,6 +9,7 @@ use crate::event::{Event, Tag};
 use crate::mailbox::Mailbox;
 use crate::order::hashed;
 use crate::program::{Application, Rank};
+use crate::record::{CommandSpan, DiskSpan, Recording};
 use crate::report::{ApplicationReport, Report, ServerReport};
 use crate::server::{DataPacket, Requests, Server};
 use crate::stripe::Splitter;
@@ -59,6 +60,8 @@ pub struct World<'a> {
     /// Tasks that wait in the barrier of each communicator, in the order of arrival.
     pub(crate) barriers: Vec<Vec<u32>>,
     pub(crate) groups: Groups<'a>,
+    /// Accesses of the disks, if they are recorded.
+    pub(crate) accesses: Option<Vec<DiskSpan>>,
     /// When each command of each rank began, if that is recorded; else empty.
     pub(crate) starts: Vec<Vec<u64>>,
 }
@@ -108,6 +111,7 @@ impl<'a> Simulation<'a> {
         processes.extend(config.clients..config.clients + config.servers);
         let network = Network::new(NetworkConfig {
             model: config.network,
+            topology: config.topology,
             nodes: config.clients + config.servers,
             processes: processes.clone(),
             packet_bytes: config.packet_bytes,
@@ -142,6 +146,7 @@ impl<'a> Simulation<'a> {
             splitter: Splitter::new(config.striping, config.stripe_bytes, config.servers),
             barriers: vec![Vec::new(); comms as usize],
             groups: Groups::new(comms as usize),
+            accesses: None,
             starts: Vec::new(),
             config: config.clone(),
         };
@@ -159,6 +164,25 @@ impl<'a> Simulation<'a> {
     pub fn run(mut self) -> Result<Report, String> {
         while self.step() {}
         self.finish()
+    }
+
+    /// As [`Simulation::run`], and records what happened when.
+    ///
+    /// # Errors
+    /// As [`Simulation::run`].
+    pub fn run_recorded(mut self) -> Result<(Report, Recording), String> {
+        self.record_commands();
+        self.world.accesses = Some(Vec::new());
+        while self.step() {}
+        let report = self.finish()?;
+        let mut recording = Recording { commands: Vec::new(), disks: self.world.accesses.take().unwrap_or_default() };
+        // The tasks of programs come first, and their times are in the same order.
+        for (task, starts) in self.world.tasks.iter().zip(&self.world.starts) {
+            for (position, span) in (0..).zip(starts.windows(2)) {
+                recording.commands.push(CommandSpan { app: task.app, rank: task.rank, position, start: span[0], end: span[1] });
+            }
+        }
+        Ok((report, recording))
     }
 
     /// Executes the next event. `false`: nothing is left.
@@ -260,10 +284,7 @@ fn check_application(application: &Application) -> Result<(), String> {
     if application.communicators.first() != Some(&world) {
         return Err(format!("{}: communicator 0 must be all ranks in order", application.name));
     }
-    if application.communicators.iter().flatten().any(|&rank| rank >= ranks) {
-        return Err(format!("{}: a communicator names a rank that does not exist", application.name));
-    }
-    Ok(())
+    application.check().map_err(|problem| format!("{}: {problem}", application.name))
 }
 
 impl NetworkHost<Event> for World<'_> {

@@ -3,8 +3,8 @@
 use weft_cluster_model::program::{Access, Application, Command, WORLD};
 use weft_cluster_model::workloads::Interleaved;
 use weft_cluster_model::{CacheLayerConfig, ClusterConfig, Collective, Report, Simulation};
-use weft_model::NetworkModel;
 use weft_model::units::{KIB, MIB, transfer_nanos};
+use weft_model::{NetworkModel, Topology};
 use weft_sched::LayerKind;
 
 fn cluster(layer: LayerKind) -> ClusterConfig {
@@ -49,6 +49,27 @@ fn a_long_message_is_pipelined_packet_by_packet() {
             assert!(found.abs_diff(expected) <= packets, "{packets} {network:?}: {found} {expected}");
         }
     }
+}
+
+#[test]
+fn messages_between_racks_share_the_uplink() {
+    // Clients 0 and 1 in the first rack, 2 and 3 in the second.
+    let topology = Topology::Racks { nodes_per_rack: 2, uplink_bandwidth: 100 * MIB };
+    let config = ClusterConfig { eager_bytes: u64::MAX, network: NetworkModel::Messages, topology, ..cluster(LayerKind::None) };
+    let time = |pairs: &[(u32, u32)]| {
+        let mut app = Application::new("pairs", 4);
+        for &(from, to) in pairs {
+            app.push(from, Command::Send { comm: WORLD, to, tag: 0, bytes: 10 * MIB, request: None });
+            app.push(to, Command::Recv { comm: WORLD, from: Some(from), tag: 0, request: None });
+        }
+        run(&config, &app).ranks_end_nanos()
+    };
+    let packet = transfer_nanos(100 * KIB, 100 * MIB);
+    let near = time(&[(0, 1)]);
+    assert_eq!(time(&[(0, 2)]), near + 2 * (packet + LATENCY) + transfer_nanos(100 * KIB, 1000 * MIB), "two links and a switch more");
+    let both = time(&[(0, 2), (1, 3)]);
+    assert_eq!(both, time(&[(0, 2)]) + transfer_nanos(10 * MIB, 100 * MIB), "one after the other through the uplink");
+    assert_eq!(time(&[(0, 1), (2, 3)]), near, "racks do not disturb each other");
 }
 
 #[test]
@@ -168,6 +189,26 @@ fn the_same_simulation_twice_is_the_same() {
         assert_eq!(run(config, app), run(config, app), "{what}");
         let thesis = ClusterConfig::thesis(4, 3, LayerKind::Aggregation);
         assert_eq!(run(&thesis, app), run(&thesis, app), "{what}");
+    });
+}
+
+#[test]
+fn a_recording_holds_every_command_and_access() {
+    every_way(|config, app, what| {
+        let (report, recording) = Simulation::new(config, app).and_then(Simulation::run_recorded).expect("sound");
+        assert_eq!(report, run(config, app), "{what}: recording changes nothing");
+        assert_eq!(recording.commands.len(), app.programs.iter().map(|program| program.commands.len()).sum::<usize>(), "{what}");
+        for (rank, &end) in (0..).zip(&report.applications[0].rank_end_nanos) {
+            // The commands of a rank follow each other without a gap, from the start to its end.
+            let mut at = 0;
+            for span in recording.commands.iter().filter(|span| span.rank == rank) {
+                assert_eq!(span.start, at, "{what}");
+                at = span.end;
+            }
+            assert_eq!(at, end, "{what}");
+        }
+        assert_eq!(recording.disks.len() as u64, report.disks().operations, "{what}");
+        assert_eq!(recording.disks.iter().map(|span| span.end - span.start).sum::<u64>(), report.disks().busy_nanos, "{what}");
     });
 }
 

@@ -174,6 +174,11 @@ impl Disk {
         None
     }
 
+    /// The job in service.
+    pub fn serving(&self) -> Option<DiskJob> {
+        self.serving
+    }
+
     /// The job in service is done: returns it. Afterwards the owner asks [`Disk::start_next`], unless it submitted something itself.
     ///
     /// # Panics

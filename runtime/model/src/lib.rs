@@ -14,4 +14,4 @@ pub mod units;
 pub use cpu::{CpuEvent, CpuModel, Cpus};
 pub use disk::{Disk, DiskJob, DiskModel, DiskStatistics, JobKind};
 pub use engine::{EventQueue, TieOrder};
-pub use network::{Delivery, MessageId, Network, NetworkConfig, NetworkEvent, NetworkHost, NetworkModel, NodeId, ProcessId};
+pub use network::{Delivery, MessageId, Network, NetworkConfig, NetworkEvent, NetworkHost, NetworkModel, NodeId, ProcessId, Topology};

@@ -3,6 +3,7 @@
 //! Programs come from a builder (below), from plans, or from traces of real runs. A program says *what* a rank does; how a command is
 //! carried out (which messages a broadcast sends, how collective I/O is split) is the business of the cluster they run on.
 
+mod check;
 mod datatype;
 
 pub use datatype::{Datatype, FileView, StructField};

@@ -13,6 +13,8 @@
 
 mod per_message;
 
+pub use per_message::Topology;
+
 use crate::engine::EventQueue;
 use crate::units::{nanos, transfer_nanos};
 
@@ -40,6 +42,8 @@ pub enum NetworkModel {
 pub struct NetworkConfig {
     /// How finely it is modelled.
     pub model: NetworkModel,
+    /// How the nodes are connected; racks only message by message.
+    pub topology: Topology,
     /// Nodes, each with one card and one port of the switch.
     pub nodes: u32,
     /// The node of each process.
@@ -226,7 +230,7 @@ impl Network {
             free_messages: Vec::new(),
             delivered_bytes: 0,
             full,
-            busy: per_message::Busy::new(config.nodes),
+            busy: per_message::Busy::new(config.nodes, config.topology),
             config,
         }
     }

@@ -10,16 +10,70 @@ use super::{Delivery, EMPTY, List, NONE, Network, NetworkEvent, NetworkHost};
 use crate::engine::EventQueue;
 use crate::units::transfer_nanos;
 
+/// How the nodes are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Topology {
+    /// All nodes at one switch.
+    #[default]
+    OneSwitch,
+    /// Racks with a switch each; the switches are connected by links to a core that is never busy. A message to another rack passes two
+    /// links and a switch more. (A tree of two levels, as in Leiserson, "Fat-trees", IEEE Transactions on Computers 34 (1985), with the
+    /// upper level collapsed into its links.)
+    Racks {
+        /// Nodes 0, 1, ... fill one rack after the other with so many.
+        nodes_per_rack: u32,
+        /// Bandwidth of the link between a rack and the core in each direction, bytes a second.
+        uplink_bandwidth: u64,
+    },
+}
+
+impl Topology {
+    fn rack(self, node: u32) -> usize {
+        match self {
+            Topology::OneSwitch => 0,
+            Topology::Racks { nodes_per_rack, .. } => (node / nodes_per_rack.max(1)) as usize,
+        }
+    }
+}
+
 /// Until when each resource is busy, nanoseconds.
 pub(super) struct Busy {
     cards: Vec<u64>,
     ports: Vec<u64>,
-    switch: u64,
+    switches: Vec<u64>,
+    /// From each rack to the core.
+    up: Vec<u64>,
+    /// From the core to each rack.
+    down: Vec<u64>,
 }
 
 impl Busy {
-    pub fn new(nodes: u32) -> Busy {
-        Busy { cards: vec![0; nodes as usize], ports: vec![0; nodes as usize], switch: 0 }
+    pub fn new(nodes: u32, topology: Topology) -> Busy {
+        let racks = topology.rack(nodes.max(1) - 1) + 1;
+        let [cards, ports] = [(); 2].map(|()| vec![0; nodes as usize]);
+        let [switches, up, down] = [(); 3].map(|()| vec![0; racks]);
+        Busy { cards, ports, switches, up, down }
+    }
+}
+
+/// A message on its way: when its first packet is where it is now, and when its last.
+struct Front {
+    head: u64,
+    tail: u64,
+}
+
+impl Front {
+    /// Passes a resource that needs `first` for the first packet and `all` for the message.
+    fn pass(&mut self, busy: &mut u64, (first, all): (u64, u64)) {
+        let start = self.head.max(*busy);
+        *busy = start + all;
+        self.tail = (start + all).max(self.tail + first);
+        self.head = start + first;
+    }
+
+    fn fly(&mut self, latency: u64) {
+        self.head += latency;
+        self.tail += latency;
     }
 }
 
@@ -48,26 +102,7 @@ impl Network {
         let state = self.messages[number as usize];
         let (from, to) = (self.node_of(state.from), self.node_of(state.to));
         let now = queue.now();
-        let end = if from == to {
-            now
-        } else {
-            let first = bytes.min(self.config.packet_bytes);
-            let [on_link, in_switch, all_link, all_switch] = [
-                transfer_nanos(first, self.config.link_bandwidth),
-                transfer_nanos(first, self.config.switch_bandwidth),
-                transfer_nanos(bytes, self.config.link_bandwidth),
-                transfer_nanos(bytes, self.config.switch_bandwidth),
-            ];
-            // The first packet reached the switch while the rest was still being sent.
-            let head = now - all_link.min(now) + on_link + self.latency;
-            let switch_start = head.max(self.busy.switch);
-            let switch_end = (switch_start + all_switch).max(now + self.latency + in_switch);
-            self.busy.switch = switch_start + all_switch;
-            let port = &mut self.busy.ports[to as usize];
-            let port_start = (switch_start + in_switch).max(*port);
-            *port = (port_start + all_link).max(switch_end + on_link);
-            *port + self.latency
-        };
+        let end = if from == to { now } else { self.cross(now, from, to, bytes) };
         queue.push(end, NetworkEvent::Delivered(packet).into());
         if state.growing {
             host.packet_uploaded(self, queue, number, bytes);
@@ -75,6 +110,32 @@ impl Network {
         if state.cut == state.bytes && self.packets[packet as usize].last {
             host.message_uploaded(self, queue, number);
         }
+    }
+
+    /// When a message whose last byte leaves the sender's card now has reached the receiver's.
+    fn cross(&mut self, now: u64, from: u32, to: u32, bytes: u64) -> u64 {
+        let first = bytes.min(self.config.packet_bytes);
+        let time = |bandwidth: u64| (transfer_nanos(first, bandwidth), transfer_nanos(bytes, bandwidth));
+        let (link, switch) = (time(self.config.link_bandwidth), time(self.config.switch_bandwidth));
+        let latency = self.latency;
+        // The first packet left while the rest was still being sent.
+        let mut front = Front { head: now - link.1.min(now) + link.0, tail: now };
+        let (source, target) = (self.config.topology.rack(from), self.config.topology.rack(to));
+        front.fly(latency);
+        front.pass(&mut self.busy.switches[source], switch);
+        if let Topology::Racks { uplink_bandwidth, .. } = self.config.topology
+            && source != target
+        {
+            let uplink = time(uplink_bandwidth);
+            front.pass(&mut self.busy.up[source], uplink);
+            front.fly(latency);
+            front.pass(&mut self.busy.down[target], uplink);
+            front.fly(latency);
+            front.pass(&mut self.busy.switches[target], switch);
+        }
+        front.pass(&mut self.busy.ports[to as usize], link);
+        front.fly(latency);
+        front.tail
     }
 
     pub(super) fn message_delivered<E, H>(&mut self, queue: &mut EventQueue<E>, host: &mut H, packet: u32)
