@@ -7,9 +7,9 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use weft_cluster_model::to_hdtrace::export;
-use weft_cluster_model::{Application, Placed, Report, Simulation};
-use weft_hdtrace::trace_file;
+use weft_cluster_model::to_hdtrace::{export, export_disks};
+use weft_cluster_model::{Placed, Recording, Report, Simulation};
+use weft_hdtrace::{Project, Trace, trace_file};
 
 use super::plan::{CaseSource, Lab};
 use super::pool;
@@ -34,7 +34,8 @@ pub struct Args {
     /// Seed of random workloads, instead of those in the plan
     #[arg(long)]
     seed: Option<u64>,
-    /// Write what every rank did when (virtual time) as HDTrace projects into this folder, one for each case and application
+    /// Write what every rank did when (virtual time) as HDTrace projects into this folder: one for each case
+    /// and application, and one for the disks of each case
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 }
@@ -91,28 +92,25 @@ fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<
     let placed = case.workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
     let began = Instant::now();
     let describe = || source.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
-    let mut simulation = Simulation::with_applications(&case.config, placed).map_err(anyhow::Error::msg).with_context(describe)?;
-    if trace.is_some() {
-        simulation.record_commands();
-    }
-    while simulation.step() {}
-    let report = simulation.finish().map_err(anyhow::Error::msg).with_context(describe)?;
+    let simulation = Simulation::with_applications(&case.config, placed).map_err(anyhow::Error::msg).with_context(describe)?;
+    let result = match trace {
+        Some(_) => simulation.run_recorded(),
+        None => simulation.run().map(|report| (report, Recording::default())),
+    };
+    let (report, recording) = result.map_err(anyhow::Error::msg).with_context(describe)?;
     let wall_s = began.elapsed().as_secs_f64();
     if let Some(folder) = trace {
-        let mut starts = simulation.command_starts();
-        for (place, load) in case.workloads.iter().enumerate() {
-            let (own, others) = starts.split_at(load.application.programs.len());
-            starts = others;
-            write_trace(folder, &format!("case{number}-{place}"), &load.application, own)?;
+        for (place, load) in (0..).zip(&case.workloads) {
+            write_trace(folder, &format!("case{number}-{place}"), export(&load.application, place, &recording))?;
         }
+        write_trace(folder, &format!("case{number}-disks"), export_disks(case.config.servers, &recording))?;
     }
     let bytes = case.workloads.iter().map(|load| load.bytes).sum();
     Ok(row(source, &report, bytes, wall_s))
 }
 
 /// A project and the traces of its ranks.
-fn write_trace(folder: &Path, stem: &str, application: &Application, starts: &[Vec<u64>]) -> Result<()> {
-    let (project, traces) = export(application, starts);
+fn write_trace<const N: usize>(folder: &Path, stem: &str, (project, traces): (Project, Vec<([String; N], Trace)>)) -> Result<()> {
     let write = |name: String, text: String| {
         let path = folder.join(name);
         std::fs::write(&path, text).with_context(|| path.display().to_string())
