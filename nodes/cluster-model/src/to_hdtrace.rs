@@ -3,12 +3,17 @@
 //! back as the ranges they touch).
 
 use weft_hdtrace::{Communicator, Element, Entry, Member, Project, ProjectFile, State, Time, TopologyNode, Trace};
+use weft_model::JobKind;
 
 use crate::program::{Access, Application, Command, Extent};
+use crate::record::{CommandSpan, Recording};
 
-/// The project and the traces of the ranks (in their order, each with its path in the topology) of an application whose commands began at
-/// `starts` nanoseconds: for each rank one moment for each command, and the moment of its end.
-pub fn export(application: &Application, starts: &[Vec<u64>]) -> (Project, Vec<([String; 3], Trace)>) {
+/// The project and the traces of the ranks (in their order, each with its path in the topology) of application number `app` of a recorded run.
+pub fn export(application: &Application, app: u32, recording: &Recording) -> (Project, Vec<([String; 3], Trace)>) {
+    let mut spans: Vec<Vec<&CommandSpan>> = vec![Vec::new(); application.programs.len()];
+    for span in recording.commands.iter().filter(|span| span.app == app) {
+        spans[span.rank as usize].push(span);
+    }
     let ranks = 0..application.ranks();
     let node = |name: String, children| TopologyNode { name, kind: None, children };
     let path = |rank: u32| [format!("client{rank}"), rank.to_string(), "0".to_string()];
@@ -36,17 +41,46 @@ pub fn export(application: &Application, starts: &[Vec<u64>]) -> (Project, Vec<(
         communicators: communicators.collect(),
         ..Project::default()
     };
-    let traces = ranks.zip(starts).map(|(rank, starts)| {
-        let commands = application.programs[rank as usize].commands.iter();
-        let spans = starts.iter().zip(starts.iter().skip(1));
-        let entries = commands.zip(spans).map(|(command, (&begin, &end))| Entry::State(state(application, command, begin, end)));
-        (path(rank), Trace { entries: entries.collect(), ..Trace::default() })
+    let traces = ranks.zip(spans).map(|(rank, spans)| {
+        let commands = &application.programs[rank as usize].commands;
+        let entry = |span: &CommandSpan| state(application, &commands[span.position as usize], span.start, span.end);
+        (path(rank), Trace { entries: spans.into_iter().map(|span| Entry::State(entry(span))).collect(), ..Trace::default() })
     });
     (project, traces.collect())
 }
 
+/// The project and the traces of the disks of a recorded run: a state for each access.
+pub fn export_disks(servers: u32, recording: &Recording) -> (Project, Vec<([String; 1], Trace)>) {
+    let name = |server: u32| format!("server{server}");
+    let topology = (0..servers).map(|server| TopologyNode { name: name(server), ..TopologyNode::default() });
+    let project = Project {
+        name: "disks".to_string(),
+        description: "simulated".to_string(),
+        levels: vec!["Hostname".to_string()],
+        topology: topology.collect(),
+        ..Project::default()
+    };
+    let mut traces: Vec<([String; 1], Trace)> = (0..servers).map(|server| ([name(server)], Trace::default())).collect();
+    for span in &recording.disks {
+        let kind = if span.kind == JobKind::Read { "Read" } else { "Write" };
+        let attributes = [("file", u64::from(span.file)), ("offset", span.offset), ("size", span.bytes)];
+        let state = State {
+            name: kind.to_string(),
+            begin: time(span.start),
+            end: time(span.end),
+            attributes: attributes.map(|(key, value)| (key.to_string(), value.to_string())).to_vec(),
+            ..State::default()
+        };
+        traces[span.server as usize].1.entries.push(Entry::State(state));
+    }
+    (project, traces)
+}
+
+fn time(nanos: u64) -> Time {
+    Time(i64::try_from(nanos).unwrap_or(i64::MAX))
+}
+
 fn state(application: &Application, command: &Command, begin: u64, end: u64) -> State {
-    let time = |nanos: u64| Time(i64::try_from(nanos).unwrap_or(i64::MAX));
     let mut state = State { begin: time(begin), end: time(end), ..State::default() };
     let mut set = |name: &str, attributes: &[(&str, String)]| {
         state.name = name.to_string();

@@ -2,7 +2,7 @@
 
 use weft_cluster_model::from_hdtrace::{import, rank_traces};
 use weft_cluster_model::program::WORLD;
-use weft_cluster_model::to_hdtrace::export;
+use weft_cluster_model::to_hdtrace::{export, export_disks};
 use weft_cluster_model::{Access, Application, ClusterConfig, Command, Simulation};
 use weft_hdtrace::{Entry, Project, Trace};
 use weft_sched::LayerKind;
@@ -45,11 +45,9 @@ fn application() -> Application {
 #[test]
 fn a_simulated_run_is_imported_as_the_programs_it_ran() {
     let app = application();
-    let mut simulation = Simulation::new(&ClusterConfig::thesis(2, 2, LayerKind::None).natural(), &app).expect("valid");
-    simulation.record_commands();
-    while simulation.step() {}
-    let report = simulation.finish().expect("ends");
-    let (project, traces) = export(&app, simulation.command_starts());
+    let simulation = Simulation::new(&ClusterConfig::thesis(2, 2, LayerKind::None).natural(), &app).expect("valid");
+    let (report, recording) = simulation.run_recorded().expect("ends");
+    let (project, traces) = export(&app, 0, &recording);
     let project = Project::read(project.write().as_bytes()).complete().expect("sound");
     let traces: Vec<Trace> = traces.iter().map(|(_, trace)| Trace::read(trace.write().as_bytes()).complete().expect("sound")).collect();
     assert_eq!(rank_traces(&project, "x").expect("two ranks"), ["x_client0_0_0.trc", "x_client1_1_0.trc"]);
@@ -59,4 +57,8 @@ fn a_simulated_run_is_imported_as_the_programs_it_ran() {
     }
     let imported = import(&project, &traces).expect("sound");
     assert_eq!((imported.application, imported.notes), (app, Vec::new()));
+    let (project, disks) = export_disks(2, &recording);
+    assert_eq!(project.topology.len(), 2);
+    let accesses: usize = disks.iter().map(|(_, trace)| trace.entries.len()).sum();
+    assert_eq!(accesses as u64, report.disks().operations);
 }

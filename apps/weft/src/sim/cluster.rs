@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use toml::de::DeValue;
 use weft_cluster_model::{CacheLayerConfig, ClusterConfig, Collective, Exchange, Striping};
-use weft_model::{CpuModel, DiskModel, NetworkModel, TieOrder};
+use weft_model::{CpuModel, DiskModel, NetworkModel, TieOrder, Topology};
 use weft_sched::LayerKind;
 use weft_sched::classic::{ClassicConfig, DelayedWrites, PickRule};
 use weft_sched::improved::Delay;
@@ -157,6 +157,9 @@ fn network(mut section: Layered<'_, '_>, config: &mut ClusterConfig) -> Result<(
     section.set("switch_bandwidth", &mut config.switch_bandwidth, bytes)?;
     section.set("packet", &mut config.packet_bytes, bytes)?;
     section.set("eager", &mut config.eager_bytes, bytes)?;
+    if let Some(nodes_per_rack) = section.get("nodes_per_rack", count)? {
+        config.topology = Topology::Racks { nodes_per_rack, uplink_bandwidth: section.required("uplink_bandwidth", bytes)? };
+    }
     section.finish()
 }
 

@@ -1,12 +1,15 @@
 //! `weft sim run`: simulates every case of a plan.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use weft_cluster_model::{Placed, Report, Simulation};
+use weft_cluster_model::to_hdtrace::{export, export_disks};
+use weft_cluster_model::{Placed, Recording, Report, Simulation};
+use weft_hdtrace::{Project, Trace, trace_file};
 
 use super::plan::{CaseSource, Lab};
 use super::pool;
@@ -18,7 +21,7 @@ use crate::output::{print, print_json};
 /// such as { from = 1, to = 64, times = 2 }; all combinations are simulated, on all cores.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft sim run interleaved\n  weft sim run lab/plans/scale.toml --json\n  \
-weft sim run my.toml --csv --seed 7 > results.csv")]
+weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trace /tmp/traces")]
 pub struct Args {
     /// Name or file of the plan
     plan: String,
@@ -31,6 +34,10 @@ pub struct Args {
     /// Seed of random workloads, instead of those in the plan
     #[arg(long)]
     seed: Option<u64>,
+    /// Write what every rank did when (virtual time) as HDTrace projects into this folder: one for each case
+    /// and application, and one for the disks of each case
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
 }
 
 /// What a case gave. Times in seconds, rates in MiB a second.
@@ -63,7 +70,11 @@ struct Row {
 impl Args {
     pub fn run(self, lab: &Lab, threads: usize) -> Result<ExitCode> {
         let cases = lab.cases(&self.plan, self.seed)?;
-        let rows = pool::all(&cases, threads, simulate)?;
+        if let Some(folder) = &self.trace {
+            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        let numbered: Vec<(usize, &CaseSource)> = cases.iter().enumerate().collect();
+        let rows = pool::all(&numbered, threads, |(number, case)| simulate(case, *number, self.trace.as_deref()))?;
         let rows: Vec<Value> = rows.iter().map(serde_json::to_value).collect::<Result<_, _>>().context("a result that is no JSON")?;
         if self.json {
             print_json(&rows)?;
@@ -76,15 +87,38 @@ impl Args {
     }
 }
 
-fn simulate(source: &CaseSource) -> Result<Row> {
+fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Row> {
     let case = source.build()?;
     let placed = case.workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
     let began = Instant::now();
     let describe = || source.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
     let simulation = Simulation::with_applications(&case.config, placed).map_err(anyhow::Error::msg).with_context(describe)?;
-    let report = simulation.run().map_err(anyhow::Error::msg).with_context(describe)?;
+    let result = match trace {
+        Some(_) => simulation.run_recorded(),
+        None => simulation.run().map(|report| (report, Recording::default())),
+    };
+    let (report, recording) = result.map_err(anyhow::Error::msg).with_context(describe)?;
+    let wall_s = began.elapsed().as_secs_f64();
+    if let Some(folder) = trace {
+        for (place, load) in (0..).zip(&case.workloads) {
+            write_trace(folder, &format!("case{number}-{place}"), export(&load.application, place, &recording))?;
+        }
+        write_trace(folder, &format!("case{number}-disks"), export_disks(case.config.servers, &recording))?;
+    }
     let bytes = case.workloads.iter().map(|load| load.bytes).sum();
-    Ok(row(source, &report, bytes, began.elapsed().as_secs_f64()))
+    Ok(row(source, &report, bytes, wall_s))
+}
+
+/// A project and the traces of its ranks.
+fn write_trace<const N: usize>(folder: &Path, stem: &str, (project, traces): (Project, Vec<([String; N], Trace)>)) -> Result<()> {
+    let write = |name: String, text: String| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).with_context(|| path.display().to_string())
+    };
+    for (path, trace) in traces {
+        write(trace_file(stem, &path.each_ref().map(String::as_str)), trace.write())?;
+    }
+    write(format!("{stem}.proj"), project.write())
 }
 
 fn row(source: &CaseSource, report: &Report, bytes: u64, wall_s: f64) -> Row {
