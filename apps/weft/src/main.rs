@@ -15,6 +15,7 @@ mod output;
 mod process;
 mod state;
 mod units;
+mod view;
 
 use std::process::ExitCode;
 

@@ -66,6 +66,7 @@ enum Command {
     Bench(crate::bench::Args),
     Genconfig(genconfig::Args),
     Serve(serve::Args),
+    View(crate::view::Args),
 }
 
 impl Cli {
@@ -95,6 +96,7 @@ impl Cli {
             Command::Bench(args) => args.run(common),
             Command::Genconfig(args) => args.run(),
             Command::Serve(args) => args.run(),
+            Command::View(args) => args.run(),
         }
     }
 }
