@@ -17,6 +17,7 @@ mod recording;
 mod sim;
 mod state;
 mod units;
+mod view;
 
 use std::process::ExitCode;
 

@@ -69,6 +69,7 @@ enum Command {
     Sim(crate::sim::Args),
     Genconfig(genconfig::Args),
     Serve(serve::Args),
+    View(crate::view::Args),
 }
 
 impl Cli {
@@ -100,6 +101,7 @@ impl Cli {
             Command::Sim(args) => args.run(),
             Command::Genconfig(args) => args.run(),
             Command::Serve(args) => args.run(),
+            Command::View(args) => args.run(),
         }
     }
 }

@@ -1,0 +1,342 @@
+//! Routes: an exact path each, so that no path ever reaches the file system. Pages and their parts are inside the program; data is JSON, or
+//! binary where there is much of it ([`super::window`]).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use weft_trace::record::Body;
+
+use super::http::Answer;
+use super::lanes::node_order;
+use super::run::Run;
+use super::site::{Site, State};
+use super::window::{WIDTH_MAX, Window, picture};
+use super::{details, latency, table};
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// The page.
+const PARTS: [(&str, &str, &str); 9] = [
+    ("/", HTML, include_str!("page/index.html")),
+    ("/style.css", CSS, include_str!("page/style.css")),
+    ("/app.js", SCRIPT, include_str!("page/app.js")),
+    ("/core.js", SCRIPT, include_str!("page/core.js")),
+    ("/timeline.js", SCRIPT, include_str!("page/timeline.js")),
+    ("/paint.js", SCRIPT, include_str!("page/paint.js")),
+    ("/side.js", SCRIPT, include_str!("page/side.js")),
+    ("/charts.js", SCRIPT, include_str!("page/charts.js")),
+    ("/screens.js", SCRIPT, include_str!("page/screens.js")),
+];
+
+/// Rows of a table, at most.
+const ROWS_MAX: u64 = 100_000;
+/// Arrows that are drawn at most: more are a thicket.
+const ARROWS_MAX: usize = 400;
+/// Values of a gauge at most.
+const GAUGE_POINTS: u64 = 600;
+
+/// The query of an address.
+#[derive(Debug, Default)]
+pub struct Query(BTreeMap<String, String>);
+
+impl Query {
+    /// From the text behind the question mark.
+    pub fn new(text: &str) -> Query {
+        let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+        Query(pairs.map(|(name, value)| (name.to_string(), decoded(value))).collect())
+    }
+
+    /// The value of a name, or nothing.
+    pub fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// A number, or `default` if it is not there or is none.
+    pub fn number(&self, name: &str, default: u64) -> u64 {
+        // The browser computes with fractions of nanoseconds.
+        self.text(name).parse::<f64>().ok().filter(|number| number.is_finite()).map_or(default, |number| number.max(0.0) as u64)
+    }
+
+    /// Numbers separated by commas.
+    pub fn numbers(&self, name: &str) -> Vec<u64> {
+        self.text(name).split(',').filter_map(|number| number.parse().ok()).collect()
+    }
+
+    /// The window of time that is asked for, within the run and not empty.
+    pub fn window(&self, run: &Run) -> (u64, u64) {
+        let from = self.number("from", 0).min(run.duration_ns);
+        let to = self.number("to", run.duration_ns).min(run.duration_ns.saturating_add(1));
+        (from, to.max(from + 1))
+    }
+
+    /// By kind: true if it is hidden.
+    pub fn hidden(&self, run: &Run) -> Vec<bool> {
+        let mut hidden = vec![false; run.lanes.kinds.len()];
+        for kind in self.numbers("hide") {
+            if let Some(flag) = hidden.get_mut(kind as usize) {
+                *flag = true;
+            }
+        }
+        hidden
+    }
+}
+
+/// `%XX` and `+` undone; what is no text is replaced.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let escaped =
+            after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok()).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match (first, escaped) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &after[2..];
+                continue;
+            }
+            (b'+', _) => bytes.push(b' '),
+            _ => bytes.push(*first),
+        }
+        rest = after;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The answer to a path.
+pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
+    if let Some((_, content_type, text)) = PARTS.iter().find(|(name, _, _)| *name == path) {
+        return Answer::ok(content_type, *text);
+    }
+    if !path.starts_with("/api/") {
+        return Answer::refused(404, "there is no such page");
+    }
+    let run = match site.state() {
+        State::Ready(run) => run,
+        State::Loading(done, total) if path == "/api/state" => {
+            return Answer::json(&json!({ "state": "loading", "read": done, "total": total }));
+        }
+        State::Failed(reason) if path == "/api/state" => return Answer::json(&json!({ "state": "failed", "reason": reason })),
+        _ => return Answer::refused(503, "the trace is not loaded yet"),
+    };
+    let (from, to) = query.window(&run);
+    let event = query.number("event", u64::MAX).min(u64::from(u32::MAX)) as u32;
+    match path {
+        "/api/state" => Answer::json(&json!({ "state": "ready", "analysed": run.analysed().is_some() })),
+        "/api/run" => Answer::json(&describe(&run)),
+        "/api/window" => {
+            let width = query.number("width", 1000).clamp(1, u64::from(WIDTH_MAX)) as u32;
+            Answer::ok("application/octet-stream", picture(&run, &Window { from, to, width, hidden: query.hidden(&run) }))
+        }
+        "/api/totals" => Answer::json(&totals(&run, from, to)),
+        "/api/gauges" => Answer::json(&gauges(&run, from, to)),
+        "/api/event" => found(details::event(&run, event)),
+        "/api/request" => found(details::request(&run, event)),
+        "/api/arrows" => Answer::json(&details::arrows(&run, from, to, ARROWS_MAX)),
+        "/api/find" => Answer::json(&details::find(&run, query.text("q"), query.text("back") == "1", query.number("at", 0), event)),
+        "/api/latency" => Answer::json(&latency::distribution(&run, from, to, &query.numbers("kind"))),
+        "/api/explain" => Answer::json(&json!(run.analyse().explanation)),
+        "/api/slowest" => Answer::json(&details::slowest(&run, query.number("count", 20).min(200) as usize)),
+        "/api/health" => Answer::json(&health(&run)),
+        "/api/table" => {
+            let rows = table::Rows {
+                from,
+                to,
+                hidden: query.hidden(&run),
+                skip: query.number("skip", 0),
+                limit: query.number("limit", 200).min(ROWS_MAX),
+            };
+            match query.text("format") {
+                "csv" => {
+                    let mut answer = Answer::ok("text/csv; charset=utf-8", table::csv(&run, &rows));
+                    answer.headers.push(("Content-Disposition", "attachment; filename=\"weft-spans.csv\"".into()));
+                    answer
+                }
+                _ => Answer::json(&table::json(&run, &rows)),
+            }
+        }
+        _ => Answer::refused(404, "there is no such page"),
+    }
+}
+
+fn found(value: Option<Value>) -> Answer {
+    value.map_or_else(|| Answer::refused(404, "there is no such record"), |value| Answer::json(&value))
+}
+
+/// What does not change with the window.
+fn describe(run: &Run) -> Value {
+    let order = node_order(run.merged);
+    let nodes = run.merged.nodes.iter().enumerate().map(|(number, node)| {
+        json!({ "name": node.name, "server": node.server, "order": order[number], "clock_error_ns": run.merged.clocks[number].error_ns })
+    });
+    let lanes = run.lanes.lanes.iter().map(|lane| {
+        let spans: usize = lane.tracks.iter().map(|(_, track)| track.bars().len()).sum();
+        json!({ "node": lane.node, "sub": lane.sub_lane, "row": lane.row, "overlaps": lane.overlaps, "spans": spans })
+    });
+    let marks = run.merged.events.iter().filter_map(|event| match &event.record.body {
+        Body::Mark { value, .. } => Some(json!([run.since_origin(event.start_ns), value, event.record.text(), event.node])),
+        _ => None,
+    });
+    let simulated = run.merged.events.iter().take(1000).any(|event| event.record.flags & weft_trace::record::flags::SIMULATED != 0);
+    json!({
+        "duration": run.duration_ns,
+        "spans": run.spans(),
+        "simulated": simulated,
+        "nodes": nodes.collect::<Vec<_>>(),
+        "lanes": lanes.collect::<Vec<_>>(),
+        "kinds": run.lanes.kinds,
+        "marks": marks.take(2000).collect::<Vec<_>>(),
+        "sources": run.sources.iter().map(|source| source.path.display().to_string()).collect::<Vec<_>>(),
+        "lost": run.merged.nodes.iter().map(|node| node.lost).sum::<u64>(),
+        "problems": problem_count(run),
+    })
+}
+
+fn problem_count(run: &Run) -> usize {
+    let clocks = run.merged.clocks.iter().filter(|clock| clock.error_ns.is_none()).count();
+    let refused = run.sources.iter().filter(|source| source.refused.is_some()).count();
+    let violations = usize::from(run.merged.causality_violations > 0);
+    run.merged.nodes.iter().map(|node| node.problems.len()).sum::<usize>() + clocks + refused + violations
+}
+
+/// Number and time of the spans that begin in a window, by node and kind: the legend and the profile.
+fn totals(run: &Run, from: u64, to: u64) -> Value {
+    let mut sums: BTreeMap<(usize, u16), (u64, u64)> = BTreeMap::new();
+    for lane in &run.lanes.lanes {
+        for (kind, track) in &lane.tracks {
+            let (count, time) = track.total(from, to);
+            let sum = sums.entry((lane.node, *kind)).or_default();
+            *sum = (sum.0 + count, sum.1 + time);
+        }
+    }
+    let rows = sums.into_iter().filter(|(_, (count, _))| *count > 0).map(|((node, kind), (count, time))| json!([node, kind, count, time]));
+    json!({ "from": from, "to": to, "rows": rows.collect::<Vec<_>>() })
+}
+
+/// Gauges of servers in a window: the largest value in each of some hundred pieces of it.
+fn gauges(run: &Run, from: u64, to: u64) -> Value {
+    let piece = (to - from).div_ceil(GAUGE_POINTS).max(1);
+    let mut found: BTreeMap<(usize, u16, usize), BTreeMap<u64, u64>> = BTreeMap::new();
+    let events = &run.merged.events;
+    let absolute = |ns: u64| run.origin_ns.saturating_add_unsigned(ns);
+    let first = events.partition_point(|event| event.start_ns < absolute(from));
+    for event in events[first..].iter().take_while(|event| event.start_ns < absolute(to)) {
+        if let Body::Counter(values) = &event.record.body {
+            let at = (run.since_origin(event.start_ns) as u64 - from) / piece;
+            for (gauge, value) in values.iter().enumerate() {
+                let largest = found.entry((event.node, event.record.event.0, gauge)).or_default().entry(at).or_default();
+                *largest = (*largest).max(*value);
+            }
+        }
+    }
+    let gauges = found.into_iter().filter_map(|((node, event, gauge), points)| {
+        let info = run.merged.nodes[node].events.get(weft_trace::EventId(event))?;
+        let name = &info.parts.get(gauge)?.name;
+        let largest = *points.values().max()?;
+        (largest > 0).then(|| json!({ "node": node, "name": name, "largest": largest, "points": points.into_iter().collect::<Vec<_>>() }))
+    });
+    json!({ "from": from, "piece": piece, "gauges": gauges.collect::<Vec<_>>() })
+}
+
+/// What is missing, and how far the times can be trusted.
+fn health(run: &Run) -> Value {
+    let mut records = vec![0u64; run.merged.nodes.len()];
+    run.merged.events.iter().for_each(|event| records[event.node] += 1);
+    let nodes = run.merged.nodes.iter().zip(&run.merged.clocks).enumerate().map(|(number, (node, clock))| {
+        json!({
+            "name": node.name, "server": node.server, "records": records[number], "lost": node.lost, "problems": node.problems,
+            "offset_ns": clock.offset_ns, "error_ns": clock.error_ns, "samples": clock.samples,
+        })
+    });
+    let sources = run
+        .sources
+        .iter()
+        .map(|source| json!({ "path": source.path.display().to_string(), "bytes": source.bytes, "refused": source.refused }));
+    let tracks = run.lanes.lanes.iter().flat_map(|lane| &lane.tracks);
+    json!({
+        "nodes": nodes.collect::<Vec<_>>(),
+        "sources": sources.collect::<Vec<_>>(),
+        "causality_violations": run.merged.causality_violations,
+        "missing": run.analysed().map(|analysed| analysed.explanation.missing.clone()),
+        "covered": run.analysed().map(|analysed| analysed.explanation.covered),
+        "spans": run.spans(),
+        "records": run.merged.events.len(),
+        "overlapping_lanes": run.lanes.lanes.iter().filter(|lane| lane.overlaps).count(),
+        "lane_bytes": tracks.map(|(_, track)| track.bytes() as u64).sum::<u64>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::site::tests::site;
+
+    fn get(site: &Site, target: &str) -> Value {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let answer = route(site, path, &Query::new(query));
+        assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
+        serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{target}: {error}"))
+    }
+
+    #[test]
+    fn queries_are_decoded_and_never_trusted() {
+        let query = Query::new("q=a%20b%3C+%zz%&from=-5&to=1e400&n=12.7&hide=1,x,3");
+        assert_eq!((query.text("q"), query.number("from", 9), query.number("to", 9), query.number("n", 0)), ("a b< %zz%", 0, 9, 12));
+        assert_eq!(query.numbers("hide"), [1, 3]);
+    }
+
+    #[test]
+    fn every_route_answers_for_any_window_and_any_record() {
+        let site = site(200);
+        for window in ["", "from=0&to=0", "from=5&to=2", "from=1e18&to=1e19", "from=1000&to=2000000&kind=0,1,99&hide=99&event=5&q=create"] {
+            for path in ["state", "run", "totals", "gauges", "arrows", "find", "latency", "explain", "slowest", "health", "table"] {
+                get(&site, &format!("/api/{path}?{window}"));
+            }
+        }
+        for path in ["/api/event?event=99999999", "/api/request?event=4e9"] {
+            let (path, query) = path.split_once('?').unwrap();
+            assert_eq!(route(&site, path, &Query::new(query)).status, 404);
+        }
+    }
+
+    #[test]
+    fn totals_of_the_whole_run_count_every_span_and_two_halves_are_the_whole() {
+        let site = site(500);
+        let run = get(&site, "/api/run");
+        let count = |window: String| -> u64 {
+            get(&site, &format!("/api/totals?{window}"))["rows"].as_array().unwrap().iter().map(|row| row[2].as_u64().unwrap()).sum()
+        };
+        let duration = run["duration"].as_u64().unwrap();
+        assert_eq!(count(String::new()), run["spans"].as_u64().unwrap());
+        let middle = duration / 2;
+        assert_eq!(
+            count(format!("from=0&to={middle}")) + count(format!("from={middle}&to={}", duration + 1)),
+            run["spans"].as_u64().unwrap()
+        );
+    }
+
+    #[test]
+    fn gauges_keep_their_largest_value() {
+        let site = site(2_000);
+        let all = get(&site, "/api/gauges");
+        let gauge = &all["gauges"][0];
+        let largest = gauge["points"].as_array().unwrap().iter().map(|point| point[1].as_u64().unwrap()).max();
+        assert_eq!(gauge["largest"].as_u64(), largest);
+        assert_eq!(gauge["name"], "queue");
+    }
+
+    #[test]
+    fn the_page_asks_for_nothing_outside_and_writes_no_markup_from_data() {
+        for (path, _, text) in PARTS {
+            let outside = text.match_indices("//").filter(|(at, _)| text[..*at].ends_with("http:") || text[..*at].ends_with("https:"));
+            let foreign = outside.filter(|(at, _)| !text[*at..].starts_with("//www.w3.org/2000/svg"));
+            assert_eq!(foreign.count(), 0, "{path}");
+            for forbidden in
+                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", " onclick=", " style=\""]
+            {
+                assert!(!text.contains(forbidden), "{path} has {forbidden}");
+            }
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! Single records: what one says, the whole request it belongs to across all nodes, arrows between clients and servers, and search.
+
+use serde_json::{Value, json};
+use weft_trace::event::NET_CALL;
+use weft_trace::merge::Event;
+use weft_trace::record::{Body, fine, flags};
+
+use super::lanes::{SubLane, is_span};
+use super::run::{Analysed, Run};
+
+/// Records of one request that are shown at most.
+const STEPS_MAX: usize = 500;
+/// Spans around spans that are followed at most: a damaged trace may go round in circles.
+const DEPTH_MAX: usize = 32;
+
+/// Everything that a record says.
+pub fn event(run: &Run, position: u32) -> Option<Value> {
+    let event = run.merged.events.get(position as usize).filter(|event| is_span(event))?;
+    let record = &event.record;
+    let node = &run.merged.nodes[event.node];
+    let clock = &run.merged.clocks[event.node];
+    let mut fields = json!({
+        "event": position,
+        "name": node.events.name(record.event),
+        "node": node.name,
+        "kind": run.lanes.kind(event),
+        "lane": run.lane_of(position),
+        "start": run.since_origin(event.start_ns),
+        "dur": event.dur_ns,
+        "request": if record.req == 0 { Value::Null } else { json!(format!("{:x}", record.req)) },
+        "result": record.res,
+        "class": record.class,
+        "flags": flag_names(record.flags),
+        "clock_error_ns": clock.error_ns,
+    });
+    match &record.body {
+        Body::Span(span) => {
+            fields["peer"] = peer(run, span.peer, record.event == NET_CALL);
+            fields["object"] = if span.obj == 0 { Value::Null } else { json!(format!("{:x}", span.obj)) };
+            fields["offset"] = json!(span.off);
+            fields["bytes"] = json!(span.len);
+            fields["wait"] = json!(wait_ns(event));
+        }
+        Body::Ladder(_) => fields["phases"] = json!(phases(run, event)),
+        _ => {}
+    }
+    Some(fields)
+}
+
+fn flag_names(bits: u16) -> Vec<&'static str> {
+    let names = [
+        (flags::SERVER, "at a server"),
+        (flags::SIMULATED, "simulated"),
+        (flags::ERROR, "failed"),
+        (flags::RETRY, "sent again"),
+        (flags::SAMPLED, "sampled"),
+        (flags::SYNC, "to stable storage"),
+        (flags::HIT, "from a cache"),
+        (flags::OPEN, "still running"),
+    ];
+    names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect()
+}
+
+fn peer(run: &Run, number: u16, is_call: bool) -> Value {
+    let known = run.merged.nodes.iter().find(|node| node.server == Some(number));
+    match known {
+        Some(node) => json!(node.name),
+        // Numbers of servers begin at 0, so only a call says that 0 is one.
+        None if is_call => json!(weft_base::ServerId(number).to_string()),
+        None => Value::Null,
+    }
+}
+
+/// The first part of a span, spent in a queue, in nanoseconds.
+fn wait_ns(event: &Event) -> u64 {
+    match &event.record.body {
+        Body::Span(span) if span.dur > 0 => {
+            (u128::from(fine(span.wait).min(span.dur)) * u128::from(event.dur_ns) / u128::from(span.dur)) as u64
+        }
+        _ => 0,
+    }
+}
+
+/// Phases of a ladder: name, stage, nanoseconds.
+fn phases(run: &Run, event: &Event) -> Vec<Value> {
+    let Body::Ladder(ladder) = &event.record.body else { return Vec::new() };
+    let total: u64 = ladder.phases.iter().map(|phase| u64::from(*phase)).sum();
+    let info = run.merged.nodes[event.node].events.get(event.record.event);
+    let parts = info.map_or(&[][..], |info| &info.parts);
+    let phase = |(number, length): (usize, &u32)| {
+        let ns = (u128::from(event.dur_ns) * u128::from(*length) / u128::from(total.max(1))) as u64;
+        let (name, stage) = parts.get(number).map_or(("?", "unseen"), |part| (part.name.as_str(), part.stage.name()));
+        json!([name, stage, ns])
+    };
+    ladder.phases.iter().enumerate().filter(|(_, length)| **length > 0).map(phase).collect()
+}
+
+/// The outermost record that this one belongs to.
+fn root_of(run: &Run, analysed: &Analysed, position: u32) -> u32 {
+    let mut at = position;
+    for _ in 0..DEPTH_MAX {
+        let event = &run.merged.events[at as usize];
+        let around = match &event.record.body {
+            Body::Span(span) if span.parent != 0 => analysed.span(event.node, span.parent),
+            _ if event.record.req != 0 && event.record.event != NET_CALL && !names_a_thread(event) => {
+                analysed.of_request(event.record.req).find(|other| run.merged.events[*other as usize].record.event == NET_CALL)
+            }
+            _ => around_in_thread(run, analysed, at),
+        };
+        match around.filter(|around| *around != at) {
+            Some(around) => at = around,
+            None => break,
+        }
+    }
+    at
+}
+
+/// The layers of applications and gateways hold the id of the thread where others hold the request.
+fn names_a_thread(event: &Event) -> bool {
+    event.record.event.layer() <= 1
+}
+
+/// For a request of the kernel: the call of the application around it.
+fn around_in_thread(run: &Run, analysed: &Analysed, position: u32) -> Option<u32> {
+    let event = &run.merged.events[position as usize];
+    if !names_a_thread(event) || event.record.req == 0 {
+        return None;
+    }
+    let encloses = |other: &u32| {
+        let outer = &run.merged.events[*other as usize];
+        *other < position
+            && outer.record.event.layer() < event.record.event.layer()
+            && outer.start_ns <= event.start_ns
+            && outer.end_ns() >= event.end_ns()
+    };
+    analysed.of_request(event.record.req).take_while(|other| *other <= position).filter(encloses).last()
+}
+
+/// The records of the operation around a record, over all nodes, each with its depth, in the order of a waterfall.
+pub fn request(run: &Run, position: u32) -> Option<Value> {
+    run.merged.events.get(position as usize).filter(|event| is_span(event))?;
+    let analysed = run.analyse();
+    let root = root_of(run, analysed, position);
+    let mut steps = Vec::new();
+    collect(run, analysed, root, 0, &mut steps);
+    let first = &run.merged.events[root as usize];
+    let rows = steps.iter().map(|(step, depth)| {
+        let event = &run.merged.events[*step as usize];
+        json!({
+            "event": step, "depth": depth, "node": run.merged.nodes[event.node].name, "is_server": run.merged.nodes[event.node].server.is_some(),
+            "name": run.merged.nodes[event.node].events.name(event.record.event), "kind": run.lanes.kind(event),
+            "at": event.start_ns - first.start_ns, "dur": event.dur_ns, "wait": wait_ns(event), "phases": phases(run, event),
+            "class": event.record.class, "result": event.record.res,
+        })
+    });
+    let same = analysed.analysis.operations().iter().filter(|other| other.event == first.record.event);
+    let (count, faster) = same.fold((0u64, 0u64), |(count, faster), other| (count + 1, faster + u64::from(other.dur_ns < first.dur_ns)));
+    // The same operation as the analysis splits it.
+    let operations = analysed.analysis.operations();
+    let from = operations.partition_point(|operation| operation.start_ns < first.start_ns);
+    let mine = operations[from..].iter().take_while(|operation| operation.start_ns == first.start_ns);
+    let mine =
+        mine.filter(|operation| operation.node == first.node && operation.dur_ns == first.dur_ns && operation.event == first.record.event);
+    let path = mine.take(1).flat_map(|operation| &operation.path);
+    let path = path.map(|piece| {
+        json!({ "stage": piece.stage.name(), "title": piece.stage.title(), "at": piece.start_ns - first.start_ns, "dur": piece.dur_ns })
+    });
+    Some(json!({
+        "root": root, "asked": position, "start": run.since_origin(first.start_ns), "dur": first.dur_ns,
+        "name": run.merged.nodes[first.node].events.name(first.record.event), "node": run.merged.nodes[first.node].name,
+        "slower_than": if count == 0 { Value::Null } else { json!(faster as f64 / count as f64) }, "of": count,
+        "steps": rows.collect::<Vec<_>>(), "path": path.collect::<Vec<_>>(), "cut": steps.len() >= STEPS_MAX,
+    }))
+}
+
+fn collect(run: &Run, analysed: &Analysed, position: u32, depth: usize, out: &mut Vec<(u32, usize)>) {
+    if out.len() >= STEPS_MAX || depth > DEPTH_MAX || out.iter().any(|(known, _)| *known == position) {
+        return;
+    }
+    out.push((position, depth));
+    let event = &run.merged.events[position as usize];
+    let mut inside: Vec<u32> = Vec::new();
+    if let Body::Span(span) = &event.record.body
+        && span.span != 0
+    {
+        inside.extend(analysed.inside(event.node, span.span));
+    }
+    if event.record.event == NET_CALL && event.record.req != 0 {
+        inside.extend(analysed.of_request(event.record.req).filter(|other| *other != position));
+    }
+    if names_a_thread(event) && event.record.req != 0 {
+        let is_inside = |other: &u32| around_in_thread(run, analysed, *other) == Some(position);
+        inside.extend(analysed.of_request(event.record.req).skip_while(|other| *other <= position).take(STEPS_MAX).filter(is_inside));
+    }
+    inside.sort_by_key(|other| {
+        let event = &run.merged.events[*other as usize];
+        (event.start_ns, std::cmp::Reverse(event.dur_ns))
+    });
+    inside.dedup();
+    inside.into_iter().for_each(|other| collect(run, analysed, other, depth + 1, out));
+}
+
+/// Requests in a window: from their client's lane to their server's and back. Beyond `count_max` only their number.
+pub fn arrows(run: &Run, from: u64, to: u64, count_max: usize) -> Value {
+    let Some(analysed) = run.analysed() else { return json!({ "arrows": [], "count": Value::Null }) };
+    let calls = || {
+        run.lanes_of(SubLane::Calls).flat_map(|(number, lane)| lane.tracks.iter().map(move |(_, track)| (number, track.touching(from, to))))
+    };
+    let count: usize = calls().map(|(_, bars)| bars.len()).sum();
+    if count > count_max {
+        return json!({ "arrows": [], "count": count });
+    }
+    let mut arrows = Vec::new();
+    for (lane, bar) in calls().flat_map(|(lane, bars)| bars.iter().map(move |bar| (lane, bar))) {
+        let call = &run.merged.events[bar.event as usize];
+        if call.record.req == 0 || bar.end < from {
+            continue;
+        }
+        let served = analysed.of_request(call.record.req).find(|other| {
+            let other = &run.merged.events[*other as usize];
+            matches!(other.record.body, Body::Ladder(_)) && other.record.flags & flags::SERVER != 0
+        });
+        if let Some(served) = served {
+            let ladder = &run.merged.events[served as usize];
+            arrows.push(json!({
+                "from": lane, "to": run.lane_of(served), "call": bar.event, "served": served,
+                "sent": bar.start + wait_ns(call), "arrived": run.since_origin(ladder.start_ns), "left": run.since_origin(ladder.end_ns()), "back": bar.end,
+            }));
+        }
+    }
+    json!({ "arrows": arrows, "count": count })
+}
+
+/// What is searched for: words that must all hold.
+struct Pattern<'a> {
+    words: Vec<Word<'a>>,
+}
+
+enum Word<'a> {
+    Name(&'a str),
+    Node(&'a str),
+    Longer(u64),
+    Shorter(u64),
+    Request(u64),
+    Object(u64),
+    Failed,
+}
+
+impl<'a> Pattern<'a> {
+    fn new(text: &'a str) -> Result<Pattern<'a>, String> {
+        let hex = |text: &str| {
+            u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(|_| "request and object are hexadecimal numbers".to_string())
+        };
+        let word = |word: &'a str| {
+            Ok(match word.split_once(':') {
+                Some(("req", number)) => Word::Request(hex(number)?),
+                Some(("obj", number)) => Word::Object(hex(number)?),
+                Some(("node", name)) => Word::Node(name),
+                _ if word == "failed" => Word::Failed,
+                _ => match (word.strip_prefix('>'), word.strip_prefix('<')) {
+                    (Some(time), _) => Word::Longer(nanoseconds(time)?),
+                    (_, Some(time)) => Word::Shorter(nanoseconds(time)?),
+                    _ => Word::Name(word),
+                },
+            })
+        };
+        Ok(Pattern { words: text.split_whitespace().map(word).collect::<Result<_, String>>()? })
+    }
+
+    fn holds(&self, run: &Run, event: &Event) -> bool {
+        self.words.iter().all(|word| match word {
+            Word::Name(name) => run.lanes.kind(event).is_some_and(|kind| run.lanes.kinds[usize::from(kind)].name.contains(name)),
+            Word::Node(name) => run.merged.nodes[event.node].name.contains(name),
+            Word::Longer(ns) => event.dur_ns > *ns,
+            Word::Shorter(ns) => event.dur_ns < *ns,
+            Word::Request(number) => event.record.req == *number,
+            Word::Object(number) => matches!(&event.record.body, Body::Span(span) if span.obj == *number),
+            Word::Failed => event.record.res != 0 || event.record.flags & flags::ERROR != 0,
+        })
+    }
+}
+
+fn nanoseconds(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ns" => 1.0,
+        "us" | "" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err("times end in ns, us, ms or s".into()),
+    };
+    digits.parse::<f64>().map(|number| (number * unit) as u64).map_err(|_| "a time is a number and a unit, for example >5ms".into())
+}
+
+/// The next or previous span that a pattern describes, seen from nanosecond `at` of the run, or from record `after` if that exists.
+pub fn find(run: &Run, text: &str, back: bool, at: u64, after: u32) -> Value {
+    let pattern = match Pattern::new(text) {
+        Ok(pattern) => pattern,
+        Err(reason) => return json!({ "error": reason }),
+    };
+    let events = &run.merged.events;
+    let start = run.origin_ns.saturating_add_unsigned(at);
+    let here = if (after as usize) < events.len() { after as usize } else { events.partition_point(|event| event.start_ns < start) };
+    let holds = |position: &usize| is_span(&events[*position]) && pattern.holds(run, &events[*position]);
+    let found =
+        if back { (0..here).rev().find(holds) } else { (here + usize::from((after as usize) < events.len())..events.len()).find(holds) };
+    match found {
+        Some(position) => json!({ "found": event(run, position as u32) }),
+        None => json!({ "found": Value::Null }),
+    }
+}
+
+/// The operations that took longest, each with the record to look at.
+pub fn slowest(run: &Run, count: usize) -> Value {
+    let waterfalls = run.analyse().analysis.slowest(count);
+    let row = |waterfall: weft_trace::explain::Waterfall| {
+        let events = &run.merged.events;
+        let first = events.partition_point(|event| event.start_ns < waterfall.start_ns);
+        let same = |(_, event): &(usize, &Event)| {
+            let node = &run.merged.nodes[event.node];
+            (event.dur_ns as f64 / 1e3 - waterfall.dur_us).abs() < 1e-6
+                && node.name == waterfall.client
+                && node.events.name(event.record.event) == waterfall.operation
+        };
+        let at_once = events[first..].iter().take_while(|event| event.start_ns == waterfall.start_ns);
+        let position = at_once.enumerate().find(same).map(|(offset, _)| first + offset);
+        let most = waterfall.steps.iter().max_by(|a, b| a.dur_us.total_cmp(&b.dur_us));
+        json!({
+            "event": position, "operation": waterfall.operation, "client": waterfall.client, "object": format!("{:x}", waterfall.object),
+            "start": run.since_origin(waterfall.start_ns), "dur_us": waterfall.dur_us, "slower_than": waterfall.slower_than,
+            "most": most.map(|step| json!({ "stage": step.stage, "place": step.place, "dur_us": step.dur_us })),
+        })
+    };
+    json!(waterfalls.into_iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::sample::{Sample, merged};
+
+    fn run() -> Run {
+        Run::new(merged(&Sample { operations: 200, ..Sample::default() }), Vec::new())
+    }
+
+    fn position(run: &Run, name: &str) -> u32 {
+        let is = |event: &Event| run.merged.nodes[event.node].events.name(event.record.event) == name;
+        run.merged.events.iter().position(is).expect("the sample has one") as u32
+    }
+
+    #[test]
+    fn from_any_record_of_a_request_its_whole_operation_is_found() {
+        let run = run();
+        let whole = request(&run, position(&run, "client.create")).unwrap();
+        let names: Vec<&str> = whole["steps"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
+        for name in ["client.create", "net.call", "meta.create", "net.send", "net.receive"] {
+            assert!(names.contains(&name), "{name} in {names:?}");
+        }
+        for step in whole["steps"].as_array().unwrap() {
+            let from_there = request(&run, step["event"].as_u64().unwrap() as u32).unwrap();
+            assert_eq!(from_there["steps"], whole["steps"], "from {step}");
+        }
+        let path: u64 = whole["path"].as_array().unwrap().iter().map(|piece| piece["dur"].as_u64().unwrap()).sum();
+        assert_eq!(path, whole["dur"].as_u64().unwrap());
+    }
+
+    #[test]
+    fn arrows_go_forward_in_time_between_the_lanes_of_the_request() {
+        let run = run();
+        assert!(arrows(&run, 0, run.duration_ns, 10_000)["count"].is_null(), "not analysed yet");
+        run.analyse();
+        let all = arrows(&run, 0, run.duration_ns + 1, 10_000);
+        let list = all["arrows"].as_array().unwrap();
+        assert_eq!(list.len() as u64, all["count"].as_u64().unwrap());
+        for arrow in list {
+            let at = |name: &str| arrow[name].as_i64().unwrap();
+            assert!(at("sent") <= at("arrived") && at("arrived") <= at("left") && at("left") <= at("back"), "{arrow}");
+            let node = |name: &str| run.lanes.lanes[at(name) as usize].node;
+            assert!(run.merged.nodes[node("from")].server.is_none() && run.merged.nodes[node("to")].server.is_some());
+        }
+        let few = arrows(&run, 0, run.duration_ns + 1, 10);
+        assert_eq!((few["arrows"].as_array().unwrap().len(), few["count"].clone()), (0, all["count"].clone()));
+    }
+
+    #[test]
+    fn search_goes_forward_and_back_and_visits_every_hit_once() {
+        let run = run();
+        let hits = |back: bool| {
+            let mut hits = Vec::new();
+            let mut found = find(&run, "disk node:data0 >10us", back, if back { u64::MAX >> 1 } else { 0 }, u32::MAX);
+            while let Some(position) = found["found"]["event"].as_u64() {
+                hits.push(position);
+                found = find(&run, "disk node:data0 >10us", back, 0, position as u32);
+            }
+            hits
+        };
+        let is_hit = |event: &Event| {
+            let node = &run.merged.nodes[event.node];
+            node.name == "data0" && node.events.name(event.record.event).contains("disk") && event.dur_ns > 10_000
+        };
+        let plain: Vec<u64> =
+            run.merged.events.iter().enumerate().filter(|(_, event)| is_hit(event)).map(|(position, _)| position as u64).collect();
+        assert!(!plain.is_empty());
+        assert_eq!(hits(false), plain);
+        assert_eq!(hits(true).into_iter().rev().collect::<Vec<_>>(), plain);
+        assert!(find(&run, "req:xyz", false, 0, u32::MAX)["error"].is_string());
+        assert!(find(&run, ">5parsec", false, 0, u32::MAX)["error"].is_string());
+    }
+
+    #[test]
+    fn the_slowest_operations_lead_to_their_records() {
+        let run = run();
+        let slowest = slowest(&run, 5);
+        for row in slowest.as_array().unwrap() {
+            let event = &run.merged.events[row["event"].as_u64().unwrap() as usize];
+            assert_eq!(event.dur_ns as f64 / 1e3, row["dur_us"].as_f64().unwrap());
+        }
+    }
+}

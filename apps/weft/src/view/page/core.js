@@ -1,0 +1,221 @@
+// What all screens share: the state and its address, requests, numbers for people, colours, elements. Text from a trace reaches the page as
+// text nodes only.
+
+export const state = {
+  run: null, // what /api/run says
+  screen: "timeline",
+  from: 0,
+  to: 1, // nanoseconds since the beginning of the run
+  hidden: new Set(), // numbers of kinds
+  colour: "operation", // operation, seek or duration
+  rule: "dominant", // what a pixel with several spans shows: dominant or longest
+  selected: null, // number of a record
+  measure: null, // [from, to] in nanoseconds
+  kinds: null, // kinds of the latency screen, or null for the usual ones
+  folded: new Set(), // numbers of nodes whose lanes are folded
+};
+
+const listeners = [];
+export const onChange = (listener) => listeners.push(listener);
+
+/** Changes the state; `step`: the back button undoes it. */
+export function set(changes, step = false) {
+  Object.assign(state, changes);
+  if ("from" in changes || "to" in changes) clampWindow();
+  writeAddress(step);
+  for (const listener of listeners) listener(changes);
+}
+
+const SHORTEST = 50; // ns; below there is nothing to see
+
+function clampWindow() {
+  const whole = state.run ? state.run.duration : 1;
+  let length = Math.min(Math.max(state.to - state.from, SHORTEST), whole * 1.04);
+  let from = state.from;
+  if (from + length > whole * 1.02) from = whole * 1.02 - length;
+  if (from < -whole * 0.02) from = -whole * 0.02;
+  state.from = from;
+  state.to = from + length;
+}
+
+// The address says everything that is needed to see the same again.
+export function address() {
+  const parts = [`w=${Math.round(state.from)}..${Math.round(state.to)}`];
+  if (state.hidden.size) parts.push(`hide=${[...state.hidden].sort((a, b) => a - b).join(",")}`);
+  if (state.colour !== "operation") parts.push(`c=${state.colour}`);
+  if (state.rule !== "dominant") parts.push(`p=${state.rule}`);
+  if (state.selected !== null) parts.push(`sel=${state.selected}`);
+  if (state.measure) parts.push(`m=${state.measure.map(Math.round).join("..")}`);
+  if (state.kinds) parts.push(`k=${state.kinds.join(",")}`);
+  if (state.folded.size) parts.push(`fold=${[...state.folded].join(",")}`);
+  return `#/${state.screen}?${parts.join("&")}`;
+}
+
+export function readAddress(text) {
+  const [path, query = ""] = text.replace(/^#\/?/, "").split("?");
+  const values = new URLSearchParams(query);
+  const numbers = (name) => (values.get(name) || "").split(",").filter((part) => /^\d+$/.test(part)).map(Number);
+  const range = (name) => {
+    const match = /^(-?\d+)\.\.(-?\d+)$/.exec(values.get(name) || "");
+    return match ? [Number(match[1]), Number(match[2])] : null;
+  };
+  const [from, to] = range("w") || [0, state.run.duration];
+  state.screen = path || "timeline";
+  Object.assign(state, { from, to: Math.max(to, from + 1), hidden: new Set(numbers("hide")), measure: range("m") });
+  state.colour = ["seek", "duration"].includes(values.get("c")) ? values.get("c") : "operation";
+  state.rule = values.get("p") === "longest" ? "longest" : "dominant";
+  state.selected = /^\d+$/.test(values.get("sel") || "") ? Number(values.get("sel")) : null;
+  state.kinds = values.has("k") ? numbers("k") : null;
+  state.folded = new Set(numbers("fold"));
+  clampWindow();
+}
+
+let lastStep = 0;
+function writeAddress(step) {
+  const now = Date.now();
+  // A turn of the wheel is many small steps; the back button shall undo all of them at once.
+  const push = step && now - lastStep > 700;
+  if (step) lastStep = now;
+  if (address() !== location.hash) history[push ? "pushState" : "replaceState"](null, "", address());
+}
+
+/** JSON from the server. */
+export async function ask(path, query = {}) {
+  const answer = await fetch(`/api/${path}?${new URLSearchParams(query)}`);
+  if (!answer.ok) throw new Error((await answer.text()).trim());
+  return answer.json();
+}
+
+export const windowQuery = () => ({ from: Math.max(0, Math.floor(state.from)), to: Math.max(1, Math.ceil(state.to)) });
+export const hiddenQuery = () => ({ ...windowQuery(), hide: [...state.hidden].join(",") });
+
+/** An element; attributes that begin with "on" are listeners; children are elements or text. */
+export function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Nanoseconds for people: three digits and a unit. */
+export function time(ns) {
+  const size = Math.abs(ns);
+  if (size === 0) return "0";
+  if (size < 999.5) return `${digits(ns)} ns`;
+  if (size < 999.5e3) return `${digits(ns / 1e3)} µs`;
+  if (size < 999.5e6) return `${digits(ns / 1e6)} ms`;
+  return `${digits(ns / 1e9)} s`;
+}
+
+function digits(value) {
+  const size = Math.abs(value);
+  return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
+}
+
+/** A moment of the run with as many digits as a window of this length needs. */
+export function moment(ns, length) {
+  const [unit, name] = ns >= 1e9 || length >= 1e9 ? [1e9, "s"] : length >= 1e5 || ns >= 1e6 ? [1e6, "ms"] : [1e3, "µs"];
+  const places = Math.min(9, Math.max(0, Math.ceil(Math.log10(unit / (length / 100)))));
+  return `${(ns / unit).toFixed(places)} ${name}`;
+}
+
+export function count(number) {
+  const size = Math.abs(number);
+  if (size < 10000) return String(Math.round(number * 100) / 100);
+  const [unit, name] = size < 999500 ? [1e3, "k"] : size < 999.5e6 ? [1e6, "M"] : [1e9, "G"];
+  return digits(number / unit) + name;
+}
+
+export function bytes(number) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  for (; number >= 1024 && unit < units.length - 1; unit++) number /= 1024;
+  return `${unit ? digits(number) : number} ${units[unit]}`;
+}
+
+export const percent = (share) => `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`;
+
+// Okabe and Ito's colours: told apart with any colour vision.
+export const PALETTE = ["#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#F0E442", "#D55E00", "#7a7a7a"];
+export const SEEK = ["#7a7a7a", "#009E73", "#F0E442", "#D55E00"];
+export const SEEK_NAMES = ["", "no seek", "near seek", "far seek"];
+
+const CLASSES = [
+  [/(create|mkdir)$/, "#0072B2"],
+  [/(write)$/, "#E69F00"],
+  [/(read)$/, "#009E73"],
+  [/(lookup|getattr|stat|open|close|readdir|release|flush)$/, "#56B4E9"],
+  [/(sync|commit)$/, "#CC79A7"],
+  [/(unlink|rmdir|rename|setattr)$/, "#D55E00"],
+  [/(window|lock|pause)$/, "#F0E442"],
+  [/net\.call$/, "#8c8c8c"],
+  [/net\.send$/, "#a8a49c"],
+  [/net\.receive$/, "#6f7681"],
+];
+
+/** The colour of a kind in the present mode. */
+export function kindColour(kind) {
+  if (state.colour === "seek") return kind.sub_lane === "disk" ? SEEK[kind.class] : "#b9b9b9";
+  const found = CLASSES.find(([pattern]) => pattern.test(kind.name));
+  return found ? found[1] : "#7a7a7a";
+}
+
+/** Dots and lines that say the same as the seek colours: 0 none, 1 dots, 2 diagonal. */
+export const kindPattern = (kind) => (state.colour === "seek" && kind.sub_lane === "disk" ? [0, 0, 1, 2][kind.class] : 0);
+
+// Dark is short, bright is long; lightness alone tells the order.
+const SEQUENTIAL = [[42, 30, 80], [57, 64, 126], [52, 97, 141], [42, 127, 142], [43, 157, 134], [81, 185, 115], [159, 208, 79], [243, 229, 30]];
+/** 1 us and less to 1 s and more. */
+export function durationColour(ns) {
+  const place = Math.min(1, Math.max(0, Math.log10(Math.max(ns, 1) / 1e3) / 6)) * (SEQUENTIAL.length - 1);
+  const low = Math.min(SEQUENTIAL.length - 2, Math.floor(place));
+  const mixed = SEQUENTIAL[low].map((value, channel) => Math.round(value + (SEQUENTIAL[low + 1][channel] - value) * (place - low)));
+  return `#${mixed.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
+}
+
+export const kindTitle = (kind) => kind.name + (kind.class ? `, ${SEEK_NAMES[kind.class]}` : "");
+
+export const STAGES = {
+  client: ["client", "#0072B2"], kernel: ["kernel and FUSE", "#56B4E9"], send_queue: ["send queue", "#8da0cb"], network: ["network", "#E69F00"],
+  server_queue: ["server queue", "#CC79A7"], cpu: ["server CPU", "#44AA99"], lock: ["lock or token wait", "#882255"],
+  journal: ["journal wait", "#5b4aa0"], disk_no_seek: ["disk, no seek", "#009E73"], disk_near: ["disk, near seek", "#F0E442"],
+  disk_far: ["disk, far seek", "#D55E00"], retry: ["pause before a retry", "#7a7a7a"], unseen: ["not seen", "#c9c9c9"],
+};
+export const stageTitle = (stage) => (STAGES[stage] || [stage])[0];
+export const stageColour = (stage) => (STAGES[stage] || ["", "#7a7a7a"])[1];
+
+/** Black or white, whichever is read better on this colour. */
+export function textOn(colour) {
+  const [r, g, b] = [1, 3, 5].map((at) => {
+    const channel = parseInt(colour.slice(at, at + 2), 16) / 255;
+    return channel <= 0.04045 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.2 ? "#000000" : "#ffffff";
+}
+
+/** Hands text to the browser as a file. */
+export function download(name, type, content) {
+  const link = el("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/** Says something to those who cannot see it. */
+export function announce(text) {
+  document.getElementById("announce").textContent = text;
+}
+
+/** A colour of the theme. */
+export const theme = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

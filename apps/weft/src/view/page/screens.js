@@ -1,0 +1,202 @@
+// The screens beside the timeline: Overview, Latency, Where time goes, Request, Trace health.
+
+import { STAGES, ask, bytes, count, el, kindColour, kindTitle, moment, percent, set, stageColour, stageTitle, state, svg, time, windowQuery } from "./core.js";
+import { ecdf, key, latencyBars, partColour, stacked } from "./charts.js";
+
+const card = (title, ...children) => el("section", { class: "card" }, el("h2", {}, title), children);
+const page = (main, name, ...children) => main.replaceChildren(el("div", { class: `page ${name}` }, children));
+const table = (head, rows) => el("table", { class: "data" }, el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col", class: name.startsWith(">") ? "number" : "" }, name.replace(/^>/, ""))))), el("tbody", {}, rows));
+const number = (text) => el("td", { class: "number" }, text);
+const goTo = (text, changes) => el("button", { type: "button", class: "go", onclick: () => set(changes, true) }, text);
+const shortened = (text, room) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
+
+/** A span in the timeline with some room around it. */
+const around = (start, dur, event) => ({ screen: "timeline", from: start - dur, to: start + 2 * dur, selected: event, measure: null });
+
+function stageRows(kinds, value) {
+  return kinds.map((kind) => ({ name: kind.operation, parts: kind.stages.map((stage) => ({ name: stageTitle(stage.stage), value: value(kind, stage), colour: stageColour(stage.stage) })) }));
+}
+
+const stageKey = (kinds) => key(Object.keys(STAGES).filter((name) => kinds.some((kind) => kind.stages.some((stage) => stage.stage === name))).map((name) => [stageTitle(name), stageColour(name)]));
+
+export async function overview(main) {
+  const [explain, latency, slowest, totals] = await Promise.all([ask("explain"), ask("latency"), ask("slowest", { count: 5 }), ask("totals")]);
+  const { run } = state;
+  const clients = run.nodes.filter((node) => node.server === null).length;
+  const seconds = run.duration / 1e9;
+  const slow = latency.tail;
+  const top = Object.values(explain.kinds.flatMap((kind) => kind.stages).reduce((sums, stage) => {
+    sums[stage.stage] = { stage: stage.stage, seconds: (sums[stage.stage]?.seconds || 0) + stage.seconds };
+    return sums;
+  }, {})).sort((a, b) => b.seconds - a.seconds);
+  const facts = [
+    [count(latency.total.count), "operations"], [`${count(latency.total.count / seconds)}/s`, "rate"], [time(run.duration), "duration"],
+    [String(clients), clients === 1 ? "client" : "clients"], [String(run.nodes.length - clients), "servers"], [count(run.spans), "spans"],
+    [time(latency.total.quantiles[0][1]), "median"], [time(latency.total.quantiles[3][1]), "99th percentile"],
+  ];
+  page(main, "overview",
+    card("This run",
+      el("p", { class: "sentence" }, `${count(latency.total.count)} operations by ${clients} ${clients === 1 ? "client" : "clients"} in ${time(run.duration)}${run.simulated ? " of virtual time" : ""}: `,
+        el("b", {}, `${count(latency.total.count / seconds)} a second`), ". ",
+        `The slowest ${percent(slow.count_share)} of them (from ${time(slow.from)} on) take ${percent(slow.time_share)} of the time. `,
+        top.length ? el("span", {}, "Most of an operation's time goes to ", el("b", {}, stageTitle(top[0].stage)), ` (${percent(top[0].seconds / explain.seconds)})`, top[1] ? [" and ", el("b", {}, stageTitle(top[1].stage)), ` (${percent(top[1].seconds / explain.seconds)})`] : null, ".") : null),
+      el("dl", { class: "facts" }, facts.map(([value, name]) => el("div", {}, el("dd", {}, value), el("dt", {}, name))))),
+    card("Where an operation's time goes", stageKey(explain.kinds), stacked(stageRows(explain.kinds, (kind, stage) => stage.share), { width: 980, each: true, label: 130, format: percent, total: false }),
+      el("p", { class: "dim" }, `Records explain ${percent(explain.covered)} of the time. `, goTo("All stages", { screen: "where" }))),
+    card("Places that stand out", explain.suspects.length ? el("ol", { class: "suspects" }, explain.suspects.map((suspect) => el("li", {}, suspectText(suspect)))) : el("p", {}, "Nothing was recorded at the servers.")),
+    card("Slowest operations", slowestTable(slowest)),
+    card("Most time by event", eventTable(totals.rows)));
+}
+
+function suspectText(suspect) {
+  return [el("b", {}, `${stageTitle(suspect.stage)} at ${suspect.place}`), ` ${percent(suspect.share)}, ${time(suspect.seconds * 1e9)}${suspect.excess_seconds > 0 ? `, of which ${time(suspect.excess_seconds * 1e9)} are beyond comparable places` : ""}. `, el("span", { class: "dim" }, suspect.evidence)];
+}
+
+function slowestTable(slowest) {
+  return table([">took", "operation", "client", "began", "slower than", "most of it", ""], slowest.map((row) => el("tr", {},
+    number(time(row.dur_us * 1e3)), el("td", {}, row.operation), el("td", {}, row.client), el("td", {}, moment(row.start, state.run.duration)), el("td", {}, percent(row.slower_than)),
+    el("td", {}, row.most ? `${stageTitle(row.most.stage)} at ${row.most.place}, ${time(row.most.dur_us * 1e3)}` : ""),
+    el("td", {}, row.event === null ? null : [goTo("Request", { screen: "request", selected: row.event }), goTo("Timeline", around(row.start, row.dur_us * 1e3, row.event))]))));
+}
+
+function eventTable(rows) {
+  const sums = new Map();
+  for (const [, kind, spans, ns] of rows) {
+    const sum = sums.get(kind) || [0, 0];
+    sums.set(kind, [sum[0] + spans, sum[1] + ns]);
+  }
+  const order = [...sums].sort((a, b) => b[1][1] - a[1][1]).slice(0, 12);
+  return table(["event", ">count", ">time", ">mean"], order.map(([kind, [spans, ns]]) => {
+    const swatch = el("i", { class: "swatch" });
+    swatch.style.backgroundColor = kindColour(state.run.kinds[kind]);
+    return el("tr", {}, el("td", {}, swatch, kindTitle(state.run.kinds[kind])), number(count(spans)), number(time(ns)), number(time(ns / spans)));
+  }));
+}
+
+export async function latency(main) {
+  const chosen = state.kinds;
+  const data = await ask("latency", { ...windowQuery(), ...(chosen ? { kind: chosen.join(",") } : {}) });
+  const operations = state.run.kinds.map((kind, index) => ({ kind, index })).filter(({ kind }) => kind.is_operation || ["disk", "journal", "calls"].includes(kind.sub_lane));
+  const pick = el("fieldset", { class: "kinds" }, el("legend", {}, "Distribution of"),
+    el("label", {}, el("input", { type: "radio", name: "kinds", checked: !chosen, onchange: () => set({ kinds: null }) }), "all operations of clients"),
+    operations.map(({ kind, index }) => el("label", {}, el("input", { type: "checkbox", checked: data.kinds.includes(index) && Boolean(chosen), onchange: (event) => {
+      const next = new Set(chosen || []);
+      if (event.target.checked) next.add(index);
+      else next.delete(index);
+      set({ kinds: next.size ? [...next] : null });
+    } }), kindTitle(kind))));
+  const names = data.parts.map((part, at) => [`${part.name} (${count(part.count)})`, partColour(at)]);
+  const { total } = data;
+  const outside = data.slots[0].count + data.slots[data.slots.length - 1].count;
+  const example = async (slot) => {
+    const { from, to } = data.slots[slot];
+    const label = data.kinds.map((kind) => state.run.kinds[kind].name);
+    for (const name of label) {
+      const answer = await ask("find", { q: `${name} >${Math.max(0, from - 1)}ns <${to}ns`, at: windowQuery().from });
+      if (answer.found && answer.found.start < state.to) return set({ screen: "request", selected: answer.found.event }, true);
+    }
+  };
+  const quantile = (part) => el("tr", {}, el("td", {}, part.name), number(count(part.count)), number(time(part.mean)), part.quantiles.map(([, ns]) => number(time(ns))), number(percent(part.sum / Math.max(1, total.sum))));
+  page(main, "latency", pick,
+    total.count === 0 ? el("p", {}, "No operation of these kinds begins in the window.") : [
+      card(`${count(total.count)} operations, stacked by ${data.parts.some((part) => state.run.nodes.some((node) => node.name === part.name && node.server !== null)) ? "node" : "client"}`, key(names), latencyBars(data, { width: Math.max(700, Math.min(main.clientWidth - 60, 1300)), onChoose: example }),
+        el("p", { class: "dim" }, `50 bins of one leading digit (Vef 2016, section 3.3.2). Line: share of the total time. ${outside ? `${outside} operations lie outside the 50 bins, in the slots at the ends. ` : ""}Window: ${moment(Math.max(0, state.from), state.to - state.from)} to ${moment(Math.min(state.to, state.run.duration), state.to - state.from)}.`)),
+      el("div", { class: "pair" },
+        card("Percentiles", table(["", ">count", ">mean", ">p50", ">p90", ">p95", ">p99", ">p99.9", ">max", ">of the time"], [...data.parts.map(quantile), quantile(total)]),
+          data.longest ? el("p", {}, goTo(`The longest: ${time(data.longest.ns)}`, { screen: "request", selected: data.longest.event })) : null),
+        card("Share of the operations that were at least as fast", key(names, true), ecdf(data, { width: 560, height: 280 })))]);
+}
+
+export async function where(main) {
+  const explain = await ask("explain");
+  const kindCard = (kind) => card(`${kind.operation}: ${count(kind.count)} operations, ${time(kind.seconds * 1e9)}, median ${time(kind.p50_us * 1e3)}, p99 ${time(kind.p99_us * 1e3)}`,
+    el("p", { class: "dim" }, `${kind.failed ? `${kind.failed} failed. ` : ""}Records explain ${percent(kind.covered)} of the time. Usual: the middle half by duration; tail: the slowest hundredth.`),
+    stacked([["all", "share"], ["usual", "median_share"], ["tail", "tail_share"]].map(([name, field]) => ({ name, parts: kind.stages.map((stage) => ({ name: stageTitle(stage.stage), value: stage[field], colour: stageColour(stage.stage) })) })), { width: 900, label: 60, each: true, format: percent, total: false }),
+    table(["stage", ">share", ">usual", ">tail", ">time", ">p50 of an operation", ">p99", ">operations"], [...kind.stages].sort((a, b) => b.share - a.share).map((stage) => {
+      const swatch = el("i", { class: "swatch" });
+      swatch.style.backgroundColor = stageColour(stage.stage);
+      return el("tr", {}, el("td", {}, swatch, stageTitle(stage.stage)), number(percent(stage.share)), number(percent(stage.median_share)), number(percent(stage.tail_share)), number(time(stage.seconds * 1e9)), number(time(stage.p50_us * 1e3)), number(time(stage.p99_us * 1e3)), number(count(stage.operations)));
+    })),
+    kind.suspects.length ? [el("h3", {}, "Places that stand out"), el("ol", { class: "suspects" }, kind.suspects.map((suspect) => el("li", {}, suspectText(suspect))))] : null);
+  page(main, "where",
+    card("All operations", el("p", {}, `${count(explain.operations)} operations spent ${time(explain.seconds * 1e9)}; records explain ${percent(explain.covered)} of it. This screen looks at the whole run.`),
+      stageKey(explain.kinds), stacked(stageRows(explain.kinds, (kind, stage) => stage.seconds * 1e9), { width: 980, label: 130, format: time }),
+      explain.missing.length ? el("ul", { class: "missing" }, explain.missing.map((sentence) => el("li", {}, sentence))) : null),
+    explain.kinds.map(kindCard));
+}
+
+export async function request(main) {
+  const slowest = await ask("slowest", { count: 20 });
+  const event = state.selected ?? slowest[0]?.event ?? null;
+  if (event === null) return page(main, "request", el("p", {}, "The trace holds no operation of a client."));
+  const data = await ask("request", { event });
+  page(main, "request",
+    card(`${data.name} by ${data.node}: ${time(data.dur)}`,
+      el("p", {}, `Began at ${moment(data.start, state.run.duration / 100)}${data.slower_than === null ? "" : `; slower than ${percent(data.slower_than)} of ${count(data.of)} such operations`}. `,
+        goTo("In the timeline", around(data.start, data.dur, data.root)), data.cut ? " Only its first records are shown." : ""),
+      data.path.length ? [el("h3", {}, "Critical path"), pathBar(data)] : null,
+      el("h3", {}, "Records on all nodes"), waterfall(data)),
+    card("Slowest operations", slowestTable(slowest)));
+}
+
+function pathBar(data) {
+  const width = 1100;
+  const used = [...new Set(data.path.map((piece) => piece.stage))];
+  const pieces = data.path.map((piece) => {
+    const bar = svg("rect", { x: (piece.at / data.dur) * width, y: 0, width: Math.max((piece.dur / data.dur) * width, 0.5), height: 22, fill: stageColour(piece.stage), class: "bar" }, svg("title", {}, `${piece.title}: ${time(piece.dur)} (${percent(piece.dur / data.dur)})`));
+    return bar;
+  });
+  const sums = used.map((stage) => [stage, data.path.filter((piece) => piece.stage === stage).reduce((sum, piece) => sum + piece.dur, 0)]).sort((a, b) => b[1] - a[1]);
+  return [svg("svg", { viewBox: `0 0 ${width} 22`, width: "100%", preserveAspectRatio: "none", height: 22, role: "img", "aria-label": sums.map(([stage, ns]) => `${stageTitle(stage)} ${time(ns)}`).join(", ") }, pieces),
+    key(sums.map(([stage, ns]) => [`${stageTitle(stage)} ${time(ns)} (${percent(ns / data.dur)})`, stageColour(stage)]))];
+}
+
+function waterfall(data) {
+  const [left, width, height] = [330, 1100, 22];
+  const room = width - left - 70;
+  const x = (at) => left + (Math.max(0, at) / data.dur) * room;
+  const parts = [];
+  data.steps.forEach((step, row) => {
+    const y = row * height + 22;
+    if (row % 2 === 0) parts.push(svg("rect", { x: 0, y: y - 3, width, height, class: "stripe" }));
+    if (step.event === data.asked) parts.push(svg("rect", { x: 0.5, y: y - 3, width: width - 1, height, class: "asked" }));
+    parts.push(svg("text", { x: 6 + Math.min(step.depth, 8) * 12, y: y + 12 }, shortened(step.name, 22)), svg("text", { x: left - 12, y: y + 12, "text-anchor": "end", class: "dim" }, shortened(step.node, 18)));
+    const title = `${step.name} at ${step.node}: ${time(step.dur)}, begins ${time(step.at)} after the operation`;
+    if (step.phases.length) {
+      let at = step.at;
+      for (const [name, stage, ns] of step.phases) {
+        parts.push(svg("rect", { x: x(at), y, width: Math.max(x(at + ns) - x(at), 0.7), height: 15, fill: stageColour(stage), class: "bar" }, svg("title", {}, `${title}; ${name}: ${time(ns)}`)));
+        at += ns;
+      }
+    } else {
+      const kind = state.run.kinds[step.kind];
+      parts.push(svg("rect", { x: x(step.at), y: y + 2, width: Math.max(x(step.at + step.dur) - x(step.at), 1), height: 11, fill: kind ? kindColour(kind) : "#7a7a7a", class: "bar" }, svg("title", {}, title)));
+    }
+    parts.push(svg("text", { x: Math.min(x(step.at + step.dur) + 5, width - 62), y: y + 12, class: "dim small" }, time(step.dur)));
+  });
+  for (const share of [0, 0.25, 0.5, 0.75, 1]) parts.unshift(svg("line", { x1: x(share * data.dur), x2: x(share * data.dur), y1: 14, y2: data.steps.length * height + 22, class: "grid" }), svg("text", { x: x(share * data.dur), y: 10, "text-anchor": "middle", class: "dim small" }, time(share * data.dur)));
+  const stages = [...new Set(data.steps.flatMap((step) => step.phases.map(([, stage]) => stage)))];
+  return [svg("svg", { viewBox: `0 0 ${width} ${data.steps.length * height + 26}`, width: "100%", class: "chart waterfall", role: "img", "aria-label": `${data.steps.length} records of the operation` }, parts),
+    stages.length ? el("div", { class: "dim" }, "Phases at servers: ", key(stages.map((stage) => [stageTitle(stage), stageColour(stage)]))) : null,
+    el("details", {}, el("summary", {}, "As a table"), table(["record", "node", ">begins after", ">takes", ">waited", "phases"], data.steps.map((step) => el("tr", {}, el("td", {}, `${"· ".repeat(step.depth)}${step.name}`), el("td", {}, step.node), number(time(step.at)), number(time(step.dur)), number(step.wait ? time(step.wait) : ""), el("td", {}, step.phases.map(([name, , ns]) => `${name} ${time(ns)}`).join(", "))))))];
+}
+
+export async function health(main) {
+  const data = await ask("health");
+  const lost = data.nodes.reduce((sum, node) => sum + node.lost, 0);
+  const bad = data.nodes.some((node) => node.problems.length || node.error_ns === null) || data.sources.some((source) => source.refused) || data.causality_violations > 0;
+  const refused = data.sources.filter((source) => source.refused);
+  page(main, "health",
+    card(bad || lost ? "This trace is not complete" : "This trace is complete",
+      el("p", { class: "sentence" }, `${count(data.records)} records, ${count(data.spans)} spans, ${lost} lost while recording, `,
+        `${data.causality_violations} requests that were served before they were sent or after they were answered.`),
+      data.covered === null ? el("p", {}, "The operations are still being analysed.") : el("p", {}, `Records explain ${percent(data.covered)} of the operations' time.`),
+      data.missing?.length ? el("ul", { class: "missing" }, data.missing.map((sentence) => el("li", {}, sentence))) : null,
+      data.overlapping_lanes ? el("p", {}, `${data.overlapping_lanes} lanes hold spans that lie on one another, because more ran at once than there are rows.`) : null),
+    refused.length ? card("Files that could not be read", el("ul", { class: "missing" }, refused.map((source) => el("li", {}, el("b", {}, source.path), `: ${source.refused}`)))) : null,
+    card("Nodes", table(["node", ">records", ">lost", "clock", "what is missing"], data.nodes.map((node) => el("tr", {},
+      el("td", {}, node.name), number(count(node.records)), number(count(node.lost)),
+      el("td", {}, node.error_ns === null ? "not tied to the others" : node.error_ns === 0 && node.offset_ns === 0 ? "the same as the first node" : `shifted by ${time(node.offset_ns)}, right within ±${time(node.error_ns)} (${count(node.samples)} requests)`),
+      el("td", {}, node.problems.length ? el("ul", {}, node.problems.map((problem) => el("li", {}, problem))) : "nothing"))))),
+    card("Files", table(["file", ">size", ""], data.sources.map((source) => el("tr", {}, el("td", {}, source.path), number(bytes(source.bytes)), el("td", {}, source.refused || "read"))))));
+}

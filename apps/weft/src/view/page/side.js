@@ -1,0 +1,138 @@
+// Beside the timeline: the legend with filter and totals, the profile of the visible window, and below it the table twin.
+
+import { SEEK, SEEK_NAMES, announce, ask, count, durationColour, el, hiddenQuery, kindColour, kindTitle, percent, set, state, time, windowQuery } from "./core.js";
+import { stacked } from "./charts.js";
+
+export class Side {
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.sort = "time";
+    this.legend = el("div");
+    this.profile = el("div");
+    this.panel = el("aside", { class: "side", "aria-label": "Legend and profile" }, this.legend, this.profile);
+    this.table = el("section", { class: "twin", hidden: true, "aria-label": "Spans of the window as a table" });
+    this.skip = 0;
+  }
+
+  close() {
+    clearTimeout(this.timer);
+  }
+
+  /** Soon, as totals of a window that is still moving are of no use. */
+  refresh() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.load(), 120);
+  }
+
+  async load() {
+    try {
+      this.totals = (await ask("totals", windowQuery())).rows;
+      this.drawLegend();
+      this.drawProfile();
+      if (!this.table.hidden) await this.loadTable();
+    } catch (error) {
+      this.profile.replaceChildren(el("p", {}, String(error.message || error)));
+    }
+  }
+
+  drawLegend() {
+    const { kinds, nodes } = state.run;
+    const sums = kinds.map((kind, number) => ({ kind, number, count: 0, time: 0 }));
+    for (const [, kind, spans, ns] of this.totals) {
+      sums[kind].count += spans;
+      sums[kind].time += ns;
+    }
+    const orders = { time: (a, b) => b.time - a.time, count: (a, b) => b.count - a.count, name: (a, b) => kindTitle(a.kind).localeCompare(kindTitle(b.kind)) };
+    const whole = (state.to - state.from) * nodes.length;
+    const rows = [...sums].sort(orders[this.sort]).map((sum) => this.legendRow(sum, whole));
+    const head = (name, text, title) => el("th", { scope: "col" }, el("button", { type: "button", class: "sort", title, "aria-pressed": this.sort === name, onclick: () => { this.sort = name; this.drawLegend(); } }, text));
+    const focused = document.activeElement?.dataset?.kind;
+    this.legend.replaceChildren(
+      el("h2", {}, "Legend"),
+      el("div", { class: "bulk" },
+        el("button", { type: "button", onclick: () => set({ hidden: new Set() }) }, "Show all"),
+        el("button", { type: "button", onclick: () => set({ hidden: new Set(kinds.map((_, number) => number)) }) }, "Hide all"),
+        el("button", { type: "button", title: "Hide sends, receives and calls", onclick: () => set({ hidden: new Set(kinds.flatMap((kind, number) => (["sent", "received", "calls"].includes(kind.sub_lane) ? [number] : []))) }) }, "No network")),
+      el("table", { class: "legend" },
+        el("thead", {}, el("tr", {}, el("th", {}), head("name", "event", "Sort by name"), head("count", "count", "Spans that begin in the window"), head("time", "time", "Their time; spans that run at once count each"))),
+        el("tbody", {}, rows)),
+      this.scale());
+    if (focused) this.legend.querySelector(`[data-kind="${focused}"]`)?.focus();
+  }
+
+  legendRow({ kind, number, count: spans, time: ns }) {
+    const swatch = el("i", { class: `swatch pattern${state.colour === "seek" && kind.sub_lane === "disk" ? [0, 0, 1, 2][kind.class] : 0}` });
+    swatch.style.backgroundColor = state.colour === "duration" ? "transparent" : kindColour(kind);
+    const shown = !state.hidden.has(number);
+    const toggle = (event) => {
+      const hidden = new Set(state.hidden);
+      if (event.target.checked) hidden.delete(number);
+      else hidden.add(number);
+      set({ hidden });
+    };
+    const alone = () => {
+      const others = state.run.kinds.map((_, other) => other).filter((other) => other !== number);
+      const isAlone = state.hidden.size === others.length && !state.hidden.has(number);
+      set({ hidden: new Set(isAlone ? [] : others) });
+    };
+    return el("tr", { class: spans ? "" : "empty" },
+      el("td", {}, el("input", { type: "checkbox", checked: shown, "data-kind": number, "aria-label": `Show ${kindTitle(kind)}`, onchange: toggle })),
+      el("td", {}, el("button", { type: "button", class: "name", title: `Only ${kindTitle(kind)} (again: all)`, onclick: alone }, swatch, kindTitle(kind))),
+      el("td", { class: "number" }, count(spans)),
+      el("td", { class: "number" }, spans ? time(ns) : ""));
+  }
+
+  // What the colours mean when they do not mean events.
+  scale() {
+    const patch = (colour, text, pattern = 0) => {
+      const swatch = el("i", { class: `swatch pattern${pattern}` });
+      swatch.style.backgroundColor = colour;
+      return el("span", { class: "patch" }, swatch, text);
+    };
+    if (state.colour === "seek") return el("p", { class: "scale" }, [1, 2, 3].map((number) => patch(SEEK[number], SEEK_NAMES[number], number - 1)), patch("#b9b9b9", "no disk access"));
+    if (state.colour === "duration") return el("p", { class: "scale" }, [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9].map((ns) => patch(durationColour(ns), time(ns))));
+    return el("p", { class: "scale dim" }, "A stronger colour: more of the pixel's time is busy.");
+  }
+
+  drawProfile() {
+    const { kinds, nodes } = state.run;
+    const shown = this.totals.filter(([, kind]) => !state.hidden.has(kind) && ["operation", "application", "gateway", "disk", "journal"].includes(kinds[kind].sub_lane));
+    const order = nodes.map((_, node) => node).sort((a, b) => nodes[a].order - nodes[b].order);
+    const rows = order.map((node) => {
+      const own = shown.filter(([at]) => at === node).sort((a, b) => b[3] - a[3]);
+      return { name: nodes[node].name, parts: own.map(([, kind, spans, ns]) => ({ name: `${kindTitle(kinds[kind])}: ${count(spans)} spans`, value: ns, colour: state.colour === "duration" ? durationColour(ns / spans) : kindColour(kinds[kind]) })) };
+    });
+    const measured = state.measure ? el("p", {}, "Measured: ", el("b", {}, time(Math.abs(state.measure[1] - state.measure[0]))), " ", el("button", { type: "button", onclick: () => this.timeline.fit() }, "Zoom in (F)"), " ", el("button", { type: "button", onclick: () => set({ measure: null }) }, "Clear")) : null;
+    this.profile.replaceChildren(...[measured, el("h2", {}, "Profile of the window"), el("p", { class: "dim small" }, "Time in operations, journal and disk that began here, by node."), stacked(rows, { width: 300, label: 84, format: time })].filter(Boolean));
+  }
+
+  focusLegend() {
+    this.legend.querySelector("input")?.focus();
+  }
+
+  toggleTable() {
+    this.table.hidden = !this.table.hidden;
+    this.skip = 0;
+    if (!this.table.hidden) this.loadTable().then(() => this.table.querySelector("button")?.focus());
+  }
+
+  async loadTable() {
+    const limit = 100;
+    const answer = await ask("table", { ...hiddenQuery(), skip: this.skip, limit });
+    const rows = answer.rows.map(({ event, cells }) => el("tr", {},
+      el("td", {}, el("button", { type: "button", class: "name", title: "Show in the timeline", onclick: () => this.timeline.select(event) }, time(Number(cells[0])))),
+      el("td", { class: "number" }, time(Number(cells[1]))), cells.slice(2).map((cell) => el("td", {}, cell))));
+    const page = (by) => () => {
+      this.skip = Math.max(0, this.skip + by);
+      this.loadTable();
+    };
+    this.table.replaceChildren(
+      el("div", { class: "bulk" }, el("b", {}, "Spans that begin in the window "),
+        el("button", { type: "button", disabled: this.skip === 0, onclick: page(-limit) }, "Earlier"),
+        el("button", { type: "button", disabled: !answer.more, onclick: page(limit) }, "Later"),
+        el("span", { class: "dim" }, ` ${this.skip + 1} to ${this.skip + rows.length}`),
+        el("button", { type: "button", class: "right", onclick: () => this.toggleTable() }, "Close")),
+      el("table", {}, el("thead", {}, el("tr", {}, ["start", "duration", ...answer.columns.slice(2)].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows)));
+    announce(`${rows.length} spans in the table`);
+  }
+}

@@ -1,0 +1,341 @@
+//! `weft view` as a person uses it: the real program, real sockets, and, if one is installed, a real browser that is driven over its
+//! debugging pipe. `WEFT_SCREENSHOTS=DIR cargo test -p weft --test view` keeps a picture of every screen.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A viewer of a synthetic trace; stopped at the end of the test, however it ends.
+struct Viewer {
+    process: Child,
+    address: String,
+    _dir: TempDir,
+}
+
+impl Viewer {
+    fn new(spans: u64, damage: impl Fn(&Path), options: &[&str]) -> Viewer {
+        let dir = tempfile::tempdir().unwrap();
+        let made = weft().args(["view", "--sample", &spans.to_string()]).arg(dir.path()).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        damage(dir.path());
+        let mut process = weft().arg("view").arg(dir.path()).arg("--no-open").args(options).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().trim_start_matches("http://").to_string();
+        let viewer = Viewer { process, address, _dir: dir };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !viewer.get("/api/state").1.contains("\"ready\"") && options.is_empty() {
+            assert!(Instant::now() < deadline, "the trace is not loaded");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        viewer
+    }
+
+    fn host(&self) -> &str {
+        self.address.split('/').next().unwrap()
+    }
+
+    /// Status and text of an answer to these bytes.
+    fn send(&self, request: &str) -> (u16, String) {
+        let mut socket = TcpStream::connect(self.host()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        (text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0), text)
+    }
+
+    fn get(&self, target: &str) -> (u16, String) {
+        self.send(&format!("GET {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.host()))
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn weft() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_weft"))
+}
+
+#[test]
+fn over_a_real_socket_only_harmless_requests_are_answered() {
+    let viewer = Viewer::new(2_000, |_| {}, &[]);
+    let host = viewer.host();
+    let (status, page) = viewer.get("/");
+    assert!(status == 200 && page.contains("Content-Security-Policy: default-src 'none'") && page.contains("<title>weft view</title>"));
+    let ask =
+        |line: &str, host: &str| viewer.send(&format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
+    assert_eq!(ask("GET /api/run", "evil.example").0, 421);
+    assert_eq!(ask("GET /api/run", "evil.example:80").0, 421);
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        assert_eq!(ask(&format!("{method} /"), host).0, 405, "{method}");
+    }
+    for path in ["/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/style.css/../../Cargo.toml"] {
+        let (status, text) = ask(&format!("GET {path}"), host);
+        assert!(status == 404 && !text.contains("root:"), "{path}: {text}");
+    }
+    assert_eq!(viewer.get("/api/run").0, 200, "it still answers");
+}
+
+#[test]
+fn a_token_is_asked_for_beyond_loopback() {
+    let viewer = Viewer::new(200, |_| {}, &["--token"]);
+    let (host, token) = viewer.address.split_once("/?token=").expect("the printed address has a token");
+    assert_eq!(token.len(), 32);
+    let with = |target: &str, cookie: &str| {
+        viewer.send(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"))
+    };
+    assert_eq!(with("/", "").0, 401);
+    assert_eq!(with("/api/state", "weft_view=00000000000000000000000000000000").0, 401);
+    let (status, text) = with(&format!("/?token={token}"), "");
+    assert!(status == 303 && text.contains(&format!("Set-Cookie: weft_view={token}; HttpOnly")), "{text}");
+    assert_eq!(with("/api/state", &format!("weft_view={token}")).0, 200);
+}
+
+#[test]
+fn a_truncated_trace_opens_and_says_what_is_missing() {
+    let cut = |dir: &Path| {
+        let file = dir.join("data1.trace");
+        let bytes = fs::read(&file).unwrap();
+        fs::write(file, &bytes[..bytes.len() * 2 / 3]).unwrap();
+        fs::write(dir.join("meta1.trace"), b"WEFTTRC\n\x01\x00 and then nothing").unwrap();
+    };
+    let viewer = Viewer::new(20_000, cut, &[]);
+    let (_, health) = viewer.get("/api/health");
+    assert!(health.contains("the file has no end") && health.contains("the header of the trace file is damaged"), "{health}");
+    assert_eq!(viewer.get("/api/window?width=800").0, 200);
+}
+
+/// A browser that is driven over its debugging pipe (Chrome DevTools Protocol, messages that end in a zero byte).
+struct Browser {
+    process: Child,
+    to: File,
+    from: BufReader<File>,
+    session: Option<String>,
+    next: u64,
+    events: Vec<Value>,
+    _dir: TempDir,
+}
+
+impl Browser {
+    /// `None` if no browser is installed.
+    fn new() -> Option<Browser> {
+        let name = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
+            Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+        })?;
+        let dir = tempfile::tempdir().unwrap();
+        let pipes = ["to", "from"].map(|name| dir.path().join(name));
+        pipes.iter().for_each(|pipe| nix::unistd::mkfifo(pipe, nix::sys::stat::Mode::S_IRWXU).unwrap());
+        // The browser reads from descriptor 3 and writes to 4; a shell can say so without unsafe code.
+        let script =
+            r#"exec "$0" --headless --no-sandbox --disable-gpu --remote-debugging-pipe --user-data-dir="$3" about:blank 3<"$1" 4>"$2""#;
+        let mut command = Command::new("sh");
+        command.args(["-c", script, name]).args(&pipes).arg(dir.path().join("profile"));
+        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let to = File::options().write(true).open(&pipes[0]).unwrap();
+        let from = BufReader::new(File::open(&pipes[1]).unwrap());
+        let mut browser = Browser { process, to, from, session: None, next: 0, events: Vec::new(), _dir: dir };
+        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }))["targetId"].clone();
+        let session = browser.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
+        browser.session = session["sessionId"].as_str().map(str::to_string);
+        for domain in ["Page", "Runtime", "Network", "Log"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        browser
+            .call("Emulation.setDeviceMetricsOverride", json!({ "width": 1500, "height": 950, "deviceScaleFactor": 1, "mobile": false }));
+        Some(browser)
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.next += 1;
+        let mut message = json!({ "id": self.next, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.to.write_all(format!("{message}\0").as_bytes()).unwrap();
+        loop {
+            let mut bytes = Vec::new();
+            self.from.read_until(0, &mut bytes).unwrap();
+            bytes.pop();
+            let answer: Value = serde_json::from_slice(&bytes).expect("the browser ended");
+            if answer["id"] == self.next {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+            self.events.push(answer);
+        }
+    }
+
+    fn value(&mut self, expression: &str) -> Value {
+        let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let result = self.call("Runtime.evaluate", params);
+        assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
+        result["result"]["value"].clone()
+    }
+
+    /// Waits until an expression holds.
+    fn until(&mut self, expression: &str) {
+        let deadline = Instant::now() + Duration::from_secs(40);
+        while self.value(&format!("Boolean({expression})")) != json!(true) {
+            assert!(
+                Instant::now() < deadline,
+                "it never came true: {expression}, the page: {}",
+                self.value("document.body.innerText.slice(0, 500)")
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn open(&mut self, address: &str) {
+        // By way of an empty page, as a change of only the fragment loads nothing.
+        self.call("Page.navigate", json!({ "url": "about:blank" }));
+        self.call("Page.navigate", json!({ "url": address }));
+        self.until("window.weftView && window.weftView.idle");
+    }
+
+    fn press(&mut self, key: &str) {
+        let mut params = json!({ "type": "keyDown", "key": key });
+        if key.len() == 1 {
+            params["text"] = json!(key);
+        }
+        self.call("Input.dispatchKeyEvent", params);
+        self.call("Input.dispatchKeyEvent", json!({ "type": "keyUp", "key": key }));
+        std::thread::sleep(Duration::from_millis(60));
+    }
+
+    fn click(&mut self, x: f64, y: f64) {
+        for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+            let button = if kind == "mouseMoved" { "none" } else { "left" };
+            self.call("Input.dispatchMouseEvent", json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1 }));
+        }
+    }
+
+    fn picture(&mut self, name: &str) {
+        let Some(dir) = std::env::var_os("WEFT_SCREENSHOTS") else { return };
+        let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        let bytes = decode_base64(shot["data"].as_str().unwrap());
+        fs::write(Path::new(&dir).join(format!("{name}.png")), bytes).unwrap();
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn decode_base64(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let digits: Vec<u32> = text.bytes().filter(|byte| *byte != b'=').map(|byte| u32::from(digit(byte))).collect();
+    let word = |chunk: &[u32]| {
+        let bits = chunk.iter().fold(0, |bits, digit| bits << 6 | digit) << (6 * (4 - chunk.len()));
+        bits.to_be_bytes()[1..chunk.len()].to_vec()
+    };
+    digits.chunks(4).flat_map(word).collect()
+}
+
+/// Every screen by key and by address; the address round trip; a walk with keys only; exports; nothing asked outside; no error.
+#[test]
+fn the_page_works_in_a_real_browser() {
+    let Some(mut browser) = Browser::new() else {
+        eprintln!("skipped: no chromium is installed");
+        return;
+    };
+    let viewer = Viewer::new(60_000, |_| {}, &[]);
+    let base = format!("http://{}/", viewer.host());
+    browser.open(&base);
+    assert_eq!(browser.value("weftView.timeline.picture.lanes.length > 20"), json!(true), "lanes of all nodes");
+    browser.picture("timeline");
+
+    // Keys: zoom in, choose a span, walk, its request.
+    let length = "weftView.state.to - weftView.state.from";
+    let whole = browser.value(length).as_f64().unwrap();
+    for _ in 0..12 {
+        browser.press("w");
+    }
+    browser.until("weftView.idle");
+    assert!(browser.value(length).as_f64().unwrap() < whole / 20.0);
+    browser.value("weftView.timeline.canvas.focus()");
+    browser.press("ArrowDown");
+    browser.until("weftView.timeline.selected");
+    let first = browser.value("weftView.state.selected");
+    browser.press("ArrowRight");
+    browser.until(&format!("weftView.state.selected !== {first}"));
+    browser.until("document.querySelector('.details').innerText.length > 20");
+    browser.until("weftView.timeline.chosenRequest && weftView.idle");
+    browser.picture("timeline-zoomed");
+
+    // The address holds all of it.
+    let kept = browser.value("JSON.stringify([weftView.state.from, weftView.state.to, weftView.state.selected].map(Math.round))");
+    let address = browser.value("location.href").as_str().unwrap().to_string();
+    browser.open(&address);
+    let again = browser.value("JSON.stringify([weftView.state.from, weftView.state.to, weftView.state.selected].map(Math.round))");
+    assert_eq!(kept, again, "{address}");
+
+    // The filter hides what the legend says, and only that.
+    browser.until("document.querySelectorAll('.legend input').length > 5");
+    browser.value("document.querySelector('.legend input').click()");
+    browser.until("weftView.state.hidden.size === 1 && weftView.idle");
+    let shown = "[...weftView.timeline.picture.lanes].some((part) => part.spans && [...Array(part.count).keys()].some((at) => weftView.state.hidden.has(part.spans[4 * at + 2])))";
+    assert_eq!(browser.value(shown), json!(false));
+
+    // A click chooses what lies under the pointer.
+    browser.value("document.querySelector('.legend input').click()");
+    browser.until("weftView.state.hidden.size === 0 && weftView.idle");
+    browser.press("Escape");
+    browser.press("Escape");
+    let place = browser.value(
+        "(() => { const t = weftView.timeline, box = t.canvas.getBoundingClientRect(); for (let y = 40; y < box.height - 4; y += 3) for (let x = 200; x < box.width - 20; x += 7) { const span = t.at(x, y); if (span && span.folded === 1) return [box.left + x, box.top + y, span.event]; } })()",
+    );
+    browser.click(place[0].as_f64().unwrap(), place[1].as_f64().unwrap());
+    browser.until(&format!("weftView.state.selected === {}", place[2]));
+
+    // Exports and the table twin.
+    browser.value("weftView.timeline.exportSvg()");
+    let parsed = "new DOMParser().parseFromString(weftView.lastSvg, 'image/svg+xml')";
+    assert_eq!(
+        browser.value(&format!("{parsed}.querySelector('parsererror') === null && {parsed}.querySelectorAll('rect').length > 50")),
+        json!(true)
+    );
+    assert_eq!(browser.value("/NaN|Infinity|undefined/.test(weftView.lastSvg)"), json!(false));
+    browser.value("weftView.timeline.canvas.focus()");
+    browser.press("t");
+    browser.until("document.querySelectorAll('.twin tbody tr').length > 3");
+    browser.picture("timeline-table");
+
+    // All screens, by key.
+    let screens = BTreeMap::from([("1", "overview"), ("3", "latency"), ("4", "where"), ("5", "request"), ("6", "health")]);
+    for (key, screen) in screens {
+        browser.value("document.activeElement.blur()");
+        browser.press(key);
+        browser.until(&format!("document.querySelector('.page.{screen}') && weftView.idle"));
+        browser.picture(screen);
+        assert_eq!(browser.value("/NaN|undefined|\\[object/.test(document.querySelector('.page').innerText)"), json!(false), "{screen}");
+    }
+
+    let of = |method: &str| -> Vec<Value> { browser.events.iter().filter(|event| event["method"] == method).cloned().collect() };
+    assert_eq!(of("Runtime.exceptionThrown"), Vec::<Value>::new());
+    let asked: Vec<String> = of("Network.requestWillBeSent").iter().map(|event| event["params"]["request"]["url"].to_string()).collect();
+    let outside =
+        asked.iter().filter(|url| !["\"about:", "\"data:", "\"blob:", &format!("\"{base}")].iter().any(|begin| url.starts_with(begin)));
+    assert_eq!(outside.collect::<Vec<_>>(), Vec::<&String>::new());
+}
