@@ -346,7 +346,7 @@ mod tests {
         };
         let number = RequestId { client: ClientId(1), incarnation: 1, sequence };
         let header = Header::request(Op::Write, ServerId(0), number, 0);
-        Job { peer: PeerId(1), header, request, bulk: Payload::EMPTY, executed: false }
+        Job { peer: PeerId(1), header, request, bulk: Payload::EMPTY, executed: false, traced: OpenLadder::OFF }
     }
 
     #[test]
