@@ -160,6 +160,7 @@ mod tests {
             ("weft", FsId(7), Engine::Memory, Durability::Sync)
         );
         assert_eq!((config.stripe_bytes, config.stripe_width, config.root_uid, config.root_gid), (65536, 1, 1000, 100));
+        assert_eq!((config.cache_layer, config.direct_io), (CacheLayer::WriteBehind, true));
         assert_eq!(config.servers[1].capacity, Some(3 << 30));
         assert_eq!(config.servers[0].dir, dir.path().join("servers/meta0 \"x\""));
         assert!(!dir.path().join("weft.toml.new").exists());
