@@ -352,31 +352,36 @@ fn is_mounted(place: &Path) -> bool {
 }
 
 #[test]
-fn simulations_from_plans() {
+fn weft_itself_is_simulated_from_a_plan() {
     let dir = tempfile::tempdir().unwrap();
     let list: Value = serde_json::from_str(&ok(&mut weft(["sim", "list", "--json"]))).unwrap();
-    assert!(list.as_array().unwrap().iter().any(|file| file["name"] == "creates" && file["what"] == "plan"));
-    // A plan that comes with weft, made smaller by a person.
-    let plan = ok(&mut weft(["sim", "list", "--show", "creates"]));
-    let small = plan.replace("files = 2000", "files = 20").replace("to = 16", "to = 2");
+    assert!(list.as_array().unwrap().iter().any(|file| file["name"] == "weft-creates" && file["kind"] == "plan"));
+    let plan = "description = \"small\"\nprofile = \"modern\"\nsystem = \"weft\"\nclients = [1, 2]\nservers = 1\n\n\
+                [[workload]]\nkind = \"names\"\nfiles = 20\nwindow = 4\n";
     let path = dir.path().join("small.toml");
-    fs::write(&path, &small).unwrap();
-    let csv = dir.path().join("rows.csv");
-    let run = |seed: &str| ok(weft(["sim", "run", "--json", "--seed", seed]).arg(&path).arg("--csv").arg(&csv));
-    let text = run("3");
-    let rows: Value = serde_json::from_str(&text).unwrap();
-    let rows = rows.as_array().unwrap();
+    fs::write(&path, plan).unwrap();
+    let run = |seed: &str| {
+        let rows: Value = serde_json::from_str(&ok(weft(["sim", "run", "--json", "--seed", seed]).arg(&path))).unwrap();
+        rows.as_array().unwrap().clone()
+    };
+    let rows = run("3");
     assert_eq!(rows.len(), 2 * 3, "two cases of three phases");
-    assert_eq!((&rows[0]["phase"], &rows[0]["operations"], &rows[0]["messages"]), (&"create".into(), &20.into(), &20.into()));
-    assert_eq!(rows[5]["case"]["cluster.clients"], 2);
-    assert_eq!(text, run("3"), "the same seed gives the same result");
-    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 7);
-    // People read a table.
-    let table = ok(weft(["sim", "run"]).arg(&path));
-    assert!(table.contains("waits for") && table.contains("remove"), "{table}");
+    let first = (&rows[0]["clients"], &rows[0]["phase"], &rows[0]["operations"], &rows[0]["messages"]);
+    assert_eq!(first, (&1.into(), &"create".into(), &20.into(), &20.into()));
+    assert_eq!((&rows[5]["clients"], &rows[5]["phase"]), (&2.into(), &"remove".into()));
+    let seconds = |rows: &[Value]| rows.iter().map(|row| row["seconds"].clone()).collect::<Vec<_>>();
+    assert_eq!(seconds(&rows), seconds(&run("3")), "the same seed gives the same times");
+    let csv = ok(weft(["sim", "run", "--csv"]).arg(&path));
+    assert_eq!(csv.lines().count(), 7);
+    // The same plan may ask the modelled servers and Weft's own.
+    let both = plan
+        .replace("\"weft\"", "[\"model\", \"weft\"]")
+        .replace("kind = \"names\"\nfiles = 20\nwindow = 4", "kind = \"interleaved\"\nfile = \"4MiB\"");
+    fs::write(&path, &both).unwrap();
+    assert_eq!(run("1").len(), 4);
     // Mistakes are named with their line.
-    fs::write(&path, small.replace("meta = 1", "mata = 1")).unwrap();
+    fs::write(&path, plan.replace("files", "fills")).unwrap();
     let output = weft(["sim", "run"]).arg(&path).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && error.contains("small.toml") && error.contains("line 6") && error.contains("mata"), "{error}");
+    assert!(!output.status.success() && error.contains("small.toml:9") && error.contains("fills"), "{error}");
 }

@@ -5,10 +5,13 @@ use std::rc::Rc;
 
 use weft_base::{ClientId, ClusterMap, FsId, Layout, MILLISECOND, Nanos, SECOND, ServerEntry, ServerId, ServerRole};
 use weft_client::{Client, ClientOptions};
-use weft_data_server::DataServerConfig;
+use weft_data_server::{CacheConfig, DataServerConfig};
 use weft_meta_server::MetaServerConfig;
 use weft_rt::Runtime;
+use weft_rt_sim::models::DiskProfile;
 use weft_rt_sim::{Joined, NodeConfig, NodeId, Profile, Sim, SimRt};
+use weft_sched::LayerKind;
+use weft_sched::improved::DiskCost;
 use weft_wire::ClusterKey;
 
 use crate::VirtualError;
@@ -40,6 +43,8 @@ pub struct ClusterShape {
     pub storage: Storage,
     /// What an acknowledged change survives.
     pub contract: Contract,
+    /// What decides about the order of accesses to the disks of data servers.
+    pub cache_layer: LayerKind,
 }
 
 impl Default for ClusterShape {
@@ -54,6 +59,7 @@ impl Default for ClusterShape {
             stripe_width: 0,
             storage: Storage::Journal,
             contract: Contract::Batch,
+            cache_layer: LayerKind::None,
         }
     }
 }
@@ -178,6 +184,13 @@ impl Cluster {
     }
 }
 
+/// What the cache layer is told about the disk: the usual time before the first byte, and the rate after it.
+fn disk_cost(disk: &DiskProfile) -> DiskCost {
+    let access_ns = disk.seek.map_or(disk.read_ns.max(disk.call_ns), |seek| seek.near_ns);
+    let unlimited = |bytes_per_s: u64| if bytes_per_s == 0 { u64::MAX } else { bytes_per_s };
+    DiskCost { access_ns, bytes_per_s: unlimited(disk.read_bytes_per_s) }
+}
+
 async fn serve(rt: SimRt, server: ServerId, map: ClusterMap, shape: ClusterShape, exits: Rc<RefCell<Vec<String>>>) {
     let key = ClusterKey([1; 32]);
     let why = match server.role() {
@@ -205,6 +218,7 @@ async fn serve(rt: SimRt, server: ServerId, map: ClusterMap, shape: ClusterShape
                     Contract::Batch => Durability::BATCH_DEFAULT,
                     Contract::None => Durability::None,
                 },
+                cache: CacheConfig { layer: shape.cache_layer, disk: disk_cost(&shape.profile.disk), ..CacheConfig::default() },
                 ..DataServerConfig::new(server, map, key)
             };
             weft_data_server::run(rt, config).await.map_err(|error| error.to_string())

@@ -46,20 +46,20 @@ enum DiskKind {
 }
 
 /// A section of a plan over the same section of a profile.
-struct Layered<'p, 'a> {
+pub struct Layered<'p, 'a> {
     plan: Table<'a>,
     profile: Option<Table<'a>>,
     choices: &'p mut Choices,
 }
 
 impl<'p, 'a> Layered<'p, 'a> {
-    fn open(plan: &Table<'a>, profile: Option<&Table<'a>>, section: &str, choices: &'p mut Choices) -> Result<Layered<'p, 'a>> {
+    pub fn open(plan: &Table<'a>, profile: Option<&Table<'a>>, section: &str, choices: &'p mut Choices) -> Result<Layered<'p, 'a>> {
         let profile = profile.map(|profile| profile.table(section)).transpose()?;
         Ok(Layered { plan: plan.table(section)?, profile, choices })
     }
 
     /// The plan's value, else the profile's, else `None`. Profiles may not sweep.
-    fn get<T>(&mut self, key: &str, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Result<Option<T>> {
+    pub fn get<T>(&mut self, key: &str, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Result<Option<T>> {
         if let Some(value) = self.plan.swept(key, self.choices, &read)? {
             if let Some(profile) = &self.profile {
                 profile.value(key, &read)?;
@@ -73,7 +73,7 @@ impl<'p, 'a> Layered<'p, 'a> {
     }
 
     /// Puts a value where it belongs, if there is one.
-    fn set<T>(&mut self, key: &str, place: &mut T, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Result<()> {
+    pub fn set<T>(&mut self, key: &str, place: &mut T, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Result<()> {
         if let Some(value) = self.get(key, read)? {
             *place = value;
         }
@@ -88,7 +88,7 @@ impl<'p, 'a> Layered<'p, 'a> {
         }
     }
 
-    fn finish(self) -> Result<()> {
+    pub fn finish(self) -> Result<()> {
         self.profile.iter().try_for_each(Table::finish)?;
         self.plan.finish()
     }

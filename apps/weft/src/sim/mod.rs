@@ -9,6 +9,7 @@ mod pool;
 mod run;
 mod thesis;
 mod units;
+mod weft_system;
 mod workload;
 
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use clap::Subcommand;
 /// Simulate parallel programs and their I/O on modelled clusters
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft sim list\n  weft sim run interleaved\n  weft sim run lab/plans/scale.toml --csv > scale.csv\n  \
-weft sim thesis --table C.3")]
+weft sim run weft-creates\n  weft sim thesis --table C.3")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

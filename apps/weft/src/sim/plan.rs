@@ -7,10 +7,15 @@ use weft_cluster_model::ClusterConfig;
 
 use super::cluster;
 use super::document::{Choices, Document, Table, text};
+use super::units::name;
+use super::weft_system::{self, WeftCase};
 use super::workload::{self, Workload};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 9] = [
+    ("plans/weft-creates.toml", include_str!("../../../../lab/plans/weft-creates.toml")),
+    ("plans/weft-lists-2009.toml", include_str!("../../../../lab/plans/weft-lists-2009.toml")),
+    ("plans/weft-streams.toml", include_str!("../../../../lab/plans/weft-streams.toml")),
     ("plans/interleaved.toml", include_str!("../../../../lab/plans/interleaved.toml")),
     ("plans/partdiff.toml", include_str!("../../../../lab/plans/partdiff.toml")),
     ("plans/thousand.toml", include_str!("../../../../lab/plans/thousand.toml")),
@@ -133,10 +138,21 @@ pub struct CaseSource {
 }
 
 /// A case, ready to be simulated.
-pub struct Case {
-    pub config: ClusterConfig,
-    pub workloads: Vec<Workload>,
+pub enum Case {
+    /// Programs and I/O servers as models.
+    Model { config: Box<ClusterConfig>, workloads: Vec<Workload> },
+    /// Weft's own servers and clients.
+    Weft(Box<WeftCase>),
 }
+
+/// What runs on the machines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum System {
+    Model,
+    Weft,
+}
+
+const SYSTEMS: [(&str, System); 2] = [("model", System::Model), ("weft", System::Weft)];
 
 impl Source {
     fn read(&self, choices: &mut Choices) -> Result<Case> {
@@ -158,11 +174,19 @@ impl Source {
         if tables.is_empty() {
             return Err(root.error("workload", "is missing: a plan needs at least one [[workload]]"));
         }
-        let read = |table: &Table<'_>| workload::read(table, &config, &self.folder, self.seed, choices);
-        let workloads = tables.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let case = match root.swept("system", choices, |value| name(value, &SYSTEMS))?.unwrap_or(System::Model) {
+            System::Weft => Case::Weft(Box::new(weft_system::read(&root, profile.as_ref(), &tables, &config, self.seed, choices)?)),
+            System::Model => {
+                // What Weft's own servers cost means nothing here.
+                root.table("weft")?;
+                profile.as_ref().map(|profile| profile.table("weft")).transpose()?;
+                let read = |table: &Table<'_>| workload::read(table, &config, &self.folder, self.seed, choices);
+                Case::Model { workloads: tables.iter().map(read).collect::<Result<Vec<_>>>()?, config: Box::new(config) }
+            }
+        };
         profile.iter().try_for_each(Table::finish)?;
         root.finish()?;
-        Ok(Case { config, workloads })
+        Ok(case)
     }
 }
 

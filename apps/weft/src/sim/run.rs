@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use weft_cluster_model::to_hdtrace::{export, export_disks};
 use weft_cluster_model::{Placed, Recording, Report, Simulation};
 use weft_hdtrace::{Project, Trace, trace_file};
 
-use super::plan::{CaseSource, Lab};
+use super::plan::{Case, CaseSource, Lab};
 use super::pool;
 use crate::output::{print, print_json};
 
@@ -74,8 +74,7 @@ impl Args {
             std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
         let numbered: Vec<(usize, &CaseSource)> = cases.iter().enumerate().collect();
-        let rows = pool::all(&numbered, threads, |(number, case)| simulate(case, *number, self.trace.as_deref()))?;
-        let rows: Vec<Value> = rows.iter().map(serde_json::to_value).collect::<Result<_, _>>().context("a result that is no JSON")?;
+        let rows = pool::all(&numbered, threads, |(number, case)| simulate(case, *number, self.trace.as_deref()))?.concat();
         if self.json {
             print_json(&rows)?;
         } else if self.csv {
@@ -87,12 +86,20 @@ impl Args {
     }
 }
 
-fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Row> {
-    let case = source.build()?;
-    let placed = case.workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
+fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
+    let (config, workloads) = match source.build()? {
+        Case::Model { config, workloads } => (config, workloads),
+        Case::Weft(_) if trace.is_some() => bail!("--trace writes what ranks do; Weft's own servers and clients have none"),
+        Case::Weft(case) => {
+            let parameters = || source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
+            let rows = case.run().with_context(|| describe(source))?;
+            return Ok(rows.into_iter().map(|row| Value::Object(parameters().chain(row).collect())).collect());
+        }
+    };
+    let placed = workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
     let began = Instant::now();
-    let describe = || source.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
-    let simulation = Simulation::with_applications(&case.config, placed).map_err(anyhow::Error::msg).with_context(describe)?;
+    let describe = || describe(source);
+    let simulation = Simulation::with_applications(&config, placed).map_err(anyhow::Error::msg).with_context(describe)?;
     let result = match trace {
         Some(_) => simulation.run_recorded(),
         None => simulation.run().map(|report| (report, Recording::default())),
@@ -100,13 +107,23 @@ fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<
     let (report, recording) = result.map_err(anyhow::Error::msg).with_context(describe)?;
     let wall_s = began.elapsed().as_secs_f64();
     if let Some(folder) = trace {
-        for (place, load) in (0..).zip(&case.workloads) {
+        for (place, load) in (0..).zip(&workloads) {
             write_trace(folder, &format!("case{number}-{place}"), export(&load.application, place, &recording))?;
         }
-        write_trace(folder, &format!("case{number}-disks"), export_disks(case.config.servers, &recording))?;
+        write_trace(folder, &format!("case{number}-disks"), export_disks(config.servers, &recording))?;
     }
-    let bytes = case.workloads.iter().map(|load| load.bytes).sum();
-    Ok(row(source, &report, bytes, wall_s))
+    let bytes = workloads.iter().map(|load| load.bytes).sum();
+    Ok(vec![serde_json::to_value(row(source, &report, bytes, wall_s)).context("a result that is no JSON")?])
+}
+
+/// A case by its values, for errors.
+fn describe(source: &CaseSource) -> String {
+    source.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The value of a swept key: a number if it looks like one.
+fn parameter(text: &str) -> Value {
+    text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from)
 }
 
 /// A project and the traces of its ranks.
@@ -125,9 +142,8 @@ fn row(source: &CaseSource, report: &Report, bytes: u64, wall_s: f64) -> Row {
     let seconds = report.end_nanos as f64 / 1e9;
     let disks = report.disks();
     let busy = disks.busy_nanos as f64 / report.servers.len().max(1) as f64 / report.end_nanos.max(1) as f64;
-    let value = |text: &String| text.parse::<u64>().map_or_else(|_| Value::from(text.as_str()), Value::from);
     Row {
-        parameters: source.parameters.iter().map(|(key, text)| (key.clone(), value(text))).collect(),
+        parameters: source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text))).collect(),
         seconds,
         ranks_seconds: report.ranks_end_nanos() as f64 / 1e9,
         bytes,
@@ -162,11 +178,15 @@ fn columns(rows: &[Value]) -> Vec<String> {
 }
 
 /// Names of results, in the order of [`Row`].
-const RESULTS: [&str; 13] = [
+const RESULTS: [&str; 19] = [
+    "phase",
     "seconds",
     "ranks_seconds",
+    "operations",
+    "operations_per_second",
     "bytes",
     "mib_per_second",
+    "messages",
     "network_bytes",
     "disk_operations",
     "disk_bytes",
@@ -174,6 +194,8 @@ const RESULTS: [&str; 13] = [
     "fast",
     "slow",
     "disk_busy",
+    "waits_for",
+    "busy",
     "events",
     "wall_s",
 ];
@@ -197,10 +219,11 @@ fn delimited(rows: &[Value]) -> String {
 
 /// The columns that people look at first.
 fn aligned(rows: &[Value]) -> String {
-    let hidden = ["ranks_seconds", "bytes", "network_bytes", "disk_bytes", "wall_s"];
+    let hidden = ["ranks_seconds", "operations", "bytes", "network_bytes", "disk_bytes", "disk_syncs", "shares", "wall_s"];
     let columns: Vec<String> = columns(rows).into_iter().filter(|name| !hidden.contains(&name.as_str())).collect();
     let shown = |row: &Value, column: &String| match (&row[column.as_str()], column.as_str()) {
         (Value::Number(number), "seconds") => format!("{:.9}", number.as_f64().unwrap_or_default()),
+        (Value::Number(number), "operations_per_second") => format!("{:.0}", number.as_f64().unwrap_or_default()),
         (Value::Number(number), "mib_per_second") => format!("{:.2}", number.as_f64().unwrap_or_default()),
         _ => cell(row, column),
     };

@@ -85,15 +85,19 @@ fn command_bytes(command: &Command) -> u64 {
     Access::bytes(access)
 }
 
-/// A number of blocks, or `"all"`.
-fn blocks(value: &DeValue<'_>) -> Result<Option<u64>, String> {
+/// A number of blocks, or `"all"` (`None`).
+pub fn blocks(value: &DeValue<'_>) -> Result<Option<u64>, String> {
     if text(value).is_ok_and(|text| text == "all") {
         return Ok(None);
     }
     count(value).map(|count| Some(u64::from(count))).map_err(|problem| format!("{problem}, nor is it \"all\""))
 }
 
-fn interleaved(table: &Table<'_>, config: &ClusterConfig, choices: &mut Choices) -> Result<Interleaved> {
+/// One file in blocks that the ranks share in turns.
+///
+/// # Errors
+/// Names file, line and key of what is wrong.
+pub fn interleaved(table: &Table<'_>, config: &ClusterConfig, choices: &mut Choices) -> Result<Interleaved> {
     let ranks = table.swept("ranks", choices, count)?.unwrap_or(config.clients);
     let file_bytes = table.swept("file", choices, bytes)?.unwrap_or(1000 << 20);
     let block_bytes = table.swept("block", choices, bytes)?.unwrap_or(64 << 10);
