@@ -186,7 +186,7 @@ impl<W: Write> Cluster<W> {
     /// About `usual_us` microseconds, with a tail: one of 50 takes up to eight times as long.
     fn time(&mut self, usual_us: u64) -> u64 {
         let spread = usual_us * 500 + usual_us * self.next() % (usual_us * 1_000).max(1);
-        let factor = if self.next() % 50 == 0 { 2 + self.next() % 7 } else { 1 };
+        let factor = if self.next().is_multiple_of(50) { 2 + self.next() % 7 } else { 1 };
         (spread * factor) & !15
     }
 
