@@ -118,6 +118,38 @@ fn a_truncated_trace_opens_and_says_what_is_missing() {
     assert_eq!(viewer.get("/api/window?width=800").0, 200);
 }
 
+/// A trace whose names are markup, scripts and control characters.
+fn write_hostile_trace(path: &Path) {
+    use weft_trace::event::{CLIENT_CREATE, EventInfo, EventTable};
+    use weft_trace::file::{FileHeader, FileWriter};
+    use weft_trace::record::{Body, Record, Span, padded};
+    let builtin = EventTable::builtin();
+    let events = builtin.iter().cloned().map(|info| match info.id {
+        CLIENT_CREATE => EventInfo { name: format!("{HOSTILE} node:x"), ..info },
+        _ => info,
+    });
+    let header = FileHeader {
+        node: HOSTILE.into(),
+        server: None,
+        process: 1,
+        clock: "virtual".into(),
+        clock_domain: "sample".into(),
+        anchor: Default::default(),
+        events: EventTable::from_infos(events.collect::<Vec<_>>()),
+    };
+    let (mut writer, mut bytes) = FileWriter::begin(&header);
+    let span = |number: u64| {
+        Record::new(1_000_000 * number, CLIENT_CREATE, Body::Span(Span { dur: 500_000, span: number as u32, ..Span::default() }))
+    };
+    let mark = Record::new(5_000_000, weft_trace::event::MARK_PHASE, Body::Mark { value: 1, label: padded("</text><script>alert(1)") });
+    let records = (1..40).map(span).chain([mark]).map(|record| record.to_words()).collect();
+    writer.batch(&weft_trace::Batch { ring: 0, first: 0, records }, &mut bytes);
+    writer.end(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}
+
+const HOSTILE: &str = "<img src=x onerror=\"document.title='broken into'\"></text></script>&amp;\u{1b}[31m'";
+
 /// A browser that is driven over its debugging pipe (Chrome DevTools Protocol, messages that end in a zero byte).
 struct Browser {
     process: Child,
@@ -302,10 +334,11 @@ fn the_page_works_in_a_real_browser() {
     browser.value("document.querySelector('.legend input').click()");
     browser.until("weftView.state.hidden.size === 0 && weftView.idle");
     browser.press("Escape");
-    browser.press("Escape");
+    browser.until("weftView.state.selected === null && weftView.idle");
     let place = browser.value(
         "(() => { const t = weftView.timeline, box = t.canvas.getBoundingClientRect(); for (let y = 40; y < box.height - 4; y += 3) for (let x = 200; x < box.width - 20; x += 7) { const span = t.at(x, y); if (span && span.folded === 1) return [box.left + x, box.top + y, span.event]; } })()",
     );
+    assert!(place.is_array(), "a span to click on");
     browser.click(place[0].as_f64().unwrap(), place[1].as_f64().unwrap());
     browser.until(&format!("weftView.state.selected === {}", place[2]));
 
@@ -332,10 +365,34 @@ fn the_page_works_in_a_real_browser() {
         assert_eq!(browser.value("/NaN|undefined|\\[object/.test(document.querySelector('.page').innerText)"), json!(false), "{screen}");
     }
 
+    // Names that are markup are text on every screen, and in the exported picture.
+    let hostile = Viewer::new(500, |dir| write_hostile_trace(&dir.join("hostile.trace")), &[]);
+    for screen in ["overview", "timeline", "latency", "where", "request", "health"] {
+        browser.open(&format!("http://{}/#/{screen}", hostile.host()));
+        browser.until("document.body.innerText.length > 100");
+        if screen == "timeline" {
+            browser.until("document.querySelector('.legend tbody tr')");
+            browser.value("weftView.timeline.side.toggleTable()");
+            browser.until("document.querySelectorAll('.twin tbody tr').length > 3");
+            browser.value("weftView.timeline.exportSvg()");
+            assert_eq!(browser.value(&format!("{parsed}.querySelector('parsererror, script, img') === null")), json!(true));
+            browser.picture("hostile");
+        }
+        assert_eq!(browser.value("document.body.innerText.includes('<img src=x')"), json!(true), "{screen} shows the name");
+        assert_eq!(
+            browser.value("document.querySelector('img, main script') === null && document.title !== 'broken into'"),
+            json!(true),
+            "{screen}"
+        );
+    }
+    let own = [base, format!("http://{}/", hostile.host())];
+
     let of = |method: &str| -> Vec<Value> { browser.events.iter().filter(|event| event["method"] == method).cloned().collect() };
     assert_eq!(of("Runtime.exceptionThrown"), Vec::<Value>::new());
-    let asked: Vec<String> = of("Network.requestWillBeSent").iter().map(|event| event["params"]["request"]["url"].to_string()).collect();
-    let outside =
-        asked.iter().filter(|url| !["\"about:", "\"data:", "\"blob:", &format!("\"{base}")].iter().any(|begin| url.starts_with(begin)));
-    assert_eq!(outside.collect::<Vec<_>>(), Vec::<&String>::new());
+    let asked = of("Network.requestWillBeSent");
+    let asked: Vec<&str> = asked.iter().filter_map(|event| event["params"]["request"]["url"].as_str()).collect();
+    let is_own =
+        |url: &str| ["about:", "data:", "blob:"].iter().copied().chain(own.iter().map(String::as_str)).any(|begin| url.starts_with(begin));
+    let outside: Vec<&str> = asked.iter().copied().filter(|url| !is_own(url)).collect();
+    assert!(asked.len() > 50 && outside.is_empty(), "{outside:?}");
 }

@@ -1,11 +1,8 @@
 // The page: waits until the trace is loaded, shows a screen, hands keys to it.
 
-import { address, ask, count, el, moment, onChange, readAddress, set, state } from "./core.js";
+import { address, ask, busy, count, el, moment, onChange, readAddress, set, state } from "./core.js";
 import { Timeline } from "./timeline.js";
 import * as screens from "./screens.js";
-
-// For tests and the console: what the page shows and whether it waits for anything.
-window.weftView = { state, idle: false };
 
 const SCREENS = [
   ["overview", "Overview"], ["timeline", "Timeline"], ["latency", "Latency"], ["where", "Where time goes"], ["request", "Request"], ["health", "Trace health"],
@@ -56,6 +53,7 @@ async function start() {
   document.getElementById("help-button").addEventListener("click", help);
   history.replaceState(null, "", address());
   show();
+  busy(-1);
 }
 
 function navigation() {
@@ -81,15 +79,15 @@ function changed(changes) {
 let turn = 0;
 async function show() {
   const mine = ++turn;
-  window.weftView.idle = false;
   navigation();
   if (shown instanceof Timeline) shown.close();
   if (state.screen === "timeline") {
     shown = window.weftView.timeline = new Timeline(main);
-    return;
+    return shown.begin();
   }
   const isNew = shown !== state.screen;
   shown = state.screen;
+  busy(1);
   if (isNew) main.replaceChildren(el("p", { class: "loading" }, "Computing…"));
   try {
     const place = el("div");
@@ -99,7 +97,7 @@ async function show() {
   } catch (error) {
     if (mine === turn) main.replaceChildren(el("p", { class: "loading" }, String(error.message || error)));
   }
-  window.weftView.idle = true;
+  busy(-1);
 }
 
 function help() {

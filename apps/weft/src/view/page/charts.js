@@ -51,6 +51,8 @@ export function latencyBars(data, { width = 1100, height = 400, chosen = null, o
     parts.push(titled(svg("rect", { x, y: top, width: width - right - x, height: height - top - bottom, class: "tail" }), "The slowest operations"));
     parts.push(text(width - right - 6, top - 8, `from ${time(data.tail.from)} on: ${percent(data.tail.count_share)} of the operations take ${percent(data.tail.time_share)} of the time`, { "text-anchor": "end" }));
   }
+  const numbers = [];
+  const targets = [];
   slots.forEach((slot, number) => {
     const x = left + number * band;
     let below = 0;
@@ -59,12 +61,13 @@ export function latencyBars(data, { width = 1100, height = 400, chosen = null, o
       parts.push(titled(svg("rect", { x: x + band * 0.1, y: y(below + value), width: band * 0.8, height: Math.max(y(below) - y(below + value), 0.5), fill: partColour(part), class: "bar" }), `${slot.label}, ${data.parts[part].name}: ${value} operations`));
       below += value;
     });
-    if (slot.count) parts.push(text(0, 0, count(slot.count), { transform: `translate(${x + band / 2 + 3.5} ${y(slot.count) - 4}) rotate(-90)`, class: "small" }));
+    if (slot.count) numbers.push(text(0, 0, count(slot.count), { transform: `translate(${x + band / 2 + 3.5} ${y(slot.count) - 5}) rotate(-90)`, class: "small halo" }));
     parts.push(text(0, 0, slot.label.replace("us", "µs"), { transform: `translate(${x + band / 2 + 4} ${height - bottom + 8}) rotate(-90)`, "text-anchor": "end", class: "small" }));
-    if (onChoose) parts.push(titled(svg("rect", { x, y: top, width: band, height: height - top - bottom, class: chosen === slot.number ? "target chosen" : "target", tabindex: 0, role: "button", "data-slot": slot.number, "aria-label": `${slot.label}: ${slot.count} operations, ${percent(slot.share)} of the time` }), `${slot.label}: ${slot.count} operations, ${percent(slot.share)} of the time. Click: show one of them.`));
+    if (onChoose) targets.push(titled(svg("rect", { x, y: top, width: band, height: height - top - bottom, class: chosen === slot.number ? "target chosen" : "target", tabindex: 0, role: "button", "data-slot": slot.number, "aria-label": `${slot.label}: ${slot.count} operations, ${percent(slot.share)} of the time` }), `${slot.label}: ${slot.count} operations, ${percent(slot.share)} of the time. Click: show one of them.`));
   });
   parts.push(svg("polyline", { points: slots.map((slot, number) => `${left + (number + 0.5) * band},${ys(slot.share)}`).join(" "), class: "share" }));
   slots.forEach((slot, number) => parts.push(svg("circle", { cx: left + (number + 0.5) * band, cy: ys(slot.share), r: 2.5, class: "share-dot" })));
+  parts.push(...numbers, ...targets);
   parts.push(text(left - 56, top - 26, "operations", { class: "dim" }), text(width - 4, top - 26, "share of the total time", { "text-anchor": "end", class: "line-text" }));
   parts.push(text((left + width - right) / 2, height - 4, "latency, rounded to one digit", { "text-anchor": "middle", class: "dim" }));
   const chart = picture(width, height, "Number of operations and share of time in each latency bin", parts);

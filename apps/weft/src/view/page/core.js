@@ -15,6 +15,12 @@ export const state = {
   folded: new Set(), // numbers of nodes whose lanes are folded
 };
 
+// For tests and the console: what the page shows, and whether it waits for anything.
+let pending = 1; // until the first screen is there
+window.weftView = { state, get idle() { return pending === 0; } };
+/** Something begins (1) or is over (-1) that the page waits for. */
+export const busy = (by) => (pending += by);
+
 const listeners = [];
 export const onChange = (listener) => listeners.push(listener);
 
@@ -97,7 +103,7 @@ export function el(tag, attributes = {}, ...children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
@@ -105,7 +111,7 @@ const SVG = "http://www.w3.org/2000/svg";
 export function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
@@ -145,7 +151,8 @@ export function bytes(number) {
   return `${unit ? digits(number) : number} ${units[unit]}`;
 }
 
-export const percent = (share) => `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`;
+/** A share; what is not all of it never reads as 100 %. */
+export const percent = (share) => share === 0 ? "0 %" : `${(share * 100).toFixed(share < 0.0995 || (share > 0.985 && share < 0.9995) ? 1 : share >= 0.9995 && share < 1 ? 2 : 0)} %`;
 
 // Okabe and Ito's colours: told apart with any colour vision.
 export const PALETTE = ["#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#F0E442", "#D55E00", "#7a7a7a"];

@@ -49,9 +49,9 @@ export class CanvasPainter {
     this.context.lineWidth = line;
     this.context.strokeRect(x, y, width, height);
   }
-  line(x1, y1, x2, y2, colour, dash = []) {
+  line(x1, y1, x2, y2, colour, dash = [], width = 1) {
     this.context.strokeStyle = colour;
-    this.context.lineWidth = 1;
+    this.context.lineWidth = width;
     this.context.setLineDash(dash);
     this.context.beginPath();
     this.context.moveTo(x1, y1);
@@ -59,8 +59,8 @@ export class CanvasPainter {
     this.context.stroke();
     this.context.setLineDash([]);
   }
-  arrow(x1, y1, x2, y2, colour) {
-    this.line(x1, y1, x2, y2, colour);
+  arrow(x1, y1, x2, y2, colour, width = 1) {
+    this.line(x1, y1, x2, y2, colour, [], width);
     const length = Math.hypot(x2 - x1, y2 - y1) || 1;
     const [ux, uy] = [((x2 - x1) / length) * 6, ((y2 - y1) / length) * 6];
     this.context.fillStyle = colour;
@@ -129,8 +129,8 @@ export class SvgPainter {
   line(x1, y1, x2, y2, stroke, dash = []) {
     this.element("line", { x1, y1, x2, y2, stroke, ...(dash.length ? { "stroke-dasharray": dash.join(" ") } : {}) });
   }
-  arrow(x1, y1, x2, y2, stroke) {
-    this.element("line", { x1, y1, x2, y2, stroke, "marker-end": "url(#head)" });
+  arrow(x1, y1, x2, y2, stroke, width = 1) {
+    this.element("line", { x1, y1, x2, y2, stroke, "stroke-width": width, "marker-end": "url(#head)" });
   }
   text(x, y, text, fill, { anchor = "start", small = false, width = Infinity, bold = false } = {}) {
     this.measure.font = small ? SMALL : FONT;

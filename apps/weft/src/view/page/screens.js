@@ -49,7 +49,11 @@ export async function overview(main) {
 }
 
 function suspectText(suspect) {
-  return [el("b", {}, `${stageTitle(suspect.stage)} at ${suspect.place}`), ` ${percent(suspect.share)}, ${time(suspect.seconds * 1e9)}${suspect.excess_seconds > 0 ? `, of which ${time(suspect.excess_seconds * 1e9)} are beyond comparable places` : ""}. `, el("span", { class: "dim" }, suspect.evidence)];
+  // The evidence begins with the place, which is said already.
+  const place = `${stageTitle(suspect.stage)} at ${suspect.place}`;
+  const evidence = suspect.evidence.startsWith(`${place}: `) ? suspect.evidence.slice(place.length + 2) : suspect.evidence;
+  const excess = suspect.excess_seconds > 0.01 * suspect.seconds ? `, of which ${time(suspect.excess_seconds * 1e9)} are beyond comparable places` : "";
+  return [el("b", {}, place), `: ${time(suspect.seconds * 1e9)}${excess}. `, el("span", { class: "dim" }, `${evidence.replaceAll(" us ", " µs ")}.`)];
 }
 
 function slowestTable(slowest) {
@@ -188,8 +192,8 @@ export async function health(main) {
   const refused = data.sources.filter((source) => source.refused);
   page(main, "health",
     card(bad || lost ? "This trace is not complete" : "This trace is complete",
-      el("p", { class: "sentence" }, `${count(data.records)} records, ${count(data.spans)} spans, ${lost} lost while recording, `,
-        `${data.causality_violations} requests that were served before they were sent or after they were answered.`),
+      el("p", { class: "sentence" }, `${count(data.records)} records, ${count(data.spans)} spans, ${lost} lost while recording. `,
+        data.causality_violations ? `${data.causality_violations} requests were served before they were sent or after they were answered: clocks are wrong.` : "No request was served before it was sent or after it was answered."),
       data.covered === null ? el("p", {}, "The operations are still being analysed.") : el("p", {}, `Records explain ${percent(data.covered)} of the operations' time.`),
       data.missing?.length ? el("ul", { class: "missing" }, data.missing.map((sentence) => el("li", {}, sentence))) : null,
       data.overlapping_lanes ? el("p", {}, `${data.overlapping_lanes} lanes hold spans that lie on one another, because more ran at once than there are rows.`) : null),

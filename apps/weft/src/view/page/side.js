@@ -1,6 +1,6 @@
 // Beside the timeline: the legend with filter and totals, the profile of the visible window, and below it the table twin.
 
-import { SEEK, SEEK_NAMES, announce, ask, count, durationColour, el, hiddenQuery, kindColour, kindTitle, percent, set, state, time, windowQuery } from "./core.js";
+import { SEEK, SEEK_NAMES, announce, ask, busy, count, durationColour, el, hiddenQuery, kindColour, kindTitle, percent, set, state, time, windowQuery } from "./core.js";
 import { stacked } from "./charts.js";
 
 export class Side {
@@ -15,13 +15,23 @@ export class Side {
   }
 
   close() {
+    this.cancel();
+  }
+
+  cancel() {
+    if (this.timer !== undefined) busy(-1);
     clearTimeout(this.timer);
+    this.timer = undefined;
   }
 
   /** Soon, as totals of a window that is still moving are of no use. */
   refresh() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.load(), 120);
+    this.cancel();
+    busy(1);
+    this.timer = setTimeout(() => {
+      this.timer = undefined;
+      this.load().finally(() => busy(-1));
+    }, 120);
   }
 
   async load() {

@@ -1,7 +1,7 @@
 // The timeline: lanes of clients and servers over time. The server sends spans where there are few and tiles of a pixel where there are
 // many, so the browser never sees more than its screen holds.
 
-import { announce, ask, count, download, durationColour, el, hiddenQuery, kindColour, kindPattern, kindTitle, moment, percent, set, state, textOn, theme, time, windowQuery } from "./core.js";
+import { announce, ask, busy, count, download, durationColour, el, hiddenQuery, kindColour, kindPattern, kindTitle, moment, percent, set, state, textOn, theme, time, windowQuery } from "./core.js";
 import { CanvasPainter, SvgPainter } from "./paint.js";
 import { Side } from "./side.js";
 
@@ -25,8 +25,9 @@ export class Timeline {
     // The canvas lies over the scroller, which only gives the scroll bar: it is never larger than the screen.
     this.scroller = el("div", { class: "scroller", tabindex: "-1" }, this.spacer);
     this.stage = el("div", { class: "stage" }, this.scroller, this.canvas);
-    this.search = el("input", { type: "search", placeholder: "Search: create >1ms node:meta0   ( / )", "aria-label": "Search spans", title: "Words of the event's name, node:NAME, req:HEX, obj:HEX, >5ms, <10us, failed. Enter: next, Shift+Enter: previous." });
+    this.search = el("input", { type: "search", placeholder: "Search (/): create >1ms node:meta0", "aria-label": "Search spans", title: "Words of the event's name, node:NAME, req:HEX, obj:HEX, >5ms, <10us, failed. Enter: next, Shift+Enter: previous." });
     this.found = el("span", { class: "found" });
+    this.csv = el("a", { class: "button", href: "#", download: "weft-spans.csv" }, "CSV");
     this.side = new Side(this);
     const choice = (label, name, options) => el("label", {}, `${label} `, el("select", { "aria-label": label, "data-state": name, onchange: (event) => set({ [name]: event.target.value }) }, options.map(([value, text]) => el("option", { value, selected: state[name] === value }, text))));
     this.tools = el("div", { class: "tools" },
@@ -37,7 +38,7 @@ export class Timeline {
         el("button", { type: "button", onclick: () => this.side.toggleTable() }, "Table (T)"),
         el("button", { type: "button", onclick: () => this.exportSvg() }, "SVG"),
         el("button", { type: "button", onclick: () => this.exportPng() }, "PNG"),
-        el("a", { class: "button", id: "csv", href: "#", download: "weft-spans.csv" }, "CSV")));
+        this.csv));
     main.replaceChildren(el("div", { class: "timeline" },
       el("div", { class: "left" }, this.tools, this.details, this.overview, this.stage, this.side.table), this.side.panel));
     this.layOut();
@@ -45,12 +46,17 @@ export class Timeline {
     this.resize = new ResizeObserver(() => this.refresh());
     this.resize.observe(this.scroller);
     this.showDetails(null);
-    this.loadOverview();
+  }
+
+  /** Asks for data; apart from the constructor, as it may change the state, of which the page must know who listens. */
+  begin() {
+    this.loadOverview().catch((error) => (this.found.textContent = String(error.message || error)));
     this.refresh();
     if (state.selected !== null) this.select(state.selected, false);
   }
 
   close() {
+    this.closed = true;
     this.resize.disconnect();
     this.side.close();
   }
@@ -113,13 +119,17 @@ export class Timeline {
 
   async load() {
     this.asking = true;
+    busy(1);
     const query = { ...hiddenQuery(), width: Math.round(this.width) };
     try {
       const begun = performance.now();
       const answer = await fetch(`/api/window?${new URLSearchParams(query)}`);
       this.picture = decode(await answer.arrayBuffer());
-      window.weftView.windowMs = performance.now() - begun;
+      const answered = performance.now();
       this.draw();
+      const { weftView } = window;
+      // For measurements: request, drawing, and the time from the opened page to the first picture.
+      Object.assign(weftView, { windowMs: answered - begun, drawMs: performance.now() - answered, firstPictureMs: weftView.firstPictureMs ?? performance.now() });
       const [arrows, gauges] = await Promise.all([ask("arrows", windowQuery()), ask("gauges", windowQuery())]);
       this.arrows = arrows;
       const names = (list) => list.gauges.map((gauge) => `${gauge.node} ${gauge.name}`).join();
@@ -132,14 +142,14 @@ export class Timeline {
       this.found.textContent = String(error.message || error);
     }
     this.asking = false;
-    if (this.askAgain) {
+    if (this.askAgain && !this.closed) {
       this.askAgain = false;
       this.load();
-    } else {
+    } else if (!this.closed) {
       this.side.refresh();
-      window.weftView.idle = true;
-      document.getElementById("csv").setAttribute("href", `/api/table?${new URLSearchParams({ ...hiddenQuery(), format: "csv", limit: 100000 })}`);
+      this.csv.setAttribute("href", `/api/table?${new URLSearchParams({ ...hiddenQuery(), format: "csv", limit: 100000 })}`);
     }
+    busy(-1);
   }
 
   async loadOverview() {
@@ -149,7 +159,6 @@ export class Timeline {
   }
 
   draw() {
-    window.weftView.idle = false;
     this.paint(new CanvasPainter(this.canvas, this.scroller.clientWidth, this.scroller.clientHeight), this.scroller.scrollTop);
     this.drawOverview();
   }
@@ -169,7 +178,8 @@ export class Timeline {
           painter.line(0, y + 0.5, width, y + 0.5, faint);
           painter.text(8, y + row.height / 2 + 1, `${state.folded.has(row.node) ? "▸" : "▾"} ${row.text}`, ink, { width: GUTTER - 14 });
         } else {
-          painter.text(GUTTER - 8, y + Math.min(row.height, 16) / 2, row.text, theme("dim"), { anchor: "end", small: true, width: GUTTER - 30 });
+          const text = row.gauge ? `${row.text}, max ${count(row.gauge.largest)}` : row.text;
+          painter.text(GUTTER - 8, y + Math.min(row.height, 16) / 2, text, theme("dim"), { anchor: "end", small: true, width: GUTTER - 14 });
         }
       }
       painter.clip(GUTTER, RULER, this.width, height - RULER, () => {
@@ -222,6 +232,7 @@ export class Timeline {
   paintLanes(painter, scroll, height) {
     if (!this.picture) return;
     const width = Math.round(this.width);
+    const back = theme("back");
     const rows = [];
     const tiled = [];
     for (const part of this.picture.lanes) {
@@ -238,7 +249,7 @@ export class Timeline {
           const kind = state.run.kinds[part.spans[4 * at + 2]];
           const colour = this.colourOf(part.spans[4 * at + 2], part.spans[4 * at + 1]);
           painter.rect(left, lane.y - scroll, wide, lane.height, colour, kindPattern(kind));
-          if (wide > 3) painter.rect(left + wide - 1, lane.y - scroll, 1, lane.height, theme("back"));
+          if (wide > 3) painter.rect(left + wide - 1, lane.y - scroll, 1, lane.height, back);
           if (wide > 42 && lane.height >= 9) painter.text(left + 4, lane.y - scroll + lane.height / 2 + 0.5, `${kind.name} ${time(part.spans[4 * at + 1])}`, textOn(colour), { small: true, width: wide - 8 });
         }
       } else {
@@ -256,22 +267,28 @@ export class Timeline {
     const cache = new Map();
     const rgb = (kind, ns) => {
       const key = state.colour === "duration" ? -1 - Math.round(Math.log2(ns + 1) * 4) : kind;
-      if (!cache.has(key)) cache.set(key, [1, 3, 5].map((at) => parseInt(this.colourOf(kind, ns).slice(at, at + 2), 16)));
+      if (!cache.has(key)) {
+        const [r, g, b] = [1, 3, 5].map((at) => parseInt(this.colourOf(kind, ns).slice(at, at + 2), 16));
+        cache.set(key, (b << 16) | (g << 8) | r);
+      }
       return cache.get(key);
     };
+    const words = new Uint32Array(pixels.buffer); // little-endian, as every machine with a browser
+    const scale = this.width / (state.to - state.from);
+    const longestWins = state.rule === "longest";
     parts.forEach((part, row) => {
       const best = new Float32Array(width);
       for (let at = 0; at < part.count; at++) {
-        const begin = this.x((first + part.words[8 * at]) * tile) - GUTTER;
-        const end = this.x((first + part.words[8 * at] + 1) * tile) - GUTTER;
+        const begin = ((first + part.words[8 * at]) * tile - state.from) * scale;
+        const busyShare = part.floats[8 * at + 3];
         const longest = part.floats[8 * at + 5];
-        const weight = state.rule === "longest" ? longest + 1 : part.floats[8 * at + 3] + 1e-6;
-        const colour = rgb(part.words[8 * at + (state.rule === "longest" ? 2 : 1)], longest);
-        const alpha = 255 * (0.32 + 0.68 * Math.min(1, part.floats[8 * at + 3]));
-        for (let x = Math.max(0, Math.floor(begin)); x < Math.min(width, Math.max(Math.ceil(end), Math.floor(begin) + 1)); x++) {
+        const weight = longestWins ? longest + 1 : busyShare + 1e-6;
+        const last = Math.min(width, Math.max(Math.ceil(begin + tile * scale), Math.floor(begin) + 1));
+        for (let x = Math.max(0, Math.floor(begin)); x < last; x++) {
           if (weight <= best[x]) continue;
           best[x] = weight;
-          pixels.set([...colour, alpha], 4 * (row * width + x));
+          const alpha = Math.round(255 * (0.32 + 0.68 * Math.min(1, busyShare)));
+          words[row * width + x] = (alpha << 24) | rgb(part.words[8 * at + (longestWins ? 2 : 1)], longest);
         }
       }
     });
@@ -290,7 +307,6 @@ export class Timeline {
         const bar = Math.max(1, share * (row.height - 1));
         if (value) painter.rect(left, row.y - scroll + row.height - 1 - bar, right - left + 0.5, bar, share > 0.66 ? "#1b6ca8" : share > 0.33 ? "#4f97c7" : "#8fbfdd");
       }
-      painter.text(GUTTER + this.width - 4, row.y - scroll + 6, `max ${count(row.gauge.largest)}`, theme("dim"), { small: true, anchor: "end" });
     }
   }
 
@@ -303,8 +319,9 @@ export class Timeline {
       if (!from || !to) continue;
       const middle = (lane) => lane.y - scroll + lane.height / 2;
       const colour = chosen ? theme("ink") : theme("arrow");
-      painter.arrow(this.x(arrow.sent), middle(from), this.x(arrow.arrived), middle(to), colour);
-      painter.arrow(this.x(arrow.left), middle(to), this.x(arrow.back), middle(from), colour);
+      const line = chosen ? 1.8 : 1;
+      painter.arrow(this.x(arrow.sent), middle(from), this.x(arrow.arrived), middle(to), colour, line);
+      painter.arrow(this.x(arrow.left), middle(to), this.x(arrow.back), middle(from), colour, line);
     }
   }
 
@@ -339,22 +356,11 @@ export class Timeline {
     painter.rect(0, 0, painter.width, 34, theme("back"));
     const scale = (ns) => GUTTER + (ns / state.run.duration) * this.width;
     if (this.whole) {
-      // Busy lanes at each moment: how much of the cluster works.
-      const columns = new Float32Array(Math.ceil(this.width) + 1);
-      const add = (start, end, busy) => {
-        const [first, last] = [scale(start) - GUTTER, scale(end) - GUTTER];
-        for (let x = Math.max(0, Math.floor(first)); x <= last && x < columns.length; x++) columns[x] += busy * Math.min(1, Math.min(last, x + 1) - Math.max(first, x));
-      };
-      for (const part of this.whole.lanes) {
-        const sub = state.run.lanes[part.lane].sub;
-        if (sub !== "operation" && sub !== "disk") continue;
-        for (let at = 0; at < part.count; at++) {
-          if (part.spans) add(part.spans[4 * at], part.spans[4 * at] + part.spans[4 * at + 1], 1);
-          else add((this.whole.first + part.words[8 * at]) * this.whole.tile, (this.whole.first + part.words[8 * at] + 1) * this.whole.tile, Math.min(1, part.floats[8 * at + 3]));
-        }
-      }
+      if (this.columns?.length !== Math.ceil(this.width) + 1) this.columns = this.busyColumns();
+      const columns = this.columns;
       const largest = Math.max(...columns, 1e-9);
-      columns.forEach((value, x) => value && painter.rect(GUTTER + x, 32 - (value / largest) * 28, 1, (value / largest) * 28, theme("strip")));
+      const strip = theme("strip");
+      columns.forEach((value, x) => value && painter.rect(GUTTER + x, 32 - (value / largest) * 28, 1, (value / largest) * 28, strip));
     }
     painter.text(8, 17, "whole run", theme("dim"), { small: true });
     painter.text(GUTTER - 8, 17, time(state.run.duration), theme("dim"), { small: true, anchor: "end" });
@@ -362,6 +368,25 @@ export class Timeline {
     painter.rect(GUTTER, 0, left - GUTTER, 34, theme("veil"));
     painter.rect(right, 0, GUTTER + this.width - right, 34, theme("veil"));
     painter.frame(left + 0.5, 0.5, Math.max(2, right - left - 1), 33, theme("ink"), 1);
+  }
+
+  /** Busy lanes at each moment: how much of the cluster works. */
+  busyColumns() {
+    const columns = new Float32Array(Math.ceil(this.width) + 1);
+    const scale = (ns) => (ns / state.run.duration) * this.width;
+    const add = (start, end, busy) => {
+      const [first, last] = [scale(start), scale(end)];
+      for (let x = Math.max(0, Math.floor(first)); x <= last && x < columns.length; x++) columns[x] += busy * Math.min(1, Math.min(last, x + 1) - Math.max(first, x));
+    };
+    for (const part of this.whole.lanes) {
+      const sub = state.run.lanes[part.lane].sub;
+      if (sub !== "operation" && sub !== "disk") continue;
+      for (let at = 0; at < part.count; at++) {
+        if (part.spans) add(part.spans[4 * at], part.spans[4 * at] + part.spans[4 * at + 1], 1);
+        else add((this.whole.first + part.words[8 * at]) * this.whole.tile, (this.whole.first + part.words[8 * at] + 1) * this.whole.tile, Math.min(1, part.floats[8 * at + 3]));
+      }
+    }
+    return columns;
   }
 
   // What lies under a point of the canvas.
@@ -417,13 +442,14 @@ export class Timeline {
 
   /** Chooses a record, shows what it says and the arrows of its request. */
   async select(event, scroll = true) {
-    set({ selected: event });
+    if (event !== state.selected) set({ selected: event });
     if (event === null) {
       this.selected = this.chosenRequest = null;
       this.showDetails(null);
       this.draw();
       return;
     }
+    busy(1);
     try {
       const fields = await ask("event", { event });
       this.selected = { lane: fields.lane, start: fields.start, dur: fields.dur, kind: fields.kind, event, fields };
@@ -437,7 +463,7 @@ export class Timeline {
       this.found.textContent = String(error.message || error);
     }
     this.draw();
-    window.weftView.idle = true;
+    busy(-1);
   }
 
   /** Brings a span into view, in time and in the list of lanes. */
@@ -542,7 +568,6 @@ export class Timeline {
         this.hover = this.at(x, y);
         this.showDetails(this.hover);
         this.draw();
-        window.weftView.idle = true;
       }
     });
     this.canvas.addEventListener("pointerup", (event) => {
@@ -635,7 +660,6 @@ export class Timeline {
     const onlyDraw = !("from" in changes || "to" in changes || "hidden" in changes);
     if (onlyDraw) {
       this.draw();
-      if (!this.asking) window.weftView.idle = true;
       if ("colour" in changes || "measure" in changes) this.side.refresh();
     } else this.refresh();
   }
