@@ -1,1 +1,27 @@
-//! Diagrams as SVG text, for the command line, the reports and the page alike. It never reads or writes a file.
+//! Diagrams as SVG text, for the command line, the reports and the page alike: bars ([`Bars`], [`Rows`]), lines and distribution functions
+//! ([`Lines`]), lanes over time ([`Timeline`]), heat maps ([`HeatMap`]), and for each the same content as a table ([`Table`]) for those who
+//! cannot see it or want to compute with it. Colours are told apart with any colour vision and never carry meaning alone. It never reads or
+//! writes a file, and the same data gives the same bytes.
+
+mod axis;
+mod bars;
+mod frame;
+mod heat;
+mod lines;
+mod palette;
+mod rows;
+mod svg;
+mod table;
+mod timeline;
+pub mod views;
+
+pub use axis::{Axis, Unit};
+pub use bars::{Bars, Overlay, Series};
+pub use frame::Frame;
+pub use heat::HeatMap;
+pub use lines::{Line, Lines, Mark, Style};
+pub use palette::{Fill, Pattern, categorical, diverging, seek, sequential};
+pub use rows::Rows;
+pub use svg::escape;
+pub use table::Table;
+pub use timeline::{Arrow, Block, Lane, Timeline};

@@ -13,6 +13,7 @@ mod mount_list;
 mod mounts;
 mod output;
 mod process;
+mod recording;
 mod state;
 mod units;
 mod view;
@@ -22,7 +23,12 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    match commands::Cli::parse().run() {
+    let cli = commands::Cli::parse();
+    let outcome = recording::Recording::begin().and_then(|recording| {
+        let outcome = cli.run();
+        recording.map_or(Ok(()), recording::Recording::end).and(outcome)
+    });
+    match outcome {
         Ok(code) => code,
         Err(error) if reader_has_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -38,6 +38,7 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// [`Status::Stale`] if the object is gone; servers that do not answer.
     pub async fn getattr(&self, handle: Handle) -> Result<Attr> {
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_GETATTR);
         self.getattr_in(self.flow("getattr", handle), handle).await
     }
 
@@ -150,6 +151,7 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
     pub async fn setattr(&self, who: &Credentials, handle: Handle, changes: &SetAttr) -> Result<Attr> {
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_SETATTR);
         self.setattr_in(self.flow("setattr", handle), who, handle, changes).await
     }
 
@@ -189,6 +191,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::NoAttribute`]; [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
     pub async fn get_xattr(&self, who: &Credentials, handle: Handle, name: &[u8]) -> Result<Bytes> {
         let flow = self.flow("getxattr", handle);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         let request = GetXattrRequest { handle, name: Bytes::copy_from_slice(name), who: who.clone() };
         Ok(self.call(flow, self.owner(flow, handle)?, &request).await?.value)
     }
@@ -200,6 +203,7 @@ impl<R: Runtime> Client<R> {
     /// servers that do not answer.
     pub async fn set_xattr(&self, who: &Credentials, handle: Handle, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         let flow = self.flow("setxattr", handle);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         let XattrFlags { create_only, replace_only } = flags;
         let (name, value) = (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value));
         let request = SetXattrRequest { handle, name, value, create_only, replace_only, who: who.clone() };
@@ -212,6 +216,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
     pub async fn list_xattr(&self, who: &Credentials, handle: Handle) -> Result<Vec<Bytes>> {
         let flow = self.flow("listxattr", handle);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         Ok(self.call(flow, self.owner(flow, handle)?, &ListXattrRequest { handle, who: who.clone() }).await?.names)
     }
 
@@ -221,6 +226,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::NoAttribute`]; [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
     pub async fn remove_xattr(&self, who: &Credentials, handle: Handle, name: &[u8]) -> Result<()> {
         let flow = self.flow("removexattr", handle);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         let request = RemoveXattrRequest { handle, name: Bytes::copy_from_slice(name), who: who.clone() };
         self.change_xattr(flow, handle, &request).await
     }

@@ -111,7 +111,10 @@ impl<R: Runtime> Caller<R> {
             }
             let outgoing = Outgoing { header, body: body.clone(), bulk: bulk.clone() };
             let attempt_ends = deadline.min(self.rt.now() + ATTEMPT);
+            let mut traced = weft_trace::span(weft_trace::event::NET_CALL);
+            traced.request(weft_trace::request_key(request, server)).peer(server.0).range(u64::from(O::OP.code()), sent_bytes);
             let outcome = self.rt.request(server, outgoing, attempt_ends).await;
+            drop(traced);
             let received_bytes = outcome.as_ref().map_or(0, |frame| frame.body.len() as u64 + frame.bulk.len());
             let boot = match &outcome {
                 Ok(reply) => Some(reply.header.server_boot),
@@ -132,6 +135,7 @@ impl<R: Runtime> Caller<R> {
             if !status.is_transient() || resume_at >= deadline {
                 return Err(status);
             }
+            let _pause = weft_trace::span(weft_trace::event::CLIENT_PAUSE);
             self.rt.sleep_until(resume_at).await;
         }
         unreachable!("the loop over u32 ends by the deadline")

@@ -25,6 +25,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::NotDirectory`], [`Status::Stale`] if the directory is gone, permissions, servers that do not answer.
     pub async fn readdir(&self, who: &Credentials, dir: Handle, cookie: u64, bytes_max: u32, with_attrs: bool) -> Result<DirPage> {
         let flow = self.flow("readdir", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_READDIR);
         let asked = self.ask();
         let make = |at| ReadDirRequest { at, cookie, bytes_max, with_state: with_attrs, who: who.clone() };
         let ReadDirReply { entries, end, parent } = self.call_in_dir(flow, dir, make).await?;
@@ -69,6 +70,7 @@ impl<R: Runtime> Client<R> {
     /// Exact attributes of many objects: one request for up to 1024 objects of one server, all servers in parallel. One result for
     /// each handle, in their order.
     pub async fn stat_many(&self, handles: &[Handle]) -> Vec<Result<Attr>> {
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_GETATTR);
         self.stat_many_in(self.flow("stat", Handle(0)), handles).await
     }
 
@@ -121,6 +123,7 @@ impl<R: Runtime> Client<R> {
     /// Servers that do not answer or whose disk failed.
     pub async fn fsync_dir(&self, dir: Handle) -> Result<()> {
         let flow = self.flow("fsync", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
         self.call(flow, self.owner(flow, dir)?, &SyncMetaRequest {}).await
     }
 }

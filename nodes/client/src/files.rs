@@ -39,6 +39,7 @@ impl<R: Runtime> Client<R> {
         options: &CreateOptions,
     ) -> Result<(Attr, Arc<OpenFile>, bool)> {
         let flow = self.flow("create", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_CREATE);
         check_name(name).map_err(|status| flow.error(status))?;
         if options.rights == Rights::default() {
             return Err(flow.error(Status::Invalid));
@@ -124,6 +125,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::Stale`] if it is gone; permissions; servers that do not answer.
     pub async fn open(&self, who: &Credentials, handle: Handle, rights: Rights, truncate: bool) -> Result<(Attr, Arc<OpenFile>)> {
         let flow = self.flow("open", handle);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OPEN);
         self.open_in(flow, who, handle, rights, truncate).await
     }
 
@@ -178,6 +180,7 @@ impl<R: Runtime> Client<R> {
     /// lost; the file counts as closed here in any case.
     pub async fn close(&self, file: Arc<OpenFile>) -> Result<()> {
         let flow = self.flow("close", file.handle());
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_CLOSE);
         self.close_in(flow, &file).await
     }
 
@@ -201,6 +204,7 @@ impl<R: Runtime> Client<R> {
             return Ok(());
         }
         let flow = self.flow("flush", file.handle());
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         self.report(flow, file.inode()).await
     }
 
@@ -231,6 +235,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::Io`] and the like from a server whose disk failed; servers that do not answer.
     pub async fn fsync(&self, file: &OpenFile, data_only: bool) -> Result<()> {
         let flow = self.flow("fsync", file.handle());
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
         let inode = file.inode();
         let data = self.sync_data(flow, inode);
         let meta = async {

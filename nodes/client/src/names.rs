@@ -31,6 +31,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::NameTooLong`], permissions, servers that do not answer.
     pub async fn lookup(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<Attr> {
         let flow = self.flow("lookup", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         let name = checked(flow, name)?;
         let may_search = who.checked_by_kernel || who.uid == 0;
         if may_search && self.inner.known.is_absent(dir, &name, self.rt().now()) {
@@ -74,6 +75,7 @@ impl<R: Runtime> Client<R> {
     /// As [`Client::lookup`].
     pub async fn lookup_handle(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<(Handle, FileKind)> {
         let flow = self.flow("lookup", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         self.lookup_handle_in(flow, who, dir, &checked(flow, name)?).await
     }
 
@@ -120,6 +122,7 @@ impl<R: Runtime> Client<R> {
         stripe_width: u16,
     ) -> Result<Attr> {
         let flow = self.flow("mkdir", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_MKDIR);
         let name = checked(flow, name)?;
         self.inner.cache.forget_name(dir, &name);
         let make = |at| MkdirRequest { at, name: name.clone(), mode, stripe_bytes, stripe_width, who: who.clone() };
@@ -138,6 +141,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::NotEmpty`], permissions, servers that do not answer.
     pub async fn rmdir(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<()> {
         let flow = self.flow("rmdir", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_RMDIR);
         let name = checked(flow, name)?;
         self.inner.cache.forget_name(dir, &name);
         let outcome = self.call_in_dir(flow, dir, |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await;
@@ -152,6 +156,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::NotFound`], [`Status::IsDirectory`], permissions, servers that do not answer.
     pub async fn unlink(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<()> {
         let flow = self.flow("unlink", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_UNLINK);
         self.unlink_in(flow, who, dir, &checked(flow, name)?).await
     }
 
@@ -184,6 +189,7 @@ impl<R: Runtime> Client<R> {
         flags: RenameFlags,
     ) -> Result<()> {
         let flow = self.flow("rename", from_dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_RENAME);
         let (from_name, to_name) = (checked(flow, from_name)?, checked(flow, to_name)?);
         let RenameFlags { no_replace, exchange } = flags;
         if no_replace && exchange {
@@ -215,6 +221,7 @@ impl<R: Runtime> Client<R> {
     /// gone, permissions, servers that do not answer.
     pub async fn link(&self, who: &Credentials, handle: Handle, to_dir: Handle, to_name: &[u8]) -> Result<Attr> {
         let flow = self.flow("link", handle);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         let to_name = checked(flow, to_name)?;
         let kind = self.getattr_in(flow, handle).await?.kind;
         if kind == FileKind::Directory {
@@ -240,6 +247,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::Exists`], [`Status::NameTooLong`] for a target that is too long, permissions, servers that do not answer.
     pub async fn symlink(&self, who: &Credentials, dir: Handle, name: &[u8], target: &[u8]) -> Result<Attr> {
         let flow = self.flow("symlink", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         let target = Bytes::copy_from_slice(target);
         self.make(flow, who, dir, name, FileKind::Symlink, 0o777, 0, target).await
     }
@@ -250,6 +258,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::Exists`], [`Status::Invalid`] for a directory or symlink, permissions, servers that do not answer.
     pub async fn mknod(&self, who: &Credentials, dir: Handle, name: &[u8], kind: FileKind, mode: u32, rdev: u32) -> Result<Attr> {
         let flow = self.flow("mknod", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         if matches!(kind, FileKind::Directory | FileKind::Symlink) {
             return Err(flow.error(Status::Invalid));
         }
@@ -322,6 +331,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::Invalid`] if it is none, [`Status::Stale`] if it is gone, servers that do not answer.
     pub async fn readlink(&self, handle: Handle) -> Result<Bytes> {
         let flow = self.flow("readlink", handle);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         Ok(self.call(flow, self.owner(flow, handle)?, &ReadlinkRequest { handle }).await?.target)
     }
 }

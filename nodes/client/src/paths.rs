@@ -30,6 +30,7 @@ impl<R: Runtime> Client<R> {
     /// that do not answer.
     pub async fn resolve(&self, who: &Credentials, path: &[u8], follow: bool) -> Result<Attr> {
         let flow = self.flow("lookup", ROOT_HANDLE);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         match self.walk(flow, who, path, follow).await? {
             Place::Directory(dir) => self.getattr_in(Flow { handle: dir, ..flow }, dir).await,
             Place::Name(dir, name) => {
@@ -48,6 +49,7 @@ impl<R: Runtime> Client<R> {
     /// As [`Client::resolve`]; [`Status::Invalid`] for a path that ends without a name (`/`, `..`).
     pub async fn resolve_parent(&self, who: &Credentials, path: &[u8]) -> Result<(Handle, Bytes)> {
         let flow = self.flow("lookup", ROOT_HANDLE);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         match self.walk(flow, who, path, false).await? {
             Place::Directory(dir) => Err(Flow { handle: dir, ..flow }.error(Status::Invalid)),
             Place::Name(dir, name) => Ok((dir, name)),

@@ -38,6 +38,7 @@ impl<R: Runtime> Client<R> {
     /// As [`Client::write`]; [`Status::Invalid`] if ranges overlap or are out of order, or if `data` is not as long as they are.
     pub async fn write_list(&self, file: &OpenFile, ranges: &[(u64, u64)], data: Bulk<'_>) -> Result<()> {
         let flow = self.flow("write", file.handle());
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
         let ranges: Vec<FileRange> = ranges.iter().map(|(offset, bytes)| FileRange { offset: *offset, bytes: *bytes }).collect();
         if ranges.iter().try_fold(0u64, |sum, range| sum.checked_add(range.bytes)) != Some(data.len()) {
             return Err(flow.error(Status::Invalid));

@@ -5,6 +5,8 @@ use std::rc::Rc;
 use weft_base::{Payload, Status};
 use weft_rt::{Arrival, Either, PeerId, ServerRuntime, Work, join_all, race};
 use weft_store::objects::ObjectKey;
+use weft_trace::event::served;
+use weft_trace::{OpenLadder, ladder, request_key};
 use weft_wire::handshake::ANY_SERVER;
 use weft_wire::{Frame, Header, Op, Request};
 
@@ -53,11 +55,16 @@ pub struct Job {
     bulk: Payload,
     /// It was executed before: only answer again.
     pub executed: bool,
+    traced: OpenLadder,
 }
+
+/// An answer, where it goes, and the record of its request.
+type Answered = (PeerId, Answer, OpenLadder);
 
 impl<R: ServerRuntime> Server<R> {
     /// Executes everything that has arrived, writes the journal once, and answers.
     async fn turn(self: &Rc<Self>, arrivals: &mut Vec<Arrival>) {
+        let _turn = weft_trace::span(weft_trace::event::DATA_TURN);
         let jobs = self.admit_all(arrivals);
         if jobs.is_empty() {
             return;
@@ -74,8 +81,9 @@ impl<R: ServerRuntime> Server<R> {
             self.fail(error);
             return;
         }
-        for (peer, answer) in answers {
-            self.answer(peer, answer);
+        for (peer, answer, mut traced) in answers {
+            traced.phase(served::JOURNAL, weft_trace::now());
+            self.answer(peer, answer, traced);
         }
         self.look_after_space();
         self.look_after_journal();
@@ -98,6 +106,8 @@ impl<R: ServerRuntime> Server<R> {
 
     fn admit(&self, peer: PeerId, frame: Frame) -> Result<Job, (Header, Status)> {
         let Frame { header, body, bulk } = frame;
+        let mut traced = ladder(weft_trace::event::data_request(header.op));
+        traced.request(request_key(header.request, header.server), header.op, self.config.server.0);
         let refuse = |status| (header, status);
         // Who knows only an address asks whoever is there for the map.
         let for_anybody = header.server == ANY_SERVER && header.op == Op::GetMap.code();
@@ -109,11 +119,11 @@ impl<R: ServerRuntime> Server<R> {
             return Err(refuse(Status::StaleRequest));
         }
         let request = Request::decode(header.op, body).map_err(refuse)?;
-        Ok(Job { peer, header, request, bulk, executed: verdict == Verdict::Executed })
+        Ok(Job { peer, header, request, bulk, executed: verdict == Verdict::Executed, traced })
     }
 
     /// Executes jobs: those of one object in their order, others at the same time.
-    async fn execute_all(&self, mut jobs: Vec<Job>) -> Vec<(PeerId, Answer)> {
+    async fn execute_all(&self, mut jobs: Vec<Job>) -> Vec<Answered> {
         if jobs.len() > 1 {
             jobs.sort_by_key(|job| object_of(&job.request));
         }
@@ -131,11 +141,16 @@ impl<R: ServerRuntime> Server<R> {
         join_all(groups.into_iter().map(|group| self.execute_in_order(group))).await.into_iter().flatten().collect()
     }
 
-    async fn execute_in_order(&self, jobs: Vec<Job>) -> Vec<(PeerId, Answer)> {
+    async fn execute_in_order(&self, jobs: Vec<Job>) -> Vec<Answered> {
         let mut answers = Vec::with_capacity(jobs.len());
-        for job in jobs {
+        for mut job in jobs {
+            let mut traced = std::mem::replace(&mut job.traced, OpenLadder::OFF);
+            traced.phase(served::QUEUE, weft_trace::now());
             self.rt.cpu(Work::Request).await;
-            answers.push((job.peer, self.execute(job).await));
+            let (peer, answer) = (job.peer, self.execute(job).await);
+            traced.result(answer.frame.header.status);
+            traced.phase(served::CPU, weft_trace::now());
+            answers.push((peer, answer, traced));
         }
         answers
     }
@@ -164,7 +179,7 @@ impl<R: ServerRuntime> Server<R> {
         self.clients.borrow_mut().admit(header) == Verdict::Executed
     }
 
-    fn answer(self: &Rc<Self>, peer: PeerId, answer: Answer) {
+    fn answer(self: &Rc<Self>, peer: PeerId, answer: Answer, mut traced: OpenLadder) {
         if answer.when == When::Now {
             return self.reply(peer, answer.frame);
         }
@@ -172,6 +187,7 @@ impl<R: ServerRuntime> Server<R> {
         self.rt.spawn(async move {
             // A server that stops answers nothing: the client asks its next life.
             if server.wait_for(answer.when).await.is_ok() {
+                traced.phase(served::JOURNAL, weft_trace::now());
                 server.reply(peer, answer.frame);
             }
         });

@@ -298,7 +298,9 @@ impl<D: Disk> Journal<D> {
                 self.changed.wait().await;
                 continue;
             };
+            let traced = weft_trace::span(weft_trace::event::DISK_SYNC);
             let result = self.disk.sync(file).await.map_err(JournalError::during("sync the journal"));
+            drop(traced);
             {
                 let mut inner = self.inner.borrow_mut();
                 inner.syncing = false;
@@ -369,11 +371,14 @@ impl<D: Disk> Journal<D> {
             (inner.current().file, append)
         };
         let bytes = append.bytes.len() as u64;
+        let mut traced = weft_trace::span(weft_trace::event::DISK_WRITE);
+        traced.range(append.offset, bytes);
         self.disk.write(file, append.offset, Payload::Real(append.bytes)).await.map_err(|error| JournalError::Disk {
             // The space was allocated, so even "no space" is a broken promise of the disk here.
             action: "write the journal".into(),
             error,
         })?;
+        drop(traced);
         let mut inner = self.inner.borrow_mut();
         inner.written = append.last_lsn;
         inner.stats.writes += 1;

@@ -10,6 +10,8 @@ use weft_client::Caller;
 use weft_journal::{JournalError, Lsn};
 use weft_namespace::{Admission, Change, Context, OpenChange, Record, State};
 use weft_rt::{Arrival, Event, PeerId, ServerRuntime, Work, race};
+use weft_trace::event::served;
+use weft_trace::{OpenLadder, ladder, request_key};
 use weft_wire::handshake::ANY_SERVER;
 use weft_wire::ops::{CreateReply, FileState, OpenReply, TxId};
 use weft_wire::{Frame, Header, Op, Request, Rights, Wire};
@@ -55,6 +57,8 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     /// Locks were released since requests were last taken from `parked`.
     released: Cell<bool>,
     parked: RefCell<Vec<Parked>>,
+    /// When the turn began, by the clock of trace records.
+    turn_began: Cell<u64>,
     /// Who waits for the answers of flows.
     in_flight: RefCell<BTreeMap<Flight, Vec<(PeerId, Header)>>>,
     failure: RefCell<Option<JournalError>>,
@@ -66,10 +70,13 @@ struct Parked {
     peer: PeerId,
     frame: Frame,
     until: Nanos,
+    /// Since when, by the clock of trace records.
+    since: u64,
 }
 
 pub(crate) type Shared<R, E> = Rc<Server<R, E>>;
-type Replies = Vec<(PeerId, Frame)>;
+/// Replies with the trace records of their requests.
+type Replies = Vec<(PeerId, Frame, OpenLadder)>;
 /// A request by client and sequence.
 type Flight = (ClientId, u64);
 type Kept = std::result::Result<(), JournalError>;
@@ -101,6 +108,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             wake: Event::new(),
             released: Cell::new(false),
             parked: RefCell::default(),
+            turn_began: Cell::new(0),
             in_flight: RefCell::default(),
             failure: RefCell::new(None),
             encoded: RefCell::default(),
@@ -132,11 +140,13 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     async fn turn(self: &Rc<Self>, arrivals: &mut Vec<Arrival>) -> Kept {
+        let _turn = weft_trace::span(weft_trace::event::META_TURN);
+        self.turn_began.set(weft_trace::now());
         self.make_room().await?;
         let mut replies = Vec::with_capacity(arrivals.len());
         if self.released.replace(false) {
             for parked in self.parked.take() {
-                self.handle(parked.peer, parked.frame, Some(parked.until), &mut replies).await;
+                self.handle(parked.peer, parked.frame, Some((parked.until, parked.since)), &mut replies).await;
             }
         }
         let had_arrivals = !arrivals.is_empty();
@@ -174,7 +184,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     fn send(&self, replies: &mut Replies) {
-        for (peer, frame) in replies.drain(..) {
+        let committed = weft_trace::now();
+        for (peer, frame, mut traced) in replies.drain(..) {
+            traced.phase(served::JOURNAL, committed);
             self.rt.reply(peer, frame);
         }
     }
@@ -188,8 +200,22 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
+    /// The trace record of a request that is begun now, or was parked since then.
+    fn traced(&self, header: &Header, parked_since: Option<u64>) -> OpenLadder {
+        let mut traced = ladder(weft_trace::event::meta_request(header.op));
+        if traced.is_on() {
+            traced.request(request_key(header.request, header.server), header.op, self.config.server.0);
+            match parked_since {
+                Some(since) => traced.began_with(served::LOCK, since),
+                None => traced.began_with(served::QUEUE, self.turn_began.get()),
+            }
+        }
+        traced
+    }
+
     /// Executes one request, or starts the flow that does.
-    async fn handle(self: &Rc<Self>, peer: PeerId, frame: Frame, parked_until: Option<Nanos>, replies: &mut Replies) {
+    async fn handle(self: &Rc<Self>, peer: PeerId, frame: Frame, parked: Option<(Nanos, u64)>, replies: &mut Replies) {
+        let mut traced = self.traced(&frame.header, parked.map(|(_, since)| since));
         self.rt.cpu(Work::Request).await;
         let header = frame.header;
         match self.step(peer, &header, frame.body.clone()) {
@@ -197,11 +223,16 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 for _ in 0..changes {
                     self.rt.cpu(Work::Record).await;
                 }
-                replies.push((peer, self.reply_frame(&header, Ok(body))));
+                traced.phase(served::CPU, weft_trace::now());
+                replies.push((peer, self.reply_frame(&header, Ok(body)), traced));
             }
-            Ok(Step::Later) => {}
-            Err(Status::Busy) if self.park(peer, frame, parked_until) => {}
-            Err(status) => replies.push((peer, self.reply_frame(&header, Err(status)))),
+            Ok(Step::Later) => traced.forget(),
+            Err(Status::Busy) if self.park(peer, frame, parked) => traced.forget(),
+            Err(status) => {
+                traced.phase(served::CPU, weft_trace::now());
+                traced.result(status.code());
+                replies.push((peer, self.reply_frame(&header, Err(status)), traced));
+            }
         }
     }
 
@@ -290,9 +321,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// Keeps a request that met a lock until locks are released. False: answer it.
-    fn park(&self, peer: PeerId, frame: Frame, parked_until: Option<Nanos>) -> bool {
+    fn park(&self, peer: PeerId, frame: Frame, before: Option<(Nanos, u64)>) -> bool {
         let now = self.rt.now();
-        let until = parked_until.unwrap_or(now + PARK_NS);
+        let (until, since) = before.unwrap_or_else(|| (now + PARK_NS, weft_trace::now()));
         let mut parked = self.parked.borrow_mut();
         if now >= until || parked.len() >= PARKED_MAX {
             return false;
@@ -300,7 +331,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         // A repetition takes the place of the first.
         let request = frame.header.request;
         parked.retain(|other| other.frame.header.request != request);
-        parked.push(Parked { peer, frame, until });
+        parked.push(Parked { peer, frame, until, since });
         true
     }
 
@@ -309,6 +340,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let now = self.rt.now();
         let expired: Vec<Parked> = self.parked.borrow_mut().extract_if(.., |parked| parked.until <= now).collect();
         for parked in expired {
+            let _traced = self.traced(&parked.frame.header, Some(parked.since));
             self.rt.reply(parked.peer, self.reply_frame(&parked.frame.header, Err(Status::Busy)));
         }
     }
@@ -366,12 +398,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn start_flow(self: &Rc<Self>, peer: PeerId, header: &Header, flow: impl Future<Output = Result<Bytes>> + 'static) -> Step {
         self.in_flight.borrow_mut().insert(flight(header), vec![(peer, *header)]);
         let (this, header) = (Rc::clone(self), *header);
+        let mut traced = self.traced(&header, None);
         self.rt.spawn(async move {
             let result = flow.await;
+            traced.phase(served::LOCK, weft_trace::now());
             if let Err(status) = &result {
                 this.state.borrow_mut().remember(header.request, header.finished_below(), Err(*status));
             }
             let committed = this.settle().await;
+            traced.phase(served::JOURNAL, weft_trace::now());
             let waiting = this.in_flight.borrow_mut().remove(&flight(&header)).unwrap_or_default();
             if committed {
                 for (peer, header) in waiting {
@@ -390,8 +425,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         flow: impl Future<Output = Result<Bytes>> + 'static,
     ) -> Step {
         let (this, header) = (Rc::clone(self), *header);
+        let mut traced = self.traced(&header, None);
         self.rt.spawn(async move {
             let result = flow.await;
+            traced.phase(served::LOCK, weft_trace::now());
             this.rt.reply(peer, this.reply_frame(&header, result));
         });
         Step::Later
@@ -400,8 +437,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Answers when everything that has been decided so far survives a power cut (as far as that is promised).
     pub(crate) fn answer_when_durable(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes) -> Step {
         let (this, header, lsn) = (Rc::clone(self), *header, self.engine.last());
+        let mut traced = self.traced(&header, None);
         self.rt.spawn(async move {
             if this.kept(this.engine.make_durable(lsn).await) {
+                traced.phase(served::JOURNAL, weft_trace::now());
                 this.rt.reply(peer, this.reply_frame(&header, Ok(body)));
             }
         });

@@ -31,6 +31,7 @@ mod sim;
 mod slab;
 mod slots;
 mod trace;
+mod tracing;
 mod world;
 
 pub use disk::{DiskCounts, DiskFaultKind, SimDisk};

@@ -16,6 +16,7 @@ use crate::faults::{FOREVER, Fault, FaultPlan, MessageFaults};
 use crate::models::Profile;
 use crate::node::{Node, NodeConfig, NodeId, NodeUsage};
 use crate::runtime::SimRt;
+use crate::tracing::Tracing;
 use crate::world::{Halt, State, World};
 
 /// A simulated cluster. Dropping it ends all its tasks.
@@ -162,6 +163,22 @@ impl Deref for Sim {
 impl Drop for Sim {
     fn drop(&mut self) {
         self.control.world.shut_down();
+    }
+}
+
+/// Trace records.
+impl Control {
+    /// Records these events from now on, on every node at most `records` of them; more are counted as lost.
+    pub fn start_tracing(&self, mask: weft_trace::Mask, records: usize) {
+        self.world.state.borrow_mut().tracing = Some(Tracing::new(mask, records));
+    }
+
+    /// What has been recorded: the bytes of a trace file for each node. Ends the recording.
+    pub fn take_trace_files(&self) -> Vec<Vec<u8>> {
+        let mut state = self.world.state.borrow_mut();
+        let tracing = state.tracing.take();
+        let server_of = |id: NodeId| state.servers.iter().find(|(_, node)| **node == id).map(|(server, _)| *server);
+        tracing.map_or_else(Vec::new, |tracing| tracing.files(|id| (state.nodes[id.index()].name.clone(), server_of(id))))
     }
 }
 

@@ -24,6 +24,7 @@ use crate::runtime::SimRt;
 use crate::slab::Slab;
 use crate::slots::{Outcome, Reason, Removed, SlotId, Slots};
 use crate::trace::Trace;
+use crate::tracing::Tracing;
 
 /// The wall clock at the start of every simulation: 2026-01-01 00:00 UTC.
 const WALL_EPOCH_NS: i64 = 1_767_225_600 * SECOND as i64;
@@ -61,6 +62,8 @@ pub(crate) struct State {
     /// Choices of faults.
     pub(crate) fault_random: Random,
     pub(crate) trace: Trace,
+    /// Records of what nodes do, if somebody wants them.
+    pub(crate) tracing: Option<Tracing>,
     pub(crate) polls: u64,
     pub(crate) events_handled: u64,
     /// Nodes with replies that have not left.
@@ -109,6 +112,7 @@ impl World {
             model_random: random.fork(),
             fault_random: random.fork(),
             trace: Trace::default(),
+            tracing: None,
             polls: 0,
             events_handled: 0,
             repliers: Vec::new(),
@@ -210,6 +214,10 @@ impl World {
             state.current_task = id;
             state.polls += 1;
             state.trace.mix(u64::from(id.index) | 1 << 63);
+            let now = state.now;
+            if let Some(tracing) = &mut state.tracing {
+                tracing.enter(taken.node, id, now);
+            }
             taken
         };
         let poll = {
@@ -219,6 +227,9 @@ impl World {
         let dropped = {
             let mut state = self.state.borrow_mut();
             state.current_task = TaskId::NONE;
+            if let Some(tracing) = &mut state.tracing {
+                tracing.leave(id, poll.is_ready());
+            }
             let dropped = match poll {
                 Poll::Pending => state.tasks.put_back(id, taken.flow),
                 Poll::Ready(()) => {

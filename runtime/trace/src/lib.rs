@@ -24,8 +24,8 @@ pub use in_flight::{InFlight, LANE_NONE, LANES};
 pub use mask::{Mask, is_on};
 pub use record::Record;
 pub use recorder::{
-    Context, OpenLadder, OpenSpan, Recorder, context, counters, ladder, mark, name, now, operation, process_tracer, set_context,
-    set_process_tracer, set_recorder, span,
+    Context, OpenLadder, OpenSpan, Recorder, context, counters, ladder, mark, name, now, operation, own_context, process_tracer,
+    set_context, set_process_tracer, set_recorder, span,
 };
 pub use request::{RequestKey, request_key};
 pub use stage::Stage;

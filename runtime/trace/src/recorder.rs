@@ -110,6 +110,20 @@ pub fn set_context(context: Context) -> Context {
     with(|recorder| recorder.context.replace(context)).unwrap_or_default()
 }
 
+/// A flow that shares its task with others (in a window, in a join) and has operations of its own: its running operation is put in place
+/// whenever it goes on. Without it the operations of such flows would look as if they were inside one another.
+pub async fn own_context<F: Future>(flow: F) -> F::Output {
+    let mut flow = std::pin::pin!(flow);
+    let mut own = Context::default();
+    std::future::poll_fn(|waker| {
+        let before = set_context(own);
+        let poll = flow.as_mut().poll(waker);
+        own = set_context(before);
+        poll
+    })
+    .await
+}
+
 /// Runs `f` with this thread's recorder, which it gets from the process at the first call.
 fn with<T>(f: impl FnOnce(&Recorder) -> T) -> Option<T> {
     // During the end of a thread there is no recorder any more.
@@ -470,7 +484,8 @@ pub struct OpenLadder {
 }
 
 impl OpenLadder {
-    const OFF: OpenLadder = OpenLadder {
+    /// Nothing is recorded.
+    pub const OFF: OpenLadder = OpenLadder {
         event: EventId(0),
         on: false,
         t0: 0,
@@ -487,10 +502,17 @@ impl OpenLadder {
         self.on
     }
 
-    /// It began earlier than the call that made it: when the message was received, in ticks. Time 0 is ignored.
-    pub fn began(&mut self, ticks: u64) {
-        if self.is_on() && ticks != 0 {
+    /// It will not be written: the request goes on elsewhere.
+    pub fn forget(&mut self) {
+        self.on = false;
+    }
+
+    /// It began at `ticks`, earlier than the call that made it, and was in this phase until then. Time 0 is ignored.
+    pub fn began_with(&mut self, phase: usize, ticks: u64) {
+        if self.is_on() && ticks != 0 && ticks < self.t0 {
+            let now = self.t0;
             (self.t0, self.last) = (ticks, ticks);
+            self.phase(phase, now);
         }
     }
 

@@ -95,6 +95,32 @@ fn flows_of_one_thread_are_kept_apart_by_their_context() {
 }
 
 #[test]
+fn flows_that_share_a_task_are_not_inside_one_another() {
+    use std::future::Future;
+    let node = Node::new(Mode::Bench, 64);
+    let flow = || {
+        weft_trace::own_context(async {
+            let _op = operation(event::CLIENT_CREATE);
+            let mut is_second = false;
+            std::future::poll_fn(|_| {
+                if std::mem::replace(&mut is_second, true) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+            .await;
+            drop(span(event::NET_CALL));
+        })
+    };
+    let mut flows = [Box::pin(flow()), Box::pin(flow())];
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(flows.iter_mut().all(|flow| flow.as_mut().poll(&mut context).is_pending()));
+    assert!(flows.iter_mut().all(|flow| flow.as_mut().poll(&mut context).is_ready()));
+    let records = node.records();
+    let [call_a, op_a, call_b, op_b] = records.as_slice() else { panic!("{records:?}") };
+    assert_eq!((body(op_a).parent, body(op_b).parent), (0, 0));
+    assert_eq!((body(call_a).parent, body(call_b).parent), (body(op_a).span, body(op_b).span));
+    assert_ne!(op_a.lane, op_b.lane);
+}
+
+#[test]
 fn lanes_are_used_again_and_operations_inside_operations_stay_on_theirs() {
     let node = Node::new(Mode::Bench, 64);
     for _ in 0..3 {

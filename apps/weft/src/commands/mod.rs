@@ -4,6 +4,7 @@ mod cat;
 mod cp;
 mod df;
 mod down;
+mod explain;
 mod genconfig;
 mod ln;
 mod ls;
@@ -63,6 +64,7 @@ enum Command {
     Xattr(xattr::Args),
     Df(df::Args),
     Ping(ping::Args),
+    Explain(explain::Args),
     Bench(crate::bench::Args),
     Genconfig(genconfig::Args),
     Serve(serve::Args),
@@ -93,6 +95,7 @@ impl Cli {
             Command::Xattr(args) => args.run(common),
             Command::Df(args) => args.run(common),
             Command::Ping(args) => args.run(common),
+            Command::Explain(args) => args.run(),
             Command::Bench(args) => args.run(common),
             Command::Genconfig(args) => args.run(),
             Command::Serve(args) => args.run(),

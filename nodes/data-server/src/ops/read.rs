@@ -17,7 +17,10 @@ pub async fn read<R: ServerRuntime>(server: &Server<R>, header: &Header, request
     let key = object(request.handle, request.index)?;
     let ticket = server.table.borrow_mut().begin_io();
     let (reply, places) = plan(server, key, &request.pieces);
+    let mut traced = weft_trace::span(weft_trace::event::DISK_READ);
+    traced.request(weft_trace::request_key(header.request, header.server)).object(request.handle.0);
     let data = transfer::read_all(server.rt.disk(), server.container, &places).await;
+    drop(traced);
     server.table.borrow_mut().end_io(ticket);
     let bulk = data.map_err(|_| Status::Io)?;
     if transfer::copies(&places) {

@@ -24,6 +24,8 @@ pub async fn write<R: ServerRuntime>(
     server.authorize(&request.capability, request.handle, header.request.client, Rights::WRITE)?;
     let key = object(request.handle, request.index)?;
     if !executed {
+        let mut traced = weft_trace::span(weft_trace::event::DISK_WRITE);
+        traced.request(weft_trace::request_key(header.request, header.server)).object(request.handle.0);
         write_pieces(server, key, &request.pieces, &bulk, request.mtime).await?;
     }
     let size = server.table.borrow().stat(key).map_or(0, |stat| stat.size_bytes);

@@ -1,11 +1,11 @@
 //! The critical path: backwards from the end of a span, always to the child that ended last before.
 
 use super::Segment;
-use super::index::{Index, is_call};
+use super::index::{Index, is_call, wait_ns};
 use crate::Stage;
 use crate::event::PHASES_MAX;
 use crate::merge::Event;
-use crate::record::{Body, Span, fine};
+use crate::record::{Body, Span};
 
 /// Appends the pieces of [from, to) of a span, whose parts add up to `to - from`.
 pub(super) fn path(index: &Index<'_>, position: usize, window: (i64, i64), out: &mut Vec<Segment>) {
@@ -65,7 +65,7 @@ fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: 
         Segment { peer: Some(span.peer), ..segment }
     };
     let mut whole = Vec::new();
-    let wait_ns = (u128::from(fine(span.wait).min(span.dur)) * u128::from(event.dur_ns) / u128::from(span.dur.max(1))) as u64;
+    let wait_ns = wait_ns(event, span);
     whole.push(message(Stage::SendQueue, event.start_ns, wait_ns));
     let sent = event.start_ns.saturating_add_unsigned(wait_ns);
     let left = event.dur_ns - wait_ns;
@@ -79,7 +79,10 @@ fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: 
             let way = left - served;
             let there = (ladder.start_ns - sent).clamp(0, way as i64) as u64;
             let begin = sent.saturating_add_unsigned(there);
-            whole.push(message(Stage::Network, sent, there));
+            let queued = index.queued_ns(event, span.peer, ladder, sent, begin).min(there);
+            let arrived = sent.saturating_add_unsigned(there - queued);
+            whole.push(message(Stage::Network, sent, there - queued));
+            whole.push(piece(Stage::ServerQueue, ladder, (arrived, begin)));
             phases(index, ladder, span.peer, begin, served, &mut whole);
             whole.push(message(Stage::Network, begin.saturating_add_unsigned(served), way - there));
         }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_base::FastMap;
 
-use crate::event::{EventInfo, NET_CALL};
+use crate::event::{DATA_TURN, EventInfo, META_TURN, NET_CALL};
 use crate::merge::{Event, Merged};
-use crate::record::{Body, Span, flags};
+use crate::record::{Body, Span, fine, flags};
 use crate::{EventId, Stage};
 
 /// Layers of applications, gateways and client libraries; see the table of events.
@@ -28,6 +28,10 @@ pub(super) struct Index<'a> {
     disks: FastMap<(usize, u64), Vec<usize>>,
     /// The longest access of several requests of each node: how far back one may begin that is still running.
     shared_disk_ns_max: BTreeMap<usize, u64>,
+    /// The turns of each server's loop, by beginning.
+    turns: FastMap<usize, Vec<usize>>,
+    /// The shortest way of a request from a client to a server, in nanoseconds.
+    least_way_ns: FastMap<(usize, u16), u64>,
     unseen: RefCell<(BTreeSet<u16>, u64)>,
 }
 
@@ -40,11 +44,16 @@ impl<'a> Index<'a> {
             ladders: FastMap::default(),
             disks: FastMap::default(),
             shared_disk_ns_max: BTreeMap::new(),
+            turns: FastMap::default(),
+            least_way_ns: FastMap::default(),
             unseen: RefCell::default(),
         };
         let mut spans: FastMap<(usize, u32), usize> = FastMap::default();
         for (position, event) in merged.events.iter().enumerate() {
             match &event.record.body {
+                Body::Span(_) if matches!(event.record.event, META_TURN | DATA_TURN) => {
+                    index.turns.entry(event.node).or_default().push(position)
+                }
                 Body::Span(_) if event.record.event.layer() == DISK_LAYER => {
                     index.disks.entry((event.node, event.record.req)).or_default().push(position);
                     if event.record.req == 0 {
@@ -62,6 +71,7 @@ impl<'a> Index<'a> {
             }
         }
         index.find_parents(&spans);
+        index.find_least_ways();
         for children in index.children.values_mut() {
             children.sort_by_key(|child| merged.events[*child].end_ns());
         }
@@ -94,6 +104,41 @@ impl<'a> Index<'a> {
                 None => {}
             }
         }
+    }
+
+    fn find_least_ways(&mut self) {
+        let mut ways: FastMap<(usize, u16), u64> = FastMap::default();
+        for call in self.merged.events.iter().filter(|event| is_call(event)) {
+            if let (Body::Span(span), Some(ladder)) = (&call.record.body, self.ladder(call)) {
+                let sent = call.start_ns.saturating_add_unsigned(wait_ns(call, span));
+                let way = ladder.start_ns.saturating_sub(sent).max(0) as u64;
+                let least = ways.entry((call.node, span.peer)).or_insert(way);
+                *least = way.min(*least);
+            }
+        }
+        self.least_way_ns = ways;
+    }
+
+    /// How long a request waited at its server before the turn that took it: what its way [sent, begun) took longer than the shortest
+    /// way, if the server was busy with turns before meanwhile. Nobody sees when a message arrives at a busy server.
+    pub fn queued_ns(&self, call: &Event, peer: u16, ladder: &Event, sent: i64, begun: i64) -> u64 {
+        let way = (begun - sent).max(0) as u64;
+        let longer = way - self.least_way_ns.get(&(call.node, peer)).copied().unwrap_or(0).min(way);
+        let Some(turns) = self.turns.get(&ladder.node).filter(|_| longer > 0) else { return 0 };
+        let after = turns.partition_point(|position| self.event(*position).start_ns < begun);
+        let (mut busy, mut until) = (0, begun);
+        for position in turns[..after].iter().rev() {
+            let turn = self.event(*position);
+            if turn.end_ns() <= sent {
+                break;
+            }
+            let (from, to) = (turn.start_ns.max(sent), turn.end_ns().min(until));
+            if from < to {
+                busy += (to - from) as u64;
+                until = from;
+            }
+        }
+        busy.min(longer)
     }
 
     /// Positions of the outermost operations, by beginning.
@@ -176,6 +221,11 @@ impl<'a> Index<'a> {
     pub fn unseen(&self) -> (BTreeSet<u16>, u64) {
         self.unseen.borrow().clone()
     }
+}
+
+/// The time of a call in its send queue, in nanoseconds: its ticks have the same ratio to the duration.
+pub(super) fn wait_ns(call: &Event, span: &Span) -> u64 {
+    (u128::from(fine(span.wait).min(span.dur)) * u128::from(call.dur_ns) / u128::from(span.dur.max(1))) as u64
 }
 
 /// True if a span is one attempt of a request.

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 pub use report::{Explanation, KindReport, StageReport};
 pub use suspect::Suspect;
-pub use waterfall::Waterfall;
+pub use waterfall::{Step, Waterfall};
 
 use crate::merge::Merged;
 use crate::{EventId, Stage};

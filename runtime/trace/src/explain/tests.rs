@@ -283,6 +283,29 @@ fn the_slowest_are_shown_step_by_step() {
 }
 
 #[test]
+fn a_request_that_came_during_a_turn_waited_in_the_server_s_queue() {
+    let mut cluster = Cluster::new(None, 0);
+    // The shortest way is 1 600 ns; the second request comes while the turn of the first runs until 50 000.
+    for (key, t0, served_at) in [(1, 10_000, 11_600), (2, 20_000, 50_000)] {
+        let (root, call) = (cluster.span_number(), cluster.span_number());
+        cluster.span("c0", event::CLIENT_CREATE, 0, (t0, 60_000), (root, 0));
+        cluster.span("c0", event::NET_CALL, key, (t0, 60_000), (call, root)).peer = 0;
+        let mut phases = [0; 8];
+        phases[served::CPU] = coarse(16_000);
+        let record = Record::new(served_at, event::META_CREATE, Body::Ladder(Ladder { phases, ..Ladder::default() }));
+        cluster.records.entry("meta0").or_default().push(Record { req: key, flags: flags::SERVER, ..record });
+    }
+    cluster.span("meta0", event::META_TURN, 0, (11_600, 38_400), (9_000, 0));
+    let merged = cluster.merged();
+    let analysis = Analysis::new(&merged);
+    let queued = |number: usize| {
+        let path = &analysis.operations()[number].path;
+        path.iter().filter(|piece| piece.stage == Stage::ServerQueue).map(|piece| (piece.start_ns, piece.dur_ns)).collect::<Vec<_>>()
+    };
+    assert_eq!((queued(0), queued(1)), (vec![], vec![(21_600, 28_400)]));
+}
+
+#[test]
 fn of_parallel_requests_the_last_counts() {
     let mut cluster = Cluster::new(None, 0);
     let root = cluster.span_number();

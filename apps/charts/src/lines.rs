@@ -1,0 +1,121 @@
+//! Lines, steps and dots over two axes: time series, distribution functions, measurements against bounds.
+
+use crate::axis::{Axis, Scale};
+use crate::bars::plain;
+use crate::frame::{Canvas, Frame, Key, Room};
+use crate::svg::{Anchor, shortened};
+use crate::table::Table;
+
+/// How the points of a line are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Straight.
+    Line,
+    /// Each value holds until the next point: distribution functions, counters.
+    Step,
+    /// Not at all.
+    Dots,
+    /// Straight and dashed: a bound that was computed, not measured.
+    Bound,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Its name in the legend. Lines of the same name share one entry.
+    pub name: String,
+    /// `0xRRGGBB`.
+    pub color: u32,
+    /// How it is drawn.
+    pub style: Style,
+    /// From left to right.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A vertical line with a text: an event, an iteration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Where.
+    pub x: f64,
+    /// For example `#3`.
+    pub text: String,
+}
+
+/// A chart of lines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lines {
+    /// Title and size.
+    pub frame: Frame,
+    /// The axis below.
+    pub x: Axis,
+    /// The axis at the left.
+    pub y: Axis,
+    /// The lines; those later in the list are drawn on top.
+    pub lines: Vec<Line>,
+    /// Vertical marks.
+    pub marks: Vec<Mark>,
+}
+
+impl Lines {
+    /// The picture.
+    pub fn svg(&self) -> String {
+        let mut canvas = Canvas::new(&self.frame, Room { left: 84.0, right: 30.0, bottom: 50.0 }, &self.legend());
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let x = self.x.scale(points().map(|point| point.0).chain(self.marks.iter().map(|mark| mark.x)), (canvas.left, canvas.right), 8);
+        let y = self.y.scale(points().map(|point| point.1), (canvas.bottom, canvas.top), 6);
+        canvas.left_axis(&self.y, &y);
+        canvas.bottom_axis(&self.x, &x);
+        for mark in &self.marks {
+            let Some(at) = x.pixel(mark.x) else { continue };
+            let (top, bottom) = (canvas.top, canvas.bottom);
+            canvas.svg.line((at, top), (at, bottom), "mark");
+            canvas.svg.text((at + 3.0, top + 10.0), Anchor::Start, "small", &shortened(&mark.text, 120.0));
+        }
+        self.lines.iter().for_each(|line| draw(&mut canvas, line, &x, &y));
+        canvas.finish()
+    }
+
+    /// The same as a table: one row for each point.
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(&self.frame.title, ["line".to_string(), self.x.label.clone(), self.y.label.clone()]);
+        for line in &self.lines {
+            for (x, y) in &line.points {
+                table.row([line.name.clone(), plain(self.x.unit, *x), plain(self.y.unit, *y)]);
+            }
+        }
+        table
+    }
+
+    fn legend(&self) -> Vec<(Key, &str)> {
+        let mut legend: Vec<(Key, &str)> = Vec::new();
+        for line in self.lines.iter().filter(|line| !line.name.is_empty()) {
+            let key = match line.style {
+                Style::Dots => Key::Dot(line.color),
+                Style::Bound => Key::Line(line.color, DASHES),
+                Style::Line | Style::Step => Key::Line(line.color, ""),
+            };
+            if !legend.contains(&(key, &line.name)) {
+                legend.push((key, &line.name));
+            }
+        }
+        legend
+    }
+}
+
+const DASHES: &str = "6 3";
+
+fn draw(canvas: &mut Canvas, line: &Line, x: &Scale, y: &Scale) {
+    let points: Vec<(f64, f64)> = line.points.iter().filter_map(|point| Some((x.pixel(point.0)?, y.pixel(point.1)?))).collect();
+    match line.style {
+        Style::Dots => points.iter().for_each(|point| canvas.svg.circle(*point, 3.0, line.color, &line.name)),
+        Style::Line => canvas.svg.polyline(&points, line.color, 2.0, "", &line.name),
+        Style::Bound => {
+            canvas.svg.polyline(&points, line.color, 1.5, DASHES, &line.name);
+        }
+        Style::Step => {
+            let corners = points.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
+            let steps: Vec<(f64, f64)> = corners.chain(points.last().copied()).collect();
+            canvas.svg.polyline(&steps, line.color, 2.0, "", &line.name);
+        }
+    }
+}
