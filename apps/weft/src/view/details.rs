@@ -35,7 +35,7 @@ pub fn event(run: &Run, position: u32) -> Option<Value> {
     });
     match &record.body {
         Body::Span(span) => {
-            fields["peer"] = peer(run, span.peer, record.event == NET_CALL);
+            fields["peer"] = if record.event.layer() == NET_LAYER { peer(run, span.peer) } else { Value::Null };
             fields["object"] = if span.obj == 0 { Value::Null } else { json!(format!("{:x}", span.obj)) };
             fields["offset"] = json!(span.off);
             fields["bytes"] = json!(span.len);
@@ -61,14 +61,11 @@ fn flag_names(bits: u16) -> Vec<&'static str> {
     names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect()
 }
 
-fn peer(run: &Run, number: u16, is_call: bool) -> Value {
-    let known = run.merged.nodes.iter().find(|node| node.server == Some(number));
-    match known {
-        Some(node) => json!(node.name),
-        // Numbers of servers begin at 0, so only a call says that 0 is one.
-        None if is_call => json!(weft_base::ServerId(number).to_string()),
-        None => Value::Null,
-    }
+/// The layer of messages: only there the peer is filled in, and 0 is the first metadata server.
+const NET_LAYER: usize = 3;
+
+fn peer(run: &Run, number: u16) -> Value {
+    run.merged.nodes.iter().find(|node| node.server == Some(number)).map_or(Value::Null, |node| json!(node.name))
 }
 
 /// The first part of a span, spent in a queue, in nanoseconds.
@@ -362,6 +359,13 @@ mod tests {
         }
         let path: u64 = whole["path"].as_array().unwrap().iter().map(|piece| piece["dur"].as_u64().unwrap()).sum();
         assert_eq!(path, whole["dur"].as_u64().unwrap());
+    }
+
+    #[test]
+    fn only_messages_name_their_server() {
+        let run = run();
+        assert!(event(&run, position(&run, "net.call")).unwrap()["peer"].is_string());
+        assert!(event(&run, position(&run, "client.create")).unwrap()["peer"].is_null(), "0 is no server there");
     }
 
     #[test]

@@ -7,6 +7,8 @@ const titled = (element, title) => {
   element.append(svg("title", {}, title));
   return element;
 };
+/** The beginning of a name that may be of any length. */
+export const shortened = (name, room) => (name.length > room ? `${name.slice(0, room - 1)}…` : name);
 const picture = (width, height, label, children) => svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label, class: "chart" }, children);
 
 /** Rows of parts side by side: `rows` of {name, parts of {name, value, colour}}; all rows on one scale, or each on its own. */
@@ -24,7 +26,7 @@ export function stacked(rows, { width = 700, label = 150, format = count, each =
       x += wide;
       return bar;
     });
-    return [text(label - 6, y + height - 5, row.name, { "text-anchor": "end" }), ...bars, total ? text(x + 5, y + height - 5, format(sum(row)), { class: "dim" }) : null];
+    return [text(label - 6, y + height - 5, shortened(row.name, Math.floor(label / 7)), { "text-anchor": "end" }), ...bars, total ? text(x + 5, y + height - 5, format(sum(row)), { class: "dim" }) : null];
   });
   return picture(width, rows.length * (height + 5), rows.map((row) => `${row.name} ${format(sum(row))}`).join(", "), children);
 }

@@ -152,7 +152,7 @@ export function bytes(number) {
 }
 
 /** A share; what is not all of it never reads as 100 %. */
-export const percent = (share) => share === 0 ? "0 %" : `${(share * 100).toFixed(share < 0.0995 || (share > 0.985 && share < 0.9995) ? 1 : share >= 0.9995 && share < 1 ? 2 : 0)} %`;
+export const percent = (share) => share === 0 ? "0 %" : share > 0 && share < 0.0005 ? "<0.1 %" : `${(share * 100).toFixed(share < 0.0995 || (share > 0.985 && share < 0.9995) ? 1 : share >= 0.9995 && share < 1 ? 2 : 0)} %`;
 
 // Okabe and Ito's colours: told apart with any colour vision.
 export const PALETTE = ["#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#F0E442", "#D55E00", "#7a7a7a"];

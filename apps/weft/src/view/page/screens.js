@@ -1,14 +1,13 @@
 // The screens beside the timeline: Overview, Latency, Where time goes, Request, Trace health.
 
 import { STAGES, ask, bytes, count, el, kindColour, kindTitle, moment, percent, set, stageColour, stageTitle, state, svg, time, windowQuery } from "./core.js";
-import { ecdf, key, latencyBars, partColour, stacked } from "./charts.js";
+import { ecdf, key, latencyBars, partColour, shortened, stacked } from "./charts.js";
 
 const card = (title, ...children) => el("section", { class: "card" }, el("h2", {}, title), children);
 const page = (main, name, ...children) => main.replaceChildren(el("div", { class: `page ${name}` }, children));
 const table = (head, rows) => el("table", { class: "data" }, el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col", class: name.startsWith(">") ? "number" : "" }, name.replace(/^>/, ""))))), el("tbody", {}, rows));
 const number = (text) => el("td", { class: "number" }, text);
 const goTo = (text, changes) => el("button", { type: "button", class: "go", onclick: () => set(changes, true) }, text);
-const shortened = (text, room) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
 
 /** A span in the timeline with some room around it. */
 const around = (start, dur, event) => ({ screen: "timeline", from: start - dur, to: start + 2 * dur, selected: event, measure: null });

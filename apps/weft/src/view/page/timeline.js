@@ -313,7 +313,9 @@ export class Timeline {
   paintArrows(painter, scroll) {
     const chosen = this.chosenRequest;
     const all = this.arrows.arrows;
-    const shown = chosen ? all.filter((arrow) => chosen.has(arrow.call)) : all.length <= 120 ? all : [];
+    // Without a choice only requests that are wide enough to see where they go.
+    const wide = (arrow) => this.x(arrow.back) - this.x(arrow.sent) > 12;
+    const shown = chosen ? all.filter((arrow) => chosen.has(arrow.call)) : all.length <= 120 ? all.filter(wide) : [];
     for (const arrow of shown) {
       const [from, to] = [this.laneAt.get(arrow.from), this.laneAt.get(arrow.to)];
       if (!from || !to) continue;
@@ -328,10 +330,13 @@ export class Timeline {
   paintMarks(painter, height) {
     const seen = state.run.marks.filter(([at]) => at >= state.from && at <= state.to);
     if (seen.length > 60) return;
+    let free = -Infinity;
     for (const [at, value, label] of seen) {
       const x = Math.round(this.x(at)) + 0.5;
       painter.line(x, RULER, x, height, theme("dim"), [4, 4]);
-      painter.text(x + 3, RULER + 11, `#${value} ${label}`, theme("dim"), { small: true });
+      if (x < free) continue;
+      painter.text(x + 3, RULER + 11, `#${value} ${label}`, theme("dim"), { small: true, width: 160 });
+      free = x + 10 + 6 * Math.min(26, label.length + 3);
     }
   }
 
