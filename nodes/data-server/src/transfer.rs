@@ -17,8 +17,8 @@ pub async fn write_all<D: Disk>(disk: &D, container: FileId, places: &[DiskPiece
     Ok(())
 }
 
-/// Reads these pieces into one payload, the bulk data of the reply to `request` of `peer`. A single place in the container is passed on
-/// without a copy, and goes where the client wants it if the runtime can put it there.
+/// Reads these pieces into one payload, the bulk data of the reply to `request` of `peer`. Without holes they go where the client wants
+/// them, if the runtime can put them there. Otherwise a single place in the container is passed on without a copy.
 pub async fn read_all<R: ServerRuntime>(
     rt: &R,
     peer: PeerId,
@@ -26,16 +26,24 @@ pub async fn read_all<R: ServerRuntime>(
     container: FileId,
     pieces: &[ReadPiece],
 ) -> Result<Payload, DiskError> {
-    let is_single = !copies(pieces);
+    let merged: Vec<_> = merged_reads(pieces).collect();
+    let ranges: Vec<_> = merged.iter().filter_map(range_of).collect();
+    if ranges.len() == merged.len()
+        && let Some(data) = rt.read_for_reply(peer, request, container, &ranges).await?
+    {
+        let wanted = merged.iter().map(ReadPiece::len).sum::<u64>();
+        return if data.len() == wanted {
+            Ok(data)
+        } else {
+            Err(DiskError::Failed(format!("the container ends after {} of {wanted} bytes", data.len())))
+        };
+    }
     let mut parts = Vec::with_capacity(pieces.len());
-    for piece in merged_reads(pieces) {
+    for piece in merged {
         parts.push(match piece {
             ReadPiece::Hole { len } => Part::Zeros(len),
             ReadPiece::Data { disk_offset, len } => {
-                let data = match is_single {
-                    true => rt.read_for_reply(peer, request, container, disk_offset, len).await?,
-                    false => rt.disk().read(container, disk_offset, len).await?,
-                };
+                let data = rt.disk().read(container, disk_offset, len).await?;
                 if data.len() != len {
                     return Err(DiskError::Failed(format!("the container ends at {} of {len} bytes", disk_offset + data.len())));
                 }
@@ -44,6 +52,14 @@ pub async fn read_all<R: ServerRuntime>(
         });
     }
     Ok(join(parts))
+}
+
+/// Where the bytes of a piece are, if it is no hole.
+fn range_of(piece: &ReadPiece) -> Option<(u64, u64)> {
+    match piece {
+        ReadPiece::Data { disk_offset, len } => Some((*disk_offset, *len)),
+        ReadPiece::Hole { .. } => None,
+    }
 }
 
 /// True if [`read_all`] has to copy.

@@ -153,17 +153,17 @@ pub trait ServerRuntime: Runtime {
     /// Waits until something has arrived, then moves everything that is ready into `into`: the batch of one turn.
     fn receive(&self, into: &mut Vec<Arrival>) -> impl Future<Output = ()>;
 
-    /// Reads from the disk what will be bulk data of the reply to `request`, like [`Disk::read`]. A runtime that shares memory with the
-    /// client reads straight into it, which saves the reply its way through a socket. Not a matter of [`Disk`], which knows no peers.
+    /// Reads ranges (byte offset, number of bytes) of a file one after another into the place that the client has made ready for the bulk
+    /// data of the reply to `request`, which saves the reply its way through a socket. Fewer bytes only at the end of the file. `None` if
+    /// there is no such place: then they are to be read as ever. Not a matter of [`Disk`], which knows no peers.
     fn read_for_reply(
         &self,
         _peer: PeerId,
         _request: &Header,
-        file: FileId,
-        offset: u64,
-        len: u64,
-    ) -> impl Future<Output = Result<Payload, DiskError>> {
-        self.disk().read(file, offset, len)
+        _file: FileId,
+        _ranges: &[(u64, u64)],
+    ) -> impl Future<Output = Result<Option<Payload>, DiskError>> {
+        std::future::ready(Ok(None))
     }
 
     /// Queues a reply. Replies of one turn leave together, one send for each connection, when all flows of this server wait.

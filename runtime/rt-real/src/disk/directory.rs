@@ -112,17 +112,23 @@ impl DirDisk {
         action(&open.file).map_err(disk_error)
     }
 
-    /// Reads straight into shared memory.
+    /// Reads ranges one after another straight into shared memory, until the end of the file.
     pub(crate) fn read_shared(
         &self,
         file: FileId,
-        offset: u64,
-        len: u64,
+        ranges: &[(u64, u64)],
         memory: &Arc<Memory>,
         place: usize,
     ) -> Result<Payload, DiskError> {
-        let read = self.with_file(file, |file| memory.read_at(place, len as usize, file, offset))?;
-        Ok(Payload::Real(region::shared_bytes(memory, place, read)))
+        let mut done = 0;
+        for (offset, len) in ranges {
+            let read = self.with_file(file, |file| memory.read_at(place + done, *len as usize, file, *offset))?;
+            done += read;
+            if (read as u64) < *len {
+                break;
+            }
+        }
+        Ok(Payload::Real(region::shared_bytes(memory, place, done)))
     }
 
     /// Changes the directory, then brings the directory to stable storage.

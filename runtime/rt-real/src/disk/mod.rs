@@ -9,12 +9,8 @@ mod tests;
 pub use directory::DirDisk;
 pub use memory::MemDisk;
 
-use std::sync::Arc;
-
 use weft_base::Payload;
 use weft_rt::{Disk, DiskError, FileId};
-
-use crate::region::Memory;
 
 /// One of the two disks, chosen when a server starts. Both behave alike, except that memory ends with the process.
 #[derive(Clone, Debug)]
@@ -89,22 +85,6 @@ impl Disk for RealDisk {
 }
 
 impl RealDisk {
-    /// Like [`Disk::read`], but the bytes go into memory shared with a client, to `place` there. Another disk than a directory gives
-    /// them in memory of its own.
-    pub(crate) async fn read_shared(
-        &self,
-        file: FileId,
-        offset: u64,
-        len: u64,
-        memory: &Arc<Memory>,
-        place: usize,
-    ) -> Result<Payload, DiskError> {
-        match self {
-            RealDisk::Directory(disk) => disk.read_shared(file, offset, len, memory, place),
-            RealDisk::Memory(disk) => disk.read(file, offset, len).await,
-        }
-    }
-
     /// Calls of the system for this disk that have begun and not ended.
     pub(crate) fn unfinished(&self) -> usize {
         match self {

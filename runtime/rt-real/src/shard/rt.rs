@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use weft_base::{Nanos, Payload, ServerId, Status, WallTime};
-use weft_rt::{Arrival, Bulk, Disk, DiskError, Event, FileId, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
+use weft_rt::{Arrival, Bulk, DiskError, Event, FileId, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
 use weft_wire::{Frame, Header};
 
 use super::executor::{Executor, Timers};
@@ -224,11 +224,17 @@ impl ServerRuntime for ShardRt {
         .await;
     }
 
-    async fn read_for_reply(&self, peer: PeerId, request: &Header, file: FileId, offset: u64, len: u64) -> Result<Payload, DiskError> {
-        let room = self.0.net.borrow().room(peer, request, len);
-        match room {
-            Some((memory, place)) => self.0.disk.read_shared(file, offset, len, &memory, place).await,
-            None => self.0.disk.read(file, offset, len).await,
+    async fn read_for_reply(
+        &self,
+        peer: PeerId,
+        request: &Header,
+        file: FileId,
+        ranges: &[(u64, u64)],
+    ) -> Result<Option<Payload>, DiskError> {
+        let room = self.0.net.borrow().room(peer, request, ranges.iter().map(|(_, len)| len).sum());
+        match (room, &self.0.disk) {
+            (Some((memory, place)), RealDisk::Directory(disk)) => disk.read_shared(file, ranges, &memory, place).map(Some),
+            _ => Ok(None),
         }
     }
 
