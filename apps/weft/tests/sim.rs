@@ -165,3 +165,72 @@ fn a_traced_simulation_can_be_simulated_again() {
         assert_eq!(first[0][result], second[0][result], "{result}");
     }
 }
+
+#[test]
+fn a_program_written_out_is_the_workload_that_it_spells() {
+    let built = json(&run(&plan("", "access = [\"write\", \"read\"]\nper_operation = [1, \"all\"]"), &["--json"]));
+    let head = "profile = \"pvs-2009\"\nclients = 2\nservers = 2\n";
+    for (index, row) in built.as_array().expect("rows").iter().enumerate() {
+        let (writes, single) = (row["workload.access"] == "write", row["workload.per_operation"] == 1);
+        // Eight blocks for each of two ranks, in turns: one by one, or in one list.
+        let step = match single {
+            true => "times = 8\nper_turn = \"128KiB\"",
+            false => "blocks = 8\nstride = \"128KiB\"",
+        };
+        let (open, verb, size) = if writes { ("truncate = true", "write", "0") } else { ("", "read", "1MiB") };
+        let program = format!(
+            "{head}[[workload]]\nkind = \"program\"\n[[workload.file]]\nname = \"f\"\nsize = \"{size}\"\n\
+             [[workload.step]]\ndo = \"open\"\nfile = \"f\"\n{open}\n\
+             [[workload.step]]\ndo = \"{verb}\"\nfile = \"f\"\nbytes = \"64KiB\"\nper_rank = \"64KiB\"\n{step}\n\
+             [[workload.step]]\ndo = \"close\"\nfile = \"f\"\n"
+        );
+        let written = &json(&run(&program, &["--json"]))[0];
+        for key in ["seconds", "events", "bytes", "disk_operations", "network_bytes"] {
+            assert_eq!(written[key], row[key], "case {index}, {key}");
+        }
+    }
+}
+
+#[test]
+fn all_steps_of_a_program_and_their_mistakes() {
+    let head =
+        "profile = \"pvs-2009\"\nclients = 3\nservers = 2\n[[workload]]\nkind = \"program\"\nturns = 2\n[[workload.file]]\nname = \"f\"\n";
+    let step = |text: &str| format!("[[workload.step]]\n{}\n", text.replace("; ", "\n"));
+    let steps = [
+        "do = \"compute\"; cycles = 1000",
+        "do = \"send\"; to = \"next\"; bytes = 100; request = 1",
+        "do = \"recv\"; from = \"previous\"; request = 2",
+        "do = \"wait\"; requests = [1, 2]",
+        "do = \"sendrecv\"; to = \"previous\"; from = \"next\"; bytes = \"200KiB\"",
+        "do = \"barrier\"",
+        "do = \"bcast\"; root = 1; bytes = 1000",
+        "do = \"reduce\"; root = 2; bytes = 1000",
+        "do = \"allreduce\"; bytes = 8",
+        "do = \"gather\"; bytes = 10",
+        "do = \"allgather\"; bytes = 10",
+        "do = \"open\"; file = \"f\"; truncate = true",
+        "do = \"write_all\"; file = \"f\"; bytes = \"64KiB\"; per_rank = \"64KiB\"",
+        "do = \"write\"; file = \"f\"; rank = 1; bytes = 5000; offset = \"1MiB\"",
+        "do = \"read_all\"; file = \"f\"; bytes = \"64KiB\"; per_rank = \"64KiB\"",
+        "do = \"read\"; file = \"f\"; bytes = 5000; offset = \"1MiB\"",
+        "do = \"close\"; file = \"f\"",
+    ];
+    let plan = format!("{head}{}", steps.map(step).concat());
+    let rows = json(&run(&plan, &["--json"]));
+    // Two turns: 3 x 64 KiB written and read together, one write, and 3 reads of 5000 bytes.
+    assert_eq!(rows[0]["bytes"], 2 * (2 * 3 * 65_536 + 4 * 5000));
+    for (wrong, message) in [
+        ("do = \"fly\"", "p.toml:10: workload.step.do: \"fly\" is not one of compute, send"),
+        ("do = \"write\"; file = \"g\"; bytes = 1", "p.toml:11: workload.step.file: there is no [[workload.file]] with the name g"),
+        ("do = \"write\"; file = \"f\"", "workload.step.bytes: is missing"),
+        ("do = \"send\"; bytes = 1", "workload.step.to: is missing"),
+        ("do = \"barrier\"; rank = 3", "p.toml:11: workload.step.rank: there are 3 ranks, from 0 on"),
+        ("do = \"read\"; file = \"f\"; bytes = 1; per_rank = 9223372036854775807; times = 9", "leads beyond the largest file"),
+        ("do = \"barrier\"; colour = 1", "p.toml:11: workload.step.colour: no such key"),
+        ("do = \"barrier\"; times = 4000000000", "more than 50000000 commands"),
+    ] {
+        let output = run(&format!("{head}{}", step(wrong)), &[]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(message), "{wrong}: {said}");
+    }
+}

@@ -87,7 +87,7 @@ impl<'a> Table<'a> {
         let DeValue::Array(items) = value.get_ref() else {
             return Err(self.error(key, &format!("must be written as [[{key}]]")));
         };
-        items.iter().map(|item| self.inner_table(key, format!("{key}."), item.clone())).collect()
+        items.iter().map(|item| self.inner_table(key, format!("{}{key}.", self.prefix), item.clone())).collect()
     }
 
     fn inner_table(&self, key: &str, prefix: String, value: Spanned<DeValue<'a>>) -> Result<Table<'a>> {

@@ -6,6 +6,7 @@ mod document;
 mod list;
 mod plan;
 mod pool;
+mod program;
 mod run;
 mod thesis;
 mod units;

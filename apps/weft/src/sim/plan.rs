@@ -12,7 +12,8 @@ use super::weft_system::{self, WeftCase};
 use super::workload::{self, Workload};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 10] = [
+    ("plans/checkpoints.toml", include_str!("../../../../lab/plans/checkpoints.toml")),
     ("plans/weft-creates.toml", include_str!("../../../../lab/plans/weft-creates.toml")),
     ("plans/weft-lists-2009.toml", include_str!("../../../../lab/plans/weft-lists-2009.toml")),
     ("plans/weft-streams.toml", include_str!("../../../../lab/plans/weft-streams.toml")),

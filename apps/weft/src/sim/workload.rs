@@ -11,6 +11,7 @@ use weft_hdtrace::{ClusterModel, Project, Trace, project_stem};
 use weft_model::random::Lcg48;
 
 use super::document::{Choices, Table, integer, text};
+use super::program;
 use super::units::{bytes, count, name};
 
 /// Kinds of workloads.
@@ -21,14 +22,16 @@ enum Kind {
     Random,
     Database,
     HdTrace,
+    Program,
 }
 
-const KINDS: [(&str, Kind); 5] = [
+const KINDS: [(&str, Kind); 6] = [
     ("interleaved", Kind::Interleaved),
     ("collective", Kind::Collective),
     ("random", Kind::Random),
     ("database", Kind::Database),
     ("hdtrace", Kind::HdTrace),
+    ("program", Kind::Program),
 ];
 const ACCESSES: [(&str, AccessKind); 2] = [("read", AccessKind::Read), ("write", AccessKind::Write)];
 const ALL_ACCESSES: [(&str, AccessKind); 3] =
@@ -54,6 +57,7 @@ pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Opti
     let mut random = Lcg48::new(seed.or(planned).unwrap_or(0));
     let application = match kind {
         Kind::HdTrace => traced(table, folder)?,
+        Kind::Program => program::read(table, config.clients, choices)?,
         Kind::Database => database(table, config, choices)?.application(&mut random),
         Kind::Interleaved => {
             let per_operation = table.swept("per_operation", choices, blocks)?.unwrap_or(Some(1));
