@@ -167,6 +167,14 @@ fn a_traced_simulation_can_be_simulated_again() {
 }
 
 #[test]
+fn a_plan_may_have_a_disk_of_its_own() {
+    let disk = "[disk]\nmodel = \"simple\"\naccess = \"1ms\"\nbandwidth = \"100MiB\"";
+    let rows = json(&run(&plan(disk, ""), &["--json"]));
+    let usual = json(&run(&plan("", ""), &["--json"]));
+    assert!(rows[0]["seconds"].as_f64() < usual[0]["seconds"].as_f64(), "{rows} {usual}");
+}
+
+#[test]
 fn a_program_written_out_is_the_workload_that_it_spells() {
     let built = json(&run(&plan("", "access = [\"write\", \"read\"]\nper_operation = [1, \"all\"]"), &["--json"]));
     let head = "profile = \"pvs-2009\"\nclients = 2\nservers = 2\n";

@@ -165,6 +165,10 @@ fn network(mut section: Layered<'_, '_>, config: &mut ClusterConfig) -> Result<(
 
 fn disk(mut section: Layered<'_, '_>, config: &mut ClusterConfig, has_model: bool) -> Result<()> {
     section.set("at_once", &mut config.disk_concurrency, count)?;
+    // A plan with a disk of its own has nothing to do with the parameters of the profile's.
+    if section.plan.value("model", |_| Ok(()))?.is_some() {
+        section.profile = None;
+    }
     let kind = section.get("model", |value| name(value, &DISKS))?;
     let Some(kind) = kind else {
         if !has_model {
