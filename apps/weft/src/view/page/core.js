@@ -85,9 +85,21 @@ function writeAddress(step) {
   if (address() !== location.hash) history[push ? "pushState" : "replaceState"](null, "", address());
 }
 
+/** An answer from the server. A question that is not answered for long is asked again on a new connection: reading twice does no harm. */
+export async function get(path, query = {}) {
+  const url = `/api/${path}?${new URLSearchParams(query)}`;
+  for (let tries = 3; ; tries -= 1) {
+    try {
+      return await fetch(url, tries > 0 ? { signal: AbortSignal.timeout(8000) } : {});
+    } catch (error) {
+      if (error.name !== "TimeoutError" || tries === 0) throw error;
+    }
+  }
+}
+
 /** JSON from the server. */
 export async function ask(path, query = {}) {
-  const answer = await fetch(`/api/${path}?${new URLSearchParams(query)}`);
+  const answer = await get(path, query);
   if (!answer.ok) throw new Error((await answer.text()).trim());
   return answer.json();
 }

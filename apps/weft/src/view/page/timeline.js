@@ -1,7 +1,7 @@
 // The timeline: lanes of clients and servers over time. The server sends spans where there are few and tiles of a pixel where there are
 // many, so the browser never sees more than its screen holds.
 
-import { announce, ask, busy, count, download, durationColour, el, hiddenQuery, kindColour, kindPattern, kindTitle, moment, percent, set, state, textOn, theme, time, windowQuery } from "./core.js";
+import { announce, ask, busy, count, download, durationColour, el, get, hiddenQuery, kindColour, kindPattern, kindTitle, moment, percent, set, state, textOn, theme, time, windowQuery } from "./core.js";
 import { CanvasPainter, SvgPainter } from "./paint.js";
 import { Side } from "./side.js";
 
@@ -123,7 +123,7 @@ export class Timeline {
     const query = { ...hiddenQuery(), width: Math.round(this.width) };
     try {
       const begun = performance.now();
-      const answer = await fetch(`/api/window?${new URLSearchParams(query)}`);
+      const answer = await get("window", query);
       this.picture = decode(await answer.arrayBuffer());
       const answered = performance.now();
       this.draw();
@@ -153,7 +153,7 @@ export class Timeline {
   }
 
   async loadOverview() {
-    const answer = await fetch(`/api/window?${new URLSearchParams({ width: 600 })}`);
+    const answer = await get("window", { width: 600 });
     this.whole = decode(await answer.arrayBuffer());
     this.drawOverview();
   }
