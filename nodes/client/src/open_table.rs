@@ -169,9 +169,12 @@ impl OpenTable {
             return Subject::Nothing;
         }
         let state = self.lock();
+        // Also for a file that is open now: it may have been forgotten and opened anew since the question.
+        if asked_after < state.lately {
+            return Subject::Forgotten;
+        }
         match state.inodes.get(&handle).or_else(|| state.lately_closed.get(&handle)) {
             Some(inode) => Subject::Written(inode.clone()),
-            None if asked_after < state.lately => Subject::Forgotten,
             None => Subject::Nothing,
         }
     }

@@ -202,6 +202,28 @@ fn an_answer_from_before_a_close_does_not_hide_what_was_written() {
 }
 
 #[test]
+fn a_file_that_was_forgotten_and_opened_anew_is_asked_for_again() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    let file = create(&rt, &client, "x");
+    let handle = file.handle();
+    rt.run(client.write(&file, 0, Bulk::Slices(vec![b"words"]))).expect("it is written");
+    let mut first = true;
+    rt.fates(move |_| if std::mem::take(&mut first) { Fate::ReplyLate(20 * LATENCY) } else { Fate::Arrives });
+    let asked = client.getattr(handle);
+    let meanwhile = async {
+        rt.sleep_until(rt.now() + LATENCY / 2).await;
+        client.close(file).await.expect("it closes");
+        // As after a thousand other closes.
+        client.inner.opens.begin_reclaim();
+        client.open(&ROOT, handle, Rights::READ, false).await.expect("it opens").1
+    };
+    let (attr, file) = rt.run(both(asked, meanwhile));
+    assert_eq!(attr.expect("it exists").size, 5);
+    rt.run(client.close(file)).expect("it closes");
+}
+
+#[test]
 fn what_was_written_is_seen_by_whatever_is_asked_later() {
     for seed in 0..400u64 {
         let rt = FakeRt::new(1, 2, 4096);
