@@ -1,0 +1,111 @@
+//! Data servers: pieces of datafiles.
+
+use weft_base::{Handle, WallTime};
+
+use crate::{Capability, wire_struct};
+
+wire_struct! {
+    /// A contiguous piece of a datafile.
+    pub struct Piece {
+        /// First byte, counted within the datafile.
+        pub offset: u64,
+        /// Number of bytes, at least 1.
+        pub bytes: u32,
+    }
+
+    /// Writes pieces (list I/O); the bulk data is their concatenation.
+    pub struct WriteRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Which of its datafiles.
+        pub index: u32,
+        /// Permission.
+        pub capability: Capability,
+        /// At most 1024, ordered and disjoint.
+        pub pieces: Vec<Piece>,
+        /// Time of the change.
+        pub mtime: WallTime,
+        /// On stable storage before the reply.
+        pub sync: bool,
+    }
+
+    /// Written.
+    pub struct WriteReply {
+        /// Local size of the datafile now, in bytes.
+        pub size: u64,
+    }
+
+    /// Reads pieces (list I/O).
+    pub struct ReadRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Which of its datafiles.
+        pub index: u32,
+        /// Permission.
+        pub capability: Capability,
+        /// At most 1024, ordered and disjoint.
+        pub pieces: Vec<Piece>,
+    }
+
+    /// The bulk data is the concatenation of what there is of each piece.
+    pub struct ReadReply {
+        /// Bytes of each piece that lie below the local end of the datafile; holes are read as zeros.
+        pub got: Vec<u32>,
+        /// Local size of the datafile, in bytes.
+        pub size: u64,
+    }
+
+    /// Local size and times.
+    pub struct ObjectStatRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Which of its datafiles.
+        pub index: u32,
+        /// Any genuine capability for the file.
+        pub capability: Capability,
+    }
+
+    /// Answer; a datafile that was never written has size 0.
+    pub struct ObjectStatReply {
+        /// Local size in bytes.
+        pub size: u64,
+        /// Bytes allocated for it.
+        pub allocated_bytes: u64,
+        /// Last write.
+        pub mtime: WallTime,
+    }
+
+    /// Cuts (never extends) a datafile. Idempotent: done once for each epoch.
+    pub struct ObjectTruncateRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Which of its datafiles.
+        pub index: u32,
+        /// With the right MANAGE.
+        pub capability: Capability,
+        /// New local size, if it is less than the present one.
+        pub size: u64,
+        /// `Attr::truncate_epoch` after the truncation.
+        pub truncate_epoch: u32,
+    }
+
+    /// Brings a datafile to stable storage.
+    pub struct ObjectSyncRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Which of its datafiles.
+        pub index: u32,
+        /// Any genuine capability for the file.
+        pub capability: Capability,
+    }
+
+    /// Removes a datafile. Idempotent.
+    pub struct ObjectRemoveRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Which of its datafiles.
+        pub index: u32,
+        /// With the right MANAGE.
+        pub capability: Capability,
+    }
+}

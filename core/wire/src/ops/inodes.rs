@@ -1,0 +1,214 @@
+//! Metadata servers, by handle: attributes, opens and closes, extended attributes.
+
+use bytes::Bytes;
+use weft_base::{Attr, Credentials, Handle, Result, WallTime};
+
+use super::PartitionMap;
+use crate::{Capability, Rights, wire_struct};
+
+wire_struct! {
+    /// What a metadata server knows of an object.
+    pub struct FileState {
+        /// Attributes as of the last close or truncation.
+        pub attr: Attr,
+        /// Given if another client has the file open for writing (or had it when it was lost): the size and the times may be
+        /// larger, and the data servers know them. The capability lets the client ask.
+        pub ask_data: Option<Capability>,
+        /// Given for directories.
+        pub partitions: Option<PartitionMap>,
+    }
+
+    /// Attributes of an object.
+    pub struct GetAttrRequest {
+        /// The object.
+        pub handle: Handle,
+    }
+
+    /// Attributes of objects of one server, at most 4096.
+    pub struct GetAttrManyRequest {
+        /// The objects.
+        pub handles: Vec<Handle>,
+    }
+
+    /// One result for every handle.
+    pub struct GetAttrManyReply {
+        /// In the order of the request.
+        pub states: Vec<Result<FileState>>,
+    }
+
+    /// Changes what is given.
+    pub struct SetAttrRequest {
+        /// The object.
+        pub handle: Handle,
+        /// Permission bits.
+        pub mode: Option<u32>,
+        /// Owner.
+        pub uid: Option<u32>,
+        /// Group.
+        pub gid: Option<u32>,
+        /// Truncates or extends a file to this many bytes.
+        pub size: Option<u64>,
+        /// Last access.
+        pub atime: Option<SetTime>,
+        /// Last change of the data.
+        pub mtime: Option<SetTime>,
+        /// Who asks.
+        pub who: Credentials,
+        /// The caller has the file open for writing: a change of size needs no write permission on the inode.
+        pub opened_for_write: bool,
+    }
+
+    /// A time stamp to set.
+    pub struct SetTime {
+        /// `None`: the server's present time.
+        pub at: Option<WallTime>,
+    }
+
+    /// Opens by handle.
+    pub struct OpenRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Rights wanted (READ, WRITE).
+        pub rights: Rights,
+        /// Cut it to nothing.
+        pub truncate: bool,
+        /// Orders opens and closes of one client.
+        pub open_sequence: u64,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// The open file.
+    pub struct OpenReply {
+        /// Its state.
+        pub state: FileState,
+        /// For the data servers.
+        pub capability: Capability,
+    }
+
+    /// What a client has written to a file since it opened it or last reported.
+    pub struct Written {
+        /// One past the last byte written.
+        pub end_bytes: u64,
+        /// When.
+        pub mtime: WallTime,
+        /// `Attr::truncate_epoch` as the client knew it when it wrote.
+        pub truncate_epoch: u32,
+    }
+
+    /// Reports writes and gives up rights. Opens and closes are states, not counts: the client counts its own opens and tells
+    /// the server only what it still holds. A close whose `open_sequence` is older than the newest open of the same client and
+    /// file changes no rights.
+    pub struct CloseRequest {
+        /// The file.
+        pub handle: Handle,
+        /// The newest open that the client knows of.
+        pub open_sequence: u64,
+        /// What it still has open (none: everything is closed).
+        pub keeps: Rights,
+        /// What it wrote.
+        pub written: Option<Written>,
+    }
+
+    /// Closes of many files of one server, one after another. They do not depend on each other.
+    pub struct CloseManyRequest {
+        /// At most [`CLOSES_MAX`].
+        pub closes: Vec<CloseRequest>,
+    }
+
+    /// What became of each close.
+    pub struct CloseManyReply {
+        /// In the order of the request. [`Status::Busy`]: not possible within this turn, ask for it alone.
+        pub outcomes: Vec<Result<()>>,
+    }
+
+    /// Target of a symlink.
+    pub struct ReadlinkRequest {
+        /// The symlink.
+        pub handle: Handle,
+    }
+
+    /// The target.
+    pub struct ReadlinkReply {
+        /// Up to 4095 bytes.
+        pub target: Bytes,
+    }
+
+    /// Value of an extended attribute.
+    pub struct GetXattrRequest {
+        /// The object.
+        pub handle: Handle,
+        /// Full name with its name space (`user.x`).
+        pub name: Bytes,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// The value.
+    pub struct GetXattrReply {
+        /// Up to 64 KiB.
+        pub value: Bytes,
+    }
+
+    /// Sets an extended attribute.
+    pub struct SetXattrRequest {
+        /// The object.
+        pub handle: Handle,
+        /// Full name with its name space, up to 255 bytes.
+        pub name: Bytes,
+        /// Up to 64 KiB.
+        pub value: Bytes,
+        /// Fail if it exists (`XATTR_CREATE`).
+        pub create_only: bool,
+        /// Fail if it does not exist (`XATTR_REPLACE`).
+        pub replace_only: bool,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// Names of extended attributes.
+    pub struct ListXattrRequest {
+        /// The object.
+        pub handle: Handle,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// The names.
+    pub struct ListXattrReply {
+        /// Sorted.
+        pub names: Vec<Bytes>,
+    }
+
+    /// Removes an extended attribute.
+    pub struct RemoveXattrRequest {
+        /// The object.
+        pub handle: Handle,
+        /// Its full name.
+        pub name: Bytes,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// Brings everything that was acknowledged to stable storage.
+    pub struct SyncMetaRequest {}
+
+    /// What a client has open, told to a server that has restarted.
+    pub struct ReclaimRequest {
+        /// File, rights, sequence of the newest open.
+        pub opens: Vec<OpenFile>,
+    }
+
+    /// One open file of a client.
+    pub struct OpenFile {
+        /// The file.
+        pub handle: Handle,
+        /// Its rights.
+        pub rights: Rights,
+        /// The newest open.
+        pub open_sequence: u64,
+    }
+}
+
+/// Most closes in one [`CloseManyRequest`]: their records must fit one frame of a journal with small segments.
+pub const CLOSES_MAX: usize = 128;

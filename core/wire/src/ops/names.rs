@@ -1,0 +1,233 @@
+//! Metadata servers, by name in a directory.
+
+use bytes::Bytes;
+use weft_base::{Credentials, FileKind, Handle, ServerId, WallTime};
+
+use super::FileState;
+use crate::{Capability, Rights, wire_struct};
+
+wire_struct! {
+    /// A directory as the target of a name operation, with the epoch of the partition map by which the client chose the server.
+    pub struct DirTarget {
+        /// The directory.
+        pub dir: Handle,
+        /// The epoch; 0 if the client has no map yet.
+        pub map_epoch: u32,
+    }
+
+    /// Which server holds which names of a directory. Partition `i` of `2^depth` holds the names whose hash ends in the bits `i`
+    /// (extendible hashing, Fagin et al. 1979); until directories split, `depth` is 0.
+    pub struct PartitionMap {
+        /// Counts changes of the map, from 1.
+        pub epoch: u32,
+        /// Number of hash bits used.
+        pub depth: u8,
+        /// Server of each partition, `2^depth` of them.
+        pub servers: Vec<ServerId>,
+    }
+
+    /// Finds a name.
+    pub struct LookupRequest {
+        /// Where.
+        pub at: DirTarget,
+        /// The name; `.` and `..` are for clients to resolve.
+        pub name: Bytes,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// What the name leads to.
+    pub struct LookupReply {
+        /// The object.
+        pub handle: Handle,
+        /// What it is.
+        pub kind: FileKind,
+        /// Given if its inode is on this server too.
+        pub state: Option<FileState>,
+    }
+
+    /// Makes an object that is no directory, on the server that holds the name.
+    pub struct CreateRequest {
+        /// Where.
+        pub at: DirTarget,
+        /// The name.
+        pub name: Bytes,
+        /// What to make; not a directory.
+        pub kind: FileKind,
+        /// Permission bits, the umask applied already.
+        pub mode: u32,
+        /// Device number of a device.
+        pub rdev: u32,
+        /// Target of a symlink.
+        pub target: Bytes,
+        /// Fail if the name exists; otherwise the existing file is opened.
+        pub exclusive: bool,
+        /// Rights to open it with; none: do not open.
+        pub open: Rights,
+        /// Orders opens and closes of one client (see [`CloseRequest`]).
+        pub open_sequence: u64,
+        /// Stripe size in bytes; 0: what the directory says.
+        pub stripe_bytes: u32,
+        /// Number of datafiles; 0: what the directory says.
+        pub stripe_width: u16,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// The new (or existing) object.
+    pub struct CreateReply {
+        /// False if the name existed.
+        pub created: bool,
+        /// The object.
+        pub handle: Handle,
+        /// What it is.
+        pub kind: FileKind,
+        /// Given if its inode is on this server; if not, open it there.
+        pub state: Option<FileState>,
+        /// Given if it was opened.
+        pub capability: Option<Capability>,
+        /// If the name was made: the directory after it.
+        pub dir: DirChange,
+    }
+
+    /// Makes a directory; the server of the name chooses the server of the directory.
+    pub struct MkdirRequest {
+        /// Where.
+        pub at: DirTarget,
+        /// The name.
+        pub name: Bytes,
+        /// Permission bits, the umask applied already.
+        pub mode: u32,
+        /// Stripe size for files in it, in bytes; 0: as its parent.
+        pub stripe_bytes: u32,
+        /// Number of datafiles for files in it; 0: as its parent.
+        pub stripe_width: u16,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// The new directory.
+    pub struct MkdirReply {
+        /// Its state.
+        pub state: FileState,
+    }
+
+    /// Removes a name that leads to anything but a directory.
+    pub struct UnlinkRequest {
+        /// Where.
+        pub at: DirTarget,
+        /// The name.
+        pub name: Bytes,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// What the name led to.
+    pub struct UnlinkReply {
+        /// The object.
+        pub handle: Handle,
+        /// The directory after the change.
+        pub dir: DirChange,
+    }
+
+    /// What became of a directory by a change of one name. Whoever knew it as it was before the change knows it now.
+    pub struct DirChange {
+        /// Its version, one more than before; 0 if the directory was not changed.
+        pub version: u64,
+        /// Its mtime and ctime.
+        pub time: WallTime,
+    }
+
+    /// Removes an empty directory.
+    pub struct RmdirRequest {
+        /// Where its name is.
+        pub at: DirTarget,
+        /// The name.
+        pub name: Bytes,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// Moves a name.
+    pub struct RenameRequest {
+        /// Where the name is.
+        pub from: DirTarget,
+        /// The name.
+        pub from_name: Bytes,
+        /// Where it shall be.
+        pub to: DirTarget,
+        /// What it shall be there.
+        pub to_name: Bytes,
+        /// Fail if the new name exists (`RENAME_NOREPLACE`).
+        pub no_replace: bool,
+        /// Swap both names (`RENAME_EXCHANGE`).
+        pub exchange: bool,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// Adds a name to an object that is no directory.
+    pub struct LinkRequest {
+        /// The object.
+        pub handle: Handle,
+        /// What it is.
+        pub kind: FileKind,
+        /// Where the new name goes.
+        pub to: DirTarget,
+        /// The new name.
+        pub to_name: Bytes,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// The object with its new link count.
+    pub struct LinkReply {
+        /// Given if its inode is on this server too.
+        pub state: Option<FileState>,
+    }
+
+    /// Lists entries after a cookie.
+    pub struct ReadDirRequest {
+        /// Which directory.
+        pub at: DirTarget,
+        /// 0, or the cookie of the last entry seen.
+        pub cookie: u64,
+        /// The reply's body shall not be much larger than this.
+        pub bytes_max: u32,
+        /// With the state of objects whose inode is here.
+        pub with_state: bool,
+        /// Who asks.
+        pub who: Credentials,
+    }
+
+    /// One entry.
+    pub struct DirEntry {
+        /// The name.
+        pub name: Bytes,
+        /// What it leads to.
+        pub handle: Handle,
+        /// What that is.
+        pub kind: FileKind,
+        /// Where to go on after it. Cookies grow along the listing, are larger than 2 and less than 2^63.
+        pub cookie: u64,
+        /// Given on request if the inode is here.
+        pub state: Option<FileState>,
+    }
+
+    /// Some entries.
+    pub struct ReadDirReply {
+        /// In the order of their cookies. `.` and `..` are not among them.
+        pub entries: Vec<DirEntry>,
+        /// No entry follows.
+        pub end: bool,
+        /// The directory's parent, for `..`.
+        pub parent: Handle,
+    }
+}
+
+impl Copy for DirChange {}
+
+impl DirChange {
+    /// No change.
+    pub const NONE: DirChange = DirChange { version: 0, time: WallTime(0) };
+}

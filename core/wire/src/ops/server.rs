@@ -1,0 +1,62 @@
+//! What every server answers: who it is and how it is, and the cluster map.
+
+use weft_base::{FsId, ServerId};
+
+use super::DiskUse;
+use crate::wire_struct;
+
+wire_struct! {
+    /// Nothing to say.
+    pub struct PingRequest {}
+
+    /// What a server says of itself.
+    pub struct ServerInfo {
+        /// Its file system.
+        pub fs_id: FsId,
+        /// Name of the file system.
+        pub fs_name: String,
+        /// Its number.
+        pub server: ServerId,
+        /// Its name.
+        pub name: String,
+        /// True if the root directory is here; of exactly one server in a file system.
+        pub owns_root: bool,
+        /// `memory` or `journal`.
+        pub engine: String,
+        /// `sync`, `batch` or `none`.
+        pub durability: String,
+        /// `serving`, or what it does instead (`replaying`, `read-only: ...`).
+        pub state: String,
+        /// Milliseconds since it started.
+        pub uptime_ms: u64,
+        /// Counts its starts.
+        pub boot: u32,
+        /// Inodes or datafiles.
+        pub objects: u64,
+        /// Bytes used for them.
+        pub used_bytes: u64,
+        /// Bytes that it could hold.
+        pub capacity_bytes: u64,
+        /// Bytes still free.
+        pub free_bytes: u64,
+        /// Requests received since the start.
+        pub requests: u64,
+        /// Bytes received since the start.
+        pub received_bytes: u64,
+        /// Bytes sent since the start.
+        pub sent_bytes: u64,
+        /// Processor time used since the start, in microseconds.
+        pub cpu_us: u64,
+        /// Turns of its loop that had requests; requests / turns is the size of a batch.
+        pub turns: u64,
+        /// Writes to the journal.
+        pub journal_writes: u64,
+        /// Flushes of the journal to stable storage.
+        pub journal_syncs: u64,
+        /// What it has asked of the disk that holds the data (data servers).
+        pub disk: Option<DiskUse>,
+    }
+
+    /// Nothing to say.
+    pub struct GetMapRequest {}
+}
