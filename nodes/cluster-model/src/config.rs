@@ -243,9 +243,6 @@ impl ClusterConfig {
             return Err("packet_bytes must be below 4 GiB".to_string());
         }
         match self.topology {
-            Topology::Racks { .. } if self.network == NetworkModel::Packets => {
-                return Err("racks are modelled message by message only".to_string());
-            }
             Topology::Racks { nodes_per_rack: 0, .. } | Topology::Racks { uplink_bandwidth: 0, .. } => {
                 return Err("nodes_per_rack and uplink_bandwidth must not be 0".to_string());
             }

@@ -55,21 +55,56 @@ fn a_long_message_is_pipelined_packet_by_packet() {
 fn messages_between_racks_share_the_uplink() {
     // Clients 0 and 1 in the first rack, 2 and 3 in the second.
     let topology = Topology::Racks { nodes_per_rack: 2, uplink_bandwidth: 100 * MIB };
-    let config = ClusterConfig { eager_bytes: u64::MAX, network: NetworkModel::Messages, topology, ..cluster(LayerKind::None) };
-    let time = |pairs: &[(u32, u32)]| {
-        let mut app = Application::new("pairs", 4);
-        for &(from, to) in pairs {
-            app.push(from, Command::Send { comm: WORLD, to, tag: 0, bytes: 10 * MIB, request: None });
-            app.push(to, Command::Recv { comm: WORLD, from: Some(from), tag: 0, request: None });
-        }
-        run(&config, &app).ranks_end_nanos()
-    };
-    let packet = transfer_nanos(100 * KIB, 100 * MIB);
-    let near = time(&[(0, 1)]);
-    assert_eq!(time(&[(0, 2)]), near + 2 * (packet + LATENCY) + transfer_nanos(100 * KIB, 1000 * MIB), "two links and a switch more");
-    let both = time(&[(0, 2), (1, 3)]);
-    assert_eq!(both, time(&[(0, 2)]) + transfer_nanos(10 * MIB, 100 * MIB), "one after the other through the uplink");
-    assert_eq!(time(&[(0, 1), (2, 3)]), near, "racks do not disturb each other");
+    for network in BOTH {
+        let config = ClusterConfig { eager_bytes: u64::MAX, network, topology, ..cluster(LayerKind::None) };
+        let time = |pairs: &[(u32, u32)]| {
+            let mut app = Application::new("pairs", 4);
+            for &(from, to) in pairs {
+                app.push(from, Command::Send { comm: WORLD, to, tag: 0, bytes: 10 * MIB, request: None });
+                app.push(to, Command::Recv { comm: WORLD, from: Some(from), tag: 0, request: None });
+            }
+            run(&config, &app).ranks_end_nanos()
+        };
+        // A message has 103 packets, each with its time cut to whole nanoseconds.
+        let check =
+            |found: u64, expected: u64, what: &str| assert!(found.abs_diff(expected) <= 103, "{network:?}: {found} {expected}: {what}");
+        let near = time(&[(0, 1)]);
+        let far = time(&[(0, 2)]);
+        let more = 2 * (transfer_nanos(100 * KIB, 100 * MIB) + LATENCY) + transfer_nanos(100 * KIB, 1000 * MIB);
+        check(far, near + more, "two links and a switch more");
+        // One after the other, or in turns: then the shorter last packets of both come last.
+        let both = time(&[(0, 2), (1, 3)]);
+        let expected = far + transfer_nanos(10 * MIB, 100 * MIB);
+        assert!((expected - transfer_nanos(100 * KIB, 100 * MIB)..=expected).contains(&both), "{network:?}: both use the uplink: {both}");
+        // The directions of an uplink do not disturb each other, but both messages pass both switches, where one may have to wait.
+        let opposite = time(&[(0, 2), (3, 1)]);
+        assert!((far..=far + 2 * transfer_nanos(10 * MIB, 1000 * MIB)).contains(&opposite), "{network:?}: {opposite} {far}");
+        check(time(&[(0, 1), (2, 3)]), near, "nor do racks");
+        let wide = ClusterConfig { topology: Topology::Racks { nodes_per_rack: 4, uplink_bandwidth: 1 }, ..config.clone() };
+        let mut app = Application::new("one rack", 2);
+        app.push(0, Command::Send { comm: WORLD, to: 1, tag: 0, bytes: 10 * MIB, request: None });
+        app.push(1, Command::Recv { comm: WORLD, from: Some(0), tag: 0, request: None });
+        check(run(&wide, &app).ranks_end_nanos(), near, "within a rack the uplink does not matter");
+    }
+}
+
+/// What the packet model adds: a slow uplink fills the network behind it, but only for those who use it.
+#[test]
+fn a_slow_uplink_holds_back_its_own_packets_only() {
+    let topology = Topology::Racks { nodes_per_rack: 2, uplink_bandwidth: 10 * MIB };
+    let config = ClusterConfig { eager_bytes: u64::MAX, network: NetworkModel::Packets, topology, ..cluster(LayerKind::None) };
+    let mut app = Application::new("mixed", 4);
+    for (to, tag) in [(2, 0), (1, 1)] {
+        app.push(0, Command::Send { comm: WORLD, to, tag, bytes: 10 * MIB, request: Some(tag) });
+    }
+    app.push(0, Command::Wait { requests: vec![0, 1] });
+    app.push(1, Command::Recv { comm: WORLD, from: Some(0), tag: 1, request: None });
+    app.push(2, Command::Recv { comm: WORLD, from: Some(0), tag: 0, request: None });
+    let ends = run(&config, &app).applications[0].rank_end_nanos.clone();
+    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    assert!((1.0..1.05).contains(&seconds(ends[2])), "10 MiB at 10 MiB/s: {ends:?}");
+    // Its own 10 MiB take 0.1 s; the card sends a packet to the other rack now and then, as flow control lets it.
+    assert!((0.1..0.13).contains(&seconds(ends[1])), "not behind those who wait for the uplink: {ends:?}");
 }
 
 #[test]

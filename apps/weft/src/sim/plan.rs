@@ -12,7 +12,7 @@ use super::weft_system::{self, WeftCase};
 use super::workload::{self, Workload};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 11] = [
     ("plans/checkpoints.toml", include_str!("../../../../lab/plans/checkpoints.toml")),
     ("plans/weft-creates.toml", include_str!("../../../../lab/plans/weft-creates.toml")),
     ("plans/weft-lists-2009.toml", include_str!("../../../../lab/plans/weft-lists-2009.toml")),
@@ -21,6 +21,7 @@ const BUILT_IN: [(&str, &str); 10] = [
     ("plans/partdiff.toml", include_str!("../../../../lab/plans/partdiff.toml")),
     ("plans/thousand.toml", include_str!("../../../../lab/plans/thousand.toml")),
     ("plans/scale.toml", include_str!("../../../../lab/plans/scale.toml")),
+    ("plans/racks.toml", include_str!("../../../../lab/plans/racks.toml")),
     ("profiles/pvs-2009.toml", include_str!("../../../../lab/profiles/pvs-2009.toml")),
     ("profiles/modern.toml", include_str!("../../../../lab/profiles/modern.toml")),
 ];

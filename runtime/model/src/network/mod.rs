@@ -2,7 +2,9 @@
 //!
 //! A message is cut into packets. A packet passes four stations, each serving one packet at a time: *upload* (the sender's card), *switch*
 //! (one for all traffic), *port* (one for each node) and *download* (the receiver's card, in no time). Messages of one card take turns,
-//! packet by packet. Between processes of one node a packet goes from upload to download at the internal speed.
+//! packet by packet. Between processes of one node a packet goes from upload to download at the internal speed. With racks
+//! ([`Topology::Racks`]) there is a switch for each rack, and a packet to another rack passes *ascent* and *descent* (one of each for a
+//! rack: its link to the core) and the switch of the other rack as well.
 //!
 //! Flow control: a station lets only so much service time be outstanding towards one target process; the credit comes back when the next
 //! station starts the packet. A receiver may close its gate: its card then holds packets back, and the network fills up behind them.
@@ -42,7 +44,7 @@ pub enum NetworkModel {
 pub struct NetworkConfig {
     /// How finely it is modelled.
     pub model: NetworkModel,
-    /// How the nodes are connected; racks only message by message.
+    /// How the nodes are connected.
     pub topology: Topology,
     /// Nodes, each with one card and one port of the switch.
     pub nodes: u32,
@@ -151,6 +153,8 @@ struct Flow {
 enum Kind {
     Upload,
     Switch,
+    Ascent,
+    Descent,
     Port,
     Download,
 }
@@ -163,12 +167,24 @@ struct Station {
     flows: Vec<Flow>,
 }
 
-/// The network of a cluster.
+/// Index of a speed in [`Network::full`] and [`Network::service`].
+#[derive(Clone, Copy)]
+enum Speed {
+    Link,
+    Switch,
+    Internal,
+    Uplink,
+}
+
+/// The network of a cluster. Its stations, in this order: an upload, a download and a port for each node; a switch for each rack; if
+/// there are racks, an ascent and a descent for each of them.
 pub struct Network {
     config: NetworkConfig,
     latency: u64,
     link_window: u64,
     switch_window: u64,
+    uplink_window: u64,
+    racks: u32,
     stations: Vec<Station>,
     /// For each process: its index among the processes of its node.
     local: Vec<u32>,
@@ -177,8 +193,8 @@ pub struct Network {
     messages: Vec<Message>,
     free_messages: Vec<MessageId>,
     delivered_bytes: u64,
-    /// Service time of a full packet at (link, switch, internal) speed.
-    full: [u64; 3],
+    /// Service time of a full packet at each [`Speed`].
+    full: [u64; 4],
     /// Message by message: until when cards, the switch and ports are busy.
     busy: per_message::Busy,
 }
@@ -206,22 +222,25 @@ impl Network {
         };
         // Only the packet model keeps credit for every pair.
         let processes = if config.model == NetworkModel::Packets { config.processes.len() } else { 0 };
-        let mut stations = Vec::with_capacity(3 * config.nodes as usize + 1);
+        let racks = config.topology.racks(config.nodes);
+        let mut stations = Vec::with_capacity(3 * config.nodes as usize + 3 * racks as usize);
         stations.extend(on_node.iter().map(|_| station(Kind::Upload, processes)));
         stations.extend(on_node.iter().map(|&count| station(Kind::Download, count as usize)));
         stations.extend(on_node.iter().map(|&count| station(Kind::Port, count as usize)));
-        stations.push(station(Kind::Switch, processes));
+        stations.extend((0..racks).map(|_| station(Kind::Switch, processes)));
+        if let Topology::Racks { .. } = config.topology {
+            stations.extend((0..racks).map(|_| station(Kind::Ascent, processes)));
+            stations.extend((0..racks).map(|_| station(Kind::Descent, processes)));
+        }
         let latency = nanos(config.link_latency);
-        let full = [
-            transfer_nanos(config.packet_bytes, config.link_bandwidth),
-            transfer_nanos(config.packet_bytes, config.switch_bandwidth),
-            transfer_nanos(config.packet_bytes, config.internal_bandwidth),
-        ];
+        let full = bandwidths(&config).map(|bandwidth| transfer_nanos(config.packet_bytes, bandwidth));
         let slowest_link = transfer_nanos(config.packet_bytes, config.link_bandwidth.min(config.internal_bandwidth));
         Network {
             latency,
             link_window: latency + slowest_link,
-            switch_window: full[1],
+            switch_window: full[Speed::Switch as usize],
+            uplink_window: latency + full[Speed::Uplink as usize],
+            racks,
             stations,
             local,
             packets: Vec::new(),
@@ -341,10 +360,14 @@ impl Network {
                 match station.kind {
                     Kind::Upload => self.uploaded(queue, host, index, packet),
                     Kind::Switch => {
-                        let target = self.messages[self.packets[packet as usize].message as usize].to;
-                        let port = 2 * self.config.nodes + self.node_of(target);
-                        self.forward(queue, packet, port, 0);
+                        let next = self.after_switch(index, packet);
+                        self.forward(queue, packet, next, 0);
                     }
+                    Kind::Ascent => {
+                        let descent = self.first_switch() + 2 * self.racks + self.rack_of_target(packet);
+                        self.forward(queue, packet, descent, self.latency);
+                    }
+                    Kind::Descent => self.forward(queue, packet, index - 2 * self.racks, self.latency),
                     Kind::Port => self.forward(queue, packet, index - self.config.nodes, self.latency),
                     Kind::Download => self.delivered(queue, host, packet),
                 }
@@ -375,7 +398,27 @@ impl Network {
         if self.node_of(state.from) == self.node_of(state.to) {
             self.forward(queue, packet, self.config.nodes + index, 0);
         } else {
-            self.forward(queue, packet, 3 * self.config.nodes, self.latency);
+            let switch = self.first_switch() + self.config.topology.rack(self.node_of(state.from));
+            self.forward(queue, packet, switch, self.latency);
+        }
+    }
+
+    fn first_switch(&self) -> u32 {
+        3 * self.config.nodes
+    }
+
+    fn rack_of_target(&self, packet: u32) -> u32 {
+        let target = self.messages[self.packets[packet as usize].message as usize].to;
+        self.config.topology.rack(self.node_of(target))
+    }
+
+    /// Where a packet goes from a switch: to its target's port, or up to the core if that is in another rack.
+    fn after_switch(&self, switch: u32, packet: u32) -> u32 {
+        let target = self.messages[self.packets[packet as usize].message as usize].to;
+        if switch - self.first_switch() == self.rack_of_target(packet) {
+            2 * self.config.nodes + self.node_of(target)
+        } else {
+            switch + self.racks
         }
     }
 
@@ -422,10 +465,11 @@ impl Network {
             let (from, to) = (message.from, message.to);
             let bytes = self.packets[packet as usize].bytes;
             let (flow, window, service) = match kind {
-                Kind::Upload if self.node_of(from) == self.node_of(to) => (to, self.link_window, self.service(bytes, 2)),
-                Kind::Upload => (to, self.link_window, self.service(bytes, 0)),
-                Kind::Switch => (to, self.switch_window, self.service(bytes, 1)),
-                Kind::Port => (self.local[to as usize], self.link_window, self.service(bytes, 0)),
+                Kind::Upload if self.node_of(from) == self.node_of(to) => (to, self.link_window, self.service(bytes, Speed::Internal)),
+                Kind::Upload => (to, self.link_window, self.service(bytes, Speed::Link)),
+                Kind::Switch => (to, self.switch_window, self.service(bytes, Speed::Switch)),
+                Kind::Ascent | Kind::Descent => (to, self.uplink_window, self.service(bytes, Speed::Uplink)),
+                Kind::Port => (self.local[to as usize], self.link_window, self.service(bytes, Speed::Link)),
                 Kind::Download => (self.local[to as usize], 0, 0),
             };
             let state = &mut self.stations[index as usize].flows[flow as usize];
@@ -466,6 +510,7 @@ impl Network {
         let (flow, window) = match station.kind {
             Kind::Upload => (target, self.link_window),
             Kind::Switch => (target, self.switch_window),
+            Kind::Ascent | Kind::Descent => (target, self.uplink_window),
             Kind::Port | Kind::Download => (self.local[target as usize], self.link_window),
         };
         let state = &mut station.flows[flow as usize];
@@ -477,12 +522,11 @@ impl Network {
         }
     }
 
-    fn service(&self, bytes: u64, speed: usize) -> u64 {
+    fn service(&self, bytes: u64, speed: Speed) -> u64 {
         if bytes == self.config.packet_bytes {
-            return self.full[speed];
+            return self.full[speed as usize];
         }
-        let bandwidths = [self.config.link_bandwidth, self.config.switch_bandwidth, self.config.internal_bandwidth];
-        transfer_nanos(bytes, bandwidths[speed])
+        transfer_nanos(bytes, bandwidths(&self.config)[speed as usize])
     }
 
     fn new_message(&mut self, message: Message) -> MessageId {
@@ -549,4 +593,13 @@ impl Network {
         }
         packet
     }
+}
+
+/// Bytes a second of each [`Speed`].
+fn bandwidths(config: &NetworkConfig) -> [u64; 4] {
+    let uplink = match config.topology {
+        Topology::OneSwitch => config.link_bandwidth,
+        Topology::Racks { uplink_bandwidth, .. } => uplink_bandwidth,
+    };
+    [config.link_bandwidth, config.switch_bandwidth, config.internal_bandwidth, uplink]
 }

@@ -28,11 +28,17 @@ pub enum Topology {
 }
 
 impl Topology {
-    fn rack(self, node: u32) -> usize {
+    /// The rack of a node; a single switch is one rack.
+    pub(super) fn rack(self, node: u32) -> u32 {
         match self {
             Topology::OneSwitch => 0,
-            Topology::Racks { nodes_per_rack, .. } => (node / nodes_per_rack.max(1)) as usize,
+            Topology::Racks { nodes_per_rack, .. } => node / nodes_per_rack.max(1),
         }
+    }
+
+    /// How many racks so many nodes fill.
+    pub(super) fn racks(self, nodes: u32) -> u32 {
+        self.rack(nodes.max(1) - 1) + 1
     }
 }
 
@@ -49,7 +55,7 @@ pub(super) struct Busy {
 
 impl Busy {
     pub fn new(nodes: u32, topology: Topology) -> Busy {
-        let racks = topology.rack(nodes.max(1) - 1) + 1;
+        let racks = topology.racks(nodes) as usize;
         let [cards, ports] = [(); 2].map(|()| vec![0; nodes as usize]);
         let [switches, up, down] = [(); 3].map(|()| vec![0; racks]);
         Busy { cards, ports, switches, up, down }
@@ -120,7 +126,7 @@ impl Network {
         let latency = self.latency;
         // The first packet left while the rest was still being sent.
         let mut front = Front { head: now - link.1.min(now) + link.0, tail: now };
-        let (source, target) = (self.config.topology.rack(from), self.config.topology.rack(to));
+        let [source, target] = [from, to].map(|node| self.config.topology.rack(node) as usize);
         front.fly(latency);
         front.pass(&mut self.busy.switches[source], switch);
         if let Topology::Racks { uplink_bandwidth, .. } = self.config.topology
