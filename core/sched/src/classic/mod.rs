@@ -17,8 +17,33 @@ pub use aggregation::Aggregation;
 pub use fifo::{NoCache, WriteBehind};
 pub use server_directed::ServerDirected;
 
+use crate::FileKey;
+
 /// Bytes below which an offset counts as near the last one (thesis, section 4.4.3: the disk model's "close").
 pub const NEAR_BYTES: u64 = 5 << 20;
+
+/// Which of several files with equally many queued bytes the server-directed layer turns to. The original asked a hash table of objects
+/// without hash codes of their own, so it went by their addresses: another order in each run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileOrder {
+    /// The lowest number.
+    #[default]
+    Ascending,
+    /// What comes first in this list of the files 0 to 9; other files after them.
+    Listed([u8; 10]),
+}
+
+impl FileOrder {
+    /// The lower, the earlier.
+    fn rank(self, file: FileKey) -> u64 {
+        match self {
+            FileOrder::Ascending => file.0,
+            FileOrder::Listed(files) => {
+                files.iter().position(|listed| u64::from(*listed) == file.0).map_or(file.0.max(10), |place| place as u64)
+            }
+        }
+    }
+}
 
 /// Which entry of the chosen file the server-directed layer takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,10 +82,12 @@ pub struct ClassicConfig {
     pub delayed: Option<DelayedWrites>,
     /// Server-directed only: a write into the middle of a queued one loses what that one had behind it, as the original did.
     pub loses_tails: bool,
+    /// Server-directed only.
+    pub file_order: FileOrder,
 }
 
 impl Default for ClassicConfig {
     fn default() -> Self {
-        ClassicConfig { granularity: 10 << 20, rule: PickRule::Lowest, delayed: None, loses_tails: true }
+        ClassicConfig { granularity: 10 << 20, rule: PickRule::Lowest, delayed: None, loses_tails: true, file_order: FileOrder::Ascending }
     }
 }

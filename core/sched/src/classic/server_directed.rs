@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weft_base::Nanos;
 
 use super::sorted::{Entry, Key, Sorted};
-use super::{ClassicConfig, DelayedWrites, NEAR_BYTES, PickRule};
+use super::{ClassicConfig, DelayedWrites, FileOrder, NEAR_BYTES, PickRule};
 use crate::chain::{Chain, Chains};
 use crate::{Access, CacheLayer, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
 
@@ -35,14 +35,15 @@ struct Files {
 }
 
 impl Files {
-    /// The file with most bytes, the lowest among equals.
-    fn fullest(&self, last: Option<FileKey>) -> Option<FileKey> {
+    /// The file with most bytes, the first among equals.
+    fn fullest(&self, last: Option<FileKey>, order: FileOrder) -> Option<FileKey> {
         let mut best = (0, None);
         for (&file, queue) in &self.queues {
             let weight = if last == Some(file) { LAST_FILE_WEIGHT } else { 1 };
-            let rank = queue.bytes().saturating_mul(weight);
-            if rank > best.0 {
-                best = (rank, Some(file));
+            let bytes = queue.bytes().saturating_mul(weight);
+            let first_of_equals = bytes > 0 && bytes == best.0 && best.1.is_some_and(|best| order.rank(file) < order.rank(best));
+            if bytes > best.0 || first_of_equals {
+                best = (bytes, Some(file));
             }
         }
         best.1
@@ -87,8 +88,8 @@ impl ServerDirected {
 
     /// The entry that is to be next, still queued.
     fn pick(&mut self, access: Access) -> Option<(FileKey, Key, Entry)> {
-        let last = self.last_file;
-        let file = self.files(access).fullest(last)?;
+        let (last, order) = (self.last_file, self.config.file_order);
+        let file = self.files(access).fullest(last, order)?;
         if last != Some(file) {
             (self.last_file, self.last_offset) = (None, None);
         }
@@ -261,6 +262,18 @@ mod tests {
         layer.add(Nanos(0), piece(Access::Read, 2, 2 * MIB, 9));
         layer.add(Nanos(0), piece(Access::Read, 2, 4 * MIB, 10));
         assert_eq!(take(&mut layer, 0), Some((2, 2 * MIB, 9)), "near what was last");
+    }
+
+    #[test]
+    fn among_files_with_equally_many_bytes_the_order_decides() {
+        let orders = [(FileOrder::Ascending, [3, 7, 12]), (FileOrder::Listed([7, 9, 3, 0, 1, 2, 4, 5, 6, 8]), [7, 3, 12])];
+        for (file_order, expected) in orders {
+            let mut layer = layer(ClassicConfig { file_order, ..ClassicConfig::default() });
+            for file in [12, 7, 3] {
+                layer.add(Nanos(0), piece(Access::Read, file, 0, 100));
+            }
+            assert_eq!([(); 3].map(|()| take(&mut layer, 0).expect("three are queued").0), expected);
+        }
     }
 
     #[test]
