@@ -120,6 +120,7 @@ impl<R: Runtime> Caller<R> {
             let mut traced = weft_trace::span(weft_trace::event::NET_CALL);
             traced.request(weft_trace::request_key(request, server)).peer(server.0).range(u64::from(O::OP.code()), sent_bytes);
             let outcome = self.rt.request(server, outgoing, attempt_ends).await;
+            traced.sent();
             drop(traced);
             let received_bytes = outcome.as_ref().map_or(0, |frame| frame.body.len() as u64 + frame.bulk.len());
             let boot = match &outcome {
