@@ -25,7 +25,7 @@ pub use mask::{Mask, is_on};
 pub use record::Record;
 pub use recorder::{
     Context, OpenLadder, OpenSpan, Recorder, context, counters, ladder, mark, name, now, operation, own_context, process_tracer,
-    set_context, set_process_tracer, set_recorder, span,
+    set_context, set_process_tracer, set_recorder, span, within,
 };
 pub use request::{RequestKey, request_key};
 pub use stage::Stage;
