@@ -16,11 +16,12 @@ use fuser::{
 use weft_base::{Attr, Credentials, FileKind, Handle, Payload, SECOND, Status};
 use weft_client::{CreateOptions, DirPage, OpenFile, RenameFlags as NameFlags, SetAttr, XattrFlags};
 use weft_rt::{Bulk, Runtime};
+use weft_trace::{EventId, OpenSpan, event};
 use weft_wire::Rights;
 
 use crate::convert::{attributes, credentials, errno, file_type, handle, inode, kind_of_mode, set_time};
 use crate::open_files::{Listing, Table};
-use crate::threads::Threads;
+use crate::threads::{Threads, Turn};
 use crate::{MountOptions, REQUEST_BYTES_MAX, SharedClient, SharedCloser};
 
 /// Handles are never reused, so one generation is enough.
@@ -37,10 +38,14 @@ const COOKIE_PARENT: u64 = 2;
 
 /// Answers an error, or goes on with the value.
 macro_rules! answer {
-    ($reply:ident, $result:expr) => {
+    ($served:expr, $reply:ident, $result:expr) => {
         match $result {
             Ok(value) => value,
-            Err(error) => return $reply.error(errno(Status::from(error))),
+            Err(error) => {
+                let errno = errno(Status::from(error));
+                $served.fails(errno);
+                return $reply.error(errno);
+            }
         }
     };
 }
@@ -108,23 +113,36 @@ impl WeftFilesystem {
         Ok(())
     }
 
+    /// To be called by a thread that has taken a request, before anything else.
+    fn begin(&self, event: EventId, request: &Request, object: INodeNo) -> Served<'_> {
+        let turn = self.threads.turn();
+        let mut span = weft_trace::operation(event);
+        if span.is_on() {
+            // Of the calling thread: it joins what its process recorded with this request.
+            span.request(u64::from(request.pid())).object(object.0);
+        }
+        Served { reply: None, span, _turn: turn }
+    }
+
     fn run<F: Future>(&self, future: F) -> F::Output {
         self.client.rt().block_on(future)
     }
 
-    fn reply_entry<E>(&self, reply: ReplyEntry, result: Result<Attr, E>)
+    fn reply_entry<E>(&self, served: &mut Served<'_>, reply: ReplyEntry, result: Result<Attr, E>)
     where
         Status: From<E>,
     {
-        let attr = answer!(reply, result);
+        let attr = answer!(served, reply, result);
+        served.replies();
         reply.entry(&self.ttl, &attributes(&attr), GENERATION);
     }
 
-    fn reply_attr<E>(&self, reply: ReplyAttr, result: Result<Attr, E>)
+    fn reply_attr<E>(&self, served: &mut Served<'_>, reply: ReplyAttr, result: Result<Attr, E>)
     where
         Status: From<E>,
     {
-        let attr = answer!(reply, result);
+        let attr = answer!(served, reply, result);
+        served.replies();
         reply.attr(&self.ttl, &attributes(&attr));
     }
 
@@ -207,6 +225,31 @@ impl WeftFilesystem {
     }
 }
 
+/// A request in service. The fields are dropped in this order: the records are written before the thread may rest.
+struct Served<'a> {
+    /// The reply is being handed to the kernel.
+    reply: Option<OpenSpan>,
+    span: OpenSpan,
+    _turn: Turn<'a>,
+}
+
+impl Served<'_> {
+    /// What follows is the reply.
+    fn replies(&mut self) {
+        if self.span.is_on() {
+            self.reply = Some(weft_trace::span(event::FUSE_REPLY));
+        }
+    }
+
+    /// What follows is the reply, an error.
+    fn fails(&mut self, errno: Errno) {
+        if self.span.is_on() {
+            self.span.result(errno.code().unsigned_abs() as u16);
+        }
+        self.replies();
+    }
+}
+
 /// Rights that the flags of an `open` ask for.
 fn rights(flags: i32) -> Rights {
     match flags & libc::O_ACCMODE {
@@ -253,19 +296,20 @@ impl Filesystem for WeftFilesystem {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_LOOKUP, request, parent);
         let result = self.run(self.client.lookup(&credentials(request), handle(parent), name.as_bytes()));
-        self.reply_entry(reply, result);
+        self.reply_entry(&mut served, reply, result);
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
-        let _turn = self.threads.turn();
+    fn getattr(&self, request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        let mut served = self.begin(event::FUSE_GETATTR, request, ino);
         // After every change of a directory the kernel asks for its attributes, which we know if we made the change.
         if let Some((attr, age)) = self.client.known_directory(handle(ino)) {
+            served.replies();
             return reply.attr(&self.ttl.saturating_sub(Duration::from_nanos(age)), &attributes(&attr));
         }
         let result = self.run(self.client.getattr(handle(ino)));
-        self.reply_attr(reply, result);
+        self.reply_attr(&mut served, reply, result);
     }
 
     fn setattr(
@@ -286,7 +330,7 @@ impl Filesystem for WeftFilesystem {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_SETATTR, request, ino);
         let change = SetAttr {
             mode: mode.map(|mode| mode & 0o7777),
             uid,
@@ -297,46 +341,49 @@ impl Filesystem for WeftFilesystem {
             opened_for_write: file.is_some(),
         };
         let result = self.run(self.client.setattr(&credentials(request), handle(ino), &change));
-        self.reply_attr(reply, result);
+        self.reply_attr(&mut served, reply, result);
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        let _turn = self.threads.turn();
-        let target = answer!(reply, self.run(self.client.readlink(handle(ino))));
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
+        let target = answer!(served, reply, self.run(self.client.readlink(handle(ino))));
+        served.replies();
         reply.data(&target);
     }
 
     fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, rdev: u32, reply: ReplyEntry) {
-        let _turn = self.threads.turn();
-        let Some(kind) = kind_of_mode(mode) else { return reply.error(Errno::EINVAL) };
+        let mut served = self.begin(event::FUSE_OTHER, request, parent);
+        let kind = answer!(served, reply, kind_of_mode(mode).ok_or(Status::Invalid));
         let who = credentials(request);
         let result = self.run(self.client.mknod(&who, handle(parent), name.as_bytes(), kind, mode & 0o7777, rdev));
-        self.reply_entry(reply, result);
+        self.reply_entry(&mut served, reply, result);
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_MKDIR, request, parent);
         let result = self.run(self.client.mkdir(&credentials(request), handle(parent), name.as_bytes(), mode & 0o7777));
-        self.reply_entry(reply, result);
+        self.reply_entry(&mut served, reply, result);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.threads.turn();
-        answer!(reply, self.run(self.client.unlink(&credentials(request), handle(parent), name.as_bytes())));
+        let mut served = self.begin(event::FUSE_UNLINK, request, parent);
+        answer!(served, reply, self.run(self.client.unlink(&credentials(request), handle(parent), name.as_bytes())));
+        served.replies();
         reply.ok();
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.threads.turn();
-        answer!(reply, self.run(self.client.rmdir(&credentials(request), handle(parent), name.as_bytes())));
+        let mut served = self.begin(event::FUSE_RMDIR, request, parent);
+        answer!(served, reply, self.run(self.client.rmdir(&credentials(request), handle(parent), name.as_bytes())));
+        served.replies();
         reply.ok();
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_OTHER, request, parent);
         let target = target.as_os_str().as_bytes();
         let result = self.run(self.client.symlink(&credentials(request), handle(parent), name.as_bytes(), target));
-        self.reply_entry(reply, result);
+        self.reply_entry(&mut served, reply, result);
     }
 
     fn rename(
@@ -349,43 +396,46 @@ impl Filesystem for WeftFilesystem {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_RENAME, request, parent);
         let known = RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE;
         if !known.contains(flags) || flags == known {
+            served.fails(Errno::EINVAL);
             return reply.error(Errno::EINVAL);
         }
         let flags =
             NameFlags { no_replace: flags.contains(RenameFlags::RENAME_NOREPLACE), exchange: flags.contains(RenameFlags::RENAME_EXCHANGE) };
         let (from, to) = ((handle(parent), name.as_bytes()), (handle(newparent), newname.as_bytes()));
-        answer!(reply, self.run(self.client.rename(&credentials(request), from.0, from.1, to.0, to.1, flags)));
+        answer!(served, reply, self.run(self.client.rename(&credentials(request), from.0, from.1, to.0, to.1, flags)));
+        served.replies();
         reply.ok();
     }
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
         let result = self.run(self.client.link(&credentials(request), handle(ino), handle(newparent), newname.as_bytes()));
-        self.reply_entry(reply, result);
+        self.reply_entry(&mut served, reply, result);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_OPEN, request, ino);
         let rights = rights(flags.0);
         let truncate = flags.0 & libc::O_TRUNC != 0;
-        let (attr, file) = answer!(reply, self.run(self.client.open(&credentials(request), handle(ino), rights, truncate)));
+        let (attr, file) = answer!(served, reply, self.run(self.client.open(&credentials(request), handle(ino), rights, truncate)));
         let how = self.open_flags(&attr, rights, flags.0);
         let number = self.add_file(file, how);
         if rights.contains(Rights::WRITE) && set_id_bits(attr.mode) != 0 {
             if truncate && request.uid() != 0 {
-                answer!(reply, self.clear_set_id(handle(ino)));
+                answer!(served, reply, self.clear_set_id(handle(ino)));
             } else {
                 self.watch_set_id(number, true);
             }
         }
+        served.replies();
         reply.opened(FileHandle(number), how);
     }
 
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_CREATE, request, parent);
         let rights = rights(flags);
         let options = CreateOptions {
             mode: mode & 0o7777,
@@ -395,15 +445,16 @@ impl Filesystem for WeftFilesystem {
             ..CreateOptions::default()
         };
         let result = self.run(self.client.create(&credentials(request), handle(parent), name.as_bytes(), &options));
-        let (attr, file, _created) = answer!(reply, result);
+        let (attr, file, _created) = answer!(served, reply, result);
         let how = self.open_flags(&attr, rights, flags);
+        served.replies();
         reply.created(&self.ttl, &attributes(&attr), GENERATION, FileHandle(self.add_file(file, how)), how);
     }
 
     fn read(
         &self,
-        _request: &Request,
-        _ino: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         file: FileHandle,
         offset: u64,
         size: u32,
@@ -411,15 +462,17 @@ impl Filesystem for WeftFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let _turn = self.threads.turn();
-        let open = answer!(reply, self.open_file(file));
+        let mut served = self.begin(event::FUSE_READ, request, ino);
+        served.span.range(offset, u64::from(size));
+        let open = answer!(served, reply, self.open_file(file));
         // The kernel asks for whole pages; reading past the end would cost a question for the exact size, which an open file of the
         // page cache does not need: what follows the size of its open is for the next open to see.
         let bytes = match open.cached {
             true => u64::from(size).min(open.file.size_known().saturating_sub(offset)),
             false => u64::from(size),
         };
-        let pieces = answer!(reply, self.run(self.client.read(&open.file, offset, bytes)));
+        let pieces = answer!(served, reply, self.run(self.client.read(&open.file, offset, bytes)));
+        served.replies();
         match pieces.as_slice() {
             [] => reply.data(&[]),
             [Payload::Real(bytes)] => reply.data(bytes),
@@ -443,33 +496,38 @@ impl Filesystem for WeftFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_WRITE, request, ino);
+        served.span.range(offset, data.len() as u64);
         if self.set_id_count.load(Ordering::Relaxed) > 0 && request.uid() != 0 && self.watch_set_id(file.0, false) {
-            answer!(reply, self.clear_set_id(handle(ino)));
+            answer!(served, reply, self.clear_set_id(handle(ino)));
         }
-        let open = answer!(reply, self.open_file(file));
-        answer!(reply, self.run(self.client.write(&open.file, offset, Bulk::Slices(vec![data]))));
+        let open = answer!(served, reply, self.open_file(file));
+        answer!(served, reply, self.run(self.client.write(&open.file, offset, Bulk::Slices(vec![data]))));
+        served.replies();
         reply.written(data.len() as u32);
     }
 
-    fn flush(&self, _request: &Request, _ino: INodeNo, _file: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
-        let _turn = self.threads.turn();
+    fn flush(&self, request: &Request, ino: INodeNo, _file: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        let mut served = self.begin(event::FUSE_FLUSH, request, ino);
         // Writes are at the servers when they return, and the servers know that this client has the file open: nothing to do.
+        served.replies();
         reply.ok();
     }
 
     fn release(
         &self,
-        _request: &Request,
-        _ino: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         file: FileHandle,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_RELEASE, request, ino);
+        served.replies();
         reply.ok();
+        served.reply = None;
         if self.set_id_count.load(Ordering::Relaxed) > 0 {
             self.watch_set_id(file.0, false);
         }
@@ -478,110 +536,124 @@ impl Filesystem for WeftFilesystem {
         }
     }
 
-    fn fsync(&self, _request: &Request, _ino: INodeNo, file: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        let _turn = self.threads.turn();
-        let open = answer!(reply, self.open_file(file));
-        answer!(reply, self.run(self.client.fsync(&open.file, datasync)));
+    fn fsync(&self, request: &Request, ino: INodeNo, file: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        let mut served = self.begin(event::FUSE_FSYNC, request, ino);
+        let open = answer!(served, reply, self.open_file(file));
+        answer!(served, reply, self.run(self.client.fsync(&open.file, datasync)));
+        served.replies();
         reply.ok();
     }
 
-    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let _turn = self.threads.turn();
+    fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
         let listing = Arc::new(Listing { dir: handle(ino), page: Mutex::default() });
+        served.replies();
         reply.opened(FileHandle(self.listings.add(listing)), FopenFlags::empty());
     }
 
-    fn readdir(&self, request: &Request, _ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let _turn = self.threads.turn();
+    fn readdir(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let mut served = self.begin(event::FUSE_READDIR, request, ino);
         let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, _attr: Option<&Attr>| {
             reply.add(ino, cookie, kind, OsStr::from_bytes(name))
         };
-        answer!(reply, self.list(file, &credentials(request), offset, false, add));
+        answer!(served, reply, self.list(file, &credentials(request), offset, false, add));
+        served.replies();
         reply.ok();
     }
 
-    fn readdirplus(&self, request: &Request, _ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let _turn = self.threads.turn();
+    fn readdirplus(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let mut served = self.begin(event::FUSE_READDIR, request, ino);
         let ttl = self.ttl;
         let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, attr: Option<&Attr>| match attr {
             Some(attr) => reply.add(ino, cookie, OsStr::from_bytes(name), &ttl, &attributes(attr), GENERATION),
             // Attributes that are not at hand (`.`, `..`, an object that vanished meanwhile): number 0 gives the kernel the name only.
             None => reply.add(INodeNo(0), cookie, OsStr::from_bytes(name), &Duration::ZERO, &name_only(ino, kind), GENERATION),
         };
-        answer!(reply, self.list(file, &credentials(request), offset, true, add));
+        answer!(served, reply, self.list(file, &credentials(request), offset, true, add));
+        served.replies();
         reply.ok();
     }
 
-    fn releasedir(&self, _request: &Request, _ino: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        let _turn = self.threads.turn();
+    fn releasedir(&self, request: &Request, ino: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
         self.listings.remove(file.0);
+        served.replies();
         reply.ok();
     }
 
-    fn fsyncdir(&self, _request: &Request, ino: INodeNo, _file: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        let _turn = self.threads.turn();
-        answer!(reply, self.run(self.client.fsync_dir(handle(ino))));
+    fn fsyncdir(&self, request: &Request, ino: INodeNo, _file: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
+        answer!(served, reply, self.run(self.client.fsync_dir(handle(ino))));
+        served.replies();
         reply.ok();
     }
 
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let _turn = self.threads.turn();
+    fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
         const UNIT: u64 = 4096;
-        let stats = answer!(reply, self.run(self.client.statfs()));
+        let stats = answer!(served, reply, self.run(self.client.statfs()));
         let (blocks, free) = (stats.capacity_bytes / UNIT, stats.free_bytes / UNIT);
         let inodes_free = u64::from(u32::MAX);
+        served.replies();
         reply.statfs(blocks, free, free, stats.inodes + inodes_free, inodes_free, UNIT as u32, 255, UNIT as u32);
     }
 
     fn setxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _position: u32, reply: ReplyEmpty) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
         if is_unsupported_xattr(name) {
+            served.replies();
             return reply.error(Errno::EOPNOTSUPP);
         }
         let flags = XattrFlags { create_only: flags & libc::XATTR_CREATE != 0, replace_only: flags & libc::XATTR_REPLACE != 0 };
         let who = credentials(request);
-        answer!(reply, self.run(self.client.set_xattr(&who, handle(ino), name.as_bytes(), value, flags)));
+        answer!(served, reply, self.run(self.client.set_xattr(&who, handle(ino), name.as_bytes(), value, flags)));
+        served.replies();
         reply.ok();
     }
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
         if is_unsupported_xattr(name) {
+            served.replies();
             return reply.error(Errno::EOPNOTSUPP);
         }
-        let value = answer!(reply, self.run(self.client.get_xattr(&credentials(request), handle(ino), name.as_bytes())));
-        reply_xattr(reply, size, &value);
+        let value = answer!(served, reply, self.run(self.client.get_xattr(&credentials(request), handle(ino), name.as_bytes())));
+        reply_xattr(&mut served, reply, size, &value);
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let _turn = self.threads.turn();
-        let names = answer!(reply, self.run(self.client.list_xattr(&credentials(request), handle(ino))));
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
+        let names = answer!(served, reply, self.run(self.client.list_xattr(&credentials(request), handle(ino))));
         let mut list = Vec::new();
         for name in names {
             list.extend_from_slice(&name);
             list.push(0);
         }
-        reply_xattr(reply, size, &list);
+        reply_xattr(&mut served, reply, size, &list);
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.threads.turn();
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
         if is_unsupported_xattr(name) {
+            served.replies();
             return reply.error(Errno::EOPNOTSUPP);
         }
-        answer!(reply, self.run(self.client.remove_xattr(&credentials(request), handle(ino), name.as_bytes())));
+        answer!(served, reply, self.run(self.client.remove_xattr(&credentials(request), handle(ino), name.as_bytes())));
+        served.replies();
         reply.ok();
     }
 
-    fn fallocate(&self, _request: &Request, _ino: INodeNo, _file: FileHandle, _offset: u64, _length: u64, _mode: i32, reply: ReplyEmpty) {
-        let _turn = self.threads.turn();
+    fn fallocate(&self, request: &Request, ino: INodeNo, _file: FileHandle, _offset: u64, _length: u64, _mode: i32, reply: ReplyEmpty) {
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
         // Not ENOSYS: the C library then writes the range itself, which is what the caller of posix_fallocate needs.
+        served.replies();
         reply.error(Errno::EOPNOTSUPP);
     }
 }
 
 /// The protocol of both xattr calls: size 0 asks for the length.
-fn reply_xattr(reply: ReplyXattr, size: u32, value: &[u8]) {
+fn reply_xattr(served: &mut Served<'_>, reply: ReplyXattr, size: u32, value: &[u8]) {
+    served.replies();
     if size == 0 {
         reply.size(value.len() as u32);
     } else if value.len() > size as usize {

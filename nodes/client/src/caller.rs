@@ -120,11 +120,9 @@ impl<R: Runtime> Caller<R> {
             let attempt_ends = deadline.min(self.rt.now() + patience);
             let mut traced = weft_trace::span(weft_trace::event::NET_CALL);
             traced.request(weft_trace::request_key(request, server)).peer(server.0).range(u64::from(O::OP.code()), sent_bytes);
-            if self.rt.delay_ns(FaultPoint::ClientSend) > 0 {
-                self.rt.pass(FaultPoint::ClientSend).await;
-                traced.waited();
-            }
+            self.rt.pass(FaultPoint::ClientSend).await;
             let mut outcome = self.rt.request(server, outgoing, attempt_ends).await;
+            traced.sent();
             self.rt.pass(FaultPoint::NetReply).await;
             drop(traced);
             if attempt == 0 && self.rt.delay_ns(FaultPoint::ClientRetry) > 0 {

@@ -227,6 +227,7 @@ impl<R: ServerRuntime> Server<R> {
 
     fn answer(self: &Rc<Self>, peer: PeerId, answer: Answer, mut traced: OpenLadder) {
         if answer.when == When::Now {
+            traced.leave();
             return self.reply(peer, answer.frame);
         }
         let server = self.clone();
@@ -234,6 +235,7 @@ impl<R: ServerRuntime> Server<R> {
             // A server that stops answers nothing: the client asks its next life.
             if server.wait_for(answer.when).await.is_ok() {
                 traced.phase(served::JOURNAL, weft_trace::now());
+                traced.leave();
                 server.reply(peer, answer.frame);
             }
         });

@@ -193,6 +193,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let committed = weft_trace::now();
         for (peer, frame, mut traced) in replies.drain(..) {
             traced.phase(served::JOURNAL, committed);
+            traced.leave();
             self.rt.reply(peer, frame);
         }
     }
@@ -368,7 +369,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let now = self.rt.now();
         let expired: Vec<Parked> = self.parked.borrow_mut().extract_if(.., |parked| parked.until <= now).collect();
         for parked in expired {
-            let _traced = self.traced(&parked.frame.header, Some(parked.since));
+            self.traced(&parked.frame.header, Some(parked.since)).leave();
             self.rt.reply(parked.peer, self.reply_frame(&parked.frame.header, Err(Status::Busy)));
         }
     }
@@ -437,6 +438,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             traced.phase(served::JOURNAL, weft_trace::now());
             let waiting = this.in_flight.borrow_mut().remove(&flight(&header)).unwrap_or_default();
             if committed {
+                // Its record goes with the first answer; others are for repetitions.
+                traced.leave();
                 for (peer, header) in waiting {
                     this.rt.reply(peer, this.reply_frame(&header, result.clone()));
                 }
@@ -458,6 +461,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.rt.spawn(async move {
             let result = weft_trace::within(inside, flow).await;
             traced.phase(served::LOCK, weft_trace::now());
+            traced.leave();
             this.rt.reply(peer, this.reply_frame(&header, result));
         });
         Step::Later
@@ -470,6 +474,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.rt.spawn(async move {
             if this.kept(this.engine.make_durable(lsn).await) {
                 traced.phase(served::JOURNAL, weft_trace::now());
+                traced.leave();
                 this.rt.reply(peer, this.reply_frame(&header, Ok(body)));
             }
         });

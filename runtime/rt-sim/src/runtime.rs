@@ -141,7 +141,7 @@ impl ServerRuntime for SimRt {
     }
 
     fn reply(&self, peer: PeerId, reply: Frame) {
-        self.state().borrow_mut().queue_reply((self.disk.node, self.disk.life), peer, reply);
+        self.state().borrow_mut().queue_reply((self.disk.node, self.disk.life), peer, reply, weft_trace::take_leaving());
     }
 
     fn disk(&self) -> &SimDisk {

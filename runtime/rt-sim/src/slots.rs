@@ -45,6 +45,8 @@ pub(crate) struct Slot {
     pub(crate) task: TaskId,
     /// The queue holds a timer for it.
     pub(crate) has_timer: bool,
+    /// When the card began to send the request; 0: it did not.
+    pub(crate) sent_at: u64,
     outcome: Option<Outcome>,
     waker: Option<Waker>,
 }
@@ -63,10 +65,11 @@ impl Slots {
             let slot = &mut self.slots[index as usize];
             slot.reason = Some(reason);
             slot.task = task;
+            slot.sent_at = 0;
             return SlotId { index, generation: slot.generation };
         }
         let index = self.slots.len() as u32;
-        self.slots.push(Slot { generation: 0, reason: Some(reason), task, has_timer: false, outcome: None, waker: None });
+        self.slots.push(Slot { generation: 0, reason: Some(reason), task, has_timer: false, sent_at: 0, outcome: None, waker: None });
         SlotId { index, generation: 0 }
     }
 
@@ -102,6 +105,7 @@ impl Slots {
             reason: slot.reason.take(),
             had_timer: std::mem::take(&mut slot.has_timer),
             outcome: slot.outcome.take(),
+            sent_at: slot.sent_at,
             _waker: slot.waker.take(),
         };
         self.free.push(id.index);
@@ -114,6 +118,7 @@ pub(crate) struct Removed {
     pub(crate) reason: Option<Reason>,
     pub(crate) had_timer: bool,
     pub(crate) outcome: Option<Outcome>,
+    sent_at: u64,
     _waker: Option<Waker>,
 }
 
@@ -147,6 +152,7 @@ impl Future for Wait<'_> {
             state.end_wait(id)
         };
         self.id = None;
+        weft_trace::note_sent(removed.as_ref().map_or(0, |removed| removed.sent_at));
         let outcome = removed.and_then(|removed| removed.outcome);
         Poll::Ready(outcome.expect("just seen, and nothing ran in between"))
     }

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_base::ServerId;
+use weft_trace::event::served;
 use weft_trace::file::{FileHeader, FileWriter};
 use weft_trace::record::flags;
-use weft_trace::{Anchor, Clock, Context, Drain, EventTable, Mask, Mode, Recorder, Tracer, TracerConfig, set_context, set_recorder};
+use weft_trace::{
+    Anchor, Clock, Context, Drain, EventTable, Mask, Mode, OpenLadder, Recorder, Tracer, TracerConfig, set_context, set_recorder,
+};
 
 use crate::executor::TaskId;
 use crate::node::NodeId;
@@ -56,6 +59,14 @@ impl Tracing {
             self.contexts.insert(key(task), context);
         }
         set_recorder(None);
+    }
+
+    /// The card of a node begins with a reply at `at`: the record of its request is complete.
+    pub(crate) fn reply_leaves(&self, node: NodeId, mut traced: OpenLadder, at: u64) {
+        let before = set_recorder(self.nodes.get(&node).and_then(|trace| trace.recorder.clone()));
+        traced.phase(served::SEND, at);
+        drop(traced);
+        set_recorder(before);
     }
 
     /// A trace file for each node that ran; `name_of` tells its name and server.

@@ -217,6 +217,8 @@ events! {
     FUSE_FLUSH = 1 25 "fuse.flush" Span Kernel NONE;
     /// READDIR and READDIRPLUS.
     FUSE_READDIR = 1 28 "fuse.readdir" Span Kernel NONE;
+    /// Inside another one of these: the reply is handed to the kernel.
+    FUSE_REPLY = 1 62 "fuse.reply" Span Kernel NONE;
     /// CREATE.
     FUSE_CREATE = 1 35 "fuse.create" Span Kernel NONE;
     /// Any other.

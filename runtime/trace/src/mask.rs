@@ -4,7 +4,7 @@
 //! static words hold the union of all, so that a process without tracing pays for nothing, and nodes of one simulation may differ.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::event::{EventId, EventTable, LAYERS};
 
@@ -75,6 +75,8 @@ impl Mask {
 
 /// The union of all masks of this process.
 static UNION: [AtomicU64; LAYERS] = [const { AtomicU64::new(0) }; LAYERS];
+/// Some bit of [`UNION`] is set.
+static ANY: AtomicBool = AtomicBool::new(false);
 /// The masks whose union it is.
 static MASKS: Mutex<Vec<(u64, Mask)>> = Mutex::new(Vec::new());
 
@@ -82,6 +84,12 @@ static MASKS: Mutex<Vec<(u64, Mask)>> = Mutex::new(Vec::new());
 #[inline(always)]
 pub fn is_on(event: EventId) -> bool {
     UNION[event.layer()].load(Ordering::Relaxed) & event.bit() != 0
+}
+
+/// True if some tracer of this process records anything. One relaxed load.
+#[inline(always)]
+pub fn is_any_on() -> bool {
+    ANY.load(Ordering::Relaxed)
 }
 
 /// The mask of one tracer, known to the union under the tracer's number.
@@ -117,6 +125,7 @@ impl SharedMask {
             let union = masks.iter().fold(0, |union, (_, mask)| union | mask.0[layer]);
             union_of_all.store(union, Ordering::Relaxed);
         }
+        ANY.store(!masks.is_empty(), Ordering::Relaxed);
     }
 }
 
@@ -153,7 +162,7 @@ mod tests {
         a.set(only);
         b.set(only);
         a.set(Mask::NONE);
-        assert!(is_on(event) && b.contains(event) && !a.contains(event));
+        assert!(is_any_on() && is_on(event) && b.contains(event) && !a.contains(event));
         drop(b);
         assert!(!is_on(event));
     }

@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::event::EventId;
 use crate::in_flight::{LANE_NONE, LANES, Table};
-use crate::mask::is_on;
+use crate::mask::{is_any_on, is_on};
 use crate::record::{self, Body, Ladder, Record, Span, coarse, flags};
 use crate::ring::RingWriter;
 use crate::tracer::Tracer;
@@ -62,6 +62,10 @@ pub struct Recorder {
     /// A bit for each lane that is taken.
     lanes: Cell<u64>,
     context: Cell<Context>,
+    /// When the request whose outcome is being handed to its flow was given to the socket; 0: not known.
+    sent: Cell<u64>,
+    /// The ladder of the reply that the server is about to give to its runtime.
+    leaving: RefCell<Option<OpenLadder>>,
 }
 
 thread_local! {
@@ -234,7 +238,17 @@ fn write(event: EventId, body: Body) {
 
 impl Recorder {
     pub(crate) fn new(tracer: Tracer, number: u32, writer: RingWriter, table: Arc<Table>) -> Recorder {
-        Recorder { tracer, number, writer, table, spans: Cell::new((0, 0)), lanes: Cell::new(0), context: Cell::new(Context::default()) }
+        Recorder {
+            tracer,
+            number,
+            writer,
+            table,
+            spans: Cell::new((0, 0)),
+            lanes: Cell::new(0),
+            context: Cell::new(Context::default()),
+            sent: Cell::new(0),
+            leaving: RefCell::default(),
+        }
     }
 
     /// The number of its ring.
@@ -454,6 +468,16 @@ impl OpenSpan {
         self
     }
 
+    /// The part of the span up to [`note_sent`] was spent in a queue. To be called where the flow gets the outcome of its request.
+    pub fn sent(&mut self) -> &mut Self {
+        if self.is_on() {
+            let sent = with(|recorder| recorder.sent.take()).unwrap_or(0);
+            // Something older belongs to a request that nobody recorded.
+            self.span.wait = if sent >= self.t0 { coarse(sent - self.t0) } else { 0 };
+        }
+        self
+    }
+
     /// The part of the span up to now was spent in a queue.
     pub fn waited(&mut self) -> &mut Self {
         if self.is_on()
@@ -556,6 +580,15 @@ impl OpenLadder {
         }
     }
 
+    /// The reply leaves: whoever sends it fetches the ladder with [`take_leaving`], adds the time until then, and writes it. To be called
+    /// right before the reply is given to the runtime; with a runtime that does not fetch it, it is written at the next call.
+    pub fn leave(self) {
+        if self.is_on() {
+            let before = with(|recorder| recorder.leaving.replace(Some(self)));
+            drop(before);
+        }
+    }
+
     /// The number of the failure; 0: none.
     pub fn result(&mut self, status: u16) {
         self.res = u8::try_from(status).unwrap_or(u8::MAX);
@@ -576,7 +609,25 @@ impl Drop for OpenLadder {
     }
 }
 
-/// The clock of this thread's recorder in ticks; 0 if there is none.
+/// The ladder of the reply that this thread is about to send, see [`OpenLadder::leave`]. One relaxed load if nothing is recorded.
+#[inline]
+pub fn take_leaving() -> Option<OpenLadder> {
+    if !is_any_on() {
+        return None;
+    }
+    with(|recorder| recorder.leaving.take()).flatten()
+}
+
+/// A runtime hands the outcome of a request to its flow, and its last byte was given to the socket at `ticks`; see [`OpenSpan::sent`].
+#[inline]
+pub fn note_sent(ticks: u64) {
+    if ticks != 0 && is_any_on() {
+        with(|recorder| recorder.sent.set(ticks));
+    }
+}
+
+/// The clock of this thread's recorder in ticks; 0 if there is none, or nothing is recorded (then it costs one relaxed load).
+#[inline]
 pub fn now() -> u64 {
-    with(|recorder| recorder.ticks()).unwrap_or(0)
+    if is_any_on() { with(|recorder| recorder.ticks()).unwrap_or(0) } else { 0 }
 }

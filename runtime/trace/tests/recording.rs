@@ -182,6 +182,47 @@ fn phases_add_up_to_the_time_of_the_request() {
 }
 
 #[test]
+fn a_call_knows_when_its_request_was_given_to_the_socket() {
+    let node = Node::new(Mode::Bench, 64);
+    // Of a request before that nobody recorded.
+    weft_trace::note_sent(500);
+    let waits = |sent: Option<u64>| {
+        let mut call = span(event::NET_CALL);
+        node.pass(800);
+        if let Some(after) = sent {
+            weft_trace::note_sent(node.time.load(Ordering::Relaxed) - 800 + after);
+        }
+        call.sent();
+    };
+    waits(None);
+    waits(Some(320));
+    waits(None);
+    let records: Vec<_> = node.records().iter().map(|record| body(record).wait).collect();
+    assert_eq!(records, [0, 320 / 16, 0]);
+}
+
+#[test]
+fn a_reply_that_leaves_takes_its_ladder_along() {
+    let node = Node::new(Mode::Bench, 64);
+    assert!(weft_trace::take_leaving().is_none());
+    for key in 1..=2 {
+        let mut served = ladder(event::META_CREATE);
+        served.request(key, 17, 0);
+        served.leave();
+        assert_eq!(node.records().len(), key as usize - 1, "not complete before it was sent");
+        if key == 1 {
+            let mut leaving = weft_trace::take_leaving().expect("just left");
+            node.pass(160);
+            leaving.phase(served::SEND, weft_trace::now());
+            drop(leaving);
+            let records = node.records();
+            let Body::Ladder(body) = records[0].body else { panic!("{records:?}") };
+            assert_eq!((records[0].req, body.phases[served::SEND]), (1, 10));
+        }
+    }
+}
+
+#[test]
 fn of_sampled_operations_all_or_nothing_is_kept() {
     let node = Node::new(Mode::Bench, 1 << 12);
     node.tracer.set_sampling(3);

@@ -135,6 +135,22 @@ fn a_slow_network_is_named() {
     }
 }
 
+/// Cards that need 4 ms for a stripe: the stripes of a write wait for one another at the client, and replies of reads at the servers.
+#[test]
+fn a_busy_card_is_named_as_the_send_queue() {
+    let mut profile = Profile::ethernet_10g();
+    profile.net.bytes_per_s = 1 << 20;
+    let explanation = explained(profile, None);
+    let waits = |operation: &str| {
+        let kind = explanation.kinds.iter().find(|kind| kind.operation == operation).expect("it was done");
+        kind.stages.iter().find(|stage| stage.stage == "send_queue").map_or(0.0, |stage| stage.share)
+    };
+    // Of the last of three messages: twice the time of one, beside its own time and the way back.
+    assert!(waits("client.write") > 0.3, "{explanation:#?}");
+    assert!(waits("client.read") > 0.01, "{explanation:#?}");
+    assert!(waits("client.create") < 0.03, "{explanation:#?}");
+}
+
 #[test]
 fn a_slow_disk_is_named() {
     let mut profile = Profile::ethernet_10g();

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, PosixFadviseAdvice, openat, posix_fadvise};
 use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use weft_trace::{EventId, OpenSpan, event};
 
 use super::meter::Meter;
 use super::target::{Target, Traffic};
@@ -74,6 +75,7 @@ impl Target for PathTarget {
         match step {
             Step::Create => client.create(work, meter),
             Step::Stat => client.each_file(work, |dir, name, _| {
+                let _app = traced(event::APP_STAT);
                 fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
                 meter.done(0);
                 Ok(())
@@ -100,15 +102,20 @@ impl PathClient {
             let mut name = Vec::new();
             for subdir in work.subdir_names(self.number) {
                 self.name_into(&mut name, work, &subdir, "");
+                let _app = traced(event::APP_MKDIR);
                 mkdirat(&self.dir().fd, name.as_slice(), Mode::from_bits_truncate(0o755)).map_err(|error| failed("mkdir", &name, error))?;
             }
         }
         let mut data = std::mem::take(&mut self.data);
         let number = self.number;
         let outcome = self.each_file(work, |dir, name, file_number| {
-            let file = open(dir, name, flags(work, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL))?;
+            let file = {
+                let _app = traced(event::APP_CREATE);
+                open(dir, name, flags(work, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL))?
+            };
             let blocks = (0..work.blocks_of(file_number)).map(|index| work.block_of(number, file_number, index));
             for block in blocks {
+                let _app = traced_block(event::APP_WRITE, block);
                 file.write_all_at(data.marked(number, file_number, block), block.offset)?;
             }
             finish(file, work)?;
@@ -122,10 +129,12 @@ impl PathClient {
     fn list(&self, work: &Work, meter: &mut Meter) -> Result<()> {
         for subdir in work.subdir_names(self.number) {
             let path = self.dir().path.join(subdir);
+            let _app = traced(event::APP_READDIR);
             let entries = std::fs::read_dir(&path).with_context(|| format!("cannot list {}", path.display()))?;
             for entry in entries {
                 let entry = entry.with_context(|| format!("cannot list {}", path.display()))?;
                 if work.attrs {
+                    let _app = traced(event::APP_STAT);
                     entry.metadata().with_context(|| format!("cannot look at {}", entry.path().display()))?;
                     meter.done(0);
                 } else {
@@ -140,9 +149,13 @@ impl PathClient {
         let mut data = std::mem::take(&mut self.data);
         let client = self.number;
         let outcome = self.each_stream(work, |open, number| {
-            let file = open(flags(work, OFlag::O_WRONLY | OFlag::O_CREAT))?;
+            let file = {
+                let _app = traced(event::APP_OPEN);
+                open(flags(work, OFlag::O_WRONLY | OFlag::O_CREAT))?
+            };
             for index in 0..work.blocks_of(number) {
                 let block = work.block_of(client, number, index);
+                let _app = traced_block(event::APP_WRITE, block);
                 file.write_all_at(data.marked(client, number, block), block.offset)?;
                 meter.done(block.bytes);
             }
@@ -156,11 +169,17 @@ impl PathClient {
         let mut data = std::mem::take(&mut self.data);
         let client = self.number;
         let outcome = self.each_stream(work, |open, number| {
-            let file = open(flags(work, OFlag::O_RDONLY))?;
+            let file = {
+                let _app = traced(event::APP_OPEN);
+                open(flags(work, OFlag::O_RDONLY))?
+            };
             for index in 0..work.blocks_of(number) {
                 let block = work.block_of(client, number, index);
                 let bytes = &mut data.bytes_mut()[..block.bytes as usize];
-                file.read_exact_at(bytes, block.offset)?;
+                {
+                    let _app = traced_block(event::APP_READ, block);
+                    file.read_exact_at(bytes, block.offset)?;
+                }
                 check_mark(bytes, client, number, block)?;
                 meter.done(block.bytes);
             }
@@ -174,6 +193,7 @@ impl PathClient {
 
     fn remove(&self, work: &Work, meter: &mut Meter) -> Result<()> {
         self.each_file(work, |dir, name, _| {
+            let _app = traced(event::APP_UNLINK);
             unlinkat(dir, name, UnlinkatFlags::NoRemoveDir)?;
             meter.done(0);
             Ok(())
@@ -182,6 +202,7 @@ impl PathClient {
             let mut name = Vec::new();
             for subdir in work.subdir_names(self.number) {
                 self.name_into(&mut name, work, &subdir, "");
+                let _app = traced(event::APP_RMDIR);
                 unlinkat(&self.dir().fd, name.as_slice(), UnlinkatFlags::RemoveDir).map_err(|error| failed("rmdir", &name, error))?;
             }
         }
@@ -226,6 +247,21 @@ impl PathClient {
     }
 }
 
+/// The record of a system call, as the calling program sees it. A gateway on this machine joins its own by the number of the thread.
+fn traced(event: EventId) -> OpenSpan {
+    let mut span = weft_trace::operation(event);
+    if span.is_on() {
+        span.request(nix::unistd::gettid().as_raw() as u64);
+    }
+    span
+}
+
+fn traced_block(event: EventId, block: Block) -> OpenSpan {
+    let mut span = traced(event);
+    span.range(block.offset, block.bytes);
+    span
+}
+
 fn failed(call: &str, name: &[u8], error: Errno) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("{call} {}", name.escape_ascii()))
 }
@@ -242,8 +278,10 @@ fn open(dir: BorrowedFd<'_>, name: &[u8], flags: OFlag) -> Result<File> {
 /// Closes a file; network file systems tell late errors here.
 fn finish(file: File, work: &Work) -> Result<()> {
     if work.fsync {
+        let _app = traced(event::APP_FSYNC);
         file.sync_all()?;
     }
+    let _app = traced(event::APP_CLOSE);
     Ok(nix::unistd::close(OwnedFd::from(file))?)
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -23,6 +24,8 @@ use super::target::{Target, Traffic};
 use super::work::{Step, Work};
 use crate::connect::{Common, Fs};
 
+/// A process in the middle of a step goes on for so long after whoever leads it is gone.
+const END_PATIENCE: Duration = Duration::from_secs(2);
 /// The word that starts a step.
 const GO: &str = "go";
 
@@ -118,7 +121,8 @@ impl Args {
     }
 }
 
-/// Lines of standard input. When it ends this process ends, whatever it does at that moment.
+/// Lines of standard input. When it ends this process ends: if it waits for an order, in the usual way (it may have a trace to write),
+/// and otherwise a moment later, whatever it does.
 fn read_orders() -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
@@ -127,6 +131,8 @@ fn read_orders() -> Receiver<String> {
                 break;
             }
         }
+        drop(send);
+        std::thread::sleep(END_PATIENCE);
         std::process::exit(0);
     });
     receive

@@ -1,8 +1,9 @@
 //! One connection of a client process, used by all its threads.
 //!
-//! Locks, in the order in which they may be taken: `sending`, `buffer`; each of the others alone. None is held while a thread waits,
+//! Locks, in the order in which they may be taken: `sending`, then `buffer` or `pending`; each of the others alone. None is held while a thread waits,
 //! except `sending` by a thread that waits for room in the socket (it reads replies meanwhile).
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,17 +35,19 @@ const BUFFER_BYTES_MAX: usize = 256 << 10;
 const SEND_NS_MAX: u64 = 60 * SECOND;
 /// Pieces given to the kernel in one call.
 const PIECES_MAX: usize = 16;
+/// Sends whose time is remembered for the trace records of the requests in them.
+const SENDS_REMEMBERED: usize = 256;
 
 /// A connection after its handshake.
 #[derive(Debug)]
 pub(crate) struct Conn {
     fd: OwnedFd,
     alive: AtomicBool,
-    pending: Mutex<FastMap<u64, Pending>>,
+    pending: Mutex<Table>,
     /// The reading half, while nobody reads.
     reader: Mutex<Option<Box<Reader>>>,
     /// Small requests, complete frames, that nobody sends yet.
-    buffer: Mutex<Vec<u8>>,
+    buffer: Mutex<Collected>,
     sending: Mutex<Sending>,
     /// There is something in `buffer` or `sending`. Changed under the lock of `buffer`.
     unsent: AtomicBool,
@@ -61,11 +64,56 @@ pub(crate) struct Reader {
     wakers: Vec<Waker>,
 }
 
+/// Small requests that nobody sends yet.
+#[derive(Debug, Default)]
+struct Collected {
+    bytes: Vec<u8>,
+    /// Bytes ever collected: where the last request ends among all of them.
+    end: u64,
+}
+
 /// What is being sent: some of it may be in the socket already.
 #[derive(Debug, Default)]
 struct Sending {
     bytes: Vec<u8>,
     sent: usize,
+    /// Of all bytes ever collected, those that are in the socket.
+    end: u64,
+}
+
+/// Requests whose replies are awaited, by sequence number.
+#[derive(Debug, Default)]
+struct Table {
+    requests: FastMap<u64, Pending>,
+    /// Of the last sends while requests are traced: the end among all bytes ever collected, and the time by the clock of trace records.
+    sends: VecDeque<(u64, u64)>,
+}
+
+impl Table {
+    fn note_send(&mut self, end: u64, ticks: u64) {
+        if self.sends.len() == SENDS_REMEMBERED {
+            self.sends.pop_front();
+        }
+        self.sends.push_back((end, ticks));
+    }
+
+    /// When the byte before `end` was given to the socket; 0: not known any more.
+    fn sent_at(&self, end: u64) -> u64 {
+        let at = self.sends.partition_point(|(sent, _)| *sent < end);
+        let is_forgotten = at == 0 && self.sends.len() == SENDS_REMEMBERED;
+        self.sends.get(at).filter(|_| !is_forgotten).map_or(0, |(_, ticks)| *ticks)
+    }
+}
+
+/// Where a traced request is on its way to the socket.
+#[derive(Clone, Copy, Debug)]
+enum Leaving {
+    /// Nobody asks.
+    Untraced,
+    /// It ends there among all bytes ever collected.
+    Collected(u64),
+    /// It was given to the socket at this time, by the clock of trace records.
+    Sent(u64),
 }
 
 /// A request whose reply is awaited.
@@ -79,6 +127,12 @@ struct Pending {
     slot: Option<Slot>,
     /// The reply has come.
     answered: bool,
+}
+
+/// True if requests leave records that tell when they were given to the socket.
+#[inline]
+fn is_traced() -> bool {
+    weft_trace::is_on(weft_trace::event::NET_CALL)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -135,24 +189,37 @@ impl Conn {
             }
         };
         let small = request.bulk.len() < BULK_DIRECT_BYTES as u64;
-        let wait = self.begin(thread, sequence, deadline);
+        let mut wait = self.begin(thread, sequence, deadline);
         if small {
-            let collected = {
-                let mut buffer = locked(&self.buffer);
-                encode(&mut buffer, request.header, &request.body, slices);
-                slices.iter().for_each(|slice| buffer.extend_from_slice(slice));
-                self.unsent.store(true, Ordering::Release);
-                buffer.len()
-            };
+            let collected = self.collect(&mut wait, |bytes| {
+                encode(bytes, request.header, &request.body, slices);
+                slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+            });
             if collected > BUFFER_BYTES_MAX {
                 thread.flush();
             }
         } else {
             let mut head = Vec::with_capacity(weft_wire::HEADER_BYTES + request.body.len());
             encode(&mut head, request.header, &request.body, slices);
-            self.send_bulk(thread, &head, slices, deadline);
+            wait.leaving = match self.send_bulk(thread, &head, slices, deadline) {
+                0 => Leaving::Untraced,
+                ticks => Leaving::Sent(ticks),
+            };
         }
         Ok(wait)
+    }
+
+    /// Puts a request behind those that nobody sends yet; gives their length.
+    fn collect(&self, wait: &mut Wait, encode: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let mut buffer = locked(&self.buffer);
+        let before = buffer.bytes.len();
+        encode(&mut buffer.bytes);
+        buffer.end += (buffer.bytes.len() - before) as u64;
+        if is_traced() {
+            wait.leaving = Leaving::Collected(buffer.end);
+        }
+        self.unsent.store(true, Ordering::Release);
+        buffer.bytes.len()
     }
 
     /// A place in the shared region for the bulk data of a request or of its reply, and how many bytes of it. Only the first sending of
@@ -185,12 +252,8 @@ impl Conn {
         }
         let (sequence, page) = (request.header.request.sequence, slot.page());
         self.register(thread, sequence, Some(slot))?;
-        let wait = self.begin(thread, sequence, deadline);
-        {
-            let mut buffer = locked(&self.buffer);
-            encode_naming(&mut buffer, request.header, &request.body, flag, page, bytes);
-            self.unsent.store(true, Ordering::Release);
-        }
+        let mut wait = self.begin(thread, sequence, deadline);
+        self.collect(&mut wait, |buffer| encode_naming(buffer, request.header, &request.body, flag, page, bytes));
         // The server begins while we copy the data for the next one.
         self.flush(thread, deadline.min(clock::now() + SEND_NS_MAX));
         Ok(wait)
@@ -200,14 +263,14 @@ impl Conn {
     fn register(&self, thread: &ThreadContext, sequence: u64, slot: Option<Slot>) -> Result<(), Status> {
         let pending = Pending { outcome: None, waker: None, parker: thread.parker().clone(), slot, answered: false };
         {
-            let mut table = locked(&self.pending);
+            let requests = &mut locked(&self.pending).requests;
             if !self.is_alive() {
                 return Err(Status::Unreachable);
             }
-            if table.contains_key(&sequence) {
+            if requests.contains_key(&sequence) {
                 return Err(Status::Invalid);
             }
-            table.insert(sequence, pending);
+            requests.insert(sequence, pending);
         }
         Ok(())
     }
@@ -216,7 +279,7 @@ impl Conn {
     fn begin(self: &Arc<Self>, thread: &Rc<ThreadContext>, sequence: u64, deadline: Nanos) -> Wait {
         thread.begin_wait(self);
         Counters::add(&self.counters.sent_messages, 1);
-        Wait { conn: self.clone(), thread: thread.clone(), sequence, timer: Sleep::new(deadline) }
+        Wait { conn: self.clone(), thread: thread.clone(), sequence, timer: Sleep::new(deadline), leaving: Leaving::Untraced }
     }
 
     // -------------------------------------------------------------------------------------------------------------- receiving
@@ -238,7 +301,7 @@ impl Conn {
         }
         let heir = {
             let pending = locked(&self.pending);
-            let mut waiting = pending.values().filter(|one| one.outcome.is_none());
+            let mut waiting = pending.requests.values().filter(|one| one.outcome.is_none());
             // One who sleeps looks around at once; one who is busy does so before it sleeps.
             waiting.clone().find(|one| one.parker.is_parked()).or_else(|| waiting.next()).map(|one| one.parker.clone())
         };
@@ -275,7 +338,7 @@ impl Conn {
             for mut frame in reader.complete.drain(..) {
                 strange |= frame.header.kind != Kind::Reply;
                 // Nobody waits any more for what came after its deadline.
-                if let Some(one) = pending.get_mut(&frame.header.request.sequence) {
+                if let Some(one) = pending.requests.get_mut(&frame.header.request.sequence) {
                     if let Some((offset, len)) = frame.header.region_place() {
                         // The reply to an earlier sending, in a place that was given up: that of this one comes too.
                         let Some(slot) = one.slot.take_if(|slot| slot.is_at(offset, len)) else { continue };
@@ -298,7 +361,7 @@ impl Conn {
         {
             let mut pending = locked(&self.pending);
             self.alive.store(false, Ordering::Release);
-            for one in pending.values_mut() {
+            for one in pending.requests.values_mut() {
                 if one.outcome.is_none() {
                     one.outcome = Some(Err(status));
                     wakers.extend(one.waker.take());
@@ -335,8 +398,9 @@ impl Conn {
         }
     }
 
-    /// Sends bulk data behind everything that has been collected.
-    fn send_bulk(&self, thread: &ThreadContext, head: &[u8], slices: &[&[u8]], deadline: Nanos) {
+    /// Sends bulk data behind everything that has been collected. If requests are traced, says when the last byte was given to the socket.
+    fn send_bulk(&self, thread: &ThreadContext, head: &[u8], slices: &[&[u8]], deadline: Nanos) -> u64 {
+        let mut sent_at = 0;
         let deadline = deadline.min(clock::now() + SEND_NS_MAX);
         {
             let mut sending = match self.sending.try_lock() {
@@ -348,19 +412,20 @@ impl Conn {
             };
             if self.send_collected(thread, &mut sending, deadline).is_ok() {
                 let pieces = std::iter::once(head).chain(slices.iter().copied()).filter(|piece| !piece.is_empty());
-                self.send_pieces(thread, pieces.collect(), deadline);
+                sent_at = self.send_pieces(thread, pieces.collect(), deadline);
             } else if self.is_alive() {
                 // The deadline came before our turn. Nothing of this request was sent; its wait ends by itself.
                 drop(sending);
-                return;
+                return 0;
             }
         }
         self.flush(thread, deadline);
+        sent_at
     }
 
     /// Sends one message whole, or ends the connection.
-    fn send_pieces(&self, thread: &ThreadContext, mut pieces: Vec<&[u8]>, deadline: Nanos) {
-        let mut first = 0;
+    fn send_pieces(&self, thread: &ThreadContext, mut pieces: Vec<&[u8]>, deadline: Nanos) -> u64 {
+        let (mut first, mut sent_at) = (0, 0);
         while first < pieces.len() {
             let mut slices = [IoSlice::new(&[]); PIECES_MAX];
             let rest = &pieces[first..];
@@ -368,9 +433,11 @@ impl Conn {
             for (slice, piece) in slices.iter_mut().zip(rest) {
                 *slice = IoSlice::new(piece);
             }
-            let Ok(mut sent) = self.send_some(thread, &slices[..count], deadline) else {
-                return self.kill(Status::Unreachable);
+            let Ok((mut sent, ticks)) = self.send_some(thread, &slices[..count], deadline) else {
+                self.kill(Status::Unreachable);
+                return 0;
             };
+            sent_at = ticks;
             while sent > 0 {
                 let part = sent.min(pieces[first].len());
                 pieces[first] = &pieces[first][part..];
@@ -378,6 +445,7 @@ impl Conn {
                 sent -= part;
             }
         }
+        sent_at
     }
 
     /// Sends everything that has been collected until now. At the deadline the rest stays in `sending`.
@@ -390,14 +458,20 @@ impl Conn {
                     sending.bytes = Vec::new();
                 }
                 let mut buffer = locked(&self.buffer);
-                if buffer.is_empty() {
+                if buffer.bytes.is_empty() {
                     self.unsent.store(false, Ordering::Release);
                     return Ok(());
                 }
-                std::mem::swap(&mut sending.bytes, &mut buffer);
+                std::mem::swap(&mut sending.bytes, &mut buffer.bytes);
             }
             match self.send_some(thread, &[IoSlice::new(&sending.bytes[sending.sent..])], until) {
-                Ok(sent) => sending.sent += sent,
+                Ok((sent, ticks)) => {
+                    sending.sent += sent;
+                    sending.end += sent as u64;
+                    if ticks != 0 {
+                        locked(&self.pending).note_send(sending.end, ticks);
+                    }
+                }
                 Err(Status::TimedOut) => return Err(Status::TimedOut),
                 Err(status) => {
                     self.kill(Status::Unreachable);
@@ -407,14 +481,16 @@ impl Conn {
         }
     }
 
-    /// Sends at least one byte. While the socket is full, replies are read: the server may wait for room as well.
-    fn send_some(&self, thread: &ThreadContext, pieces: &[IoSlice<'_>], until: Nanos) -> Result<usize, Status> {
+    /// Sends at least one byte; gives how many, and if requests are traced, when they were given to the socket. While the socket is full,
+    /// replies are read: the server may wait for room as well.
+    fn send_some(&self, thread: &ThreadContext, pieces: &[IoSlice<'_>], until: Nanos) -> Result<(usize, u64), Status> {
         loop {
+            let ticks = if is_traced() { weft_trace::now() } else { 0 };
             Counters::add(&self.counters.send_calls, 1);
             match sys::send(self.fd.as_fd(), pieces) {
                 Ok(sent) => {
                     Counters::add(&self.counters.sent_bytes, sent as u64);
-                    return Ok(sent);
+                    return Ok((sent, ticks));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !self.is_alive() {
@@ -459,6 +535,7 @@ pub(crate) struct Wait {
     thread: Rc<ThreadContext>,
     sequence: u64,
     timer: Sleep,
+    leaving: Leaving,
 }
 
 impl Future for Wait {
@@ -467,8 +544,13 @@ impl Future for Wait {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         {
             let mut table = locked(&self.conn.pending);
-            let Some(pending) = table.get_mut(&self.sequence) else { return Poll::Ready(Err(Status::Unreachable)) };
+            let Some(pending) = table.requests.get_mut(&self.sequence) else { return Poll::Ready(Err(Status::Unreachable)) };
             if let Some(outcome) = pending.outcome.take() {
+                match self.leaving {
+                    Leaving::Untraced => {}
+                    Leaving::Collected(end) => weft_trace::note_sent(table.sent_at(end)),
+                    Leaving::Sent(ticks) => weft_trace::note_sent(ticks),
+                }
                 return Poll::Ready(outcome);
             }
             if !pending.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -482,11 +564,33 @@ impl Future for Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        let pending = locked(&self.conn.pending).remove(&self.sequence);
+        let pending = locked(&self.conn.pending).requests.remove(&self.sequence);
         // Until its reply the server may use the place: then nobody else may.
         if let Some(Pending { slot: Some(slot), answered: false, .. }) = pending {
             slot.lose();
         }
         self.thread.end_wait(&self.conn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_left_with_the_send_that_took_its_last_byte() {
+        let mut table = Table::default();
+        assert_eq!(table.sent_at(10), 0, "nothing was sent");
+        table.note_send(100, 7);
+        table.note_send(250, 9);
+        assert_eq!([1, 100, 101, 250, 251].map(|end| table.sent_at(end)), [7, 7, 9, 9, 0]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_guessed() {
+        let mut table = Table::default();
+        (1..=SENDS_REMEMBERED as u64 + 1).for_each(|send| table.note_send(send * 10, send));
+        assert_eq!(table.sends.len(), SENDS_REMEMBERED);
+        assert_eq!((table.sent_at(10), table.sent_at(20), table.sent_at(21)), (0, 0, 3));
     }
 }

@@ -8,7 +8,7 @@
 //! replies ([`OUT_BYTES_PAUSE`]) or while the server has not taken what arrived ([`ARRIVED_BYTES_MAX`]); a connection that takes
 //! nothing for [`STALL_NS_MAX`] is dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
@@ -16,6 +16,8 @@ use std::task::Waker;
 use bytes::BytesMut;
 use weft_base::{ClientId, Nanos, Payload, SECOND, ServerId, Status};
 use weft_rt::{Arrival, PeerId, Usage};
+use weft_trace::OpenLadder;
+use weft_trace::event::served;
 use weft_wire::handshake::{self, RegionAnswer, RegionOffer, ServerHandshake};
 use weft_wire::{Flags, Frame, Header, Kind, Wire};
 
@@ -25,7 +27,7 @@ use crate::address::Address;
 use crate::clock;
 use crate::handshake::{Greeting, HANDSHAKE_NS_MAX, Step};
 use crate::inbound::{Broken, FrameReader, Limits};
-use crate::outbound::OutQueue;
+use crate::outbound::{Flushed, OutQueue};
 use crate::region::{self, Memory};
 use crate::sys::{self, Epoll, Happened};
 
@@ -80,6 +82,10 @@ struct Conn {
     fd: OwnedFd,
     reader: FrameReader,
     out: OutQueue,
+    /// Bytes ever given to the socket.
+    sent_bytes: u64,
+    /// Trace records of the replies in `out`, with what `sent_bytes` will be when they are with the socket.
+    leaving: VecDeque<(u64, OpenLadder)>,
     role: Role,
     /// It is in the list of connections with something new to send.
     dirty: bool,
@@ -92,6 +98,19 @@ struct Conn {
 }
 
 impl Conn {
+    /// Sends until the socket takes no more, and completes the trace records of the replies that it has taken.
+    fn flush(&mut self) -> std::io::Result<Flushed> {
+        let given_at = if self.leaving.is_empty() { 0 } else { weft_trace::now() };
+        let flushed = self.out.flush(self.fd.as_fd())?;
+        self.sent_bytes += flushed.bytes as u64;
+        while self.leaving.front().is_some_and(|(end, _)| *end <= self.sent_bytes) {
+            if let Some((_, mut traced)) = self.leaving.pop_front() {
+                traced.phase(served::SEND, given_at);
+            }
+        }
+        Ok(flushed)
+    }
+
     fn has_region(&self) -> bool {
         matches!(self.role, Role::Client { region: Some(_), .. })
     }
@@ -189,12 +208,16 @@ impl Net {
 
     /// Queues a frame for a connection; if it is gone, nothing happens.
     pub(crate) fn send(&mut self, to: u64, frame: Frame) {
+        let traced = weft_trace::take_leaving();
         let Some(conn) = self.conn_mut(to) else { return };
         let region = match &conn.role {
             Role::Client { region, .. } => region.as_deref(),
             _ => None,
         };
         conn.out.push(frame, region);
+        if let Some(traced) = traced {
+            conn.leaving.push_back((conn.sent_bytes + conn.out.len() as u64, traced));
+        }
         let (len, blocked) = (conn.out.len(), conn.blocked_since.is_some());
         self.usage.sent_messages += 1;
         self.mark_dirty(to);
@@ -337,7 +360,18 @@ impl Net {
         }
         let reader = FrameReader::new(limits);
         let out = OutQueue::default();
-        *place = Some(Conn { fd, reader, out, role, dirty: false, paused: false, watched: (true, false), blocked_since: None });
+        *place = Some(Conn {
+            fd,
+            reader,
+            out,
+            sent_bytes: 0,
+            leaving: VecDeque::new(),
+            role,
+            dirty: false,
+            paused: false,
+            watched: (true, false),
+            blocked_since: None,
+        });
         Ok(token)
     }
 
@@ -547,7 +581,7 @@ impl Net {
     fn flush_one(&mut self, token: u64) {
         let mut sweep_at = Nanos::NEVER;
         let Some(conn) = self.conn_mut(token) else { return };
-        match conn.out.flush(conn.fd.as_fd()) {
+        match conn.flush() {
             Ok(flushed) => {
                 if conn.out.len() == 0 {
                     conn.blocked_since = None;

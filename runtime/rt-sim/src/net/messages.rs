@@ -11,7 +11,8 @@ use crate::slots::Outcome;
 use crate::world::State;
 
 impl State {
-    pub(super) fn send(&mut self, id: u32, to: End, parcel: Parcel) {
+    /// Sends; gives when the sender's card begins with it, unless the connection is broken.
+    pub(super) fn send(&mut self, id: u32, to: End, parcel: Parcel) -> Option<u64> {
         let connection = &self.connections[id as usize];
         let (from_node, to_node) = (connection.node(to.other()), connection.node(to));
         let bytes = match &parcel {
@@ -31,7 +32,7 @@ impl State {
         let now = self.now;
         let lane = self.connections[id as usize].lane(to);
         if lane.is_dead {
-            return;
+            return None;
         }
         let is_same_send = lane.last_send.replace(now) == Some(now);
         let mut extra = lane.last_extra;
@@ -39,7 +40,7 @@ impl State {
             extra = self.draw_extra(from_node, to_node);
             self.connections[id as usize].lane(to).last_extra = extra;
         }
-        let Some((delay, copies)) = self.draw_message_fault(id, to, &parcel) else { return };
+        let (delay, copies) = self.draw_message_fault(id, to, &parcel)?;
         let handshake = if matches!(parcel, Parcel::Connect) { 2 * self.latency(from_node, to_node) } else { 0 };
 
         let service = if from_node == to_node {
@@ -67,6 +68,7 @@ impl State {
                 copy == 0,
             );
         }
+        Some(begin)
     }
 
     /// Plans the arrival of a message. `in_order`: nothing that is sent later arrives earlier.
@@ -202,7 +204,7 @@ impl State {
         connection.client_end = EndState::Open;
         for (slot, frame) in std::mem::take(&mut connection.queued) {
             if self.slots.is_live(slot) {
-                self.send(id, End::Server, Parcel::Frame(frame));
+                self.send_request(id, slot, frame);
             }
         }
     }

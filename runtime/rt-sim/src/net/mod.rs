@@ -15,6 +15,7 @@ mod messages;
 use bytes::Bytes;
 use weft_base::{ClientId, FastMap, Payload, ServerId, Status};
 use weft_rt::PeerId;
+use weft_trace::OpenLadder;
 use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, Header, Kind, crc32c};
 
 use crate::node::NodeId;
@@ -171,11 +172,18 @@ impl State {
         assert!(before.is_none(), "two unfinished requests of {:?} to {server} have the sequence number {sequence}", key.1);
         let frame = seal(header, body, bulk);
         if connection.client_end == EndState::Open {
-            self.send(id, End::Server, Parcel::Frame(frame));
+            self.send_request(id, slot, frame);
         } else {
             connection.queued.push((slot, frame));
         }
         Ok(Some(slot))
+    }
+
+    fn send_request(&mut self, id: u32, slot: SlotId, frame: Frame) {
+        let begin = self.send(id, End::Server, Parcel::Frame(frame));
+        if let (Some(begin), Some(slot)) = (begin, self.slots.get(slot)) {
+            slot.sent_at = begin;
+        }
     }
 
     /// Nobody waits for this reply any more.
@@ -225,7 +233,7 @@ impl State {
 /// Replies.
 impl State {
     /// Queues a reply of this life of a server for the end of its turn.
-    pub(crate) fn queue_reply(&mut self, (node, life): (NodeId, u32), peer: PeerId, reply: Frame) {
+    pub(crate) fn queue_reply(&mut self, (node, life): (NodeId, u32), peer: PeerId, reply: Frame, traced: Option<OpenLadder>) {
         if !self.is_alive(node, life) {
             return;
         }
@@ -233,18 +241,21 @@ impl State {
         if replies.is_empty() {
             self.repliers.push(node);
         }
-        replies.push((peer, reply));
+        replies.push((peer, reply, traced));
     }
 
     /// All flows wait: the replies of the turn leave.
     pub(crate) fn send_replies(&mut self) {
         while let Some(node) = self.repliers.pop() {
             let mut replies = std::mem::take(&mut self.nodes[node.index()].replies);
-            for (peer, reply) in replies.drain(..) {
+            for (peer, reply, traced) in replies.drain(..) {
                 let Some(connection) = self.connections.get(peer.0 as usize) else { continue };
                 if connection.server_node == node && connection.server_end == EndState::Open {
                     let frame = seal(Header { kind: Kind::Reply, ..reply.header }, reply.body, reply.bulk);
-                    self.send(peer.0 as u32, End::Client, Parcel::Frame(frame));
+                    let begin = self.send(peer.0 as u32, End::Client, Parcel::Frame(frame));
+                    if let (Some(tracing), Some(traced)) = (&self.tracing, traced) {
+                        tracing.reply_leaves(node, traced, begin.unwrap_or(self.now));
+                    }
                 }
             }
             let queue = &mut self.nodes[node.index()].replies;

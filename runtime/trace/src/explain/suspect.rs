@@ -201,7 +201,7 @@ fn other_end(cells: &Cells, place: Place) -> Place {
 /// else the other places of the same kind.
 fn excess(cells: &Cells, stage: Stage, place: Place, detail: Detail, visits: &Visits) -> u64 {
     let mean = |other: Place| cells.get(&(stage, other)).and_then(|details| details.get(&detail)).map(Visits::mean_ns);
-    let mut means: Vec<u64> = if is_message(stage) && !links(cells).is_empty() {
+    let mut means: Vec<u64> = if is_message(stage) && detail.1.is_none() {
         let elsewhere = links(cells).into_iter().filter(|(node, server)| !place.holds(*node, *server));
         elsewhere.map(|(node, server)| mean(Place::Link(node, server)).unwrap_or(0)).collect()
     } else {
