@@ -92,15 +92,18 @@ impl Delays {
         self.0[point as usize] = ns;
     }
 
-    /// Reads `point:time`, several with commas; times end with `us` or `ms`.
+    /// Reads `point:time` or `point:time@node`, several with commas; times end with `us` or `ms`. What names another node than `own` is
+    /// checked and left out.
     ///
     /// # Errors
     /// A sentence for people: what is wrong, and what there is.
-    pub fn parse(text: &str) -> Result<Delays, String> {
+    pub fn parse(text: &str, own: &str) -> Result<Delays, String> {
         let mut delays = Delays::NONE;
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let (name, time) =
-                word.split_once(':').ok_or_else(|| format!("{word:?} is not of the form point:time, for example journal-write:5ms"))?;
+            let (setting, node) = word.split_once('@').unwrap_or((word, own));
+            let (name, time) = setting
+                .split_once(':')
+                .ok_or_else(|| format!("{word:?} is not of the form point:time@node, for example journal-write:5ms@meta0"))?;
             let point = FaultPoint::from_name(name).ok_or_else(|| {
                 let names: Vec<_> = FaultPoint::ALL.iter().map(|point| point.name()).collect();
                 format!("there is no fault point {name:?}; there are {}", names.join(", "))
@@ -109,7 +112,9 @@ impl Delays {
             let ns = number("us", MILLISECOND / 1000).or_else(|| number("ms", MILLISECOND));
             let ns =
                 ns.filter(|ns| *ns <= DELAY_NS_MAX).ok_or_else(|| format!("{time:?} is no time up to 1000ms, for example 5ms or 200us"))?;
-            delays.set(point, ns);
+            if node == own {
+                delays.set(point, ns);
+            }
         }
         Ok(delays)
     }
@@ -121,13 +126,13 @@ mod tests {
 
     #[test]
     fn settings_are_read_or_refused_with_a_sentence_that_helps() {
-        let delays = Delays::parse("journal-write:5ms, net-request:250us").expect("both are points");
+        let delays = Delays::parse("journal-write:5ms, net-request:250us@meta0,fuse:1ms@client", "meta0").expect("all are points");
         assert_eq!((delays.get(FaultPoint::JournalWrite), delays.get(FaultPoint::NetRequest)), (5_000_000, 250_000));
         assert_eq!(delays.get(FaultPoint::Fuse), 0);
-        assert_eq!(Delays::parse(""), Ok(Delays::NONE));
-        assert!(Delays::parse("journal:5ms").expect_err("no such point").contains("journal-flush"));
+        assert_eq!(Delays::parse("", "meta0"), Ok(Delays::NONE));
+        assert!(Delays::parse("journal:5ms@data0", "meta0").expect_err("no such point").contains("journal-flush"));
         for wrong in ["journal-write", "journal-write:5", "journal-write:ms", "journal-write:5s", "journal-write:1001ms", "fuse:-1ms"] {
-            let sentence = Delays::parse(wrong).expect_err(wrong);
+            let sentence = Delays::parse(wrong, "meta0").expect_err(wrong);
             assert!(sentence.contains("for example"), "{wrong}: {sentence}");
         }
     }
