@@ -103,6 +103,7 @@ impl Fs {
     }
 
     fn connect(map: ClusterMap, key: Option<ClusterKey>, config: Option<Config>, name: String, common: &Common) -> Result<Fs> {
+        crate::faults::begin("client", config.as_ref())?;
         let mut settings = ClientConfig::from_map(&map, key).map_err(|error| anyhow!("{name}: {error}"))?;
         settings.share_memory = config.as_ref().is_none_or(|config| config.shared_memory);
         let mut options = ClientOptions::new(settings.client, settings.incarnation);

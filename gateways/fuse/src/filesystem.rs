@@ -15,7 +15,7 @@ use fuser::{
 };
 use weft_base::{Attr, Credentials, FileKind, Handle, Payload, SECOND, Status};
 use weft_client::{CreateOptions, DirPage, OpenFile, RenameFlags as NameFlags, SetAttr, XattrFlags};
-use weft_rt::{Bulk, Runtime};
+use weft_rt::{Bulk, FaultPoint, Runtime};
 use weft_trace::{EventId, OpenSpan, event};
 use weft_wire::Rights;
 
@@ -120,6 +120,9 @@ impl WeftFilesystem {
         if span.is_on() {
             // Of the calling thread: it joins what its process recorded with this request.
             span.request(u64::from(request.pid())).object(object.0);
+        }
+        if self.client.rt().delay_ns(FaultPoint::Fuse) > 0 {
+            self.run(self.client.rt().pass(FaultPoint::Fuse));
         }
         Served { reply: None, span, _turn: turn }
     }

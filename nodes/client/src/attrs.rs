@@ -160,7 +160,7 @@ impl<R: Runtime> Client<R> {
         let server = self.owner(flow, handle)?;
         let inode = if changes.size.is_some() || changes.mtime.is_some() { self.inner.opens.get(handle) } else { None };
         let passage = match &inode {
-            Some(inode) => Some(inode.gate.enter().await),
+            Some(inode) => Some(self.enter(inode).await),
             None => None,
         };
         // Own writes came before a time that is set now: they must not overwrite it when they are reported.

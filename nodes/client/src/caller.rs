@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use weft_base::{ClientId, MILLISECOND, Nanos, Payload, RequestId, Result, SECOND, ServerId, Status};
-use weft_rt::{Bulk, Outgoing, Runtime, Work};
+use weft_rt::{Bulk, FaultPoint, Outgoing, Runtime, Work};
 use weft_wire::{Flags, HEADER_BYTES, Header, Operation, Wire};
 
 use crate::sequence::Sequences;
@@ -98,6 +98,7 @@ impl<R: Runtime> Caller<R> {
         deadline: Nanos,
     ) -> Result<(O::Reply, Payload)> {
         self.rt.cpu(Work::Request).await;
+        self.rt.pass(FaultPoint::ClientCode).await;
         let body = operation.to_bytes();
         let sent_bytes = body.len() as u64 + bulk.len();
         let mut body = Some(body);
@@ -119,9 +120,14 @@ impl<R: Runtime> Caller<R> {
             let attempt_ends = deadline.min(self.rt.now() + patience);
             let mut traced = weft_trace::span(weft_trace::event::NET_CALL);
             traced.request(weft_trace::request_key(request, server)).peer(server.0).range(u64::from(O::OP.code()), sent_bytes);
-            let outcome = self.rt.request(server, outgoing, attempt_ends).await;
+            self.rt.pass(FaultPoint::ClientSend).await;
+            let mut outcome = self.rt.request(server, outgoing, attempt_ends).await;
             traced.sent();
+            self.rt.pass(FaultPoint::NetReply).await;
             drop(traced);
+            if attempt == 0 && self.rt.delay_ns(FaultPoint::ClientRetry) > 0 {
+                outcome = Err(Status::Busy);
+            }
             let received_bytes = outcome.as_ref().map_or(0, |frame| frame.body.len() as u64 + frame.bulk.len());
             let boot = match &outcome {
                 Ok(reply) => Some(reply.header.server_boot),
@@ -147,6 +153,7 @@ impl<R: Runtime> Caller<R> {
             }
             let _pause = weft_trace::span(weft_trace::event::CLIENT_PAUSE);
             self.rt.sleep_until(resume_at).await;
+            self.rt.pass(FaultPoint::ClientRetry).await;
         }
         unreachable!("the loop over u32 ends by the deadline")
     }

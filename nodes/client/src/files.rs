@@ -8,11 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, ServerRole, Status, check_name};
 use weft_layout::local_bytes;
-use weft_rt::Runtime;
+use weft_rt::{FaultPoint, Runtime};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
 
 use crate::client::Flow;
+use crate::gate::Passage;
 use crate::open_inode::OpenInode;
 use crate::window::{both, run_window};
 use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};
@@ -141,7 +142,7 @@ impl<R: Runtime> Client<R> {
         for _ in 0..OPEN_TRIES {
             let before = if truncate { self.inner.opens.get(handle) } else { None };
             let passage = match &before {
-                Some(inode) => Some(inode.gate.enter().await),
+                Some(inode) => Some(self.enter(inode).await),
                 None => None,
             };
             let writes_before = before.as_ref().and_then(|inode| inode.writes_before_truncation());
@@ -208,9 +209,21 @@ impl<R: Runtime> Client<R> {
         self.report(flow, file.inode()).await
     }
 
+    /// Waits until no other flow of this process opens, reports or resizes the file.
+    pub(crate) async fn enter<'a>(&self, inode: &'a OpenInode) -> Passage<'a> {
+        if self.rt().delay_ns(FaultPoint::ClientLock) == 0
+            && let Some(passage) = inode.gate.try_enter()
+        {
+            return passage;
+        }
+        let _waits = weft_trace::span(weft_trace::event::CLIENT_LOCK);
+        self.rt().pass(FaultPoint::ClientLock).await;
+        inode.gate.enter().await
+    }
+
     /// Tells the server what is open and written, if it does not know.
     pub(crate) async fn report(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        let _passage = inode.gate.enter().await;
+        let _passage = self.enter(inode).await;
         self.report_inside(flow, inode).await
     }
 
@@ -279,7 +292,7 @@ impl<R: Runtime> Client<R> {
             let capability = pick().ok_or(flow.error(Status::AccessDenied))?;
             match request(capability).await {
                 Err(error) if error.status == Status::CapabilityExpired => {
-                    let _passage = inode.gate.enter().await;
+                    let _passage = self.enter(inode).await;
                     if pick() == Some(capability) {
                         self.renew_inside(flow, inode).await?;
                     }

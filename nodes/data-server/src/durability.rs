@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use weft_base::{MILLISECOND, Nanos, Status};
 use weft_journal::JournalError;
-use weft_rt::{Disk, Event, ServerRuntime, race};
+use weft_rt::{Disk, Event, FaultPoint, ServerRuntime, race};
 
 use crate::record::Record;
 use crate::state::Server;
@@ -99,7 +99,10 @@ impl<R: ServerRuntime> Server<R> {
         if let Some(journal) = &self.journal {
             let covered = journal.last_lsn();
             self.cache.drain(&self.rt).await.map_err(|error| DataServerError::Disk("write what was answered before", error))?;
+            let traced = weft_trace::span(weft_trace::event::DISK_SYNC);
+            self.rt.pass(FaultPoint::DataFlush).await;
             self.rt.disk().sync(self.container).await.map_err(|error| DataServerError::Disk("sync the container", error))?;
+            drop(traced);
             if records > progress.marked.get() {
                 let mark = journal.append_with(|out| Record::Mark(covered).encode(out));
                 self.commit().await?;

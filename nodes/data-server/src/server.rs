@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weft_base::{Payload, RequestId, Status};
-use weft_rt::{Arrival, Either, PeerId, ServerRuntime, Work, join_all, race};
+use weft_rt::{Arrival, Either, FaultPoint, PeerId, ServerRuntime, Work, join_all, race};
 use weft_store::objects::ObjectKey;
 use weft_trace::event::served;
 use weft_trace::{OpenLadder, ladder, request_key};
@@ -81,6 +81,7 @@ impl<R: ServerRuntime> Server<R> {
             return;
         }
         self.turns.set(self.turns.get() + 1);
+        self.rt.pass(FaultPoint::ServerQueue).await;
         if self.is_short_of_room()
             && let Some(journal) = &self.journal
         {
@@ -193,6 +194,7 @@ impl<R: ServerRuntime> Server<R> {
         let mut traced = std::mem::replace(&mut job.traced, OpenLadder::OFF);
         traced.phase(served::QUEUE, weft_trace::now());
         self.rt.cpu(Work::Request).await;
+        self.rt.pass(FaultPoint::ServerCpu).await;
         let (peer, answer) = (job.peer, self.execute(job).await);
         traced.result(answer.frame.header.status);
         traced.phase(served::CPU, weft_trace::now());

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::BytesMut;
 use weft_base::{FsId, Payload, ServerId};
-use weft_rt::{Disk, Event, FileId};
+use weft_rt::{Disk, Event, FaultPoint, FileId};
 use weft_store::Lsn;
 use weft_store::journal::{JournalWriter, SEGMENT_BYTES_DEFAULT, SegmentHeader, first_segment_for};
 
@@ -298,9 +298,11 @@ impl<D: Disk> Journal<D> {
                 self.changed.wait().await;
                 continue;
             };
+            let waited = weft_trace::span(weft_trace::event::JOURNAL_SYNC);
             let traced = weft_trace::span(weft_trace::event::DISK_SYNC);
+            self.disk.pass(FaultPoint::JournalFlush).await;
             let result = self.disk.sync(file).await.map_err(JournalError::during("sync the journal"));
-            drop(traced);
+            drop((traced, waited));
             {
                 let mut inner = self.inner.borrow_mut();
                 inner.syncing = false;
@@ -371,14 +373,16 @@ impl<D: Disk> Journal<D> {
             (inner.current().file, append)
         };
         let bytes = append.bytes.len() as u64;
+        let waited = weft_trace::span(weft_trace::event::JOURNAL_COMMIT);
         let mut traced = weft_trace::span(weft_trace::event::DISK_WRITE);
         traced.range(append.offset, bytes);
+        self.disk.pass(FaultPoint::JournalWrite).await;
         self.disk.write(file, append.offset, Payload::Real(append.bytes)).await.map_err(|error| JournalError::Disk {
             // The space was allocated, so even "no space" is a broken promise of the disk here.
             action: "write the journal".into(),
             error,
         })?;
-        drop(traced);
+        drop((traced, waited));
         let mut inner = self.inner.borrow_mut();
         inner.written = append.last_lsn;
         inner.stats.writes += 1;

@@ -9,7 +9,7 @@ use weft_base::{ClientId, MILLISECOND, Nanos, Payload, Result, Status};
 use weft_client::Caller;
 use weft_journal::{JournalError, Lsn};
 use weft_namespace::{Admission, Change, Context, OpenChange, Record, State};
-use weft_rt::{Arrival, Event, PeerId, ServerRuntime, Work, race};
+use weft_rt::{Arrival, Event, FaultPoint, PeerId, ServerRuntime, Work, race};
 use weft_trace::event::served;
 use weft_trace::{OpenLadder, ladder, request_key};
 use weft_wire::handshake::ANY_SERVER;
@@ -59,6 +59,8 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     parked: RefCell<Vec<Parked>>,
     /// When the turn began, by the clock of trace records.
     turn_began: Cell<u64>,
+    /// Of the request that is being executed: what it did before (a phase of its trace record), since when, and until when.
+    before_work: Cell<(usize, u64, u64)>,
     /// Who waits for the answers of flows.
     in_flight: RefCell<BTreeMap<Flight, Vec<(PeerId, Header)>>>,
     failure: RefCell<Option<JournalError>>,
@@ -109,6 +111,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             released: Cell::new(false),
             parked: RefCell::default(),
             turn_began: Cell::new(0),
+            before_work: Cell::new((served::QUEUE, 0, 0)),
             in_flight: RefCell::default(),
             failure: RefCell::new(None),
             encoded: RefCell::default(),
@@ -142,6 +145,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     async fn turn(self: &Rc<Self>, arrivals: &mut Vec<Arrival>) -> Kept {
         let _turn = weft_trace::span(weft_trace::event::META_TURN);
         self.turn_began.set(weft_trace::now());
+        if !arrivals.is_empty() {
+            self.rt.pass(FaultPoint::ServerQueue).await;
+        }
         self.make_room().await?;
         let mut replies = Vec::with_capacity(arrivals.len());
         if self.released.replace(false) {
@@ -214,11 +220,32 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         traced
     }
 
+    /// The trace record of the request that is being executed, and whose work goes on in a flow.
+    fn traced_in_flow(&self, header: &Header) -> OpenLadder {
+        let mut traced = ladder(weft_trace::event::meta_request(header.op));
+        if traced.is_on() {
+            let (phase, since, until) = self.before_work.get();
+            traced.request(request_key(header.request, header.server), header.op, self.config.server.0);
+            traced.began_at(since);
+            traced.phase(phase, until);
+            traced.phase(served::CPU, weft_trace::now());
+        }
+        traced
+    }
+
     /// Executes one request, or starts the flow that does.
     async fn handle(self: &Rc<Self>, peer: PeerId, frame: Frame, parked: Option<(Nanos, u64)>, replies: &mut Replies) {
         let mut traced = self.traced(&frame.header, parked.map(|(_, since)| since));
+        if traced.is_on() {
+            let (phase, since) = parked.map_or((served::QUEUE, self.turn_began.get()), |(_, since)| (served::LOCK, since));
+            self.before_work.set((phase, since, weft_trace::now()));
+        }
         self.rt.cpu(Work::Request).await;
+        self.rt.pass(FaultPoint::ServerCpu).await;
         let header = frame.header;
+        if header.op == Op::TxPrepare.code() {
+            self.rt.pass(FaultPoint::TxPrepare).await;
+        }
         match self.step(peer, &header, frame.body.clone()) {
             Ok(Step::Answer(body, changes)) => {
                 for _ in 0..changes {
@@ -399,9 +426,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn start_flow(self: &Rc<Self>, peer: PeerId, header: &Header, flow: impl Future<Output = Result<Bytes>> + 'static) -> Step {
         self.in_flight.borrow_mut().insert(flight(header), vec![(peer, *header)]);
         let (this, header) = (Rc::clone(self), *header);
-        let mut traced = self.traced(&header, None);
+        let mut traced = self.traced_in_flow(&header);
+        let inside = traced.context();
         self.rt.spawn(async move {
-            let result = flow.await;
+            let result = weft_trace::within(inside, flow).await;
             traced.phase(served::LOCK, weft_trace::now());
             if let Err(status) = &result {
                 this.state.borrow_mut().remember(header.request, header.finished_below(), Err(*status));
@@ -428,9 +456,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         flow: impl Future<Output = Result<Bytes>> + 'static,
     ) -> Step {
         let (this, header) = (Rc::clone(self), *header);
-        let mut traced = self.traced(&header, None);
+        let mut traced = self.traced_in_flow(&header);
+        let inside = traced.context();
         self.rt.spawn(async move {
-            let result = flow.await;
+            let result = weft_trace::within(inside, flow).await;
             traced.phase(served::LOCK, weft_trace::now());
             traced.leave();
             this.rt.reply(peer, this.reply_frame(&header, result));
@@ -441,7 +470,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Answers when everything that has been decided so far survives a power cut (as far as that is promised).
     pub(crate) fn answer_when_durable(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes) -> Step {
         let (this, header, lsn) = (Rc::clone(self), *header, self.engine.last());
-        let mut traced = self.traced(&header, None);
+        let mut traced = self.traced_in_flow(&header);
         self.rt.spawn(async move {
             if this.kept(this.engine.make_durable(lsn).await) {
                 traced.phase(served::JOURNAL, weft_trace::now());

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, SECOND, ServerId, Status, WallTime};
 use weft_journal::Lsn;
 use weft_namespace::{Change, CycleCheck, Part, Prepared, Record, lead_to_made, made_directory};
-use weft_rt::{PeerId, ServerRuntime, join_all};
+use weft_rt::{FaultPoint, PeerId, ServerRuntime, join_all};
 use weft_wire::Header;
 use weft_wire::Wire;
 use weft_wire::ops::{ParentRequest, TxDecideRequest, TxId, TxPart, TxPrepareReply, TxPrepareRequest, TxStatusReply, TxStatusRequest};
@@ -62,6 +62,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             handles
         };
         self.undecided.borrow_mut().insert(tx);
+        self.rt.pass(FaultPoint::TxLock).await;
         let mut agreed = self.prepare_remote(tx, &remote, &who, time, deadline).await;
         if agreed.is_ok()
             && let Err(status) = self.check_cycles(&change.cycles, deadline).await

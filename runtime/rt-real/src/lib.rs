@@ -17,6 +17,7 @@ mod address;
 mod client;
 mod clock;
 mod disk;
+mod fault;
 mod handshake;
 mod inbound;
 mod offload;
@@ -31,6 +32,7 @@ pub use address::{Address, AddressError};
 pub use client::{ClientConfig, ClientRt, ClientStats, FetchError};
 pub use clock::random_client_id;
 pub use disk::{DirDisk, MemDisk, RealDisk};
+pub use fault::set_delays;
 pub use shard::{DiskConfig, Log, ServeError, Shard, ShardConfig, ShardRt, StopHandle, serve};
 pub use signals::stop_on_signals;
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use weft_base::{ClientId, ServerId};
-use weft_rt::{Arrival, PeerId, Usage};
+use weft_rt::{Arrival, Delays, PeerId, Usage};
 use weft_trace::OpenLadder;
 use weft_wire::Frame;
 
@@ -105,6 +105,8 @@ pub(crate) struct Node {
     pub(crate) slow_percent: u64,
     pub(crate) slow_until: u64,
     pub(crate) disk_full_until: u64,
+    /// Where a laboratory holds up flows of this node.
+    pub(crate) delays: Delays,
     pub(crate) paused_until: u64,
     /// Tasks that became ready during a pause.
     pub(crate) paused_tasks: Vec<TaskId>,
@@ -143,6 +145,7 @@ impl Node {
             slow_percent: 100,
             slow_until: 0,
             disk_full_until: 0,
+            delays: Delays::NONE,
             paused_until: 0,
             paused_tasks: Vec::new(),
             after_polls: None,

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
 use weft_base::{Nanos, Payload, ServerId, Status, WallTime};
-use weft_rt::{Arrival, Bulk, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
+use weft_rt::{Arrival, Bulk, FaultPoint, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
 use weft_wire::Frame;
 
 use crate::disk::SimDisk;
@@ -85,6 +85,10 @@ impl Runtime for SimRt {
         if let Some(at) = end {
             self.wait_until(at, Reason::Cpu).await;
         }
+    }
+
+    fn delay_ns(&self, point: FaultPoint) -> u64 {
+        self.state().borrow().nodes[self.disk.node.index()].delays.get(point)
     }
 
     async fn request<'a>(&'a self, server: ServerId, request: Outgoing<'a>, deadline: Nanos) -> Result<Frame, Status> {

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use weft_base::{Nanos, Payload, ServerId};
+use weft_rt::FaultPoint;
 
 use crate::Random;
 use crate::disk::DiskFaultKind;
@@ -364,6 +365,11 @@ impl Control {
             }
         }
         self.world.clean_up();
+    }
+
+    /// Holds up whatever passes a fault point on a node from now on for `ns` nanoseconds; 0 ends that.
+    pub fn delay(&self, node: NodeId, point: FaultPoint, ns: u64) {
+        self.world.state.borrow_mut().nodes[node.index()].delays.set(point, ns);
     }
 
     /// Sets the size of a node's disk.

@@ -10,6 +10,7 @@
 //! - Every wait has a deadline.
 
 mod combine;
+mod fault;
 mod sync;
 
 use std::future::Future;
@@ -19,6 +20,7 @@ use weft_base::{ClientId, Nanos, Payload, ServerId, Status, WallTime};
 use weft_wire::{Frame, Header};
 
 pub use combine::{Either, join_all, race};
+pub use fault::{DELAY_NS_MAX, Delays, FaultPoint};
 pub use sync::Event;
 
 /// A request on its way out. Bulk data is borrowed, so that a write goes from the caller's buffer to the network without a copy.
@@ -96,6 +98,21 @@ pub trait Runtime: Clone + 'static {
 
     /// Declares work; in a simulation it takes time.
     fn cpu(&self, work: Work) -> impl Future<Output = ()>;
+
+    /// How long a laboratory holds up whoever passes this point now, in nanoseconds; 0, unless somebody has asked for it.
+    fn delay_ns(&self, _point: FaultPoint) -> u64 {
+        0
+    }
+
+    /// Passes a fault point: waits if a laboratory wants that.
+    fn pass(&self, point: FaultPoint) -> impl Future<Output = ()> {
+        async move {
+            let ns = self.delay_ns(point);
+            if ns > 0 {
+                self.sleep_until(self.now() + ns).await;
+            }
+        }
+    }
 
     /// Sends one request and waits for its reply; one attempt. The connection is made when needed and shared by everybody in this
     /// process; requests are pipelined. The reply is matched by the sequence number in the header, so no two unfinished requests
@@ -281,6 +298,11 @@ pub trait Disk: Clone + 'static {
 
     /// Gives a file another name, replacing what had it, in one step.
     fn rename(&self, from: &str, to: &str) -> impl Future<Output = Result<(), DiskError>>;
+
+    /// Passes a fault point of code that has a disk and no runtime, see [`Runtime::pass`].
+    fn pass(&self, _point: FaultPoint) -> impl Future<Output = ()> {
+        std::future::ready(())
+    }
 
     /// Names of all files, sorted.
     fn list(&self) -> impl Future<Output = Result<Vec<String>, DiskError>>;

@@ -293,6 +293,10 @@ events! {
     META_RENAME = 4 21 "meta.rename" Ladder Cpu SERVED;
     /// A page of a directory.
     META_READDIR = 4 23 "meta.readdir" Ladder Cpu SERVED;
+    /// A part of another server's transaction.
+    META_PREPARE = 4 24 "meta.prepare" Ladder Cpu SERVED;
+    /// The decision about a part of another server's transaction.
+    META_DECIDE = 4 25 "meta.decide" Ladder Cpu SERVED;
     /// Any other request.
     META_OTHER = 4 0 "meta.other" Ladder Cpu SERVED;
     /// One turn of the server's loop.
@@ -305,6 +309,12 @@ events! {
     DATA_READ = 5 33 "data.read" Ladder Cpu SERVED;
     /// A sync.
     DATA_SYNC = 5 34 "data.sync" Ladder Cpu SERVED;
+    /// A question for the size of a datafile.
+    DATA_STAT = 5 35 "data.stat" Ladder Cpu SERVED;
+    /// A truncation of a datafile.
+    DATA_TRUNCATE = 5 36 "data.truncate" Ladder Cpu SERVED;
+    /// A removal of a datafile.
+    DATA_REMOVE = 5 37 "data.remove" Ladder Cpu SERVED;
     /// Any other request.
     DATA_OTHER = 5 0 "data.other" Ladder Cpu SERVED;
     /// One turn of the server's loop.
@@ -315,6 +325,8 @@ events! {
     JOURNAL_COMMIT = 6 0 "journal.commit" Span Journal NONE;
     /// One flush to stable storage.
     JOURNAL_SYNC = 6 1 "journal.sync" Span Journal NONE;
+    /// Inside a request: a flow waits until the journal holds what it has decided.
+    JOURNAL_WAIT = 6 2 "journal.wait" Span Journal NONE;
 
     // Layer 7: disks. `cls`: 1 no seek, 2 near seek, 3 far seek. `req` is the request the access is for, 0 if for several.
     /// A read.
@@ -349,6 +361,8 @@ events! {
 pub fn meta_request(code: u16) -> EventId {
     match code {
         16..=21 | 23 | 32 | 34..=36 => EventId::new(4, code as u8),
+        64 => META_PREPARE,
+        65 => META_DECIDE,
         _ => META_OTHER,
     }
 }
@@ -358,7 +372,10 @@ pub fn data_request(code: u16) -> EventId {
     match code {
         96 => DATA_WRITE,
         97 => DATA_READ,
+        98 => DATA_STAT,
+        99 => DATA_TRUNCATE,
         100 => DATA_SYNC,
+        101 => DATA_REMOVE,
         _ => DATA_OTHER,
     }
 }

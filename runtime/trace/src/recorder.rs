@@ -117,8 +117,13 @@ pub fn set_context(context: Context) -> Context {
 /// A flow that shares its task with others (in a window, in a join) and has operations of its own: its running operation is put in place
 /// whenever it goes on. Without it the operations of such flows would look as if they were inside one another.
 pub async fn own_context<F: Future>(flow: F) -> F::Output {
+    within(Context::default(), flow).await
+}
+
+/// A flow that goes on with what a context began: what it records is inside that, whichever task runs it.
+pub async fn within<F: Future>(context: Context, flow: F) -> F::Output {
     let mut flow = std::pin::pin!(flow);
-    let mut own = Context::default();
+    let mut own = context;
     std::future::poll_fn(|waker| {
         let before = set_context(own);
         let poll = flow.as_mut().poll(waker);
@@ -526,6 +531,17 @@ impl OpenLadder {
         self.on
     }
 
+    /// For [`within`]: what a flow records that works on this request is inside it.
+    pub fn context(&mut self) -> Context {
+        if !self.is_on() {
+            return Context::default();
+        }
+        if self.ladder.span == 0 {
+            self.ladder.span = with(|recorder| recorder.next_span()).unwrap_or(0);
+        }
+        Context { span: self.ladder.span, lane: LANE_NONE, fate: Fate::Kept }
+    }
+
     /// It will not be written: the request goes on elsewhere.
     pub fn forget(&mut self) {
         self.on = false;
@@ -537,6 +553,13 @@ impl OpenLadder {
             let now = self.t0;
             (self.t0, self.last) = (ticks, ticks);
             self.phase(phase, now);
+        }
+    }
+
+    /// It began at `ticks`, earlier than the call that made it; what it did since then is told by [`OpenLadder::phase`]. Time 0 is ignored.
+    pub fn began_at(&mut self, ticks: u64) {
+        if self.is_on() && ticks != 0 && ticks < self.t0 {
+            (self.t0, self.last) = (ticks, ticks);
         }
     }
 

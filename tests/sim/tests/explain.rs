@@ -148,7 +148,7 @@ fn a_busy_card_is_named_as_the_send_queue() {
     // Of the last of three messages: twice the time of one, beside its own time and the way back.
     assert!(waits("client.write") > 0.3, "{explanation:#?}");
     assert!(waits("client.read") > 0.01, "{explanation:#?}");
-    assert!(waits("client.create") < 0.01, "{explanation:#?}");
+    assert!(waits("client.create") < 0.03, "{explanation:#?}");
 }
 
 #[test]

@@ -36,7 +36,16 @@ impl FileSystem {
 
     /// The same for a test that takes longer on purpose.
     pub fn prepare_for(patience: Duration) -> FileSystem {
-        let dir = tempfile::Builder::new().prefix("weft-").tempdir().expect("a temporary folder");
+        FileSystem::prepare_there(&std::env::temp_dir(), patience)
+    }
+
+    /// The same in a folder of this one.
+    pub fn prepare_in(parent: &Path) -> FileSystem {
+        FileSystem::prepare_there(parent, TEST_PATIENCE)
+    }
+
+    fn prepare_there(parent: &Path, patience: Duration) -> FileSystem {
+        let dir = tempfile::Builder::new().prefix("weft-").tempdir_in(parent).expect("a temporary folder");
         // As the mount table has it.
         let root = dir.path().canonicalize().expect("a new folder has a path");
         let (sender, receiver) = mpsc::channel();

@@ -55,6 +55,9 @@ pub struct Settings {
     /// Data servers go to their disks past the page cache
     #[arg(long)]
     pub direct_io: bool,
+    /// A laboratory may hold its processes up at fault points (WEFT_FAULT); never where data matters
+    #[arg(long)]
+    pub allow_faults: bool,
     /// Stripe size of new files, a power of two from 4KiB to 64MiB
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = config::parse_stripe_size)]
     pub stripe_size: u32,
@@ -76,6 +79,7 @@ impl Settings {
             durability: self.durability,
             cache_layer: self.cache_layer.unwrap_or(CacheLayer::usual(self.direct_io)),
             direct_io: self.direct_io,
+            allow_faults: self.allow_faults,
             stripe_bytes: self.stripe_size,
             stripe_width: self.stripe_width,
             root_uid: nix::unistd::geteuid().as_raw(),

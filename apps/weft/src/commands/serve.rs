@@ -49,6 +49,7 @@ impl Args {
         }
         let config = Config::load(&self.config)?;
         let server = config.server(&self.server)?;
+        crate::faults::begin(&server.name, Some(&config))?;
         let key = config.key()?;
         let state = StateDir::of_config(&config.file);
         make_private_dir(&state.run_dir())?;

@@ -93,6 +93,8 @@ pub struct Config {
     pub direct_io: bool,
     /// Clients and servers on one machine may share memory for bulk data.
     pub shared_memory: bool,
+    /// A laboratory may hold processes up (`WEFT_FAULT`).
+    pub allow_faults: bool,
     /// Stripe size of new files in bytes.
     pub stripe_bytes: u32,
     /// Datafiles of a new file; 0: one on every data server.
@@ -212,6 +214,7 @@ impl Config {
             cache_layer: fs.cache_layer.unwrap_or(CacheLayer::usual(fs.direct_io.unwrap_or(false))),
             direct_io: fs.direct_io.unwrap_or(false),
             shared_memory: fs.shared_memory.unwrap_or(true),
+            allow_faults: fs.allow_faults.unwrap_or(false),
             stripe_bytes,
             stripe_width: fs.stripe_width.map_or(0, Spanned::into_inner),
             root_uid: fs.root_uid.unwrap_or(0),
@@ -261,6 +264,7 @@ struct RawFs {
     cache_layer: Option<CacheLayer>,
     direct_io: Option<bool>,
     shared_memory: Option<bool>,
+    allow_faults: Option<bool>,
     stripe_size: Option<Spanned<String>>,
     stripe_width: Option<Spanned<u16>>,
     root_uid: Option<u32>,

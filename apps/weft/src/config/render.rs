@@ -24,6 +24,8 @@ pub struct Draft {
     pub cache_layer: CacheLayer,
     /// Data servers go to their disks past the page cache.
     pub direct_io: bool,
+    /// A laboratory may hold processes up.
+    pub allow_faults: bool,
     /// Stripe size of new files in bytes.
     pub stripe_bytes: u32,
     /// Datafiles of a new file; 0: one on every data server.
@@ -80,6 +82,9 @@ impl Draft {
         writeln!(out, "cache_layer = \"{}\"   # order of accesses to the disks of data servers: {layers}", word(self.cache_layer))?;
         writeln!(out, "direct_io = {}             # past the page cache", self.direct_io)?;
         writeln!(out, "shared_memory = true          # between clients and servers of one machine, for bulk data")?;
+        if self.allow_faults {
+            writeln!(out, "allow_faults = true           # a laboratory may hold processes up (WEFT_FAULT): never where data matters")?;
+        }
         writeln!(out, "stripe_size = \"{}\"          # of new files", ByteSize(self.stripe_bytes.into()))?;
         writeln!(out, "stripe_width = {}              # datafiles of a new file; 0: one on every data server", self.stripe_width)?;
         writeln!(out, "root_uid = {}                  # owner of the root directory when it is made", self.root_uid)?;
@@ -146,6 +151,7 @@ mod tests {
             durability: Durability::Sync,
             cache_layer: CacheLayer::WriteBehind,
             direct_io: true,
+            allow_faults: true,
             stripe_bytes: 65536,
             stripe_width: 1,
             root_uid: 1000,
@@ -160,7 +166,7 @@ mod tests {
             ("weft", FsId(7), Engine::Memory, Durability::Sync)
         );
         assert_eq!((config.stripe_bytes, config.stripe_width, config.root_uid, config.root_gid), (65536, 1, 1000, 100));
-        assert_eq!((config.cache_layer, config.direct_io), (CacheLayer::WriteBehind, true));
+        assert_eq!((config.cache_layer, config.direct_io, config.allow_faults), (CacheLayer::WriteBehind, true, true));
         assert_eq!(config.servers[1].capacity, Some(3 << 30));
         assert_eq!(config.servers[0].dir, dir.path().join("servers/meta0 \"x\""));
         assert!(!dir.path().join("weft.toml.new").exists());

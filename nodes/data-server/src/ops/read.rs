@@ -1,7 +1,7 @@
 //! Read: what there is of each piece below the local end; holes as zeros.
 
 use weft_base::{Result, Status};
-use weft_rt::{PeerId, ServerRuntime, Work};
+use weft_rt::{FaultPoint, PeerId, ServerRuntime, Work};
 use weft_store::objects::{ObjectKey, ReadPiece};
 use weft_wire::ops::{Piece, ReadReply, ReadRequest};
 use weft_wire::{Header, Rights};
@@ -19,6 +19,7 @@ pub async fn read<R: ServerRuntime>(server: &Server<R>, peer: PeerId, header: &H
     let (reply, places) = plan(server, key, &request.pieces);
     let mut traced = weft_trace::span(weft_trace::event::DISK_READ);
     traced.request(weft_trace::request_key(header.request, header.server)).object(request.handle.0);
+    server.rt.pass(FaultPoint::DataRead).await;
     let data = match server.cache.read(&server.rt, &places).await {
         Some(data) => data,
         None => transfer::read_all(&server.rt, peer, header, server.container, &places).await,

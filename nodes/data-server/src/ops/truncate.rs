@@ -1,7 +1,7 @@
 //! ObjectTruncate: cuts a datafile, once for each truncation of the file. Final when it is answered: no crash brings back what was cut.
 
 use weft_base::{Result, Status, WallTime};
-use weft_rt::{ServerRuntime, Work};
+use weft_rt::{FaultPoint, ServerRuntime, Work};
 use weft_store::objects::ObjectKey;
 use weft_wire::ops::ObjectTruncateRequest;
 use weft_wire::{Header, Rights};
@@ -26,6 +26,7 @@ pub async fn truncate<R: ServerRuntime>(
 
 async fn cut<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, size: u64, epoch: u32) -> Result<()> {
     server.rt.cpu(Work::Record).await;
+    server.rt.pass(FaultPoint::DataTruncate).await;
     loop {
         let record = {
             let table = server.table.borrow();

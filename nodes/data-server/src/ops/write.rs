@@ -1,7 +1,7 @@
 //! Write: plan, data into the container, record into the journal. A write within what exists goes in place and needs no record.
 
 use weft_base::{Payload, Result, Status, WallTime};
-use weft_rt::{ServerRuntime, Work};
+use weft_rt::{FaultPoint, ServerRuntime, Work};
 use weft_store::objects::{ObjectKey, ObjectRecord, StalePlan, WritePlan};
 use weft_wire::ops::{Piece, WriteReply, WriteRequest};
 use weft_wire::{Header, Rights};
@@ -25,6 +25,7 @@ pub async fn write<R: ServerRuntime>(
     if !executed {
         let mut traced = weft_trace::span(weft_trace::event::DISK_WRITE);
         traced.request(weft_trace::request_key(header.request, header.server)).object(request.handle.0);
+        server.rt.pass(FaultPoint::DataWrite).await;
         write_pieces(server, key, &request.pieces, &bulk, request.mtime).await?;
     }
     let size = server.table.borrow().stat(key).map_or(0, |stat| stat.size_bytes);

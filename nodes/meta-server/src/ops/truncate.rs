@@ -68,10 +68,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Continues an announced truncation to its end, however long that takes: nobody may look at the file before.
     pub(crate) async fn finish_truncation(self: &Rc<Self>, handle: Handle) {
         // Data that is cut must not come back as a file that was never truncated.
+        let waits = weft_trace::span(weft_trace::event::JOURNAL_WAIT);
         self.settle().await;
         if !self.kept(self.engine.make_durable(self.engine.last()).await) {
             return;
         }
+        drop(waits);
         let Some(cut) = self.cut(handle) else { return };
         join_all((0..cut.datafiles).map(|index| self.cut_datafile(handle, &cut, index))).await;
         let mut record = Record::default();

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use weft_base::{ClientId, ClusterMap, FsId, Nanos, RequestId, ServerId, Status, WallTime};
-use weft_rt::{Outgoing, Runtime, Work};
+use weft_rt::{FaultPoint, Outgoing, Runtime, Work};
 use weft_wire::handshake::ANY_SERVER;
 use weft_wire::ops::GetMapRequest;
 use weft_wire::{ClusterKey, Frame, Header, Kind, Op, Wire};
@@ -34,8 +34,8 @@ use weft_wire::{ClusterKey, Frame, Header, Kind, Op, Wire};
 pub use config::{ClientConfig, FetchError};
 
 use crate::address::Address;
-use crate::clock;
 use crate::outbound::check_sizes;
+use crate::{clock, fault};
 use context::{Sleep, ThreadContext};
 use link::Link;
 
@@ -207,6 +207,10 @@ impl Runtime for ClientRt {
     }
 
     async fn cpu(&self, _work: Work) {}
+
+    fn delay_ns(&self, point: FaultPoint) -> u64 {
+        fault::delay_ns(point)
+    }
 
     async fn request<'a>(&'a self, server: ServerId, request: Outgoing<'a>, deadline: Nanos) -> Result<Frame, Status> {
         let link = self.0.links.get(&server).ok_or(Status::WrongServer)?;

@@ -10,14 +10,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use weft_base::{FastMap, Payload};
-use weft_rt::{Disk, DiskError, FileId};
+use weft_rt::{Disk, DiskError, FaultPoint, FileId};
 
 use super::{boot_id, check_name, direct};
 use crate::offload::Offload;
 use crate::region::{self, Memory};
-use crate::{pool, sys};
+use crate::{fault, pool, sys};
 
 /// Flushes that run at once: of a journal, of a container, and of the directory.
 const HELPERS_MAX: usize = 4;
@@ -129,6 +130,14 @@ impl DirDisk {
             }
         }
         Ok(Payload::Real(region::shared_bytes(memory, place, done)))
+    }
+
+    /// Waits as long as a laboratory wants.
+    pub(crate) async fn hold_up(&self, point: FaultPoint) {
+        let ns = fault::delay_ns(point);
+        if ns > 0 {
+            self.0.offload.run(move || std::thread::sleep(Duration::from_nanos(ns))).await;
+        }
     }
 
     /// Changes the directory, then brings the directory to stable storage.

@@ -10,7 +10,7 @@ pub use directory::DirDisk;
 pub use memory::MemDisk;
 
 use weft_base::Payload;
-use weft_rt::{Disk, DiskError, FileId};
+use weft_rt::{Disk, DiskError, FaultPoint, FileId};
 
 /// One of the two disks, chosen when a server starts. Both behave alike, except that memory ends with the process.
 #[derive(Clone, Debug)]
@@ -69,6 +69,11 @@ impl Disk for RealDisk {
     }
     async fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
         delegate!(self, rename(from, to))
+    }
+    async fn pass(&self, point: FaultPoint) {
+        if let RealDisk::Directory(disk) = self {
+            disk.hold_up(point).await;
+        }
     }
     async fn list(&self) -> Result<Vec<String>, DiskError> {
         delegate!(self, list())

@@ -279,7 +279,10 @@ fn run_loop(rt: &ShardRt, has_ended: impl Fn() -> bool) -> Result<(), ServeError
         if busy || !parts.executor.may_sleep() {
             until = Nanos(0);
         } else {
-            until = until.min(parts.timers.next().unwrap_or(Nanos::NEVER)).min(parts.net.borrow().sweep_at());
+            until = until
+                .min(parts.timers.next().unwrap_or(Nanos::NEVER))
+                .min(parts.net.borrow().sweep_at())
+                .min(parts.net.borrow().held_until());
         }
         let waited = parts.net.borrow().epoll.wait(until, &mut happened);
         parts.executor.awake();
@@ -297,6 +300,7 @@ fn run_loop(rt: &ShardRt, has_ended: impl Fn() -> bool) -> Result<(), ServeError
         if net.sweep_at() <= now {
             net.sweep(now);
         }
+        net.release(now);
         drop(net);
         parts.timers.fire(now);
     }

@@ -15,7 +15,7 @@ use std::task::Waker;
 
 use bytes::BytesMut;
 use weft_base::{ClientId, Nanos, Payload, SECOND, ServerId, Status};
-use weft_rt::{Arrival, PeerId, Usage};
+use weft_rt::{Arrival, FaultPoint, PeerId, Usage};
 use weft_trace::OpenLadder;
 use weft_trace::event::served;
 use weft_wire::handshake::{self, RegionAnswer, RegionOffer, ServerHandshake};
@@ -24,12 +24,12 @@ use weft_wire::{Flags, Frame, Header, Kind, Wire};
 use super::log::LimitedLog;
 use super::peers::Peer;
 use crate::address::Address;
-use crate::clock;
 use crate::handshake::{Greeting, HANDSHAKE_NS_MAX, Step};
 use crate::inbound::{Broken, FrameReader, Limits};
 use crate::outbound::{Flushed, OutQueue};
 use crate::region::{self, Memory};
 use crate::sys::{self, Epoll, Happened};
+use crate::{clock, fault};
 
 /// Connections whose peer has not proved yet who it is.
 const STRANGERS_MAX: usize = 256;
@@ -139,6 +139,8 @@ pub(crate) struct Net {
     sweep_at: Nanos,
     pub(crate) peers: BTreeMap<ServerId, Peer>,
     arrivals: Vec<Arrival>,
+    /// What a laboratory holds up on its way, and until when.
+    held: VecDeque<(Nanos, Arrival)>,
     arrived_bytes: usize,
     /// Reading was suspended because the server has not taken what arrived.
     flooded: bool,
@@ -179,6 +181,7 @@ impl Net {
             sweep_at: Nanos::NEVER,
             peers: BTreeMap::new(),
             arrivals: Vec::new(),
+            held: VecDeque::new(),
             arrived_bytes: 0,
             flooded: false,
             receiver: None,
@@ -571,7 +574,28 @@ impl Net {
         }
     }
 
+    /// When to call [`Net::release`].
+    pub(crate) fn held_until(&self) -> Nanos {
+        self.held.front().map_or(Nanos::NEVER, |(until, _)| *until)
+    }
+
+    /// What was held up long enough arrives.
+    pub(crate) fn release(&mut self, now: Nanos) {
+        while let Some((_, arrival)) = self.held.pop_front_if(|(until, _)| *until <= now) {
+            self.take_in(arrival);
+        }
+    }
+
     fn arrive(&mut self, arrival: Arrival) {
+        let ns = fault::delay_ns(FaultPoint::NetRequest);
+        if ns > 0 || !self.held.is_empty() {
+            self.held.push_back((clock::now() + ns, arrival));
+        } else {
+            self.take_in(arrival);
+        }
+    }
+
+    fn take_in(&mut self, arrival: Arrival) {
         self.arrivals.push(arrival);
         if let Some(waker) = self.receiver.take() {
             waker.wake();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use weft_base::{Nanos, Payload, ServerId, Status, WallTime};
-use weft_rt::{Arrival, Bulk, DiskError, Event, FileId, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
+use weft_rt::{Arrival, Bulk, DiskError, Event, FaultPoint, FileId, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
 use weft_wire::{Frame, Header};
 
 use super::executor::{Executor, Timers};
@@ -16,7 +16,7 @@ use super::{LimitedLog, RealDisk, ShardConfig};
 use crate::handshake::{DialError, Dialed, Introduction, dial};
 use crate::offload::Offload;
 use crate::outbound::check_sizes;
-use crate::{clock, sys};
+use crate::{clock, fault, sys};
 
 /// Connects that run at once.
 const DIALERS_MAX: usize = 16;
@@ -203,6 +203,10 @@ impl Runtime for ShardRt {
     }
 
     async fn cpu(&self, _work: Work) {}
+
+    fn delay_ns(&self, point: FaultPoint) -> u64 {
+        fault::delay_ns(point)
+    }
 
     fn request<'a>(&'a self, server: ServerId, request: Outgoing<'a>, deadline: Nanos) -> impl Future<Output = Result<Frame, Status>> + 'a {
         self.ask(server, request, deadline)

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use bytes::BytesMut;
 use weft_base::Payload;
-use weft_rt::{Disk, DiskError, FileId};
+use weft_rt::{Disk, DiskError, FaultPoint, FileId};
 
 pub use volume::DiskFaultKind;
 pub(crate) use volume::{DiskOp, DiskValue, Volume};
@@ -337,6 +337,19 @@ impl Disk for SimDisk {
 
     async fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
         self.run(DiskOp::Rename { from: from.to_string(), to: to.to_string() }).await.map(drop)
+    }
+
+    async fn pass(&self, point: FaultPoint) {
+        let slot = {
+            let mut state = self.world.state.borrow_mut();
+            let ns = state.nodes[self.node.index()].delays.get(point);
+            if ns == 0 {
+                return;
+            }
+            let until = state.now.saturating_add(ns);
+            state.begin_timer(self.node, self.life, until, Reason::Sleep)
+        };
+        Wait::new(&self.world.state, slot).await;
     }
 
     async fn list(&self) -> Result<Vec<String>, DiskError> {

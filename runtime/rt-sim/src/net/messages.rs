@@ -1,6 +1,6 @@
 //! Messages on their way: cards, latency, faults, delivery.
 
-use weft_rt::{Arrival, PeerId};
+use weft_rt::{Arrival, FaultPoint, PeerId};
 use weft_wire::{Flags, Frame, Kind, Op};
 
 use super::{EndState, HANDSHAKE_BYTES, Message, Parcel};
@@ -50,7 +50,11 @@ impl State {
             self.slowed(from_node, transfer_ns(bytes, net.bytes_per_s) + if is_same_send { 0 } else { net.send_ns })
         };
         let (begin, _) = self.nodes[from_node.index()].sending.serve(now, service);
-        let first_byte = begin + self.latency(from_node, to_node) + extra + delay + handshake;
+        let held_up = match to {
+            End::Server => self.nodes[to_node.index()].delays.get(FaultPoint::NetRequest),
+            End::Client => 0,
+        };
+        let first_byte = begin + self.latency(from_node, to_node) + extra + delay + handshake + held_up;
         for copy in 0..copies {
             let parcel = match &parcel {
                 Parcel::Frame(frame) => Parcel::Frame(frame.clone()),

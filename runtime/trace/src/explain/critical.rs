@@ -74,7 +74,8 @@ fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: 
             index.note_unseen(span);
             whole.push(message(Stage::Unseen, sent, left));
         }
-        Some(ladder) => {
+        Some(position) => {
+            let ladder = index.event(position);
             let served = ladder.dur_ns.min(left);
             let way = left - served;
             let there = (ladder.start_ns - sent).clamp(0, way as i64) as u64;
@@ -83,7 +84,7 @@ fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: 
             let arrived = sent.saturating_add_unsigned(there - queued);
             whole.push(message(Stage::Network, sent, there - queued));
             whole.push(piece(Stage::ServerQueue, ladder, (arrived, begin)));
-            phases(index, ladder, span.peer, begin, served, &mut whole);
+            phases(index, position, span.peer, begin, served, &mut whole);
             whole.push(message(Stage::Network, begin.saturating_add_unsigned(served), way - there));
         }
     }
@@ -100,9 +101,11 @@ fn clip(segment: Segment, (from, to): (i64, i64)) -> Option<Segment> {
     })
 }
 
-/// The phases of a server's record from `begin` on, together `served` nanoseconds. Disk accesses of this request are taken out of the phase
-/// in which the processor would otherwise be said to work.
-fn phases(index: &Index<'_>, ladder: &Event, server: u16, begin: i64, served: u64, out: &mut Vec<Segment>) {
+/// The phases of a server's record from `begin` on, together `served` nanoseconds. What the server recorded inside it (requests to other
+/// servers, waits) is taken out of them, and disk accesses of this request out of the phase in which the processor would otherwise be said
+/// to work.
+fn phases(index: &Index<'_>, position: usize, server: u16, begin: i64, served: u64, out: &mut Vec<Segment>) {
+    let ladder = index.event(position);
     let Body::Ladder(body) = &ladder.record.body else { return };
     let total: u64 = body.phases.iter().map(|phase| u64::from(*phase)).sum();
     let info = index.info(ladder.node, ladder.record.event);
@@ -116,30 +119,34 @@ fn phases(index: &Index<'_>, ladder: &Event, server: u16, begin: i64, served: u6
         let stage = info.and_then(|info| info.parts.get(phase)).map_or(Stage::Unseen, |part| part.stage);
         let mut segment = piece(stage, ladder, (at, end));
         (segment.peer, segment.phase) = (Some(server), Some(phase as u8));
-        match stage {
-            Stage::Cpu => with_disk(index, ladder, segment, shift, out),
-            _ => {
-                if stage == Stage::Journal {
-                    segment.shared_disk_ns = index.shared_disk_ns(ladder.node, at - shift, end - shift);
-                }
-                out.push(segment);
-            }
+        if stage == Stage::Journal {
+            segment.shared_disk_ns = index.shared_disk_ns(ladder.node, at - shift, end - shift);
+            out.push(segment);
+        } else {
+            with_inner(index, position, segment, shift, out);
         }
         at = end;
     }
 }
 
-/// A phase with the request's disk accesses taken out: of accesses at the same time the one that ends last counts.
-fn with_disk(index: &Index<'_>, ladder: &Event, phase: Segment, shift: i64, out: &mut Vec<Segment>) {
+/// A phase with what happened inside it taken out: of things at the same time the one that ends last counts. `shift` leads from the times
+/// of the server's record to those of the phase.
+fn with_inner(index: &Index<'_>, ladder: usize, phase: Segment, shift: i64, out: &mut Vec<Segment>) {
+    let record = &index.event(ladder).record;
+    let disks = index.disks(index.event(ladder).node, record.req);
+    let disks = disks.iter().filter(|_| record.req != 0 && phase.stage == Stage::Cpu);
+    let mut inner: Vec<usize> = disks.chain(index.children(ladder)).copied().collect();
+    inner.sort_by_key(|position| index.event(*position).end_ns());
     let from = phase.start_ns;
     let mut at = from.saturating_add_unsigned(phase.dur_ns);
-    let mut accesses: Vec<&Event> = index.disks(ladder.node, ladder.record.req).filter(|_| ladder.record.req != 0).collect();
-    accesses.sort_by_key(|access| access.end_ns());
-    for access in accesses.into_iter().rev() {
-        let (start, end) = ((access.start_ns + shift).max(from), (access.end_ns() + shift).min(at));
+    for position in inner.into_iter().rev() {
+        let event = index.event(position);
+        let (start, end) = ((event.start_ns + shift).max(from), (event.end_ns() + shift).min(at));
         if start < end {
             out.push(Segment { start_ns: end, dur_ns: (at - end) as u64, ..phase });
-            out.push(Segment { peer: phase.peer, ..piece(index.stage(access), access, (start, end)) });
+            let before = out.len();
+            path(index, position, (start - shift, end - shift), out);
+            out[before..].iter_mut().for_each(|segment| segment.start_ns += shift);
             at = start;
         }
     }

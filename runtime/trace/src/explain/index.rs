@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_base::FastMap;
 
-use crate::event::{DATA_TURN, EventInfo, META_TURN, NET_CALL};
+use super::blocking::Work;
+use crate::event::{CLIENT_LOCK, CLIENT_PAUSE, CLIENT_WINDOW, DATA_TURN, EventInfo, META_TURN, NET_CALL};
 use crate::merge::{Event, Merged};
 use crate::record::{Body, Span, fine, flags};
 use crate::{EventId, Stage};
@@ -16,9 +17,22 @@ const CLIENT_LAYERS: std::ops::RangeInclusive<usize> = 0..=2;
 const THREAD_LAYERS: std::ops::RangeInclusive<usize> = 0..=1;
 const DISK_LAYER: usize = 7;
 
+/// The turns of each server's loop, by beginning.
+#[derive(Debug, Default)]
+pub(super) struct Turns(FastMap<usize, Vec<usize>>);
+
+impl Turns {
+    /// True if the event lies within a turn of its node.
+    pub fn enclose(&self, merged: &Merged, event: &Event) -> bool {
+        let Some(turns) = self.0.get(&event.node) else { return false };
+        let after = turns.partition_point(|turn| merged.events[*turn].start_ns <= event.start_ns);
+        turns[..after].last().is_some_and(|turn| event.end_ns() <= merged.events[*turn].end_ns())
+    }
+}
+
 pub(super) struct Index<'a> {
     pub merged: &'a Merged,
-    /// Positions of children by position of the parent, by end.
+    /// Positions of children by position of the parent (a span, or the ladder of a request that asks other servers), by end.
     children: FastMap<usize, Vec<usize>>,
     /// Outermost operations.
     roots: Vec<usize>,
@@ -28,8 +42,7 @@ pub(super) struct Index<'a> {
     disks: FastMap<(usize, u64), Vec<usize>>,
     /// The longest access of several requests of each node: how far back one may begin that is still running.
     shared_disk_ns_max: BTreeMap<usize, u64>,
-    /// The turns of each server's loop, by beginning.
-    turns: FastMap<usize, Vec<usize>>,
+    turns: Turns,
     /// The shortest way of a request from a client to a server, in nanoseconds.
     least_way_ns: FastMap<(usize, u16), u64>,
     unseen: RefCell<(BTreeSet<u16>, u64)>,
@@ -44,7 +57,7 @@ impl<'a> Index<'a> {
             ladders: FastMap::default(),
             disks: FastMap::default(),
             shared_disk_ns_max: BTreeMap::new(),
-            turns: FastMap::default(),
+            turns: Turns::default(),
             least_way_ns: FastMap::default(),
             unseen: RefCell::default(),
         };
@@ -52,9 +65,9 @@ impl<'a> Index<'a> {
         for (position, event) in merged.events.iter().enumerate() {
             match &event.record.body {
                 Body::Span(_) if matches!(event.record.event, META_TURN | DATA_TURN) => {
-                    index.turns.entry(event.node).or_default().push(position)
+                    index.turns.0.entry(event.node).or_default().push(position)
                 }
-                Body::Span(_) if event.record.event.layer() == DISK_LAYER => {
+                Body::Span(_) if is_disk(event) => {
                     index.disks.entry((event.node, event.record.req)).or_default().push(position);
                     if event.record.req == 0 {
                         let longest = index.shared_disk_ns_max.entry(event.node).or_default();
@@ -64,8 +77,11 @@ impl<'a> Index<'a> {
                 Body::Span(span) if span.span != 0 => {
                     spans.insert((event.node, span.span), position);
                 }
-                Body::Ladder(_) if event.record.flags & flags::SERVER != 0 => {
+                Body::Ladder(ladder) if event.record.flags & flags::SERVER != 0 => {
                     index.ladders.entry(event.record.req).or_default().push(position);
+                    if ladder.span != 0 {
+                        spans.insert((event.node, ladder.span), position);
+                    }
                 }
                 _ => {}
             }
@@ -84,7 +100,7 @@ impl<'a> Index<'a> {
         for (position, event) in self.merged.events.iter().enumerate() {
             let Body::Span(span) = &event.record.body else { continue };
             let layer = event.record.event.layer();
-            if layer == DISK_LAYER {
+            if is_disk(event) {
                 continue;
             }
             let named = (span.parent != 0).then(|| spans.get(&(event.node, span.parent))).flatten().copied();
@@ -99,8 +115,8 @@ impl<'a> Index<'a> {
             }
             match parent {
                 Some(parent) => self.children.entry(parent).or_default().push(position),
-                None if CLIENT_LAYERS.contains(&layer) && span.parent == 0 => self.roots.push(position),
-                // Its operation is still running, or its record was lost.
+                None if CLIENT_LAYERS.contains(&layer) && span.parent == 0 && !is_inner(event) => self.roots.push(position),
+                // Its operation is still running, or its record was lost, or nobody waits for it.
                 None => {}
             }
         }
@@ -110,6 +126,7 @@ impl<'a> Index<'a> {
         let mut ways: FastMap<(usize, u16), u64> = FastMap::default();
         for call in self.merged.events.iter().filter(|event| is_call(event)) {
             if let (Body::Span(span), Some(ladder)) = (&call.record.body, self.ladder(call)) {
+                let ladder = self.event(ladder);
                 let sent = call.start_ns.saturating_add_unsigned(wait_ns(call, span));
                 let way = ladder.start_ns.saturating_sub(sent).max(0) as u64;
                 let least = ways.entry((call.node, span.peer)).or_insert(way);
@@ -124,7 +141,7 @@ impl<'a> Index<'a> {
     pub fn queued_ns(&self, call: &Event, peer: u16, ladder: &Event, sent: i64, begun: i64) -> u64 {
         let way = (begun - sent).max(0) as u64;
         let longer = way - self.least_way_ns.get(&(call.node, peer)).copied().unwrap_or(0).min(way);
-        let Some(turns) = self.turns.get(&ladder.node).filter(|_| longer > 0) else { return 0 };
+        let Some(turns) = self.turns.0.get(&ladder.node).filter(|_| longer > 0) else { return 0 };
         let after = turns.partition_point(|position| self.event(*position).start_ns < begun);
         let (mut busy, mut until) = (0, begun);
         for position in turns[..after].iter().rev() {
@@ -139,6 +156,11 @@ impl<'a> Index<'a> {
             }
         }
         busy.min(longer)
+    }
+
+    /// What the servers did by time.
+    pub fn work(&self) -> Work {
+        Work::new(self.merged, &self.turns)
     }
 
     /// Positions of the outermost operations, by beginning.
@@ -177,18 +199,18 @@ impl<'a> Index<'a> {
     }
 
     /// The server's record of a call: of several (the request was repeated) the one that fits into the call best.
-    pub fn ladder(&self, call: &Event) -> Option<&'a Event> {
+    pub fn ladder(&self, call: &Event) -> Option<usize> {
         let candidates = self.ladders.get(&call.record.req)?;
-        let outside = |ladder: &&Event| {
+        let outside = |ladder: &Event| {
             let early = call.start_ns.saturating_sub(ladder.start_ns).max(0);
             early + ladder.end_ns().saturating_sub(call.end_ns()).max(0)
         };
-        candidates.iter().map(|position| self.event(*position)).min_by_key(outside)
+        candidates.iter().copied().min_by_key(|position| outside(self.event(*position)))
     }
 
-    /// The disk accesses of a request at a node.
-    pub fn disks(&self, node: usize, request: u64) -> impl Iterator<Item = &'a Event> {
-        self.disks.get(&(node, request)).into_iter().flatten().map(|position| self.event(*position))
+    /// Positions of the disk accesses of a request at a node.
+    pub fn disks(&self, node: usize, request: u64) -> &[usize] {
+        self.disks.get(&(node, request)).map_or(&[], Vec::as_slice)
     }
 
     /// Nanoseconds of [from, to) during which an access for several requests ran at the node.
@@ -231,6 +253,16 @@ pub(super) fn wait_ns(call: &Event, span: &Span) -> u64 {
 /// True if a span is one attempt of a request.
 pub(super) fn is_call(event: &Event) -> bool {
     event.record.event == NET_CALL
+}
+
+/// True for an access to a disk.
+pub(super) fn is_disk(event: &Event) -> bool {
+    event.record.event.layer() == DISK_LAYER
+}
+
+/// True for what only happens inside operations: waits and pauses.
+fn is_inner(event: &Event) -> bool {
+    matches!(event.record.event, CLIENT_WINDOW | CLIENT_LOCK | CLIENT_PAUSE)
 }
 
 fn encloses(outer: &Event, inner: &Event) -> bool {

@@ -6,6 +6,7 @@
 //! section 3). So the stages of an operation add up to its duration exactly; what no record explains is a stage of its own
 //! ([`crate::Stage::Unseen`]) and lowers `covered`.
 
+mod blocking;
 mod critical;
 mod index;
 mod report;
@@ -43,6 +44,17 @@ pub struct Segment {
     pub shared_disk_ns: u64,
 }
 
+/// A part of a segment in which the server did not work on the operation, because it was busy with something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The segment: position in the operation's path.
+    pub segment: usize,
+    /// What the server did.
+    pub by: Stage,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
 /// An operation of a client with its critical path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
@@ -60,6 +72,8 @@ pub struct Operation {
     pub result: u8,
     /// By time; they add up to `dur_ns`.
     pub path: Vec<Segment>,
+    /// Of these, what was spent behind other work of the same server.
+    pub blocked: Vec<Blocked>,
 }
 
 /// All operations of a merged trace.
@@ -77,6 +91,7 @@ impl<'a> Analysis<'a> {
     /// Splits every operation of the trace.
     pub fn new(merged: &'a Merged) -> Analysis<'a> {
         let index = Index::new(merged);
+        let work = index.work();
         let mut operations = Vec::new();
         for root in index.roots() {
             let event = &merged.events[root];
@@ -84,6 +99,11 @@ impl<'a> Analysis<'a> {
             critical::path(&index, root, (event.start_ns, event.end_ns()), &mut path);
             path.retain(|segment| segment.dur_ns > 0);
             path.sort_by_key(|segment| segment.start_ns);
+            let blocked = path
+                .iter()
+                .enumerate()
+                .flat_map(|(number, segment)| work.during(segment).into_iter().map(move |(by, ns)| Blocked { segment: number, by, ns }));
+            let blocked = blocked.collect();
             operations.push(Operation {
                 event: event.record.event,
                 node: event.node,
@@ -92,6 +112,7 @@ impl<'a> Analysis<'a> {
                 dur_ns: event.dur_ns,
                 result: event.record.res,
                 path,
+                blocked,
             });
         }
         let (unanswered, unseen_requests) = index.unseen();

@@ -4,12 +4,12 @@
 //! saved if each visit took as long as it does, on the mean, at the median of the other places of the same kind. So a disk that is as slow
 //! as all others is ranked by its time alone, and the one slow link among four comes before a busy processor that is as busy everywhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use super::report::{quantile_us, ratio, seconds};
-use super::{Analysis, Operation, Segment};
+use super::{Analysis, Blocked, Operation, Segment};
 use crate::{EventId, Stage};
 
 /// A place where time goes.
@@ -17,7 +17,8 @@ use crate::{EventId, Stage};
 pub struct Suspect {
     /// [`Stage::name`].
     pub stage: &'static str,
-    /// The node, for example `meta0`; of messages the end that stands out.
+    /// The node, for example `meta0`; of messages the end that stands out, or both with ` - ` between them if only messages from the
+    /// first to the second do.
     pub place: String,
     /// Share of the time of all operations looked at, 0 to 1.
     pub share: f64,
@@ -25,6 +26,11 @@ pub struct Suspect {
     pub seconds: f64,
     /// Of these, seconds beyond what the same visits cost at comparable places; 0 if there are none.
     pub excess_seconds: f64,
+    /// Seconds that other operations waited meanwhile in the queue of the same server, or for the end of a turn; theirs are `seconds` of
+    /// the server queue or journal.
+    pub blocking_seconds: f64,
+    /// Seconds here that were spent behind other work of the same server, and count for its rank instead.
+    pub blocked_seconds: f64,
     /// Visits.
     pub visits: u64,
     /// Median of a visit in microseconds.
@@ -35,28 +41,57 @@ pub struct Suspect {
     pub evidence: String,
 }
 
-/// Which end of a message is looked at: each is a place of its own.
+/// Where a stage is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// A node, by position: something inside it, or the ways of messages to and from this client.
+    /// A node, by position: something inside it, or the ways of messages to and from it as one who asks.
     Node(usize),
-    /// The ways of messages to and from this server.
+    /// The ways of messages to and from this server as one who answers.
     Server(u16),
+    /// The ways of messages between one who asks and one who answers.
+    Link(usize, u16),
+}
+
+impl Place {
+    /// True if a message of this link passes the place.
+    fn holds(self, node: usize, server: u16) -> bool {
+        match self {
+            Place::Node(own) => own == node,
+            Place::Server(own) => own == server,
+            Place::Link(own_node, own_server) => (own_node, own_server) == (node, server),
+        }
+    }
 }
 
 /// Visits of one kind at one place.
 #[derive(Default)]
 struct Visits {
     total_ns: u64,
+    /// Of these, behind other work.
+    blocked_ns: u64,
     shared_disk_ns: u64,
     times: Vec<u64>,
 }
 
+impl Visits {
+    fn own_ns(&self) -> u64 {
+        self.total_ns.saturating_sub(self.blocked_ns)
+    }
+
+    fn mean_ns(&self) -> u64 {
+        self.own_ns() / (self.times.len() as u64).max(1)
+    }
+}
+
 type Detail = (EventId, Option<u8>);
+type Cells = BTreeMap<(Stage, Place), BTreeMap<Detail, Visits>>;
+
+/// The other links of an end count as usual if a visit takes at most so much of one of its slowest link.
+const USUAL: f64 = 0.3;
 
 pub(super) fn suspects(analysis: &Analysis<'_>, operations: &[&Operation], count_max: usize) -> Vec<Suspect> {
     let total_ns: u64 = operations.iter().map(|operation| operation.dur_ns).sum();
-    let mut cells: BTreeMap<(Stage, Place), BTreeMap<Detail, Visits>> = BTreeMap::new();
+    let mut cells = Cells::new();
     for segment in operations.iter().flat_map(|operation| &operation.path) {
         for place in places(segment) {
             let visits = cells.entry((segment.stage, place)).or_default().entry((segment.event, segment.phase)).or_default();
@@ -65,57 +100,117 @@ pub(super) fn suspects(analysis: &Analysis<'_>, operations: &[&Operation], count
             visits.times.push(segment.dur_ns);
         }
     }
-    let mut found: Vec<(f64, Suspect)> = Vec::new();
-    for ((stage, place), details) in &cells {
-        // With one client and several servers, or the other way round, only the end of which there are several can stand out.
-        if is_message(*stage) && is_alone(&cells, *stage, *place) && !is_alone(&cells, *stage, other_end(&cells, *stage, *place)) {
-            continue;
+    let mut blocking: BTreeMap<(Stage, Place), u64> = BTreeMap::new();
+    for operation in operations {
+        for Blocked { segment, by, ns } in &operation.blocked {
+            let segment = &operation.path[*segment];
+            let place = Place::Node(segment.node);
+            // Who blocked may be on no critical path itself.
+            if cells.contains_key(&(*by, place))
+                && let Some(visits) =
+                    cells.get_mut(&(segment.stage, place)).and_then(|details| details.get_mut(&(segment.event, segment.phase)))
+            {
+                visits.blocked_ns += ns;
+                *blocking.entry((*by, place)).or_default() += ns;
+            }
         }
+    }
+    let mut found: Vec<(f64, Suspect)> = Vec::new();
+    for ((stage, place), details) in cells.iter().filter(|((stage, place), _)| stands_for_itself(&cells, *stage, *place)) {
         let excess_ns: u64 = details.iter().map(|(detail, visits)| excess(&cells, *stage, *place, *detail, visits)).sum();
-        let suspect = suspect(analysis, *stage, *place, details, excess_ns, total_ns);
-        found.push((suspect.seconds + suspect.excess_seconds, suspect));
+        let blocking_ns = blocking.get(&(*stage, *place)).copied().unwrap_or(0);
+        let suspect = suspect(analysis, *stage, *place, details, (excess_ns, blocking_ns), total_ns);
+        let own = (suspect.seconds - suspect.blocked_seconds).max(1e-9);
+        // Whoever takes longer than usual holds up others in the same proportion longer.
+        let rank = (own + suspect.excess_seconds) * (1.0 + suspect.blocking_seconds / own);
+        found.push((rank, suspect));
     }
     found.sort_by(|(a, one), (b, other)| b.total_cmp(a).then_with(|| one.place.cmp(&other.place)));
     found.into_iter().take(count_max).map(|(_, suspect)| suspect).collect()
 }
 
-/// A message is looked at from both ends.
+/// A message is looked at from both ends, and as one of a link.
 fn places(segment: &Segment) -> impl Iterator<Item = Place> + use<> {
-    let server = segment.peer.filter(|_| is_message(segment.stage) && segment.phase.is_none()).map(Place::Server);
+    let server = segment.peer.filter(|_| is_message(segment.stage) && segment.phase.is_none());
     // What nobody saw happened at the server, or on the way to it.
-    let node = (segment.stage != Stage::Unseen || server.is_none()).then_some(Place::Node(segment.node));
-    node.into_iter().chain(server)
+    let node = (segment.stage != Stage::Unseen || server.is_none()).then_some(segment.node);
+    let link = node.zip(server).map(|(node, server)| Place::Link(node, server));
+    node.map(Place::Node).into_iter().chain(server.map(Place::Server)).chain(link)
 }
 
 fn is_message(stage: Stage) -> bool {
     matches!(stage, Stage::Network | Stage::SendQueue | Stage::Unseen)
 }
 
-type Cells = BTreeMap<(Stage, Place), BTreeMap<Detail, Visits>>;
+/// Messages belong to three places. Named is the end whose links all differ from others; or the one link that differs from all others of
+/// both its ends.
+fn stands_for_itself(cells: &Cells, stage: Stage, place: Place) -> bool {
+    match place {
+        Place::Link(node, server) => {
+            let own = Some((node, server));
+            slow_link(cells, stage, Place::Node(node)) == own && slow_link(cells, stage, Place::Server(server)) == own
+        }
+        // With one client and several servers only a server can stand out, and the other way round.
+        end if is_message(stage) && is_alone(cells, end) && !is_alone(cells, other_end(cells, end)) => false,
+        end => !is_message(stage) || slow_link(cells, stage, end).is_none(),
+    }
+}
+
+/// The one link of an end whose messages take far longer than those of all its other links together.
+fn slow_link(cells: &Cells, stage: Stage, end: Place) -> Option<(usize, u16)> {
+    let time = |(node, server): (usize, u16)| {
+        let place = Place::Link(node, server);
+        let sum = |stage: Stage| {
+            let visits = || cells.get(&(stage, place)).into_iter().flat_map(|details| details.values());
+            (visits().map(Visits::own_ns).sum::<u64>(), visits().map(|visits| visits.times.len() as u64).sum::<u64>())
+        };
+        // Messages that did not come here took no time here.
+        if cells.contains_key(&(stage, place)) { sum(stage) } else { (0, sum(Stage::Network).1) }
+    };
+    let links = links(cells).into_iter().filter(|(node, server)| end.holds(*node, *server));
+    let mut times: Vec<_> = links.map(|link| (link, time(link))).collect();
+    let mean = |(ns, visits): (u64, u64)| ns as f64 / visits.max(1) as f64;
+    times.sort_by(|(_, a), (_, b)| mean(*b).total_cmp(&mean(*a)));
+    let ((slowest, of_slowest), rest) = times.split_first()?;
+    let of_rest = rest.iter().fold((0, 0), |sum, (_, time)| (sum.0 + time.0, sum.1 + time.1));
+    (!rest.is_empty() && mean(of_rest) <= USUAL * mean(*of_slowest)).then_some(*slowest)
+}
+
+/// Who sends messages to whom.
+fn links(cells: &Cells) -> BTreeSet<(usize, u16)> {
+    let link = |(_, place): &(Stage, Place)| if let Place::Link(node, server) = place { Some((*node, *server)) } else { None };
+    cells.keys().filter_map(link).collect()
+}
 
 fn is_same_kind(a: Place, b: Place) -> bool {
     std::mem::discriminant(&a) == std::mem::discriminant(&b)
 }
 
-/// No other place of this kind has this stage.
-fn is_alone(cells: &Cells, stage: Stage, place: Place) -> bool {
-    !cells.keys().any(|(other_stage, other)| *other_stage == stage && *other != place && is_same_kind(*other, place))
+/// No other place of this kind sends or gets messages.
+fn is_alone(cells: &Cells, place: Place) -> bool {
+    !cells.keys().any(|(stage, other)| is_message(*stage) && *other != place && is_same_kind(*other, place))
 }
 
-/// Some place of the other end of this stage's messages, or the place itself if there is none.
-fn other_end(cells: &Cells, stage: Stage, place: Place) -> Place {
-    let others = cells.keys().filter(|(other_stage, other)| *other_stage == stage && !is_same_kind(*other, place));
-    others.map(|(_, other)| *other).next().unwrap_or(place)
+/// Some place of the other end of these messages, or the place itself if there is none.
+fn other_end(cells: &Cells, place: Place) -> Place {
+    let ends = cells.keys().filter(|(stage, other)| is_message(*stage) && !matches!(other, Place::Link(..)));
+    ends.map(|(_, other)| *other).find(|other| !is_same_kind(*other, place)).unwrap_or(place)
 }
 
-/// Nanoseconds that these visits took beyond the median of the means of the other places of the same kind.
+/// Nanoseconds that these visits took beyond the median of the means of comparable places: of messages all links elsewhere, of anything
+/// else the other places of the same kind.
 fn excess(cells: &Cells, stage: Stage, place: Place, detail: Detail, visits: &Visits) -> u64 {
-    let others = cells.iter().filter(|((other_stage, other), _)| *other_stage == stage && *other != place && is_same_kind(*other, place));
-    let mut means: Vec<u64> =
-        others.filter_map(|(_, details)| details.get(&detail)).map(|other| other.total_ns / (other.times.len() as u64).max(1)).collect();
+    let mean = |other: Place| cells.get(&(stage, other)).and_then(|details| details.get(&detail)).map(Visits::mean_ns);
+    let mut means: Vec<u64> = if is_message(stage) && detail.1.is_none() {
+        let elsewhere = links(cells).into_iter().filter(|(node, server)| !place.holds(*node, *server));
+        elsewhere.map(|(node, server)| mean(Place::Link(node, server)).unwrap_or(0)).collect()
+    } else {
+        let others = cells.keys().filter(|(other_stage, other)| *other_stage == stage && *other != place && is_same_kind(*other, place));
+        others.filter_map(|(_, other)| mean(*other)).collect()
+    };
     means.sort_unstable();
     let Some(usual) = means.get(means.len().saturating_sub(1) / 2) else { return 0 };
-    visits.total_ns.saturating_sub(usual * visits.times.len() as u64)
+    visits.own_ns().saturating_sub(usual * visits.times.len() as u64)
 }
 
 fn suspect(
@@ -123,12 +218,13 @@ fn suspect(
     stage: Stage,
     place: Place,
     details: &BTreeMap<Detail, Visits>,
-    excess_ns: u64,
+    (excess_ns, blocking_ns): (u64, u64),
     total_ns: u64,
 ) -> Suspect {
     let name = match place {
         Place::Node(node) => analysis.merged.nodes[node].name.clone(),
         Place::Server(server) => analysis.server_name(server),
+        Place::Link(node, server) => format!("{} - {}", analysis.merged.nodes[node].name, analysis.server_name(server)),
     };
     let mut times: Vec<u64> = details.values().flat_map(|visits| &visits.times).copied().collect();
     times.sort_unstable();
@@ -146,12 +242,19 @@ fn suspect(
         && details.len() > 1
     {
         let part = ratio(visits.total_ns, spent_ns) * 100.0;
-        let node = if let Place::Node(node) = place { node } else { 0 };
+        let node = if let Place::Node(node) | Place::Link(node, _) = place { node } else { 0 };
         evidence += &format!("; {part:.0} % of it in {}", analysis.name(node, *event));
     }
+    let blocked_ns: u64 = details.values().map(|visits| visits.blocked_ns).sum();
     if excess_ns > 0 {
-        let usual = spent_ns - excess_ns;
-        evidence += &format!("; {:.1} times what comparable places need", spent_ns as f64 / usual.max(1) as f64);
+        let own = spent_ns.saturating_sub(blocked_ns);
+        evidence += &format!("; {:.1} times what comparable places need", own as f64 / own.saturating_sub(excess_ns).max(1) as f64);
+    }
+    if blocking_ns > 0 {
+        evidence += &format!("; others waited {:.3} s behind it", seconds(blocking_ns));
+    }
+    if blocked_ns > 0 {
+        evidence += &format!("; {:.0} % of it behind other work of the server", ratio(blocked_ns, spent_ns) * 100.0);
     }
     let shared_disk_ns: u64 = details.values().map(|visits| visits.shared_disk_ns).sum();
     if shared_disk_ns > 0 {
@@ -166,6 +269,8 @@ fn suspect(
         share,
         seconds: seconds(spent_ns),
         excess_seconds: seconds(excess_ns),
+        blocking_seconds: seconds(blocking_ns),
+        blocked_seconds: seconds(blocked_ns),
         visits: times.len() as u64,
         p50_us,
         p99_us,
