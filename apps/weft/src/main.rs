@@ -9,6 +9,7 @@ mod config;
 mod connect;
 mod copy;
 mod fs_arg;
+mod live;
 mod mount_list;
 mod mounts;
 mod output;

@@ -74,4 +74,3 @@ fn a_request_that_waits_for_a_dead_server_is_named_with_its_age() {
         assert_eq!(reply.queued, 1);
     });
 }
-
