@@ -10,6 +10,7 @@ mod connect;
 mod copy;
 mod faults;
 mod fs_arg;
+mod live;
 mod mount_list;
 mod mounts;
 mod output;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_base::{Attr, ClusterMap, Handle, Nanos, Payload, SECOND, ServerId, ServerRole, Status};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Operation;
-use weft_wire::ops::{PingRequest, ServerInfo};
+use weft_wire::ops::{LiveReply, LiveRequest, PingRequest, ServerInfo};
 
 use crate::cache::{Asked, Cache};
 use crate::known::KnownDirectories;
@@ -14,7 +14,7 @@ use crate::partitions::Partitions;
 use crate::window::run_window;
 use crate::{Caller, CallerStats, ClientOptions, Error, FsStats, Result};
 
-/// Longest wait for the answer to a ping, in nanoseconds.
+/// Longest wait for the answer to a ping or a dashboard's question, in nanoseconds.
 const PING_DEADLINE: u64 = 2 * SECOND;
 
 /// A client of one file system. Cheap to clone; all clones are one client. `Send` and `Sync` when the runtime is: threads call it
@@ -109,6 +109,16 @@ impl<R: Runtime> Client<R> {
         let mut flow = self.flow("ping", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
         self.call(flow, server, &PingRequest {}).await
+    }
+
+    /// Asks one server what it has done and is busy with. Gives up after 2 s.
+    ///
+    /// # Errors
+    /// As [`Client::ping`]; [`Status::NotSupported`] from a server that is too old to know.
+    pub async fn live(&self, server: ServerId) -> Result<LiveReply> {
+        let mut flow = self.flow("ask for live numbers", Handle(0));
+        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
+        self.call(flow, server, &LiveRequest {}).await
     }
 
     /// Pings every server of the map at once; one result for each, metadata servers first. Takes 2 s at most.

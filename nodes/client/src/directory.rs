@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weft_base::{Attr, Credentials, Handle, ServerId, Status};
 use weft_rt::Runtime;
-use weft_wire::ops::{FileState, GetAttrManyRequest, ReadDirReply, ReadDirRequest, SyncMetaRequest};
+use weft_wire::ops::{FileState, GetAttrManyRequest, ParentRequest, ReadDirReply, ReadDirRequest, SyncMetaRequest};
 
 use crate::cache::Asked;
 use crate::client::Flow;
@@ -115,6 +115,15 @@ impl<R: Runtime> Client<R> {
             }
         }
         results
+    }
+
+    /// The directory that holds the name of a directory; the root is its own parent.
+    ///
+    /// # Errors
+    /// [`weft_base::Status::Stale`] if it is gone, [`weft_base::Status::NotDirectory`], servers that do not answer.
+    pub async fn parent(&self, dir: Handle) -> Result<Handle> {
+        let flow = self.flow("find the parent", dir);
+        Ok(self.call(flow, self.owner(flow, dir)?, &ParentRequest { dir }).await?.parent)
     }
 
     /// When this returns, everything that was acknowledged about names and attributes in this directory is on stable storage.

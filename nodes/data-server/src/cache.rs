@@ -130,6 +130,11 @@ impl Cache {
         }
     }
 
+    /// Bytes of writes that are answered and not on the disk, and how many there may be.
+    pub fn answered_bytes(&self) -> (u64, u64) {
+        (self.accesses.borrow().answered_bytes, self.config.write_back.map_or(0, |back| back.bytes_max))
+    }
+
     fn takes_part(&self, bytes: u64, pieces: usize) -> bool {
         if self.config.takes_all {
             return bytes > 0;

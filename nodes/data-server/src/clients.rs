@@ -100,6 +100,11 @@ impl Clients {
         }
     }
 
+    /// Clients with a connection.
+    pub fn connected_count(&self) -> u32 {
+        (self.by_id.len() - self.absent) as u32
+    }
+
     /// Forgets clients that have been absent for long; call it now and then.
     pub fn forget_absent(&mut self, now: Nanos) {
         // Beyond the bound those go first that have been away longest: a fresh client that reconnects must be known.

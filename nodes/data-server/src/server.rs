@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use weft_base::{Payload, RequestId, Status};
+use weft_base::{Handle, Nanos, Payload, RequestId, Status};
+use weft_live::Ticket;
 use weft_rt::{Arrival, Either, FaultPoint, PeerId, ServerRuntime, Work, join_all, race};
 use weft_store::objects::ObjectKey;
 use weft_trace::event::served;
@@ -67,10 +68,11 @@ pub struct Job {
     /// It was executed before: only answer again.
     pub executed: bool,
     traced: OpenLadder,
+    ticket: Ticket,
 }
 
-/// An answer, where it goes, and the record of its request.
-type Answered = (PeerId, Answer, OpenLadder);
+/// An answer, where it goes, the trace record of its request and the request's place among those under way.
+type Answered = (PeerId, Answer, OpenLadder, Ticket);
 
 impl<R: ServerRuntime> Server<R> {
     /// Executes everything that has arrived, writes the journal once, and answers.
@@ -101,12 +103,13 @@ impl<R: ServerRuntime> Server<R> {
             self.fail(error);
             return;
         }
-        if answers.iter().any(|(_, answer, _)| matches!(answer.when, When::Journaled(_))) {
+        if answers.iter().any(|(_, answer, _, _)| matches!(answer.when, When::Journaled(_))) {
             self.release_soon();
         }
-        for (peer, answer, mut traced) in answers {
+        let now = self.rt.now();
+        for (peer, answer, mut traced, ticket) in answers {
             traced.phase(served::JOURNAL, weft_trace::now());
-            self.answer(peer, answer, traced);
+            self.answer(peer, answer, traced, ticket, now);
         }
         self.look_after_space();
         self.look_after_journal();
@@ -114,20 +117,25 @@ impl<R: ServerRuntime> Server<R> {
 
     fn admit_all(&self, arrivals: &mut Vec<Arrival>) -> Vec<Job> {
         let mut jobs = Vec::with_capacity(arrivals.len());
+        let now = self.rt.now();
+        self.live.borrow_mut().turn(now);
         for arrival in arrivals.drain(..) {
             match arrival {
                 Arrival::Connected { client, incarnation, .. } => self.clients.borrow_mut().connected(client, incarnation),
-                Arrival::Disconnected { client, .. } => self.clients.borrow_mut().disconnected(client, self.rt.now()),
-                Arrival::Request { peer, frame } => match self.admit(peer, frame) {
+                Arrival::Disconnected { client, .. } => self.clients.borrow_mut().disconnected(client, now),
+                Arrival::Request { peer, frame } => match self.admit(peer, frame, now) {
                     Ok(job) => jobs.push(job),
-                    Err((header, status)) => self.reply(peer, Frame::reply(&header, Err(status), Payload::EMPTY)),
+                    Err((header, status)) => {
+                        self.live.borrow_mut().answered(header.op, true, 0);
+                        self.reply(peer, Frame::reply(&header, Err(status), Payload::EMPTY));
+                    }
                 },
             }
         }
         jobs
     }
 
-    fn admit(&self, peer: PeerId, frame: Frame) -> Result<Job, (Header, Status)> {
+    fn admit(&self, peer: PeerId, frame: Frame, now: Nanos) -> Result<Job, (Header, Status)> {
         let Frame { header, body, bulk } = frame;
         let mut traced = ladder(weft_trace::event::data_request(header.op));
         traced.request(request_key(header.request, header.server), header.op, self.config.server.0);
@@ -142,7 +150,11 @@ impl<R: ServerRuntime> Server<R> {
             return Err(refuse(Status::StaleRequest));
         }
         let request = Request::decode(header.op, body).map_err(refuse)?;
-        Ok(Job { peer, header, request, bulk, executed: verdict == Verdict::Executed, traced })
+        let (client, object) = (header.request.client, object_of(&request).map_or(Handle(0), |key| key.handle));
+        let mut live = self.live.borrow_mut();
+        live.asked(header.op, client, object);
+        let ticket = live.in_flight.begin(header.op, client, object, now);
+        Ok(Job { peer, header, request, bulk, executed: verdict == Verdict::Executed, traced, ticket })
     }
 
     /// Executes jobs: those of one object in their order, others at the same time.
@@ -195,14 +207,16 @@ impl<R: ServerRuntime> Server<R> {
         traced.phase(served::QUEUE, weft_trace::now());
         self.rt.cpu(Work::Request).await;
         self.rt.pass(FaultPoint::ServerCpu).await;
-        let (peer, answer) = (job.peer, self.execute(job).await);
+        let peer = job.peer;
+        let (answer, ticket) = self.execute(job).await;
         traced.result(answer.frame.header.status);
         traced.phase(served::CPU, weft_trace::now());
-        (peer, answer, traced)
+        (peer, answer, traced, ticket)
     }
 
-    async fn execute(&self, job: Job) -> Answer {
-        let Job { ref header, bulk, executed, .. } = job;
+    async fn execute(&self, job: Job) -> (Answer, Ticket) {
+        let Job { ref header, bulk, executed, ticket, .. } = job;
+        let (object, is_write, write_bytes) = (object_of(&job.request), matches!(job.request, Request::Write(_)), bulk.len());
         let result = match job.request {
             // A copy may come within one turn, so this is asked again.
             Request::Write(request) => ops::write(self, header, request, bulk, executed || self.was_executed(header)).await,
@@ -212,22 +226,34 @@ impl<R: ServerRuntime> Server<R> {
             Request::ObjectSync(request) => ops::sync(self, header, &request),
             Request::ObjectRemove(request) => ops::remove(self, header, &request).await,
             Request::Ping(_) => ops::ping(self).await,
+            Request::Live(_) => ops::live(self).await,
             Request::GetMap(_) => ops::get_map(self),
             _ => Err(Status::NotSupported),
         };
-        if result.is_ok() {
+        if let Ok(done) = &result {
             self.clients.borrow_mut().executed(header.request);
+            if let Some(ObjectKey { handle, .. }) = object {
+                let (client, mut live) = (header.request.client, self.live.borrow_mut());
+                match (is_write, done.bulk_bytes()) {
+                    (true, _) => live.written(client, handle, write_bytes),
+                    (false, 0) => {}
+                    (false, bytes) => live.read(client, handle, bytes),
+                }
+            }
         }
-        result.map_or_else(|status| Answer::now(Frame::reply(header, Err(status), Payload::EMPTY)), |done| done.answer(header))
+        let refused = |status| Answer::now(Frame::reply(header, Err(status), Payload::EMPTY));
+        (result.map_or_else(refused, |done| done.answer(header)), ticket)
     }
 
     fn was_executed(&self, header: &Header) -> bool {
         self.clients.borrow_mut().admit(header) == Verdict::Executed
     }
 
-    fn answer(self: &Rc<Self>, peer: PeerId, answer: Answer, mut traced: OpenLadder) {
+    fn answer(self: &Rc<Self>, peer: PeerId, answer: Answer, mut traced: OpenLadder, ticket: Ticket, now: Nanos) {
+        let is_error = answer.frame.header.status != 0;
         if answer.when == When::Now {
             traced.leave();
+            self.live.borrow_mut().ended(ticket, is_error, now);
             return self.reply(peer, answer.frame);
         }
         let server = self.clone();
@@ -236,6 +262,7 @@ impl<R: ServerRuntime> Server<R> {
             if server.wait_for(answer.when).await.is_ok() {
                 traced.phase(served::JOURNAL, weft_trace::now());
                 traced.leave();
+                server.live.borrow_mut().ended(ticket, is_error, server.rt.now());
                 server.reply(peer, answer.frame);
             }
         });
@@ -350,7 +377,8 @@ mod tests {
         };
         let number = RequestId { client: ClientId(1), incarnation: 1, sequence };
         let header = Header::request(Op::Write, ServerId(0), number, 0);
-        Job { peer: PeerId(1), header, request, bulk: Payload::EMPTY, executed: false, traced: OpenLadder::OFF }
+        let ticket = weft_live::InFlight::default().begin(header.op, number.client, handle, Nanos(0));
+        Job { peer: PeerId(1), header, request, bulk: Payload::EMPTY, executed: false, traced: OpenLadder::OFF, ticket }
     }
 
     #[test]

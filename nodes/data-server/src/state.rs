@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use weft_base::{ClientId, FastSet, Handle, Nanos, Result, SECOND, Status};
 use weft_journal::Journal;
+use weft_live::Live;
 use weft_rt::{Event, FileId, ServerRuntime};
 use weft_store::objects::{BLOCK_BYTES, ObjectKey, ObjectRecord, ObjectTable};
 use weft_wire::{Capability, Rights};
@@ -45,6 +46,8 @@ pub struct Server<R: ServerRuntime> {
     /// There is space to give back to the disk.
     pub reclaim: Event,
     pub turns: Cell<u64>,
+    /// What dashboards ask for.
+    pub live: RefCell<Live>,
     /// The journal has become long enough for a checkpoint.
     pub checkpoint_due: Event,
     /// What stops the server, once something did.
@@ -78,6 +81,7 @@ impl<R: ServerRuntime> Server<R> {
             space: RefCell::new(SpaceState::new(now)),
             reclaim: Event::new(),
             turns: Cell::new(0),
+            live: RefCell::new(Live::new(now)),
             checkpoint_due: Event::new(),
             stop: RefCell::default(),
             stopped: Event::new(),

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_base::{ClientId, MILLISECOND, Nanos, Payload, Result, Status};
+use weft_base::{ClientId, Handle, MILLISECOND, Nanos, Payload, Result, Status};
 use weft_client::Caller;
 use weft_journal::{JournalError, Lsn};
+use weft_live::{Live, Ticket};
 use weft_namespace::{Admission, Change, Context, OpenChange, Record, State};
 use weft_rt::{Arrival, Event, FaultPoint, PeerId, ServerRuntime, Work, race};
 use weft_trace::event::served;
@@ -45,6 +46,8 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     /// Prepared parts and since when they wait.
     pub(crate) in_doubt: RefCell<BTreeMap<TxId, Nanos>>,
     pub(crate) counters: RefCell<Counters>,
+    /// What dashboards ask for.
+    pub(crate) live: RefCell<Live>,
     /// There are files to be removed for good.
     pub(crate) reap: Event,
     /// Files whose writers were lost are being asked about.
@@ -57,6 +60,12 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     /// Locks were released since requests were last taken from `parked`.
     released: Cell<bool>,
     parked: RefCell<Vec<Parked>>,
+    /// When the turn began.
+    turn_at: Cell<Nanos>,
+    /// Requests that were here when the turn began: those that it took, and those that waited.
+    pub(crate) queued: Cell<u32>,
+    /// The object of the request that is being looked at.
+    object: Cell<Handle>,
     /// When the turn began, by the clock of trace records.
     turn_began: Cell<u64>,
     /// Of the request that is being executed: what it did before (a phase of its trace record), since when, and until when.
@@ -71,14 +80,23 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
 struct Parked {
     peer: PeerId,
     frame: Frame,
+    wait: Wait,
+    ticket: Ticket,
+}
+
+/// How long a request has waited for a lock, and may.
+#[derive(Clone, Copy)]
+struct Wait {
     until: Nanos,
+    /// When it came.
+    came: Nanos,
     /// Since when, by the clock of trace records.
     since: u64,
 }
 
 pub(crate) type Shared<R, E> = Rc<Server<R, E>>;
-/// Replies with the trace records of their requests.
-type Replies = Vec<(PeerId, Frame, OpenLadder)>;
+/// Replies with the trace records of their requests, and when these came.
+type Replies = Vec<(PeerId, Frame, OpenLadder, Nanos)>;
 /// A request by client and sequence.
 type Flight = (ClientId, u64);
 type Kept = std::result::Result<(), JournalError>;
@@ -102,6 +120,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             undecided: RefCell::default(),
             in_doubt: RefCell::new(in_doubt),
             counters: RefCell::default(),
+            live: RefCell::new(Live::new(now)),
             reap: Event::new(),
             settling: Cell::new(false),
             checkpointing: Cell::new(false),
@@ -110,6 +129,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             wake: Event::new(),
             released: Cell::new(false),
             parked: RefCell::default(),
+            turn_at: Cell::new(now),
+            queued: Cell::new(0),
+            object: Cell::default(),
             turn_began: Cell::new(0),
             before_work: Cell::new((served::QUEUE, 0, 0)),
             in_flight: RefCell::default(),
@@ -145,6 +167,13 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     async fn turn(self: &Rc<Self>, arrivals: &mut Vec<Arrival>) -> Kept {
         let _turn = weft_trace::span(weft_trace::event::META_TURN);
         self.turn_began.set(weft_trace::now());
+        let now = self.rt.now();
+        self.turn_at.set(now);
+        {
+            let mut live = self.live.borrow_mut();
+            live.turn(now);
+            self.queued.set((arrivals.len() + live.in_flight.len()) as u32);
+        }
         if !arrivals.is_empty() {
             self.rt.pass(FaultPoint::ServerQueue).await;
         }
@@ -152,7 +181,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let mut replies = Vec::with_capacity(arrivals.len());
         if self.released.replace(false) {
             for parked in self.parked.take() {
-                self.handle(parked.peer, parked.frame, Some((parked.until, parked.since)), &mut replies).await;
+                self.live.borrow_mut().in_flight.end(parked.ticket);
+                self.handle(parked.peer, parked.frame, Some(parked.wait), &mut replies).await;
             }
         }
         let had_arrivals = !arrivals.is_empty();
@@ -190,10 +220,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     fn send(&self, replies: &mut Replies) {
-        let committed = weft_trace::now();
-        for (peer, frame, mut traced) in replies.drain(..) {
+        if replies.is_empty() {
+            return;
+        }
+        let (committed, now) = (weft_trace::now(), self.rt.now());
+        let mut live = self.live.borrow_mut();
+        for (peer, frame, mut traced, came) in replies.drain(..) {
             traced.phase(served::JOURNAL, committed);
             traced.leave();
+            live.answered(frame.header.op, frame.header.status != 0, now.since(came));
             self.rt.reply(peer, frame);
         }
     }
@@ -234,37 +269,38 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// Executes one request, or starts the flow that does.
-    async fn handle(self: &Rc<Self>, peer: PeerId, frame: Frame, parked: Option<(Nanos, u64)>, replies: &mut Replies) {
-        let mut traced = self.traced(&frame.header, parked.map(|(_, since)| since));
+    async fn handle(self: &Rc<Self>, peer: PeerId, frame: Frame, parked: Option<Wait>, replies: &mut Replies) {
+        let mut traced = self.traced(&frame.header, parked.map(|wait| wait.since));
         if traced.is_on() {
-            let (phase, since) = parked.map_or((served::QUEUE, self.turn_began.get()), |(_, since)| (served::LOCK, since));
+            let (phase, since) = parked.map_or((served::QUEUE, self.turn_began.get()), |wait| (served::LOCK, wait.since));
             self.before_work.set((phase, since, weft_trace::now()));
         }
+        let came = parked.map_or(self.turn_at.get(), |wait| wait.came);
         self.rt.cpu(Work::Request).await;
         self.rt.pass(FaultPoint::ServerCpu).await;
         let header = frame.header;
         if header.op == Op::TxPrepare.code() {
             self.rt.pass(FaultPoint::TxPrepare).await;
         }
-        match self.step(peer, &header, frame.body.clone()) {
+        match self.step(peer, &header, frame.body.clone(), parked.is_none()) {
             Ok(Step::Answer(body, changes)) => {
                 for _ in 0..changes {
                     self.rt.cpu(Work::Record).await;
                 }
                 traced.phase(served::CPU, weft_trace::now());
-                replies.push((peer, self.reply_frame(&header, Ok(body)), traced));
+                replies.push((peer, self.reply_frame(&header, Ok(body)), traced, came));
             }
             Ok(Step::Later) => traced.forget(),
             Err(Status::Busy) if self.park(peer, frame, parked) => traced.forget(),
             Err(status) => {
                 traced.phase(served::CPU, weft_trace::now());
                 traced.result(status.code());
-                replies.push((peer, self.reply_frame(&header, Err(status)), traced));
+                replies.push((peer, self.reply_frame(&header, Err(status)), traced, came));
             }
         }
     }
 
-    fn step(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes) -> Result<Step> {
+    fn step(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes, is_first: bool) -> Result<Step> {
         // Who knows only an address asks whoever is there for the map.
         let for_anybody = header.server == ANY_SERVER && header.op == Op::GetMap.code();
         if header.server != self.config.server && !for_anybody {
@@ -284,6 +320,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
         }
         let request = Request::decode(header.op, body)?;
+        self.object.set(weft_live::object_of(&request));
+        if is_first {
+            self.live.borrow_mut().asked(header.op, header.request.client, self.object.get());
+        }
         if changes {
             self.check_room(request.op())?;
         }
@@ -350,26 +390,31 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// Keeps a request that met a lock until locks are released. False: answer it.
-    fn park(&self, peer: PeerId, frame: Frame, before: Option<(Nanos, u64)>) -> bool {
+    fn park(&self, peer: PeerId, frame: Frame, before: Option<Wait>) -> bool {
         let now = self.rt.now();
-        let (until, since) = before.unwrap_or_else(|| (now + PARK_NS, weft_trace::now()));
+        let wait = before.unwrap_or_else(|| Wait { until: now + PARK_NS, came: self.turn_at.get(), since: weft_trace::now() });
         let mut parked = self.parked.borrow_mut();
-        if now >= until || parked.len() >= PARKED_MAX {
+        if now >= wait.until || parked.len() >= PARKED_MAX {
             return false;
         }
         // A repetition takes the place of the first.
         let request = frame.header.request;
-        parked.retain(|other| other.frame.header.request != request);
-        parked.push(Parked { peer, frame, until, since });
+        let mut live = self.live.borrow_mut();
+        for replaced in parked.extract_if(.., |other| other.frame.header.request == request) {
+            live.in_flight.end(replaced.ticket);
+        }
+        let ticket = live.in_flight.begin(frame.header.op, request.client, self.object.get(), wait.came);
+        parked.push(Parked { peer, frame, wait, ticket });
         true
     }
 
     /// Answers parked requests that have waited too long.
     pub(crate) fn expire_parked(&self) {
         let now = self.rt.now();
-        let expired: Vec<Parked> = self.parked.borrow_mut().extract_if(.., |parked| parked.until <= now).collect();
+        let expired: Vec<Parked> = self.parked.borrow_mut().extract_if(.., |parked| parked.wait.until <= now).collect();
         for parked in expired {
-            self.traced(&parked.frame.header, Some(parked.since)).leave();
+            self.traced(&parked.frame.header, Some(parked.wait.since)).leave();
+            self.live.borrow_mut().ended(parked.ticket, true, now);
             self.rt.reply(parked.peer, self.reply_frame(&parked.frame.header, Err(Status::Busy)));
         }
     }
@@ -425,7 +470,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Executes a request in a flow of its own; repetitions of it meanwhile wait for the same answer.
     pub(crate) fn start_flow(self: &Rc<Self>, peer: PeerId, header: &Header, flow: impl Future<Output = Result<Bytes>> + 'static) -> Step {
         self.in_flight.borrow_mut().insert(flight(header), vec![(peer, *header)]);
-        let (this, header) = (Rc::clone(self), *header);
+        let (this, header, ticket) = (Rc::clone(self), *header, self.under_way(header));
         let mut traced = self.traced_in_flow(&header);
         let inside = traced.context();
         self.rt.spawn(async move {
@@ -436,6 +481,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
             let committed = this.settle().await;
             traced.phase(served::JOURNAL, weft_trace::now());
+            this.ended(ticket, result.is_err());
             let waiting = this.in_flight.borrow_mut().remove(&flight(&header)).unwrap_or_default();
             if committed {
                 // Its record goes with the first answer; others are for repetitions.
@@ -455,13 +501,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         header: &Header,
         flow: impl Future<Output = Result<Bytes>> + 'static,
     ) -> Step {
-        let (this, header) = (Rc::clone(self), *header);
+        let (this, header, ticket) = (Rc::clone(self), *header, self.under_way(header));
         let mut traced = self.traced_in_flow(&header);
         let inside = traced.context();
         self.rt.spawn(async move {
             let result = weft_trace::within(inside, flow).await;
             traced.phase(served::LOCK, weft_trace::now());
             traced.leave();
+            this.ended(ticket, result.is_err());
             this.rt.reply(peer, this.reply_frame(&header, result));
         });
         Step::Later
@@ -470,15 +517,26 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Answers when everything that has been decided so far survives a power cut (as far as that is promised).
     pub(crate) fn answer_when_durable(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes) -> Step {
         let (this, header, lsn) = (Rc::clone(self), *header, self.engine.last());
-        let mut traced = self.traced_in_flow(&header);
+        let (mut traced, ticket) = (self.traced_in_flow(&header), self.under_way(&header));
         self.rt.spawn(async move {
             if this.kept(this.engine.make_durable(lsn).await) {
                 traced.phase(served::JOURNAL, weft_trace::now());
                 traced.leave();
+                this.ended(ticket, false);
                 this.rt.reply(peer, this.reply_frame(&header, Ok(body)));
             }
         });
         Step::Later
+    }
+
+    /// Notes that the request that is being looked at goes on in a flow.
+    fn under_way(&self, header: &Header) -> Ticket {
+        self.live.borrow_mut().in_flight.begin(header.op, header.request.client, self.object.get(), self.turn_at.get())
+    }
+
+    /// Such a request is answered.
+    fn ended(&self, ticket: Ticket, is_error: bool) {
+        self.live.borrow_mut().ended(ticket, is_error, self.rt.now());
     }
 
     /// Waits until everything that has been decided so far is committed: an answer may tell it. False if that failed.

@@ -67,6 +67,11 @@ impl Sessions {
         };
     }
 
+    /// Clients with a connection.
+    pub(crate) fn connected_count(&self) -> u32 {
+        self.clients.values().filter(|session| matches!(session, Session::Connected { .. })).count() as u32
+    }
+
     /// Moves on what has waited long enough.
     pub(crate) fn expire(&mut self, now: Nanos) -> Expired {
         let mut expired = Expired::default();
@@ -101,9 +106,11 @@ mod tests {
         let mut sessions = Sessions::new(10, 100);
         sessions.connected(A);
         sessions.connected(A);
+        assert_eq!(sessions.connected_count(), 1);
         sessions.disconnected(A, Nanos(5));
         assert_eq!(sessions.expire(Nanos(50)), Expired::default(), "one connection is left");
         sessions.disconnected(A, Nanos(60));
+        assert_eq!(sessions.connected_count(), 0);
         assert_eq!(sessions.expire(Nanos(69)), Expired::default());
         sessions.connected(A);
         assert_eq!(sessions.expire(Nanos(80)), Expired::default(), "it came back");

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{MILLISECOND, ROOT_HANDLE, Result};
+use weft_live::Gauges;
 use weft_rt::{Disk, ServerRuntime};
 use weft_wire::Wire;
 use weft_wire::ops::ServerInfo;
@@ -25,7 +26,21 @@ const BYTES_PER_INODE: u64 = 512;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// The answer to a ping.
-    pub(crate) async fn server_info(self: Rc<Self>) -> Result<Bytes> {
+    pub(crate) async fn ping(self: Rc<Self>) -> Result<Bytes> {
+        Ok(self.server_info().await?.to_bytes())
+    }
+
+    /// The answer to a dashboard.
+    pub(crate) async fn live_report(self: Rc<Self>) -> Result<Bytes> {
+        // The question itself is no work that waits.
+        let gauges = Gauges { queued: self.queued.get().saturating_sub(1), ..Gauges::default() };
+        let info = self.server_info().await?;
+        let gauges = Gauges { clients: self.sessions.borrow().connected_count(), ..gauges };
+        let reply = self.live.borrow_mut().report(self.rt.now(), info, gauges);
+        Ok(reply.to_bytes())
+    }
+
+    async fn server_info(&self) -> Result<ServerInfo> {
         let (capacity_bytes, free_bytes) = self.rt.disk().space().await?;
         let usage = self.rt.usage();
         let counters = *self.counters.borrow();
@@ -59,6 +74,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             journal_syncs: journal.syncs,
             disk: None,
         };
-        Ok(info.to_bytes())
+        Ok(info)
     }
 }

@@ -8,6 +8,7 @@ mod explain;
 mod genconfig;
 mod ln;
 mod ls;
+mod metrics;
 mod mkdir;
 pub mod mount;
 mod mv;
@@ -16,6 +17,7 @@ mod rm;
 mod serve;
 mod stat;
 mod status;
+pub mod top;
 mod umount;
 mod up;
 mod xattr;
@@ -64,6 +66,8 @@ enum Command {
     Xattr(xattr::Args),
     Df(df::Args),
     Ping(ping::Args),
+    Top(top::Args),
+    Metrics(metrics::Args),
     Explain(explain::Args),
     Bench(crate::bench::Args),
     Sim(crate::sim::Args),
@@ -96,12 +100,14 @@ impl Cli {
             Command::Xattr(args) => args.run(common),
             Command::Df(args) => args.run(common),
             Command::Ping(args) => args.run(common),
+            Command::Top(args) => args.run(common),
+            Command::Metrics(args) => args.run(common),
             Command::Explain(args) => args.run(),
             Command::Bench(args) => args.run(common),
             Command::Sim(args) => args.run(),
             Command::Genconfig(args) => args.run(),
             Command::Serve(args) => args.run(),
-            Command::View(args) => args.run(),
+            Command::View(args) => args.run(common),
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use super::api;
+#[cfg(test)]
 use super::site::Site;
 
 /// What goes back to the browser.
@@ -83,8 +84,14 @@ pub struct Door {
     pub token: Option<String>,
 }
 
-/// The answer to a request.
+/// The answer to a request about traces.
+#[cfg(test)]
 pub fn answer(door: &Door, site: &Site, ask: &Ask<'_>) -> Answer {
+    answer_by(door, ask, |path, query| api::route(site, path, query))
+}
+
+/// The answer of `route` to a request that may come in.
+pub fn answer_by(door: &Door, ask: &Ask<'_>, route: impl FnOnce(&str, &api::Query) -> Answer) -> Answer {
     if ask.method != "GET" {
         let mut answer = Answer::refused(405, "the viewer only reads: GET is the only method");
         answer.headers.push(("Allow", "GET".into()));
@@ -107,7 +114,7 @@ pub fn answer(door: &Door, site: &Site, ask: &Ask<'_>) -> Answer {
             return Answer::refused(401, "the viewer asks for a token: open the address with ?token= that weft view printed");
         }
     }
-    api::route(site, path, &api::Query::new(query))
+    route(path, &api::Query::new(query))
 }
 
 impl Door {

@@ -7,6 +7,7 @@ mod details;
 mod http;
 mod lanes;
 mod latency;
+mod live;
 mod run;
 mod sample;
 mod site;
@@ -14,18 +15,22 @@ mod table;
 mod tiles;
 mod window;
 
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::connect::random;
+use crate::connect::{Common, Fs, random};
+use crate::live::watch::Watch;
 use crate::output::print;
-use http::{Ask, Door};
+use http::{Answer, Ask, Door};
+use live::Live;
 use site::Site;
 
 /// Show traces in a browser: timeline, latencies, where the time goes, single requests
@@ -34,11 +39,18 @@ use site::Site;
 Examples:
   weft view traces/                       # every trace file in the directory, on one time line
   weft view meta0.trace data0.trace --port 7070 --no-open
-  weft view traces/ --listen 0.0.0.0      # for other machines; prints an address with a token")]
+  weft view traces/ --listen 0.0.0.0      # for other machines; prints an address with a token
+  weft view --live /tmp/weft              # what the servers of a running file system do now; /metrics too")]
 pub struct Args {
     /// Trace files, or directories with trace files
-    #[arg(required = true, value_name = "FILE|DIR")]
+    #[arg(required_unless_present = "live", value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
+    /// Show live numbers of this file system
+    #[arg(long, value_name = "FS")]
+    live: Option<OsString>,
+    /// Seconds between two looks at it
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = crate::commands::top::seconds, requires = "live")]
+    interval: f64,
     /// Port; 0: any free one
     #[arg(long, value_name = "N", default_value_t = 0)]
     port: u16,
@@ -64,13 +76,14 @@ impl Args {
     ///
     /// # Errors
     /// If the address cannot be listened on, or a path does not exist.
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
         if let Some(spans) = self.sample {
             return write_sample(spans, &self.paths);
         }
         for path in &self.paths {
             path.metadata().with_context(|| format!("cannot open {}", path.display()))?;
         }
+        let live = self.live.as_ref().map(|fs| self.watch(fs, common)).transpose()?;
         let loopback = self.listen.is_loopback();
         let token = if loopback && !self.token { None } else { Some(hex(&random::<16>()?)) };
         let address = SocketAddr::new(self.listen, self.port);
@@ -81,20 +94,23 @@ impl Args {
         print(&format!("{url}\n"))?;
         let site = Arc::new(Site::default());
         let (loader, paths) = (site.clone(), self.paths.clone());
-        thread::spawn(move || {
-            loader.load(&paths);
-            if let site::State::Failed(reason) = loader.state() {
-                eprintln!("weft: {reason}");
-            }
-        });
+        if !paths.is_empty() {
+            thread::spawn(move || {
+                loader.load(&paths);
+                if let site::State::Failed(reason) = loader.state() {
+                    eprintln!("weft: {reason}");
+                }
+            });
+        }
         if !self.no_open && std::io::stdout().is_terminal() {
             open(&url);
         }
         let server = Arc::new(server);
         let door = Arc::new(Door { loopback, hostname, token });
+        let shown = Arc::new(Shown { site, live });
         let workers = (0..THREADS).map(|_| {
-            let (server, door, site) = (server.clone(), door.clone(), site.clone());
-            thread::spawn(move || serve(&server, &door, &site))
+            let (server, door, shown) = (server.clone(), door.clone(), shown.clone());
+            thread::spawn(move || serve(&server, &door, &shown))
         });
         for worker in workers.collect::<Vec<_>>() {
             worker.join().map_err(|_| anyhow!("a thread of the viewer ended by itself"))?;
@@ -103,13 +119,40 @@ impl Args {
     }
 }
 
+impl Args {
+    fn watch(&self, fs: &OsStr, common: &Common) -> Result<Live> {
+        let fs = Fs::open(fs, &common.for_a_look())?;
+        Ok(Live { watch: Watch::start(fs, Duration::from_secs_f64(self.interval)), has_traces: !self.paths.is_empty() })
+    }
+}
+
+/// What there is to see.
+struct Shown {
+    site: Arc<Site>,
+    live: Option<Live>,
+}
+
+impl Shown {
+    fn route(&self, path: &str, query: &api::Query) -> Answer {
+        let Some(live) = &self.live else { return api::route(&self.site, path, query) };
+        if let Some(answer) = live.route(path, query) {
+            return answer;
+        }
+        let mut answer = api::route(&self.site, path, query);
+        if path == "/" {
+            answer.body = live::linked(&String::from_utf8_lossy(&answer.body)).into_bytes();
+        }
+        answer
+    }
+}
+
 /// Answers requests, one after another.
-fn serve(server: &tiny_http::Server, door: &Door, site: &Site) {
+fn serve(server: &tiny_http::Server, door: &Door, shown: &Shown) {
     for request in server.incoming_requests() {
         let header =
             |name: &'static str| request.headers().iter().find(|header| header.field.equiv(name)).map(|header| header.value.as_str());
         let ask = Ask { method: request.method().as_str(), target: request.url(), host: header("Host"), cookie: header("Cookie") };
-        let answer = http::answer(door, site, &ask);
+        let answer = http::answer_by(door, &ask, |path, query| shown.route(path, query));
         let mut response = tiny_http::Response::from_data(Vec::new()).with_status_code(answer.status);
         for (name, value) in answer.all_headers() {
             if let Ok(header) = tiny_http::Header::from_bytes(name.as_bytes(), value.as_bytes()) {

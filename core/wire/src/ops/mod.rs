@@ -3,6 +3,7 @@
 
 mod data;
 mod inodes;
+mod live;
 mod names;
 mod server;
 
@@ -11,6 +12,7 @@ use weft_base::{ClusterMap, Result, Status};
 
 pub use self::data::*;
 pub use self::inodes::*;
+pub use self::live::*;
 pub use self::names::*;
 pub use self::server::*;
 pub use crate::disk_use::DiskUse;
@@ -94,6 +96,8 @@ operations! {
     1 Ping(PingRequest) -> ServerInfo, reads;
     /// The cluster map.
     2 GetMap(GetMapRequest) -> ClusterMap, reads;
+    /// How busy are you, and with what?
+    8 Live(LiveRequest) -> LiveReply, reads;
 
     // Metadata servers, by name in a directory.
     /// What does this name lead to?

@@ -1,6 +1,7 @@
-//! Ping and GetMap: what any server answers to anybody who holds the cluster key.
+//! Ping, Live and GetMap: what any server answers to anybody who holds the cluster key.
 
 use weft_base::{MILLISECOND, Result};
+use weft_live::Gauges;
 use weft_rt::ServerRuntime;
 use weft_wire::ops::ServerInfo;
 
@@ -9,11 +10,30 @@ use crate::state::Server;
 
 /// What the server says of itself.
 pub async fn ping<R: ServerRuntime>(server: &Server<R>) -> Result<Done> {
+    Ok(Done::now(&server_info(server).await))
+}
+
+/// The same, and what it is busy with.
+pub async fn live<R: ServerRuntime>(server: &Server<R>) -> Result<Done> {
+    let info = server_info(server).await;
+    let mut live = server.live.borrow_mut();
+    let (cache_bytes, cache_bytes_max) = server.cache.answered_bytes();
+    let gauges = Gauges {
+        // The question itself is no work that waits.
+        queued: (live.in_flight.len() as u32).saturating_sub(1),
+        clients: server.clients.borrow().connected_count(),
+        cache_bytes,
+        cache_bytes_max,
+    };
+    Ok(Done::now(&live.report(server.rt.now(), info, gauges)))
+}
+
+async fn server_info<R: ServerRuntime>(server: &Server<R>) -> ServerInfo {
     let space = server.space_report().await;
     let usage = server.rt.usage();
     let journal = server.journal.as_ref().map(|journal| journal.stats()).unwrap_or_default();
     let config = &server.config;
-    Ok(Done::now(&ServerInfo {
+    ServerInfo {
         fs_id: config.map.fs_id,
         fs_name: config.map.fs_name.clone(),
         server: config.server,
@@ -36,7 +56,7 @@ pub async fn ping<R: ServerRuntime>(server: &Server<R>) -> Result<Done> {
         journal_writes: journal.writes,
         journal_syncs: journal.syncs,
         disk: Some(server.cache.disk_use()),
-    }))
+    }
 }
 
 /// The cluster map.

@@ -8,7 +8,7 @@ mod sync;
 mod truncate;
 mod write;
 
-pub use info::{get_map, ping};
+pub use info::{get_map, live, ping};
 pub use read::read;
 pub use remove::remove;
 pub use stat::stat;
@@ -66,6 +66,11 @@ impl Answer {
 impl Done {
     fn now(reply: &impl Wire) -> Done {
         Done { body: reply.to_bytes(), bulk: Payload::EMPTY, when: When::Now }
+    }
+
+    /// Bytes of bulk data that it gives.
+    pub fn bulk_bytes(&self) -> u64 {
+        self.bulk.len()
     }
 
     /// The answer to a request with this header.

@@ -40,7 +40,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Why it is impossible, or [`Status::Busy`] if a transaction or truncation is in the way.
     pub(crate) fn execute(self: &Rc<Self>, peer: PeerId, header: &Header, request: Request) -> Result<Step> {
         match request {
-            Request::Ping(_) => Ok(self.start_question(peer, header, Rc::clone(self).server_info())),
+            Request::Ping(_) => Ok(self.start_question(peer, header, Rc::clone(self).ping())),
+            Request::Live(_) => Ok(self.start_question(peer, header, Rc::clone(self).live_report())),
             Request::GetMap(_) => answer(&self.config.map),
             Request::Lookup(request) => self.look(header, |state, cx| state.lookup(cx, &request)),
             Request::ReadDir(request) => self.look(header, |state, cx| state.readdir(cx, &request)),

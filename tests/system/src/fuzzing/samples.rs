@@ -56,6 +56,7 @@ macro_rules! operations {
 operations! {
     Ping(PingRequest);
     GetMap(GetMapRequest);
+    Live(LiveRequest);
     Lookup(LookupRequest);
     Create(CreateRequest);
     Mkdir(MkdirRequest);
@@ -215,6 +216,7 @@ pub fn requests(about: &Subject) -> Vec<Request> {
         }),
         Request::ObjectSync(ObjectSyncRequest { handle, index: 0, capability: about.capability(write) }),
         Request::ObjectRemove(ObjectRemoveRequest { handle, index: 0, capability: about.capability(manage) }),
+        Request::Live(LiveRequest {}),
     ]
 }
 
@@ -311,6 +313,23 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
             sieved_bytes: 23,
         }),
     };
+    let row = TopRow { key: 9, count: 10, error: 3 };
+    let live = LiveReply {
+        info: info.clone(),
+        read_bytes: 1,
+        written_bytes: 2,
+        queued: 3,
+        clients: 4,
+        cache_bytes: 5,
+        cache_bytes_max: 6,
+        operations: vec![OperationUse { op: 17, count: 2, failed: 1, total_ns: 7, slots: vec![LatencySlot { slot: 3, count: 2 }] }],
+        top_ns: 8,
+        clients_by_requests: vec![row.clone()],
+        clients_by_bytes: vec![],
+        objects_by_requests: vec![row.clone()],
+        objects_by_bytes: vec![row],
+        oldest: vec![WaitingRequest { op: 18, client: about.client, object: about.file, age_ns: 11 }],
+    };
     let (kind, state_given) = (FileKind::File, Some(state.clone()));
     vec![
         with_number(Op::Ping, &info.to_bytes()),
@@ -348,6 +367,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::Write, &WriteReply { size: 77 }.to_bytes()),
         with_number(Op::Read, &ReadReply { got: vec![4096, 0], size: 4096 }.to_bytes()),
         with_number(Op::ObjectStat, &ObjectStatReply { size: 1, allocated_bytes: 4096, mtime: time }.to_bytes()),
+        with_number(Op::Live, &live.to_bytes()),
     ]
 }
 

@@ -1,0 +1,78 @@
+//! `weft top`: what the servers are doing now, in a terminal.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::connect::{Common, Fs};
+use crate::live::{screen, terminal, watch::Watch};
+use crate::output::{print, print_json};
+
+/// Show what the servers are doing now: rates, queues, space, the busiest clients and files, what waits longest
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weft top /tmp/weft                     # a screen; q leaves it
+  weft top weft://node1:7000/demo --interval 5
+  weft top /tmp/weft --once --json       # for a script: one look, rates over one interval
+  weft top /tmp/weft | tee log           # without a terminal: tables, again each interval
+
+BUSY is the processor time of the server, QUEUE the mean number of requests in it, AGE the time since its last answer. FREE is marked - \
+below 30 % and ! below 10 %. The busiest are those of the last 10 to 20 s. With --once the exit code is 0 if every server serves, else 1.")]
+pub struct Args {
+    /// The file system
+    fs: OsString,
+    /// Seconds between two looks
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    interval: f64,
+    /// Look once and end
+    #[arg(long)]
+    once: bool,
+    /// Print JSON; without --once a line for each look
+    #[arg(long)]
+    json: bool,
+}
+
+/// A pause between two looks, in seconds.
+///
+/// # Errors
+/// If it is none, or not within an hour.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().map_err(|error| error.to_string())?;
+    if (0.1..=3600.0).contains(&value) { Ok(value) } else { Err("0.1 to 3600 seconds".into()) }
+}
+
+impl Args {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let fs = Fs::open(&self.fs, &common.for_a_look())?;
+        let interval = Duration::from_secs_f64(self.interval);
+        if self.once {
+            let now = Watch::once(fs, interval);
+            if self.json {
+                print_json(&now)?;
+            } else {
+                print(&screen::tables(&now))?;
+            }
+            return Ok(if now.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        let watch = Watch::start(fs, interval);
+        if !self.json && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
+            watch.wait_for_first(Duration::from_secs(2));
+            terminal::show(interval, || watch.snapshot())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        loop {
+            thread::sleep(interval);
+            let now = watch.snapshot();
+            if self.json {
+                print(&format!("{}\n", serde_json::to_string(&now)?))?;
+            } else {
+                print(&format!("{}\n", screen::tables(&now)))?;
+            }
+        }
+    }
+}

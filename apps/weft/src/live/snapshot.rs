@@ -1,0 +1,540 @@
+//! From answers of servers to what a person or a program reads: rates between two answers, the busiest over all servers, and how full
+//! the disks are.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use weft_base::{ServerEntry, ServerRole};
+use weft_live::{Class, SLOTS, slot_upper_ns};
+use weft_wire::Op;
+use weft_wire::ops::{LiveReply, OperationUse, TopRow};
+
+/// All servers at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Snapshot {
+    /// Name of the file system.
+    pub fs: String,
+    /// Its id.
+    pub fs_id: String,
+    /// Seconds since the watching began.
+    pub seconds: f64,
+    /// Seconds between two questions.
+    pub interval_s: f64,
+    /// True if every server answers and serves.
+    pub ok: bool,
+    /// Every server, metadata servers first.
+    pub servers: Vec<Server>,
+    /// Sums of the rates of all servers that answer.
+    pub sums: Rates,
+    /// The busiest clients of the last seconds, by requests.
+    pub clients: Vec<Busy>,
+    /// The busiest files and directories of the last seconds, by requests.
+    pub objects: Vec<Busy>,
+    /// Operations over all servers, those that took most time first.
+    pub operations: Vec<Operation>,
+    /// Requests that have waited longest.
+    pub oldest: Vec<Waiting>,
+}
+
+/// One server.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Server {
+    pub name: String,
+    /// `meta` or `data`.
+    pub role: String,
+    pub address: String,
+    /// It has answered lately.
+    pub answers: bool,
+    /// Why not.
+    pub problem: Option<String>,
+    /// Seconds since it last answered.
+    pub age_s: Option<f64>,
+    /// `serving`, or what it does instead.
+    pub state: Option<String>,
+    pub uptime_s: Option<f64>,
+    /// Counts its starts.
+    pub boot: Option<u32>,
+    /// Requests there that were not answered when it was asked.
+    pub queued: Option<u32>,
+    /// Clients with a connection.
+    pub clients: Option<u32>,
+    pub cache_bytes: Option<u64>,
+    pub cache_bytes_max: Option<u64>,
+    pub objects: Option<u64>,
+    pub used_bytes: Option<u64>,
+    pub free_bytes: Option<u64>,
+    pub capacity_bytes: Option<u64>,
+    /// `green`, `yellow` (less than 30 % of its disk is free) or `red` (less than 10 %).
+    pub space: Option<Space>,
+    /// Since its start.
+    pub totals: Option<Totals>,
+    /// Between its last two answers; none if it is silent or has restarted.
+    pub rates: Option<Rates>,
+}
+
+/// How full a disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Space {
+    Green,
+    Yellow,
+    Red,
+}
+
+/// Sums since the start of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Totals {
+    /// Bytes of files that clients were given.
+    pub read_bytes: u64,
+    /// Bytes of files that clients wrote.
+    pub written_bytes: u64,
+    /// Requests that looked at names or inodes.
+    pub meta_reads: u64,
+    /// Requests that changed names or inodes.
+    pub meta_changes: u64,
+    /// Requests of any kind that were answered.
+    pub requests: u64,
+    /// Of these, answered with an error.
+    pub failed: u64,
+    /// Time of all requests in the server.
+    pub busy_ns: u64,
+    pub cpu_us: u64,
+    pub journal_writes: u64,
+    pub journal_syncs: u64,
+}
+
+/// Per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Rates {
+    /// The time that was looked at.
+    pub seconds: f64,
+    pub read_bytes_s: f64,
+    pub written_bytes_s: f64,
+    pub meta_reads_s: f64,
+    pub meta_changes_s: f64,
+    pub requests_s: f64,
+    pub failed_s: f64,
+    /// Processors that were busy.
+    pub cpus: f64,
+    /// Mean number of requests in the server (Little's law).
+    pub queue_mean: f64,
+}
+
+/// A client, file or directory with much to do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Busy {
+    /// Its number, as in traces: `c1f` or `h0.17`.
+    pub id: String,
+    /// The path of an object, if it was found; anything that is not printable is escaped.
+    pub name: Option<String>,
+    /// Requests per second, at least.
+    pub requests_s: f64,
+    /// Bytes of files per second, at least.
+    pub bytes_s: f64,
+    #[serde(skip)]
+    pub key: u64,
+}
+
+/// One kind of operation over all servers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Operation {
+    pub name: &'static str,
+    /// Since the starts of the servers.
+    pub count: u64,
+    pub failed: u64,
+    pub total_s: f64,
+    /// The rest is between the last two answers: requests per second.
+    pub per_s: f64,
+    /// Mean time in the server.
+    pub mean_us: f64,
+    /// Half of them took no longer, to the next power of two.
+    pub p50_us: f64,
+    /// 99 of 100 took no longer, to the next power of two.
+    pub p99_us: f64,
+}
+
+/// A request that is not answered.
+#[derive(Clone, Debug, Serialize)]
+pub struct Waiting {
+    pub server: String,
+    pub operation: &'static str,
+    pub client: String,
+    /// The object or directory it is about.
+    pub object: Option<String>,
+    pub name: Option<String>,
+    pub age_s: f64,
+    #[serde(skip)]
+    pub key: u64,
+}
+
+/// What is known about one server.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub entry: ServerEntry,
+    /// The last answer and the one before, with the second each came.
+    pub last: Option<(f64, LiveReply)>,
+    pub before: Option<(f64, LiveReply)>,
+    pub problem: Option<String>,
+}
+
+/// Sums of an answer.
+pub fn totals(reply: &LiveReply) -> Totals {
+    let mut totals = Totals {
+        read_bytes: reply.read_bytes,
+        written_bytes: reply.written_bytes,
+        cpu_us: reply.info.cpu_us,
+        journal_writes: reply.info.journal_writes,
+        journal_syncs: reply.info.journal_syncs,
+        ..Totals::default()
+    };
+    for row in &reply.operations {
+        totals.requests += row.count;
+        totals.failed += row.failed;
+        totals.busy_ns += row.total_ns;
+        match Class::of(row.op) {
+            Class::MetaRead => totals.meta_reads += row.count,
+            Class::MetaChange => totals.meta_changes += row.count,
+            Class::DataRead | Class::DataWrite | Class::Other => {}
+        }
+    }
+    totals
+}
+
+/// Rates between two answers of one life of a server, `seconds` apart.
+pub fn rates(before: &LiveReply, now: &LiveReply, seconds: f64) -> Option<Rates> {
+    if before.info.boot != now.info.boot || seconds <= 0.0 {
+        return None;
+    }
+    let (a, b) = (totals(before), totals(now));
+    let per_s = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
+    Some(Rates {
+        seconds,
+        read_bytes_s: per_s(a.read_bytes, b.read_bytes),
+        written_bytes_s: per_s(a.written_bytes, b.written_bytes),
+        meta_reads_s: per_s(a.meta_reads, b.meta_reads),
+        meta_changes_s: per_s(a.meta_changes, b.meta_changes),
+        requests_s: per_s(a.requests, b.requests),
+        failed_s: per_s(a.failed, b.failed),
+        cpus: per_s(a.cpu_us, b.cpu_us) / 1e6,
+        queue_mean: per_s(a.busy_ns, b.busy_ns) / 1e9,
+    })
+}
+
+/// How full a disk is, by the rule that the OrangeFS monitor karma had.
+pub fn space(free_bytes: u64, capacity_bytes: u64) -> Space {
+    match free_bytes as f64 / capacity_bytes.max(1) as f64 {
+        free if free < 0.1 => Space::Red,
+        free if free < 0.3 => Space::Yellow,
+        _ => Space::Green,
+    }
+}
+
+/// What is seen of all servers at second `now`; a server is silent if its last answer is older than `patience_s`. `name` finds paths.
+pub fn snapshot(
+    (fs, fs_id): (String, String),
+    seen: &[Seen],
+    (now, interval_s, patience_s): (f64, f64, f64),
+    name: impl Fn(u64) -> Option<String>,
+) -> Snapshot {
+    let servers: Vec<Server> = seen.iter().map(|seen| server(seen, now, patience_s)).collect();
+    let fresh: Vec<(&Seen, &LiveReply)> = seen
+        .iter()
+        .zip(&servers)
+        .filter_map(|(seen, server)| Some((seen, seen.last.as_ref().filter(|_| server.answers).map(|(_, reply)| reply)?)))
+        .collect();
+    let mut sums = Rates::default();
+    for rates in servers.iter().filter_map(|server| server.rates) {
+        sums = Rates {
+            seconds: rates.seconds,
+            read_bytes_s: sums.read_bytes_s + rates.read_bytes_s,
+            written_bytes_s: sums.written_bytes_s + rates.written_bytes_s,
+            meta_reads_s: sums.meta_reads_s + rates.meta_reads_s,
+            meta_changes_s: sums.meta_changes_s + rates.meta_changes_s,
+            requests_s: sums.requests_s + rates.requests_s,
+            failed_s: sums.failed_s + rates.failed_s,
+            cpus: sums.cpus + rates.cpus,
+            queue_mean: sums.queue_mean + rates.queue_mean,
+        };
+    }
+    let replies = || fresh.iter().map(|(_, reply)| *reply);
+    let clients = busiest(replies(), |reply| (&reply.clients_by_requests, &reply.clients_by_bytes), |key| format!("c{key:x}"), |_| None);
+    let objects = busiest(replies(), |reply| (&reply.objects_by_requests, &reply.objects_by_bytes), handle_text, &name);
+    let mut oldest: Vec<Waiting> = Vec::new();
+    for (seen, reply) in &fresh {
+        oldest.extend(reply.oldest.iter().map(|waiting| Waiting {
+            server: seen.entry.name.clone(),
+            operation: operation_name(waiting.op),
+            client: format!("{:?}", waiting.client),
+            object: (waiting.object.0 != 0).then(|| handle_text(waiting.object.0)),
+            name: name(waiting.object.0),
+            age_s: waiting.age_ns as f64 / 1e9,
+            key: waiting.object.0,
+        }));
+    }
+    oldest.sort_by(|a, b| b.age_s.total_cmp(&a.age_s));
+    oldest.truncate(ROWS_MAX);
+    let ok = servers.iter().all(|server| server.answers && server.state.as_deref() == Some("serving"));
+    Snapshot { fs, fs_id, seconds: now, interval_s, ok, servers, sums, clients, objects, operations: operations(seen), oldest }
+}
+
+/// Rows of a list of the busiest or the oldest, at most.
+const ROWS_MAX: usize = 32;
+
+fn server(seen: &Seen, now: f64, patience_s: f64) -> Server {
+    let role = match seen.entry.id.role() {
+        ServerRole::Meta => "meta",
+        ServerRole::Data => "data",
+    };
+    let nothing = Server {
+        name: seen.entry.name.clone(),
+        role: role.into(),
+        address: seen.entry.address.clone(),
+        problem: seen.problem.clone(),
+        ..Server::default()
+    };
+    let Some((at, reply)) = &seen.last else { return nothing };
+    let age_s = (now - at).max(0.0);
+    let answers = age_s <= patience_s;
+    let rates = seen.before.as_ref().filter(|_| answers).and_then(|(before_at, before)| rates(before, reply, at - before_at));
+    let info = &reply.info;
+    Server {
+        answers,
+        problem: if answers { None } else { nothing.problem.clone() },
+        age_s: Some(age_s),
+        state: Some(info.state.clone()),
+        uptime_s: Some(info.uptime_ms as f64 / 1000.0),
+        boot: Some(info.boot),
+        queued: Some(reply.queued),
+        clients: Some(reply.clients),
+        cache_bytes: Some(reply.cache_bytes),
+        cache_bytes_max: Some(reply.cache_bytes_max),
+        objects: Some(info.objects),
+        used_bytes: Some(info.used_bytes),
+        free_bytes: Some(info.free_bytes),
+        capacity_bytes: Some(info.capacity_bytes),
+        space: Some(space(info.free_bytes, info.capacity_bytes)),
+        totals: Some(totals(reply)),
+        rates,
+        ..nothing
+    }
+}
+
+fn busiest<'a>(
+    replies: impl Iterator<Item = &'a LiveReply>,
+    lists: impl Fn(&LiveReply) -> (&Vec<TopRow>, &Vec<TopRow>),
+    id: impl Fn(u64) -> String,
+    name: impl Fn(u64) -> Option<String>,
+) -> Vec<Busy> {
+    let mut found: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+    for reply in replies {
+        let seconds = (reply.top_ns as f64 / 1e9).max(1e-3);
+        let (requests, bytes) = lists(reply);
+        let per_s = |row: &TopRow| row.count.saturating_sub(row.error) as f64 / seconds;
+        requests.iter().for_each(|row| found.entry(row.key).or_default().0 += per_s(row));
+        bytes.iter().for_each(|row| found.entry(row.key).or_default().1 += per_s(row));
+    }
+    let busy = |(key, (requests_s, bytes_s))| Busy { id: id(key), name: None, requests_s, bytes_s, key };
+    let mut rows: Vec<Busy> = found.into_iter().map(busy).collect();
+    rows.sort_by(|a, b| b.requests_s.total_cmp(&a.requests_s).then(b.bytes_s.total_cmp(&a.bytes_s)));
+    rows.truncate(ROWS_MAX);
+    rows.iter_mut().for_each(|row| row.name = name(row.key));
+    rows
+}
+
+/// Operations over all servers.
+fn operations(seen: &[Seen]) -> Vec<Operation> {
+    #[derive(Default)]
+    struct Sum {
+        count: u64,
+        failed: u64,
+        total_ns: u64,
+        lately: u64,
+        lately_ns: u64,
+        per_s: f64,
+        slots: [u64; SLOTS],
+    }
+    let mut sums: BTreeMap<u16, Sum> = BTreeMap::new();
+    for seen in seen {
+        let Some((at, reply)) = &seen.last else { continue };
+        let before = seen.before.as_ref().filter(|(_, before)| before.info.boot == reply.info.boot);
+        for row in &reply.operations {
+            let old = before.and_then(|(_, before)| before.operations.iter().find(|old| old.op == row.op));
+            let sum = sums.entry(row.op).or_default();
+            sum.count += row.count;
+            sum.failed += row.failed;
+            sum.total_ns += row.total_ns;
+            let Some((before_at, _)) = before else { continue };
+            let lately = row.count - old.map_or(0, |old| old.count.min(row.count));
+            sum.lately += lately;
+            sum.lately_ns += row.total_ns - old.map_or(0, |old| old.total_ns.min(row.total_ns));
+            sum.per_s += lately as f64 / (at - before_at).max(1e-3);
+            for slot in &row.slots {
+                let place = usize::from(slot.slot).min(SLOTS - 1);
+                sum.slots[place] += slot.count.saturating_sub(old.map_or(0, |old| slot_count(old, slot.slot)));
+            }
+        }
+    }
+    let mut rows: Vec<(u64, Operation)> = sums
+        .into_iter()
+        .map(|(op, sum)| {
+            let operation = Operation {
+                name: operation_name(op),
+                count: sum.count,
+                failed: sum.failed,
+                total_s: sum.total_ns as f64 / 1e9,
+                per_s: sum.per_s,
+                mean_us: if sum.lately == 0 { 0.0 } else { sum.lately_ns as f64 / sum.lately as f64 / 1e3 },
+                p50_us: quantile_us(&sum.slots, 0.5),
+                p99_us: quantile_us(&sum.slots, 0.99),
+            };
+            (sum.lately_ns, operation)
+        })
+        .collect();
+    rows.sort_by(|(a_ns, a), (b_ns, b)| b_ns.cmp(a_ns).then(b.total_s.total_cmp(&a.total_s)));
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+fn slot_count(row: &OperationUse, slot: u8) -> u64 {
+    row.slots.iter().find(|there| there.slot == slot).map_or(0, |there| there.count)
+}
+
+/// The end of the slot in which a share of all is reached, in microseconds; 0 if there are none.
+pub fn quantile_us(slots: &[u64; SLOTS], share: f64) -> f64 {
+    let total: u64 = slots.iter().sum();
+    let wanted = ((total as f64 * share).ceil() as u64).max(1);
+    let mut sum = 0;
+    for (slot, count) in slots.iter().enumerate() {
+        sum += count;
+        if sum >= wanted {
+            let end = slot_upper_ns(slot).or_else(|| slot_upper_ns(SLOTS - 2)).expect("the last slot but one has an end");
+            return end as f64 / 1e3;
+        }
+    }
+    0.0
+}
+
+/// The name of an operation; `unknown` for a number that this program does not know.
+pub fn operation_name(op: u16) -> &'static str {
+    Op::from_code(op).map_or("unknown", Op::name)
+}
+
+fn handle_text(key: u64) -> String {
+    weft_base::Handle(key).to_string()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use weft_base::{ClientId, FsId, Handle, ServerId};
+    use weft_wire::ops::{LatencySlot, ServerInfo, WaitingRequest};
+
+    /// An answer with these totals of one operation each.
+    pub fn reply(id: ServerId, boot: u32, creates: u64, written_bytes: u64) -> LiveReply {
+        let info = ServerInfo {
+            fs_id: FsId(7),
+            fs_name: "demo".into(),
+            server: id,
+            name: id.to_string(),
+            owns_root: id == ServerId(0),
+            engine: "journal".into(),
+            durability: "batch".into(),
+            state: "serving".into(),
+            uptime_ms: 61_000,
+            boot,
+            objects: 10,
+            used_bytes: 4096,
+            capacity_bytes: 1000,
+            free_bytes: 250,
+            requests: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+            cpu_us: creates * 100,
+            turns: 0,
+            journal_writes: 3,
+            journal_syncs: 2,
+            disk: None,
+        };
+        let slots = vec![LatencySlot { slot: 2, count: creates }];
+        let create = OperationUse { op: Op::Create.code(), count: creates, failed: 1, total_ns: creates * 3000, slots };
+        LiveReply {
+            info,
+            read_bytes: 0,
+            written_bytes,
+            queued: 2,
+            clients: 3,
+            cache_bytes: 0,
+            cache_bytes_max: 0,
+            operations: if creates > 0 { vec![create] } else { vec![] },
+            top_ns: 10_000_000_000,
+            clients_by_requests: vec![TopRow { key: 0xc1, count: 500, error: 100 }],
+            clients_by_bytes: vec![],
+            objects_by_requests: vec![TopRow { key: 1, count: 300, error: 0 }],
+            objects_by_bytes: vec![TopRow { key: 9, count: 10_000, error: 0 }],
+            oldest: vec![WaitingRequest { op: Op::Rmdir.code(), client: ClientId(5), object: Handle(1), age_ns: 2_500_000_000 }],
+        }
+    }
+
+    pub fn seen(id: ServerId, last: Option<(f64, LiveReply)>, before: Option<(f64, LiveReply)>) -> Seen {
+        let entry = ServerEntry { id, name: id.to_string(), address: "unix:/s".into() };
+        Seen { entry, problem: last.is_none().then(|| "refused".to_string()), last, before }
+    }
+
+    fn of(seen: &[Seen], now: f64) -> Snapshot {
+        snapshot(("demo".into(), "7".into()), seen, (now, 1.0, 3.0), |key| (key == 1).then(|| "/".to_string()))
+    }
+
+    #[test]
+    fn rates_are_differences_over_time() {
+        let meta = ServerId(0);
+        let now = of(&[seen(meta, Some((12.0, reply(meta, 1, 3000, 0))), Some((10.0, reply(meta, 1, 1000, 0))))], 12.5);
+        let rates = now.servers[0].rates.unwrap();
+        assert_eq!((rates.seconds, rates.meta_changes_s, rates.requests_s, rates.meta_reads_s), (2.0, 1000.0, 1000.0, 0.0));
+        assert!((rates.cpus - 0.1).abs() < 1e-9, "100 us of processor time for each of 1000 creates a second");
+        assert!((rates.queue_mean - 0.003).abs() < 1e-9, "3 us in the server for each of 1000 a second");
+        let create = &now.operations[0];
+        assert_eq!((create.name, create.count, create.per_s, create.mean_us, create.p99_us), ("Create", 3000, 1000.0, 3.0, 4.096));
+        assert_eq!((now.servers[0].age_s, now.servers[0].space), (Some(0.5), Some(Space::Yellow)));
+        assert!(now.ok && now.sums == rates);
+    }
+
+    #[test]
+    fn a_restart_or_silence_is_no_rate() {
+        let (meta, data) = (ServerId(0), ServerId::data(0));
+        let restarted = seen(meta, Some((12.0, reply(meta, 2, 10, 0))), Some((11.0, reply(meta, 1, 1000, 0))));
+        let silent = seen(data, Some((5.0, reply(data, 1, 0, 10))), Some((4.0, reply(data, 1, 0, 0))));
+        let never = seen(ServerId::data(1), None, None);
+        let now = of(&[restarted, silent, never], 12.0);
+        assert!(now.servers.iter().all(|server| server.rates.is_none()) && !now.ok);
+        assert_eq!(now.servers.iter().map(|server| server.answers).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!((now.servers[1].age_s, now.servers[2].age_s, now.servers[2].problem.as_deref()), (Some(7.0), None, Some("refused")));
+        assert_eq!(now.oldest.len(), 1, "what a silent server said is not now");
+    }
+
+    #[test]
+    fn the_busiest_are_added_up_over_servers_and_named() {
+        let (a, b) = (ServerId(0), ServerId(1));
+        let now = of(&[seen(a, Some((1.0, reply(a, 1, 0, 0))), None), seen(b, Some((1.0, reply(b, 1, 0, 0))), None)], 1.0);
+        let client = &now.clients[0];
+        assert_eq!((client.id.as_str(), client.requests_s), ("cc1", 80.0), "at least: the error is not counted");
+        let objects: Vec<_> = now.objects.iter().map(|row| (row.id.as_str(), row.name.as_deref(), row.requests_s, row.bytes_s)).collect();
+        assert_eq!(objects, [("h0.1", Some("/"), 60.0, 0.0), ("h0.9", None, 0.0, 2000.0)]);
+        assert_eq!((now.oldest[0].operation, now.oldest[0].age_s, now.oldest[0].name.as_deref()), ("Rmdir", 2.5, Some("/")));
+    }
+
+    #[test]
+    fn the_rule_of_the_colours() {
+        assert_eq!(
+            (space(9, 100), space(10, 100), space(29, 100), space(30, 100)),
+            (Space::Red, Space::Yellow, Space::Yellow, Space::Green)
+        );
+        assert_eq!(space(0, 0), Space::Red);
+    }
+
+    #[test]
+    fn quantiles_end_at_a_slot() {
+        let mut slots = [0; SLOTS];
+        assert_eq!(quantile_us(&slots, 0.5), 0.0);
+        (slots[1], slots[5]) = (98, 2);
+        assert_eq!((quantile_us(&slots, 0.5), quantile_us(&slots, 0.98), quantile_us(&slots, 0.99)), (2.048, 2.048, 32.768));
+    }
+}

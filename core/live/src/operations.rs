@@ -1,0 +1,120 @@
+//! Counters by operation, and how long its requests took in slots that double: enough for a percentile with an error below a factor of
+//! two at the price of one more addition.
+
+use weft_wire::Op;
+use weft_wire::ops::{LatencySlot, OperationUse};
+
+/// Slots of latencies.
+pub const SLOTS: usize = 26;
+/// The first slot ends at 2 to this power, in nanoseconds.
+const FIRST_BITS: u32 = 10;
+/// Numbers of operations that have a place of their own.
+const CODES: usize = 128;
+
+/// What was asked for, by the number of the operation.
+#[derive(Debug)]
+pub struct Operations {
+    rows: Box<[Row]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    count: u64,
+    failed: u64,
+    total_ns: u64,
+    slots: [u64; SLOTS],
+}
+
+const EMPTY: Row = Row { count: 0, failed: 0, total_ns: 0, slots: [0; SLOTS] };
+
+impl Default for Operations {
+    fn default() -> Operations {
+        Operations { rows: vec![EMPTY; CODES].into_boxed_slice() }
+    }
+}
+
+impl Operations {
+    /// A request was answered.
+    #[inline]
+    pub fn add(&mut self, op: u16, is_error: bool, ns: u64) {
+        // Unknown numbers share the place of 0, which no operation has.
+        let row = if usize::from(op) < CODES { &mut self.rows[usize::from(op)] } else { &mut self.rows[0] };
+        row.count += 1;
+        row.failed += u64::from(is_error);
+        row.total_ns += ns;
+        row.slots[slot_of(ns)] += 1;
+    }
+
+    /// Operations that were asked for, by number.
+    pub fn used(&self) -> Vec<OperationUse> {
+        let mut used: Vec<OperationUse> = Vec::new();
+        for (code, row) in self.rows.iter().enumerate().filter(|(_, row)| row.count > 0) {
+            let op = Op::from_code(code as u16).map_or(0, Op::code);
+            let slots = || row.slots.iter().enumerate().filter(|(_, count)| **count > 0);
+            match used.first_mut().filter(|first| op == 0 && first.op == 0) {
+                Some(unknown) => {
+                    unknown.count += row.count;
+                    unknown.failed += row.failed;
+                    unknown.total_ns += row.total_ns;
+                    for (slot, count) in slots() {
+                        match unknown.slots.iter_mut().find(|there| usize::from(there.slot) == slot) {
+                            Some(there) => there.count += count,
+                            None => unknown.slots.push(LatencySlot { slot: slot as u8, count: *count }),
+                        }
+                    }
+                }
+                None => {
+                    let slots = slots().map(|(slot, count)| LatencySlot { slot: slot as u8, count: *count }).collect();
+                    let entry = OperationUse { op, count: row.count, failed: row.failed, total_ns: row.total_ns, slots };
+                    used.insert(if op == 0 { 0 } else { used.len() }, entry);
+                }
+            }
+        }
+        used
+    }
+}
+
+/// The slot of a latency.
+#[inline]
+pub fn slot_of(ns: u64) -> usize {
+    ((u64::BITS - (ns >> FIRST_BITS).leading_zeros()) as usize).min(SLOTS - 1)
+}
+
+/// Where a slot ends, in nanoseconds, exclusive; `None`: the last one does not, and none follows.
+pub fn slot_upper_ns(slot: usize) -> Option<u64> {
+    (slot + 1 < SLOTS).then(|| 1 << (FIRST_BITS as usize + slot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_double_and_every_latency_has_one() {
+        assert_eq!((slot_of(0), slot_of(1023), slot_of(1024), slot_of(2047), slot_of(2048)), (0, 0, 1, 1, 2));
+        for slot in 0..SLOTS - 1 {
+            let upper = slot_upper_ns(slot).expect("only the last slot has no end");
+            assert_eq!((slot_of(upper - 1), slot_of(upper)), (slot, slot + 1));
+        }
+        assert_eq!((slot_of(u64::MAX), slot_upper_ns(SLOTS - 1), slot_upper_ns(99)), (SLOTS - 1, None, None));
+    }
+
+    #[test]
+    fn every_request_is_counted_once_and_unknown_numbers_share_a_row() {
+        let mut operations = Operations::default();
+        operations.add(Op::Create.code(), false, 5_000);
+        operations.add(Op::Create.code(), true, 1_000);
+        operations.add(Op::Write.code(), false, 70_000_000_000);
+        for unknown in [3, 127, 128, 40_000, u16::MAX] {
+            operations.add(unknown, true, 10);
+        }
+        let used = operations.used();
+        let brief: Vec<_> = used.iter().map(|row| (row.op, row.count, row.failed, row.total_ns)).collect();
+        let expected = [(0, 5, 5, 50), (Op::Create.code(), 2, 1, 6_000), (Op::Write.code(), 1, 0, 70_000_000_000)];
+        assert_eq!(brief, expected);
+        for row in &used {
+            assert_eq!(row.slots.iter().map(|slot| slot.count).sum::<u64>(), row.count);
+        }
+        assert_eq!(used[2].slots, [LatencySlot { slot: SLOTS as u8 - 1, count: 1 }]);
+    }
+}
