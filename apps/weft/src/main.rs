@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod connect;
 mod copy;
+mod export;
 mod fs_arg;
 mod mount_list;
 mod mounts;
