@@ -67,7 +67,7 @@ mod tests {
         );
         let disk = row("disk.write");
         assert_eq!([disk["class"], disk["offset"], disk["length"], disk["start_ns"]], ["far seek", "4096", "512", "3100"]);
-        assert_eq!((row("load.server")["gauge_dirty_bytes"], row("net.call")["wait_ns"]), ("", "160"));
+        assert_eq!((row("load.server")["gauge_dirty_bytes"], row("net.call")["wait_ns"]), ("0", "160"));
         assert!(lines.iter().any(|line| line.contains("\"create, \"\"phase\"\" <1>\"")), "quoted as RFC 4180 says");
         assert!(lines.iter().all(|line| line.matches(',').count() + 1 >= names.len()));
     }

@@ -75,7 +75,8 @@ const SEQUENCE: u64 = 1;
 /// # Errors
 /// Of the writer.
 pub fn write(source: &Source, out: &mut dyn Write) -> io::Result<String> {
-    let mut file = Writer { source, out, names: BTreeMap::new(), fresh: Message::default(), begun: false, tracks: 0, slices: 0, flows: 0 };
+    let mut file =
+        Writer { source, out, names: BTreeMap::new(), fresh: Message::default(), begun: false, tracks: 0, slices: 0, flows: 0, marks: 0 };
     let root = file.track(None, "", 0, true, false)?;
     let clients = file.track(Some(root), "Clients", 0, true, false)?;
     let servers = file.track(Some(root), "Servers", 1, true, false)?;
@@ -90,7 +91,7 @@ pub fn write(source: &Source, out: &mut dyn Write) -> io::Result<String> {
         file.lane(track, lane)?;
     }
     file.points(&nodes)?;
-    Ok(format!("{} slices, {} arrows, {} tracks", file.slices, file.flows, file.tracks))
+    Ok(format!("{} slices, {} arrows, {} marks, {} tracks", file.slices, file.flows, file.marks, file.tracks))
 }
 
 struct Writer<'a> {
@@ -104,6 +105,7 @@ struct Writer<'a> {
     tracks: u64,
     slices: u64,
     flows: u64,
+    marks: u64,
 }
 
 /// What a slice carries besides its name.
@@ -160,6 +162,7 @@ impl Writer<'_> {
             match &event.record.body {
                 Body::Mark { value, .. } => {
                     let track = self.track_once(&mut tracks, (event.node, "marks".to_string()), parent, false)?;
+                    self.marks += 1;
                     let label = event.record.text();
                     let text = if label.is_empty() { name.clone() } else { label };
                     let name = self.intern(interned::EVENTS, &text);
@@ -398,6 +401,6 @@ mod tests {
             assert!(seen.iter().any(|seen| seen == name), "{name} in {seen:?}");
         }
         assert_eq!(counted, [2, 1, 0, 4096, 0, 0, 1, 0, 4096, 0]);
-        assert_eq!(said, "11 slices, 2 arrows, 20 tracks");
+        assert_eq!(said, "11 slices, 2 arrows, 1 marks, 16 tracks");
     }
 }
