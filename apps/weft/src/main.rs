@@ -13,6 +13,7 @@ mod fs_arg;
 mod mount_list;
 mod mounts;
 mod output;
+mod plot;
 mod process;
 mod recording;
 mod sim;

@@ -1,6 +1,7 @@
 //! The JSON of `chrome://tracing` ("Trace Event Format"): nodes as processes, lanes as threads, complete events with times in microseconds,
 //! flows from a call to its server and back, counters and instants. Viewers read such a file as one text, so it is for small traces.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
@@ -18,7 +19,7 @@ const MARKS: usize = 1_000_000;
 /// # Errors
 /// Of the writer.
 pub fn write(source: &Source, out: &mut dyn Write) -> io::Result<String> {
-    let mut file = Writer { source, out, written: 0 };
+    let mut file = Writer { source, out, written: 0, requests: BTreeMap::new() };
     file.out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
     for (order, node) in source.node_order().into_iter().enumerate() {
         file.meta(node, None, "process_name", json!({ "name": source.merged.nodes[node].name }))?;
@@ -43,6 +44,8 @@ struct Writer<'a> {
     source: &'a Source,
     out: &'a mut dyn Write,
     written: u64,
+    /// Small numbers for requests: Perfetto takes arrows with other names for errors, and no JSON number holds 64 bits.
+    requests: BTreeMap<u64, u64>,
 }
 
 impl Writer<'_> {
@@ -54,11 +57,13 @@ impl Writer<'_> {
         let place = |from: u64| json!({ "cat": category, "ts": us(from), "pid": event.node + 1, "tid": thread });
         let slice = |name: &str, from: u64, length: u64| with(place(from), json!({ "ph": "X", "name": name, "dur": us(length) }));
         self.put(&with(slice(&name, start, event.dur_ns), json!({ "args": facts })))?;
+        let is_answer = event.record.kind() == Kind::Ladder && self.source.is_answer(event);
         let is_paired = self.source.served(event).is_some();
-        let request = event.record.req;
-        let flow = |phase: &str, from: u64, back: u8| {
+        let next = self.requests.len() as u64;
+        let request = if is_paired || is_answer { *self.requests.entry(event.record.req).or_insert(next) } else { 0 };
+        let flow = |phase: &str, from: u64, back: u64| {
             // Bound to the slice that holds its time.
-            with(place(from), json!({ "ph": phase, "bp": "e", "name": "request", "id": format!("{request:x}.{back}") }))
+            with(place(from), json!({ "ph": phase, "bp": "e", "name": "request", "id": 2 * request + back }))
         };
         for (number, piece) in self.source.pieces(event).into_iter().enumerate() {
             self.put(&slice(&piece.name, piece.from_ns, piece.to_ns - piece.from_ns))?;
@@ -68,7 +73,7 @@ impl Writer<'_> {
                 _ => {}
             }
         }
-        if event.record.kind() == Kind::Ladder && self.source.is_answer(event) {
+        if is_answer {
             self.put(&flow("f", start, 0))?;
             self.put(&flow("s", start + event.dur_ns, 1))?;
         }

@@ -9,7 +9,7 @@ mod parquet;
 mod perfetto;
 mod proto;
 mod rows;
-mod source;
+pub mod source;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
