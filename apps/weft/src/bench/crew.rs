@@ -117,6 +117,8 @@ pub struct Progress {
     pub node: String,
     /// From the start of the first client of all processes to that of its own, in nanoseconds.
     pub late_ns: u64,
+    /// From that start to the end of its last client, in nanoseconds.
+    pub end_ns: u64,
     /// Operations and bytes in each interval.
     pub intervals: Vec<(u64, u64)>,
     /// How long operations took.
@@ -197,6 +199,7 @@ fn sum(parts: Vec<Done>) -> Outcome {
         outcome.progress.push(Progress {
             node: part.node,
             late_ns: part.begun_ns.saturating_sub(begun),
+            end_ns: part.ended_ns.saturating_sub(begun),
             latency: part.tally.bins.latency(),
             intervals: part.tally.intervals,
         });

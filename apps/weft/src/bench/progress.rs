@@ -9,8 +9,8 @@ use weft_trace::latency::{Latency, slot_bounds_ns};
 use super::meter::INTERVAL;
 use super::report::Measurement;
 
-/// First line of the progress file: `proc` numbers the processes of a phase, `node` is its machine, `t_s` the end of the interval in seconds
-/// since the first client of all processes began, `count` and `bytes` are what ended in the interval.
+/// First line of the progress file: `proc` numbers the processes of a phase, `node` is its machine, `t_s` the end of the interval (the last
+/// one of a process ends with it) in seconds since the first client of all processes began, `count` and `bytes` are what ended in the interval.
 pub const HEADING: &str = "phase,repetition,proc,node,t_s,count,bytes\n";
 
 /// A process of one repetition, in the JSON report.
@@ -26,6 +26,8 @@ pub struct ProcessReport {
     pub interval_s: f64,
     /// When its first interval began, in seconds since the first client of all processes.
     pub begin_s: f64,
+    /// When it ended; its last interval may be shorter than the others.
+    pub end_s: f64,
     /// Operations of each interval.
     pub counts: Vec<u64>,
     /// The bins that have entries.
@@ -54,7 +56,7 @@ impl Measurement {
                 // Names of machines have no commas by any standard, but they come from outside.
                 let node = progress.node.replace([',', '"', '\n', '\r'], "_");
                 for (number, (ops, bytes)) in (1u32..).zip(&progress.intervals) {
-                    let end_s = progress.late_ns as f64 / 1e9 + (INTERVAL * number).as_secs_f64();
+                    let end_s = (progress.late_ns as f64 / 1e9 + (INTERVAL * number).as_secs_f64()).min(progress.end_ns as f64 / 1e9);
                     let _ = writeln!(text, "{},{repetition},{process},{node},{end_s:.4},{ops},{bytes}", self.phase);
                 }
             }
@@ -73,6 +75,7 @@ impl Measurement {
             node: progress.node.clone(),
             interval_s: INTERVAL.as_secs_f64(),
             begin_s: progress.late_ns as f64 / 1e9,
+            end_s: progress.end_ns as f64 / 1e9,
             counts: progress.intervals.iter().map(|(ops, _)| *ops).collect(),
             latency_bins: bins(&progress.latency),
         };
@@ -98,7 +101,7 @@ mod tests {
         let mut latency = Latency::default();
         latency.record(70_000);
         latency.record(71_000);
-        let process = |late_ns, intervals| Progress { node: "boron".into(), late_ns, intervals, latency };
+        let process = |late_ns, intervals| Progress { node: "boron".into(), late_ns, end_ns: 180_000_000, intervals, latency };
         let progress = vec![process(0, vec![(3, 30)]), process(2_500_000, vec![(1, 10), (4, 40)])];
         let outcome = Outcome { seconds: 1.0, tally: Tally::default(), progress, cpu_us: 0, traffic: None };
         let repetitions = vec![Repetition { outcome, usage: None, ceiling: None }];
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn lines_have_the_columns_of_the_heading_and_one_time_for_all_processes() {
         let lines = measurement().progress_csv();
-        assert_eq!(lines, "create,0,0,boron,0.1000,3,30\ncreate,0,1,boron,0.1025,1,10\ncreate,0,1,boron,0.2025,4,40\n");
+        assert_eq!(lines, "create,0,0,boron,0.1000,3,30\ncreate,0,1,boron,0.1025,1,10\ncreate,0,1,boron,0.1800,4,40\n");
         let columns = HEADING.trim_end().split(',').count();
         assert!(lines.lines().all(|line| line.split(',').count() == columns));
     }

@@ -122,9 +122,10 @@ fn progress(text: &str, phase: &str, repetition: u64) -> Result<Processes> {
     Ok(processes)
 }
 
-/// A line for each process: operations a second over windows, each at its end; the last one as long as the process needed.
+/// A line for each process: operations a second over windows, each at its end; the last one may be shorter.
 fn lines(processes: &Processes, window_s: f64) -> Vec<Line> {
     let mut nodes: Vec<&String> = processes.values().map(|(node, _)| node).collect();
+    nodes.sort();
     nodes.dedup();
     let line = |(position, (process, (node, counts))): (usize, (&u64, &(String, Vec<(f64, u64)>)))| {
         let (mut points, mut done) = (Vec::new(), 0);
@@ -136,9 +137,8 @@ fn lines(processes: &Processes, window_s: f64) -> Vec<Line> {
                 (begin, done) = (*end, 0);
             }
         }
-        if points.is_empty()
-            && let Some((end, _)) = counts.last()
-        {
+        // What is left at the end is a point if it is long enough to say something.
+        if let Some((end, _)) = counts.last().filter(|(end, _)| end - begin > window_s / 2.0 || (points.is_empty() && *end > begin)) {
             points.push((*end, done as f64 / (end - begin)));
         }
         // Colours say the machine if there are several, else the process.
@@ -149,9 +149,11 @@ fn lines(processes: &Processes, window_s: f64) -> Vec<Line> {
     processes.iter().enumerate().map(line).collect()
 }
 
-/// Seconds between two ends of intervals.
+/// Seconds of a whole interval: the longest time between two ends, as the last one may be shorter.
 fn interval(counts: &[(f64, u64)]) -> f64 {
-    counts.windows(2).map(|pair| pair[1].0 - pair[0].0).fold(f64::INFINITY, f64::min).min(counts.first().map_or(0.1, |first| first.0))
+    let first = counts.first().map_or(0.0, |first| first.0);
+    let longest = counts.windows(2).map(|pair| pair[1].0 - pair[0].0).fold(0.0, f64::max);
+    if longest > 0.0 { longest.min(first) } else { first }
 }
 
 /// The distributions of all repetitions of a phase in a report, one for each process.
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     const FILE: &str = "phase,repetition,proc,node,t_s,count,bytes\ncreate,0,0,a,0.1,9,0\ncreate,1,0,a,0.1,3,0\ncreate,1,0,a,0.2,4,0\n\
-                        create,1,0,a,0.3,5,0\ncreate,1,1,b,0.15,7,0\nremove,1,1,b,0.1,7,0\n";
+                        create,1,0,a,0.25,5,0\ncreate,1,1,b,0.15,7,0\nremove,1,1,b,0.1,7,0\n";
 
     #[test]
     fn points_stand_for_windows_and_colours_for_machines() {
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(processes.len(), 2);
         let lines = lines(&processes, 0.2);
         let rounded: Vec<(i64, i64)> = lines[0].points.iter().map(|(x, y)| ((x * 10.0).round() as i64, y.round() as i64)).collect();
-        assert_eq!(rounded, [(2, 35)], "the third interval is less than a window");
+        assert_eq!(rounded, [(2, 35)], "the third interval is too short for a point");
         assert_eq!((lines[1].points.len(), lines[1].points[0].1.round()), (1, 47.0));
         assert_ne!(lines[0].color, lines[1].color);
         assert!(progress(FILE, "create", 7).is_err() && progress("a,b\n", "create", 0).is_err());

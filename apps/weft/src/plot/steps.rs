@@ -15,9 +15,9 @@ use crate::export::source::{self, Part, Selection, Source, part_of};
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// Only the last so many operations of the client; 0: all
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    last: usize,
+    /// Of each of these operations of the client the last one, as client.create; without names all operations
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    operations: Vec<String>,
 }
 
 /// Classes of blocks: name and look.
@@ -35,27 +35,33 @@ const CLASSES: [(&str, Fill); 9] = [
 
 impl Args {
     pub fn run(self) -> Result<()> {
-        let mut pictures = Vec::new();
-        for (input, label) in self.common.panels()? {
-            pictures.push(picture(input, &label, self.last)?.svg());
-        }
+        let panels = self.common.panels()?;
+        let mut timelines =
+            panels.into_iter().map(|(input, label)| picture(input, &label, &self.operations)).collect::<Result<Vec<_>>>()?;
+        // One scale for all, or what looks long would not be.
+        let longest = timelines.iter().filter_map(|timeline| timeline.x.range).map(|range| range.1).fold(0.0, f64::max);
+        timelines.iter_mut().for_each(|timeline| timeline.x.range = Some((0.0, longest)));
+        let pictures: Vec<String> = timelines.iter().map(Timeline::svg).collect();
         self.common.write(&stacked(&self.common.title("Step by step"), &pictures))
     }
 }
 
-fn picture(input: &Path, label: &str, last: usize) -> Result<Timeline> {
+fn picture(input: &Path, label: &str, names: &[String]) -> Result<Timeline> {
     let source = Source::load(&[input.to_path_buf()], &Selection::default())?;
-    match draw(&source, label, last) {
+    match draw(&source, label, names) {
         Some(timeline) => Ok(timeline),
-        None => bail!("{}: no client has recorded an operation", input.display()),
+        None => bail!("{}: no client has recorded such an operation", input.display()),
     }
 }
 
 /// The steps between the beginning of the first chosen operation and the end of the last one.
-fn draw(source: &Source, label: &str, last: usize) -> Option<Timeline> {
+fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
     let is_client = |event: &Event| source.merged.nodes[event.node].server.is_none();
-    let operations: Vec<&Event> = source.events().filter(|event| is_client(event) && part_of(event) == Part::Operation).collect();
-    let chosen = if last == 0 { &operations[..] } else { &operations[operations.len().saturating_sub(last)..] };
+    let mut chosen: Vec<&Event> = source.events().filter(|event| is_client(event) && part_of(event) == Part::Operation).collect();
+    if !names.is_empty() {
+        chosen = names.iter().filter_map(|name| chosen.iter().rev().find(|event| source.name(event) == *name).copied()).collect();
+        chosen.sort_by_key(|event| event.start_ns);
+    }
     let (from, to) = (chosen.iter().map(|event| event.start_ns).min()?, chosen.iter().map(|event| event.end_ns()).max()?);
     let at = |ns: u64| (ns as f64 + source.origin_ns as f64 - from as f64) / 1e9;
     let inside = |event: &Event| event.start_ns >= from && event.end_ns() <= to;
@@ -63,7 +69,7 @@ fn draw(source: &Source, label: &str, last: usize) -> Option<Timeline> {
         matches!(lane.part, Part::Application | Part::Gateway | Part::Operation | Part::Call | Part::Wait | Part::Journal | Part::Disk)
     };
     let mut timeline = Timeline {
-        frame: Frame::new(label, &said(source, chosen, inside)).sized(1100, 0),
+        frame: Frame::new(label, &said(source, &chosen, inside)).sized(1100, 0),
         x: Axis::linear("since the call", Unit::Seconds).ranging(0.0, (to - from).max(1) as f64 / 1e9),
         classes: CLASSES.iter().map(|(name, fill)| (name.to_string(), *fill)).collect(),
         lanes: Vec::new(),
@@ -135,15 +141,11 @@ fn said(source: &Source, operations: &[&Event], inside: impl Fn(&Event) -> bool)
         let of = |event: &&Event| inside(event) && part_of(event) == part && source.merged.nodes[event.node].server.is_some() == on_server;
         source.events().filter(of).count()
     };
-    let (requests, journal, disk) = (count(Part::Call, false), count(Part::Journal, true), count(Part::Disk, true));
+    let (requests, disk) = (count(Part::Call, false), count(Part::Disk, true));
     let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
-    format!(
-        "{}: {}, {}, {}",
-        names.join(", "),
-        plural(requests, "request", "requests"),
-        plural(journal, "step of the journal", "steps of the journal"),
-        plural(disk, "disk access", "disk accesses")
-    )
+    let us = operations.iter().map(|event| Unit::Seconds.format(event.dur_ns as f64 / 1e9));
+    let timed: Vec<String> = names.iter().zip(us).map(|(name, time)| format!("{name} {time}")).collect();
+    format!("{}; {}, {}", timed.join(", "), plural(requests, "request", "requests"), plural(disk, "disk access", "disk accesses"))
 }
 
 #[cfg(test)]
@@ -154,7 +156,7 @@ mod tests {
     #[test]
     fn a_request_has_two_arrows_and_phases_lie_on_its_server() {
         let source = samples::two_creates();
-        let timeline = draw(&source, "create", 0).expect("a client");
+        let timeline = draw(&source, "create", &[]).expect("a client");
         let names: Vec<String> = timeline.lanes.iter().map(|lane| format!("{} {}", lane.group, lane.name)).collect();
         assert_eq!(names, ["client0 operation", "client0 operation 2", "client0 call", "meta0 operation", "meta0 disk"]);
         assert_eq!(timeline.arrows.len(), 2);
@@ -163,8 +165,10 @@ mod tests {
         assert!(there.from.1 <= there.to.1 && there.to.1 < back.from.1 && back.from.1 <= back.to.1);
         let phases: Vec<&str> = timeline.lanes[3].blocks.iter().map(|block| timeline.classes[block.class].0.as_str()).collect();
         assert_eq!(phases, ["queue", "cpu", "journal", "send"]);
-        assert!(timeline.frame.subtitle.ends_with("1 request, 0 steps of the journal, 1 disk access"), "{}", timeline.frame.subtitle);
-        let one = draw(&source, "create", 1).expect("a client");
+        assert_eq!(timeline.frame.subtitle, "client.create 8 us, client.create 9 us; 1 request, 1 disk access");
+        let named = |name: &str| draw(&source, "create", &[name.to_string()]);
+        let one = named("client.create").expect("a client");
         assert_eq!(one.lanes.iter().map(|lane| lane.blocks.len()).sum::<usize>(), 6, "the last operation, which began later");
+        assert!(named("client.unlink").is_none());
     }
 }

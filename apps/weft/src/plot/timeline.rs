@@ -76,7 +76,7 @@ impl Args {
     /// A run, and the end of its last record in seconds.
     fn panel(&self, input: &Path, label: &str, selection: &Selection) -> Result<(Panel, f64)> {
         let source = Source::load(&[input.to_path_buf()], selection)?;
-        let mut panel = Panel { title: label.to_string(), ..Panel::default() };
+        let mut panel = Panel::default();
         let last_s = source.events().map(|event| end_s(&source, event)).fold(0.0, f64::max);
         for node in source.node_order() {
             let name = &source.merged.nodes[node].name;
@@ -98,6 +98,7 @@ impl Args {
         if panel.lanes.iter().all(|lane| lane.strips.is_empty()) {
             bail!("{}: there is nothing to draw in this trace", input.display());
         }
+        panel.title = format!("{label}: {}", said(&source, last_s));
         panel.marks = self.iteration.map_or_else(Vec::new, |mib| iterations(&source, mib << 20));
         Ok((panel, last_s))
     }
@@ -105,6 +106,17 @@ impl Args {
 
 fn end_s(source: &Source, event: &Event) -> f64 {
     (source.start_ns(event) + event.dur_ns) as f64 / 1e9
+}
+
+/// The run in numbers.
+fn said(source: &Source, last_s: f64) -> String {
+    let mut classes = [0u64; 4];
+    for event in source.events().filter(|event| part_of(event) == Part::Disk) {
+        classes[usize::from(event.record.class).min(3)] += 1;
+    }
+    let [_, none, near, far] = classes;
+    let accesses: u64 = classes.iter().sum();
+    format!("{last_s:.2} s, {accesses} disk accesses: {none} without a seek, {near} near, {far} far")
 }
 
 /// What the main lane of a node shows: programs on clients (or, without any, operations of the client library), disks on servers.
