@@ -77,6 +77,12 @@ impl Svg {
         self.element("polyline", &[], &attributes, title);
     }
 
+    /// An area of any shape; `data` as SVG's path has it.
+    pub(crate) fn path(&mut self, data: &str, fill: Fill, title: &str) {
+        let fill = self.fill(fill);
+        self.element("path", &[], &format!("d=\"{data}\" fill=\"{fill}\""), title);
+    }
+
     /// An arrow from one point to another.
     pub(crate) fn arrow(&mut self, from: (f64, f64), to: (f64, f64), color: u32, title: &str) {
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);

@@ -84,9 +84,18 @@ fn a_path_is_measured_by_several_processes_and_left_as_it_was() {
     assert_spread(&phases[5]["mib_per_s"]);
     assert!(phases[1]["mib_per_s"].is_null());
     let csv = std::fs::read_to_string(progress.path()).unwrap();
+    assert_eq!(csv.lines().next(), Some("phase,repetition,proc,node,t_s,count,bytes"));
     let created: u64 =
-        csv.lines().filter(|line| line.starts_with("create,0,")).map(|line| line.split(',').nth(4).unwrap().parse::<u64>().unwrap()).sum();
+        csv.lines().filter(|line| line.starts_with("create,0,")).map(|line| line.split(',').nth(5).unwrap().parse::<u64>().unwrap()).sum();
     assert_eq!(created, 80, "{csv}");
+    let processes = phases[0]["progress"].as_array().unwrap();
+    assert_eq!(processes.len(), 4, "two processes, two repetitions");
+    let sum = |of: &Value, key: &str| -> u64 {
+        of.as_array().unwrap().iter().map(|part| if key.is_empty() { part } else { &part[key] }.as_u64().unwrap()).sum()
+    };
+    for process in processes {
+        assert_eq!((sum(&process["counts"], ""), sum(&process["latency_bins"], "count")), (40, 40), "{process}");
+    }
     assert!(is_empty(dir.path()));
 }
 

@@ -22,7 +22,7 @@ pub mod workloads;
 
 pub use config::{CacheLayerConfig, ClusterConfig, Collective, Exchange, PartyOrder};
 pub use program::{Access, Application, Command, Extent, Program};
-pub use record::Recording;
+pub use record::{Recording, TransferSpan};
 pub use report::Report;
 pub use simulation::{Placed, Simulation};
 pub use stripe::Striping;

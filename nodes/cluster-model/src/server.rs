@@ -408,7 +408,8 @@ impl World<'_> {
 
     fn record_access(&mut self, start: u64, server: u32, service: u64) {
         let Some(accesses) = &mut self.accesses else { return };
-        let Some(DiskJob { kind, file, offset, bytes, .. }) = self.servers[server as usize].disk.serving() else { return };
-        accesses.push(DiskSpan { server, kind, file, offset, bytes, start, end: start + service });
+        let disk = &self.servers[server as usize].disk;
+        let Some(DiskJob { kind, file, offset, bytes, .. }) = disk.serving() else { return };
+        accesses.push(DiskSpan { server, kind, file, offset, bytes, seek: disk.seek(), start, end: start + service });
     }
 }

@@ -1,7 +1,7 @@
 //! A simulated cluster as a whole: it is built from a configuration and applications, runs until nothing is left to happen, and reports.
 
 use weft_model::network::NetworkHost;
-use weft_model::{Cpus, Delivery, Disk, EventQueue, MessageId, Network, NetworkConfig};
+use weft_model::{Cpus, Delivery, Disk, EventQueue, Message, MessageId, Network, NetworkConfig};
 
 use crate::collective::Groups;
 use crate::config::{ClusterConfig, PartyOrder};
@@ -9,7 +9,7 @@ use crate::event::{Event, Tag};
 use crate::mailbox::Mailbox;
 use crate::order::hashed;
 use crate::program::{Application, Rank};
-use crate::record::{CommandSpan, DiskSpan, Recording};
+use crate::record::{CommandSpan, DiskSpan, Recording, TransferSpan};
 use crate::report::{ApplicationReport, Report, ServerReport};
 use crate::server::{DataPacket, Requests, Server};
 use crate::stripe::Splitter;
@@ -62,6 +62,8 @@ pub struct World<'a> {
     pub(crate) groups: Groups<'a>,
     /// Accesses of the disks, if they are recorded.
     pub(crate) accesses: Option<Vec<DiskSpan>>,
+    /// Messages and packets, if they are recorded.
+    pub(crate) transfers: Option<Vec<TransferSpan>>,
     /// When each command of each rank began, if that is recorded; else empty.
     pub(crate) starts: Vec<Vec<u64>>,
 }
@@ -147,6 +149,7 @@ impl<'a> Simulation<'a> {
             barriers: vec![Vec::new(); comms as usize],
             groups: Groups::new(comms as usize),
             accesses: None,
+            transfers: None,
             starts: Vec::new(),
             config: config.clone(),
         };
@@ -173,9 +176,14 @@ impl<'a> Simulation<'a> {
     pub fn run_recorded(mut self) -> Result<(Report, Recording), String> {
         self.record_commands();
         self.world.accesses = Some(Vec::new());
+        self.world.transfers = Some(Vec::new());
         while self.step() {}
         let report = self.finish()?;
-        let mut recording = Recording { commands: Vec::new(), disks: self.world.accesses.take().unwrap_or_default() };
+        let mut recording = Recording {
+            commands: Vec::new(),
+            disks: self.world.accesses.take().unwrap_or_default(),
+            transfers: self.world.transfers.take().unwrap_or_default(),
+        };
         // The tasks of programs come first, and their times are in the same order.
         for (task, starts) in self.world.tasks.iter().zip(&self.world.starts) {
             for (position, span) in (0..).zip(starts.windows(2)) {
@@ -275,6 +283,19 @@ impl<'a> Simulation<'a> {
     }
 }
 
+impl World<'_> {
+    fn record_transfer(&mut self, message: &Message, end: u64, bytes: u64, sent: bool) {
+        let Some(transfers) = &mut self.transfers else { return };
+        let (from, to) = (message.from, message.to);
+        let (process, peer) = if sent { (from, to) } else { (to, from) };
+        let is_local = self.node_of[from as usize] == self.node_of[to as usize];
+        let config = &self.config;
+        let bandwidth = if is_local { config.internal_bandwidth } else { config.link_bandwidth };
+        let time = (u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth.max(1))) as u64;
+        transfers.push(TransferSpan { process, sent, peer, bytes, start: end.saturating_sub(time), end });
+    }
+}
+
 fn check_application(application: &Application) -> Result<(), String> {
     let ranks = application.ranks();
     if ranks == 0 {
@@ -290,11 +311,17 @@ fn check_application(application: &Application) -> Result<(), String> {
 impl NetworkHost<Event> for World<'_> {
     fn packet_uploaded(&mut self, network: &mut Network, queue: &mut Queue, message: MessageId, bytes: u64) {
         if let Tag::ReadData(request) = Tag::unpack(network.message(message).tag) {
+            self.record_transfer(network.message(message), queue.now(), bytes, true);
             self.reply_uploaded(queue, request, bytes);
         }
     }
 
     fn message_uploaded(&mut self, network: &mut Network, queue: &mut Queue, message: MessageId) {
+        let sent = network.message(message);
+        // Replies to reads were recorded packet by packet, as their data comes from the disk.
+        if !matches!(Tag::unpack(sent.tag), Tag::ReadData(_)) {
+            self.record_transfer(sent, queue.now(), sent.bytes, true);
+        }
         match Tag::unpack(network.message(message).tag) {
             Tag::Mpi(envelope) => {
                 let sender = self.mailbox.get(envelope).sender;
@@ -310,6 +337,7 @@ impl NetworkHost<Event> for World<'_> {
 
     fn packet_delivered(&mut self, network: &mut Network, queue: &mut Queue, message: MessageId, packet: Delivery) {
         let complete = packet.complete;
+        self.record_transfer(network.message(message), queue.now(), packet.bytes, false);
         match Tag::unpack(network.message(message).tag) {
             Tag::Mpi(envelope) => {
                 if let Some((task, envelope)) = self.mailbox.arrived(envelope, packet.first, complete) {

@@ -3,7 +3,7 @@
 //! back as the ranges they touch).
 
 use weft_hdtrace::{Communicator, Element, Entry, Member, Project, ProjectFile, State, Time, TopologyNode, Trace};
-use weft_model::JobKind;
+use weft_model::{JobKind, Seek};
 
 use crate::program::{Access, Application, Command, Extent};
 use crate::record::{CommandSpan, Recording};
@@ -63,12 +63,21 @@ pub fn export_disks(servers: u32, recording: &Recording) -> (Project, Vec<([Stri
     let mut traces: Vec<([String; 1], Trace)> = (0..servers).map(|server| ([name(server)], Trace::default())).collect();
     for span in &recording.disks {
         let kind = if span.kind == JobKind::Read { "Read" } else { "Write" };
+        let seek = match span.seek {
+            Seek::None => "no",
+            Seek::Near => "near",
+            Seek::Far => "far",
+        };
         let attributes = [("file", u64::from(span.file)), ("offset", span.offset), ("size", span.bytes)];
         let state = State {
             name: kind.to_string(),
             begin: time(span.start),
             end: time(span.end),
-            attributes: attributes.map(|(key, value)| (key.to_string(), value.to_string())).to_vec(),
+            attributes: attributes
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .into_iter()
+                .chain([("seek".to_string(), seek.to_string())])
+                .collect(),
             ..State::default()
         };
         traces[span.server as usize].1.entries.push(Entry::State(state));

@@ -116,6 +116,18 @@ pub struct DiskStatistics {
     pub busy_nanos: u64,
 }
 
+/// How an access was reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seek {
+    /// It continued the last one, or the device has no seeks.
+    #[default]
+    None,
+    /// A short seek.
+    Near,
+    /// A long seek.
+    Far,
+}
+
 /// A device with its queue.
 pub struct Disk {
     model: DiskModel,
@@ -130,6 +142,8 @@ pub struct Disk {
     /// SSD: bytes that can still be written before cleaning starts.
     erased_left: u64,
     statistics: DiskStatistics,
+    /// Of the job in service.
+    seek: Seek,
 }
 
 impl Disk {
@@ -146,6 +160,7 @@ impl Disk {
             arrivals: 0,
             erased_left,
             statistics: DiskStatistics::default(),
+            seek: Seek::None,
         }
     }
 
@@ -177,6 +192,11 @@ impl Disk {
     /// The job in service.
     pub fn serving(&self) -> Option<DiskJob> {
         self.serving
+    }
+
+    /// How the job in service was reached.
+    pub fn seek(&self) -> Seek {
+        self.seek
     }
 
     /// The job in service is done: returns it. Afterwards the owner asks [`Disk::start_next`], unless it submitted something itself.
@@ -213,6 +233,7 @@ impl Disk {
     }
 
     fn service(&mut self, job: DiskJob) -> u64 {
+        self.seek = Seek::None;
         match self.model {
             DiskModel::Refined { rpm, average_seek, track_seek, bandwidth, close_bytes } => {
                 let half_rotation = 30.0 / rpm;
@@ -223,10 +244,12 @@ impl Disk {
                     }
                     Some((file, end)) if file == job.file && job.offset.abs_diff(end) < close_bytes => {
                         self.statistics.fast += 1;
+                        self.seek = Seek::Near;
                         half_rotation + track_seek
                     }
                     _ => {
                         self.statistics.slow += 1;
+                        self.seek = Seek::Far;
                         half_rotation + average_seek
                     }
                 };

@@ -12,6 +12,8 @@ pub mod random;
 pub mod units;
 
 pub use cpu::{CpuEvent, CpuModel, Cpus};
-pub use disk::{Disk, DiskJob, DiskModel, DiskStatistics, JobKind};
+pub use disk::{Disk, DiskJob, DiskModel, DiskStatistics, JobKind, Seek};
 pub use engine::{EventQueue, TieOrder};
-pub use network::{Delivery, MessageId, Network, NetworkConfig, NetworkEvent, NetworkHost, NetworkModel, NodeId, ProcessId, Topology};
+pub use network::{
+    Delivery, Message, MessageId, Network, NetworkConfig, NetworkEvent, NetworkHost, NetworkModel, NodeId, ProcessId, Topology,
+};

@@ -116,6 +116,17 @@ impl Latency {
         self.max_ns = self.max_ns.max(ns);
     }
 
+    /// A distribution as it was told by its slots (missing ones are empty) and its smallest and largest entry in nanoseconds: what
+    /// [`Latency::slots`], [`Latency::min_ns`] and [`Latency::max_ns`] of another process said.
+    pub fn from_slots(slots: impl IntoIterator<Item = Slot>, min_ns: u64, max_ns: u64) -> Latency {
+        let mut latency = Latency::default();
+        latency.slots.iter_mut().zip(slots).for_each(|(slot, told)| *slot = told);
+        if latency.count() > 0 {
+            (latency.min_ns, latency.max_ns) = (min_ns, max_ns);
+        }
+        latency
+    }
+
     /// Adds another distribution: as if its entries had been recorded here.
     pub fn merge(&mut self, other: &Latency) {
         for (slot, more) in self.slots.iter_mut().zip(&other.slots) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use weft_trace::latency::Latency;
 
 use super::meter::Tally;
 use super::target::Traffic;
@@ -101,12 +102,27 @@ pub struct Outcome {
     pub seconds: f64,
     /// Sums.
     pub tally: Tally,
-    /// Operations and bytes in each interval, for each process.
-    pub progress: Vec<Vec<(u64, u64)>>,
+    /// What each process did in each interval, if it was to be recorded.
+    pub progress: Vec<Progress>,
     /// Processor time of all processes in microseconds.
     pub cpu_us: u64,
     /// Messages and bytes of all processes, if they were counted.
     pub traffic: Option<Traffic>,
+}
+
+/// What one process did, and when.
+#[derive(Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Its machine.
+    pub node: String,
+    /// From the start of the first client of all processes to that of its own, in nanoseconds.
+    pub late_ns: u64,
+    /// From that start to the end of its last client, in nanoseconds.
+    pub end_ns: u64,
+    /// Operations and bytes in each interval.
+    pub intervals: Vec<(u64, u64)>,
+    /// How long operations took.
+    pub latency: Latency,
 }
 
 impl Crew {
@@ -180,7 +196,13 @@ fn sum(parts: Vec<Done>) -> Outcome {
     };
     for part in parts {
         outcome.tally.absorb(&part.tally);
-        outcome.progress.push(part.tally.intervals);
+        outcome.progress.push(Progress {
+            node: part.node,
+            late_ns: part.begun_ns.saturating_sub(begun),
+            end_ns: part.ended_ns.saturating_sub(begun),
+            latency: part.tally.bins.latency(),
+            intervals: part.tally.intervals,
+        });
         outcome.cpu_us += part.cpu_us;
         if let Some(traffic) = part.traffic {
             let sum = outcome.traffic.get_or_insert_default();
@@ -240,6 +262,7 @@ mod tests {
     #[test]
     fn time_runs_from_the_first_start_to_the_last_end() {
         let part = |begun_ns, ended_ns, ops| Done {
+            node: "here".to_string(),
             begun_ns,
             ended_ns,
             tally: Tally { ops, bytes: 2 * ops, intervals: vec![(ops, 2 * ops)], ..Tally::default() },
@@ -250,6 +273,7 @@ mod tests {
         assert_eq!(all.seconds, 3.0);
         assert_eq!((all.tally.ops, all.tally.bytes, all.cpu_us), (15, 30, 20));
         assert_eq!(all.traffic, Some(Traffic { requests: 15, bytes: 2 }));
-        assert_eq!(all.progress, [[(7, 14)], [(8, 16)]]);
+        let progress: Vec<_> = all.progress.iter().map(|one| (one.late_ns, one.intervals.as_slice())).collect();
+        assert_eq!(progress, [(1_000_000_000, [(7, 14)].as_slice()), (0, [(8, 16)].as_slice())]);
     }
 }

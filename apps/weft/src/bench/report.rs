@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::crew::Outcome;
-use super::meter::INTERVAL;
+use super::progress::ProcessReport;
 use super::stats::{Latencies, LatencySummary, Spread};
 use super::usage::Usage;
 use super::work::{Step, Work};
@@ -79,6 +79,8 @@ pub struct Phase {
     pub ceiling: Option<CeilingSpread>,
     /// Rate as a part of the ceiling measured just before the same repetition.
     pub ratio_to_ceiling: Option<Spread>,
+    /// What each process of each repetition did when, if it was recorded (`--progress`).
+    pub progress: Option<Vec<ProcessReport>>,
 }
 
 /// A ceiling over the repetitions.
@@ -150,26 +152,10 @@ impl Measurement {
             latency_us: latencies.summary(),
             ceiling: ceiling(),
             ratio_to_ceiling: all.iter().map(Repetition::ratio).collect::<Option<Vec<f64>>>().and_then(Spread::of),
+            progress: self.work.progress.then(|| self.processes()),
         })
     }
-
-    /// Lines of the progress file: phase, repetition, process, start of the interval in milliseconds, operations, bytes.
-    pub fn progress_csv(&self) -> String {
-        let mut text = String::new();
-        for (repetition, one) in self.repetitions.iter().enumerate() {
-            for (process, intervals) in one.outcome.progress.iter().enumerate() {
-                for (number, (ops, bytes)) in intervals.iter().enumerate() {
-                    let start_ms = number as u128 * INTERVAL.as_millis();
-                    let _ = writeln!(text, "{},{repetition},{process},{start_ms},{ops},{bytes}", self.phase);
-                }
-            }
-        }
-        text
-    }
 }
-
-/// First line of the progress file.
-pub const PROGRESS_HEADING: &str = "phase,repetition,process,start_ms,ops,bytes\n";
 
 /// The table for people.
 pub fn table(phases: &[Phase]) -> String {
@@ -259,7 +245,7 @@ mod tests {
     fn repetition(ops: u64, seconds: f64, ceiling: Option<f64>) -> Repetition {
         let tally = Tally { ops, bytes: ops << 20, intervals: vec![(ops, 0)], ..Tally::default() };
         let traffic = Some(Traffic { requests: 2 * ops, bytes: 300 * ops });
-        let outcome = Outcome { seconds, tally, progress: vec![vec![(ops, 0)], vec![]], cpu_us: 5 * ops, traffic };
+        let outcome = Outcome { seconds, tally, progress: vec![], cpu_us: 5 * ops, traffic };
         let ceiling = ceiling.map(|rate| Ceiling { name: "rpc.unix.1x1".into(), rate, unit: "ops/s" });
         Repetition { outcome, usage: Some(Usage { servers_us: 7 * ops, ..Usage::default() }), ceiling }
     }
@@ -310,13 +296,6 @@ mod tests {
         );
         let bound = measurement(vec![repetition(100, 1.0, Some(200.0))]).summary().unwrap();
         assert!(table(&[bound]).contains("0.500"));
-    }
-
-    #[test]
-    fn progress_names_repetition_and_process() {
-        let lines = measurement(vec![repetition(3, 1.0, None), repetition(4, 1.0, None)]).progress_csv();
-        assert_eq!(lines, "create,0,0,0,3,0\ncreate,1,0,0,4,0\n");
-        assert_eq!(PROGRESS_HEADING.trim_end().split(',').count(), 6);
     }
 
     #[test]

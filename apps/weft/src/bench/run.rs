@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use super::crew::{Crew, Stop};
 use super::options::{Options, Phases, Section};
-use super::report::{self, Measurement, PROGRESS_HEADING, Phase, Repetition};
+use super::progress::HEADING;
+use super::report::{self, Measurement, Phase, Repetition};
 use super::site::Site;
 use super::usage::Observer;
 use super::work::{Step, Work};
@@ -33,7 +34,7 @@ pub fn run(options: &Options, phases: Phases, common: &Common) -> Result<ExitCod
     let measurements = measure(options, &plan, &stop, common)?;
     if let Some((mut file, path)) = progress {
         let lines: String = measurements.iter().map(Measurement::progress_csv).collect();
-        file.write_all(format!("{PROGRESS_HEADING}{lines}").as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+        file.write_all(format!("{HEADING}{lines}").as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let phases: Vec<Phase> = measurements.iter().filter_map(Measurement::summary).collect();
     match &options.markdown {

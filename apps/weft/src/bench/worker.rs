@@ -70,6 +70,8 @@ pub enum Answer {
 /// What one process has done in one step.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Done {
+    /// The name of the machine.
+    pub node: String,
     /// When its first client started, on the monotonic clock of the machine, in nanoseconds.
     pub begun_ns: u64,
     /// When its last client ended.
@@ -190,7 +192,7 @@ fn step<T: Target>(target: &T, clients: &mut [T::Client], order: &Order, wait_fo
         let started = wait_for_start();
         let (cpu_before, traffic_before) = (cpu_us(), target.traffic());
         gate.wait();
-        let mut done = Done { begun_ns: u64::MAX, ended_ns: 0, tally: Tally::default(), cpu_us: 0, traffic: None };
+        let mut done = Done { node: node_name(), begun_ns: u64::MAX, ended_ns: 0, tally: Tally::default(), cpu_us: 0, traffic: None };
         let mut failure = started.err();
         for thread in threads {
             match thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
@@ -209,6 +211,10 @@ fn step<T: Target>(target: &T, clients: &mut [T::Client], order: &Order, wait_fo
             None => Ok(done),
         }
     })
+}
+
+fn node_name() -> String {
+    nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn monotonic_ns() -> Result<u64> {

@@ -9,6 +9,7 @@ mod pool;
 mod program;
 mod run;
 mod thesis;
+mod trace;
 mod units;
 mod weft_system;
 mod workload;

