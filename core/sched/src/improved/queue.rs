@@ -77,8 +77,8 @@ impl Improved {
             kind,
             config: *config,
             hole,
-            reads: Lane::default(),
-            writes: Lane::default(),
+            reads: Lane::new(kind == LayerKind::ServerDirected),
+            writes: Lane::new(kind == LayerKind::ServerDirected),
             blocked: BTreeMap::new(),
             blocked_total: Counts::default(),
             on_disk: Vec::new(),
@@ -133,7 +133,7 @@ impl Improved {
             return self.span(Access::Write, key, memory_free);
         }
         if reads_fit {
-            let key = self.by_place(&self.reads)?;
+            let key = self.by_place(Access::Read)?;
             return self.span(Access::Read, key, memory_free);
         }
         let key = self.flushed_write().or_else(|| self.ripe_write(now, memory_free))?;
@@ -159,7 +159,11 @@ impl Improved {
         self.writes.has_write_in(read.file, read.offset, read.end())
     }
 
-    fn by_place(&self, lane: &Lane) -> Option<Key> {
+    fn by_place(&mut self, access: Access) -> Option<Key> {
+        let lane = match access {
+            Access::Read => &mut self.reads,
+            Access::Write => &mut self.writes,
+        };
         match self.kind {
             LayerKind::ServerDirected => lane.sweep(self.place.0, self.place.1),
             _ => lane.oldest().map(|(key, _)| key),
@@ -192,7 +196,7 @@ impl Improved {
             }
             self.release = self.arrivals;
         }
-        self.by_place(&self.writes)
+        self.by_place(Access::Write)
     }
 
     /// The job around a fragment, by the rule of the layer.
