@@ -182,9 +182,9 @@ impl Cache {
         disk.space().await.is_ok_and(|(_, free)| free >= answered_bytes + bytes + ROOM_BYTES)
     }
 
-    /// True if the disk is served by a flow of its own.
+    /// True if the disk is served by a flow of its own, and requests are under way over turns.
     pub fn is_served_aside(&self) -> bool {
-        self.config.write_back.is_some()
+        self.config.takes_all
     }
 
     /// Waits until every write is done that was answered before.

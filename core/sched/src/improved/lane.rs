@@ -149,14 +149,24 @@ impl Lane {
         Some((key, self.fragments[&key].since))
     }
 
-    /// The first fragment of the round at or behind a place, in the order of files and offsets, starting again at the lowest. A round ends
-    /// when all that was queued at its beginning is served.
-    pub fn sweep(&mut self, file: FileKey, offset: u64) -> Option<Key> {
+    /// Begins a round with all that is queued if the last one has ended. Gives the number of fragments of a new round.
+    pub fn begin_round(&mut self) -> Option<usize> {
         debug_assert!(self.sweeps, "rounds are kept only where they are asked for");
-        if self.round.is_empty() {
-            std::mem::swap(&mut self.round, &mut self.fresh);
+        if !self.round.is_empty() {
+            return None;
         }
+        std::mem::swap(&mut self.round, &mut self.fresh);
+        Some(self.round.len())
+    }
+
+    /// The first fragment of the round at or behind a place, in the order of files and offsets, starting again at the lowest.
+    pub fn sweep(&self, file: FileKey, offset: u64) -> Option<Key> {
         self.round.range((file, offset, 0)..).next().or_else(|| self.round.first()).copied()
+    }
+
+    /// The first fragment of one file from an offset on that has arrived since the round began.
+    pub fn fresh_from(&self, file: FileKey, offset: u64) -> Option<Key> {
+        self.fresh.range((file, offset, 0)..=(file, u64::MAX, u64::MAX)).next().copied()
     }
 
     /// The first fragment of one file at or behind an offset.

@@ -56,6 +56,9 @@ pub struct ObjectCursor {
     local_offset: Option<u64>,
 }
 
+/// A hole of at most so many windows at the end of an object gets its space as a whole.
+const HOLE_WINDOWS: u64 = 8;
+
 /// A checkpoint record carries at most this many extents, about 16 bytes each.
 const EXTENTS_PER_RECORD: usize = 1024;
 
@@ -315,7 +318,8 @@ impl ObjectTable {
                 continue;
             }
             let goal = self.goal(key, start);
-            let most = if self.is_tail(key, start + blocks) { blocks.max(self.piece_blocks(key, blocks)) } else { blocks };
+            let grows = self.is_tail(key, start + blocks) && self.end_before(key, start).map_or(0, |(local, _)| local) == start;
+            let most = if grows { blocks.max(self.piece_blocks(key, blocks)) } else { blocks };
             let runs = match self.space.take(blocks, most, goal) {
                 Some(run) => vec![run],
                 None => self.space.take_scattered(blocks, goal).expect("enough blocks were free for all gaps together"),
@@ -399,7 +403,7 @@ impl ObjectTable {
             return None;
         }
         let window = block_of(self.windows.window_bytes).max(1);
-        let from = end.max(start - start % window);
+        let from = if start - end <= HOLE_WINDOWS * window { end } else { start - start % window };
         let to = (start + blocks).next_multiple_of(window);
         let more = to - from - blocks;
         if more == 0 || !self.windows.allow(&self.reservations, key, more, self.space.available_blocks().checked_sub(needed)?) {
@@ -414,7 +418,7 @@ impl ObjectTable {
     fn goal(&self, key: ObjectKey, local: u64) -> Option<u64> {
         let (end, disk) = self.end_before(key, local)?;
         let hole = local - end;
-        if self.is_tail(key, local) || hole > block_of(self.windows.window_bytes) { Some(disk) } else { Some(disk + hole) }
+        if self.is_tail(key, local) || hole > HOLE_WINDOWS * block_of(self.windows.window_bytes) { Some(disk) } else { Some(disk + hole) }
     }
 
     /// Where the last blocks before local block `local` end, in the object and on the disk.
