@@ -36,6 +36,7 @@ pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<()
         server.rt.spawn(cache_flow(server.clone()));
     }
     server.look_after_journal();
+    server.limit_windows().await;
     match server.cache.is_served_aside() {
         true => server.turns_with_flights().await,
         false => server.turns().await,
@@ -125,7 +126,7 @@ impl<R: ServerRuntime> Server<R> {
             traced.phase(served::JOURNAL, weft_trace::now());
             self.answer(peer, answer, traced);
         }
-        self.look_after_space();
+        self.look_after_space().await;
         self.look_after_journal();
     }
 

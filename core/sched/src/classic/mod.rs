@@ -14,7 +14,7 @@ mod server_directed;
 mod sorted;
 
 pub use aggregation::Aggregation;
-pub use fifo::{NoCache, WriteBehind};
+pub use fifo::Fifo;
 pub use server_directed::ServerDirected;
 
 /// Bytes below which an offset counts as near the last one (thesis, section 4.4.3: the disk model's "close").
