@@ -19,7 +19,7 @@ use weft_base::Nanos;
 pub use piece::{Access, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
 pub use places::{DiskCounts, Distance, Places};
 
-use classic::{Aggregation, ClassicConfig, NoCache, ServerDirected, WriteBehind};
+use classic::{Aggregation, ClassicConfig, Fifo, ServerDirected};
 use improved::{Improved, ImprovedConfig};
 
 /// What every cache layer does.
@@ -99,10 +99,8 @@ impl LayerKind {
 /// Any layer, chosen at run time, called without indirection.
 #[derive(Clone, Debug)]
 pub enum Layer {
-    /// 2009 `none`.
-    ClassicNone(NoCache),
-    /// 2009 `write_behind`.
-    ClassicWriteBehind(WriteBehind),
+    /// 2009 `none` and `write_behind`.
+    ClassicFifo(Fifo),
     /// 2009 `aggregation`.
     ClassicAggregation(Aggregation),
     /// 2009 `server_directed`.
@@ -115,8 +113,8 @@ impl Layer {
     /// A layer with the rules of 2009.
     pub fn classic(kind: LayerKind, config: &ClassicConfig) -> Layer {
         match kind {
-            LayerKind::None => Layer::ClassicNone(NoCache::new(config)),
-            LayerKind::WriteBehind => Layer::ClassicWriteBehind(WriteBehind::new(config)),
+            LayerKind::None => Layer::ClassicFifo(Fifo::none(config)),
+            LayerKind::WriteBehind => Layer::ClassicFifo(Fifo::write_behind(config)),
             LayerKind::Aggregation => Layer::ClassicAggregation(Aggregation::new(config)),
             LayerKind::ServerDirected => Layer::ClassicServerDirected(ServerDirected::new(config)),
         }
@@ -132,8 +130,7 @@ impl Layer {
 macro_rules! each {
     ($layer:expr, $inner:ident => $call:expr) => {
         match $layer {
-            Layer::ClassicNone($inner) => $call,
-            Layer::ClassicWriteBehind($inner) => $call,
+            Layer::ClassicFifo($inner) => $call,
             Layer::ClassicAggregation($inner) => $call,
             Layer::ClassicServerDirected($inner) => $call,
             Layer::Improved($inner) => $call,

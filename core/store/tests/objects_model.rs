@@ -15,6 +15,9 @@ use weft_store::objects::*;
 const OBJECTS: u8 = 5;
 const OBJECT_BYTES: usize = 40_000;
 const CAPACITY: u64 = 40 * BLOCK_BYTES;
+/// Small enough for windows to be taken, given up and refused in this container.
+const WINDOWS: WindowLimits =
+    WindowLimits { window_bytes: 4 * BLOCK_BYTES, object_bytes_max: 8 * BLOCK_BYTES, total_bytes_max: 12 * BLOCK_BYTES, keep_bytes: BLOCK_BYTES };
 const FS: FsId = FsId(77);
 const SERVER: ServerId = ServerId(0x8001);
 
@@ -114,7 +117,7 @@ impl World {
     fn new() -> World {
         World {
             disk: vec![0xee; CAPACITY as usize],
-            table: ObjectTable::new(CAPACITY),
+            table: with_windows(ObjectTable::new(CAPACITY)),
             journal: Vec::new(),
             history: vec![Model::new()],
             synced: 0,
@@ -351,7 +354,7 @@ impl World {
         }
         let end = segments.finish(needed).expect("complete");
         assert_eq!((end.next_lsn, end.end), (Lsn(self.journal.len() as u64 + 1), EndReason::Clean));
-        replay.finish(CAPACITY).expect("consistent")
+        with_windows(replay.finish(CAPACITY).expect("consistent"))
     }
 
     fn fetch(&self, pieces: &[ReadPiece]) -> Vec<u8> {
@@ -390,6 +393,11 @@ impl World {
         let parts = usage.header_bytes + usage.mapped_bytes + usage.reserved_bytes + usage.quarantined_bytes + usage.free_bytes;
         assert_eq!(parts, usage.capacity_bytes, "{usage:?}");
     }
+}
+
+fn with_windows(mut table: ObjectTable) -> ObjectTable {
+    table.set_window_limits(WINDOWS);
+    table
 }
 
 /// The journal as segment files of 8 KiB with frames of one to four records.

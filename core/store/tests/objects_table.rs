@@ -223,3 +223,81 @@ fn checkpoint_slices_hold_everything_in_bounded_pieces() {
     assert_eq!(table.objects_of(Handle(3)).count(), 1);
     assert_eq!(table.objects_of(Handle(4)).count(), 0);
 }
+
+/// Ten writers share an object block by block; within each group of ten the blocks come in some order.
+fn interleaved(table: &mut ObjectTable, key: ObjectKey, block: u64, groups: u64) {
+    for group in 0..groups {
+        (0..10).for_each(|n| drop(write(table, key, (group * 10 + n * 7 % 10) * block, block)));
+    }
+}
+
+#[test]
+fn blocks_in_any_order_lie_in_the_order_of_the_object() {
+    let mut table = ObjectTable::new(1 << 40);
+    for (object, block) in [(1, 5 * KIB), (2, 50 * KIB), (3, 512 * KIB), (4, 3901)] {
+        interleaved(&mut table, key(object), block, 20);
+        assert_eq!(table.stat(key(object)).expect("it exists").extent_count, 1, "blocks of {block}");
+    }
+    // The last block first.
+    (0..100u64).rev().for_each(|n| drop(write(&mut table, key(5), n * 5 * KIB, 5 * KIB)));
+    assert_eq!(table.stat(key(5)).expect("it exists").extent_count, 1, "backwards within a window");
+    // All blocks of one writer, then all of the next.
+    (0..10).for_each(|writer| (0..400).for_each(|n| drop(write(&mut table, key(6), (n * 10 + writer) * 5 * KIB, 5 * KIB))));
+    assert_eq!(table.stat(key(6)).expect("it exists").extent_count, 1, "writer by writer");
+}
+
+#[test]
+fn two_objects_that_are_written_out_of_order_at_the_same_time_take_turns_by_windows() {
+    let mut table = ObjectTable::new(1 << 40);
+    for n in 0..2000u64 {
+        let block = n / 10 * 10 + n * 7 % 10;
+        [1, 2].into_iter().for_each(|object| drop(write(&mut table, key(object), block * 5 * KIB, 5 * KIB)));
+    }
+    for object in [1, 2] {
+        let stat = table.stat(key(object)).expect("it exists");
+        assert_eq!(stat.size_bytes, 2000 * 5 * KIB);
+        assert!(stat.extent_count <= 14, "{} extents of {} MiB", stat.extent_count, stat.size_bytes / MIB);
+    }
+}
+
+#[test]
+fn a_window_that_is_given_up_is_found_again_if_nobody_took_it() {
+    let mut table = ObjectTable::new(1 << 40);
+    (0..100).filter(|n| n % 2 == 0).for_each(|n| drop(write(&mut table, key(1), n * 8 * KIB, 8 * KIB)));
+    let mapped = table.usage().mapped_bytes;
+    table.release_idle_reservations(table.plan_count());
+    let mark = table.quarantine_mark();
+    table.release_quarantine(mark);
+    assert_eq!((table.usage().reserved_bytes, table.usage().mapped_bytes), (0, mapped));
+    (0..99).filter(|n| n % 2 == 1).for_each(|n| drop(write(&mut table, key(1), n * 8 * KIB, 8 * KIB)));
+    assert_eq!(table.stat(key(1)).expect("it exists").extent_count, 1);
+}
+
+#[test]
+fn windows_keep_to_their_limits() {
+    let limits = WindowLimits { window_bytes: MIB, object_bytes_max: 8 * MIB, total_bytes_max: 12 * MIB, keep_bytes: 4 * MIB };
+    let mut table = ObjectTable::new(64 * MIB);
+    table.set_window_limits(limits);
+    // Sparse: never filled.
+    (1..100).for_each(|n| drop(write(&mut table, key(1), n * 4 * MIB + 12 * KIB, 4 * KIB)));
+    assert!(table.usage().reserved_bytes <= 8 * MIB && table.usage().reserved_bytes > 4 * MIB, "{:?}", table.usage());
+    assert_eq!(table.usage().mapped_bytes, 99 * 4 * KIB);
+    (1..100).for_each(|n| drop(write(&mut table, key(2), n * 4 * MIB, 4 * KIB)));
+    assert!(table.usage().reserved_bytes <= 12 * MIB && table.usage().reserved_bytes > 9 * MIB, "{:?}", table.usage());
+    // What is kept free is there for those who need it.
+    let mut nearly_full = ObjectTable::new(16 * MIB);
+    nearly_full.set_window_limits(limits);
+    write(&mut nearly_full, key(1), 0, 11 * MIB);
+    write(&mut nearly_full, key(2), 12 * KIB, 4 * KIB);
+    assert_eq!(nearly_full.usage().reserved_bytes, 0, "no window: {:?}", nearly_full.usage());
+    assert!(nearly_full.plan_write(key(3), 0, nearly_full.usage().free_bytes).is_ok());
+}
+
+#[test]
+fn files_that_grow_at_their_end_take_no_windows() {
+    let mut table = ObjectTable::new(1 << 40);
+    (0..1000).for_each(|object| drop(write(&mut table, key(object), 0, 3901)));
+    assert_eq!(table.usage().reserved_bytes, 0);
+    assert_eq!(table.usage().mapped_bytes, 1000 * 4096);
+    assert_eq!(table.usage().high_water_bytes, 1001 * 4096);
+}

@@ -170,6 +170,9 @@ pub struct ClusterConfig {
     /// A server confirms a write when it accepts the packet that holds its end, even if others are still on the way because that one has
     /// overtaken them (the program of 2009). Otherwise it waits for all of them.
     pub early_completion: bool,
+    /// A server confirms a write when all of it is on its disk: what real servers do unless they promise nothing. Needs a cache layer with the
+    /// rules of today; those of 2009 keep no account of whose bytes a job writes.
+    pub answers_written: bool,
     /// Order of events of the same time.
     pub tie_order: TieOrder,
     /// Order of servers and ranks.
@@ -202,6 +205,7 @@ impl ClusterConfig {
             collective_buffer_bytes: 8 * MIB,
             exchange: Exchange::Extents,
             early_completion: true,
+            answers_written: false,
             tie_order: TieOrder::Thesis,
             party_order: PartyOrder::thesis(clients, servers),
         }
@@ -219,6 +223,9 @@ impl ClusterConfig {
 
     /// What is wrong with it, in words; `Ok` if it can be built.
     pub fn check(&self) -> Result<(), String> {
+        if self.answers_written && matches!(self.cache_layer, CacheLayerConfig::Classic { .. }) {
+            return Err("writes are answered when they are on disk only with the rules of today".to_string());
+        }
         let positive = [
             ("clients", u64::from(self.clients)),
             ("servers", u64::from(self.servers)),

@@ -48,6 +48,8 @@ pub struct Request {
     pub bytes: u64,
     /// Bytes not yet accepted (writes) or not yet received by the client (reads).
     pub left: u64,
+    /// Writes: bytes that are not on the disk, as far as anybody wants to know.
+    unwritten: u64,
     /// Writes: extent that the next byte belongs to, and how much of it is there.
     cursor: (usize, u64),
     /// Reads: the answer.
@@ -76,6 +78,7 @@ impl Requests {
                 extents: Vec::new(),
                 bytes: 0,
                 left: 0,
+                unwritten: 0,
                 cursor: (0, 0),
                 reply: 0,
                 arrived: false,
@@ -88,6 +91,7 @@ impl Requests {
         request.extents.extend_from_slice(list);
         request.bytes = list.iter().map(|extent| extent.bytes).sum();
         request.left = request.bytes;
+        request.unwritten = request.bytes;
         request.cursor = (0, 0);
         request.arrived = false;
         index
@@ -210,6 +214,7 @@ impl World<'_> {
                 let from = self.servers[server as usize].process;
                 self.requests.get_mut(index).reply = network.open(from, process, bytes, Tag::ReadData(index).pack());
             }
+            RequestKind::Write if self.config.answers_written => self.confirm_written(network, queue, index),
             RequestKind::Write if left == 0 => self.requests.remove(index),
             RequestKind::Write => {}
             RequestKind::Flush => {
@@ -269,6 +274,7 @@ impl World<'_> {
             }
             Access::Write => {
                 state.add_memory(job.bytes);
+                self.written(network, queue, &parts);
                 self.retry_refused(network, queue, server);
             }
         }
@@ -334,8 +340,11 @@ impl World<'_> {
                 let state = &mut self.servers[server as usize];
                 state.layer.add(now, piece);
                 state.layer.take_dropped(&mut state.dropped);
-                let overwritten: u64 = state.dropped.drain(..).map(|part| part.bytes).sum();
-                state.add_memory(overwritten);
+                let mut dropped = std::mem::take(&mut state.dropped);
+                state.add_memory(dropped.iter().map(|part| part.bytes).sum());
+                self.written(network, queue, &dropped);
+                dropped.clear();
+                self.servers[server as usize].dropped = dropped;
                 self.schedule(queue, server);
             }
         }
@@ -343,6 +352,9 @@ impl World<'_> {
         request.left -= bytes;
         let (task, client) = (request.task, request.process);
         let left = request.left;
+        if self.config.answers_written {
+            return;
+        }
         if left == 0 && request.arrived {
             self.requests.remove(index);
         }
@@ -350,6 +362,29 @@ impl World<'_> {
         if done {
             let process = self.servers[server as usize].process;
             network.send(queue, process, client, COMPLETION_BYTES, Tag::WriteDone(task).pack());
+        }
+    }
+
+    /// Parts of writes are on the disk (or replaced by newer ones): confirms the requests of which they were the last, if that is when they
+    /// are confirmed.
+    fn written(&mut self, network: &mut Network, queue: &mut Queue, parts: &[Part]) {
+        if !self.config.answers_written {
+            return;
+        }
+        for part in parts {
+            let index = part.tag as u32;
+            self.requests.get_mut(index).unwritten -= part.bytes;
+            self.confirm_written(network, queue, index);
+        }
+    }
+
+    /// Confirms a write if all of it, the request included, is there and on the disk.
+    fn confirm_written(&mut self, network: &mut Network, queue: &mut Queue, index: u32) {
+        let request = self.requests.get(index);
+        if request.unwritten == 0 && request.arrived {
+            let from = self.servers[request.server as usize].process;
+            network.send(queue, from, request.process, COMPLETION_BYTES, Tag::WriteDone(request.task).pack());
+            self.requests.remove(index);
         }
     }
 

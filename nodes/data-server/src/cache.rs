@@ -19,7 +19,6 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use weft_base::{FastMap, Payload};
 use weft_rt::{Disk, DiskError, Either, Event, FileId, Runtime, join_all, race};
-use weft_sched::improved::{Delay, ImprovedConfig};
 use weft_sched::{Access, CacheLayer, FileKey, Job, Layer, LayerKind, Next, Part, Piece, Places};
 use weft_store::objects::{DiskPiece, ReadPiece};
 use weft_wire::ops::DiskUse;
@@ -29,11 +28,6 @@ use crate::{CacheConfig, WriteBack};
 
 /// The container is the only file.
 const CONTAINER: FileKey = FileKey(0);
-/// A request takes no part if it is so many times as long as the longest hole that is worth reading: by merging it would save less than one
-/// part in so many. Jobs grow no longer than that either: all requests in a job wait for its end.
-const LONG: u64 = 16;
-/// Bounds of the longest job, in bytes; the upper one is the longest request.
-const JOB_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=8 << 20;
 /// Bits of a tag that number the pieces of an access.
 const INDEX_BITS: u32 = 20;
 /// With less room on the disk beyond what is answered and not written, in bytes, no write is answered early: it could fail later.
@@ -42,7 +36,6 @@ const ROOM_BYTES: u64 = 256 << 20;
 /// The way to the container.
 pub struct Cache {
     config: CacheConfig,
-    long_bytes: u64,
     layer: RefCell<Layer>,
     accesses: RefCell<Accesses>,
     /// Something new is queued, or an operation has ended.
@@ -86,14 +79,9 @@ impl Cache {
     /// An idle cache.
     pub fn new(config: CacheConfig) -> Cache {
         assert!(config.takes_all || config.write_back.is_none(), "reads must meet writes that are not done");
-        let delay = config.write_back.map(|back| Delay { age_ns: back.age_ns, bytes: back.bytes_max / 2 });
-        let long_bytes = LONG * config.disk.hole_bytes_max();
-        let granularity = long_bytes.clamp(*JOB_BYTES.start(), *JOB_BYTES.end());
-        let improved = ImprovedConfig { granularity, disk: config.disk, delay, read_reserve: 0, ..ImprovedConfig::default() };
         Cache {
             config,
-            long_bytes,
-            layer: RefCell::new(Layer::improved(config.layer, &improved)),
+            layer: RefCell::new(Layer::improved(config.layer, &config.rules())),
             accesses: RefCell::default(),
             changed: Event::new(),
             places: RefCell::new(Places::new(weft_sched::classic::NEAR_BYTES)),
@@ -139,7 +127,7 @@ impl Cache {
         if self.config.takes_all {
             return bytes > 0;
         }
-        self.gathers() && bytes <= self.long_bytes && (pieces > 1 || self.is_shared.get())
+        self.gathers() && bytes <= self.config.long_bytes() && (pieces > 1 || self.is_shared.get())
     }
 
     fn note(&self, access: Access, offset: u64, bytes: u64) {
@@ -187,9 +175,9 @@ impl Cache {
         disk.space().await.is_ok_and(|(_, free)| free >= answered_bytes + bytes + ROOM_BYTES)
     }
 
-    /// True if the disk is served by a flow of its own.
+    /// True if the disk is served by a flow of its own, and requests are under way over turns.
     pub fn is_served_aside(&self) -> bool {
-        self.config.write_back.is_some()
+        self.config.takes_all
     }
 
     /// Waits until every write is done that was answered before.

@@ -5,9 +5,15 @@ use std::fmt;
 use weft_base::{ClusterMap, MILLISECOND, ServerId, Status};
 use weft_rt::DiskError;
 use weft_sched::LayerKind;
-use weft_sched::improved::DiskCost;
+use weft_sched::improved::{Delay, DiskCost, ImprovedConfig};
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
+
+/// A request takes no part in a layer if it is so many times as long as the longest hole that is worth reading: by merging it would save less than
+/// one part in so many. Jobs grow no longer than that either: all requests in a job wait for its end.
+const LONG: u64 = 16;
+/// Bounds of the longest job, in bytes; the upper one is the longest request.
+const JOB_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=8 << 20;
 
 /// The usual [`DataServerConfig::punch_bytes`]: only what a very large file leaves behind.
 pub const PUNCH_BYTES_DEFAULT: u64 = 1 << 30;
@@ -95,6 +101,20 @@ impl Default for CacheConfig {
     /// For a container in the page cache, which gathers by itself: a layer costs more there than it saves (`docs/status.md`).
     fn default() -> Self {
         CacheConfig { layer: LayerKind::None, disk: DiskCost::PAGE_CACHE, depth: 1, takes_all: false, write_back: None }
+    }
+}
+
+impl CacheConfig {
+    /// What the layer is told; a model that is told the same predicts what the server does.
+    pub fn rules(&self) -> ImprovedConfig {
+        let delay = self.write_back.map(|back| Delay { age_ns: back.age_ns, bytes: back.bytes_max / 2 });
+        let granularity = self.long_bytes().clamp(*JOB_BYTES.start(), *JOB_BYTES.end());
+        ImprovedConfig { granularity, disk: self.disk, delay, read_reserve: 0, ..ImprovedConfig::default() }
+    }
+
+    /// Longer requests gain nothing by the layer, in bytes.
+    pub(crate) fn long_bytes(&self) -> u64 {
+        LONG * self.disk.hole_bytes_max()
     }
 }
 

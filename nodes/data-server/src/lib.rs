@@ -9,6 +9,8 @@
 //! journal once; let all replies leave. What takes long waits in flows of its own, so that it stops nobody: syncs
 //! (`durability.rs`), checkpoints (`checkpoint.rs`), giving freed space back (`space.rs`).
 //!
+//! With direct I/O the accesses to the disk take long as well, so requests are under way over turns (`flights.rs`).
+//!
 //! # Order of data and journal
 //! The data of a write is in the container (the page cache) before its record is in the journal. So after the death of the process
 //! every record of the journal is true. A power cut may keep a record and lose its data; then the record would show what lay in
@@ -25,6 +27,7 @@ mod checkpoint;
 mod clients;
 mod config;
 mod durability;
+mod flights;
 mod grants;
 mod ops;
 mod record;

@@ -37,23 +37,16 @@ pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<()
         server.rt.spawn(cache_flow(server.clone()));
     }
     server.look_after_journal();
-    let mut arrivals = Vec::new();
-    while !server.has_stopped() {
-        let stop = race(server.stopped.wait(), server.rt.stop_requested());
-        match race(server.rt.receive(&mut arrivals), stop).await {
-            Either::First(()) => server.turn(&mut arrivals).await,
-            Either::Second(Either::First(())) => break,
-            Either::Second(Either::Second(())) => {
-                server.bring_to_rest().await;
-                break;
-            }
-        }
+    server.limit_windows().await;
+    match server.cache.is_served_aside() {
+        true => server.turns_with_flights().await,
+        false => server.turns().await,
     }
     let error = server.stop.borrow().clone();
     error.map_or(Ok(()), Err)
 }
 
-/// Serves the disk beside the turns, where writes are answered before they are done.
+/// Serves the disk beside the turns.
 async fn cache_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
     let error = server.cache.serve(&server.rt, server.rt.disk(), server.container).await;
     server.fail(DataServerError::Disk("write what was answered before", error));
@@ -61,9 +54,9 @@ async fn cache_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
 
 /// A request that may be executed.
 pub struct Job {
-    peer: PeerId,
+    pub peer: PeerId,
     pub header: Header,
-    request: Request,
+    pub request: Request,
     bulk: Payload,
     /// It was executed before: only answer again.
     pub executed: bool,
@@ -71,10 +64,30 @@ pub struct Job {
     ticket: Ticket,
 }
 
+impl Job {
+    /// Takes the record of the request.
+    pub fn take_traced(&mut self) -> OpenLadder {
+        std::mem::replace(&mut self.traced, OpenLadder::OFF)
+    }
+}
+
 /// An answer, where it goes, the trace record of its request and the request's place among those under way.
-type Answered = (PeerId, Answer, OpenLadder, Ticket);
+pub type Answered = (PeerId, Answer, OpenLadder, Ticket);
 
 impl<R: ServerRuntime> Server<R> {
+    /// Turns until the server stops or is asked to.
+    async fn turns(self: &Rc<Self>) {
+        let mut arrivals = Vec::new();
+        while !self.has_stopped() {
+            let stop = race(self.stopped.wait(), self.rt.stop_requested());
+            match race(self.rt.receive(&mut arrivals), stop).await {
+                Either::First(()) => self.turn(&mut arrivals).await,
+                Either::Second(Either::First(())) => return,
+                Either::Second(Either::Second(())) => return self.bring_to_rest().await,
+            }
+        }
+    }
+
     /// Executes everything that has arrived, writes the journal once, and answers.
     async fn turn(self: &Rc<Self>, arrivals: &mut Vec<Arrival>) {
         let _turn = weft_trace::span(weft_trace::event::DATA_TURN);
@@ -84,21 +97,27 @@ impl<R: ServerRuntime> Server<R> {
         }
         self.turns.set(self.turns.get() + 1);
         self.rt.pass(FaultPoint::ServerQueue).await;
+        self.look_for_room().await;
+        self.cache.begin_turn(jobs.len());
+        // When the requests are done, so is what they asked of the disk.
+        match race(self.execute_all(jobs), self.cache.work(&self.rt, self.rt.disk(), self.container)).await {
+            Either::First(answers) => self.commit_and_answer(answers).await,
+            Either::Second(()) => unreachable!("the cache works for ever"),
+        }
+    }
+
+    /// Makes room in the journal before it is needed.
+    pub async fn look_for_room(&self) {
         if self.is_short_of_room()
             && let Some(journal) = &self.journal
         {
             // Whoever needs the room asks again and learns why there is none.
             let _ = journal.ensure_room().await;
         }
-        self.cache.begin_turn(jobs.len());
-        let answers = match self.cache.is_served_aside() {
-            true => self.execute_all(jobs).await,
-            // When the requests are done, so is what they asked of the disk.
-            false => match race(self.execute_all(jobs), self.cache.work(&self.rt, self.rt.disk(), self.container)).await {
-                Either::First(answers) => answers,
-                Either::Second(()) => unreachable!("the cache works for ever"),
-            },
-        };
+    }
+
+    /// Writes the journal, then lets the answers leave.
+    pub async fn commit_and_answer(self: &Rc<Self>, answers: Vec<Answered>) {
         if let Err(error) = self.commit().await {
             self.fail(error);
             return;
@@ -111,11 +130,12 @@ impl<R: ServerRuntime> Server<R> {
             traced.phase(served::JOURNAL, weft_trace::now());
             self.answer(peer, answer, traced, ticket, now);
         }
-        self.look_after_space();
+        self.look_after_space().await;
         self.look_after_journal();
     }
 
-    fn admit_all(&self, arrivals: &mut Vec<Arrival>) -> Vec<Job> {
+    /// Takes the requests among what has arrived that may be executed.
+    pub fn admit_all(&self, arrivals: &mut Vec<Arrival>) -> Vec<Job> {
         let mut jobs = Vec::with_capacity(arrivals.len());
         let now = self.rt.now();
         self.live.borrow_mut().turn(now);
@@ -202,8 +222,9 @@ impl<R: ServerRuntime> Server<R> {
         answers
     }
 
-    async fn execute_one(&self, mut job: Job) -> Answered {
-        let mut traced = std::mem::replace(&mut job.traced, OpenLadder::OFF);
+    /// Executes a request.
+    pub async fn execute_one(&self, mut job: Job) -> Answered {
+        let mut traced = job.take_traced();
         traced.phase(served::QUEUE, weft_trace::now());
         self.rt.cpu(Work::Request).await;
         self.rt.pass(FaultPoint::ServerCpu).await;
@@ -347,7 +368,7 @@ impl Together {
 }
 
 /// The object that a request is about: requests for one object are executed in their order.
-fn object_of(request: &Request) -> Option<ObjectKey> {
+pub fn object_of(request: &Request) -> Option<ObjectKey> {
     let (handle, index) = match request {
         Request::Write(request) => (request.handle, request.index),
         Request::Read(request) => (request.handle, request.index),

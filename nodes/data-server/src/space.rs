@@ -9,13 +9,15 @@ use std::rc::Rc;
 
 use weft_base::{Nanos, SECOND, Status};
 use weft_rt::{Disk, DiskError, ServerRuntime};
-use weft_store::objects::{BLOCK_BYTES, BlockRun, ObjectError, ObjectRecord, ObjectTable, QuarantineMark, SpaceUsage};
+use weft_store::objects::{BLOCK_BYTES, BlockRun, ObjectError, ObjectRecord, ObjectTable, QuarantineMark, SpaceUsage, WindowLimits};
 
 use crate::DataServerError;
 use crate::state::Server;
 
 /// A reservation is idle if nothing was written to its object for so many nanoseconds (up to twice as many).
 const IDLE_AFTER: u64 = 5 * SECOND;
+/// Windows hold at most this part of the free bytes of the disk.
+const WINDOWS_OF_DISK: u64 = 64;
 /// At most so many bytes are given back to the disk between two turns: it takes the time of the server.
 const PUNCH_BYTES_AT_ONCE: u64 = 16 << 20;
 
@@ -190,13 +192,14 @@ impl<R: ServerRuntime> Server<R> {
     }
 
     /// Looks now and then at what became idle. Called by turns: a server without requests needs no space.
-    pub fn look_after_space(&self) {
+    pub async fn look_after_space(&self) {
         let now = self.rt.now();
-        let mut space = self.space.borrow_mut();
-        if now.since(space.looked_at) < IDLE_AFTER {
+        if now.since(self.space.borrow().looked_at) < IDLE_AFTER {
             return;
         }
-        space.looked_at = now;
+        self.space.borrow_mut().looked_at = now;
+        self.limit_windows().await;
+        let mut space = self.space.borrow_mut();
         let mut table = self.table.borrow_mut();
         table.release_idle_reservations(space.plans_then);
         space.plans_then = table.plan_count();
@@ -206,6 +209,15 @@ impl<R: ServerRuntime> Server<R> {
         }
         self.clients.borrow_mut().forget_absent(now);
         self.removed.borrow_mut().forget(now);
+    }
+
+    /// Lets the table hold no more space for writes to come than a small part of what the disk has: what is given up below the
+    /// high-water mark counts as backed by the disk (see [`Server::space_report`]), and what was never written is not.
+    pub async fn limit_windows(&self) {
+        let (_, disk_free) = self.rt.disk().space().await.unwrap_or((0, 0));
+        let usual = WindowLimits::default();
+        let total_bytes_max = usual.total_bytes_max.min(disk_free / WINDOWS_OF_DISK);
+        self.table.borrow_mut().set_window_limits(WindowLimits { total_bytes_max, ..usual });
     }
 
     /// The space now.

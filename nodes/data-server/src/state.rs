@@ -14,6 +14,7 @@ use weft_wire::{Capability, Rights};
 use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::durability::Progress;
+use crate::flights::Flights;
 use crate::grants::Grants;
 use crate::record::Record;
 use crate::space::SpaceState;
@@ -35,6 +36,7 @@ pub struct Server<R: ServerRuntime> {
     pub started: Nanos,
     pub container: FileId,
     pub cache: Cache,
+    pub flights: Flights,
     /// `None` with engine `memory`.
     pub journal: Option<Journal<R::Disk>>,
     pub table: RefCell<ObjectTable>,
@@ -72,6 +74,7 @@ impl<R: ServerRuntime> Server<R> {
             started: now,
             container: foundation.container,
             cache: Cache::new(config.cache),
+            flights: Flights::default(),
             journal: foundation.journal,
             table: RefCell::new(foundation.table),
             clients: RefCell::default(),

@@ -25,6 +25,8 @@ const RULES: [(&str, PickRule); 2] = [("lowest", PickRule::Lowest), ("continue",
 /// Whether the accidents of the program of 2009 are repeated: order of simultaneous events, of servers and ranks, and the like.
 const BEHAVIOURS: [(&str, TieOrder); 2] = [("natural", TieOrder::Natural), ("2009", TieOrder::Thesis)];
 const LAYER_RULES: [(&str, LayerRules); 2] = [("2009", LayerRules::Of2009), ("today", LayerRules::Today)];
+/// When a write is confirmed.
+const ANSWERS: [(&str, bool); 2] = [("accepted", false), ("written", true)];
 const NETWORKS: [(&str, NetworkModel); 2] = [("packets", NetworkModel::Packets), ("messages", NetworkModel::Messages)];
 const EXCHANGES: [(&str, Exchange); 2] = [("bytes", Exchange::Bytes), ("extents", Exchange::Extents)];
 const DISKS: [(&str, DiskKind); 4] =
@@ -209,6 +211,7 @@ fn disk(mut section: Layered<'_, '_>, config: &mut ClusterConfig, has_model: boo
 fn server(mut section: Layered<'_, '_>, config: &mut ClusterConfig) -> Result<()> {
     let usual = if config.tie_order == TieOrder::Thesis { LayerRules::Of2009 } else { LayerRules::Today };
     section.set("memory", &mut config.memory_bytes, bytes)?;
+    section.set("answers", &mut config.answers_written, |value| name(value, &ANSWERS))?;
     let kind = section.get("cache_layer", |value| name(value, &LAYERS))?.unwrap_or_default();
     let rules = section.get("rules", |value| name(value, &LAYER_RULES))?.unwrap_or(usual);
     let granularity = section.get("granularity", bytes)?;

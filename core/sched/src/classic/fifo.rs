@@ -8,9 +8,11 @@ use weft_base::Nanos;
 use super::ClassicConfig;
 use crate::{Access, CacheLayer, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
 
-/// The queues of both layers.
+/// Both layers.
 #[derive(Clone, Debug)]
-struct Fifo {
+pub struct Fifo {
+    /// `none`: a write is accepted only if none is queued (one may be on the disk). Else while there is memory for it.
+    one_write: bool,
     granularity: u64,
     reads: VecDeque<Piece>,
     writes: VecDeque<Piece>,
@@ -19,60 +21,26 @@ struct Fifo {
     stats: LayerStats,
 }
 
-/// No cache: a write is accepted only if none is queued (one may be on the disk).
-#[derive(Clone, Debug)]
-pub struct NoCache(Fifo);
-
-/// Writes are accepted while there is memory for them.
-#[derive(Clone, Debug)]
-pub struct WriteBehind(Fifo);
-
-impl NoCache {
-    /// An empty layer.
-    pub fn new(config: &ClassicConfig) -> NoCache {
-        NoCache(Fifo::new(config.granularity))
-    }
-}
-
-impl WriteBehind {
-    /// An empty layer.
-    pub fn new(config: &ClassicConfig) -> WriteBehind {
-        WriteBehind(Fifo::new(config.granularity))
-    }
-}
-
 impl Fifo {
-    fn new(granularity: u64) -> Fifo {
-        let stats = LayerStats::default();
-        Fifo { granularity, reads: VecDeque::new(), writes: VecDeque::new(), read_bytes: 0, write_bytes: 0, stats }
+    /// The layer `none`, empty.
+    pub fn none(config: &ClassicConfig) -> Fifo {
+        Fifo::new(config, true)
     }
 
-    fn add(&mut self, piece: Piece) {
-        self.stats.note_added(&piece);
-        match piece.access {
-            Access::Read => {
-                self.read_bytes += piece.bytes;
-                self.reads.push_back(piece);
-            }
-            Access::Write => {
-                self.write_bytes += piece.bytes;
-                self.writes.push_back(piece);
-            }
-        }
+    /// The layer `write_behind`, empty.
+    pub fn write_behind(config: &ClassicConfig) -> Fifo {
+        Fifo::new(config, false)
     }
 
-    fn next(&mut self, memory_free: u64, parts: &mut Vec<Part>) -> Next {
-        parts.clear();
-        let job = match self.reads.front() {
-            Some(read) if memory_free > read.bytes => self.oldest_read(parts),
-            _ => self.oldest_writes(parts),
-        };
-        match job {
-            Some(job) => {
-                self.stats.note_job(&job);
-                Next::Job(job)
-            }
-            None => Next::Idle,
+    fn new(config: &ClassicConfig, one_write: bool) -> Fifo {
+        Fifo {
+            one_write,
+            granularity: config.granularity,
+            reads: VecDeque::new(),
+            writes: VecDeque::new(),
+            read_bytes: 0,
+            write_bytes: 0,
+            stats: LayerStats::default(),
         }
     }
 
@@ -99,6 +67,47 @@ impl Fifo {
         self.write_bytes -= job.bytes;
         Some(job)
     }
+}
+
+pub(super) fn part(piece: &Piece) -> Part {
+    Part { tag: piece.tag, offset: piece.offset, bytes: piece.bytes }
+}
+
+impl CacheLayer for Fifo {
+    fn accepts(&self, bytes: u64, memory_free: u64) -> bool {
+        if self.one_write { self.writes.is_empty() } else { memory_free > bytes }
+    }
+
+    fn add(&mut self, _now: Nanos, piece: Piece) {
+        self.stats.note_added(&piece);
+        match piece.access {
+            Access::Read => {
+                self.read_bytes += piece.bytes;
+                self.reads.push_back(piece);
+            }
+            Access::Write => {
+                self.write_bytes += piece.bytes;
+                self.writes.push_back(piece);
+            }
+        }
+    }
+
+    fn next(&mut self, _now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next {
+        parts.clear();
+        let job = match self.reads.front() {
+            Some(read) if memory_free > read.bytes => self.oldest_read(parts),
+            _ => self.oldest_writes(parts),
+        };
+        match job {
+            Some(job) => {
+                self.stats.note_job(&job);
+                Next::Job(job)
+            }
+            None => Next::Idle,
+        }
+    }
+
+    fn flush(&mut self, _now: Nanos, _file: FileKey) {}
 
     fn queued(&self, access: Access) -> Queued {
         match access {
@@ -106,57 +115,9 @@ impl Fifo {
             Access::Write => Queued { entries: self.writes.len() as u64, bytes: self.write_bytes },
         }
     }
-}
-
-pub(super) fn part(piece: &Piece) -> Part {
-    Part { tag: piece.tag, offset: piece.offset, bytes: piece.bytes }
-}
-
-impl CacheLayer for NoCache {
-    fn accepts(&self, _bytes: u64, _memory_free: u64) -> bool {
-        self.0.writes.is_empty()
-    }
-
-    fn add(&mut self, _now: Nanos, piece: Piece) {
-        self.0.add(piece);
-    }
-
-    fn next(&mut self, _now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next {
-        self.0.next(memory_free, parts)
-    }
-
-    fn flush(&mut self, _now: Nanos, _file: FileKey) {}
-
-    fn queued(&self, access: Access) -> Queued {
-        self.0.queued(access)
-    }
 
     fn stats(&self) -> LayerStats {
-        self.0.stats
-    }
-}
-
-impl CacheLayer for WriteBehind {
-    fn accepts(&self, bytes: u64, memory_free: u64) -> bool {
-        memory_free > bytes
-    }
-
-    fn add(&mut self, _now: Nanos, piece: Piece) {
-        self.0.add(piece);
-    }
-
-    fn next(&mut self, _now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next {
-        self.0.next(memory_free, parts)
-    }
-
-    fn flush(&mut self, _now: Nanos, _file: FileKey) {}
-
-    fn queued(&self, access: Access) -> Queued {
-        self.0.queued(access)
-    }
-
-    fn stats(&self) -> LayerStats {
-        self.0.stats
+        self.stats
     }
 }
 
@@ -176,7 +137,7 @@ mod tests {
 
     #[test]
     fn reads_come_first_and_writes_in_order_merge_up_to_the_granularity() {
-        let mut layer = WriteBehind::new(&ClassicConfig { granularity: 20, ..ClassicConfig::default() });
+        let mut layer = Fifo::write_behind(&ClassicConfig { granularity: 20, ..ClassicConfig::default() });
         for (file, offset, bytes) in [(1, 0, 10), (1, 10, 10), (1, 20, 10), (1, 40, 5), (2, 45, 5)] {
             layer.add(NOW, piece(Access::Write, file, offset, bytes));
         }
@@ -197,7 +158,7 @@ mod tests {
     #[test]
     fn what_they_accept() {
         let config = ClassicConfig::default();
-        let (mut none, behind) = (NoCache::new(&config), WriteBehind::new(&config));
+        let (mut none, behind) = (Fifo::none(&config), Fifo::write_behind(&config));
         assert!(none.accepts(10, 0));
         none.add(NOW, piece(Access::Read, 1, 0, 10));
         assert!(none.accepts(10, 0));

@@ -14,7 +14,7 @@ mod server_directed;
 mod sorted;
 
 pub use aggregation::Aggregation;
-pub use fifo::{NoCache, WriteBehind};
+pub use fifo::Fifo;
 pub use server_directed::ServerDirected;
 
 use crate::FileKey;

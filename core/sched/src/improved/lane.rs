@@ -1,7 +1,7 @@
 //! Queued accesses of one kind: fragments by file and offset, and by age. They are merged when a job is made of them, not before: a
 //! job walks over exactly the fragments that it takes, so merging costs nothing beyond their removal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use weft_base::Nanos;
@@ -29,6 +29,12 @@ pub struct Lane {
     bytes: u64,
     /// No fragment was longer since the lane was empty.
     longest: u64,
+    /// Chosen by place, not by age: the two sets below are kept.
+    sweeps: bool,
+    /// What the present round of the sweep serves.
+    round: BTreeSet<Key>,
+    /// What has arrived since it began.
+    fresh: BTreeSet<Key>,
 }
 
 /// The fragments of a job to be: from the first one up to an end.
@@ -49,6 +55,11 @@ impl Span {
 }
 
 impl Lane {
+    /// An empty lane; `sweeps`: [`Lane::sweep`] will be asked.
+    pub fn new(sweeps: bool) -> Lane {
+        Lane { sweeps, ..Lane::default() }
+    }
+
     pub fn queued(&self) -> Queued {
         Queued { entries: self.fragments.len() as u64, bytes: self.bytes }
     }
@@ -57,7 +68,11 @@ impl Lane {
         self.fragments.is_empty()
     }
 
-    fn put(&mut self, key: Key, fragment: Fragment) {
+    fn put(&mut self, key: Key, fragment: Fragment, in_round: bool) {
+        if self.sweeps {
+            let set = if in_round { &mut self.round } else { &mut self.fresh };
+            set.insert(key);
+        }
         if self.fragments.is_empty() {
             self.longest = 0;
         }
@@ -67,16 +82,21 @@ impl Lane {
         self.ages.insert((key.2, key.1), key.0);
     }
 
-    fn remove(&mut self, key: Key) -> Fragment {
+    /// Gives the fragment, and whether the present round was to serve it.
+    fn remove(&mut self, key: Key) -> (Fragment, bool) {
         let fragment = self.fragments.remove(&key).expect("only keys of queued fragments are removed");
         self.ages.remove(&(key.2, key.1));
         self.bytes -= fragment.bytes;
-        fragment
+        let in_round = self.sweeps && self.round.remove(&key);
+        if self.sweeps && !in_round {
+            self.fresh.remove(&key);
+        }
+        (fragment, in_round)
     }
 
     /// Adds a read.
     pub fn append(&mut self, number: u64, now: Nanos, piece: &Piece) {
-        self.put((piece.file, piece.offset, number), Fragment { bytes: piece.bytes, tag: piece.tag, since: now });
+        self.put((piece.file, piece.offset, number), Fragment { bytes: piece.bytes, tag: piece.tag, since: now }, false);
     }
 
     /// Adds a write. What it replaces is appended to `dropped`; gives the bytes of that.
@@ -86,16 +106,16 @@ impl Lane {
         while let Some((key, fragment)) = self.last_before(piece.file, end)
             && key.1 + fragment.bytes > start
         {
-            self.remove(key);
+            let (_, in_round) = self.remove(key);
             let fragment_end = key.1 + fragment.bytes;
             if fragment_end > end {
-                self.put((key.0, end, key.2), Fragment { bytes: fragment_end - end, ..fragment });
+                self.put((key.0, end, key.2), Fragment { bytes: fragment_end - end, ..fragment }, in_round);
             }
             let (from, to) = (key.1.max(start), fragment_end.min(end));
             dropped.push(Part { tag: fragment.tag, offset: from, bytes: to - from });
             replaced += to - from;
             if key.1 < start {
-                self.put(key, Fragment { bytes: start - key.1, ..fragment });
+                self.put(key, Fragment { bytes: start - key.1, ..fragment }, in_round);
                 break;
             }
         }
@@ -129,10 +149,24 @@ impl Lane {
         Some((key, self.fragments[&key].since))
     }
 
-    /// The first fragment at or behind a place, in the order of files and offsets, starting again at the lowest.
+    /// Begins a round with all that is queued if the last one has ended. Gives the number of fragments of a new round.
+    pub fn begin_round(&mut self) -> Option<usize> {
+        debug_assert!(self.sweeps, "rounds are kept only where they are asked for");
+        if !self.round.is_empty() {
+            return None;
+        }
+        std::mem::swap(&mut self.round, &mut self.fresh);
+        Some(self.round.len())
+    }
+
+    /// The first fragment of the round at or behind a place, in the order of files and offsets, starting again at the lowest.
     pub fn sweep(&self, file: FileKey, offset: u64) -> Option<Key> {
-        let ahead = self.fragments.range((file, offset, 0)..).next();
-        ahead.or_else(|| self.fragments.first_key_value()).map(|(&key, _)| key)
+        self.round.range((file, offset, 0)..).next().or_else(|| self.round.first()).copied()
+    }
+
+    /// The first fragment of one file from an offset on that has arrived since the round began.
+    pub fn fresh_from(&self, file: FileKey, offset: u64) -> Option<Key> {
+        self.fresh.range((file, offset, 0)..=(file, u64::MAX, u64::MAX)).next().copied()
     }
 
     /// The first fragment of one file at or behind an offset.
@@ -192,10 +226,10 @@ impl Lane {
         loop {
             let end = key.1 + self.fragments[&key].bytes;
             if end <= span.end || key == span.first {
-                let fragment = self.remove(key);
+                let (fragment, in_round) = self.remove(key);
                 let taken = end.min(span.end) - key.1;
                 if taken < fragment.bytes {
-                    self.put((file, key.1 + taken, key.2), Fragment { bytes: fragment.bytes - taken, ..fragment });
+                    self.put((file, key.1 + taken, key.2), Fragment { bytes: fragment.bytes - taken, ..fragment }, in_round);
                 }
                 parts.push(Part { tag: fragment.tag, offset: key.1, bytes: taken });
                 unwanted += key.1.saturating_sub(covered);

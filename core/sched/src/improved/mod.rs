@@ -20,7 +20,11 @@
 //! | `server_directed` | sweep over file and offset | everything that touches it; reads also over holes that are cheaper to read than to skip |
 //!
 //! The sweep goes upward and starts again at the lowest (C-LOOK: Worthington, Ganger, Patt, "Scheduling algorithms for modern disk
-//! drives", SIGMETRICS 1994, section 2), with deadlines beside it.
+//! drives", SIGMETRICS 1994, section 2), with deadlines beside it. It goes in rounds: what arrives meanwhile and is not touched anyway waits for
+//! the next one (FSCAN: Coffman, Klimko, Ryan, "Analysis of scanning policies for reducing disk seek times", SIAM Journal on Computing 1972).
+//! Clients that wait for their answers need that: without rounds whoever is ahead is served again and again, because its next request is ahead of
+//! the sweep too; the clients drift apart, and what they ask for no longer touches. For the same reason what arrives late on the way of the sweep,
+//! or a little behind it, is served in the round, up to a bound: so who has fallen behind catches up, and those ahead wait.
 
 mod lane;
 mod queue;

@@ -20,6 +20,10 @@ use crate::{Access, CacheLayer, FileKey, Job, LayerKind, LayerStats, Next, Part,
 /// So many jobs are chosen by place between two that are chosen because they are overdue: an overloaded disk must not fall back to
 /// the order of arrival.
 const PLACED_BETWEEN_OVERDUE: u32 = 8;
+/// A sweep turns back for what has arrived late at most so many times the longest hole behind it.
+const BEHIND: u64 = 64;
+/// For each fragment of a round, and besides, so many that have arrived later may be served in it.
+const LATE_EACH: usize = 2;
 /// A read that does not fit into memory is cut, but not smaller than this.
 const READ_BYTES_MIN: u64 = 64 << 10;
 
@@ -38,6 +42,8 @@ pub struct Improved {
     /// Where the sweep is: the end of the last job.
     place: (FileKey, u64),
     placed_left: u32,
+    /// So many late fragments may still be served in the round; reads and writes.
+    late_left: [usize; 2],
     /// Writes that arrived up to this number are no longer held back.
     release: u64,
     /// Files that are being flushed: everything from the offset on is still to go.
@@ -77,14 +83,15 @@ impl Improved {
             kind,
             config: *config,
             hole,
-            reads: Lane::default(),
-            writes: Lane::default(),
+            reads: Lane::new(kind == LayerKind::ServerDirected),
+            writes: Lane::new(kind == LayerKind::ServerDirected),
             blocked: BTreeMap::new(),
             blocked_total: Counts::default(),
             on_disk: Vec::new(),
             arrivals: 0,
             place: (FileKey(0), 0),
             placed_left: 0,
+            late_left: [0; 2],
             release: 0,
             flushes: BTreeMap::new(),
             dropped: Vec::new(),
@@ -133,7 +140,7 @@ impl Improved {
             return self.span(Access::Write, key, memory_free);
         }
         if reads_fit {
-            let key = self.by_place(&self.reads)?;
+            let key = self.by_place(Access::Read)?;
             return self.span(Access::Read, key, memory_free);
         }
         let key = self.flushed_write().or_else(|| self.ripe_write(now, memory_free))?;
@@ -159,10 +166,27 @@ impl Improved {
         self.writes.has_write_in(read.file, read.offset, read.end())
     }
 
-    fn by_place(&self, lane: &Lane) -> Option<Key> {
-        match self.kind {
-            LayerKind::ServerDirected => lane.sweep(self.place.0, self.place.1),
-            _ => lane.oldest().map(|(key, _)| key),
+    fn by_place(&mut self, access: Access) -> Option<Key> {
+        let (lane, late_left) = match access {
+            Access::Read => (&mut self.reads, &mut self.late_left[0]),
+            Access::Write => (&mut self.writes, &mut self.late_left[1]),
+        };
+        if self.kind != LayerKind::ServerDirected {
+            return lane.oldest().map(|(key, _)| key);
+        }
+        if let Some(fragments) = lane.begin_round() {
+            *late_left = LATE_EACH * (fragments + 1);
+        }
+        let (file, offset) = self.place;
+        let next = lane.sweep(file, offset)?;
+        let ahead = next >= (file, offset, 0);
+        let late = lane.fresh_from(file, offset.saturating_sub(BEHIND * self.hole));
+        match late.filter(|late| *late_left > 0 && late.0 == file && if ahead { *late < next } else { late.1 < offset }) {
+            Some(late) => {
+                *late_left -= 1;
+                Some(late)
+            }
+            None => Some(next),
         }
     }
 
@@ -192,7 +216,7 @@ impl Improved {
             }
             self.release = self.arrivals;
         }
-        self.by_place(&self.writes)
+        self.by_place(Access::Write)
     }
 
     /// The job around a fragment, by the rule of the layer.

@@ -9,6 +9,9 @@
 //!   extent are equal modulo the block size. So two extents that meet in a block share it, and a block has one owner.
 //! - **Only [`ObjectTable::apply`] changes what is durable.** Planning a write takes space into a *reservation*, which is volatile:
 //!   after a restart everything that is not in an extent is free.
+//! - **Space is given in the order of the object.** Who writes on at the end of an object gets what follows it on the disk. Who leaves a hole
+//!   at the end is one of several who write out of order; then the whole *window* around the write is reserved (`windows.rs`), so that
+//!   neighbours in the object become neighbours on the disk whoever comes first.
 //! - **Freed space rests in quarantine** until the journal that freed it is durable and every transfer begun before has ended.
 //!
 //! The order for the node, per write: [`ObjectTable::begin_io`], [`ObjectTable::plan_write`], write the pieces,
@@ -35,6 +38,7 @@ mod reservations;
 mod space;
 mod state;
 mod table;
+mod windows;
 
 use std::fmt;
 use weft_base::{Handle, WallTime};
@@ -45,6 +49,7 @@ pub use record::{ExtentPut, ObjectRecord, RecordError};
 pub use replay::{ObjectReplay, RecoveryError};
 pub use space::{BlockRun, IoTicket, QuarantineMark, SpaceAllocator};
 pub use table::{ObjectCursor, ObjectTable, StalePlan, WritePlan};
+pub use windows::WindowLimits;
 
 /// Bytes of a block, the unit of allocation in the container.
 pub const BLOCK_BYTES: u64 = 4096;

@@ -37,6 +37,7 @@ impl BackedRun {
 struct Reservation {
     /// Ascending, without overlap.
     runs: Vec<BackedRun>,
+    blocks: u64,
     last_plan: u64,
 }
 
@@ -72,9 +73,15 @@ impl Reservations {
         self.by_object.get(&key).map_or(&[], |reservation| &reservation.runs)
     }
 
+    /// Blocks in the object's reservation.
+    pub(super) fn blocks_of(&self, key: ObjectKey) -> u64 {
+        self.by_object.get(&key).map_or(0, |reservation| reservation.blocks)
+    }
+
     /// Adds blocks to the object's reservation.
     pub(super) fn add(&mut self, key: ObjectKey, run: BackedRun) {
-        let reservation = self.by_object.entry(key).or_insert_with(|| Reservation { runs: Vec::new(), last_plan: self.plans });
+        let reservation = self.by_object.entry(key).or_insert_with(|| Reservation { runs: Vec::new(), blocks: 0, last_plan: self.plans });
+        reservation.blocks += run.blocks;
         let at = reservation.runs.partition_point(|other| other.local < run.local);
         match at.checked_sub(1).and_then(|before| reservation.runs.get_mut(before)) {
             Some(before) if before.local_end() == run.local && before.disk_end() == run.disk => before.blocks += run.blocks,
@@ -91,13 +98,14 @@ impl Reservations {
             let found = self.by_object.get_mut(&key).and_then(|reservation| {
                 let at = reservation.runs.partition_point(|run| run.local_end() <= wanted.local);
                 let run = *reservation.runs.get(at)?;
-                (run.local <= wanted.local && run.disk_of(wanted.local) == wanted.disk).then_some((&mut reservation.runs, at, run))
+                (run.local <= wanted.local && run.disk_of(wanted.local) == wanted.disk).then_some((reservation, at, run))
             });
-            let (runs, at, run) = found.expect("an object record may use only blocks that a current plan reserved for it");
+            let (reservation, at, run) = found.expect("an object record may use only blocks that a current plan reserved for it");
             let taken = run.clip(wanted.local, wanted.local_end()).expect("the run holds the first wanted block");
             let rest = [run.clip(0, taken.local), run.clip(taken.local_end(), u64::MAX)];
-            runs.splice(at..=at, rest.into_iter().flatten());
-            if runs.is_empty() {
+            reservation.runs.splice(at..=at, rest.into_iter().flatten());
+            reservation.blocks -= taken.blocks;
+            if reservation.runs.is_empty() {
                 self.by_object.remove(&key);
             }
             self.blocks -= taken.blocks;
@@ -109,11 +117,13 @@ impl Reservations {
     pub(super) fn drop_from(&mut self, key: ObjectKey, from: u64) -> Vec<BackedRun> {
         let Some(reservation) = self.by_object.get_mut(&key) else { return Vec::new() };
         let dropped: Vec<_> = reservation.runs.iter().filter_map(|run| run.clip(from, u64::MAX)).collect();
+        let dropped_blocks = dropped.iter().map(|run| run.blocks).sum::<u64>();
         reservation.runs = reservation.runs.iter().filter_map(|run| run.clip(0, from)).collect();
+        reservation.blocks -= dropped_blocks;
         if reservation.runs.is_empty() {
             self.by_object.remove(&key);
         }
-        self.blocks -= dropped.iter().map(|run| run.blocks).sum::<u64>();
+        self.blocks -= dropped_blocks;
         dropped
     }
 

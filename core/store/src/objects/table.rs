@@ -4,6 +4,7 @@ use super::record::push_merged;
 use super::reservations::{BackedRun, Reservations};
 use super::space::bytes_of;
 use super::state::{Object, Objects};
+use super::windows::WindowLimits;
 use super::{
     BLOCK_BYTES, BlockRun, CONTAINER_HEADER_BYTES, DiskPiece, ExtentPut, IoTicket, OBJECT_BYTES_MAX, ObjectError, ObjectKey, ObjectRecord,
     ObjectStat, PIECE_BYTES_MAX, QuarantineMark, ReadPiece, SpaceAllocator, SpaceUsage, block_of,
@@ -18,6 +19,7 @@ pub struct ObjectTable {
     objects: Objects,
     reservations: Reservations,
     space: SpaceAllocator,
+    windows: WindowLimits,
     mapped_blocks: u64,
 }
 
@@ -54,6 +56,9 @@ pub struct ObjectCursor {
     local_offset: Option<u64>,
 }
 
+/// A hole of at most so many windows at the end of an object gets its space as a whole.
+const HOLE_WINDOWS: u64 = 8;
+
 /// A checkpoint record carries at most this many extents, about 16 bytes each.
 const EXTENTS_PER_RECORD: usize = 1024;
 
@@ -66,7 +71,7 @@ impl ObjectTable {
 
     pub(super) fn recovered(objects: Objects, space: SpaceAllocator) -> ObjectTable {
         let mapped_blocks = objects.values().map(|object| object.mapped_blocks).sum();
-        ObjectTable { objects, reservations: Reservations::default(), space, mapped_blocks }
+        ObjectTable { objects, reservations: Reservations::default(), space, windows: WindowLimits::default(), mapped_blocks }
     }
 
     /// Says where `len` bytes at `local_offset` of the object go, and reserves space for those that have no place yet. Nothing
@@ -221,6 +226,11 @@ impl ObjectTable {
         self.space.set_capacity(block_of(bytes));
     }
 
+    /// Changes how much space may be held for writes that are likely to come.
+    pub fn set_window_limits(&mut self, limits: WindowLimits) {
+        self.windows = limits;
+    }
+
     /// Opens a ticket that protects the places of plans (writes and reads) made from now on until [`Self::end_io`].
     pub fn begin_io(&mut self) -> IoTicket {
         self.space.begin_io()
@@ -303,8 +313,13 @@ impl ObjectTable {
             return Err(ObjectError::NoSpace { needed_bytes: bytes_of(needed), recoverable_bytes: bytes_of(recoverable) });
         }
         for (start, blocks) in gaps {
+            if let Some(run) = self.take_window(key, start, blocks, needed) {
+                self.reservations.add(key, run);
+                continue;
+            }
             let goal = self.goal(key, start);
-            let most = if self.is_tail(key, start + blocks) { blocks.max(self.piece_blocks(key, blocks)) } else { blocks };
+            let grows = self.is_tail(key, start + blocks) && self.end_before(key, start).map_or(0, |(local, _)| local) == start;
+            let most = if grows { blocks.max(self.piece_blocks(key, blocks)) } else { blocks };
             let runs = match self.space.take(blocks, most, goal) {
                 Some(run) => vec![run],
                 None => self.space.take_scattered(blocks, goal).expect("enough blocks were free for all gaps together"),
@@ -379,15 +394,42 @@ impl ObjectTable {
         extents
     }
 
-    /// A good disk block for local block `local`: behind the blocks before it.
+    /// Takes space for the blocks from `start` on and for what is likely to be written around them: somebody has written beyond the end
+    /// of the object and left a hole, so pieces of this part of it come out of order, and all of them shall lie in its order. `None`
+    /// if that is not so, or not to be had within the limits.
+    fn take_window(&mut self, key: ObjectKey, start: u64, blocks: u64, needed: u64) -> Option<BackedRun> {
+        let end = self.end_before(key, start).map_or(0, |(local, _)| local);
+        if end == start || !self.is_tail(key, start + blocks) {
+            return None;
+        }
+        let window = block_of(self.windows.window_bytes).max(1);
+        let from = if start - end <= HOLE_WINDOWS * window { end } else { start - start % window };
+        let to = (start + blocks).next_multiple_of(window);
+        let more = to - from - blocks;
+        if more == 0 || !self.windows.allow(&self.reservations, key, more, self.space.available_blocks().checked_sub(needed)?) {
+            return None;
+        }
+        let run = self.space.take(start + blocks - from, to - from, self.goal(key, from))?;
+        Some(BackedRun { local: from, disk: run.start, blocks: run.blocks })
+    }
+
+    /// A good disk block for local block `local`: as far behind the blocks before it as it is in the object, so that what is missing
+    /// between them still has its place; at the end of the object directly behind them.
     fn goal(&self, key: ObjectKey, local: u64) -> Option<u64> {
+        let (end, disk) = self.end_before(key, local)?;
+        let hole = local - end;
+        if self.is_tail(key, local) || hole > HOLE_WINDOWS * block_of(self.windows.window_bytes) { Some(disk) } else { Some(disk + hole) }
+    }
+
+    /// Where the last blocks before local block `local` end, in the object and on the disk.
+    fn end_before(&self, key: ObjectKey, local: u64) -> Option<(u64, u64)> {
         let reserved = self.reservations.runs(key);
         let at = reserved.partition_point(|run| run.local_end() <= local);
         let reserved = at.checked_sub(1).map(|before| reserved[before]).map(|run| (run.local_end(), run.disk_end()));
         let extent = self.objects.get(&key).and_then(|object| object.extents.before(bytes_of(local)));
         let mapped =
             extent.map(|(offset, extent)| (block_of(offset + extent.len - 1) + 1, block_of(extent.disk_offset + extent.len - 1) + 1));
-        reserved.max(mapped).map(|(_, disk)| disk)
+        reserved.max(mapped)
     }
 
     /// True if the object holds no block at or behind local block `local`.
@@ -400,8 +442,7 @@ impl ObjectTable {
     /// How many blocks a growing object takes at once: what it holds with the `wanted` blocks, rounded up to a power of two, within bounds.
     fn piece_blocks(&self, key: ObjectKey, wanted: u64) -> u64 {
         let mapped = self.objects.get(&key).map_or(0, |object| object.mapped_blocks);
-        let reserved: u64 = self.reservations.runs(key).iter().map(|run| run.blocks).sum();
-        (mapped + reserved + wanted).next_power_of_two().min(block_of(PIECE_BYTES_MAX))
+        (mapped + self.reservations.blocks_of(key) + wanted).next_power_of_two().min(block_of(PIECE_BYTES_MAX))
     }
 
     fn truncate(&mut self, key: ObjectKey, size_bytes: u64, mtime: WallTime, truncate_epoch: u32) {
