@@ -255,7 +255,7 @@ impl<R: ServerRuntime> Server<R> {
         if verdict == Verdict::Stale {
             let mut traced = job.take_traced();
             traced.phase(served::QUEUE, weft_trace::now());
-            return (job.peer, Answer::now(Frame::reply(&job.header, Err(Status::StaleRequest), Payload::EMPTY)), traced);
+            return (job.peer, Answer::now(Frame::reply(&job.header, Err(Status::StaleRequest), Payload::EMPTY)), traced, job.ticket);
         }
         job.executed = job.executed || verdict == Verdict::Executed;
         self.execute_one(job).await

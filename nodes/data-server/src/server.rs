@@ -61,7 +61,7 @@ pub struct Job {
     /// It was executed before: only answer again.
     pub executed: bool,
     traced: OpenLadder,
-    ticket: Ticket,
+    pub ticket: Ticket,
 }
 
 impl Job {
