@@ -459,6 +459,18 @@ impl OpenSpan {
         self
     }
 
+    /// Until [`OpenSpan::finished`] is called its end is not known: a flow may be dropped before, for example because its process ends.
+    pub fn unfinished(&mut self) -> &mut Self {
+        self.flags |= flags::OPEN;
+        self
+    }
+
+    /// What it tells of has ended.
+    pub fn finished(&mut self) -> &mut Self {
+        self.flags &= !flags::OPEN;
+        self
+    }
+
     /// The number of the failure; 0: none.
     pub fn result(&mut self, status: u16) -> &mut Self {
         self.res = u8::try_from(status).unwrap_or(u8::MAX);

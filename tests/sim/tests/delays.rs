@@ -40,12 +40,12 @@ const PLACES: &[Row] = &[
     Row(FaultPoint::ServerCpu,    "data2", ("cpu", "data2"), ""),
     Row(FaultPoint::TxLock,       "meta0", ("lock", "meta0"), ""),
     Row(FaultPoint::TxPrepare,    "meta1", ("cpu", "meta1"), "meta.prepare"),
-    Row(FaultPoint::JournalWrite, "meta0", ("journal", "meta0"), ""),
-    Row(FaultPoint::JournalFlush, "meta1", ("journal", "meta1"), ""),
-    Row(FaultPoint::JournalWrite, "data1", ("journal", "data1"), ""),
+    Row(FaultPoint::JournalWrite, "meta0", ("journal", "meta0"), "while the journal was written"),
+    Row(FaultPoint::JournalFlush, "meta1", ("journal", "meta1"), "while the journal was flushed"),
+    Row(FaultPoint::JournalWrite, "data1", ("journal", "data1"), "while the journal was written"),
     Row(FaultPoint::DataRead,     "data0", ("disk_no_seek", "data0"), "disk.read"),
     Row(FaultPoint::DataWrite,    "data1", ("disk_no_seek", "data1"), "disk.write"),
-    Row(FaultPoint::DataFlush,    "data2", ("journal", "data2"), ""),
+    Row(FaultPoint::DataFlush,    "data2", ("journal", "data2"), "while data was flushed"),
     Row(FaultPoint::DataTruncate, "data1", ("cpu", "data1"), "data.truncate"),
 ];
 
@@ -145,4 +145,13 @@ fn a_delay_in_any_place_is_named_first() {
 fn without_a_delay_nothing_is_slow() {
     let explanation = explained(7, None);
     assert!(explanation.suspects.iter().all(|suspect| suspect.p99_us < 1_000.0), "{:#?}", explanation.suspects);
+}
+
+/// The table of `docs/trace.md`, with what is said now: `cargo test -p weft-sim-tests --test delays -- --ignored --nocapture`
+#[test]
+#[ignore = "prints what explain says, for people"]
+fn what_is_said_about_each_place() {
+    for Row(point, node, _, _) in PLACES {
+        println!("{} at {node}: {}", point.name(), explained(7, Some((*point, node))).suspects[0].evidence);
+    }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::report::{quantile_us, ratio, seconds};
-use super::{Analysis, Blocked, Operation, Segment};
+use super::{Analysis, Blocked, Operation, Segment, Storage};
 use crate::{EventId, Stage};
 
 /// A place where time goes.
@@ -69,7 +69,7 @@ struct Visits {
     total_ns: u64,
     /// Of these, behind other work.
     blocked_ns: u64,
-    shared_disk_ns: u64,
+    storage_ns: [u64; Storage::ALL.len()],
     times: Vec<u64>,
 }
 
@@ -86,6 +86,8 @@ impl Visits {
 type Detail = (EventId, Option<u8>);
 type Cells = BTreeMap<(Stage, Place), BTreeMap<Detail, Visits>>;
 
+/// A place that takes more times as long as comparable ones is beyond comparison.
+const TIMES_MAX: f64 = 1000.0;
 /// The other links of an end count as usual if a visit takes at most so much of one of its slowest link.
 const USUAL: f64 = 0.3;
 
@@ -96,7 +98,7 @@ pub(super) fn suspects(analysis: &Analysis<'_>, operations: &[&Operation], count
         for place in places(segment) {
             let visits = cells.entry((segment.stage, place)).or_default().entry((segment.event, segment.phase)).or_default();
             visits.total_ns += segment.dur_ns;
-            visits.shared_disk_ns += segment.shared_disk_ns;
+            visits.storage_ns.iter_mut().zip(segment.storage_ns).for_each(|(sum, ns)| *sum += ns);
             visits.times.push(segment.dur_ns);
         }
     }
@@ -246,19 +248,23 @@ fn suspect(
         evidence += &format!("; {part:.0} % of it in {}", analysis.name(node, *event));
     }
     let blocked_ns: u64 = details.values().map(|visits| visits.blocked_ns).sum();
-    if excess_ns > 0 {
-        let own = spent_ns.saturating_sub(blocked_ns);
-        evidence += &format!("; {:.1} times what comparable places need", own as f64 / own.saturating_sub(excess_ns).max(1) as f64);
+    let own = spent_ns.saturating_sub(blocked_ns) as f64;
+    match own / (own - excess_ns as f64).max(1.0) {
+        times if times > TIMES_MAX => evidence += "; comparable places need nothing like it",
+        times if times > 1.05 => evidence += &format!("; {times:.1} times what comparable places need"),
+        _ => {}
     }
-    if blocking_ns > 0 {
+    if blocking_ns * 100 > spent_ns {
         evidence += &format!("; others waited {:.3} s behind it", seconds(blocking_ns));
     }
-    if blocked_ns > 0 {
+    if blocked_ns * 100 > spent_ns {
         evidence += &format!("; {:.0} % of it behind other work of the server", ratio(blocked_ns, spent_ns) * 100.0);
     }
-    let shared_disk_ns: u64 = details.values().map(|visits| visits.shared_disk_ns).sum();
-    if shared_disk_ns > 0 {
-        evidence += &format!("; {:.0} % of it while the journal's disk was at work", ratio(shared_disk_ns, spent_ns) * 100.0);
+    for kind in Storage::ALL {
+        let ns: u64 = details.values().map(|visits| visits.storage_ns[kind as usize]).sum();
+        if ns * 100 > spent_ns {
+            evidence += &format!("; {:.0} % of it while {}", ratio(ns, spent_ns) * 100.0, kind.title());
+        }
     }
     if stage == Stage::Unseen {
         evidence += "; nothing was recorded there";
