@@ -84,6 +84,9 @@ impl Work {
     /// What the server did during a segment that is a wait, by stage. A wait for the journal is one for other work only while the storage
     /// did nothing.
     pub fn during(&self, segment: &Segment) -> Vec<(Stage, u64)> {
+        if !matches!(segment.stage, Stage::ServerQueue | Stage::Journal) {
+            return Vec::new();
+        }
         let mut free = vec![(segment.start_ns, segment.start_ns.saturating_add_unsigned(segment.dur_ns))];
         let mut take = |kind| self.take(segment.node, kind, &mut free);
         match segment.stage {

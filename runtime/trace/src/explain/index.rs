@@ -50,6 +50,8 @@ pub(super) struct Index<'a> {
     turns: Turns,
     /// The shortest way of a message between a client and a server, in nanoseconds.
     least_way_ns: FastMap<(usize, u16), u64>,
+    /// Requests of clients whose operation has no record.
+    pub orphans: u64,
     unseen: RefCell<(BTreeSet<u16>, u64)>,
 }
 
@@ -64,6 +66,7 @@ impl<'a> Index<'a> {
             storage: FastMap::default(),
             turns: Turns::default(),
             least_way_ns: FastMap::default(),
+            orphans: 0,
             unseen: RefCell::default(),
         };
         let mut spans: FastMap<(usize, u32), usize> = FastMap::default();
@@ -143,6 +146,7 @@ impl<'a> Index<'a> {
                 Some(parent) => self.children.entry(parent).or_default().push(position),
                 None if CLIENT_LAYERS.contains(&layer) && span.parent == 0 && !is_inner(event) => self.roots.push(position),
                 // Its operation is still running, or its record was lost, or nobody waits for it.
+                None if is_call(event) && span.parent != 0 && self.merged.nodes[event.node].server.is_none() => self.orphans += 1,
                 None => {}
             }
         }

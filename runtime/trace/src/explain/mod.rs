@@ -110,6 +110,8 @@ pub struct Analysis<'a> {
     unanswered: BTreeSet<u16>,
     /// Requests without a record of their server.
     unseen_requests: u64,
+    /// Requests of clients whose operation has no record.
+    orphans: u64,
 }
 
 impl<'a> Analysis<'a> {
@@ -141,7 +143,7 @@ impl<'a> Analysis<'a> {
             });
         }
         let (unanswered, unseen_requests) = index.unseen();
-        Analysis { merged, operations, unanswered, unseen_requests }
+        Analysis { merged, operations, unanswered, unseen_requests, orphans: index.orphans }
     }
 
     /// The operations, by beginning.

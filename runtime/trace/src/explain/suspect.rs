@@ -118,8 +118,9 @@ pub(super) fn suspects(analysis: &Analysis<'_>, operations: &[&Operation], count
         }
     }
     let mut found: Vec<(f64, Suspect)> = Vec::new();
-    for ((stage, place), details) in cells.iter().filter(|((stage, place), _)| stands_for_itself(&cells, *stage, *place)) {
-        let excess_ns: u64 = details.iter().map(|(detail, visits)| excess(&cells, *stage, *place, *detail, visits)).sum();
+    let messages = Messages::new(&cells);
+    for ((stage, place), details) in cells.iter().filter(|((stage, place), _)| messages.name(&cells, *stage, *place)) {
+        let excess_ns: u64 = details.iter().map(|(detail, visits)| excess(&cells, &messages, *stage, *place, *detail, visits)).sum();
         let blocking_ns = blocking.get(&(*stage, *place)).copied().unwrap_or(0);
         let suspect = suspect(analysis, *stage, *place, details, (excess_ns, blocking_ns), total_ns);
         let own = (suspect.seconds - suspect.blocked_seconds).max(1e-9);
@@ -144,44 +145,88 @@ fn is_message(stage: Stage) -> bool {
     matches!(stage, Stage::Network | Stage::SendQueue | Stage::Unseen)
 }
 
-/// Messages belong to three places. Named is the end whose links all differ from others; or the one link that differs from all others of
-/// both its ends.
-fn stands_for_itself(cells: &Cells, stage: Stage, place: Place) -> bool {
-    match place {
-        Place::Link(node, server) => {
-            let own = Some((node, server));
-            slow_link(cells, stage, Place::Node(node)) == own && slow_link(cells, stage, Place::Server(server)) == own
+/// Who sends messages to whom, and what stands out among them.
+struct Messages {
+    links: BTreeSet<(usize, u16)>,
+    /// By stage and end: the one link whose messages take far longer than those of all other links of the end together.
+    slow: BTreeMap<(Stage, Place), (usize, u16)>,
+}
+
+/// Time and visits of an end, and its slowest link with the same.
+#[derive(Default)]
+struct OfEnd {
+    ns: u64,
+    visits: u64,
+    links: usize,
+    slowest: Option<((usize, u16), u64, u64)>,
+}
+
+impl Messages {
+    fn new(cells: &Cells) -> Messages {
+        let link = |(_, place): &(Stage, Place)| if let Place::Link(node, server) = place { Some((*node, *server)) } else { None };
+        let links: BTreeSet<(usize, u16)> = cells.keys().filter_map(link).collect();
+        let mut slow = BTreeMap::new();
+        for stage in [Stage::Network, Stage::SendQueue] {
+            let mut ends: BTreeMap<Place, OfEnd> = BTreeMap::new();
+            for (node, server) in &links {
+                let (ns, visits) = time_of_link(cells, stage, Place::Link(*node, *server));
+                for end in [Place::Node(*node), Place::Server(*server)] {
+                    let of_end = ends.entry(end).or_default();
+                    (of_end.ns, of_end.visits, of_end.links) = (of_end.ns + ns, of_end.visits + visits, of_end.links + 1);
+                    if of_end.slowest.is_none_or(|(_, most, of_most)| mean(ns, visits) > mean(most, of_most)) {
+                        of_end.slowest = Some(((*node, *server), ns, visits));
+                    }
+                }
+            }
+            let mut only = Vec::new();
+            for (end, of_end) in ends {
+                if of_end.links == 1
+                    && let Some((link, ..)) = of_end.slowest
+                {
+                    only.push((end, link));
+                }
+                if let Some((link, ns, visits)) = of_end.slowest
+                    && of_end.links > 1
+                    && mean(of_end.ns - ns, of_end.visits - visits) <= USUAL * mean(ns, visits)
+                {
+                    slow.insert((stage, end), link);
+                }
+            }
+            // An end with one link is slow because of that, if the other end says so.
+            only.retain(|(_, (node, server))| {
+                [Place::Node(*node), Place::Server(*server)].iter().any(|end| slow.get(&(stage, *end)) == Some(&(*node, *server)))
+            });
+            slow.extend(only.into_iter().map(|(end, link)| ((stage, end), link)));
         }
-        // With one client and several servers only a server can stand out, and the other way round.
-        end if is_message(stage) && is_alone(cells, end) && !is_alone(cells, other_end(cells, end)) => false,
-        end => !is_message(stage) || slow_link(cells, stage, end).is_none(),
+        Messages { links, slow }
+    }
+
+    /// Messages belong to three places. Named is the end whose links all differ from others; or the one link that differs from all others
+    /// of both its ends.
+    fn name(&self, cells: &Cells, stage: Stage, place: Place) -> bool {
+        match place {
+            Place::Link(node, server) => {
+                let slow = |end| self.slow.get(&(stage, end)) == Some(&(node, server));
+                slow(Place::Node(node)) && slow(Place::Server(server))
+            }
+            // With one client and several servers only a server can stand out, and the other way round.
+            end if is_message(stage) && is_alone(cells, end) && !is_alone(cells, other_end(cells, end)) => false,
+            end => !self.slow.contains_key(&(stage, end)),
+        }
     }
 }
 
-/// The one link of an end whose messages take far longer than those of all its other links together.
-fn slow_link(cells: &Cells, stage: Stage, end: Place) -> Option<(usize, u16)> {
-    let time = |(node, server): (usize, u16)| {
-        let place = Place::Link(node, server);
-        let sum = |stage: Stage| {
-            let visits = || cells.get(&(stage, place)).into_iter().flat_map(|details| details.values());
-            (visits().map(Visits::own_ns).sum::<u64>(), visits().map(|visits| visits.times.len() as u64).sum::<u64>())
-        };
-        // Messages that did not come here took no time here.
-        if cells.contains_key(&(stage, place)) { sum(stage) } else { (0, sum(Stage::Network).1) }
+/// Nanoseconds and visits of a stage on a link. Messages that did not come there took no time there.
+fn time_of_link(cells: &Cells, stage: Stage, link: Place) -> (u64, u64) {
+    let sum = |stage: Stage| {
+        let visits = || cells.get(&(stage, link)).into_iter().flat_map(|details| details.values());
+        (visits().map(Visits::own_ns).sum::<u64>(), visits().map(|visits| visits.times.len() as u64).sum::<u64>())
     };
-    let links = links(cells).into_iter().filter(|(node, server)| end.holds(*node, *server));
-    let mut times: Vec<_> = links.map(|link| (link, time(link))).collect();
-    let mean = |(ns, visits): (u64, u64)| ns as f64 / visits.max(1) as f64;
-    times.sort_by(|(_, a), (_, b)| mean(*b).total_cmp(&mean(*a)));
-    let ((slowest, of_slowest), rest) = times.split_first()?;
-    let of_rest = rest.iter().fold((0, 0), |sum, (_, time)| (sum.0 + time.0, sum.1 + time.1));
-    (!rest.is_empty() && mean(of_rest) <= USUAL * mean(*of_slowest)).then_some(*slowest)
+    if cells.contains_key(&(stage, link)) { sum(stage) } else { (0, sum(Stage::Network).1) }
 }
 
-/// Who sends messages to whom.
-fn links(cells: &Cells) -> BTreeSet<(usize, u16)> {
-    let link = |(_, place): &(Stage, Place)| if let Place::Link(node, server) = place { Some((*node, *server)) } else { None };
-    cells.keys().filter_map(link).collect()
+fn mean(ns: u64, visits: u64) -> f64 {
+    ns as f64 / visits.max(1) as f64
 }
 
 fn is_same_kind(a: Place, b: Place) -> bool {
@@ -201,11 +246,11 @@ fn other_end(cells: &Cells, place: Place) -> Place {
 
 /// Nanoseconds that these visits took beyond the median of the means of comparable places: of messages all links elsewhere, of anything
 /// else the other places of the same kind.
-fn excess(cells: &Cells, stage: Stage, place: Place, detail: Detail, visits: &Visits) -> u64 {
+fn excess(cells: &Cells, messages: &Messages, stage: Stage, place: Place, detail: Detail, visits: &Visits) -> u64 {
     let mean = |other: Place| cells.get(&(stage, other)).and_then(|details| details.get(&detail)).map(Visits::mean_ns);
     let mut means: Vec<u64> = if is_message(stage) && detail.1.is_none() {
-        let elsewhere = links(cells).into_iter().filter(|(node, server)| !place.holds(*node, *server));
-        elsewhere.map(|(node, server)| mean(Place::Link(node, server)).unwrap_or(0)).collect()
+        let elsewhere = messages.links.iter().filter(|(node, server)| !place.holds(*node, *server));
+        elsewhere.map(|(node, server)| mean(Place::Link(*node, *server)).unwrap_or(0)).collect()
     } else {
         let others = cells.keys().filter(|(other_stage, other)| *other_stage == stage && *other != place && is_same_kind(*other, place));
         others.filter_map(|(_, other)| mean(*other)).collect()
