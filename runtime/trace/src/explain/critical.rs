@@ -139,7 +139,13 @@ fn with_disk(index: &Index<'_>, ladder: &Event, phase: Segment, shift: i64, out:
         let (start, end) = ((access.start_ns + shift).max(from), (access.end_ns() + shift).min(at));
         if start < end {
             out.push(Segment { start_ns: end, dur_ns: (at - end) as u64, ..phase });
-            out.push(Segment { peer: phase.peer, ..piece(index.stage(access), access, (start, end)) });
+            // Its first part it may have spent in the cache layer, behind others.
+            let begun = match &access.record.body {
+                Body::Span(span) => (access.start_ns + shift).saturating_add_unsigned(wait_ns(access, span)).clamp(start, end),
+                _ => start,
+            };
+            out.push(Segment { peer: phase.peer, ..piece(index.stage(access), access, (begun, end)) });
+            out.push(Segment { peer: phase.peer, ..piece(Stage::ServerQueue, access, (start, begun)) });
             at = start;
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_base::FastMap;
 
-use crate::event::{DATA_TURN, EventInfo, META_TURN, NET_CALL};
+use crate::event::{DATA_TURN, DISK_JOB, EventInfo, META_TURN, NET_CALL};
 use crate::merge::{Event, Merged};
 use crate::record::{Body, Span, fine, flags};
 use crate::{EventId, Stage};
@@ -54,6 +54,8 @@ impl<'a> Index<'a> {
                 Body::Span(_) if matches!(event.record.event, META_TURN | DATA_TURN) => {
                     index.turns.entry(event.node).or_default().push(position)
                 }
+                // The time of its requests is in records of their own.
+                Body::Span(_) if event.record.event == DISK_JOB => {}
                 Body::Span(_) if event.record.event.layer() == DISK_LAYER => {
                     index.disks.entry((event.node, event.record.req)).or_default().push(position);
                     if event.record.req == 0 {
