@@ -139,6 +139,9 @@ impl<R: Runtime> Caller<R> {
                 Ok(reply) => return Ok((O::Reply::from_bytes(reply.body)?, reply.bulk)),
                 Err(status) => status,
             };
+            if status.is_trouble() {
+                weft_trace::trouble();
+            }
             if status == Status::TimedOut {
                 patience = (patience * 2).min(ATTEMPT_MAX);
             }

@@ -8,6 +8,7 @@ use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
+use weft_wire::ops::{TraceReply, TraceRequest};
 
 /// The usual [`DataServerConfig::punch_bytes`]: only what a very large file leaves behind.
 pub const PUNCH_BYTES_DEFAULT: u64 = 1 << 30;
@@ -126,6 +127,8 @@ pub struct DataServerConfig {
     pub punch_bytes: u64,
     /// How accesses to the container meet.
     pub cache: CacheConfig,
+    /// What executes commands about the recording of traces; `None`: they are refused.
+    pub trace: Option<fn(&TraceRequest) -> TraceReply>,
 }
 
 impl DataServerConfig {
@@ -145,6 +148,7 @@ impl DataServerConfig {
             checkpoint_bytes: 128 << 20,
             punch_bytes: PUNCH_BYTES_DEFAULT,
             cache: CacheConfig::default(),
+            trace: None,
         }
     }
 }

@@ -45,6 +45,10 @@ pub struct Server<R: ServerRuntime> {
     /// There is space to give back to the disk.
     pub reclaim: Event,
     pub turns: Cell<u64>,
+    /// Requests that are done and wait until their answer may leave.
+    pub waiting: Cell<u64>,
+    /// When the load was recorded last.
+    pub load_sampled: Cell<Nanos>,
     /// The journal has become long enough for a checkpoint.
     pub checkpoint_due: Event,
     /// What stops the server, once something did.
@@ -78,6 +82,8 @@ impl<R: ServerRuntime> Server<R> {
             space: RefCell::new(SpaceState::new(now)),
             reclaim: Event::new(),
             turns: Cell::new(0),
+            load_sampled: Cell::new(Nanos(0)),
+            waiting: Cell::new(0),
             checkpoint_due: Event::new(),
             stop: RefCell::default(),
             stopped: Event::new(),

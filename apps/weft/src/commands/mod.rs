@@ -16,6 +16,7 @@ mod rm;
 mod serve;
 mod stat;
 mod status;
+mod trace;
 mod umount;
 mod up;
 mod xattr;
@@ -64,6 +65,7 @@ enum Command {
     Xattr(xattr::Args),
     Df(df::Args),
     Ping(ping::Args),
+    Trace(trace::Args),
     Explain(explain::Args),
     Bench(crate::bench::Args),
     Sim(crate::sim::Args),
@@ -96,7 +98,8 @@ impl Cli {
             Command::Xattr(args) => args.run(common),
             Command::Df(args) => args.run(common),
             Command::Ping(args) => args.run(common),
-            Command::Explain(args) => args.run(),
+            Command::Trace(args) => args.run(common),
+            Command::Explain(args) => args.run(common),
             Command::Bench(args) => args.run(common),
             Command::Sim(args) => args.run(),
             Command::Genconfig(args) => args.run(),

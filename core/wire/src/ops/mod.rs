@@ -5,6 +5,7 @@ mod data;
 mod inodes;
 mod names;
 mod server;
+mod trace;
 
 use bytes::Bytes;
 use weft_base::{ClusterMap, Result, Status};
@@ -13,6 +14,7 @@ pub use self::data::*;
 pub use self::inodes::*;
 pub use self::names::*;
 pub use self::server::*;
+pub use self::trace::*;
 pub use crate::disk_use::DiskUse;
 pub use crate::tx::*;
 use crate::{Rights, Wire};
@@ -94,6 +96,8 @@ operations! {
     1 Ping(PingRequest) -> ServerInfo, reads;
     /// The cluster map.
     2 GetMap(GetMapRequest) -> ClusterMap, reads;
+    /// Switch the recording of traces, and how does it stand?
+    3 Trace(TraceRequest) -> TraceReply, reads;
 
     // Metadata servers, by name in a directory.
     /// What does this name lead to?

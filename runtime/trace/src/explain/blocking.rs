@@ -6,7 +6,7 @@ use weft_base::FastMap;
 use super::Segment;
 use super::index::Turns;
 use crate::Stage;
-use crate::event::{JOURNAL_COMMIT, JOURNAL_SYNC, served};
+use crate::event::{DISK_JOB, JOURNAL_COMMIT, JOURNAL_SYNC, served};
 use crate::merge::{Event, Merged};
 use crate::record::{Body, fine, flags};
 
@@ -43,6 +43,8 @@ impl Work {
                 Body::Span(_) if matches!(event.record.event, JOURNAL_COMMIT | JOURNAL_SYNC) && turns.enclose(merged, event) => {
                     add(Kind::Commit, span, Stage::Journal)
                 }
+                // The time of its requests is in records of their own.
+                Body::Span(_) if event.record.event == DISK_JOB => {}
                 Body::Span(_) if super::index::is_disk(event) => match event.record.req {
                     0 => add(Kind::Shared, span, Stage::Journal),
                     _ => add(Kind::Disk, span, stage().with_class(event.record.class)),

@@ -144,9 +144,19 @@ fn with_inner(index: &Index<'_>, ladder: usize, phase: Segment, shift: i64, out:
         let (start, end) = ((event.start_ns + shift).max(from), (event.end_ns() + shift).min(at));
         if start < end {
             out.push(Segment { start_ns: end, dur_ns: (at - end) as u64, ..phase });
-            let before = out.len();
-            path(index, position, (start - shift, end - shift), out);
-            out[before..].iter_mut().for_each(|segment| segment.start_ns += shift);
+            if super::index::is_disk(event) {
+                // Its first part it may have spent in the cache layer, behind others.
+                let begun = match &event.record.body {
+                    Body::Span(span) => (event.start_ns + shift).saturating_add_unsigned(wait_ns(event, span)).clamp(start, end),
+                    _ => start,
+                };
+                out.push(Segment { peer: phase.peer, ..piece(index.stage(event), event, (begun, end)) });
+                out.push(Segment { peer: phase.peer, ..piece(Stage::ServerQueue, event, (start, begun)) });
+            } else {
+                let before = out.len();
+                path(index, position, (start - shift, end - shift), out);
+                out[before..].iter_mut().for_each(|segment| segment.start_ns += shift);
+            }
             at = start;
         }
     }

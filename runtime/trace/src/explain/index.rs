@@ -8,8 +8,8 @@ use weft_base::FastMap;
 use super::Storage;
 use super::blocking::Work;
 use crate::event::{
-    CLIENT_LOCK, CLIENT_PAUSE, CLIENT_WINDOW, DATA_TURN, DISK_SYNC, DISK_WRITE, EventInfo, JOURNAL_COMMIT, JOURNAL_SYNC, META_TURN,
-    NET_CALL,
+    CLIENT_LOCK, CLIENT_PAUSE, CLIENT_WINDOW, DATA_TURN, DISK_JOB, DISK_SYNC, DISK_WRITE, EventInfo, JOURNAL_COMMIT, JOURNAL_SYNC,
+    META_TURN, NET_CALL,
 };
 use crate::merge::{Event, Merged};
 use crate::record::{Body, Span, fine, flags};
@@ -75,6 +75,8 @@ impl<'a> Index<'a> {
                 Body::Span(_) if matches!(event.record.event, META_TURN | DATA_TURN) => {
                     index.turns.0.entry(event.node).or_default().push(position)
                 }
+                // The time of its requests is in records of their own.
+                Body::Span(_) if event.record.event == DISK_JOB => {}
                 Body::Span(_) if is_disk(event) => {
                     index.disks.entry((event.node, event.record.req)).or_default().push(position);
                 }

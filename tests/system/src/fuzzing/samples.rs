@@ -56,6 +56,7 @@ macro_rules! operations {
 operations! {
     Ping(PingRequest);
     GetMap(GetMapRequest);
+    Trace(TraceRequest);
     Lookup(LookupRequest);
     Create(CreateRequest);
     Mkdir(MkdirRequest);
@@ -215,6 +216,11 @@ pub fn requests(about: &Subject) -> Vec<Request> {
         }),
         Request::ObjectSync(ObjectSyncRequest { handle, index: 0, capability: about.capability(write) }),
         Request::ObjectRemove(ObjectRemoveRequest { handle, index: 0, capability: about.capability(manage) }),
+        Request::Trace(TraceRequest {
+            mask: "meta.*,-meta.turn".into(),
+            folder: "/nowhere".into(),
+            ..TraceRequest::new(TraceAction::Status)
+        }),
     ]
 }
 
