@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let cli = commands::Cli::parse();
     let outcome = recording::Recording::begin().and_then(|recording| {
         let outcome = cli.run();
-        recording.map_or(Ok(()), recording::Recording::end).and(outcome)
+        recording.end().and(outcome)
     });
     match outcome {
         Ok(code) => code,

@@ -65,6 +65,12 @@ pub fn file_stem(place: &Path) -> String {
     format!("mount-{name}-{hash:016x}")
 }
 
+/// The name of the mount at `place` in traces.
+pub fn trace_name(place: &Path) -> String {
+    let name: String = place.file_name().unwrap_or_default().to_string_lossy().chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("mount-{name}")
+}
+
 /// What the pid file of a mount says behind the pid.
 pub fn note(fs_id: FsId, place: &Path) -> String {
     format!("{fs_id}\n{}", place.display())
@@ -77,6 +83,18 @@ pub fn note(fs_id: FsId, place: &Path) -> String {
 pub fn of(fs_id: FsId, state: &StateDir) -> Result<Vec<ListedMount>> {
     let mut dirs = vec![state.run_dir()];
     dirs.extend(state::user_run_dir());
+    in_dirs(fs_id, dirs)
+}
+
+/// All mounts of a file system that this user's processes made without a state directory.
+///
+/// # Errors
+/// If a pid file cannot be read.
+pub fn of_user(fs_id: FsId) -> Result<Vec<ListedMount>> {
+    in_dirs(fs_id, state::user_run_dir().into_iter().collect())
+}
+
+fn in_dirs(fs_id: FsId, dirs: Vec<PathBuf>) -> Result<Vec<ListedMount>> {
     let mut listed = Vec::new();
     for dir in dirs {
         let Ok(entries) = fs::read_dir(&dir) else { continue };

@@ -7,6 +7,7 @@
 //! mount            the mount point of the last `weft up --mount`, for the next `weft up`
 //! servers/NAME/    what a server keeps
 //! run/             pid files, logs, sockets: nothing that must survive
+//! trace/           traces, unless another folder is named for them
 //! ```
 
 use std::fs::{self, DirBuilder};
@@ -100,6 +101,10 @@ impl StateDir {
     /// Pid files, logs and sockets.
     pub fn run_dir(&self) -> PathBuf {
         self.root.join("run")
+    }
+    /// Traces that `weft trace` asks for.
+    pub fn trace_dir(&self) -> PathBuf {
+        self.root.join("trace")
     }
     /// Pid file of a server.
     pub fn pid_file(&self, server: &str) -> PathBuf {

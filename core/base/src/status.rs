@@ -131,6 +131,11 @@ impl Status {
     pub fn is_transient(self) -> bool {
         matches!(self, Status::Busy | Status::NotReady | Status::Overloaded | Status::Conflict | Status::TimedOut | Status::Unreachable)
     }
+
+    /// True if something is broken, full or gone, as opposed to an answer that programs expect: worth the last moments of a flight recorder.
+    pub fn is_trouble(self) -> bool {
+        matches!(self, Status::Io | Status::NoSpace | Status::TimedOut | Status::Unreachable | Status::BadMessage | Status::StaleRequest)
+    }
 }
 
 #[cfg(test)]

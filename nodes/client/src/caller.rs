@@ -119,10 +119,10 @@ impl<R: Runtime> Caller<R> {
             let outgoing = Outgoing { header, body, bulk: bulk.clone() };
             let attempt_ends = deadline.min(self.rt.now() + patience);
             let mut traced = weft_trace::span(weft_trace::event::NET_CALL);
-            traced.request(weft_trace::request_key(request, server)).peer(server.0).range(u64::from(O::OP.code()), sent_bytes);
+            traced.request(weft_trace::request_key(request, server)).peer(server.0).range(u64::from(O::OP.code()), sent_bytes).unfinished();
             self.rt.pass(FaultPoint::ClientSend).await;
             let mut outcome = self.rt.request(server, outgoing, attempt_ends).await;
-            traced.sent();
+            traced.sent().finished();
             self.rt.pass(FaultPoint::NetReply).await;
             drop(traced);
             if attempt == 0 && self.rt.delay_ns(FaultPoint::ClientRetry) > 0 {
@@ -139,6 +139,9 @@ impl<R: Runtime> Caller<R> {
                 Ok(reply) => return Ok((O::Reply::from_bytes(reply.body)?, reply.bulk)),
                 Err(status) => status,
             };
+            if status.is_trouble() {
+                weft_trace::trouble();
+            }
             if status == Status::TimedOut {
                 patience = (patience * 2).min(ATTEMPT_MAX);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_base::{Attr, ClusterMap, Handle, Nanos, Payload, SECOND, ServerId, ServerRole, Status};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Operation;
-use weft_wire::ops::{LiveReply, LiveRequest, PingRequest, ServerInfo};
+use weft_wire::ops::{LiveReply, LiveRequest, PingRequest, ServerInfo, TraceReply, TraceRequest};
 
 use crate::cache::{Asked, Cache};
 use crate::known::KnownDirectories;
@@ -119,6 +119,16 @@ impl<R: Runtime> Client<R> {
         let mut flow = self.flow("ask for live numbers", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
         self.call(flow, server, &LiveRequest {}).await
+    }
+
+    /// Tells one server what to record of itself. Gives up after 2 s.
+    ///
+    /// # Errors
+    /// As [`Client::ping`]; [`Status::NotSupported`] if the server may not be told.
+    pub async fn trace(&self, server: ServerId, request: &TraceRequest) -> Result<TraceReply> {
+        let mut flow = self.flow("trace", Handle(0));
+        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
+        self.call(flow, server, request).await
     }
 
     /// Pings every server of the map at once; one result for each, metadata servers first. Takes 2 s at most.

@@ -19,8 +19,10 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use weft_base::{FastMap, Payload};
 use weft_rt::{Disk, DiskError, Either, Event, FileId, Runtime, join_all, race};
-use weft_sched::{Access, CacheLayer, FileKey, Job, Layer, LayerKind, Next, Part, Piece, Places};
+use weft_sched::{Access, CacheLayer, Distance, FileKey, Job, Layer, LayerKind, Next, Part, Piece, Places};
 use weft_store::objects::{DiskPiece, ReadPiece};
+use weft_trace::record::class;
+use weft_trace::{OpenSpan, event};
 use weft_wire::ops::DiskUse;
 
 use crate::transfer::{join, merged, merged_reads, write_all};
@@ -43,8 +45,23 @@ pub struct Cache {
     places: RefCell<Places>,
     /// Accesses of the turn may meet others.
     is_shared: Cell<bool>,
+    /// Operations of the layer that the disk works on.
+    operations: Cell<u64>,
     /// Why a write failed that was answered before.
     lost: RefCell<Option<DiskError>>,
+}
+
+/// See [`Cache::load`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheLoad {
+    /// Requests whose pieces are not all done.
+    pub requests: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Bytes of writes among them that are answered.
+    pub answered_bytes: u64,
+    /// Operations that the disk works on.
+    pub operations: u64,
 }
 
 #[derive(Default)]
@@ -64,6 +81,9 @@ struct Running {
     /// What a read has got: place in its answer and data.
     got: Vec<(u64, Payload)>,
     left_bytes: u64,
+    /// For its trace record: the farthest seek of its operations, and when the first of them began.
+    class: u8,
+    begun: u64,
     error: Option<DiskError>,
     waker: Option<Waker>,
 }
@@ -86,6 +106,7 @@ impl Cache {
             changed: Event::new(),
             places: RefCell::new(Places::new(weft_sched::classic::NEAR_BYTES)),
             is_shared: Cell::new(false),
+            operations: Cell::new(0),
             lost: RefCell::default(),
         }
     }
@@ -130,11 +151,28 @@ impl Cache {
         self.gathers() && bytes <= self.config.long_bytes() && (pieces > 1 || self.is_shared.get())
     }
 
-    fn note(&self, access: Access, offset: u64, bytes: u64) {
-        self.places.borrow_mut().note(access, CONTAINER, offset, bytes);
+    /// Counts an operation; gives its class for trace records.
+    fn note(&self, access: Access, offset: u64, bytes: u64) -> u8 {
+        match self.places.borrow_mut().note(access, CONTAINER, offset, bytes) {
+            Distance::Sequential => class::NO_SEEK,
+            Distance::Near => class::NEAR_SEEK,
+            Distance::Far => class::FAR_SEEK,
+        }
     }
 
-    /// Writes `data` to these places.
+    /// What waits here and what is under way, for trace records: pieces in the layer, requests that are not done, bytes of them, bytes of
+    /// writes that are answered and not done.
+    pub fn load(&self) -> CacheLoad {
+        let accesses = self.accesses.borrow();
+        CacheLoad {
+            requests: accesses.running.len() as u64,
+            bytes: accesses.running.values().map(|running| running.left_bytes).sum(),
+            answered_bytes: accesses.answered_bytes,
+            operations: self.operations.get(),
+        }
+    }
+
+    /// Writes `data` to these places. `traced` learns how far the disk had to seek, and how long the layer let the request wait.
     ///
     /// # Errors
     /// Of the disk; then some of it may have been written.
@@ -145,9 +183,11 @@ impl Cache {
         container: FileId,
         places: &[DiskPiece],
         data: &Payload,
+        traced: &mut OpenSpan,
     ) -> Result<(), DiskError> {
         if !self.takes_part(data.len(), merged(places).count()) {
-            merged(places).for_each(|place| self.note(Access::Write, place.disk_offset, place.len));
+            let farthest = merged(places).map(|place| self.note(Access::Write, place.disk_offset, place.len)).max();
+            traced.class(farthest.unwrap_or(class::UNKNOWN));
             return write_all(disk, container, places, data).await;
         }
         let pieces = merged(places).map(|place| (place.disk_offset, place.len));
@@ -162,7 +202,7 @@ impl Cache {
             return Ok(());
         }
         let id = self.queue(rt, Access::Write, pieces, data.clone());
-        self.finished(id).await.map(drop)
+        self.finished(id, traced).await.map(drop)
     }
 
     /// True if a write may be answered before it is done: there is memory, and room on the disk.
@@ -228,7 +268,7 @@ impl Cache {
     ///
     /// # Errors
     /// Of the disk.
-    pub async fn read<R: Runtime>(&self, rt: &R, pieces: &[ReadPiece]) -> Option<Result<Payload, DiskError>> {
+    pub async fn read<R: Runtime>(&self, rt: &R, pieces: &[ReadPiece], traced: &mut OpenSpan) -> Option<Result<Payload, DiskError>> {
         let data = || {
             merged_reads(pieces).filter_map(|piece| match piece {
                 ReadPiece::Data { disk_offset, len } => Some((disk_offset, len)),
@@ -236,11 +276,12 @@ impl Cache {
             })
         };
         if !self.takes_part(data().map(|(_, len)| len).sum(), data().count()) {
-            data().for_each(|(disk_offset, len)| self.note(Access::Read, disk_offset, len));
+            let farthest = data().map(|(disk_offset, len)| self.note(Access::Read, disk_offset, len)).max();
+            traced.class(farthest.unwrap_or(class::UNKNOWN));
             return None;
         }
         let id = self.queue(rt, Access::Read, data(), Payload::EMPTY);
-        let got = self.finished(id).await;
+        let got = self.finished(id, traced).await;
         Some(got.map(|got| fill(pieces, got)))
     }
 
@@ -258,7 +299,8 @@ impl Cache {
                 layer.add(now, Piece { access, file: CONTAINER, offset, bytes, tag: id << INDEX_BITS | index as u64 });
             }
             assert!(places.len() < 1 << INDEX_BITS, "requests are bounded");
-            let running = Running { data, pieces: places, got: Vec::new(), left_bytes, error: None, waker: None };
+            let running =
+                Running { data, pieces: places, got: Vec::new(), left_bytes, class: class::UNKNOWN, begun: 0, error: None, waker: None };
             accesses.running.insert(id, running);
             id
         };
@@ -267,7 +309,7 @@ impl Cache {
     }
 
     /// Waits until all pieces of an access are done. Gives what was read.
-    async fn finished(&self, id: u64) -> Result<Vec<(u64, Payload)>, DiskError> {
+    async fn finished(&self, id: u64, traced: &mut OpenSpan) -> Result<Vec<(u64, Payload)>, DiskError> {
         let done = poll_fn(|context| {
             let mut accesses = self.accesses.borrow_mut();
             let running = accesses.running.get_mut(&id).expect("it is removed below only");
@@ -278,6 +320,7 @@ impl Cache {
             Poll::Ready(accesses.running.remove(&id).expect("just seen"))
         })
         .await;
+        traced.class(done.class).waited_until(done.begun);
         match done.error {
             Some(error) => Err(error),
             None => Ok(done.got),
@@ -297,11 +340,17 @@ impl Cache {
             self.settle_replaced();
             match next {
                 Next::Job(job) => {
-                    self.note(job.access, job.offset, job.bytes);
+                    let class = self.note(job.access, job.offset, job.bytes);
+                    let mut traced = weft_trace::span(event::DISK_JOB);
+                    traced.class(class).range(job.offset, job.bytes);
+                    self.accesses.borrow_mut().begin(&parts, class);
+                    self.operations.set(self.operations.get() + 1);
                     let error = match job.access {
                         Access::Write => disk.write_parts(container, job.offset, self.data_of(&parts)).await.err(),
                         Access::Read => self.read_job(disk, container, &job, &parts).await.err(),
                     };
+                    self.operations.set(self.operations.get() - 1);
+                    drop(traced);
                     self.layer.borrow_mut().completed(rt.now(), &job);
                     self.done(&parts, error.as_ref());
                     self.changed.notify();
@@ -360,6 +409,18 @@ impl Accesses {
         let running = &self.running[&(part.tag >> INDEX_BITS)];
         let place = running.pieces[(part.tag & ((1 << INDEX_BITS) - 1)) as usize];
         (running, place.data_offset + (part.offset - place.disk_offset))
+    }
+
+    /// An operation with these parts begins.
+    fn begin(&mut self, parts: &[Part], class: u8) {
+        let now = weft_trace::now();
+        for part in parts {
+            let running = self.running.get_mut(&(part.tag >> INDEX_BITS)).expect("an access waits for all its pieces");
+            running.class = running.class.max(class);
+            if running.begun == 0 {
+                running.begun = now;
+            }
+        }
     }
 
     /// Counts what is done. Gives the error if it hits a write that was answered.

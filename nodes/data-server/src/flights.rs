@@ -210,6 +210,7 @@ impl<R: ServerRuntime> Server<R> {
             return;
         }
         self.turns.set(self.turns.get() + 1);
+        self.sample_load(jobs.len());
         self.look_for_room().await;
         let mut answers = Vec::new();
         for job in jobs {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use weft_base::{Handle, Nanos, Payload, RequestId, Status};
+use weft_base::{Handle, MILLISECOND, Nanos, Payload, RequestId, Status};
 use weft_live::Ticket;
 use weft_rt::{Arrival, Either, FaultPoint, PeerId, ServerRuntime, Work, join_all, race};
 use weft_store::objects::ObjectKey;
@@ -52,6 +52,9 @@ async fn cache_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
     server.fail(DataServerError::Disk("write what was answered before", error));
 }
 
+/// The load is recorded at most so often, in nanoseconds.
+const LOAD_INTERVAL_NS: u64 = 10 * MILLISECOND;
+
 /// A request that may be executed.
 pub struct Job {
     pub peer: PeerId,
@@ -97,6 +100,7 @@ impl<R: ServerRuntime> Server<R> {
         }
         self.turns.set(self.turns.get() + 1);
         self.rt.pass(FaultPoint::ServerQueue).await;
+        self.sample_load(jobs.len());
         self.look_for_room().await;
         self.cache.begin_turn(jobs.len());
         // When the requests are done, so is what they asked of the disk.
@@ -132,6 +136,23 @@ impl<R: ServerRuntime> Server<R> {
         }
         self.look_after_space().await;
         self.look_after_journal();
+    }
+
+    /// Records how much there is to do, now and then.
+    pub fn sample_load(&self, jobs: usize) {
+        if !(weft_trace::is_on(weft_trace::event::LOAD) || weft_trace::is_on(weft_trace::event::LOAD_DISK)) {
+            return;
+        }
+        let now = self.rt.now();
+        if now.since(self.load_sampled.get()) < LOAD_INTERVAL_NS {
+            return;
+        }
+        self.load_sampled.set(now);
+        let (load, usage, disk) = (self.cache.load(), self.rt.usage(), self.cache.disk_use());
+        let gauges = [jobs as u64, self.waiting.get(), load.answered_bytes, usage.received_bytes, usage.sent_bytes];
+        weft_trace::counters(weft_trace::event::LOAD, gauges);
+        let (done, done_bytes) = (disk.reads + disk.writes, disk.read_bytes + disk.written_bytes);
+        weft_trace::counters(weft_trace::event::LOAD_DISK, [load.requests, load.bytes, load.operations, done, done_bytes]);
     }
 
     /// Takes the requests among what has arrived that may be executed.
@@ -231,6 +252,9 @@ impl<R: ServerRuntime> Server<R> {
         let peer = job.peer;
         let (answer, ticket) = self.execute(job).await;
         traced.result(answer.frame.header.status);
+        if answer.frame.header.status != 0 && Status::from_code(answer.frame.header.status).is_trouble() {
+            weft_trace::trouble();
+        }
         traced.phase(served::CPU, weft_trace::now());
         (peer, answer, traced, ticket)
     }
@@ -249,6 +273,7 @@ impl<R: ServerRuntime> Server<R> {
             Request::Ping(_) => ops::ping(self).await,
             Request::Live(_) => ops::live(self).await,
             Request::GetMap(_) => ops::get_map(self),
+            Request::Trace(request) => ops::trace(self, &request),
             _ => Err(Status::NotSupported),
         };
         if let Ok(done) = &result {
@@ -278,9 +303,12 @@ impl<R: ServerRuntime> Server<R> {
             return self.reply(peer, answer.frame);
         }
         let server = self.clone();
+        self.waiting.set(self.waiting.get() + 1);
         self.rt.spawn(async move {
             // A server that stops answers nothing: the client asks its next life.
-            if server.wait_for(answer.when).await.is_ok() {
+            let outcome = server.wait_for(answer.when).await;
+            server.waiting.set(server.waiting.get() - 1);
+            if outcome.is_ok() {
                 traced.phase(served::JOURNAL, weft_trace::now());
                 traced.leave();
                 server.live.borrow_mut().ended(ticket, is_error, server.rt.now());

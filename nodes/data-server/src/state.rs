@@ -50,6 +50,10 @@ pub struct Server<R: ServerRuntime> {
     pub turns: Cell<u64>,
     /// What dashboards ask for.
     pub live: RefCell<Live>,
+    /// Requests that are done and wait until their answer may leave.
+    pub waiting: Cell<u64>,
+    /// When the load was recorded last.
+    pub load_sampled: Cell<Nanos>,
     /// The journal has become long enough for a checkpoint.
     pub checkpoint_due: Event,
     /// What stops the server, once something did.
@@ -85,6 +89,8 @@ impl<R: ServerRuntime> Server<R> {
             reclaim: Event::new(),
             turns: Cell::new(0),
             live: RefCell::new(Live::new(now)),
+            load_sampled: Cell::new(Nanos(0)),
+            waiting: Cell::new(0),
             checkpoint_due: Event::new(),
             stop: RefCell::default(),
             stopped: Event::new(),

@@ -6,6 +6,7 @@ use weft_base::{ClientId, ClusterMap, MILLISECOND, SECOND, ServerId, Status};
 use weft_journal::JournalError;
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
+use weft_wire::ops::{TraceReply, TraceRequest};
 
 /// What keeps the metadata over a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub struct MetaServerConfig {
     pub root_uid: u32,
     /// Group of the root directory of a new file system.
     pub root_gid: u32,
+    /// What executes commands about the recording of traces; `None`: they are refused.
+    pub trace: Option<fn(&TraceRequest) -> TraceReply>,
 }
 
 impl MetaServerConfig {
@@ -114,6 +117,7 @@ impl MetaServerConfig {
             capability_ns: 3600 * SECOND as i64,
             root_uid: 0,
             root_gid: 0,
+            trace: None,
         }
     }
 }

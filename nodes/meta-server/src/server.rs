@@ -70,11 +70,16 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     turn_began: Cell<u64>,
     /// Of the request that is being executed: what it did before (a phase of its trace record), since when, and until when.
     before_work: Cell<(usize, u64, u64)>,
+    /// When the load was recorded last.
+    load_sampled: Cell<Nanos>,
     /// Who waits for the answers of flows.
     in_flight: RefCell<BTreeMap<Flight, Vec<(PeerId, Header)>>>,
     failure: RefCell<Option<JournalError>>,
     encoded: RefCell<Vec<u8>>,
 }
+
+/// The load is recorded at most so often, in nanoseconds.
+const LOAD_INTERVAL_NS: u64 = 10 * MILLISECOND;
 
 /// A request that met a lock.
 struct Parked {
@@ -134,6 +139,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             object: Cell::default(),
             turn_began: Cell::new(0),
             before_work: Cell::new((served::QUEUE, 0, 0)),
+            load_sampled: Cell::new(Nanos(0)),
             in_flight: RefCell::default(),
             failure: RefCell::new(None),
             encoded: RefCell::default(),
@@ -178,6 +184,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.rt.pass(FaultPoint::ServerQueue).await;
         }
         self.make_room().await?;
+        self.sample_load(arrivals.len());
         let mut replies = Vec::with_capacity(arrivals.len());
         if self.released.replace(false) {
             for parked in self.parked.take() {
@@ -206,6 +213,21 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.send(&mut replies);
         self.look_after();
         Ok(())
+    }
+
+    /// Records how much there is to do, now and then.
+    fn sample_load(&self, arrivals: usize) {
+        if arrivals == 0 || !weft_trace::is_on(weft_trace::event::LOAD) {
+            return;
+        }
+        let now = self.rt.now();
+        if now.since(self.load_sampled.get()) < LOAD_INTERVAL_NS {
+            return;
+        }
+        self.load_sampled.set(now);
+        let waiting = self.in_flight.borrow().len() + self.parked.borrow().len();
+        let usage = self.rt.usage();
+        weft_trace::counters(weft_trace::event::LOAD, [arrivals as u64, waiting as u64, 0, usage.received_bytes, usage.sent_bytes]);
     }
 
     /// Before changes are made. Whoever needs room that is not there is refused; a full disk is no reason to stop.
@@ -295,6 +317,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Err(status) => {
                 traced.phase(served::CPU, weft_trace::now());
                 traced.result(status.code());
+                if status.is_trouble() {
+                    weft_trace::trouble();
+                }
                 replies.push((peer, self.reply_frame(&header, Err(status)), traced, came));
             }
         }

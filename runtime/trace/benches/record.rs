@@ -17,7 +17,7 @@ const ROUNDS: u32 = 15;
 
 fn main() {
     let tracer = Tracer::new(TracerConfig::new(Mode::Flight, Clock::Tsc));
-    assert!(set_process_tracer(&tracer), "the first");
+    set_process_tracer(Some(&tracer));
     let empty = measure(empty_call);
     println!("{:<44} {:>8} {:>8}", "", "ns", "ratio");
     let row = |name: &str, ns: f64| println!("{name:<44} {ns:>8.2} {:>8.2}", ns / empty);

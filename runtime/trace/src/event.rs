@@ -336,11 +336,21 @@ events! {
     /// A flush.
     DISK_SYNC = 7 2 "disk.sync" Span DiskNoSeek NONE;
 
-    // Layer 8: gauges, sampled.
-    /// Load of a server.
+    /// An operation that a cache layer made of pieces of any number of requests; these have records of their own.
+    DISK_JOB = 7 3 "disk.job" Span DiskNoSeek NONE;
+
+    // Layer 8: gauges, sampled at most every 10 ms.
+    /// Load of a server: requests of a turn, requests that wait for something else than the turn, bytes that are answered and not yet where
+    /// they are to be, bytes received and sent since the start.
     LOAD = 8 0 "load.server" Counter Unseen &[
         ("queue", Stage::Unseen), ("in_flight", Stage::Unseen), ("dirty_bytes", Stage::Unseen),
         ("net_in_bytes", Stage::Unseen), ("net_out_bytes", Stage::Unseen)];
+
+    /// Load of a data server's disk: requests in the cache layer, bytes of these, operations that the disk works on, and operations and bytes
+    /// since the start.
+    LOAD_DISK = 8 1 "load.disk" Counter Unseen &[
+        ("requests", Stage::Unseen), ("cache_bytes", Stage::Unseen), ("operations", Stage::Unseen),
+        ("done", Stage::Unseen), ("done_bytes", Stage::Unseen)];
 
     // Layer 9: marks.
     /// An iteration of a program begins.

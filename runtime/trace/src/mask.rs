@@ -58,8 +58,11 @@ impl Mask {
         Ok(mask)
     }
 
-    /// The names of the events in the set, whole layers as `layer.*`.
+    /// The names of the events in the set, whole layers as `layer.*`, all together as `*`.
     pub fn describe(&self, table: &EventTable) -> String {
+        if table.iter().all(|info| self.contains(info.id)) {
+            return "*".to_string();
+        }
         let mut words: Vec<String> = Vec::new();
         for layer in 0..LAYERS {
             let all: Vec<_> = table.iter().filter(|info| info.id.layer() == layer).collect();
@@ -105,6 +108,12 @@ impl SharedMask {
         SharedMask { number: NUMBERS.fetch_add(1, Ordering::Relaxed), words: [const { AtomicU64::new(0) }; LAYERS] }
     }
 
+    /// Unique in this process.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(crate) fn get(&self) -> Mask {
         Mask(std::array::from_fn(|layer| self.words[layer].load(Ordering::Relaxed)))
     }
@@ -146,8 +155,9 @@ mod tests {
         let mask = Mask::parse("disk.*, meta.create, -disk.sync", &table).expect("known names");
         assert!(mask.contains(DISK_READ) && mask.contains(META_CREATE));
         assert!(!mask.contains(DISK_SYNC) && !mask.contains(META_OPEN) && !mask.contains(CLIENT_CREATE));
-        assert_eq!(mask.describe(&table), "meta.create,disk.read,disk.write");
+        assert_eq!(mask.describe(&table), "meta.create,disk.read,disk.write,disk.job");
         assert_eq!(Mask::parse("disk.*", &table).expect("known").describe(&table), "disk.*");
+        assert_eq!([Mask::ALL, Mask::NONE].map(|mask| mask.describe(&table)), ["*", "none"]);
         assert_eq!(Mask::parse("", &table), Ok(Mask::NONE));
         assert!(Mask::parse("disk.raed", &table).is_err_and(|message| message.contains("disk.raed")));
     }

@@ -118,13 +118,14 @@ pub fn merge(files: Vec<TraceFile>) -> Merged {
     merged
 }
 
-/// Pairs of a client's span and a server's ladder with the same key. A request that was repeated has no clear times and is left out.
+/// Pairs of a client's span and a server's ladder with the same key. A request that was repeated or given up has no clear times and is left
+/// out.
 fn four_times(events: &[Event]) -> Vec<FourTimes> {
     let mut calls: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
     let mut served: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
     for event in events.iter().filter(|event| event.record.req != 0) {
         match &event.record.body {
-            Body::Span(span) if event.record.event == crate::event::NET_CALL && span.dur > 0 => {
+            Body::Span(span) if event.record.event == crate::event::NET_CALL && span.dur > 0 && event.record.flags & flags::OPEN == 0 => {
                 calls.entry(event.record.req).or_default().push(event);
             }
             Body::Ladder(_) if event.record.flags & flags::SERVER != 0 => served.entry(event.record.req).or_default().push(event),
@@ -260,6 +261,13 @@ mod tests {
         assert_eq!((good.clocks[1].offset_ns, good.clocks[1].error_ns, good.causality_violations), (0, Some(0), 0));
         let bad = merge(vec![file("c", None, "m", &[call(1, 100, 1_000)]), file("meta0", Some(0), "m", &[served(1, 50, 800)])]);
         assert_eq!(bad.causality_violations, 1);
+    }
+
+    #[test]
+    fn a_request_that_its_sender_gave_up_violates_nothing() {
+        let given_up = Record { flags: flags::OPEN, ..call(1, 100, 1_000) };
+        let merged = merge(vec![file("meta0", Some(0), "m", &[given_up]), file("meta1", Some(1), "m", &[served(1, 800, 1_600)])]);
+        assert_eq!(merged.causality_violations, 0);
     }
 
     #[test]

@@ -20,7 +20,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::event::EventId;
 use crate::in_flight::{LANE_NONE, LANES, Table};
@@ -76,31 +77,36 @@ thread_local! {
 enum Current {
     /// Not asked for yet.
     Unknown,
-    /// The process had none when it was asked.
-    Missing,
+    /// Given by [`set_recorder`].
     Here(Rc<Recorder>),
+    /// Of the process, when it had changed its tracer so many times; `None`: it had none, or no ring was left.
+    OfProcess(Option<Rc<Recorder>>, u32),
 }
 
 /// The tracer that threads of this process take a recorder from by themselves.
-static PROCESS: OnceLock<Tracer> = OnceLock::new();
+static PROCESS: Mutex<Option<Tracer>> = Mutex::new(None);
+/// How many times [`PROCESS`] has changed.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// Makes `tracer` that of the process: each thread takes its recorder from it when it first records. Only the first call counts; false
-/// if there was one.
-pub fn set_process_tracer(tracer: &Tracer) -> bool {
-    PROCESS.set(tracer.clone()).is_ok()
+/// Makes `tracer` that of the process: each thread takes its recorder from it when it next records, and gives up the one that it had from
+/// the tracer before. A span that began with the tracer before is not recorded.
+pub fn set_process_tracer(tracer: Option<&Tracer>) {
+    let mut process = PROCESS.lock().expect("no code panics while it holds this lock");
+    *process = tracer.cloned();
+    CHANGES.fetch_add(1, Ordering::Release);
 }
 
 /// The tracer of the process, if there is one.
-pub fn process_tracer() -> Option<&'static Tracer> {
-    PROCESS.get()
+pub fn process_tracer() -> Option<Tracer> {
+    PROCESS.lock().expect("no code panics while it holds this lock").clone()
 }
 
 /// Makes `recorder` the current one of this thread and returns the one before. A simulator calls it before it runs a node.
 pub fn set_recorder(recorder: Option<Rc<Recorder>>) -> Option<Rc<Recorder>> {
     let next = recorder.map_or(Current::Unknown, Current::Here);
     match CURRENT.with(|current| current.replace(next)) {
-        Current::Here(before) => Some(before),
-        Current::Unknown | Current::Missing => None,
+        Current::Here(before) | Current::OfProcess(Some(before), _) => Some(before),
+        Current::Unknown | Current::OfProcess(None, _) => None,
     }
 }
 
@@ -138,20 +144,33 @@ fn with<T>(f: impl FnOnce(&Recorder) -> T) -> Option<T> {
     // During the end of a thread there is no recorder any more.
     CURRENT
         .try_with(|current| {
-            if let Current::Here(recorder) = &*current.borrow() {
-                return Some(f(recorder));
+            let changes = CHANGES.load(Ordering::Relaxed);
+            match &*current.borrow() {
+                Current::Here(recorder) => return Some(f(recorder)),
+                Current::OfProcess(recorder, seen) if *seen == changes => return recorder.as_deref().map(f),
+                Current::Unknown | Current::OfProcess(..) => {}
             }
-            if matches!(*current.borrow(), Current::Missing) {
-                return None;
-            }
-            let tracer = PROCESS.get()?;
-            let found = tracer.recorder().map(Rc::new);
-            let result = found.as_ref().map(|recorder| f(recorder));
-            *current.borrow_mut() = found.map_or(Current::Missing, Current::Here);
-            result
+            let found = of_process();
+            let recorder = match &found {
+                Current::OfProcess(recorder, _) => recorder.clone(),
+                _ => None,
+            };
+            // The one before is dropped where nothing is borrowed: it may hold a ladder that wants to be written.
+            let before = current.replace(found);
+            drop(before);
+            recorder.as_deref().map(f)
         })
         .ok()
         .flatten()
+}
+
+/// A recorder of the tracer that the process has now.
+#[cold]
+fn of_process() -> Current {
+    let process = PROCESS.lock().expect("no code panics while it holds this lock");
+    // Under the lock, so that both belong together.
+    let changes = CHANGES.load(Ordering::Relaxed);
+    Current::OfProcess(process.as_ref().and_then(Tracer::recorder).map(Rc::new), changes)
 }
 
 /// Begins a span inside the running operation. It is written when it is dropped.
@@ -285,7 +304,8 @@ impl Recorder {
             return OpenSpan::OFF;
         }
         let number = self.next_span();
-        let mut open = OpenSpan { event, role: Role::Inner, lane: around.lane, before: around, ..OpenSpan::OFF };
+        let tracer = self.tracer.0.mask.number();
+        let mut open = OpenSpan { event, role: Role::Inner, lane: around.lane, before: around, tracer, ..OpenSpan::OFF };
         (open.span.span, open.span.parent) = (number, around.span);
         if is_operation && !self.begin_operation(&mut open) {
             open.role = Role::Mute;
@@ -325,6 +345,10 @@ impl Recorder {
     }
 
     fn end(&self, open: &mut OpenSpan) {
+        if open.tracer != self.tracer.0.mask.number() {
+            // The process has another tracer than at the beginning, with other lanes and another clock.
+            return;
+        }
         match open.role {
             Role::Off | Role::Inner => {}
             Role::Nested | Role::Mute => self.context.set(open.before),
@@ -396,6 +420,8 @@ pub struct OpenSpan {
     class: u8,
     t0: u64,
     req: u64,
+    /// The number of the tracer that it began with.
+    tracer: u64,
     before: Context,
     span: Span,
 }
@@ -410,6 +436,7 @@ impl OpenSpan {
         class: 0,
         t0: 0,
         req: 0,
+        tracer: 0,
         before: Context { span: 0, lane: 0, fate: Fate::Open },
         span: Span { dur: 0, peer: 0, obj: 0, off: 0, len: 0, span: 0, parent: 0, wait: 0 },
     };
@@ -459,6 +486,18 @@ impl OpenSpan {
         self
     }
 
+    /// Until [`OpenSpan::finished`] is called its end is not known: a flow may be dropped before, for example because its process ends.
+    pub fn unfinished(&mut self) -> &mut Self {
+        self.flags |= flags::OPEN;
+        self
+    }
+
+    /// What it tells of has ended.
+    pub fn finished(&mut self) -> &mut Self {
+        self.flags &= !flags::OPEN;
+        self
+    }
+
     /// The number of the failure; 0: none.
     pub fn result(&mut self, status: u16) -> &mut Self {
         self.res = u8::try_from(status).unwrap_or(u8::MAX);
@@ -474,6 +513,14 @@ impl OpenSpan {
             let sent = with(|recorder| recorder.sent.take()).unwrap_or(0);
             // Something older belongs to a request that nobody recorded.
             self.span.wait = if sent >= self.t0 { coarse(sent - self.t0) } else { 0 };
+        }
+        self
+    }
+
+    /// The part of the span up to `ticks` was spent in a queue. A time before the span is ignored.
+    pub fn waited_until(&mut self, ticks: u64) -> &mut Self {
+        if self.is_on() && ticks > self.t0 {
+            self.span.wait = coarse(ticks - self.t0);
         }
         self
     }
@@ -606,6 +653,14 @@ impl Drop for OpenLadder {
             (record.req, record.res, record.flags) = (self.req, self.res, self.flags | flags::SERVER);
             with(|recorder| recorder.write(record));
         }
+    }
+}
+
+/// Something failed that should not: a flight recorder that looks out for trouble ([`Tracer::set_dump_on_trouble`]) is written.
+#[inline]
+pub fn trouble() {
+    if is_any_on() {
+        with(|recorder| recorder.tracer.trouble());
     }
 }
 

@@ -88,6 +88,14 @@ impl Ring {
         self.head.load(Ordering::Acquire)
     }
 
+    /// Records that have made room for newer ones.
+    pub fn overwritten(&self) -> u64 {
+        match self.when_full {
+            WhenFull::Overwrite => self.written().saturating_sub(self.slots.len() as u64),
+            WhenFull::DropNew => 0,
+        }
+    }
+
     /// Records that were not taken because the ring was full.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)

@@ -62,6 +62,8 @@ pub struct TracerStats {
     pub written: u64,
     /// Records that full rings did not take.
     pub dropped: u64,
+    /// Records in whose place the rings have newer ones, fetched or not.
+    pub overwritten: u64,
     /// Threads that found no ring.
     pub threads_without_ring: u64,
     /// Operations in the table that have not ended.
@@ -82,6 +84,8 @@ pub(crate) struct Shared {
     /// An operation that takes longer, in ticks, calls for a dump.
     pub(crate) slow_ticks: AtomicU64,
     dump_wanted: AtomicBool,
+    /// Trouble calls for a dump.
+    dump_on_trouble: AtomicBool,
     threads_without_ring: AtomicU64,
     rings: Mutex<Vec<Lane>>,
 }
@@ -103,6 +107,7 @@ impl Tracer {
             sampling_bits: AtomicU32::new(0),
             slow_ticks: AtomicU64::new(u64::MAX),
             dump_wanted: AtomicBool::new(false),
+            dump_on_trouble: AtomicBool::new(false),
             threads_without_ring: AtomicU64::new(0),
             rings: Mutex::default(),
         }))
@@ -126,6 +131,17 @@ impl Tracer {
     /// An operation that takes longer than so many ticks calls for a dump; `u64::MAX`: none does.
     pub fn set_slow(&self, ticks: u64) {
         self.0.slow_ticks.store(ticks, Ordering::Relaxed);
+    }
+
+    /// Failures that should not happen ([`crate::trouble`]) call for a dump, or do not (at first).
+    pub fn set_dump_on_trouble(&self, on: bool) {
+        self.0.dump_on_trouble.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn trouble(&self) {
+        if self.0.dump_on_trouble.load(Ordering::Relaxed) {
+            self.want_dump();
+        }
     }
 
     /// Something calls for a dump: an operation was slow, or an error, a signal or a command says so.
@@ -201,6 +217,7 @@ impl Tracer {
             rings: rings.len(),
             written: rings.iter().map(|lane| lane.ring.written()).sum(),
             dropped: rings.iter().map(|lane| lane.ring.dropped()).sum(),
+            overwritten: rings.iter().map(|lane| lane.ring.overwritten()).sum(),
             threads_without_ring: self.0.threads_without_ring.load(Ordering::Relaxed),
             in_flight,
         }
@@ -242,6 +259,11 @@ impl Drain {
     /// From the beginning of every ring.
     pub fn new(tracer: &Tracer) -> Drain {
         Drain { tracer: tracer.clone(), cursors: Vec::new() }
+    }
+
+    /// Records that were overwritten before they were fetched, so far.
+    pub fn overwritten(&self) -> u64 {
+        self.cursors.iter().map(|cursor| cursor.overwritten).sum()
     }
 
     /// Everything that was recorded since the last call.

@@ -40,12 +40,12 @@ const PLACES: &[Row] = &[
     Row(FaultPoint::ServerCpu,    "data2", ("cpu", "data2"), ""),
     Row(FaultPoint::TxLock,       "meta0", ("lock", "meta0"), ""),
     Row(FaultPoint::TxPrepare,    "meta1", ("cpu", "meta1"), "meta.prepare"),
-    Row(FaultPoint::JournalWrite, "meta0", ("journal", "meta0"), ""),
-    Row(FaultPoint::JournalFlush, "meta1", ("journal", "meta1"), ""),
-    Row(FaultPoint::JournalWrite, "data1", ("journal", "data1"), ""),
-    Row(FaultPoint::DataRead,     "data0", ("disk_no_seek", "data0"), "disk.read"),
-    Row(FaultPoint::DataWrite,    "data1", ("disk_no_seek", "data1"), "disk.write"),
-    Row(FaultPoint::DataFlush,    "data2", ("journal", "data2"), ""),
+    Row(FaultPoint::JournalWrite, "meta0", ("journal", "meta0"), "while the journal was written"),
+    Row(FaultPoint::JournalFlush, "meta1", ("journal", "meta1"), "while the journal was flushed"),
+    Row(FaultPoint::JournalWrite, "data1", ("journal", "data1"), "while the journal was written"),
+    Row(FaultPoint::DataRead,     "data0", ("disk", "data0"), "disk.read"),
+    Row(FaultPoint::DataWrite,    "data1", ("disk", "data1"), "disk.write"),
+    Row(FaultPoint::DataFlush,    "data2", ("journal", "data2"), "while data was flushed"),
     Row(FaultPoint::DataTruncate, "data1", ("cpu", "data1"), "data.truncate"),
 ];
 
@@ -121,7 +121,9 @@ fn a_delay_in_any_place_is_named_first() {
         for Row(point, node, expected, words) in PLACES {
             let explanation = explained(seed, Some((*point, node)));
             let first = &explanation.suspects[0];
-            let named = (first.stage, first.place.as_str());
+            // Where a disk has to seek to is not the point.
+            let stage = if first.stage.starts_with("disk") { "disk" } else { first.stage };
+            let named = (stage, first.place.as_str());
             if named != *expected || !first.evidence.contains(words) || explanation.covered < 0.95 || !explanation.missing.is_empty() {
                 let list: Vec<_> = explanation
                     .suspects
@@ -145,4 +147,13 @@ fn a_delay_in_any_place_is_named_first() {
 fn without_a_delay_nothing_is_slow() {
     let explanation = explained(7, None);
     assert!(explanation.suspects.iter().all(|suspect| suspect.p99_us < 1_000.0), "{:#?}", explanation.suspects);
+}
+
+/// The table of `docs/trace.md`, with what is said now: `cargo test -p weft-sim-tests --test delays -- --ignored --nocapture`
+#[test]
+#[ignore = "prints what explain says, for people"]
+fn what_is_said_about_each_place() {
+    for Row(point, node, _, _) in PLACES {
+        println!("{} at {node}: {}", point.name(), explained(7, Some((*point, node))).suspects[0].evidence);
+    }
 }

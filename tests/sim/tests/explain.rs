@@ -146,9 +146,9 @@ fn a_busy_card_is_named_as_the_send_queue() {
         kind.stages.iter().find(|stage| stage.stage == "send_queue").map_or(0.0, |stage| stage.share)
     };
     // Of the last of three messages: twice the time of one, beside its own time and the way back.
-    assert!(waits("client.write") > 0.3, "{explanation:#?}");
+    assert!(waits("client.write") > 0.5, "{explanation:#?}");
     assert!(waits("client.read") > 0.01, "{explanation:#?}");
-    assert!(waits("client.create") < 0.03, "{explanation:#?}");
+    assert!(waits("client.create") < 0.05, "{explanation:#?}");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_slow_disk_is_named() {
     let mut profile = Profile::ethernet_10g();
     (profile.disk.reads_cached, profile.disk.read_ns) = (false, 5 * MILLISECOND);
     let explanation = explained(profile, None);
-    assert_eq!(first(&explanation, "client.read").0, "disk_no_seek", "{explanation:#?}");
+    assert!(first(&explanation, "client.read").0.starts_with("disk_"), "{explanation:#?}");
 }
 
 /// Everything on one server takes a hundred times as long.

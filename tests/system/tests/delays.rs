@@ -6,7 +6,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use weft_base::{ClusterMap, Credentials, Handle, ROOT_HANDLE};
 use weft_client::{Client, ClientOptions, CreateOptions, RenameFlags, SetAttr};
 use weft_rt::{Bulk, Delays, FaultPoint};
 use weft_rt_real::{ClientConfig, ClientRt, set_delays};
-use weft_system_tests::{FileSystem, Need, available, fails, ok, run, weft};
+use weft_system_tests::{FileSystem, Need, available, fails, ok, weft};
 use weft_trace::file::{FileHeader, FileWriter};
 use weft_trace::{Anchor, Clock, Drain, EventTable, Mask, Mode, Tracer, TracerConfig, set_recorder};
 use weft_wire::ClusterKey;
@@ -56,12 +56,12 @@ const PLACES: &[Row] = &[
     Row(FaultPoint::ServerCpu,    "data2", ("cpu", "data2"), ""),
     Row(FaultPoint::TxLock,       "meta0", ("lock", "meta0"), ""),
     Row(FaultPoint::TxPrepare,    "meta1", ("cpu", "meta1"), "meta.prepare"),
-    Row(FaultPoint::JournalWrite, "meta0", ("journal", "meta0"), ""),
-    Row(FaultPoint::JournalFlush, "meta1", ("journal", "meta1"), ""),
-    Row(FaultPoint::JournalWrite, "data1", ("journal", "data1"), ""),
-    Row(FaultPoint::DataRead,     "data0", ("disk_no_seek", "data0"), "disk.read"),
-    Row(FaultPoint::DataWrite,    "data1", ("disk_no_seek", "data1"), "disk.write"),
-    Row(FaultPoint::DataFlush,    "data2", ("journal", "data2"), ""),
+    Row(FaultPoint::JournalWrite, "meta0", ("journal", "meta0"), "while the journal was written"),
+    Row(FaultPoint::JournalFlush, "meta1", ("journal", "meta1"), "while the journal was flushed"),
+    Row(FaultPoint::JournalWrite, "data1", ("journal", "data1"), "while the journal was written"),
+    Row(FaultPoint::DataRead,     "data0", ("disk", "data0"), "disk.read"),
+    Row(FaultPoint::DataWrite,    "data1", ("disk", "data1"), "disk.write"),
+    Row(FaultPoint::DataFlush,    "data2", ("journal", "data2"), "while data was flushed"),
     Row(FaultPoint::DataTruncate, "data1", ("cpu", "data1"), "data.truncate"),
 ];
 
@@ -77,14 +77,15 @@ fn favoured() -> Command {
 }
 
 fn can_favour() -> bool {
-    run(Command::new("chrt").args(["-f", "10", "true"]), Duration::from_secs(5)).is_success()
+    Command::new("chrt").args(["-f", "10", "true"]).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// The same for the calling thread.
 fn favour_me() {
     let me = std::fs::read_link("/proc/thread-self").expect("proc is mounted");
     let number = me.file_name().expect("it ends with the number of the thread").to_owned();
-    run(Command::new("chrt").args(["-f", "-p", "10"]).arg(number), Duration::from_secs(5));
+    // Where it is not allowed, the machine had better be idle.
+    let _ = Command::new("chrt").args(["-f", "-p", "10"]).arg(number).stderr(Stdio::null()).status();
 }
 
 /// A file system that needs no disk: a flush of a real one may take longer than the delay.
@@ -238,7 +239,9 @@ fn problem(row: Row) -> Option<String> {
     let explained_s = report["seconds"].as_f64().unwrap_or(0.0) * report["covered"].as_f64().unwrap_or(0.0);
     // On the terminal, past the capture of the test harness.
     let _ = writeln!(std::io::stderr(), "{} at {node}: {:.1} % explained: {evidence}", point.name(), explained_s / wall_s * 100.0);
-    let is_right = (first["stage"].as_str(), first["place"].as_str()) == (Some(expected.0), Some(expected.1));
+    // Where a disk has to seek to is not the point.
+    let stage = first["stage"].as_str().map(|stage| if stage.starts_with("disk") { "disk" } else { stage });
+    let is_right = (stage, first["place"].as_str()) == (Some(expected.0), Some(expected.1));
     if is_right && evidence.contains(words) && report["missing"] == Value::Array(Vec::new()) && explained_s >= 0.95 * wall_s {
         return None;
     }

@@ -101,6 +101,7 @@ impl Args {
     /// # Errors
     /// When the file system cannot be reached, or nobody listens.
     pub fn run(self, common: &Common) -> Result<ExitCode> {
+        crate::recording::identify(&format!("bench-{}", self.process), None);
         let served = self.serve(common);
         if let Err(error) = &served {
             answer(&Answer::Failed(format!("{error:#}")))?;
@@ -135,6 +136,8 @@ fn read_orders() -> Receiver<String> {
         }
         drop(send);
         std::thread::sleep(END_PATIENCE);
+        // Nobody is left to hear about it.
+        let _ = crate::recording::finish();
         std::process::exit(0);
     });
     receive

@@ -1,4 +1,4 @@
-//! `weft explain`: where the time of recorded operations went.
+//! `weft explain`: where the time of operations went: of recorded ones, or of a running file system's.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,22 +11,33 @@ use weft_trace::explain::{Analysis, Explanation, Waterfall};
 use weft_trace::file::TraceFile;
 use weft_trace::merge::merge;
 
+use crate::connect::Common;
+use crate::fs_arg::CONFIG_NAME;
 use crate::output::{Table, print, print_json};
+use crate::recording::files_in;
 
-/// Show where the time of operations went, from trace files
+/// Show where the time of operations went, of a running file system or from trace files
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Processes record when WEFT_TRACE names a folder; each writes its file there when it ends.
+Of a running file system the servers and the mounts of this user on this machine are recorded for some seconds. Other processes (programs
+that use the library, `weft bench`) record when WEFT_TRACE names a folder, and write their files there when they end.
 
 Examples:
-  WEFT_TRACE=/tmp/t weft up /tmp/demo    and the same for clients; then, when all have ended:
-  weft explain /tmp/t
+  weft explain /tmp/weft                 the next 3 s of a running file system
+  weft explain /tmp/weft --seconds 10 --keep /tmp/t
+  weft explain /tmp/t                    from the files of `weft trace`
   weft explain /tmp/t --slowest 10
   weft explain /tmp/t --svg where.svg")]
 pub struct Args {
-    /// Trace files, or folders with them
-    #[arg(required = true)]
+    /// A running file system, or trace files and folders with them
+    #[arg(required = true, value_name = "FS|TRACES")]
     traces: Vec<PathBuf>,
+    /// How long a running file system is recorded
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
+    seconds: f64,
+    /// Keep the files of that in this folder
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -49,11 +60,22 @@ struct Report {
 }
 
 impl Args {
-    pub fn run(self) -> Result<ExitCode> {
-        let files = files(&self.traces)?;
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let (mut recorded, mut problems) = (None, Vec::new());
+        let files = match &self.traces[..] {
+            [fs] if is_file_system(fs) => {
+                // Removed when this returns, unless the files are to be kept.
+                let folder = recorded.insert(tempfile::tempdir().context("cannot make a folder for traces")?);
+                let path = self.keep.as_deref().unwrap_or(folder.path());
+                problems = super::trace::record(fs.as_os_str(), "*", common, self.seconds, path)?;
+                files(&[path.to_path_buf()])?
+            }
+            traces => files(traces)?,
+        };
         let merged = merge(files.iter().map(|file| read(file)).collect::<Result<_>>()?);
         let analysis = Analysis::new(&merged);
-        let report = Report { explanation: analysis.explain(self.suspects), slowest: analysis.slowest(self.slowest) };
+        let mut report = Report { explanation: analysis.explain(self.suspects), slowest: analysis.slowest(self.slowest) };
+        report.explanation.missing.extend(problems);
         if let Some(svg) = &self.svg {
             let explained = format!("{} operations, {:.1} % covered", report.explanation.operations, report.explanation.covered * 100.0);
             let picture = views::where_time_goes(Frame::new("Where the time goes", &explained), &report.explanation).svg();
@@ -68,19 +90,28 @@ impl Args {
     }
 }
 
+/// A state directory, a config or an address; traces are anything else.
+fn is_file_system(path: &Path) -> bool {
+    let is_config = path.extension().is_some_and(|end| end == "toml") && path.is_file();
+    is_config || path.join(CONFIG_NAME).is_file() || path.to_string_lossy().starts_with("weft://")
+}
+
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected".to_string())?;
+    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("between 0.01 and 3600 seconds".into()) }
+}
+
 fn files(traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for trace in traces {
-        if !trace.is_dir() {
-            files.push(trace.clone());
-            continue;
+        match trace.is_dir() {
+            true => files.extend(files_in(trace)?),
+            false => files.push(trace.clone()),
         }
-        let entries = std::fs::read_dir(trace).with_context(|| format!("cannot read {}", trace.display()))?;
-        files.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "wtrace")));
     }
     files.sort();
     if files.is_empty() {
-        bail!("no trace files there; processes write them when they end, if WEFT_TRACE names a folder");
+        bail!("no trace files there; `weft trace` makes some, and processes for which WEFT_TRACE names a folder, when they end");
     }
     Ok(files)
 }

@@ -18,6 +18,7 @@ mod serve;
 mod stat;
 mod status;
 pub mod top;
+mod trace;
 mod umount;
 mod up;
 mod xattr;
@@ -69,6 +70,7 @@ enum Command {
     Top(top::Args),
     Metrics(metrics::Args),
     Plot(crate::plot::Args),
+    Trace(trace::Args),
     Explain(explain::Args),
     Export(crate::export::Args),
     Bench(crate::bench::Args),
@@ -105,7 +107,8 @@ impl Cli {
             Command::Top(args) => args.run(common),
             Command::Metrics(args) => args.run(common),
             Command::Plot(args) => args.run(),
-            Command::Explain(args) => args.run(),
+            Command::Trace(args) => args.run(common),
+            Command::Explain(args) => args.run(common),
             Command::Export(args) => args.run(),
             Command::Bench(args) => args.run(common),
             Command::Sim(args) => args.run(),

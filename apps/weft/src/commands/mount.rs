@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use weft_fuse::MountOptions;
+use weft_wire::ops::{TraceAction, TraceRequest};
 
 use crate::connect::{Common, Fs};
 use crate::process::{self, PidFile, StopSignals};
-use crate::{mount_list, mounts};
+use crate::state::StateDir;
+use crate::{mount_list, mounts, recording};
 
 /// Mount a file system through FUSE
 #[derive(Debug, clap::Args)]
@@ -125,14 +127,17 @@ fn first_line(mut from: impl Read + Send + 'static, patience: Duration) -> Optio
 fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready: impl FnOnce() -> std::io::Result<()>) -> Result<()> {
     let options = parse_options(options)?;
     let signals = StopSignals::block()?;
+    recording::block_dump_signal()?;
     check_place(place)?;
     let fs = Fs::open(fs, common)?;
     // A mount without a server would only fail later, where nobody reads it.
     fs.stat(b"/", true)?;
     let dir = mount_list::dir_for(fs.config.as_ref().map(|config| config.file.as_path()))?;
     let pid_file = dir.join(format!("{}.pid", mount_list::file_stem(place)));
+    let socket = recording::socket::path_for(&pid_file);
     let pid_file = PidFile::take(&pid_file, &mount_list::note(fs.id(), place));
     pid_file.with_context(|| format!("cannot mount at {}", place.display()))?.hold_until_exit();
+    listen_to_commands(&fs, place, &socket, &dir);
     let mut session = weft_fuse::mount(fs.client.clone(), place, options)?;
     let mut unmounter = session.unmounter();
     let shown = place.display().to_string();
@@ -142,8 +147,27 @@ fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready
         }
     });
     ready()?;
-    session.wait().with_context(|| format!("the mount at {} failed", place.display()))?;
-    Ok(())
+    let ended = session.wait().with_context(|| format!("the mount at {} failed", place.display()));
+    // Without it nobody would find a socket that leads nowhere; if it stays, the next mount replaces it.
+    let _ = std::fs::remove_file(socket);
+    ended
+}
+
+/// Lets `weft trace` reach this process. A mount that cannot be traced is a mount all the same.
+fn listen_to_commands(fs: &Fs, place: &Path, socket: &Path, dir: &Path) {
+    recording::identify(&mount_list::trace_name(place), None);
+    let home = fs.config.as_ref().map_or_else(|| dir.join("trace"), |config| StateDir::of_config(&config.file).trace_dir());
+    if let Err(error) = recording::socket::listen(socket, home) {
+        eprintln!("weft: this mount cannot be traced while it runs: {error:#}");
+    }
+    let client = fs.client.clone();
+    recording::on_dump(move || {
+        let servers: Vec<_> = client.map().servers().map(|entry| entry.id).collect();
+        for server in servers {
+            // One that does not answer may be the very trouble.
+            let _ = client.rt().block_on(client.trace(server, &TraceRequest::new(TraceAction::Dump)));
+        }
+    });
 }
 
 /// Checks that something can be mounted there; removes what a killed mount process left.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_base::{MILLISECOND, ServerRole};
@@ -11,11 +12,15 @@ use weft_rt_real::{Address, DiskConfig, Log, ShardConfig, StopHandle, stop_on_si
 use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
 use weft_wire::ClusterKey;
+use weft_wire::ops::{TraceReply, TraceRequest};
 
 use crate::config::{CacheLayer, Config, Durability, Engine, ServerConfig};
 use crate::process::{self, PidFile, StopSignals};
+use crate::recording;
 use crate::state::{StateDir, make_private_dir};
 
+/// Where traces of this process go if nobody says otherwise.
+static TRACES: OnceLock<PathBuf> = OnceLock::new();
 /// Part of the free memory that the data servers of one config may fill together under the engine `memory`: one in so many.
 const MEMORY_SHARE: u64 = 2;
 
@@ -47,6 +52,7 @@ impl Args {
         if self.detached {
             process::detach();
         }
+        recording::block_dump_signal()?;
         let config = Config::load(&self.config)?;
         let server = config.server(&self.server)?;
         crate::faults::begin(&server.name, Some(&config))?;
@@ -55,6 +61,10 @@ impl Args {
         make_private_dir(&state.run_dir())?;
         let pid_file = PidFile::take(&state.pid_file(&server.name), "");
         pid_file.with_context(|| format!("cannot start {}", server.name))?.hold_until_exit();
+        // Whoever may connect to a socket of this machine without a key must not make this process write files.
+        let may_be_told = key.is_some() || matches!(server.listen, Address::Unix(_));
+        recording::identify(&server.name, Some(server.id));
+        TRACES.get_or_init(|| state.trace_dir());
         let create = self.create || config.engine == Engine::Memory;
         check_dir(server, &config, create)?;
         if let Address::Unix(path) = &server.listen
@@ -84,17 +94,22 @@ impl Args {
         let key = key.unwrap_or(ClusterKey([0; 32]));
         match server.id.role() {
             ServerRole::Meta => {
-                let settings = meta_config(server, &config, key, create);
+                let settings = MetaServerConfig { trace: may_be_told.then_some(trace), ..meta_config(server, &config, key, create) };
                 ended(&server.name, weft_rt_real::serve(shard, |rt| weft_meta_server::run(rt, settings))?)?;
             }
             ServerRole::Data => {
-                let settings = data_config(server, &config, key, create);
+                let settings = DataServerConfig { trace: may_be_told.then_some(trace), ..data_config(server, &config, key, create) };
                 ended(&server.name, weft_rt_real::serve(shard, |rt| weft_data_server::run(rt, settings))?)?;
             }
         }
         eprintln!("{}: stopped", server.name);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Executes a command about the recording of this process.
+fn trace(request: &TraceRequest) -> TraceReply {
+    recording::command(request, TRACES.get().map_or(Path::new(""), PathBuf::as_path))
 }
 
 /// `None` is a stop that was asked for; anything else ended the server by itself.

@@ -6,6 +6,7 @@ mod inodes;
 mod live;
 mod names;
 mod server;
+mod trace;
 
 use bytes::Bytes;
 use weft_base::{ClusterMap, Result, Status};
@@ -15,6 +16,7 @@ pub use self::inodes::*;
 pub use self::live::*;
 pub use self::names::*;
 pub use self::server::*;
+pub use self::trace::*;
 pub use crate::disk_use::DiskUse;
 pub use crate::tx::*;
 use crate::{Rights, Wire};
@@ -96,6 +98,8 @@ operations! {
     1 Ping(PingRequest) -> ServerInfo, reads;
     /// The cluster map.
     2 GetMap(GetMapRequest) -> ClusterMap, reads;
+    /// Switch the recording of traces, and how does it stand?
+    3 Trace(TraceRequest) -> TraceReply, reads;
     /// How busy are you, and with what?
     8 Live(LiveRequest) -> LiveReply, reads;
 

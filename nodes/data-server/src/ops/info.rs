@@ -1,9 +1,9 @@
-//! Ping, Live and GetMap: what any server answers to anybody who holds the cluster key.
+//! Ping, Live, GetMap and Trace: what any server answers to anybody who holds the cluster key.
 
-use weft_base::{MILLISECOND, Result};
+use weft_base::{MILLISECOND, Result, Status};
 use weft_live::Gauges;
 use weft_rt::ServerRuntime;
-use weft_wire::ops::ServerInfo;
+use weft_wire::ops::{ServerInfo, TraceRequest};
 
 use super::Done;
 use crate::state::Server;
@@ -57,6 +57,12 @@ async fn server_info<R: ServerRuntime>(server: &Server<R>) -> ServerInfo {
         journal_syncs: journal.syncs,
         disk: Some(server.cache.disk_use()),
     }
+}
+
+/// Switches the recording of traces.
+pub fn trace<R: ServerRuntime>(server: &Server<R>, request: &TraceRequest) -> Result<Done> {
+    let execute = server.config.trace.ok_or(Status::NotSupported)?;
+    Ok(Done::now(&execute(request)))
 }
 
 /// The cluster map.

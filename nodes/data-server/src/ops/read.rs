@@ -20,7 +20,7 @@ pub async fn read<R: ServerRuntime>(server: &Server<R>, peer: PeerId, header: &H
     let mut traced = weft_trace::span(weft_trace::event::DISK_READ);
     traced.request(weft_trace::request_key(header.request, header.server)).object(request.handle.0);
     server.rt.pass(FaultPoint::DataRead).await;
-    let data = match server.cache.read(&server.rt, &places).await {
+    let data = match server.cache.read(&server.rt, &places, &mut traced).await {
         Some(data) => data,
         None => transfer::read_all(&server.rt, peer, header, server.container, &places).await,
     };

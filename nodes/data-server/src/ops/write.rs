@@ -23,10 +23,7 @@ pub async fn write<R: ServerRuntime>(
     server.authorize(&request.capability, request.handle, header.request.client, Rights::WRITE)?;
     let key = object(request.handle, request.index)?;
     if !executed {
-        let mut traced = weft_trace::span(weft_trace::event::DISK_WRITE);
-        traced.request(weft_trace::request_key(header.request, header.server)).object(request.handle.0);
-        server.rt.pass(FaultPoint::DataWrite).await;
-        write_pieces(server, key, &request.pieces, &bulk, request.mtime).await?;
+        write_pieces(server, header, key, &request.pieces, &bulk, request.mtime).await?;
     }
     let size = server.table.borrow().stat(key).map_or(0, |stat| stat.size_bytes);
     Ok(Done { when: when_written(server, request.sync), ..Done::now(&WriteReply { size }) })
@@ -34,6 +31,7 @@ pub async fn write<R: ServerRuntime>(
 
 async fn write_pieces<R: ServerRuntime>(
     server: &Server<R>,
+    header: &Header,
     key: ObjectKey,
     pieces: &[Piece],
     bulk: &Payload,
@@ -44,7 +42,7 @@ async fn write_pieces<R: ServerRuntime>(
             return Err(Status::Stale);
         }
         let ticket = server.table.borrow_mut().begin_io();
-        let outcome = attempt(server, key, pieces, bulk, mtime).await;
+        let outcome = attempt(server, header, key, pieces, bulk, mtime).await;
         server.table.borrow_mut().end_io(ticket);
         if let Ok(()) = outcome? {
             return Ok(());
@@ -56,6 +54,7 @@ async fn write_pieces<R: ServerRuntime>(
 /// Plans, writes and makes the record, unless the object changed its place meanwhile.
 async fn attempt<R: ServerRuntime>(
     server: &Server<R>,
+    header: &Header,
     key: ObjectKey,
     pieces: &[Piece],
     bulk: &Payload,
@@ -69,7 +68,12 @@ async fn attempt<R: ServerRuntime>(
         server.make_room(&record, false).await?;
     }
     let places: Vec<_> = plans.iter().flat_map(|plan| plan.pieces.iter().copied()).collect();
-    let written = server.cache.write(&server.rt, server.rt.disk(), server.container, &places, bulk).await;
+    let written = {
+        let mut traced = weft_trace::span(weft_trace::event::DISK_WRITE);
+        traced.request(weft_trace::request_key(header.request, header.server)).object(key.handle.0).range(0, bulk.len());
+        server.rt.pass(FaultPoint::DataWrite).await;
+        server.cache.write(&server.rt, server.rt.disk(), server.container, &places, bulk, &mut traced).await
+    };
     written.map_err(|error| server.refused_by_disk(error))?;
     server.rt.cpu(Work::Record).await;
     loop {

@@ -43,6 +43,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::Ping(_) => Ok(self.start_question(peer, header, Rc::clone(self).ping())),
             Request::Live(_) => Ok(self.start_question(peer, header, Rc::clone(self).live_report())),
             Request::GetMap(_) => answer(&self.config.map),
+            Request::Trace(request) => answer(&self.config.trace.ok_or(Status::NotSupported)?(&request)),
             Request::Lookup(request) => self.look(header, |state, cx| state.lookup(cx, &request)),
             Request::ReadDir(request) => self.look(header, |state, cx| state.readdir(cx, &request)),
             Request::GetAttr(request) => self.look(header, |state, cx| state.getattr(cx, request.handle)),

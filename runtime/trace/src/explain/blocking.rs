@@ -6,7 +6,7 @@ use weft_base::FastMap;
 use super::Segment;
 use super::index::Turns;
 use crate::Stage;
-use crate::event::{JOURNAL_COMMIT, JOURNAL_SYNC, served};
+use crate::event::{DISK_JOB, JOURNAL_COMMIT, JOURNAL_SYNC, served};
 use crate::merge::{Event, Merged};
 use crate::record::{Body, fine, flags};
 
@@ -43,6 +43,8 @@ impl Work {
                 Body::Span(_) if matches!(event.record.event, JOURNAL_COMMIT | JOURNAL_SYNC) && turns.enclose(merged, event) => {
                     add(Kind::Commit, span, Stage::Journal)
                 }
+                // The time of its requests is in records of their own.
+                Body::Span(_) if event.record.event == DISK_JOB => {}
                 Body::Span(_) if super::index::is_disk(event) => match event.record.req {
                     0 => add(Kind::Shared, span, Stage::Journal),
                     _ => add(Kind::Disk, span, stage().with_class(event.record.class)),
@@ -84,6 +86,9 @@ impl Work {
     /// What the server did during a segment that is a wait, by stage. A wait for the journal is one for other work only while the storage
     /// did nothing.
     pub fn during(&self, segment: &Segment) -> Vec<(Stage, u64)> {
+        if !matches!(segment.stage, Stage::ServerQueue | Stage::Journal) {
+            return Vec::new();
+        }
         let mut free = vec![(segment.start_ns, segment.start_ns.saturating_add_unsigned(segment.dur_ns))];
         let mut take = |kind| self.take(segment.node, kind, &mut free);
         match segment.stage {

@@ -1,7 +1,7 @@
 //! The critical path: backwards from the end of a span, always to the child that ended last before.
 
-use super::Segment;
 use super::index::{Index, is_call, wait_ns};
+use super::{Segment, Storage};
 use crate::Stage;
 use crate::event::PHASES_MAX;
 use crate::merge::Event;
@@ -53,7 +53,7 @@ fn piece(stage: Stage, event: &Event, (start, end): (i64, i64)) -> Segment {
         phase: None,
         start_ns: start,
         dur_ns: (end - start).max(0) as u64,
-        shared_disk_ns: 0,
+        storage_ns: Default::default(),
     }
 }
 
@@ -97,7 +97,7 @@ fn clip(segment: Segment, (from, to): (i64, i64)) -> Option<Segment> {
     let end = segment.start_ns.saturating_add_unsigned(segment.dur_ns).min(to);
     (start < end).then(|| {
         let dur_ns = (end - start) as u64;
-        Segment { start_ns: start, dur_ns, shared_disk_ns: segment.shared_disk_ns.min(dur_ns), ..segment }
+        Segment { start_ns: start, dur_ns, storage_ns: segment.storage_ns.map(|ns| ns.min(dur_ns)), ..segment }
     })
 }
 
@@ -120,7 +120,7 @@ fn phases(index: &Index<'_>, position: usize, server: u16, begin: i64, served: u
         let mut segment = piece(stage, ladder, (at, end));
         (segment.peer, segment.phase) = (Some(server), Some(phase as u8));
         if stage == Stage::Journal {
-            segment.shared_disk_ns = index.shared_disk_ns(ladder.node, at - shift, end - shift);
+            segment.storage_ns = Storage::ALL.map(|kind| index.storage_ns(ladder.node, kind, at - shift, end - shift));
             out.push(segment);
         } else {
             with_inner(index, position, segment, shift, out);
@@ -144,9 +144,19 @@ fn with_inner(index: &Index<'_>, ladder: usize, phase: Segment, shift: i64, out:
         let (start, end) = ((event.start_ns + shift).max(from), (event.end_ns() + shift).min(at));
         if start < end {
             out.push(Segment { start_ns: end, dur_ns: (at - end) as u64, ..phase });
-            let before = out.len();
-            path(index, position, (start - shift, end - shift), out);
-            out[before..].iter_mut().for_each(|segment| segment.start_ns += shift);
+            if super::index::is_disk(event) {
+                // Its first part it may have spent in the cache layer, behind others.
+                let begun = match &event.record.body {
+                    Body::Span(span) => (event.start_ns + shift).saturating_add_unsigned(wait_ns(event, span)).clamp(start, end),
+                    _ => start,
+                };
+                out.push(Segment { peer: phase.peer, ..piece(index.stage(event), event, (begun, end)) });
+                out.push(Segment { peer: phase.peer, ..piece(Stage::ServerQueue, event, (start, begun)) });
+            } else {
+                let before = out.len();
+                path(index, position, (start - shift, end - shift), out);
+                out[before..].iter_mut().for_each(|segment| segment.start_ns += shift);
+            }
             at = start;
         }
     }

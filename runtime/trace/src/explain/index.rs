@@ -1,12 +1,16 @@
 //! Who belongs to whom: children of spans, ladders of requests, disk accesses of ladders.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use weft_base::FastMap;
 
+use super::Storage;
 use super::blocking::Work;
-use crate::event::{CLIENT_LOCK, CLIENT_PAUSE, CLIENT_WINDOW, DATA_TURN, EventInfo, META_TURN, NET_CALL};
+use crate::event::{
+    CLIENT_LOCK, CLIENT_PAUSE, CLIENT_WINDOW, DATA_TURN, DISK_JOB, DISK_SYNC, DISK_WRITE, EventInfo, JOURNAL_COMMIT, JOURNAL_SYNC,
+    META_TURN, NET_CALL,
+};
 use crate::merge::{Event, Merged};
 use crate::record::{Body, Span, fine, flags};
 use crate::{EventId, Stage};
@@ -40,11 +44,14 @@ pub(super) struct Index<'a> {
     ladders: FastMap<u64, Vec<usize>>,
     /// Disk accesses by node and request; request 0: for several requests.
     disks: FastMap<(usize, u64), Vec<usize>>,
-    /// The longest access of several requests of each node: how far back one may begin that is still running.
-    shared_disk_ns_max: BTreeMap<usize, u64>,
+    /// What the storage of each node did for several requests, by beginning; and the longest of it in nanoseconds: how far back one may
+    /// begin that is still running.
+    storage: FastMap<(usize, Storage), (Vec<usize>, u64)>,
     turns: Turns,
-    /// The shortest way of a request from a client to a server, in nanoseconds.
+    /// The shortest way of a message between a client and a server, in nanoseconds.
     least_way_ns: FastMap<(usize, u16), u64>,
+    /// Requests of clients whose operation has no record.
+    pub orphans: u64,
     unseen: RefCell<(BTreeSet<u16>, u64)>,
 }
 
@@ -56,9 +63,10 @@ impl<'a> Index<'a> {
             roots: Vec::new(),
             ladders: FastMap::default(),
             disks: FastMap::default(),
-            shared_disk_ns_max: BTreeMap::new(),
+            storage: FastMap::default(),
             turns: Turns::default(),
             least_way_ns: FastMap::default(),
+            orphans: 0,
             unseen: RefCell::default(),
         };
         let mut spans: FastMap<(usize, u32), usize> = FastMap::default();
@@ -67,12 +75,13 @@ impl<'a> Index<'a> {
                 Body::Span(_) if matches!(event.record.event, META_TURN | DATA_TURN) => {
                     index.turns.0.entry(event.node).or_default().push(position)
                 }
+                // The time of its requests is in records of their own.
+                Body::Span(_) if event.record.event == DISK_JOB => {}
                 Body::Span(_) if is_disk(event) => {
                     index.disks.entry((event.node, event.record.req)).or_default().push(position);
-                    if event.record.req == 0 {
-                        let longest = index.shared_disk_ns_max.entry(event.node).or_default();
-                        *longest = event.dur_ns.max(*longest);
-                    }
+                }
+                Body::Span(_) if matches!(event.record.event, JOURNAL_COMMIT | JOURNAL_SYNC) => {
+                    index.note_storage(position);
                 }
                 Body::Span(span) if span.span != 0 => {
                     spans.insert((event.node, span.span), position);
@@ -86,12 +95,34 @@ impl<'a> Index<'a> {
                 _ => {}
             }
         }
+        let shared = |(_, event): &(usize, &Event)| is_disk(event) && event.record.req == 0;
+        merged.events.iter().enumerate().filter(shared).for_each(|(position, _)| index.note_storage(position));
         index.find_parents(&spans);
         index.find_least_ways();
         for children in index.children.values_mut() {
             children.sort_by_key(|child| merged.events[*child].end_ns());
         }
         index
+    }
+
+    /// Notes work of the storage. The journal's own accesses to the disk lie inside its commits and flushes, which are to be noted first.
+    fn note_storage(&mut self, position: usize) {
+        let event = self.event(position);
+        let encloses = |kind| {
+            let Some((all, _)) = self.storage.get(&(event.node, kind)) else { return false };
+            let after = all.partition_point(|other| self.event(*other).start_ns <= event.start_ns);
+            all[..after].last().is_some_and(|last| self.event(*last).end_ns() >= event.end_ns())
+        };
+        let kind = match event.record.event {
+            JOURNAL_COMMIT => Storage::JournalWrite,
+            JOURNAL_SYNC => Storage::JournalFlush,
+            DISK_SYNC if !encloses(Storage::JournalFlush) => Storage::DataFlush,
+            DISK_WRITE if !encloses(Storage::JournalWrite) => Storage::JournalWrite,
+            _ => return,
+        };
+        let (all, longest) = self.storage.entry((event.node, kind)).or_default();
+        all.push(position);
+        *longest = event.dur_ns.max(*longest);
     }
 
     fn find_parents(&mut self, spans: &FastMap<(usize, u32), usize>) {
@@ -117,6 +148,7 @@ impl<'a> Index<'a> {
                 Some(parent) => self.children.entry(parent).or_default().push(position),
                 None if CLIENT_LAYERS.contains(&layer) && span.parent == 0 && !is_inner(event) => self.roots.push(position),
                 // Its operation is still running, or its record was lost, or nobody waits for it.
+                None if is_call(event) && span.parent != 0 && self.merged.nodes[event.node].server.is_none() => self.orphans += 1,
                 None => {}
             }
         }
@@ -128,7 +160,9 @@ impl<'a> Index<'a> {
             if let (Body::Span(span), Some(ladder)) = (&call.record.body, self.ladder(call)) {
                 let ladder = self.event(ladder);
                 let sent = call.start_ns.saturating_add_unsigned(wait_ns(call, span));
-                let way = ladder.start_ns.saturating_sub(sent).max(0) as u64;
+                // The way back counts as well: a client may never meet its server idle, but no reply waits for one.
+                let (there, back) = (ladder.start_ns.saturating_sub(sent), call.end_ns().saturating_sub(ladder.end_ns()));
+                let way = there.min(back).max(0) as u64;
                 let least = ways.entry((call.node, span.peer)).or_insert(way);
                 *least = way.min(*least);
             }
@@ -213,11 +247,10 @@ impl<'a> Index<'a> {
         self.disks.get(&(node, request)).map_or(&[], Vec::as_slice)
     }
 
-    /// Nanoseconds of [from, to) during which an access for several requests ran at the node.
-    pub fn shared_disk_ns(&self, node: usize, from: i64, to: i64) -> u64 {
-        let Some(all) = self.disks.get(&(node, 0)) else { return 0 };
-        let reach = self.shared_disk_ns_max.get(&node).copied().unwrap_or(0);
-        let begin = all.partition_point(|position| self.event(*position).start_ns < from.saturating_sub_unsigned(reach));
+    /// Nanoseconds of [from, to) during which the storage of a node did this for several requests.
+    pub fn storage_ns(&self, node: usize, kind: Storage, from: i64, to: i64) -> u64 {
+        let Some((all, longest)) = self.storage.get(&(node, kind)) else { return 0 };
+        let begin = all.partition_point(|position| self.event(*position).start_ns < from.saturating_sub_unsigned(*longest));
         let (mut covered, mut until) = (0, from);
         for position in &all[begin..] {
             let access = self.event(*position);

@@ -40,8 +40,33 @@ pub struct Segment {
     pub start_ns: i64,
     /// Nanoseconds.
     pub dur_ns: u64,
-    /// The part of it during which a disk access ran that served several requests (the journal's write or flush), in nanoseconds.
-    pub shared_disk_ns: u64,
+    /// The parts of it during which the server's storage worked for several requests, in nanoseconds, in the order of [`Storage::ALL`].
+    pub storage_ns: [u64; Storage::ALL.len()],
+}
+
+/// What the storage of a server does for several requests together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// The journal is written.
+    JournalWrite = 0,
+    /// The journal is flushed.
+    JournalFlush = 1,
+    /// Data is flushed.
+    DataFlush = 2,
+}
+
+impl Storage {
+    /// Every kind.
+    pub const ALL: [Storage; 3] = [Storage::JournalWrite, Storage::JournalFlush, Storage::DataFlush];
+
+    /// For people: what happens.
+    pub fn title(self) -> &'static str {
+        match self {
+            Storage::JournalWrite => "the journal was written",
+            Storage::JournalFlush => "the journal was flushed",
+            Storage::DataFlush => "data was flushed",
+        }
+    }
 }
 
 /// A part of a segment in which the server did not work on the operation, because it was busy with something else.
@@ -85,6 +110,8 @@ pub struct Analysis<'a> {
     unanswered: BTreeSet<u16>,
     /// Requests without a record of their server.
     unseen_requests: u64,
+    /// Requests of clients whose operation has no record.
+    orphans: u64,
 }
 
 impl<'a> Analysis<'a> {
@@ -116,7 +143,7 @@ impl<'a> Analysis<'a> {
             });
         }
         let (unanswered, unseen_requests) = index.unseen();
-        Analysis { merged, operations, unanswered, unseen_requests }
+        Analysis { merged, operations, unanswered, unseen_requests, orphans: index.orphans }
     }
 
     /// The operations, by beginning.

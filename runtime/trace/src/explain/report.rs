@@ -93,7 +93,7 @@ pub(super) fn explain(analysis: &Analysis<'_>, suspects_max: usize) -> Explanati
         covered: covered(&splits),
         kinds,
         suspects: suspects(analysis, &all, suspects_max),
-        missing: missing(analysis),
+        missing: missing(analysis, covered(&splits)),
     }
 }
 
@@ -145,14 +145,22 @@ fn covered(splits: &[Split]) -> f64 {
     1.0 - ratio(unseen, splits.iter().map(|split| split.dur_ns).sum())
 }
 
-fn missing(analysis: &Analysis<'_>) -> Vec<String> {
+fn missing(analysis: &Analysis<'_>, covered: f64) -> Vec<String> {
     let mut sentences = Vec::new();
     if analysis.unseen_requests > 0 {
         let servers: Vec<String> = analysis.unanswered.iter().map(|server| analysis.server_name(*server)).collect();
         sentences.push(format!(
-            "{} requests have no record of their server ({}): trace these servers too, with meta.* and data.* in the mask",
+            "{} requests have no record of their server ({}), {:.1} % of all time: trace these servers too, with meta.* and data.* in the mask",
             analysis.unseen_requests,
-            servers.join(", ")
+            servers.join(", "),
+            (1.0 - covered) * 100.0
+        ));
+    }
+    if analysis.orphans > 0 {
+        sentences.push(format!(
+            "{} requests belong to no recorded operation: theirs was not over when the recording ended, or is not in the mask (app.*, fuse.*, \
+             client.*), or its record was lost",
+            analysis.orphans
         ));
     }
     for (node, clock) in analysis.merged.nodes.iter().zip(&analysis.merged.clocks) {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::report::{quantile_us, ratio, seconds};
-use super::{Analysis, Blocked, Operation, Segment};
+use super::{Analysis, Blocked, Operation, Segment, Storage};
 use crate::{EventId, Stage};
 
 /// A place where time goes.
@@ -69,7 +69,7 @@ struct Visits {
     total_ns: u64,
     /// Of these, behind other work.
     blocked_ns: u64,
-    shared_disk_ns: u64,
+    storage_ns: [u64; Storage::ALL.len()],
     times: Vec<u64>,
 }
 
@@ -86,6 +86,8 @@ impl Visits {
 type Detail = (EventId, Option<u8>);
 type Cells = BTreeMap<(Stage, Place), BTreeMap<Detail, Visits>>;
 
+/// A place that takes more times as long as comparable ones is beyond comparison.
+const TIMES_MAX: f64 = 1000.0;
 /// The other links of an end count as usual if a visit takes at most so much of one of its slowest link.
 const USUAL: f64 = 0.3;
 
@@ -96,7 +98,7 @@ pub(super) fn suspects(analysis: &Analysis<'_>, operations: &[&Operation], count
         for place in places(segment) {
             let visits = cells.entry((segment.stage, place)).or_default().entry((segment.event, segment.phase)).or_default();
             visits.total_ns += segment.dur_ns;
-            visits.shared_disk_ns += segment.shared_disk_ns;
+            visits.storage_ns.iter_mut().zip(segment.storage_ns).for_each(|(sum, ns)| *sum += ns);
             visits.times.push(segment.dur_ns);
         }
     }
@@ -116,8 +118,9 @@ pub(super) fn suspects(analysis: &Analysis<'_>, operations: &[&Operation], count
         }
     }
     let mut found: Vec<(f64, Suspect)> = Vec::new();
-    for ((stage, place), details) in cells.iter().filter(|((stage, place), _)| stands_for_itself(&cells, *stage, *place)) {
-        let excess_ns: u64 = details.iter().map(|(detail, visits)| excess(&cells, *stage, *place, *detail, visits)).sum();
+    let messages = Messages::new(&cells);
+    for ((stage, place), details) in cells.iter().filter(|((stage, place), _)| messages.name(&cells, *stage, *place)) {
+        let excess_ns: u64 = details.iter().map(|(detail, visits)| excess(&cells, &messages, *stage, *place, *detail, visits)).sum();
         let blocking_ns = blocking.get(&(*stage, *place)).copied().unwrap_or(0);
         let suspect = suspect(analysis, *stage, *place, details, (excess_ns, blocking_ns), total_ns);
         let own = (suspect.seconds - suspect.blocked_seconds).max(1e-9);
@@ -142,44 +145,88 @@ fn is_message(stage: Stage) -> bool {
     matches!(stage, Stage::Network | Stage::SendQueue | Stage::Unseen)
 }
 
-/// Messages belong to three places. Named is the end whose links all differ from others; or the one link that differs from all others of
-/// both its ends.
-fn stands_for_itself(cells: &Cells, stage: Stage, place: Place) -> bool {
-    match place {
-        Place::Link(node, server) => {
-            let own = Some((node, server));
-            slow_link(cells, stage, Place::Node(node)) == own && slow_link(cells, stage, Place::Server(server)) == own
+/// Who sends messages to whom, and what stands out among them.
+struct Messages {
+    links: BTreeSet<(usize, u16)>,
+    /// By stage and end: the one link whose messages take far longer than those of all other links of the end together.
+    slow: BTreeMap<(Stage, Place), (usize, u16)>,
+}
+
+/// Time and visits of an end, and its slowest link with the same.
+#[derive(Default)]
+struct OfEnd {
+    ns: u64,
+    visits: u64,
+    links: usize,
+    slowest: Option<((usize, u16), u64, u64)>,
+}
+
+impl Messages {
+    fn new(cells: &Cells) -> Messages {
+        let link = |(_, place): &(Stage, Place)| if let Place::Link(node, server) = place { Some((*node, *server)) } else { None };
+        let links: BTreeSet<(usize, u16)> = cells.keys().filter_map(link).collect();
+        let mut slow = BTreeMap::new();
+        for stage in [Stage::Network, Stage::SendQueue] {
+            let mut ends: BTreeMap<Place, OfEnd> = BTreeMap::new();
+            for (node, server) in &links {
+                let (ns, visits) = time_of_link(cells, stage, Place::Link(*node, *server));
+                for end in [Place::Node(*node), Place::Server(*server)] {
+                    let of_end = ends.entry(end).or_default();
+                    (of_end.ns, of_end.visits, of_end.links) = (of_end.ns + ns, of_end.visits + visits, of_end.links + 1);
+                    if of_end.slowest.is_none_or(|(_, most, of_most)| mean(ns, visits) > mean(most, of_most)) {
+                        of_end.slowest = Some(((*node, *server), ns, visits));
+                    }
+                }
+            }
+            let mut only = Vec::new();
+            for (end, of_end) in ends {
+                if of_end.links == 1
+                    && let Some((link, ..)) = of_end.slowest
+                {
+                    only.push((end, link));
+                }
+                if let Some((link, ns, visits)) = of_end.slowest
+                    && of_end.links > 1
+                    && mean(of_end.ns - ns, of_end.visits - visits) <= USUAL * mean(ns, visits)
+                {
+                    slow.insert((stage, end), link);
+                }
+            }
+            // An end with one link is slow because of that, if the other end says so.
+            only.retain(|(_, (node, server))| {
+                [Place::Node(*node), Place::Server(*server)].iter().any(|end| slow.get(&(stage, *end)) == Some(&(*node, *server)))
+            });
+            slow.extend(only.into_iter().map(|(end, link)| ((stage, end), link)));
         }
-        // With one client and several servers only a server can stand out, and the other way round.
-        end if is_message(stage) && is_alone(cells, end) && !is_alone(cells, other_end(cells, end)) => false,
-        end => !is_message(stage) || slow_link(cells, stage, end).is_none(),
+        Messages { links, slow }
+    }
+
+    /// Messages belong to three places. Named is the end whose links all differ from others; or the one link that differs from all others
+    /// of both its ends.
+    fn name(&self, cells: &Cells, stage: Stage, place: Place) -> bool {
+        match place {
+            Place::Link(node, server) => {
+                let slow = |end| self.slow.get(&(stage, end)) == Some(&(node, server));
+                slow(Place::Node(node)) && slow(Place::Server(server))
+            }
+            // With one client and several servers only a server can stand out, and the other way round.
+            end if is_message(stage) && is_alone(cells, end) && !is_alone(cells, other_end(cells, end)) => false,
+            end => !self.slow.contains_key(&(stage, end)),
+        }
     }
 }
 
-/// The one link of an end whose messages take far longer than those of all its other links together.
-fn slow_link(cells: &Cells, stage: Stage, end: Place) -> Option<(usize, u16)> {
-    let time = |(node, server): (usize, u16)| {
-        let place = Place::Link(node, server);
-        let sum = |stage: Stage| {
-            let visits = || cells.get(&(stage, place)).into_iter().flat_map(|details| details.values());
-            (visits().map(Visits::own_ns).sum::<u64>(), visits().map(|visits| visits.times.len() as u64).sum::<u64>())
-        };
-        // Messages that did not come here took no time here.
-        if cells.contains_key(&(stage, place)) { sum(stage) } else { (0, sum(Stage::Network).1) }
+/// Nanoseconds and visits of a stage on a link. Messages that did not come there took no time there.
+fn time_of_link(cells: &Cells, stage: Stage, link: Place) -> (u64, u64) {
+    let sum = |stage: Stage| {
+        let visits = || cells.get(&(stage, link)).into_iter().flat_map(|details| details.values());
+        (visits().map(Visits::own_ns).sum::<u64>(), visits().map(|visits| visits.times.len() as u64).sum::<u64>())
     };
-    let links = links(cells).into_iter().filter(|(node, server)| end.holds(*node, *server));
-    let mut times: Vec<_> = links.map(|link| (link, time(link))).collect();
-    let mean = |(ns, visits): (u64, u64)| ns as f64 / visits.max(1) as f64;
-    times.sort_by(|(_, a), (_, b)| mean(*b).total_cmp(&mean(*a)));
-    let ((slowest, of_slowest), rest) = times.split_first()?;
-    let of_rest = rest.iter().fold((0, 0), |sum, (_, time)| (sum.0 + time.0, sum.1 + time.1));
-    (!rest.is_empty() && mean(of_rest) <= USUAL * mean(*of_slowest)).then_some(*slowest)
+    if cells.contains_key(&(stage, link)) { sum(stage) } else { (0, sum(Stage::Network).1) }
 }
 
-/// Who sends messages to whom.
-fn links(cells: &Cells) -> BTreeSet<(usize, u16)> {
-    let link = |(_, place): &(Stage, Place)| if let Place::Link(node, server) = place { Some((*node, *server)) } else { None };
-    cells.keys().filter_map(link).collect()
+fn mean(ns: u64, visits: u64) -> f64 {
+    ns as f64 / visits.max(1) as f64
 }
 
 fn is_same_kind(a: Place, b: Place) -> bool {
@@ -199,11 +246,11 @@ fn other_end(cells: &Cells, place: Place) -> Place {
 
 /// Nanoseconds that these visits took beyond the median of the means of comparable places: of messages all links elsewhere, of anything
 /// else the other places of the same kind.
-fn excess(cells: &Cells, stage: Stage, place: Place, detail: Detail, visits: &Visits) -> u64 {
+fn excess(cells: &Cells, messages: &Messages, stage: Stage, place: Place, detail: Detail, visits: &Visits) -> u64 {
     let mean = |other: Place| cells.get(&(stage, other)).and_then(|details| details.get(&detail)).map(Visits::mean_ns);
     let mut means: Vec<u64> = if is_message(stage) && detail.1.is_none() {
-        let elsewhere = links(cells).into_iter().filter(|(node, server)| !place.holds(*node, *server));
-        elsewhere.map(|(node, server)| mean(Place::Link(node, server)).unwrap_or(0)).collect()
+        let elsewhere = messages.links.iter().filter(|(node, server)| !place.holds(*node, *server));
+        elsewhere.map(|(node, server)| mean(Place::Link(*node, *server)).unwrap_or(0)).collect()
     } else {
         let others = cells.keys().filter(|(other_stage, other)| *other_stage == stage && *other != place && is_same_kind(*other, place));
         others.filter_map(|(_, other)| mean(*other)).collect()
@@ -246,19 +293,23 @@ fn suspect(
         evidence += &format!("; {part:.0} % of it in {}", analysis.name(node, *event));
     }
     let blocked_ns: u64 = details.values().map(|visits| visits.blocked_ns).sum();
-    if excess_ns > 0 {
-        let own = spent_ns.saturating_sub(blocked_ns);
-        evidence += &format!("; {:.1} times what comparable places need", own as f64 / own.saturating_sub(excess_ns).max(1) as f64);
+    let own = spent_ns.saturating_sub(blocked_ns) as f64;
+    match own / (own - excess_ns as f64).max(1.0) {
+        times if times > TIMES_MAX => evidence += "; comparable places need nothing like it",
+        times if times > 1.05 => evidence += &format!("; {times:.1} times what comparable places need"),
+        _ => {}
     }
-    if blocking_ns > 0 {
+    if blocking_ns * 100 > spent_ns {
         evidence += &format!("; others waited {:.3} s behind it", seconds(blocking_ns));
     }
-    if blocked_ns > 0 {
+    if blocked_ns * 100 > spent_ns {
         evidence += &format!("; {:.0} % of it behind other work of the server", ratio(blocked_ns, spent_ns) * 100.0);
     }
-    let shared_disk_ns: u64 = details.values().map(|visits| visits.shared_disk_ns).sum();
-    if shared_disk_ns > 0 {
-        evidence += &format!("; {:.0} % of it while the journal's disk was at work", ratio(shared_disk_ns, spent_ns) * 100.0);
+    for kind in Storage::ALL {
+        let ns: u64 = details.values().map(|visits| visits.storage_ns[kind as usize]).sum();
+        if ns * 100 > spent_ns {
+            evidence += &format!("; {:.0} % of it while {}", ratio(ns, spent_ns) * 100.0, kind.title());
+        }
     }
     if stage == Stage::Unseen {
         evidence += "; nothing was recorded there";

@@ -250,11 +250,64 @@ fn a_server_without_records_lowers_what_is_covered_and_is_named() {
     let create = explanation.kinds.iter().find(|kind| kind.operation == "app.create").expect("there were creates");
     assert!((0.3..0.8).contains(&create.covered), "{}", create.covered);
     assert!(
-        explanation.missing.iter().any(|sentence| sentence.starts_with("5 requests") && sentence.contains("meta1")),
+        explanation.missing.iter().any(|sentence| {
+            sentence.starts_with("5 requests")
+                && sentence.contains("meta1")
+                && sentence.contains(&format!("{:.1} %", (1.0 - explanation.covered) * 100.0))
+        }),
         "{:?}",
         explanation.missing
     );
     assert!(explanation.suspects.iter().any(|suspect| (suspect.stage, suspect.place.as_str()) == ("unseen", "meta1")));
+}
+
+#[test]
+fn requests_of_an_operation_that_was_not_over_are_told() {
+    let mut cluster = Cluster::new(None, 0);
+    cluster.operation("c0", 0, MS);
+    cluster.call("c0", SERVERS[0], event::META_CREATE, 90 * MS, 77_777);
+    let merged = cluster.merged();
+    let missing = Analysis::new(&merged).explain(1).missing;
+    assert!(missing.iter().any(|sentence| sentence.starts_with("1 requests belong to no recorded operation")), "{missing:?}");
+}
+
+/// Two clients, two servers; a server asks the other one on behalf of a client.
+#[test]
+fn what_a_server_asks_others_is_part_of_the_request_and_one_slow_link_is_named() {
+    let mut cluster = Cluster::new(None, 0);
+    let mut now = MS;
+    for turn in 0..20 {
+        for (client, server) in [("c0", SERVERS[0]), ("c1", SERVERS[1]), ("c1", SERVERS[0]), ("c0", SERVERS[1])] {
+            let root = cluster.span_number();
+            let end = cluster.call(client, server, event::META_LOOKUP, now, root);
+            cluster.span(client, event::CLIENT_LOOKUP, 0, (now, end - now), (root, 0));
+            now = end + 1_000;
+        }
+        // A rename: meta0 works 10 us on it, asks meta1, and that takes 5 ms on the way.
+        let (root, ladder, inner, key) = (cluster.span_number(), 5_000_000 + turn, cluster.span_number(), 1 << 50 | u64::from(turn));
+        let begin = now + 16_000;
+        cluster.span("c0", event::CLIENT_RENAME, 0, (now, 5_200_000), (root, 0));
+        let call = cluster.span_number();
+        cluster.span("c0", event::NET_CALL, key, (now, 5_200_000), (call, root)).peer = 0;
+        let mut phases = [0; 8];
+        (phases[served::CPU], phases[served::LOCK]) = (coarse(16_000), coarse(5_136_000));
+        let body = Body::Ladder(Ladder { span: ladder, code: 21, peer: 0, phases });
+        let record = Record { req: key, flags: flags::SERVER, ..Record::new(begin, event::META_RENAME, body) };
+        cluster.records.entry("meta0").or_default().push(record);
+        let asked = cluster.call("meta0", SERVERS[1], event::META_PREPARE, begin + 32_000, ladder);
+        let Some(Body::Span(span)) = cluster.records.get_mut("meta0").and_then(|all| all.last_mut()).map(|record| &mut record.body) else {
+            unreachable!("the call was recorded last")
+        };
+        (span.dur, span.span) = (span.dur + 5 * MS - (asked - begin - 32_000).min(MS), inner);
+        now += 6_000_000;
+    }
+    let merged = cluster.merged();
+    let analysis = Analysis::new(&merged);
+    for operation in analysis.operations() {
+        assert_eq!(operation.path.iter().map(|segment| segment.dur_ns).sum::<u64>(), operation.dur_ns);
+    }
+    let first = &analysis.explain(3).suspects[0];
+    assert_eq!((first.stage, first.place.as_str()), ("network", "meta0 - meta1"), "{first:?}");
 }
 
 #[test]

@@ -57,6 +57,7 @@ operations! {
     Ping(PingRequest);
     GetMap(GetMapRequest);
     Live(LiveRequest);
+    Trace(TraceRequest);
     Lookup(LookupRequest);
     Create(CreateRequest);
     Mkdir(MkdirRequest);
@@ -217,6 +218,11 @@ pub fn requests(about: &Subject) -> Vec<Request> {
         Request::ObjectSync(ObjectSyncRequest { handle, index: 0, capability: about.capability(write) }),
         Request::ObjectRemove(ObjectRemoveRequest { handle, index: 0, capability: about.capability(manage) }),
         Request::Live(LiveRequest {}),
+        Request::Trace(TraceRequest {
+            mask: "meta.*,-meta.turn".into(),
+            folder: "/nowhere".into(),
+            ..TraceRequest::new(TraceAction::Status)
+        }),
     ]
 }
 

@@ -1,0 +1,165 @@
+//! Trace: what a server records of itself is switched while it runs. Mounts get the same messages over a socket of their machine.
+
+use weft_base::{Result, Status};
+
+use crate::{Reader, Wire, wire_struct};
+
+/// What to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TraceAction {
+    /// Only answer.
+    #[default]
+    Status = 0,
+    /// Begin a recording; one that is on is ended.
+    On = 1,
+    /// End the recording; its files are completed.
+    Off = 2,
+    /// A flight recorder writes what it holds, and goes on.
+    Dump = 3,
+}
+
+/// What rings of records are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TraceMode {
+    /// Nothing is recorded.
+    #[default]
+    Off = 0,
+    /// What was recorded first is kept until the end.
+    Bench = 1,
+    /// What was recorded last is kept, and written when something calls for it.
+    Flight = 2,
+    /// Everything is written while it is recorded.
+    Stream = 3,
+}
+
+wire_struct! {
+    /// A command about the recording of a process.
+    pub struct TraceRequest {
+        /// What to do; the rest is for [`TraceAction::On`].
+        pub action: TraceAction,
+        /// Events by name, as `meta.*,disk.write,-meta.lookup`; `*`: all.
+        pub mask: String,
+        /// Not [`TraceMode::Off`].
+        pub mode: TraceMode,
+        /// Bytes of one thread's ring; 0: as many as is usual for the mode.
+        pub ring_bytes: u64,
+        /// One operation of a client of 2^n is recorded.
+        pub sampling_bits: u8,
+        /// A flight recorder is written when an operation takes longer, in nanoseconds; 0: however long it takes.
+        pub slow_ns: u64,
+        /// Where the files go, an absolute path on the machine of the process; empty: to the state directory.
+        pub folder: String,
+    }
+
+    /// What a process says of its recording, or of the last one if none is on.
+    pub struct TraceReply {
+        /// Its name in files.
+        pub name: String,
+        /// Its number on its machine.
+        pub process: u32,
+        /// How it records now.
+        pub mode: TraceMode,
+        /// Files of the last recording are not complete yet.
+        pub is_writing: bool,
+        /// The events that it records now.
+        pub mask: String,
+        /// Records so far.
+        pub written: u64,
+        /// Records that no ring had room for, or that were fetched too late.
+        pub lost: u64,
+        /// Records that a flight recorder has overwritten, as it should.
+        pub forgotten: u64,
+        /// Threads that have a ring.
+        pub threads: u32,
+        /// Threads for which there was none.
+        pub threads_without_ring: u64,
+        /// Operations that have not ended.
+        pub in_flight: u32,
+        /// Times that a flight recorder was written while it was on.
+        pub dumps: u32,
+        /// The files, on the machine of the process.
+        pub files: Vec<String>,
+        /// Why the command failed, or a file could not be written; empty: nothing did.
+        pub problem: String,
+    }
+}
+
+impl TraceRequest {
+    /// A command without parameters.
+    pub fn new(action: TraceAction) -> TraceRequest {
+        TraceRequest {
+            action,
+            mask: String::new(),
+            mode: TraceMode::Off,
+            ring_bytes: 0,
+            sampling_bits: 0,
+            slow_ns: 0,
+            folder: String::new(),
+        }
+    }
+}
+
+impl Default for TraceReply {
+    /// A process that has never recorded.
+    fn default() -> TraceReply {
+        TraceReply {
+            name: String::new(),
+            process: 0,
+            mode: TraceMode::Off,
+            is_writing: false,
+            mask: String::new(),
+            written: 0,
+            lost: 0,
+            forgotten: 0,
+            threads: 0,
+            threads_without_ring: 0,
+            in_flight: 0,
+            dumps: 0,
+            files: Vec::new(),
+            problem: String::new(),
+        }
+    }
+}
+
+macro_rules! wire_for_choices {
+    ($( $type:ident { $($variant:ident),* } )*) => { $(
+        impl Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                (*self as u8).put(out);
+            }
+            fn get(from: &mut Reader) -> Result<Self> {
+                let number = u8::get(from)?;
+                [$($type::$variant),*].into_iter().find(|choice| *choice as u8 == number).ok_or(Status::BadMessage)
+            }
+        }
+    )* };
+}
+
+wire_for_choices! {
+    TraceAction { Status, On, Off, Dump }
+    TraceMode { Off, Bench, Flight, Stream }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_survive_and_others_are_refused() {
+        let request = TraceRequest {
+            mask: "meta.*".into(),
+            mode: TraceMode::Flight,
+            slow_ns: 50_000_000,
+            folder: "/tmp/t".into(),
+            ..TraceRequest::new(TraceAction::On)
+        };
+        let mut bytes = request.to_bytes().to_vec();
+        assert_eq!(TraceRequest::from_bytes(bytes.clone().into()), Ok(request));
+        bytes[0] = 4;
+        assert_eq!(TraceRequest::from_bytes(bytes.into()), Err(Status::BadMessage));
+        let reply = TraceReply { files: vec!["a".into(), "b".into()], mode: TraceMode::Stream, ..TraceReply::default() };
+        assert_eq!(TraceReply::from_bytes(reply.to_bytes()), Ok(reply));
+    }
+}

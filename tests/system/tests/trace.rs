@@ -1,0 +1,213 @@
+//! `weft trace` and `weft explain` with real servers and a real mount.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use weft_system_tests::{FileSystem, Need, available, fails, ok, signal, wait_until, weft};
+use weft_trace::file::TraceFile;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `weft trace COMMAND`, the report.
+#[track_caller]
+fn trace(fs: &FileSystem, words: &[&str]) -> Value {
+    let report = ok(weft().arg("trace").arg(words[0]).arg(fs.state()).args(&words[1..]).arg("--json"));
+    serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {report}"))
+}
+
+fn node<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let nodes = report["nodes"].as_array().unwrap_or_else(|| panic!("{report}"));
+    nodes.iter().find(|node| node["node"] == name).unwrap_or_else(|| panic!("no {name} in {report}"))
+}
+
+fn number(report: &Value, name: &str, field: &str) -> u64 {
+    node(report, name)[field].as_u64().unwrap_or_else(|| panic!("{report}"))
+}
+
+/// Names of the events in all files of a folder that begin with `node`, with how many there are.
+fn recorded(folder: &Path, node: &str) -> std::collections::BTreeMap<String, usize> {
+    let mut found = std::collections::BTreeMap::new();
+    for entry in fs::read_dir(folder).expect("a folder of traces").flatten() {
+        if entry.file_name().to_string_lossy().starts_with(node) {
+            let file = TraceFile::read(&fs::read(entry.path()).expect("a file")).expect("a trace");
+            for one in &file.records {
+                *found.entry(file.header.events.name(one.record.event)).or_default() += 1;
+            }
+        }
+    }
+    found
+}
+
+fn make_files(dir: &Path, prefix: &str, count: usize) {
+    for number in 0..count {
+        let path = dir.join(format!("{prefix}{number}"));
+        fs::write(&path, vec![7; 100_000]).expect("a file is written");
+        assert_eq!(fs::read(&path).expect("a file is read").len(), 100_000);
+        fs::remove_file(&path).expect("a file is removed");
+    }
+}
+
+#[test]
+fn a_running_file_system_is_traced_and_explained_and_then_left_alone() {
+    if !available("a_running_file_system_is_traced", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "2"]);
+    let before = trace(&fs, &["status"]);
+    for name in ["meta0", "data0", "data1", "mount-mnt"] {
+        assert_eq!((node(&before, name)["mode"].as_str(), number(&before, name, "records")), (Some("off"), 0), "{before}");
+    }
+    make_files(&fs.mnt(), "before", 3);
+
+    let folder = fs.path("traces");
+    let on = trace(&fs, &["on", "--dir", folder.to_str().expect("a path of this test")]);
+    assert_eq!(node(&on, "mount-mnt")["mode"], "stream", "{on}");
+    make_files(&fs.mnt(), "during", 20);
+    let status = trace(&fs, &["status"]);
+    for name in ["meta0", "data0", "mount-mnt"] {
+        assert!(number(&status, name, "records") > 20, "{status}");
+        assert_eq!(number(&status, name, "lost"), 0, "{status}");
+    }
+    let off = trace(&fs, &["off"]);
+    assert_eq!((node(&off, "meta0")["mode"].as_str(), node(&off, "meta0")["is_writing"].as_bool()), (Some("off"), Some(false)), "{off}");
+    // Off is off.
+    make_files(&fs.mnt(), "after", 20);
+    let after = trace(&fs, &["status"]);
+    for name in ["meta0", "data0", "data1", "mount-mnt"] {
+        assert_eq!(number(&after, name, "records"), number(&off, name, "records"), "{name} went on");
+    }
+    // Only the user of the processes may read what was done.
+    let mode = |path: &Path| fs::metadata(path).expect("it was made").permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    let explained: Value = serde_json::from_str(&ok(weft().arg("explain").arg(&folder).arg("--json"))).expect("JSON");
+    assert!(explained["covered"].as_f64().expect("a share") >= 0.95, "{explained}");
+    assert_eq!(explained["missing"].as_array().map(Vec::len), Some(0), "{explained}");
+    let kind = |name: &str| {
+        let kinds = explained["kinds"].as_array().expect("a list");
+        kinds.iter().find(|kind| kind["operation"] == name).unwrap_or_else(|| panic!("no {name} in {explained}")).clone()
+    };
+    assert_eq!(kind("fuse.create")["count"], 20);
+    for stage in ["kernel", "send_queue", "network", "cpu", "journal"] {
+        let stages = kind("fuse.create")["stages"].as_array().expect("a list").clone();
+        assert!(stages.iter().any(|one| one["stage"] == stage && one["seconds"].as_f64() > Some(0.0)), "{stage}: {stages:?}");
+    }
+    fs.down();
+}
+
+#[test]
+fn masks_and_names_choose_what_is_recorded_and_nonsense_is_refused() {
+    if !available("masks_choose", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    let folder = fs.path("traces");
+    let dir = folder.to_str().expect("a path of this test");
+    trace(&fs, &["on", "--mask", "meta.*,-meta.turn,client.create", "--nodes", "meta*,mount*", "--mode", "bench", "--dir", dir]);
+    make_files(&fs.mnt(), "file", 5);
+    trace(&fs, &["off"]);
+    let meta = recorded(&folder, "meta0");
+    assert_eq!(meta.get("meta.create"), Some(&5), "{meta:?}");
+    assert!(meta.keys().all(|name| (name.starts_with("meta.") && name != "meta.turn") || name == "trace.sync"), "{meta:?}");
+    let mount = recorded(&folder, "mount-mnt");
+    assert_eq!(mount.get("client.create"), Some(&5), "{mount:?}");
+    assert!(mount.keys().all(|name| name == "client.create" || name == "trace.sync"), "{mount:?}");
+    assert!(recorded(&folder, "data0").is_empty());
+
+    // One operation of 4 and everything below it.
+    trace(&fs, &["on", "--mask", "fuse.*,client.*,net.call", "--sample", "1/4", "--nodes", "mount*", "--dir", dir]);
+    make_files(&fs.mnt(), "sampled", 100);
+    let status = trace(&fs, &["off"]);
+    assert!((300..1800).contains(&number(&status, "mount-mnt", "records")), "of some 3700: {status}");
+
+    let words = fails(weft().args(["trace", "on"]).arg(fs.state()).args(["--mask", "meta.craete"]));
+    assert!(words.contains("meta.craete"), "{words}");
+    let words = fails(weft().args(["trace", "status"]).arg(fs.state()).args(["--nodes", "meta7"]));
+    assert!(words.contains("meta7"), "{words}");
+    let words = fails(weft().args(["trace", "dump"]).arg(fs.state()));
+    assert!(words.contains("no flight recorder"), "{words}");
+    fs.down();
+}
+
+#[test]
+fn a_flight_recorder_is_written_after_an_error_a_slow_operation_and_a_signal() {
+    if !available("a_flight_recorder_is_written", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    let folder = fs.path("traces");
+    let flight = |words: &[&str]| {
+        let dir = folder.to_str().expect("a path of this test");
+        trace(&fs, &[&["on", "--mode", "flight", "--ring", "64KiB", "--dir", dir], words].concat())
+    };
+    flight(&[]);
+    // More than five rings of 1024 records hold.
+    make_files(&fs.mnt(), "quiet", 200);
+    let status = trace(&fs, &["status"]);
+    assert_eq!((number(&status, "mount-mnt", "dumps"), number(&status, "meta0", "dumps")), (0, 0), "nothing happened: {status}");
+    assert!(number(&status, "mount-mnt", "forgotten") > 0, "a small ring: {status}");
+    assert!(!folder.exists());
+
+    // A missing name is an answer, no trouble; a server that is gone is.
+    assert!(fs::metadata(fs.mnt().join("nothing")).is_err());
+    let open = fs::File::create(fs.mnt().join("file")).expect("a new file");
+    fs.kill("data0");
+    let writer = std::thread::spawn(move || std::os::unix::fs::FileExt::write_all_at(&open, &[1; 100_000], 0));
+    wait_until("the dump of the mount", PATIENCE, || number(&trace_quietly(&fs), "mount-mnt", "dumps") >= 1);
+    // It asks the servers for theirs.
+    wait_until("the dump of the server", PATIENCE, || number(&trace_quietly(&fs), "meta0", "dumps") >= 1);
+    fs.start(&[]);
+    writer.join().expect("no panic").expect("the server is back");
+    let mount = recorded(&folder, "mount-mnt");
+    assert!(mount.get("net.call").is_some_and(|calls| *calls > 0) && mount.contains_key("trace.lost"), "{mount:?}");
+
+    // The server was started anew and records nothing; the signal reaches the metadata server.
+    let files = |name: &str| node(&trace_quietly(&fs), name)["files"].as_array().map_or(0, Vec::len);
+    let before = files("meta0");
+    signal(fs.pid("meta0").expect("it runs"), Signal::USR1).expect("it lives");
+    wait_until("the dump after the signal", PATIENCE, || files("meta0") == before + 1);
+
+    flight(&["--slower-than", "20ms", "--nodes", "mount*"]);
+    make_files(&fs.mnt(), "fast", 2);
+    let stopped = fs.pid("meta0").expect("it runs");
+    signal(stopped, Signal::STOP).expect("it lives");
+    let path = fs.mnt().join("slow");
+    let maker = std::thread::spawn(move || fs::write(path, b"x"));
+    std::thread::sleep(Duration::from_millis(60));
+    signal(stopped, Signal::CONT).expect("it lives");
+    maker.join().expect("no panic").expect("the server goes on");
+    wait_until("the dump after a slow operation", PATIENCE, || number(&trace_quietly(&fs), "mount-mnt", "dumps") >= 1);
+    fs.down();
+}
+
+/// The state of all nodes; some may be away.
+fn trace_quietly(fs: &FileSystem) -> Value {
+    let finished = weft_system_tests::run(weft().args(["trace", "status", "--json"]).arg(fs.state()), PATIENCE);
+    serde_json::from_slice(&finished.out).unwrap_or_else(|error| panic!("{error}: {}", finished.words()))
+}
+
+#[test]
+fn explain_records_a_running_file_system_by_itself() {
+    if !available("explain_records", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "2"]);
+    let (stop, mnt) = (std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)), fs.mnt());
+    let ended = stop.clone();
+    let work = std::thread::spawn(move || {
+        while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+            make_files(&mnt, "work", 1);
+        }
+    });
+    let text = ok(weft().arg("explain").arg(fs.state()).args(["--seconds", "0.5", "--json"]));
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    work.join().expect("no panic");
+    let explained: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert!(explained["covered"].as_f64().expect("a share") >= 0.95, "{explained}");
+    assert!(explained["operations"].as_u64() > Some(10), "{explained}");
+    assert!(!fs.state().join("trace").exists(), "nothing is left behind");
+    fs.down();
+}
