@@ -134,6 +134,8 @@ fn counters_agree_with_the_work_and_a_silent_server_is_said() {
     assert!(created >= 41, "creates, a directory, and attributes that a copy sets: {created}");
     let busiest = after["objects"].as_array().unwrap();
     assert!(busiest.iter().any(|row| row["name"] == "/d" && row["requests_s"].as_f64() > Some(1.0)), "{busiest:?}");
+    let here = after["clients"].as_array().unwrap();
+    assert!(here.iter().all(|row| row["name"].as_str().is_some_and(|name| name.starts_with("pid "))), "who asks is a process: {here:?}");
 
     demo.kill("data1");
     let silent = weft().args(["top", "--once", "--json", "--interval", "0.1"]).arg(demo.state()).output().unwrap();

@@ -339,7 +339,8 @@ mod tests {
     #[test]
     fn a_usual_terminal_shows_servers_rates_tops_operations_and_what_waits() {
         let text = texts(&draw(&now(6, ""), View::default(), 80, 24)).join("\n");
-        for wanted in ["demo", "2 SILENT", "meta0", "data3", "no answer: refused", "no data for 7.1s", "1.0M", "5.0k", "CLIENTS", "cc1"] {
+        for wanted in ["demo", "2 SILENT", "meta0", "data3", "no answer: refused", "no data for 7.1s", "1.0M", "5.0k", "CLIENTS", "pid 77"]
+        {
             assert!(text.contains(wanted), "{wanted}:\n{text}");
         }
         for wanted in ["/d/f", "Create", "Rmdir", "2.5s", "-25%", "4us", "q quit"] {
