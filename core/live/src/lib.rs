@@ -4,16 +4,20 @@
 //! and reads no clock of its own. It never does I/O, never reads a clock, and never decides anything.
 
 mod class;
+mod clients;
 mod in_flight;
 mod operations;
 mod sketch;
 mod tops;
 
+use std::collections::BTreeSet;
+
 use weft_base::{ClientId, Handle, Nanos};
 use weft_wire::Op;
-use weft_wire::ops::{LiveReply, OLDEST_MAX, ServerInfo, TOP_MAX};
+use weft_wire::ops::{ClientName, LiveReply, OLDEST_MAX, ServerInfo, TOP_MAX};
 
 pub use class::Class;
+pub use clients::Clients;
 pub use in_flight::{InFlight, Ticket};
 pub use operations::{Operations, SLOTS, slot_of, slot_upper_ns};
 pub use sketch::{Estimate, Sketch};
@@ -26,6 +30,8 @@ pub struct Live {
     tops: Tops,
     /// Requests that are here and not answered, as far as their owner has put them in.
     pub in_flight: InFlight,
+    /// Where clients are.
+    pub clients: Clients,
     read_bytes: u64,
     written_bytes: u64,
 }
@@ -46,7 +52,14 @@ pub struct Gauges {
 impl Live {
     /// Nothing has been done yet.
     pub fn new(now: Nanos) -> Live {
-        Live { operations: Operations::default(), tops: Tops::new(now), in_flight: InFlight::default(), read_bytes: 0, written_bytes: 0 }
+        Live {
+            operations: Operations::default(),
+            tops: Tops::new(now),
+            in_flight: InFlight::default(),
+            clients: Clients::default(),
+            read_bytes: 0,
+            written_bytes: 0,
+        }
     }
 
     /// A turn begins: what was busy long ago is forgotten.
@@ -88,7 +101,7 @@ impl Live {
     /// Everything, for a dashboard.
     pub fn report(&mut self, now: Nanos, info: ServerInfo, gauges: Gauges) -> LiveReply {
         self.tops.roll(now);
-        LiveReply {
+        let mut reply = LiveReply {
             info,
             read_bytes: self.read_bytes,
             written_bytes: self.written_bytes,
@@ -103,6 +116,17 @@ impl Live {
             objects_by_requests: self.tops.objects_by_requests(TOP_MAX),
             objects_by_bytes: self.tops.objects_by_bytes(TOP_MAX),
             oldest: self.in_flight.oldest(now, OLDEST_MAX),
-        }
+            client_names: Vec::new(),
+        };
+        reply.client_names = self.names_of_clients(&reply);
+        reply
+    }
+
+    /// Where those clients are that an answer names.
+    fn names_of_clients(&self, reply: &LiveReply) -> Vec<ClientName> {
+        let rows = reply.clients_by_requests.iter().chain(&reply.clients_by_bytes).map(|row| ClientId(row.key));
+        let named: BTreeSet<ClientId> = rows.chain(reply.oldest.iter().map(|waiting| waiting.client)).collect();
+        let name = |client| Some(ClientName { client, name: self.clients.name(client)?.to_string() });
+        named.into_iter().filter_map(name).collect()
     }
 }

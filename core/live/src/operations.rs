@@ -15,6 +15,16 @@ const CODES: usize = 128;
 #[derive(Debug)]
 pub struct Operations {
     rows: Box<[Row]>,
+    /// Neighbours mostly are alike, as those of one turn have waited equally long: they are counted here first.
+    run: Run,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    op: u16,
+    is_error: bool,
+    ns: u64,
+    count: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +39,7 @@ const EMPTY: Row = Row { count: 0, failed: 0, total_ns: 0, slots: [0; SLOTS] };
 
 impl Default for Operations {
     fn default() -> Operations {
-        Operations { rows: vec![EMPTY; CODES].into_boxed_slice() }
+        Operations { rows: vec![EMPTY; CODES].into_boxed_slice(), run: Run::default() }
     }
 }
 
@@ -37,16 +47,26 @@ impl Operations {
     /// A request was answered.
     #[inline]
     pub fn add(&mut self, op: u16, is_error: bool, ns: u64) {
+        if (op, is_error, ns) != (self.run.op, self.run.is_error, self.run.ns) {
+            self.settle();
+            self.run = Run { op, is_error, ns, count: 0 };
+        }
+        self.run.count += 1;
+    }
+
+    fn settle(&mut self) {
+        let Run { op, is_error, ns, count } = std::mem::take(&mut self.run);
         // Unknown numbers share the place of 0, which no operation has.
         let row = if usize::from(op) < CODES { &mut self.rows[usize::from(op)] } else { &mut self.rows[0] };
-        row.count += 1;
-        row.failed += u64::from(is_error);
-        row.total_ns += ns;
-        row.slots[slot_of(ns)] += 1;
+        row.count += count;
+        row.failed += if is_error { count } else { 0 };
+        row.total_ns += ns * count;
+        row.slots[slot_of(ns)] += count;
     }
 
     /// Operations that were asked for, by number.
-    pub fn used(&self) -> Vec<OperationUse> {
+    pub fn used(&mut self) -> Vec<OperationUse> {
+        self.settle();
         let mut used: Vec<OperationUse> = Vec::new();
         for (code, row) in self.rows.iter().enumerate().filter(|(_, row)| row.count > 0) {
             let op = Op::from_code(code as u16).map_or(0, Op::code);

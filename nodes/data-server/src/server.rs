@@ -162,8 +162,14 @@ impl<R: ServerRuntime> Server<R> {
         self.live.borrow_mut().turn(now);
         for arrival in arrivals.drain(..) {
             match arrival {
-                Arrival::Connected { client, incarnation, .. } => self.clients.borrow_mut().connected(client, incarnation),
-                Arrival::Disconnected { client, .. } => self.clients.borrow_mut().disconnected(client, now),
+                Arrival::Connected { peer, client, incarnation } => {
+                    self.live.borrow_mut().clients.connected(client, self.rt.peer_name(peer));
+                    self.clients.borrow_mut().connected(client, incarnation);
+                }
+                Arrival::Disconnected { client, .. } => {
+                    self.live.borrow_mut().clients.disconnected(client);
+                    self.clients.borrow_mut().disconnected(client, now);
+                }
                 Arrival::Request { peer, frame } => match self.admit(peer, frame, now) {
                     Ok(job) => jobs.push(job),
                     Err((header, status)) => {

@@ -204,8 +204,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                         self.make_room().await?;
                     }
                 }
-                Arrival::Connected { client, .. } => self.sessions.borrow_mut().connected(client),
-                Arrival::Disconnected { client, .. } => self.sessions.borrow_mut().disconnected(client, self.rt.now()),
+                Arrival::Connected { peer, client, .. } => {
+                    self.live.borrow_mut().clients.connected(client, self.rt.peer_name(peer));
+                    self.sessions.borrow_mut().connected(client);
+                }
+                Arrival::Disconnected { client, .. } => {
+                    self.live.borrow_mut().clients.disconnected(client);
+                    self.sessions.borrow_mut().disconnected(client, self.rt.now());
+                }
             }
         }
         self.commit().await?;

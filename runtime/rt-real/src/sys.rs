@@ -184,6 +184,22 @@ fn set_option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, valu
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) }).map(drop)
 }
 
+/// The process at the other end of a Unix socket; `None` if it is another kind of socket.
+pub(crate) fn peer_process(fd: BorrowedFd<'_>) -> Option<i32> {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `who` and `len` are valid for writes for the duration of the call, and `len` says how large `who` is.
+    let got = unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &raw mut len) };
+    // A socket of another kind has no such process, which the kernel tells as 0.
+    (got == 0 && who.pid > 0).then_some(who.pid)
+}
+
+/// The address at the other end of a TCP connection.
+pub(crate) fn peer_address(fd: BorrowedFd<'_>) -> Option<std::net::SocketAddr> {
+    let own = fd.try_clone_to_owned().ok()?;
+    std::net::TcpStream::from(own).peer_addr().ok()
+}
+
 /// Tunes a TCP connection: no Nagle delay, and a dead peer is noticed within about 20 seconds.
 pub(crate) fn tune_tcp(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1i32)?;

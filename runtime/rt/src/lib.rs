@@ -183,6 +183,12 @@ pub trait ServerRuntime: Runtime {
         std::future::ready(Ok(None))
     }
 
+    /// Where the other end of a connection is, for people: a process of this machine (`pid 123`) or a network address. `None` if that is
+    /// not known, as in a simulation.
+    fn peer_name(&self, _peer: PeerId) -> Option<String> {
+        None
+    }
+
     /// Queues a reply. Replies of one turn leave together, one send for each connection, when all flows of this server wait.
     fn reply(&self, peer: PeerId, reply: Frame);
 

@@ -47,10 +47,13 @@ impl Names {
             self.found.clear();
         }
         let is_known = |names: &Names, key: u64| names.found.get(&key).is_some_and(|(at, _)| at.elapsed() < AGAIN);
-        let mut unknown: Vec<u64> = keys.iter().copied().filter(|key| *key != 0 && !is_known(self, *key)).collect();
-        unknown.sort_unstable();
-        unknown.dedup();
-        unknown.truncate(ROUND);
+        // The busiest first.
+        let mut unknown: Vec<u64> = Vec::new();
+        for key in keys {
+            if *key != 0 && unknown.len() < ROUND && !unknown.contains(key) && !is_known(self, *key) {
+                unknown.push(*key);
+            }
+        }
         let mut files = Vec::new();
         for key in unknown {
             let kind = fs.run(fs.client.getattr(Handle(key))).map(|attr| attr.kind);

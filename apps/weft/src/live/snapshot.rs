@@ -9,6 +9,8 @@ use weft_live::{Class, SLOTS, slot_upper_ns};
 use weft_wire::Op;
 use weft_wire::ops::{LiveReply, OperationUse, TopRow};
 
+use crate::output::show_name;
+
 /// All servers at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
@@ -125,7 +127,7 @@ pub struct Rates {
 pub struct Busy {
     /// Its number, as in traces: `c1f` or `h0.17`.
     pub id: String,
-    /// The path of an object, if it was found; anything that is not printable is escaped.
+    /// Where a client is, or the path of an object, if that was found; anything that is not printable is escaped.
     pub name: Option<String>,
     /// Requests per second, at least.
     pub requests_s: f64,
@@ -159,6 +161,8 @@ pub struct Waiting {
     pub server: String,
     pub operation: &'static str,
     pub client: String,
+    /// Where the client is, if that is known.
+    pub client_name: Option<String>,
     /// The object or directory it is about.
     pub object: Option<String>,
     pub name: Option<String>,
@@ -257,7 +261,11 @@ pub fn snapshot(
         };
     }
     let replies = || fresh.iter().map(|(_, reply)| *reply);
-    let clients = busiest(replies(), |reply| (&reply.clients_by_requests, &reply.clients_by_bytes), |key| format!("c{key:x}"), |_| None);
+    let mut clients =
+        busiest(replies(), |reply| (&reply.clients_by_requests, &reply.clients_by_bytes), |key| format!("c{key:x}"), |_| None);
+    for client in &mut clients {
+        client.name = replies().find_map(|reply| client_name(reply, client.key));
+    }
     let objects = busiest(replies(), |reply| (&reply.objects_by_requests, &reply.objects_by_bytes), handle_text, &name);
     let mut oldest: Vec<Waiting> = Vec::new();
     for (seen, reply) in &fresh {
@@ -265,6 +273,7 @@ pub fn snapshot(
             server: seen.entry.name.clone(),
             operation: operation_name(waiting.op),
             client: format!("{:?}", waiting.client),
+            client_name: client_name(reply, waiting.client.0),
             object: (waiting.object.0 != 0).then(|| handle_text(waiting.object.0)),
             name: name(waiting.object.0),
             age_s: waiting.age_ns as f64 / 1e9,
@@ -418,6 +427,12 @@ pub fn operation_name(op: u16) -> &'static str {
     Op::from_code(op).map_or("unknown", Op::name)
 }
 
+/// Where a client is, as a server says; the name is escaped, as a server may say anything.
+fn client_name(reply: &LiveReply, key: u64) -> Option<String> {
+    let found = reply.client_names.iter().find(|there| there.client.0 == key);
+    found.map(|found| show_name(found.name.as_bytes()))
+}
+
 fn handle_text(key: u64) -> String {
     weft_base::Handle(key).to_string()
 }
@@ -426,7 +441,7 @@ fn handle_text(key: u64) -> String {
 pub mod tests {
     use super::*;
     use weft_base::{ClientId, FsId, Handle, ServerId};
-    use weft_wire::ops::{LatencySlot, ServerInfo, WaitingRequest};
+    use weft_wire::ops::{ClientName, LatencySlot, ServerInfo, WaitingRequest};
 
     /// An answer with these totals of one operation each.
     pub fn reply(id: ServerId, boot: u32, creates: u64, written_bytes: u64) -> LiveReply {
@@ -471,6 +486,7 @@ pub mod tests {
             objects_by_requests: vec![TopRow { key: 1, count: 300, error: 0 }],
             objects_by_bytes: vec![TopRow { key: 9, count: 10_000, error: 0 }],
             oldest: vec![WaitingRequest { op: Op::Rmdir.code(), client: ClientId(5), object: Handle(1), age_ns: 2_500_000_000 }],
+            client_names: vec![ClientName { client: ClientId(0xc1), name: "pid 77".into() }],
         }
     }
 
@@ -515,7 +531,11 @@ pub mod tests {
         let (a, b) = (ServerId(0), ServerId(1));
         let now = of(&[seen(a, Some((1.0, reply(a, 1, 0, 0))), None), seen(b, Some((1.0, reply(b, 1, 0, 0))), None)], 1.0);
         let client = &now.clients[0];
-        assert_eq!((client.id.as_str(), client.requests_s), ("cc1", 80.0), "at least: the error is not counted");
+        assert_eq!(
+            (client.id.as_str(), client.name.as_deref(), client.requests_s),
+            ("cc1", Some("pid 77"), 80.0),
+            "at least: the error is not counted"
+        );
         let objects: Vec<_> = now.objects.iter().map(|row| (row.id.as_str(), row.name.as_deref(), row.requests_s, row.bytes_s)).collect();
         assert_eq!(objects, [("h0.1", Some("/"), 60.0, 0.0), ("h0.9", None, 0.0, 2000.0)]);
         assert_eq!((now.oldest[0].operation, now.oldest[0].age_s, now.oldest[0].name.as_deref()), ("Rmdir", 2.5, Some("/")));

@@ -12,12 +12,15 @@ use weft_wire::ops::LiveReply;
 use super::names::Names;
 use super::snapshot::{Rates, Seen, Snapshot, rates, snapshot};
 use crate::connect::Fs;
+use crate::output::show_name;
 
 /// Points of the past that are kept for each server.
 const HISTORY: usize = 900;
 /// A server is silent if it has not answered for so many intervals, and at least [`PATIENCE_S`] seconds.
 const PATIENCE_INTERVALS: f64 = 3.0;
 const PATIENCE_S: f64 = 3.0;
+/// Words of a client's command that are shown, at most.
+const COMMAND_WORDS: usize = 12;
 /// Unknown handles are looked for so often.
 const NAMES_EVERY: Duration = Duration::from_secs(1);
 
@@ -191,7 +194,17 @@ impl Shared {
         let names = lock(&self.names);
         let fs = (self.fs.client.map().fs_name.clone(), self.fs.id().to_string());
         let times = (self.began.elapsed().as_secs_f64(), self.interval.as_secs_f64(), self.patience_s());
-        snapshot(fs, &seen, times, |key| names.get(key))
+        let mut now = snapshot(fs, &seen, times, |key| names.get(key));
+        // Servers behind Unix sockets are on this machine, and so are the processes that they name.
+        if seen.iter().all(|seen| seen.entry.address.starts_with("unix:")) {
+            let clients = now.clients.iter_mut().map(|row| &mut row.name);
+            for name in clients.chain(now.oldest.iter_mut().map(|row| &mut row.client_name)).flatten() {
+                if let Some(command) = name.strip_prefix("pid ").and_then(command_of) {
+                    name.push_str(&format!(" {command}"));
+                }
+            }
+        }
+        now
     }
 
     fn replies(&self) -> Vec<(ServerEntry, Option<LiveReply>)> {
@@ -211,6 +224,18 @@ impl Shared {
         names.find(&self.fs, &keys);
         *lock(&self.names) = names;
     }
+}
+
+/// What a process of this machine was started as, if that can be seen.
+fn command_of(pid: &str) -> Option<String> {
+    let pid: u32 = pid.parse().ok()?;
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let program = words.next()?;
+    // The folder of the program says less than what it was told.
+    let program = program.rsplit(|byte| *byte == b'/').next().unwrap_or(program);
+    let words = std::iter::once(program).chain(words).map(show_name);
+    Some(words.take(COMMAND_WORDS).collect::<Vec<_>>().join(" "))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -48,6 +48,8 @@ wire_struct! {
         pub objects_by_bytes: Vec<TopRow>,
         /// The oldest requests that are not answered, oldest first.
         pub oldest: Vec<WaitingRequest>,
+        /// Where the clients are that these lists name, as far as that is known.
+        pub client_names: Vec<ClientName>,
     }
 
     /// What was asked for under one number of an operation.
@@ -82,6 +84,14 @@ wire_struct! {
         pub count: u64,
         /// How much less it may be.
         pub error: u64,
+    }
+
+    /// Where a client is.
+    pub struct ClientName {
+        /// The client.
+        pub client: ClientId,
+        /// For people: `pid 123` on the machine of the server, or a network address.
+        pub name: String,
     }
 
     /// A request that is not answered.

@@ -239,6 +239,15 @@ impl Net {
         (len <= bytes as u64 && memory.holds(offset, bytes)).then(|| (memory.clone(), offset))
     }
 
+    /// Where the other end of a connection is.
+    pub(crate) fn peer_name(&self, peer: PeerId) -> Option<String> {
+        let fd = self.conn(peer.0)?.fd.as_fd();
+        match sys::peer_process(fd) {
+            Some(pid) => Some(format!("pid {pid}")),
+            None => sys::peer_address(fd).map(|address| address.to_string()),
+        }
+    }
+
     /// Sends what was queued since the last call.
     pub(crate) fn flush(&mut self) {
         while let Some(token) = self.dirty.pop() {

@@ -242,6 +242,10 @@ impl ServerRuntime for ShardRt {
         }
     }
 
+    fn peer_name(&self, peer: PeerId) -> Option<String> {
+        self.0.net.borrow().peer_name(peer)
+    }
+
     fn reply(&self, peer: PeerId, mut reply: Frame) {
         if check_sizes(reply.body.len(), reply.bulk.len()).is_err() {
             // The peer would refuse the frame and close; an error reaches the one who asked for too much.

@@ -335,6 +335,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         objects_by_requests: vec![row.clone()],
         objects_by_bytes: vec![row],
         oldest: vec![WaitingRequest { op: 18, client: about.client, object: about.file, age_ns: 11 }],
+        client_names: vec![ClientName { client: about.client, name: "pid 1".into() }],
     };
     let (kind, state_given) = (FileKind::File, Some(state.clone()));
     vec![

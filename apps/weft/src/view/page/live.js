@@ -11,11 +11,11 @@ let after = -1;
 let began = null; // tells one viewer from the next one at the same address
 window.weftLive = { get state() { return { history, look }; }, drawn: 0 };
 
-// What is drawn of a point: title, column of the point, how a number is written.
+// What is drawn of a point: title, column of the point, how a number is written, which servers, the smallest scale, its steps.
 const CHARTS = [
-  ["Read bandwidth", 1, (value) => `${bytes(Math.round(value))}/s`, "data"], ["Write bandwidth", 2, (value) => `${bytes(Math.round(value))}/s`, "data"],
-  ["Metadata reads", 3, (value) => `${count(value)}/s`, "meta"], ["Metadata changes", 4, (value) => `${count(value)}/s`, "meta"],
-  ["Queue (mean requests in the server)", 5, (value) => count(value), "all"], ["Processor time (processors)", 7, (value) => count(value), "all"],
+  ["Read bandwidth", 1, (value) => `${bytes(Math.round(value))}/s`, "data", 1024, 1024], ["Write bandwidth", 2, (value) => `${bytes(Math.round(value))}/s`, "data", 1024, 1024],
+  ["Metadata reads", 3, (value) => `${count(value)}/s`, "meta", 10, 10], ["Metadata changes", 4, (value) => `${count(value)}/s`, "meta", 10, 10],
+  ["Queue (mean requests in the server)", 5, (value) => count(value), "all", 1, 10], ["Processor time (processors)", 7, (value) => count(value), "all", 1, 10],
 ];
 
 async function tick() {
@@ -61,7 +61,7 @@ function servers(now) {
   const rows = now.servers.map((server) => {
     if (!server.answers) {
       const words = server.age_s === null ? `no answer${server.problem ? `: ${server.problem}` : " yet"}` : `no data for ${seconds(server.age_s)}${server.problem ? `: ${server.problem}` : ""}`;
-      return el("tr", { class: "silent" }, el("td", { class: "name" }, server.name), el("td", { colspan: 11 }, words));
+      return el("tr", { class: "silent" }, el("td", { class: "name" }, server.name), el("td", { colspan: 12, class: "words" }, words));
     }
     const rates = server.rates;
     const rate = (value, format) => number(rates ? format(value(rates)) : "");
@@ -73,7 +73,7 @@ function servers(now) {
       rate((of) => of.meta_reads_s, (value) => `${count(value)}/s`), rate((of) => of.meta_changes_s, (value) => `${count(value)}/s`),
       number(rates ? `${count(rates.queue_mean)} (${server.queued})` : String(server.queued)), rate((of) => of.cpus, (value) => `${Math.round(value * 100)} %`),
       number(server.cache_bytes_max ? `${bytes(server.cache_bytes)} of ${bytes(server.cache_bytes_max)}` : "none"), number(String(server.clients)), space,
-      number(`${seconds(server.uptime_s)}, start ${server.boot}`), number(seconds(server.age_s)));
+      el("td", { class: "number", title: `start number ${server.boot}` }, seconds(server.uptime_s)), number(seconds(server.age_s)));
   });
   $("servers").replaceChildren(heads(["Server", "State", ">Read", ">Write", ">Looks", ">Changes", ">Queue", ">Processor", ">Cache", ">Clients", "Space", ">Up", ">Last answer"]), ...rows);
 }
@@ -110,16 +110,18 @@ function lines(title, column, format, names, from, to, interval, largest) {
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": label, class: "chart", "data-chart": title }, parts);
 }
 
-const nice = (value) => {
-  const power = 10 ** Math.floor(Math.log10(value));
-  return power * [1, 2, 4, 5, 8, 10].find((factor) => factor * power >= value * 0.9999);
-};
+/** The next round number; of bytes, one of a binary unit. */
+function nice(value, base) {
+  const unit = base === 1024 ? 1024 ** Math.max(0, Math.floor(Math.log(value) / Math.log(1024))) : 1;
+  const power = 10 ** Math.floor(Math.log10(value / unit));
+  return unit * power * [1, 2, 4, 5, 8, 10].find((factor) => factor * power >= (value / unit) * 0.9999);
+}
 
 function charts(now) {
   const [from, to] = [now.seconds - look.span, now.seconds];
-  const drawn = CHARTS.map(([title, column, format, role]) => {
+  const drawn = CHARTS.map(([title, column, format, role, least, base]) => {
     const names = now.servers.map((server, number) => [number, server.name, server.role]).filter(([, , its]) => role === "all" || its === role);
-    const highest = (servers) => nice(Math.max(1e-3, ...servers.flatMap(([server]) => history[server].filter((point) => point[0] >= from).map((point) => point[column]))));
+    const highest = (servers) => nice(servers.reduce((most, [server]) => history[server].reduce((all, point) => (point[0] >= from ? Math.max(all, point[column]) : all), most), least), base);
     const body = look.same || names.length < 2
       ? [lines(title, column, format, names, from, to, now.interval_s, highest(names))]
       : names.map((one) => lines(`${title} of ${one[1]}`, column, format, [one], from, to, now.interval_s, highest([one])));
@@ -137,7 +139,7 @@ function tops(now) {
     .map((row) => el("tr", {}, el("td", {}, row.name), number(`${count(row.per_s)}/s`), number(seconds(row.mean_us / 1e6)), number(seconds(row.p50_us / 1e6)), number(seconds(row.p99_us / 1e6)), number(count(row.count)), number(count(row.failed))));
   $("operations").replaceChildren(heads(["Operation", ">Rate", ">Mean", ">Median <", ">99 % <", ">Since start", ">Errors"]), ...operations);
   const oldest = now.oldest.slice(0, 12)
-    .map((row) => el("tr", {}, el("td", {}, row.operation), el("td", {}, row.server), el("td", { class: "name", title: row.object }, row.name || row.object || ""), el("td", {}, row.client), number(seconds(row.age_s))));
+    .map((row) => el("tr", {}, el("td", {}, row.operation), el("td", {}, row.server), el("td", { class: "name", title: row.object }, row.name || row.object || ""), el("td", { class: "name", title: row.client }, row.client_name || row.client), number(seconds(row.age_s))));
   $("oldest").replaceChildren(heads(["Operation", "At", "About", "Client", ">Age"]), ...(oldest.length ? oldest : [el("tr", {}, el("td", { colspan: 5, class: "dim" }, "Nothing waits."))]));
 }
 
