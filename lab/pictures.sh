@@ -11,7 +11,7 @@
 #   WEFT     the program (default: the release build of this tree, or weft from PATH)
 #   OUT      where the pictures go (default docs/pictures)
 #   RUN      what every measured process runs under (default: chrt -f 10 if that is allowed), so that others on the machine disturb less
-#   FILES    files of the 2016 test, all clients together (default 400000)
+#   FILES    files of the 2016 test, all clients together (default 600000)
 # The application of 2009 was traced then, and its trace is not part of this repository: lab/plans/partdiff-layers.toml names its place. Without it
 # that picture is left out.
 set -euo pipefail
@@ -82,7 +82,7 @@ pictures_2009() {
 }
 
 pictures_2016() {
-    local fs=$dir/2016-fs files=${FILES:-400000} clients panels=() reports=()
+    local fs=$dir/2016-fs files=${FILES:-600000} clients panels=() reports=()
     start "$fs" --meta 1 --data 1
     for clients in 1 2 4; do
         $RUN "$weft" bench create --fs "$fs" --procs $clients --clients 4 --files $((files / clients / 4)) --reps 1 \

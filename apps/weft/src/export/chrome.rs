@@ -75,7 +75,8 @@ impl Writer<'_> {
         }
         if is_answer {
             self.put(&flow("f", start, 0))?;
-            self.put(&flow("s", start + event.dur_ns, 1))?;
+            // At its very end the slice would be over already.
+            self.put(&flow("s", start + event.dur_ns.saturating_sub(1), 1))?;
         }
         Ok(())
     }
