@@ -11,7 +11,7 @@
 #   WEFT     the program (default: the release build of this tree, or weft from PATH)
 #   OUT      where the pictures go (default docs/pictures)
 #   RUN      what every measured process runs under (default: chrt -f 10 if that is allowed), so that others on the machine disturb less
-#   FILES    files of the 2016 test, all clients together (default 400000)
+#   FILES    files of the 2016 test, all clients together (default 600000)
 # The application of 2009 was traced then, and its trace is not part of this repository: lab/plans/partdiff-layers.toml names its place. Without it
 # that picture is left out.
 set -euo pipefail
@@ -47,13 +47,16 @@ pictures_2007() {
     # Every process of this file system writes a trace when it ends.
     WEFT_TRACE=$traces/all start "$fs" --meta 1 --data 1
     "$weft" mkdir "$fs:/d"
-    : > "$dir/first"
-    : > "$dir/file"
-    # Each command does its work twice: only the second time is drawn, when connections and caches are as in any longer run.
+    # Each command does its work several times: only the last time is drawn, when connections and caches are as in any longer run.
+    local names=() number
+    for number in {01..20}; do
+        names+=("file$number")
+        : > "$dir/file$number"
+    done
     traced() { mkdir -p "$traces/$1"; local name=$1; shift; WEFT_TRACE=$traces/$name $RUN "$weft" "$@" >/dev/null; }
-    traced create cp "$dir/first" "$dir/file" "$fs:/d/"
-    traced list ls -l "$fs:/d/first" "$fs:/d"
-    traced remove rm "$fs:/d/first" "$fs:/d/file"
+    traced create cp --jobs 1 --no-preserve "${names[@]/#/$dir/}" "$fs:/d/"
+    traced list ls -l "$fs:/d" "$fs:/d" "$fs:/d" "$fs:/d"
+    traced remove rm "${names[@]/#/$fs:/d/}"
     "$weft" down --state "$fs" >/dev/null
     for name in create list remove; do cp "$traces"/all/{meta,data}*.wtrace "$traces/$name/"; done
     "$weft" plot steps "$traces"/{create,list,remove} --operations client.create,client.close,client.readdir,client.unlink \
@@ -79,7 +82,7 @@ pictures_2009() {
 }
 
 pictures_2016() {
-    local fs=$dir/2016-fs files=${FILES:-400000} clients panels=() reports=()
+    local fs=$dir/2016-fs files=${FILES:-600000} clients panels=() reports=()
     start "$fs" --meta 1 --data 1
     for clients in 1 2 4; do
         $RUN "$weft" bench create --fs "$fs" --procs $clients --clients 4 --files $((files / clients / 4)) --reps 1 \

@@ -62,8 +62,8 @@ impl Writer<'_> {
         let next = self.requests.len() as u64;
         let request = if is_paired || is_answer { *self.requests.entry(event.record.req).or_insert(next) } else { 0 };
         let flow = |phase: &str, from: u64, back: u64| {
-            // Bound to the slice that holds its time.
-            with(place(from), json!({ "ph": phase, "bp": "e", "name": "request", "id": 2 * request + back }))
+            // Bound to the slice that holds its time; both ends of an arrow have the same category, name and number.
+            with(place(from), json!({ "ph": phase, "bp": "e", "cat": "request", "name": "request", "id": 2 * request + back }))
         };
         for (number, piece) in self.source.pieces(event).into_iter().enumerate() {
             self.put(&slice(&piece.name, piece.from_ns, piece.to_ns - piece.from_ns))?;
@@ -75,7 +75,8 @@ impl Writer<'_> {
         }
         if is_answer {
             self.put(&flow("f", start, 0))?;
-            self.put(&flow("s", start + event.dur_ns, 1))?;
+            // At its very end the slice would be over already.
+            self.put(&flow("s", start + event.dur_ns.saturating_sub(1), 1))?;
         }
         Ok(())
     }
@@ -151,14 +152,15 @@ mod tests {
         assert_eq!((of("X").len(), of("C").len(), of("i").len()), (11, 10, 1));
         assert_eq!(of("i")[0]["name"], "create, \"phase\" <1>");
         for start in of("s") {
-            let ends: Vec<&Value> = of("f").into_iter().filter(|end| end["id"] == start["id"]).collect();
+            let ends: Vec<&Value> =
+                of("f").into_iter().filter(|end| ["id", "cat", "name"].iter().all(|key| end[key] == start[key])).collect();
             assert!(ends.len() == 1 && time(ends[0]) >= time(start), "{start}");
             for point in [start, ends[0]] {
                 let holds = |slice: &&Value| {
                     let end = time(slice) + (slice["dur"].as_f64().unwrap() * 1e3).round() as u64;
                     slice["tid"] == point["tid"] && slice["pid"] == point["pid"] && (time(slice)..=end).contains(&time(point))
                 };
-                assert!(of("X").iter().any(|slice| holds(slice)), "{point} is on no slice");
+                assert!(of("X").iter().any(holds), "{point} is on no slice");
             }
         }
         assert_eq!(of("s").len(), 2);

@@ -199,7 +199,9 @@ impl Source {
 
     /// All spans in lanes, by [`Source::node_order`] and part: each span on the lowest row that is free when it begins.
     pub fn lanes(&self) -> Vec<Lane> {
-        let mut rows: BTreeMap<(usize, Part), (Vec<u64>, Vec<Vec<u32>>)> = BTreeMap::new();
+        // For each part of a node the ends of its rows, and the spans on them.
+        type Rows = (Vec<u64>, Vec<Vec<u32>>);
+        let mut rows: BTreeMap<(usize, Part), Rows> = BTreeMap::new();
         for position in self.chosen.iter().copied() {
             let event = self.event(position);
             if !matches!(event.record.kind(), Kind::Span | Kind::Ladder) {

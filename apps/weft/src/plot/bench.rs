@@ -37,8 +37,9 @@ pub struct LatencyArgs {
     phase: String,
 }
 
-/// A process of a progress file: its machine, and how much it had done at the end of each interval.
-type Processes = BTreeMap<u64, (String, Vec<(f64, u64)>)>;
+/// A process of a progress file: its machine, and what it did in each interval, by the interval's end in seconds.
+type Process = (String, Vec<(f64, u64)>);
+type Processes = BTreeMap<u64, Process>;
 
 impl RunningArgs {
     pub fn run(self) -> Result<()> {
@@ -127,12 +128,13 @@ fn lines(processes: &Processes, window_s: f64) -> Vec<Line> {
     let mut nodes: Vec<&String> = processes.values().map(|(node, _)| node).collect();
     nodes.sort();
     nodes.dedup();
-    let line = |(position, (process, (node, counts))): (usize, (&u64, &(String, Vec<(f64, u64)>)))| {
+    let line = |(position, (process, (node, counts))): (usize, (&u64, &Process))| {
         let (mut points, mut done) = (Vec::new(), 0);
         let mut begin = counts.first().map_or(0.0, |(end, _)| end - interval(counts));
         for (end, count) in counts {
             done += count;
-            if end - begin >= window_s - 1e-9 {
+            // Times in the file are rounded.
+            if end - begin >= window_s * 0.99 {
                 points.push((*end, done as f64 / (end - begin)));
                 (begin, done) = (*end, 0);
             }
