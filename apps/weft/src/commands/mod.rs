@@ -13,7 +13,7 @@ pub mod mount;
 mod mv;
 mod ping;
 mod rm;
-mod serve;
+pub mod serve;
 mod stat;
 mod status;
 mod umount;
