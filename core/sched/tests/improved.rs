@@ -307,3 +307,62 @@ fn nothing_starves_beside_a_stream_of_reads() {
         assert!(jobs > 15, "{}: reads first while nothing is overdue", kind.name());
     }
 }
+
+const M: u64 = 1 << 20;
+
+/// A layer for a disk where holes of 32 KiB are worth reading, with reads at these places of file 1.
+fn sweeping(offsets: &[u64], bytes: u64) -> Improved {
+    let mut layer = Improved::new(LayerKind::ServerDirected, &ImprovedConfig { disk: DiskCost::SSD, ..ImprovedConfig::default() });
+    offsets.iter().for_each(|offset| layer.add(Nanos(0), read(1, *offset, bytes)));
+    layer
+}
+
+fn read(file: u64, offset: u64, bytes: u64) -> Piece {
+    Piece { access: Access::Read, file: FileKey(file), offset, bytes, tag: offset }
+}
+
+/// File and offset of the next job, which is done at once.
+fn next_place(layer: &mut Improved) -> Option<(u64, u64)> {
+    match layer.next(Nanos(0), u64::MAX, &mut Vec::new()) {
+        Next::Job(job) => {
+            layer.completed(Nanos(0), &job);
+            Some((job.file.0, job.offset))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn a_round_serves_what_was_there_and_what_comes_late_on_its_way() {
+    let mut layer = sweeping(&[20 * M, 10 * M], 4096);
+    assert_eq!(next_place(&mut layer), Some((1, 10 * M)));
+    // Ahead of all, on the way, far behind, a little behind.
+    for offset in [30 * M, 15 * M, 2 * M, 9 * M] {
+        layer.add(Nanos(0), read(1, offset, 4096));
+    }
+    let places: Vec<_> = std::iter::from_fn(|| next_place(&mut layer)).map(|(_, offset)| offset / M).collect();
+    assert_eq!(places, [9, 15, 20, 30, 2], "who is ahead waits for the next round, which goes on upwards");
+}
+
+#[test]
+fn late_ones_do_not_starve_a_round() {
+    let mut layer = sweeping(&[M], 4096);
+    layer.add(Nanos(0), read(2, 0, 4096));
+    // Whoever is served in file 1 asks for what follows, further than a hole away.
+    let mut jobs = 0;
+    while let Some((1, offset)) = next_place(&mut layer) {
+        layer.add(Nanos(0), read(1, offset + M, 4096));
+        jobs += 1;
+    }
+    assert!((2..10).contains(&jobs), "file 2 came after {jobs} jobs");
+}
+
+#[test]
+fn long_accesses_go_in_the_order_of_their_arrival() {
+    let mut layer = sweeping(&[30 * M, 10 * M, 20 * M], 300_000);
+    let places: Vec<_> = std::iter::from_fn(|| next_place(&mut layer)).map(|(_, offset)| offset / M).collect();
+    assert_eq!(places, [30, 10, 20]);
+    let mut layer = sweeping(&[30 * M, 10 * M, 20 * M], 200_000);
+    let places: Vec<_> = std::iter::from_fn(|| next_place(&mut layer)).map(|(_, offset)| offset / M).collect();
+    assert_eq!(places, [10, 20, 30]);
+}

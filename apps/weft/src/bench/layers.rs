@@ -3,6 +3,7 @@
 //! accesses of Kuhn's thesis (2009), section 6.4.1, on this machine. The layers take turns, so that whatever else happens meets all alike. With direct
 //! I/O the operations of the disks stand beside those that the simulator predicts (`prediction.rs`).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Barrier;
@@ -34,7 +35,11 @@ const MARK_BYTES: usize = 8;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft bench layers --direct-io --dir /mnt/disk --size 32MiB --reps 5")]
+#[command(
+    after_help = "With direct I/O the operations of the disks stand beside those that the simulator predicts for the same calls: of clients that take \
+    no time between them, and of clients as slow as those of the layer none.\n\nExample:\n  weft bench layers --direct-io --dir /mnt/disk --size \
+    32MiB --reps 5"
+)]
 pub struct Args {
     /// Where the file systems are [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
@@ -114,8 +119,17 @@ struct Row {
     ratio_to_none: Option<Spread>,
     /// Of the median repetition by operations.
     disk: Used,
-    /// Operations that the simulator predicts; only with direct I/O.
-    predicted: Option<u64>,
+    /// Only with direct I/O.
+    predicted: Option<Predicted>,
+}
+
+/// Operations that the simulator predicts.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Predicted {
+    /// For clients that take no time between their calls.
+    eager: u64,
+    /// For clients as slow as they were with the layer `none`.
+    paced: u64,
 }
 
 impl Args {
@@ -143,10 +157,15 @@ impl Args {
         }
         let mut rows = Vec::new();
         for block in &self.blocks {
+            let mut done_per = BTreeSet::new();
             for per in &self.per {
                 let blocks = self.size.0 / block.0 / self.clients;
                 ensure!(blocks > 0 && block.0 as usize >= MARK_BYTES, "{} has no block of {} for each client", self.size, block);
                 let case = Case { block: block.0, blocks, per: if *per == 0 { blocks } else { (*per).min(blocks) }, clients: self.clients };
+                // All of a client may be fewer than so many.
+                if !done_per.insert(case.per) {
+                    continue;
+                }
                 let mut runs: Vec<_> = systems.iter().map(|(_, clients)| (clients, [Vec::new(), Vec::new()])).collect();
                 in_turns(stop, self.reps, &mut runs, |(clients, passes), _| {
                     for (access, passes) in [Rights::WRITE, Rights::READ].into_iter().zip(passes) {
@@ -182,13 +201,15 @@ impl Args {
             };
             let cache = |layer| cache_config(layer, true, self.durability);
             let is_ours = |row: &&mut Row| (row.access == "write") == writes;
-            let none = rows.iter_mut().filter(is_ours).find(|row| row.layer == CacheLayer::None).map(|row| case.mib() / row.mib_per_s.median);
+            let none =
+                rows.iter_mut().filter(is_ours).find(|row| row.layer == CacheLayer::None).map(|row| case.mib() / row.mib_per_s.median);
             let between_ns = match none {
                 Some(seconds) => pass.between_calls(&cache(CacheLayer::None), seconds)?,
                 None => 0,
             };
             for row in rows.iter_mut().filter(is_ours) {
-                row.predicted = Some(pass.operations(&cache(row.layer), between_ns)?);
+                let (eager, paced) = (pass.operations(&cache(row.layer), 0)?, pass.operations(&cache(row.layer), between_ns)?);
+                row.predicted = Some(Predicted { eager, paced });
             }
         }
         Ok(())
@@ -352,8 +373,10 @@ fn table(rows: &[Row]) -> String {
         ">of none",
         "min - max",
         ">operations",
-        ">predicted",
-        ">ratio",
+        ">of eager clients",
+        ">real/that",
+        ">of paced clients",
+        ">real/that",
         ">sequential",
         ">near",
         ">far",
@@ -362,6 +385,7 @@ fn table(rows: &[Row]) -> String {
     let mut table = Table::new(&headings);
     let spread = |spread: Spread| format!("{} - {}", number(spread.min), number(spread.max));
     for row in rows {
+        let ratio = |predicted: u64| number(row.disk.operations as f64 / predicted as f64);
         table.row(vec![
             row.access.to_string(),
             human_bytes(row.block),
@@ -372,8 +396,10 @@ fn table(rows: &[Row]) -> String {
             row.ratio_to_none.map(|ratio| number(ratio.median)).unwrap_or_default(),
             row.ratio_to_none.map(spread).unwrap_or_default(),
             row.disk.operations.to_string(),
-            row.predicted.map(|predicted| predicted.to_string()).unwrap_or_default(),
-            row.predicted.map(|predicted| number(row.disk.operations as f64 / predicted as f64)).unwrap_or_default(),
+            row.predicted.map(|predicted| predicted.eager.to_string()).unwrap_or_default(),
+            row.predicted.map(|predicted| ratio(predicted.eager)).unwrap_or_default(),
+            row.predicted.map(|predicted| predicted.paced.to_string()).unwrap_or_default(),
+            row.predicted.map(|predicted| ratio(predicted.paced)).unwrap_or_default(),
             row.disk.sequential.to_string(),
             row.disk.near.to_string(),
             row.disk.far.to_string(),

@@ -2,8 +2,9 @@
 //! simulator (`docs/simulator.md`), with the cache layer told what the real one is told.
 //!
 //! The model knows the disk as the layer does (an access of 30 us, 1 GiB/s). It does not know how long clients take for everything else, and that
-//! decides how many requests wait at the same time. So its clients compute between their calls as long as makes the layer `none` take the
-//! time that was measured with `none`.
+//! decides how many requests wait at the same time and can be gathered. So there are two predictions: for clients that take no time at all (the fewest
+//! operations), and for clients that compute between their calls as long as makes the layer `none` take the time that was measured with `none`.
+//! The truth is between them: a part of what was measured is a slower disk, and that gathers.
 
 use anyhow::{Result, anyhow};
 use weft_cluster_model::program::{WORLD, push_merged};
@@ -64,7 +65,8 @@ impl Pass {
     fn simulate(&self, cache: &CacheConfig, between_ns: u64) -> Result<(u64, f64)> {
         let clients = u32::try_from(self.clients)?;
         let config = self.config(clients, cache);
-        let report = Simulation::new(&config, &self.application(clients, between_ns)).and_then(Simulation::run).map_err(|why| anyhow!(why))?;
+        let report =
+            Simulation::new(&config, &self.application(clients, between_ns)).and_then(Simulation::run).map_err(|why| anyhow!(why))?;
         Ok((report.disks().operations, seconds(report.ranks_end_nanos())))
     }
 

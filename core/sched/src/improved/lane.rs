@@ -149,6 +149,11 @@ impl Lane {
         Some((key, self.fragments[&key].since))
     }
 
+    /// Length of a queued fragment.
+    pub fn bytes_of(&self, key: Key) -> u64 {
+        self.fragments[&key].bytes
+    }
+
     /// Begins a round with all that is queued if the last one has ended. Gives the number of fragments of a new round.
     pub fn begin_round(&mut self) -> Option<usize> {
         debug_assert!(self.sweeps, "rounds are kept only where they are asked for");

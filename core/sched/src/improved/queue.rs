@@ -22,6 +22,9 @@ use crate::{Access, CacheLayer, FileKey, Job, LayerKind, LayerStats, Next, Part,
 const PLACED_BETWEEN_OVERDUE: u32 = 8;
 /// A sweep turns back for what has arrived late at most so many times the longest hole behind it.
 const BEHIND: u64 = 64;
+/// A fragment so many times as long as the longest hole is served when it is the oldest: nearly all of its time is its transfer, so the order of
+/// places gains next to nothing, and requests that are served one after another are done sooner than those that take turns.
+const LONG: u64 = 8;
 /// For each fragment of a round, and besides, so many that have arrived later may be served in it.
 const LATE_EACH: usize = 2;
 /// A read that does not fit into memory is cut, but not smaller than this.
@@ -171,8 +174,10 @@ impl Improved {
             Access::Read => (&mut self.reads, &mut self.late_left[0]),
             Access::Write => (&mut self.writes, &mut self.late_left[1]),
         };
-        if self.kind != LayerKind::ServerDirected {
-            return lane.oldest().map(|(key, _)| key);
+        let (oldest, _) = lane.oldest()?;
+        let is_long = self.hole > 0 && lane.bytes_of(oldest) >= LONG * self.hole;
+        if self.kind != LayerKind::ServerDirected || is_long {
+            return Some(oldest);
         }
         if let Some(fragments) = lane.begin_round() {
             *late_left = LATE_EACH * (fragments + 1);
