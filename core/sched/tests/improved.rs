@@ -252,14 +252,14 @@ fn writes_wait_for_company_but_not_for_ever() {
     let config = ImprovedConfig { delay: Some(Delay { age_ns: 100, bytes: 10 }), ..plain() };
     let mut rig = Rig::new(LayerKind::ServerDirected, &config);
     rig.add(Access::Write, 0, 0, 4);
-    rig.now = 60;
+    rig.now = 50;
     rig.add(Access::Write, 0, 8, 4);
     assert_eq!(rig.start(u64::MAX), Next::At(Nanos(100)));
     rig.now = 99;
     assert_eq!(rig.start(u64::MAX), Next::At(Nanos(100)));
     rig.now = 100;
     assert_eq!(start(&mut rig), Some((Access::Write, 0, 4)));
-    assert_eq!(start(&mut rig), Some((Access::Write, 8, 4)), "what was queued when the oldest became ripe goes with it");
+    assert_eq!(start(&mut rig), Some((Access::Write, 8, 4)), "what has waited half as long when the oldest becomes ripe goes with it");
     rig.add(Access::Write, 0, 20, 9);
     assert_eq!(start(&mut rig), None);
     rig.add(Access::Write, 0, 40, 1);
@@ -365,4 +365,38 @@ fn long_accesses_go_in_the_order_of_their_arrival() {
     let mut layer = sweeping(&[30 * M, 10 * M, 20 * M], 200_000);
     let places: Vec<_> = std::iter::from_fn(|| next_place(&mut layer)).map(|(_, offset)| offset / M).collect();
     assert_eq!(places, [10, 20, 30]);
+}
+
+#[test]
+fn writes_that_have_come_just_now_wait_for_their_neighbours() {
+    for kind in LayerKind::ALL.into_iter().filter(|kind| *kind != LayerKind::None) {
+        let config = ImprovedConfig { delay: Some(Delay { age_ns: 100, bytes: 1000 }), ..plain() };
+        let mut rig = Rig::new(kind, &config);
+        for (now, offset) in [(0, 0), (50, 10), (90, 20)] {
+            rig.now = now;
+            rig.add(Access::Write, 0, offset, 4);
+        }
+        rig.now = 100;
+        assert_eq!(start(&mut rig), Some((Access::Write, 0, 4)));
+        assert_eq!(start(&mut rig), Some((Access::Write, 10, 4)));
+        assert_eq!(rig.start(u64::MAX), Next::At(Nanos(190)), "{}", kind.name());
+        rig.add(Access::Write, 0, 14, 6);
+        rig.now = 190;
+        assert_eq!(start(&mut rig).map(|(_, _, bytes)| bytes), Some(if kind == LayerKind::WriteBehind { 4 } else { 10 }));
+    }
+}
+
+#[test]
+fn a_flush_takes_what_was_there_and_not_what_comes_meanwhile() {
+    let config = ImprovedConfig { delay: Some(Delay { age_ns: 1000, bytes: 1000 }), ..plain() };
+    let mut rig = Rig::new(LayerKind::ServerDirected, &config);
+    rig.add(Access::Write, 0, 0, 2);
+    rig.add(Access::Write, 0, 20, 2);
+    rig.layer.flush(Nanos(0), FileKey(0));
+    rig.add(Access::Write, 0, 10, 2);
+    rig.add(Access::Write, 0, 22, 2);
+    rig.add(Access::Write, 0, 30, 2);
+    assert_eq!(start(&mut rig), Some((Access::Write, 0, 2)));
+    assert_eq!(start(&mut rig), Some((Access::Write, 20, 4)), "with what touches it");
+    assert_eq!(start(&mut rig), None, "the others wait for company");
 }

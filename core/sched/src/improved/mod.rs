@@ -65,9 +65,10 @@ impl DiskCost {
 /// Writes are held back to find company.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// Until the oldest has waited so many nanoseconds,
+    /// Until the oldest has waited so many nanoseconds: then everything goes that has waited half as long (what has come just now is where
+    /// neighbours are still to come),
     pub age_ns: u64,
-    /// or so many bytes are queued. Then everything that is queued at that time goes.
+    /// or so many bytes are queued: then everything goes.
     pub bytes: u64,
 }
 
