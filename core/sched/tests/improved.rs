@@ -252,14 +252,14 @@ fn writes_wait_for_company_but_not_for_ever() {
     let config = ImprovedConfig { delay: Some(Delay { age_ns: 100, bytes: 10 }), ..plain() };
     let mut rig = Rig::new(LayerKind::ServerDirected, &config);
     rig.add(Access::Write, 0, 0, 4);
-    rig.now = 60;
+    rig.now = 50;
     rig.add(Access::Write, 0, 8, 4);
     assert_eq!(rig.start(u64::MAX), Next::At(Nanos(100)));
     rig.now = 99;
     assert_eq!(rig.start(u64::MAX), Next::At(Nanos(100)));
     rig.now = 100;
     assert_eq!(start(&mut rig), Some((Access::Write, 0, 4)));
-    assert_eq!(start(&mut rig), Some((Access::Write, 8, 4)), "what was queued when the oldest became ripe goes with it");
+    assert_eq!(start(&mut rig), Some((Access::Write, 8, 4)), "what has waited half as long when the oldest becomes ripe goes with it");
     rig.add(Access::Write, 0, 20, 9);
     assert_eq!(start(&mut rig), None);
     rig.add(Access::Write, 0, 40, 1);
@@ -306,4 +306,97 @@ fn nothing_starves_beside_a_stream_of_reads() {
         }
         assert!(jobs > 15, "{}: reads first while nothing is overdue", kind.name());
     }
+}
+
+const M: u64 = 1 << 20;
+
+/// A layer for a disk where holes of 32 KiB are worth reading, with reads at these places of file 1.
+fn sweeping(offsets: &[u64], bytes: u64) -> Improved {
+    let mut layer = Improved::new(LayerKind::ServerDirected, &ImprovedConfig { disk: DiskCost::SSD, ..ImprovedConfig::default() });
+    offsets.iter().for_each(|offset| layer.add(Nanos(0), read(1, *offset, bytes)));
+    layer
+}
+
+fn read(file: u64, offset: u64, bytes: u64) -> Piece {
+    Piece { access: Access::Read, file: FileKey(file), offset, bytes, tag: offset }
+}
+
+/// File and offset of the next job, which is done at once.
+fn next_place(layer: &mut Improved) -> Option<(u64, u64)> {
+    match layer.next(Nanos(0), u64::MAX, &mut Vec::new()) {
+        Next::Job(job) => {
+            layer.completed(Nanos(0), &job);
+            Some((job.file.0, job.offset))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn a_round_serves_what_was_there_and_what_comes_late_on_its_way() {
+    let mut layer = sweeping(&[20 * M, 10 * M], 4096);
+    assert_eq!(next_place(&mut layer), Some((1, 10 * M)));
+    // Ahead of all, on the way, far behind, a little behind.
+    for offset in [30 * M, 15 * M, 2 * M, 9 * M] {
+        layer.add(Nanos(0), read(1, offset, 4096));
+    }
+    let places: Vec<_> = std::iter::from_fn(|| next_place(&mut layer)).map(|(_, offset)| offset / M).collect();
+    assert_eq!(places, [9, 15, 20, 30, 2], "who is ahead waits for the next round, which goes on upwards");
+}
+
+#[test]
+fn late_ones_do_not_starve_a_round() {
+    let mut layer = sweeping(&[M], 4096);
+    layer.add(Nanos(0), read(2, 0, 4096));
+    // Whoever is served in file 1 asks for what follows, further than a hole away.
+    let mut jobs = 0;
+    while let Some((1, offset)) = next_place(&mut layer) {
+        layer.add(Nanos(0), read(1, offset + M, 4096));
+        jobs += 1;
+    }
+    assert!((2..10).contains(&jobs), "file 2 came after {jobs} jobs");
+}
+
+#[test]
+fn long_accesses_go_in_the_order_of_their_arrival() {
+    let mut layer = sweeping(&[30 * M, 10 * M, 20 * M], 300_000);
+    let places: Vec<_> = std::iter::from_fn(|| next_place(&mut layer)).map(|(_, offset)| offset / M).collect();
+    assert_eq!(places, [30, 10, 20]);
+    let mut layer = sweeping(&[30 * M, 10 * M, 20 * M], 200_000);
+    let places: Vec<_> = std::iter::from_fn(|| next_place(&mut layer)).map(|(_, offset)| offset / M).collect();
+    assert_eq!(places, [10, 20, 30]);
+}
+
+#[test]
+fn writes_that_have_come_just_now_wait_for_their_neighbours() {
+    for kind in LayerKind::ALL.into_iter().filter(|kind| *kind != LayerKind::None) {
+        let config = ImprovedConfig { delay: Some(Delay { age_ns: 100, bytes: 1000 }), ..plain() };
+        let mut rig = Rig::new(kind, &config);
+        for (now, offset) in [(0, 0), (50, 10), (90, 20)] {
+            rig.now = now;
+            rig.add(Access::Write, 0, offset, 4);
+        }
+        rig.now = 100;
+        assert_eq!(start(&mut rig), Some((Access::Write, 0, 4)));
+        assert_eq!(start(&mut rig), Some((Access::Write, 10, 4)));
+        assert_eq!(rig.start(u64::MAX), Next::At(Nanos(190)), "{}", kind.name());
+        rig.add(Access::Write, 0, 14, 6);
+        rig.now = 190;
+        assert_eq!(start(&mut rig).map(|(_, _, bytes)| bytes), Some(if kind == LayerKind::WriteBehind { 4 } else { 10 }));
+    }
+}
+
+#[test]
+fn a_flush_takes_what_was_there_and_not_what_comes_meanwhile() {
+    let config = ImprovedConfig { delay: Some(Delay { age_ns: 1000, bytes: 1000 }), ..plain() };
+    let mut rig = Rig::new(LayerKind::ServerDirected, &config);
+    rig.add(Access::Write, 0, 0, 2);
+    rig.add(Access::Write, 0, 20, 2);
+    rig.layer.flush(Nanos(0), FileKey(0));
+    rig.add(Access::Write, 0, 10, 2);
+    rig.add(Access::Write, 0, 22, 2);
+    rig.add(Access::Write, 0, 30, 2);
+    assert_eq!(start(&mut rig), Some((Access::Write, 0, 2)));
+    assert_eq!(start(&mut rig), Some((Access::Write, 20, 4)), "with what touches it");
+    assert_eq!(start(&mut rig), None, "the others wait for company");
 }

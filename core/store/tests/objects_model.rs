@@ -16,8 +16,12 @@ const OBJECTS: u8 = 5;
 const OBJECT_BYTES: usize = 40_000;
 const CAPACITY: u64 = 40 * BLOCK_BYTES;
 /// Small enough for windows to be taken, given up and refused in this container.
-const WINDOWS: WindowLimits =
-    WindowLimits { window_bytes: 4 * BLOCK_BYTES, object_bytes_max: 8 * BLOCK_BYTES, total_bytes_max: 12 * BLOCK_BYTES, keep_bytes: BLOCK_BYTES };
+const WINDOWS: WindowLimits = WindowLimits {
+    window_bytes: 4 * BLOCK_BYTES,
+    object_bytes_max: 8 * BLOCK_BYTES,
+    total_bytes_max: 12 * BLOCK_BYTES,
+    keep_bytes: BLOCK_BYTES,
+};
 const FS: FsId = FsId(77);
 const SERVER: ServerId = ServerId(0x8001);
 

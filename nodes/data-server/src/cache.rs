@@ -12,7 +12,7 @@
 //! The layer sees places of the container, not of objects: neighbours there are neighbours on the disk, whosever they are.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
@@ -71,6 +71,8 @@ struct Accesses {
     /// Writes among them that are answered.
     answered: BTreeSet<u64>,
     answered_bytes: u64,
+    /// What these writes have replaced.
+    replaces: BTreeMap<u64, Vec<Part>>,
 }
 
 /// Pieces of one request.
@@ -386,12 +388,16 @@ impl Cache {
         Ok(())
     }
 
-    /// Writes that newer ones of the same turn have replaced need not be done. Their answers leave with the turn, when the newer ones are done.
+    /// Writes that newer ones have replaced need not be done. They count as done when the newer ones are: until then neither is on the disk.
     fn settle_replaced(&self) {
         let mut replaced = Vec::new();
         self.layer.borrow_mut().take_dropped(&mut replaced);
-        if !replaced.is_empty() {
-            self.done(&replaced, None);
+        for part in replaced {
+            let newer = self.accesses.borrow_mut().newer_write(&part);
+            match newer {
+                Some(newer) => self.accesses.borrow_mut().replaces.entry(newer).or_default().push(part),
+                None => self.done(&[part], None),
+            }
         }
     }
 
@@ -423,12 +429,27 @@ impl Accesses {
         }
     }
 
+    /// The newest write that overlaps a part of an older one.
+    fn newer_write(&self, part: &Part) -> Option<u64> {
+        let id = part.tag >> INDEX_BITS;
+        let overlaps = |running: &Running| {
+            let ends = running.pieces.iter().skip(1).map(|next| next.data_offset).chain([running.data.len()]);
+            running.pieces.iter().zip(ends).any(|(place, data_end)| {
+                place.disk_offset < part.offset + part.bytes && part.offset < place.disk_offset + (data_end - place.data_offset)
+            })
+        };
+        // Reads bring no data.
+        let writes = self.running.iter().filter(|(other, running)| **other > id && running.data.len() > 0);
+        writes.filter(|(_, running)| overlaps(running)).map(|(other, _)| *other).max()
+    }
+
     /// Counts what is done. Gives the error if it hits a write that was answered.
     fn done(&mut self, parts: &[Part], error: Option<&DiskError>) -> Option<DiskError> {
         let mut lost = None;
-        for part in parts {
+        let mut parts = parts.to_vec();
+        while let Some(part) = parts.pop() {
             let id = part.tag >> INDEX_BITS;
-            let running = self.running.get_mut(&(part.tag >> INDEX_BITS)).expect("an access waits for all its pieces");
+            let running = self.running.get_mut(&id).expect("an access waits for all its pieces");
             running.left_bytes -= part.bytes;
             if running.error.is_none() {
                 running.error = error.cloned();
@@ -439,6 +460,7 @@ impl Accesses {
             if let Some(waker) = running.waker.take() {
                 waker.wake();
             }
+            parts.append(&mut self.replaces.remove(&id).unwrap_or_default());
             if self.answered.remove(&id) {
                 let done = self.running.remove(&id).expect("just seen");
                 self.answered_bytes -= done.data.len();

@@ -37,7 +37,6 @@ pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<()
         server.rt.spawn(cache_flow(server.clone()));
     }
     server.look_after_journal();
-    server.limit_windows().await;
     match server.cache.is_served_aside() {
         true => server.turns_with_flights().await,
         false => server.turns().await,

@@ -213,7 +213,7 @@ impl<R: ServerRuntime> Server<R> {
 
     /// Lets the table hold no more space for writes to come than a small part of what the disk has: what is given up below the
     /// high-water mark counts as backed by the disk (see [`Server::space_report`]), and what was never written is not.
-    pub async fn limit_windows(&self) {
+    async fn limit_windows(&self) {
         let (_, disk_free) = self.rt.disk().space().await.unwrap_or((0, 0));
         let usual = WindowLimits::default();
         let total_bytes_max = usual.total_bytes_max.min(disk_free / WINDOWS_OF_DISK);

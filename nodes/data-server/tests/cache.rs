@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Cluster, Peer, config};
-use weft_base::{MILLISECOND, SECOND};
+use common::{Cluster, Peer, config, error};
+use weft_base::{ClientId, MILLISECOND, SECOND, Status};
 use weft_data_server::{CacheConfig, DataServerConfig, Durability, WriteBack};
-use weft_rt::join_all;
+use weft_rt::{Runtime, join_all};
 use weft_rt_sim::Profile;
 use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
@@ -122,4 +122,102 @@ fn early_answers_do_not_wait_for_the_disk_but_reads_and_syncs_do() {
             assert_eq!(peer.read(2, n * 400_000, 400_000).await.unwrap(), vec![n as u8; 400_000]);
         }
     });
+}
+
+#[test]
+fn what_arrives_while_the_disk_works_meets_what_waits() {
+    cluster(layer(LayerKind::ServerDirected), BATCH, 2 * MILLISECOND).run(async |peer: Peer| {
+        peer.write(1, 0, &[7; 10 * BLOCK as usize]).await.unwrap();
+        let before = peer.ping().await.disk.unwrap();
+        // One after another, each a turn of its own, while the first is at the disk.
+        join_all((0..10u64).map(|n| {
+            let peer = peer.clone();
+            async move {
+                peer.rt.sleep_until(peer.rt.now() + n * MILLISECOND / 10).await;
+                assert_eq!(peer.read(1, n * BLOCK, BLOCK as u32).await.unwrap(), [7; BLOCK as usize]);
+            }
+        }))
+        .await;
+        let reads = peer.ping().await.disk.unwrap().reads - before.reads;
+        assert_eq!(reads, 2, "the first, and all others together");
+    });
+}
+
+#[test]
+fn requests_that_touch_the_same_bytes_keep_their_order_over_turns() {
+    for layer_kind in [LayerKind::None, LayerKind::ServerDirected] {
+        cluster(layer(layer_kind), BATCH, 2 * MILLISECOND).run(async |peer: Peer| {
+            // Every tenth of a millisecond one more; the disk takes two.
+            let steps = (0..30u64).map(|n| {
+                let peer = peer.clone();
+                async move {
+                    peer.rt.sleep_until(peer.rt.now() + n * MILLISECOND / 10).await;
+                    match n % 3 {
+                        0 => drop(peer.write(1, n % 2 * 2000, &vec![n as u8 + 1; 4000]).await.unwrap()),
+                        1 => {
+                            let seen = peer.read(1, n % 2 * 2000, 4000).await.unwrap();
+                            assert!(seen.iter().all(|byte| u64::from(*byte) <= n), "a read sees nothing that came after it");
+                            assert_eq!(seen[2000 - (n as usize % 2) * 2000], n as u8, "and what came just before it");
+                        }
+                        _ if n == 14 => peer.truncate(1, 1000).await.unwrap(),
+                        _ => assert!(peer.stat(1).await.unwrap().size <= 6000),
+                    }
+                }
+            });
+            join_all(steps).await;
+            let mut expected = vec![0; 6000];
+            for n in (0..30usize).filter(|n| n % 3 == 0) {
+                if n == 15 {
+                    expected[1000..].fill(0);
+                }
+                expected[n % 2 * 2000..][..4000].fill(n as u8 + 1);
+            }
+            assert_eq!(peer.read(1, 0, 9000).await.unwrap(), expected);
+        });
+    }
+}
+
+#[test]
+fn what_its_client_gave_up_while_it_waited_is_not_executed() {
+    cluster(layer(LayerKind::ServerDirected), BATCH, 2 * MILLISECOND).run(async |peer: Peer| {
+        let other = Peer::new(peer.rt.clone(), ClientId(999));
+        let first = peer.write(1, 0, &[1; 1000]);
+        let later = async {
+            other.rt.sleep_until(other.rt.now() + MILLISECOND / 10).await;
+            let given_up = other.prepare(&other.write_request(1, &[(500, 1000)], false));
+            assert_eq!(error(other.send(&given_up, &[2; 1000], MILLISECOND / 2).await), Status::TimedOut);
+            other.finish(&given_up);
+            other.write(1, 5000, &[3; 10]).await.unwrap();
+        };
+        let (first, ()) = both(first, later).await;
+        first.unwrap();
+        other.sync(1).await.unwrap();
+        assert_eq!(peer.read(1, 0, 2000).await.unwrap(), [&[1; 1000][..], &[0; 1000]].concat());
+    });
+}
+
+#[test]
+fn more_than_may_be_under_way_at_once_comes_through_all_the_same() {
+    cluster(layer(LayerKind::ServerDirected), BATCH, MILLISECOND / 10).run(async |peer: Peer| {
+        let bytes = 6 << 20;
+        join_all((0..40u64).map(|n| {
+            let peer = peer.clone();
+            async move { peer.write(n + 1, 0, &vec![n as u8; bytes]).await.unwrap() }
+        }))
+        .await;
+        for n in 0..40u64 {
+            assert_eq!(peer.read(n + 1, bytes as u64 - 1, 10).await.unwrap(), [n as u8]);
+        }
+    });
+}
+
+/// Waits for two different flows.
+async fn both<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::Output) {
+    let (mut first_done, mut second_done) = (None, None);
+    join_all::<std::pin::Pin<Box<dyn Future<Output = ()> + '_>>>([
+        Box::pin(async { first_done = Some(first.await) }) as _,
+        Box::pin(async { second_done = Some(second.await) }) as _,
+    ])
+    .await;
+    (first_done.expect("both have ended"), second_done.expect("both have ended"))
 }

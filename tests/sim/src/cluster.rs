@@ -5,9 +5,11 @@ use std::rc::Rc;
 
 use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, Nanos, SECOND, ServerEntry, ServerId};
 use weft_client::{Client, ClientOptions};
-use weft_data_server::DataServerConfig;
+use weft_data_server::{CacheConfig, DataServerConfig, WriteBack};
 use weft_meta_server::MetaServerConfig;
 use weft_rt_sim::{Control, NodeConfig, NodeId, Random, Sim, SimRt};
+use weft_sched::LayerKind;
+use weft_sched::improved::DiskCost;
 use weft_wire::ClusterKey;
 
 use crate::plan::Weather;
@@ -82,6 +84,18 @@ impl ClusterConfig {
             checkpoint_bytes: if random.coin() { 2 << 10 } else { 1 << 20 },
             stripe_width: random.below(3) as u16,
         }
+    }
+}
+
+impl ClusterConfig {
+    /// Data servers work as with direct I/O: all accesses pass the cache layer, and requests are under way over turns. Follows from what was drawn
+    /// for other ends, so that seeds keep their histories.
+    fn cache(&self) -> CacheConfig {
+        if self.stripe_width != 1 || self.checkpoint_bytes > 4 << 10 {
+            return CacheConfig::default();
+        }
+        let write_back = (self.durability == Durability::None).then(WriteBack::default);
+        CacheConfig { layer: LayerKind::ServerDirected, disk: DiskCost::SSD, takes_all: true, write_back, ..CacheConfig::default() }
     }
 }
 
@@ -192,6 +206,7 @@ async fn run_server(rt: SimRt, server: ServerId, map: ClusterMap, config: Cluste
                 },
                 journal_segment_bytes: config.segment_bytes,
                 checkpoint_bytes: config.checkpoint_bytes,
+                cache: config.cache(),
                 ..DataServerConfig::new(server, map, key)
             };
             weft_data_server::run(rt.clone(), data).await.map_err(|error| error.to_string())

@@ -100,21 +100,49 @@ impl Drop for System {
     }
 }
 
+/// Measures in a temporary directory below `dir`, and prints the results: what comparisons of temporary file systems have in common.
+///
+/// # Errors
+/// Of the measurement.
+pub fn measured<T: Serialize>(
+    dir: Option<&Path>,
+    json: bool,
+    measure: impl FnOnce(&Path, &Stop) -> Result<Vec<T>>,
+    table: impl FnOnce(&[T]) -> String,
+) -> Result<ExitCode> {
+    let stop = Stop::at_signals()?;
+    let place = temporary_dir(dir)?;
+    let rows = measure(place.path(), &stop)?;
+    if json {
+        print_json(&rows)?;
+    } else {
+        print(&table(&rows))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every system once, then all again: whatever else happens on the machine meets all alike. `one` gets the system and the number of the
+/// repetition, from 1.
+///
+/// # Errors
+/// The first one of `one`, or if the user wants it to end.
+pub fn in_turns<S>(stop: &Stop, repetitions: u32, systems: &mut [S], mut one: impl FnMut(&mut S, u32) -> Result<()>) -> Result<()> {
+    for repetition in 1..=repetitions {
+        for system in &mut *systems {
+            stop.check()?;
+            one(system, repetition)?;
+        }
+    }
+    Ok(())
+}
+
 impl Args {
     /// Measures and prints.
     ///
     /// # Errors
     /// If a file system cannot be started or fails.
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let stop = Stop::at_signals()?;
-        let place = temporary_dir(self.dir.as_deref())?;
-        let rows = self.measure(place.path(), &stop, common)?;
-        if self.json {
-            print_json(&rows)?;
-        } else {
-            print(&table(&rows))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        measured(self.dir.as_deref(), self.json, |place, stop| self.measure(place, stop, common), table)
     }
 
     fn measure(&self, place: &Path, stop: &Stop, common: &Common) -> Result<Vec<Row>> {
@@ -135,14 +163,12 @@ impl Args {
             let crew = bench.crew(&work)?;
             runs.push((bench, crew, Measurement { phase: name.into(), step: Step::Create, work: work.clone(), repetitions: Vec::new() }));
         }
-        for repetition in 1..=self.reps {
-            for (bench, crew, measurement) in &mut runs {
-                let one = bench.timed(crew, Step::Create, &work)?;
-                say(&measurement.phase, repetition, self.reps, &one);
-                measurement.repetitions.push(one);
-                crew.run(Step::Remove, &work, || Ok(()))?;
-            }
-        }
+        in_turns(stop, self.reps, &mut runs, |(bench, crew, measurement), repetition| {
+            let one = bench.timed(crew, Step::Create, &work)?;
+            say(&measurement.phase, repetition, self.reps, &one);
+            measurement.repetitions.push(one);
+            crew.run(Step::Remove, &work, || Ok(())).map(drop)
+        })?;
         let measurements: Vec<Measurement> = runs.into_iter().map(|(_, _, measurement)| measurement).collect();
         drop(sites);
         Ok(rows(&measurements))

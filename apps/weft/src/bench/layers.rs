@@ -1,7 +1,9 @@
 //! `weft bench layers`: what the order of accesses to the disk is worth. Temporary file systems, one for each cache layer; ten clients
 //! write one file and read it again, each every tenth block, with 1, 100 or all of a client's blocks in one call: the individual
-//! accesses of Kuhn's thesis (2009), section 6.4.1, on this machine. The layers take turns, so that whatever else happens meets all alike.
+//! accesses of Kuhn's thesis (2009), section 6.4.1, on this machine. The layers take turns, so that whatever else happens meets all alike. With direct
+//! I/O the operations of the disks stand beside those that the simulator predicts (`prediction.rs`).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Barrier;
@@ -16,13 +18,14 @@ use weft_wire::Rights;
 use weft_wire::ops::DiskUse;
 
 use super::crew::Stop;
-use super::engines::System;
+use super::engines::{System, in_turns, measured};
+use super::prediction;
 use super::report::number;
-use super::run::temporary_dir;
 use super::stats::Spread;
+use crate::commands::serve::cache_config;
 use crate::config::{CacheLayer, Durability};
 use crate::connect::{Common, Fs};
-use crate::output::{Table, print, print_json};
+use crate::output::Table;
 use crate::units::{ByteSize, human_bytes};
 
 /// The file that all clients share.
@@ -32,7 +35,11 @@ const MARK_BYTES: usize = 8;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft bench layers --direct-io --dir /mnt/disk --size 32MiB --reps 5")]
+#[command(
+    after_help = "With direct I/O the operations of the disks stand beside those that the simulator predicts for the same calls: of clients that take \
+    no time between them, and of clients as slow as those of the layer none.\n\nExample:\n  weft bench layers --direct-io --dir /mnt/disk --size \
+    32MiB --reps 5"
+)]
 pub struct Args {
     /// Where the file systems are [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
@@ -63,7 +70,7 @@ pub struct Args {
     per: Vec<u64>,
     /// Stripe size
     #[arg(long, value_name = "SIZE", default_value = "64KiB")]
-    stripe_size: String,
+    stripe_size: ByteSize,
     /// Repetitions
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     reps: u32,
@@ -106,10 +113,23 @@ struct Row {
     block: u64,
     per: u64,
     cache_layer: String,
+    #[serde(skip)]
+    layer: CacheLayer,
     mib_per_s: Spread,
     ratio_to_none: Option<Spread>,
     /// Of the median repetition by operations.
     disk: Used,
+    /// Only with direct I/O.
+    predicted: Option<Predicted>,
+}
+
+/// Operations that the simulator predicts.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Predicted {
+    /// For clients that take no time between their calls.
+    eager: u64,
+    /// For clients as slow as they were with the layer `none`.
+    paced: u64,
 }
 
 impl Args {
@@ -118,24 +138,16 @@ impl Args {
     /// # Errors
     /// If a file system cannot be started or fails, or gives other bytes than were written.
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let stop = Stop::at_signals()?;
-        let place = temporary_dir(self.dir.as_deref())?;
-        let rows = self.measure(place.path(), &stop, common)?;
-        if self.json {
-            print_json(&rows)?;
-        } else {
-            print(&table(&rows))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        measured(self.dir.as_deref(), self.json, |place, stop| self.measure(place, stop, common), table)
     }
 
     fn measure(&self, place: &Path, stop: &Stop, common: &Common) -> Result<Vec<Row>> {
         let mut systems = Vec::new();
-        let data = self.data.to_string();
+        let (data, stripe) = (self.data.to_string(), self.stripe_size.to_string());
         for layer in &self.layers {
             stop.check()?;
             let name = name_of(*layer);
-            let mut arguments = vec!["--meta", "1", "--data", &data, "--stripe-size", &self.stripe_size, "--cache-layer", &name];
+            let mut arguments = vec!["--meta", "1", "--data", &data, "--stripe-size", &stripe, "--cache-layer", &name];
             let durability = name_of(self.durability);
             arguments.extend(["--durability", &durability]);
             arguments.extend(self.direct_io.then_some("--direct-io"));
@@ -145,24 +157,69 @@ impl Args {
         }
         let mut rows = Vec::new();
         for block in &self.blocks {
+            let mut done_per = BTreeSet::new();
             for per in &self.per {
                 let blocks = self.size.0 / block.0 / self.clients;
                 ensure!(blocks > 0 && block.0 as usize >= MARK_BYTES, "{} has no block of {} for each client", self.size, block);
                 let case = Case { block: block.0, blocks, per: if *per == 0 { blocks } else { (*per).min(blocks) }, clients: self.clients };
-                let mut passes = vec![[Vec::new(), Vec::new()]; systems.len()];
-                for repetition in 1..=self.reps {
-                    for ((_, clients), passes) in systems.iter().zip(&mut passes) {
-                        stop.check()?;
-                        for (access, passes) in [Rights::WRITE, Rights::READ].into_iter().zip(passes) {
-                            passes.push(pass(clients, case, access)?);
-                        }
-                    }
-                    eprintln!("blocks of {block}, {} in a call: repetition {repetition} of {}", case.per, self.reps);
+                // All of a client may be fewer than so many.
+                if !done_per.insert(case.per) {
+                    continue;
                 }
-                rows.extend(rows_of(case, &self.layers, &passes));
+                let mut runs: Vec<_> = systems.iter().map(|(_, clients)| (clients, [Vec::new(), Vec::new()])).collect();
+                in_turns(stop, self.reps, &mut runs, |(clients, passes), _| {
+                    for (access, passes) in [Rights::WRITE, Rights::READ].into_iter().zip(passes) {
+                        passes.push(pass(clients, case, access)?);
+                    }
+                    Ok(())
+                })?;
+                eprintln!("blocks of {block}, {} in a call: measured", case.per);
+                let passes: Vec<_> = runs.into_iter().map(|(_, passes)| passes).collect();
+                let mut done = rows_of(case, &self.layers, &passes);
+                if self.direct_io {
+                    self.predict(case, &mut done)?;
+                }
+                rows.append(&mut done);
             }
         }
         Ok(rows)
+    }
+}
+
+impl Args {
+    /// Adds predictions to the rows of one case.
+    fn predict(&self, case: Case, rows: &mut [Row]) -> Result<()> {
+        for writes in [true, false] {
+            let pass = prediction::Pass {
+                clients: case.clients,
+                servers: self.data,
+                stripe_bytes: self.stripe_size.0,
+                block_bytes: case.block,
+                blocks: case.blocks,
+                per_call: case.per,
+                writes,
+            };
+            let cache = |layer| cache_config(layer, true, self.durability);
+            let is_ours = |row: &&mut Row| (row.access == "write") == writes;
+            let none =
+                rows.iter_mut().filter(is_ours).find(|row| row.layer == CacheLayer::None).map(|row| case.mib() / row.mib_per_s.median);
+            let between_ns = match none {
+                Some(seconds) => pass.between_calls(&cache(CacheLayer::None), seconds)?,
+                None => 0,
+            };
+            for row in rows.iter_mut().filter(is_ours) {
+                let (eager, paced) = (pass.operations(&cache(row.layer), 0)?, pass.operations(&cache(row.layer), between_ns)?);
+                row.predicted = Some(Predicted { eager, paced });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Case {
+    /// What a pass moves, in MiB.
+    fn mib(&self) -> f64 {
+        (self.block * self.blocks * self.clients) as f64 / f64::from(1 << 20)
     }
 }
 
@@ -286,8 +343,7 @@ impl Used {
 
 /// Each repetition is compared with the one of `none` just before it.
 fn rows_of(case: Case, layers: &[CacheLayer], passes: &[[Vec<Pass>; 2]]) -> Vec<Row> {
-    let mib = (case.block * case.blocks * case.clients) as f64 / f64::from(1 << 20);
-    let rate = |pass: &Pass| mib / pass.seconds;
+    let rate = |pass: &Pass| case.mib() / pass.seconds;
     let mut rows = Vec::new();
     for (index, access) in ["write", "read"].into_iter().enumerate() {
         let none = layers.iter().position(|layer| *layer == CacheLayer::None).map(|at| &passes[at][index]);
@@ -299,7 +355,8 @@ fn rows_of(case: Case, layers: &[CacheLayer], passes: &[[Vec<Pass>; 2]]) -> Vec<
             by_operations.sort_by_key(|pass| pass.disk.operations);
             let disk = by_operations[passes.len() / 2].disk;
             let cache_layer = name_of(*layer);
-            rows.push(Row { access, block: case.block, per: case.per, cache_layer, mib_per_s, ratio_to_none, disk });
+            let (block, per, layer) = (case.block, case.per, *layer);
+            rows.push(Row { access, block, per, cache_layer, layer, mib_per_s, ratio_to_none, disk, predicted: None });
         }
     }
     rows
@@ -316,6 +373,10 @@ fn table(rows: &[Row]) -> String {
         ">of none",
         "min - max",
         ">operations",
+        ">of eager clients",
+        ">real/that",
+        ">of paced clients",
+        ">real/that",
         ">sequential",
         ">near",
         ">far",
@@ -324,6 +385,7 @@ fn table(rows: &[Row]) -> String {
     let mut table = Table::new(&headings);
     let spread = |spread: Spread| format!("{} - {}", number(spread.min), number(spread.max));
     for row in rows {
+        let ratio = |predicted: u64| number(row.disk.operations as f64 / predicted as f64);
         table.row(vec![
             row.access.to_string(),
             human_bytes(row.block),
@@ -334,6 +396,10 @@ fn table(rows: &[Row]) -> String {
             row.ratio_to_none.map(|ratio| number(ratio.median)).unwrap_or_default(),
             row.ratio_to_none.map(spread).unwrap_or_default(),
             row.disk.operations.to_string(),
+            row.predicted.map(|predicted| predicted.eager.to_string()).unwrap_or_default(),
+            row.predicted.map(|predicted| ratio(predicted.eager)).unwrap_or_default(),
+            row.predicted.map(|predicted| predicted.paced.to_string()).unwrap_or_default(),
+            row.predicted.map(|predicted| ratio(predicted.paced)).unwrap_or_default(),
             row.disk.sequential.to_string(),
             row.disk.near.to_string(),
             row.disk.far.to_string(),

@@ -11,6 +11,7 @@ mod library;
 mod meter;
 mod options;
 mod path;
+mod prediction;
 mod progress;
 mod report;
 mod run;

@@ -14,7 +14,7 @@ pub mod mount;
 mod mv;
 mod ping;
 mod rm;
-mod serve;
+pub mod serve;
 mod stat;
 mod status;
 pub mod top;

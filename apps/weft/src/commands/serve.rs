@@ -191,21 +191,22 @@ fn data_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: 
             Durability::None => Promise::None,
         },
         capacity_bytes: server.capacity,
-        cache: cache_config(config),
+        cache: cache_config(config.cache_layer, config.direct_io, config.durability),
         ..DataServerConfig::new(server.id, config.map(), key)
     }
 }
 
-fn cache_config(config: &Config) -> CacheConfig {
-    let layer = match config.cache_layer {
+/// How the accesses of a data server to its container meet.
+pub fn cache_config(layer: CacheLayer, direct_io: bool, durability: Durability) -> CacheConfig {
+    let layer = match layer {
         CacheLayer::None => LayerKind::None,
         CacheLayer::WriteBehind => LayerKind::WriteBehind,
         CacheLayer::Aggregation => LayerKind::Aggregation,
         CacheLayer::ServerDirected => LayerKind::ServerDirected,
     };
-    let disk = if config.direct_io { DiskCost::SSD } else { DiskCost::PAGE_CACHE };
-    let answers_early = config.direct_io && config.durability == Durability::None && layer != LayerKind::None;
-    CacheConfig { layer, disk, takes_all: config.direct_io, write_back: answers_early.then(WriteBack::default), ..CacheConfig::default() }
+    let disk = if direct_io { DiskCost::SSD } else { DiskCost::PAGE_CACHE };
+    let answers_early = direct_io && durability == Durability::None && layer != LayerKind::None;
+    CacheConfig { layer, disk, takes_all: direct_io, write_back: answers_early.then(WriteBack::default), ..CacheConfig::default() }
 }
 
 #[cfg(test)]

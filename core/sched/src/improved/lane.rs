@@ -149,13 +149,22 @@ impl Lane {
         Some((key, self.fragments[&key].since))
     }
 
-    /// Begins a round with all that is queued if the last one has ended. Gives the number of fragments of a new round.
-    pub fn begin_round(&mut self) -> Option<usize> {
+    /// Length of a queued fragment.
+    pub fn bytes_of(&self, key: Key) -> u64 {
+        self.fragments[&key].bytes
+    }
+
+    /// Begins a round if the last one has ended: with all that is queued and arrived up to this number. Gives the number of fragments of a
+    /// new round.
+    pub fn begin_round(&mut self, newest: u64) -> Option<usize> {
         debug_assert!(self.sweeps, "rounds are kept only where they are asked for");
         if !self.round.is_empty() {
             return None;
         }
         std::mem::swap(&mut self.round, &mut self.fresh);
+        if newest < u64::MAX {
+            (self.round, self.fresh) = std::mem::take(&mut self.round).into_iter().partition(|key| key.2 <= newest);
+        }
         Some(self.round.len())
     }
 
@@ -169,9 +178,10 @@ impl Lane {
         self.fresh.range((file, offset, 0)..=(file, u64::MAX, u64::MAX)).next().copied()
     }
 
-    /// The first fragment of one file at or behind an offset.
-    pub fn first_from(&self, file: FileKey, offset: u64) -> Option<Key> {
-        self.fragments.range((file, offset, 0)..=(file, u64::MAX, u64::MAX)).next().map(|(&key, _)| key)
+    /// The first fragment of one file at or behind an offset that arrived up to this number.
+    pub fn first_from(&self, file: FileKey, offset: u64, newest: u64) -> Option<Key> {
+        let mut behind = self.fragments.range((file, offset, 0)..=(file, u64::MAX, u64::MAX));
+        behind.find(|(key, _)| key.2 <= newest).map(|(&key, _)| key)
     }
 
     /// This fragment alone, at most `limit` bytes of it.

@@ -24,7 +24,8 @@
 //! the next one (FSCAN: Coffman, Klimko, Ryan, "Analysis of scanning policies for reducing disk seek times", SIAM Journal on Computing 1972).
 //! Clients that wait for their answers need that: without rounds whoever is ahead is served again and again, because its next request is ahead of
 //! the sweep too; the clients drift apart, and what they ask for no longer touches. For the same reason what arrives late on the way of the sweep,
-//! or a little behind it, is served in the round, up to a bound: so who has fallen behind catches up, and those ahead wait.
+//! or a little behind it, is served in the round, up to a bound: so who has fallen behind catches up, and those ahead wait. Long accesses are
+//! served in the order of their arrival.
 
 mod lane;
 mod queue;
@@ -64,9 +65,10 @@ impl DiskCost {
 /// Writes are held back to find company.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// Until the oldest has waited so many nanoseconds,
+    /// Until the oldest has waited so many nanoseconds: then everything goes that has waited half as long (what has come just now is where
+    /// neighbours are still to come),
     pub age_ns: u64,
-    /// or so many bytes are queued. Then everything that is queued at that time goes.
+    /// or so many bytes are queued: then everything goes.
     pub bytes: u64,
 }
 

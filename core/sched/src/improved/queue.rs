@@ -22,6 +22,9 @@ use crate::{Access, CacheLayer, FileKey, Job, LayerKind, LayerStats, Next, Part,
 const PLACED_BETWEEN_OVERDUE: u32 = 8;
 /// A sweep turns back for what has arrived late at most so many times the longest hole behind it.
 const BEHIND: u64 = 64;
+/// A fragment so many times as long as the longest hole is served when it is the oldest: nearly all of its time is its transfer, so the order of
+/// places gains next to nothing, and requests that are served one after another are done sooner than those that take turns.
+const LONG: u64 = 8;
 /// For each fragment of a round, and besides, so many that have arrived later may be served in it.
 const LATE_EACH: usize = 2;
 /// A read that does not fit into memory is cut, but not smaller than this.
@@ -39,6 +42,7 @@ pub struct Improved {
     blocked_total: Counts,
     on_disk: Vec<Job>,
     arrivals: u64,
+    clock: Clock,
     /// Where the sweep is: the end of the last job.
     place: (FileKey, u64),
     placed_left: u32,
@@ -46,8 +50,9 @@ pub struct Improved {
     late_left: [usize; 2],
     /// Writes that arrived up to this number are no longer held back.
     release: u64,
-    /// Files that are being flushed: everything from the offset on is still to go.
-    flushes: BTreeMap<FileKey, u64>,
+    /// Files that are being flushed: what had arrived up to the number and lies behind the offset is still to go. Not more: where clients
+    /// are writing, a flush would take every write by itself as it comes.
+    flushes: BTreeMap<FileKey, (u64, u64)>,
     dropped: Vec<Part>,
     stats: LayerStats,
 }
@@ -58,6 +63,41 @@ struct Blocked {
     pieces: VecDeque<(u64, Nanos, Piece)>,
     start: u64,
     end: u64,
+}
+
+/// Knows roughly how many pieces had arrived at a time not long ago.
+#[derive(Clone, Debug)]
+struct Clock {
+    /// Nanoseconds between two marks.
+    step_ns: u64,
+    /// Times with the number of the first piece that arrived then.
+    marks: VecDeque<(Nanos, u64)>,
+}
+
+impl Clock {
+    /// Marks an age are kept by so many.
+    const MARKS: u64 = 16;
+
+    /// One that looks back `age_ns`.
+    fn new(age_ns: u64) -> Clock {
+        Clock { step_ns: age_ns / Clock::MARKS, marks: VecDeque::new() }
+    }
+
+    /// Piece `number` has arrived.
+    fn tick(&mut self, now: Nanos, number: u64) {
+        if self.marks.back().is_none_or(|(last, _)| last.0 + self.step_ns < now.0) {
+            self.marks.push_back((now, number));
+            if self.marks.len() as u64 > 2 * Clock::MARKS {
+                self.marks.pop_front();
+            }
+        }
+    }
+
+    /// The number of a piece before which all had arrived at this time; 0 if that is too long ago.
+    fn arrivals_at(&self, time: Nanos) -> u64 {
+        let at = self.marks.partition_point(|(mark, _)| *mark <= time);
+        at.checked_sub(1).map_or(0, |at| self.marks[at].1)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,6 +129,7 @@ impl Improved {
             blocked_total: Counts::default(),
             on_disk: Vec::new(),
             arrivals: 0,
+            clock: Clock::new(config.delay.map_or(0, |delay| delay.age_ns)),
             place: (FileKey(0), 0),
             placed_left: 0,
             late_left: [0; 2],
@@ -140,7 +181,7 @@ impl Improved {
             return self.span(Access::Write, key, memory_free);
         }
         if reads_fit {
-            let key = self.by_place(Access::Read)?;
+            let key = self.by_place(Access::Read, u64::MAX)?;
             return self.span(Access::Read, key, memory_free);
         }
         let key = self.flushed_write().or_else(|| self.ripe_write(now, memory_free))?;
@@ -166,22 +207,26 @@ impl Improved {
         self.writes.has_write_in(read.file, read.offset, read.end())
     }
 
-    fn by_place(&mut self, access: Access) -> Option<Key> {
+    /// The next one by the rule of the layer, of those that arrived up to this number.
+    fn by_place(&mut self, access: Access, newest: u64) -> Option<Key> {
         let (lane, late_left) = match access {
             Access::Read => (&mut self.reads, &mut self.late_left[0]),
             Access::Write => (&mut self.writes, &mut self.late_left[1]),
         };
-        if self.kind != LayerKind::ServerDirected {
-            return lane.oldest().map(|(key, _)| key);
+        let (oldest, _) = lane.oldest()?;
+        let is_long = self.hole > 0 && lane.bytes_of(oldest) >= LONG * self.hole;
+        if self.kind != LayerKind::ServerDirected || is_long {
+            return Some(oldest);
         }
-        if let Some(fragments) = lane.begin_round() {
+        if let Some(fragments) = lane.begin_round(newest) {
             *late_left = LATE_EACH * (fragments + 1);
         }
         let (file, offset) = self.place;
         let next = lane.sweep(file, offset)?;
         let ahead = next >= (file, offset, 0);
         let late = lane.fresh_from(file, offset.saturating_sub(BEHIND * self.hole));
-        match late.filter(|late| *late_left > 0 && late.0 == file && if ahead { *late < next } else { late.1 < offset }) {
+        let is_on_the_way = |late: &Key| if ahead { *late < next } else { late.1 < offset };
+        match late.filter(|late| *late_left > 0 && late.2 <= newest && is_on_the_way(late)) {
             Some(late) => {
                 *late_left -= 1;
                 Some(late)
@@ -192,10 +237,10 @@ impl Improved {
 
     /// The next write of a flush; ends flushes that have nothing left.
     fn flushed_write(&mut self) -> Option<Key> {
-        while let Some((&file, &from)) = self.flushes.first_key_value() {
-            match self.writes.first_from(file, from) {
+        while let Some((&file, &(from, newest))) = self.flushes.first_key_value() {
+            match self.writes.first_from(file, from, newest) {
                 Some(key) => {
-                    self.flushes.insert(file, key.1);
+                    self.flushes.insert(file, (key.1, newest));
                     return Some(key);
                 }
                 None => self.flushes.remove(&file),
@@ -207,16 +252,18 @@ impl Improved {
     /// The next write, if writes are not held back.
     fn ripe_write(&mut self, now: Nanos, memory_free: u64) -> Option<Key> {
         let (oldest, since) = self.writes.oldest()?;
-        if let Some(delay) = self.config.delay
-            && oldest.2 > self.release
-        {
-            let bytes = self.writes.queued().bytes;
-            if since + delay.age_ns > now && bytes < delay.bytes && bytes <= memory_free {
+        let Some(delay) = self.config.delay else { return self.by_place(Access::Write, u64::MAX) };
+        let bytes = self.writes.queued().bytes;
+        if bytes >= delay.bytes || bytes > memory_free {
+            self.release = self.arrivals;
+        } else if oldest.2 > self.release {
+            if since + delay.age_ns > now {
                 return None;
             }
-            self.release = self.arrivals;
+            // What has come just now is where its neighbours are still coming.
+            self.release = oldest.2.max(self.clock.arrivals_at(Nanos(now.0.saturating_sub(delay.age_ns / 2))));
         }
-        self.by_place(Access::Write)
+        self.by_place(Access::Write, self.release)
     }
 
     /// The job around a fragment, by the rule of the layer.
@@ -279,6 +326,7 @@ impl CacheLayer for Improved {
         assert!(piece.bytes > 0, "nothing to do");
         self.stats.note_added(&piece);
         self.arrivals += 1;
+        self.clock.tick(now, self.arrivals);
         let number = self.arrivals;
         if let Some(blocked) = self.blocked.get_mut(&piece.file)
             && piece.offset < blocked.end
@@ -314,7 +362,7 @@ impl CacheLayer for Improved {
     }
 
     fn flush(&mut self, _now: Nanos, file: FileKey) {
-        self.flushes.insert(file, 0);
+        self.flushes.insert(file, (0, self.arrivals));
     }
 
     fn take_dropped(&mut self, parts: &mut Vec<Part>) {
