@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,10 +22,15 @@ struct Viewer {
 impl Viewer {
     fn new(spans: u64, damage: impl Fn(&Path), options: &[&str]) -> Viewer {
         let dir = tempfile::tempdir().unwrap();
-        let made = weft().args(["view", "--sample", &spans.to_string()]).arg(dir.path()).output().unwrap();
-        assert!(made.status.success(), "{made:?}");
+        make_sample(spans, 4, dir.path());
         damage(dir.path());
-        let mut process = weft().arg("view").arg(dir.path()).arg("--no-open").args(options).stdout(Stdio::piped()).spawn().unwrap();
+        let path = dir.path().to_path_buf();
+        Viewer::of(dir, &[path], options)
+    }
+
+    /// A viewer of several runs, all in one directory that goes with it.
+    fn of(dir: TempDir, paths: &[PathBuf], options: &[&str]) -> Viewer {
+        let mut process = weft().arg("view").args(paths).arg("--no-open").args(options).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().trim_start_matches("http://").to_string();
@@ -63,6 +68,11 @@ impl Drop for Viewer {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn make_sample(spans: u64, data_servers: u16, dir: &Path) {
+    let made = weft().args(["view", "--sample", &spans.to_string(), "--sample-data", &data_servers.to_string()]).arg(dir).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
 }
 
 fn weft() -> Command {
@@ -254,6 +264,23 @@ impl Browser {
         }
     }
 
+    /// Nothing was asked outside of these viewers, no style or script was refused, and no script failed.
+    fn asked_only_of(&self, viewers: &[&Viewer]) {
+        let of = |method: &str| -> Vec<Value> { self.events.iter().filter(|event| event["method"] == method).cloned().collect() };
+        assert_eq!(of("Runtime.exceptionThrown"), Vec::<Value>::new());
+        let refused: Vec<Value> =
+            of("Log.entryAdded").into_iter().filter(|event| event["params"]["entry"]["source"] == "security").collect();
+        assert_eq!(refused, Vec::<Value>::new());
+        let asked = of("Network.requestWillBeSent");
+        let asked: Vec<&str> = asked.iter().filter_map(|event| event["params"]["request"]["url"].as_str()).collect();
+        let own: Vec<String> = viewers.iter().map(|viewer| format!("http://{}/", viewer.host())).collect();
+        let is_own = |url: &str| {
+            ["about:", "data:", "blob:"].iter().copied().chain(own.iter().map(String::as_str)).any(|begin| url.starts_with(begin))
+        };
+        let outside: Vec<&str> = asked.iter().copied().filter(|url| !is_own(url)).collect();
+        assert!(asked.len() > 20 && outside.is_empty(), "{outside:?}");
+    }
+
     fn picture(&mut self, name: &str) {
         let Some(dir) = std::env::var_os("WEFT_SCREENSHOTS") else { return };
         let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
@@ -385,14 +412,79 @@ fn the_page_works_in_a_real_browser() {
             "{screen}"
         );
     }
-    let own = [base, format!("http://{}/", hostile.host())];
-
-    let of = |method: &str| -> Vec<Value> { browser.events.iter().filter(|event| event["method"] == method).cloned().collect() };
-    assert_eq!(of("Runtime.exceptionThrown"), Vec::<Value>::new());
-    let asked = of("Network.requestWillBeSent");
-    let asked: Vec<&str> = asked.iter().filter_map(|event| event["params"]["request"]["url"].as_str()).collect();
-    let is_own =
-        |url: &str| ["about:", "data:", "blob:"].iter().copied().chain(own.iter().map(String::as_str)).any(|begin| url.starts_with(begin));
-    let outside: Vec<&str> = asked.iter().copied().filter(|url| !is_own(url)).collect();
-    assert!(asked.len() > 50 && outside.is_empty(), "{outside:?}");
+    browser.asked_only_of(&[&viewer, &hostile]);
 }
+
+/// Several runs: the list, one against another with windows that move together, choices by key and by address.
+#[test]
+fn runs_are_chosen_and_compared_in_a_real_browser() {
+    let Some(mut browser) = Browser::new() else {
+        eprintln!("skipped: no chromium is installed");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    make_sample(20_000, 4, &at("before"));
+    make_sample(20_000, 1, &at("after"));
+    fs::create_dir(at("nothing")).unwrap();
+    fs::write(at("bench.json"), BENCH).unwrap();
+    let paths = ["before", "after", "nothing", "bench.json"].map(at);
+    let viewer = Viewer::of(dir, &paths, &[]);
+    let base = format!("http://{}/", viewer.host());
+
+    // The list comes first if there are several runs; what cannot be read is named there.
+    browser.open(&base);
+    browser.until("document.querySelectorAll('.page.runs tbody tr').length >= 5");
+    assert_eq!(browser.value("document.body.innerText.includes('nothing could not be read')"), json!(true));
+    browser.picture("runs");
+    browser.value("document.querySelector('input[name=b][data-run=\"1\"]').click()");
+    browser.until("weftView.state.b === 1");
+    browser.press("9");
+    browser.until("document.querySelectorAll('.compare-report tbody tr').length > 2 && weftView.idle");
+    browser.picture("compare");
+    // One data server instead of four: reads and writes wait for it, and the page says so.
+    let said = browser.value("weftView.compare.data.sentences.join(' ')");
+    assert!(said.as_str().unwrap().contains("server queue"), "{said}");
+
+    // Both timelines move together, whatever moves them.
+    let windows = "JSON.stringify(weftView.compare.halves.map((half) => [half.picture.from, half.picture.to]))";
+    browser.press("w");
+    browser.press("d");
+    browser.until("weftView.idle && weftView.compare.data.a.seconds < 0.9 * weftView.state.run.duration / 1e9");
+    let both: Vec<[u64; 2]> = serde_json::from_str(browser.value(windows).as_str().unwrap()).unwrap();
+    assert!(both[0] == both[1] && both[0][0] > 0, "{both:?}");
+    // Aligned at a mark, the mark is at the same place of both.
+    browser.value("(() => { const select = [...document.querySelectorAll('.compare-tools select')][2]; select.value = '3'; select.dispatchEvent(new Event('change')); })()");
+    browser.until("weftView.state.align === '3' && weftView.idle");
+    let places = "weftView.compare.halves.map((half) => Math.round(half.x(half.run.marks.find(([, value]) => value === 3)[0])))";
+    let places = browser.value(places);
+    assert_eq!(places[0], places[1], "{places}");
+    browser.picture("compare-aligned");
+    // The address holds both runs, the window and the alignment.
+    let kept = "JSON.stringify([weftView.state.a, weftView.state.b, weftView.state.align, Math.round(weftView.state.from), Math.round(weftView.state.to)])";
+    let (before, address) = (browser.value(kept), browser.value("location.href").as_str().unwrap().to_string());
+    browser.open(&address);
+    browser.until("document.querySelector('.compare-report tbody tr') && weftView.idle");
+    assert_eq!(browser.value(kept), before, "{address}");
+    // X exchanges the runs: what was worse is better.
+    browser.press("x");
+    browser.until("weftView.state.a === 1 && weftView.state.b === 0 && weftView.compare.data && weftView.compare.data.a.name === 'after' && weftView.idle");
+    assert_eq!(browser.value("weftView.compare.data.kinds[0].effect_us < 0"), json!(true));
+    // The other screens show the chosen run; a result without a trace says what it cannot show.
+    browser.press("2");
+    browser.until("weftView.timeline.picture && weftView.timeline.run.name === 'after' && weftView.idle");
+    browser.press("]");
+    browser.until("weftView.state.run.name === 'bench.json' && weftView.idle");
+    browser.until("document.querySelector('main').innerText.includes('needs a trace')");
+    browser.asked_only_of(&[&viewer]);
+}
+
+/// A result of `weft bench`.
+const BENCH: &str = r#"[
+  {"phase":"create","repetitions":3,"procs":2,"clients":1,"depth":1,"ops":20000,"size_bytes":0,"block_bytes":0,
+   "ops_per_s":{"median":21000,"min":19800,"max":22100},"mib_per_s":null,"latency_us":{"p50":88,"p99":320,"max":9000},
+   "ceiling":{"name":"rpc.unix.2x1","unit":"ops/s","median":52000,"min":51000,"max":53000},
+   "ratio_to_ceiling":{"median":0.4,"min":0.38,"max":0.42}},
+  {"phase":"write","repetitions":3,"procs":1,"clients":1,"depth":4,"ops":2000,"size_bytes":268435456,"block_bytes":1048576,
+   "ops_per_s":{"median":1200,"min":1100,"max":1300},"mib_per_s":{"median":1200,"min":1100,"max":1300},"latency_us":null}
+]"#;

@@ -3,10 +3,15 @@
 //! says what the screens show and how they were measured.
 
 mod api;
+mod compare;
 mod details;
+mod drawn;
 mod http;
+mod inputs;
 mod lanes;
 mod latency;
+mod overview;
+mod results;
 mod run;
 mod sample;
 mod site;
@@ -28,16 +33,19 @@ use crate::output::print;
 use http::{Ask, Door};
 use site::Site;
 
-/// Show traces in a browser: timeline, latencies, where the time goes, single requests
+/// Show runs in a browser: timeline, latencies, where the time goes, single requests, one run against another
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   weft view traces/                       # every trace file in the directory, on one time line
   weft view meta0.trace data0.trace --port 7070 --no-open
+  weft view before/ after/                # two runs, to compare them
+  weft view real=traces/ model=sim.trace  # with names; paths of one name are one run
+  weft view before.json after.json progress.csv ceiling.json   # results of weft bench
   weft view traces/ --listen 0.0.0.0      # for other machines; prints an address with a token")]
 pub struct Args {
-    /// Trace files, or directories with trace files
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Traces and results of weft bench: each directory is a run, single trace files together are one
+    #[arg(required = true, value_name = "[NAME=]FILE|DIR")]
     paths: Vec<PathBuf>,
     /// Port; 0: any free one
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -54,6 +62,9 @@ pub struct Args {
     /// Do not view anything, but write a synthetic trace of about so many spans into the directory
     #[arg(long, value_name = "SPANS", hide = true)]
     sample: Option<u64>,
+    /// Data servers of the synthetic trace
+    #[arg(long, value_name = "N", hide = true, default_value_t = 4)]
+    sample_data: u16,
 }
 
 /// Threads that answer: a browser opens up to six connections.
@@ -66,11 +77,9 @@ impl Args {
     /// If the address cannot be listened on, or a path does not exist.
     pub fn run(self) -> Result<ExitCode> {
         if let Some(spans) = self.sample {
-            return write_sample(spans, &self.paths);
+            return write_sample(spans, self.sample_data, &self.paths);
         }
-        for path in &self.paths {
-            path.metadata().with_context(|| format!("cannot open {}", path.display()))?;
-        }
+        let inputs = inputs::inputs(&self.paths)?;
         let loopback = self.listen.is_loopback();
         let token = if loopback && !self.token { None } else { Some(hex(&random::<16>()?)) };
         let address = SocketAddr::new(self.listen, self.port);
@@ -79,10 +88,10 @@ impl Args {
         let hostname = nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default();
         let url = url(address, &hostname, token.as_deref());
         print(&format!("{url}\n"))?;
-        let site = Arc::new(Site::default());
-        let (loader, paths) = (site.clone(), self.paths.clone());
+        let site = Arc::new(Site::new(inputs));
+        let loader = site.clone();
         thread::spawn(move || {
-            loader.load(&paths);
+            loader.load();
             if let site::State::Failed(reason) = loader.state() {
                 eprintln!("weft: {reason}");
             }
@@ -139,10 +148,10 @@ fn open(url: &str) {
     let _ = Command::new(opener).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }
 
-fn write_sample(spans: u64, paths: &[PathBuf]) -> Result<ExitCode> {
+fn write_sample(spans: u64, data: u16, paths: &[PathBuf]) -> Result<ExitCode> {
     let operations = (spans as f64 / sample::SPANS_PER_OPERATION).ceil() as u64;
     for path in paths {
-        let spans = sample::write(&sample::Sample { operations, ..sample::Sample::default() }, path)
+        let spans = sample::write(&sample::Sample { operations, data, ..sample::Sample::default() }, path)
             .with_context(|| format!("cannot write the sample to {}", path.display()))?;
         print(&format!("{spans} spans in {}\n", path.display()))?;
     }
