@@ -64,11 +64,18 @@ impl Lines {
         let (mut canvas, x, y) = self.begin();
         canvas.left_axis(&self.y, &y);
         canvas.bottom_axis(&self.x, &x);
-        for mark in &self.marks {
+        let mut free = f64::NEG_INFINITY;
+        for (number, mark) in self.marks.iter().enumerate() {
             let Some(at) = x.pixel(mark.x) else { continue };
             let (top, bottom) = (canvas.top, canvas.bottom);
             canvas.svg.line((at, top), (at, bottom), "mark");
-            canvas.svg.text((at + 3.0, top + 10.0), Anchor::Start, "small", &shortened(&mark.text, 120.0));
+            // A name is cut at the next mark, and left out where there is no room for it.
+            let next = self.marks[number + 1..].iter().filter_map(|next| x.pixel(next.x)).find(|next| *next > at);
+            let room = (next.unwrap_or(canvas.right + 20.0) - at - 6.0).min(120.0);
+            if at >= free && room > 16.0 {
+                canvas.svg.text((at + 3.0, top + 10.0), Anchor::Start, "small", &shortened(&mark.text, room));
+                free = at + 16.0;
+            }
         }
         self.lines.iter().for_each(|line| draw(&mut canvas, line, &x, &y));
         canvas.finish()

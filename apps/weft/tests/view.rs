@@ -264,6 +264,16 @@ impl Browser {
         }
     }
 
+    fn drag(&mut self, (from, to): (f64, f64), y: f64) {
+        for (kind, x) in [("mouseMoved", from), ("mousePressed", from), ("mouseMoved", to), ("mouseReleased", to)] {
+            let (button, buttons) = if kind == "mouseMoved" && x == from { ("none", 0) } else { ("left", 1) };
+            self.call(
+                "Input.dispatchMouseEvent",
+                json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": buttons, "clickCount": 1 }),
+            );
+        }
+    }
+
     /// Nothing was asked outside of these viewers, no style or script was refused, and no script failed.
     fn asked_only_of(&self, viewers: &[&Viewer]) {
         let of = |method: &str| -> Vec<Value> { self.events.iter().filter(|event| event["method"] == method).cloned().collect() };
@@ -476,6 +486,61 @@ fn runs_are_chosen_and_compared_in_a_real_browser() {
     browser.press("]");
     browser.until("weftView.state.run.name === 'bench.json' && weftView.idle");
     browser.until("document.querySelector('main').innerText.includes('needs a trace')");
+    browser.asked_only_of(&[&viewer]);
+}
+
+/// Running: four charts from a trace and from a benchmark, a brush that is the window of every other screen, metrics by formula.
+#[test]
+fn a_range_of_the_running_performance_is_the_window_of_every_screen() {
+    let Some(mut browser) = Browser::new() else {
+        eprintln!("skipped: no chromium is installed");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    make_sample(20_000, 4, dir.path());
+    let rows = (0..2).flat_map(|process| {
+        (1..=40).map(move |tenth| format!("create,0,{process},n{process},{}.{},{},0\n", tenth / 10, tenth % 10, 90 + tenth))
+    });
+    fs::write(dir.path().join("progress.csv"), format!("phase,repetition,proc,node,t_s,count,bytes\n{}", rows.collect::<String>()))
+        .unwrap();
+    let path = dir.path().to_path_buf();
+    let viewer = Viewer::of(dir, &[path], &[]);
+    browser.open(&format!("http://{}/", viewer.host()));
+    browser.value("document.activeElement.blur()");
+    browser.press("8");
+    browser.until("document.querySelectorAll('.page.running .drawn svg').length === 4 && weftView.idle");
+    browser.picture("running");
+    // A drag over the middle half of the first chart.
+    let area = "(() => { const box = document.querySelector('.brush').getBoundingClientRect(); return [box.left, box.width, box.top + box.height / 2]; })()";
+    let area = browser.value(area);
+    let at = |share: f64| area[0].as_f64().unwrap() + share * area[1].as_f64().unwrap();
+    browser.drag((at(0.25), at(0.75)), area[2].as_f64().unwrap());
+    browser.until("Math.abs(weftView.state.from / weftView.state.run.duration - 0.25) < 0.02 && Math.abs(weftView.state.to / weftView.state.run.duration - 0.75) < 0.02 && weftView.idle");
+    browser.until("document.querySelectorAll('.inside').length === 4");
+    browser.picture("running-brushed");
+    // The others look at that window only.
+    let all =
+        browser.value("fetch('/api/explain').then((answer) => answer.json()).then((explain) => explain.operations)").as_u64().unwrap();
+    let operations = "Number(document.querySelector('.page.where').innerText.match(/(\\d+) operations spent/)[1])";
+    browser.press("4");
+    browser.until("document.querySelector('.page.where') && weftView.idle");
+    let within = browser.value(operations).as_u64().unwrap();
+    assert!(within > all / 4 && within < all * 3 / 4, "{within} of {all}");
+    browser.picture("where-window");
+    browser.press("1");
+    browser.until("document.querySelector('.page.overview') && weftView.idle");
+    assert_eq!(browser.value("document.querySelector('.page.overview').innerText.includes('The window from')"), json!(true));
+    browser.press("Home");
+    browser.until("document.querySelector('.page.overview').innerText.includes('This run') && weftView.idle");
+    // A benchmark's progress and a metric are in the address; a formula that is none says so.
+    let address = format!("http://{}/#/running?src=create%3A0&f=bytes%20%2F%20time", viewer.host());
+    browser.open(&address);
+    browser.until("document.querySelector('.page.running').innerText.includes('n1, process 1') && weftView.idle");
+    assert_eq!(browser.value("document.querySelector('.drawn .title').textContent.startsWith('bytes / time')"), json!(true));
+    browser.value("(() => { const field = document.querySelector('.formula'); field.value = 'bytes / tim'; field.dispatchEvent(new Event('change')); })()");
+    browser.until("document.querySelector('[role=alert]')?.innerText.includes('tim is unknown') && weftView.idle");
+    browser.value("document.querySelector('.drawn summary').click()");
+    browser.until("document.querySelectorAll('.twin-table tbody tr').length > 10");
     browser.asked_only_of(&[&viewer]);
 }
 

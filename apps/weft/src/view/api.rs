@@ -12,14 +12,14 @@ use super::lanes::node_order;
 use super::run::Run;
 use super::site::{Site, State};
 use super::window::{WIDTH_MAX, Window, picture};
-use super::{compare, details, drawn, latency, overview, table};
+use super::{compare, details, drawn, latency, overview, running, table};
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 14] = [
+const PARTS: [(&str, &str, &str); 15] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
@@ -32,6 +32,7 @@ const PARTS: [(&str, &str, &str); 14] = [
     ("/plot.js", SCRIPT, include_str!("page/plot.js")),
     ("/parts.js", SCRIPT, include_str!("page/parts.js")),
     ("/drawn.js", SCRIPT, include_str!("page/drawn.js")),
+    ("/running.js", SCRIPT, include_str!("page/running.js")),
     ("/runs.js", SCRIPT, include_str!("page/runs.js")),
     ("/compare.js", SCRIPT, include_str!("page/compare.js")),
 ];
@@ -80,6 +81,15 @@ impl Query {
         let from = self.number(from, 0).min(run.duration_ns);
         let to = self.number(to, run.duration_ns).min(run.duration_ns.saturating_add(1));
         (from, to.max(from + 1))
+    }
+
+    fn running(&self) -> running::Asked {
+        running::Asked {
+            source: self.text("source").to_string(),
+            kinds: self.numbers("kind"),
+            interval_ns: self.number("interval", 0),
+            formula: self.text("formula").to_string(),
+        }
     }
 
     /// Pixels of a chart.
@@ -170,6 +180,12 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
                 "/api/compare" => Answer::json(&compare::compare(a, b)),
                 _ => Answer::json(&drawn::lines(&compare::ecdf(a, b, query.text("of")))),
             }
+        }
+        "/api/running" => Answer::json(&running::describe(&run, &query.running())),
+        "/api/chart/running" => {
+            let other = if query.text("with").is_empty() { None } else { site.run(query.number("with", u64::MAX)) };
+            let view = running::View { each: query.text("view") == "each", accumulated: query.text("sum") == "1" };
+            Answer::json(&drawn::lines(&running::chart(&run, other.as_deref(), &query.running(), view, query.chart_width())))
         }
         "/api/chart/latency" => Answer::json(&drawn::latency_bins(&run, from, to, &query.numbers("kind"), query.chart_width())),
         "/api/chart/ecdf" => Answer::json(&drawn::latency_ecdf(&run, from, to, &query.numbers("kind"), query.chart_width())),
@@ -326,7 +342,7 @@ mod tests {
     fn every_route_answers_for_any_window_and_any_record() {
         let site = site(200);
         for window in ["", "from=0&to=0", "from=5&to=2", "from=1e18&to=1e19", "from=1000&to=2000000&kind=0,1,99&hide=99&event=5&q=create"] {
-            let paths = "state runs run totals gauges arrows find latency explain slowest health table compare chart/compare chart/latency chart/ecdf";
+            let paths = "state runs run totals gauges arrows find latency explain slowest health table compare chart/compare chart/latency chart/ecdf running chart/running";
             for path in paths.split(' ') {
                 get(&site, &format!("/api/{path}?{window}"));
             }

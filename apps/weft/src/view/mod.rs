@@ -6,6 +6,7 @@ mod api;
 mod compare;
 mod details;
 mod drawn;
+mod formula;
 mod http;
 mod inputs;
 mod lanes;
@@ -13,24 +14,26 @@ mod latency;
 mod overview;
 mod results;
 mod run;
+mod running;
 mod sample;
+mod serve;
 mod site;
 mod table;
 mod tiles;
 mod window;
 
 use std::io::IsTerminal;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
 use crate::connect::random;
 use crate::output::print;
-use http::{Ask, Door};
+use http::Door;
 use site::Site;
 
 /// Show runs in a browser: timeline, latencies, where the time goes, single requests, one run against another
@@ -67,9 +70,6 @@ pub struct Args {
     sample_data: u16,
 }
 
-/// Threads that answer: a browser opens up to six connections.
-const THREADS: usize = 6;
-
 impl Args {
     /// Serves until it is stopped.
     ///
@@ -83,8 +83,8 @@ impl Args {
         let loopback = self.listen.is_loopback();
         let token = if loopback && !self.token { None } else { Some(hex(&random::<16>()?)) };
         let address = SocketAddr::new(self.listen, self.port);
-        let server = tiny_http::Server::http(address).map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
-        let address = server.server_addr().to_ip().unwrap_or(address);
+        let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let address = listener.local_addr().unwrap_or(address);
         let hostname = nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default();
         let url = url(address, &hostname, token.as_deref());
         print(&format!("{url}\n"))?;
@@ -99,36 +99,9 @@ impl Args {
         if !self.no_open && std::io::stdout().is_terminal() {
             open(&url);
         }
-        let server = Arc::new(server);
-        let door = Arc::new(Door { loopback, hostname, token });
-        let workers = (0..THREADS).map(|_| {
-            let (server, door, site) = (server.clone(), door.clone(), site.clone());
-            thread::spawn(move || serve(&server, &door, &site))
-        });
-        for worker in workers.collect::<Vec<_>>() {
-            worker.join().map_err(|_| anyhow!("a thread of the viewer ended by itself"))?;
-        }
+        let door = Door { loopback, hostname, token };
+        serve::serve(&listener, move |ask| http::answer(&door, &site, ask)).context("the viewer cannot be reached any more")?;
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Answers requests, one after another.
-fn serve(server: &tiny_http::Server, door: &Door, site: &Site) {
-    for request in server.incoming_requests() {
-        let header =
-            |name: &'static str| request.headers().iter().find(|header| header.field.equiv(name)).map(|header| header.value.as_str());
-        let ask = Ask { method: request.method().as_str(), target: request.url(), host: header("Host"), cookie: header("Cookie") };
-        let answer = http::answer(door, site, &ask);
-        let mut response = tiny_http::Response::from_data(Vec::new()).with_status_code(answer.status);
-        for (name, value) in answer.all_headers() {
-            if let Ok(header) = tiny_http::Header::from_bytes(name.as_bytes(), value.as_bytes()) {
-                response.add_header(header);
-            }
-        }
-        let length = answer.body.len();
-        let response = response.with_data(std::io::Cursor::new(answer.body), Some(length)).with_chunked_threshold(usize::MAX);
-        // A browser that went away in the middle of an answer is no event.
-        let _ = request.respond(response);
     }
 }
 

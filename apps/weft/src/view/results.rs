@@ -162,7 +162,7 @@ impl Results {
         for phase in phases {
             let phase = Phase::deserialize(phase).map_err(|error| format!("an entry is no phase: {error}"))?;
             for process in phase.progress.iter().flatten() {
-                let end_ns = |number: usize| ((process.begin_s + process.interval_s * (number + 1) as f64).max(0.0) * 1e9) as u64;
+                let end_ns = |number: usize| ((process.begin_s + process.interval_s * (number + 1) as f64).max(0.0) * 1e9).round() as u64;
                 let steps = process.counts.iter().enumerate().map(|(number, count)| (end_ns(number), *count, 0));
                 self.add_process(Progress {
                     phase: phase.phase.clone(),
@@ -217,7 +217,7 @@ impl Results {
                 steps: Vec::new(),
             });
             let count = value(counted).ok_or_else(wrong)? as u64;
-            entry.steps.push((end_ns as u64, count, bytes));
+            entry.steps.push((end_ns.round() as u64, count, bytes));
         }
         found.into_values().for_each(|one| self.add_process(one));
         Ok(())

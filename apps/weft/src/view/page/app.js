@@ -3,17 +3,18 @@
 import { address, ask, busy, count, el, moment, onChange, readAddress, runsIn, set, state } from "./core.js";
 import { Timeline } from "./timeline.js";
 import { Compare } from "./compare.js";
+import { running } from "./running.js";
 import { runs } from "./runs.js";
 import * as documents from "./screens.js";
 
 // Name, title, key, and whether the screen needs a trace.
 const SCREENS = [
   ["runs", "Runs", "7", false], ["overview", "Overview", "1", true], ["timeline", "Timeline", "2", true], ["latency", "Latency", "3", true], ["where", "Where time goes", "4", true], ["request", "Request", "5", true],
-  ["compare", "Compare", "9", true], ["health", "Trace health", "6", false],
+  ["running", "Running", "8", false], ["compare", "Compare", "9", true], ["health", "Trace health", "6", false],
 ];
 // Screens that keep what they have drawn while the state changes.
 const LASTING = { timeline: Timeline, compare: Compare };
-const screens = { ...documents, runs };
+const screens = { ...documents, runs, running };
 const KEYS = [
   ["0 to 9", "choose a screen"], ["[ ]", "previous and next run"], ["X", "exchange runs A and B"], ["W S, + −, wheel", "zoom in and out at the pointer"], ["A D, Shift+wheel, Shift+drag", "move (with Shift: faster)"],
   ["F", "zoom to the measured range or the chosen span"], ["Home", "look at the whole run"], ["U, Back", "undo a zoom"], ["M", "set a mark, then a second one: the time between is measured"],

@@ -8,6 +8,9 @@ export const state = {
   align: "start", // what both runs have at the same place: their starts, or the mark of this number
   stretch: false, // both runs are drawn with the same length
   of: "", // the kind of operation whose distributions are compared; empty: all
+  source: "", // what Running shows: trace, or PHASE:REPETITION
+  interval: 0, // nanoseconds of an interval of Running; 0: automatic
+  formula: "", // the metric of Running
   run: null, // what /api/run says about run a
   screen: "timeline",
   from: 0,
@@ -58,6 +61,9 @@ export function address() {
   if (state.align !== "start") parts.push(`al=${state.align}`);
   if (state.stretch) parts.push("st=1");
   if (state.of) parts.push(`of=${encodeURIComponent(state.of)}`);
+  if (state.source) parts.push(`src=${encodeURIComponent(state.source)}`);
+  if (Number(state.interval)) parts.push(`i=${state.interval}`);
+  if (state.formula) parts.push(`f=${encodeURIComponent(state.formula)}`);
   if (state.hidden.size) parts.push(`hide=${[...state.hidden].sort((a, b) => a - b).join(",")}`);
   if (state.colour !== "operation") parts.push(`c=${state.colour}`);
   if (state.rule !== "dominant") parts.push(`p=${state.rule}`);
@@ -91,6 +97,9 @@ export function readAddress(text) {
   state.align = /^\d+$/.test(values.get("al") || "") ? values.get("al") : "start";
   state.stretch = values.get("st") === "1";
   state.of = values.get("of") || "";
+  state.source = values.get("src") || "";
+  state.interval = /^\d+$/.test(values.get("i") || "") ? Number(values.get("i")) : 0;
+  state.formula = values.get("f") || "";
   const numbers = (name) => (values.get(name) || "").split(",").filter((part) => /^\d+$/.test(part)).map(Number);
   const range = (name) => {
     const match = /^(-?\d+)\.\.(-?\d+)$/.exec(values.get(name) || "");
@@ -185,7 +194,7 @@ export function moment(ns, length) {
 
 export function count(number) {
   const size = Math.abs(number);
-  if (size < 10000) return String(Math.round(number * 100) / 100);
+  if (size < 10000) return String(size >= 100 ? Math.round(number) : Math.round(number * 100) / 100);
   const [unit, name] = size < 999500 ? [1e3, "k"] : size < 999.5e6 ? [1e6, "M"] : [1e9, "G"];
   return digits(number / unit) + name;
 }
