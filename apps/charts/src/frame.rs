@@ -182,7 +182,7 @@ fn draw_legend(svg: &mut Svg, legend: &[(Key, &str)], top: f64, width: f64) -> f
     }
     let (mut x, mut y) = (MARGIN, top + 22.0);
     for (key, name) in legend {
-        let name = shortened(name, width / 2.0);
+        let name = shortened(name, width - 2.0 * MARGIN - 36.0);
         let room = 22.0 + text_width(&name) + 14.0;
         if x > MARGIN && x + room > width - MARGIN {
             (x, y) = (MARGIN, y + TEXT + 6.0);

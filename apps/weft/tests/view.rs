@@ -544,6 +544,47 @@ fn a_range_of_the_running_performance_is_the_window_of_every_screen() {
     browser.asked_only_of(&[&viewer]);
 }
 
+/// Bounds: facts from a file of ceilings, typed in, or of the thesis; efficiency of what was measured; all of it in the address.
+#[test]
+fn measurements_are_held_against_bounds_in_a_real_browser() {
+    let Some(mut browser) = Browser::new() else {
+        eprintln!("skipped: no chromium is installed");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let row = |name: &str, unit: &str, median: f64| json!({ "name": name, "unit": unit, "median": median, "min": median, "max": median, "note": "" });
+    let rows = [
+        row("rpc.unix.1x1.p50", "us", 20.0),
+        row("rpc.unix.1x32.onecpu", "requests/s", 400_000.0),
+        row("bulk.unix.upload.1c", "GiB/s", 4.0),
+        row("disk.append.dsync.4KiB.p50", "us", 400.0),
+        row("disk.write.durable", "GiB/s", 1.0),
+    ];
+    fs::write(dir.path().join("ceiling.json"), json!({ "rows": rows, "skipped": [] }).to_string()).unwrap();
+    fs::write(dir.path().join("bench.json"), BENCH).unwrap();
+    let path = dir.path().to_path_buf();
+    let viewer = Viewer::of(dir, &[path], &[]);
+    browser.open(&format!("http://{}/#/runs", viewer.host()));
+    browser.value("document.activeElement.blur()");
+    browser.press("0");
+    browser.until("document.querySelectorAll('.page.bounds .drawn svg').length === 3 && weftView.idle");
+    browser.picture("bounds");
+    // 21000 creates a second by two processes: 2 / 20 us = 100 000 a second is the bound of the network.
+    let text = "document.querySelector('.page.bounds').innerText";
+    browser.until(&format!("{text}.includes('21 % of 100k/s network')"));
+    assert_eq!(browser.value(&format!("/NaN|undefined|Infinity/.test({text})")), json!(false));
+    // Typing a fact moves its bounds, and the address keeps it.
+    browser.value("(() => { const field = document.querySelector('[data-fact=rtt_us]'); field.value = '40'; field.dispatchEvent(new Event('change')); })()");
+    browser.until(&format!("{text}.includes('42 % of 50.0k/s network') && weftView.idle"));
+    let address = browser.value("location.href").as_str().unwrap().to_string();
+    browser.open(&address);
+    browser.until(&format!("{text}.includes('42 % of 50.0k/s network')"));
+    browser.open(&format!("http://{}/#/bounds?hw=2006", viewer.host()));
+    browser.until("document.querySelector('[data-fact=rtt_us]').value === '520' && weftView.idle");
+    browser.picture("bounds-2006");
+    browser.asked_only_of(&[&viewer]);
+}
+
 /// A result of `weft bench`.
 const BENCH: &str = r#"[
   {"phase":"create","repetitions":3,"procs":2,"clients":1,"depth":1,"ops":20000,"size_bytes":0,"block_bytes":0,

@@ -12,14 +12,14 @@ use super::lanes::node_order;
 use super::run::Run;
 use super::site::{Site, State};
 use super::window::{WIDTH_MAX, Window, picture};
-use super::{compare, details, drawn, latency, overview, running, table};
+use super::{compare, details, drawn, latency, limits, overview, running, table};
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 15] = [
+const PARTS: [(&str, &str, &str); 16] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
@@ -33,6 +33,7 @@ const PARTS: [(&str, &str, &str); 15] = [
     ("/parts.js", SCRIPT, include_str!("page/parts.js")),
     ("/drawn.js", SCRIPT, include_str!("page/drawn.js")),
     ("/running.js", SCRIPT, include_str!("page/running.js")),
+    ("/bounds.js", SCRIPT, include_str!("page/bounds.js")),
     ("/runs.js", SCRIPT, include_str!("page/runs.js")),
     ("/compare.js", SCRIPT, include_str!("page/compare.js")),
 ];
@@ -179,6 +180,18 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
             match path {
                 "/api/compare" => Answer::json(&compare::compare(a, b)),
                 _ => Answer::json(&drawn::lines(&compare::ecdf(a, b, query.text("of")))),
+            }
+        }
+        "/api/bounds" | "/api/chart/bounds" => {
+            let transport = if matches!(query.text("hardware"), "tcp" | "2006") { query.text("hardware") } else { "unix" };
+            let typed = |name: &str| query.text(name).parse().ok();
+            let facts = limits::facts(&run, &site.ceilings(&run), typed, transport);
+            match path {
+                "/api/bounds" => Answer::json(&limits::describe(&run, &facts)),
+                _ => {
+                    let chart = limits::chart(&run, &facts, query.text("of"), query.number("clients", 64), query.chart_width());
+                    Answer::json(&drawn::lines(&chart))
+                }
             }
         }
         "/api/running" => Answer::json(&running::describe(&run, &query.running())),
@@ -342,7 +355,7 @@ mod tests {
     fn every_route_answers_for_any_window_and_any_record() {
         let site = site(200);
         for window in ["", "from=0&to=0", "from=5&to=2", "from=1e18&to=1e19", "from=1000&to=2000000&kind=0,1,99&hide=99&event=5&q=create"] {
-            let paths = "state runs run totals gauges arrows find latency explain slowest health table compare chart/compare chart/latency chart/ecdf running chart/running";
+            let paths = "state runs run totals gauges arrows find latency explain slowest health table compare chart/compare chart/latency chart/ecdf running chart/running bounds chart/bounds";
             for path in paths.split(' ') {
                 get(&site, &format!("/api/{path}?{window}"));
             }

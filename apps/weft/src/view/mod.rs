@@ -3,6 +3,7 @@
 //! says what the screens show and how they were measured.
 
 mod api;
+mod bounds;
 mod compare;
 mod details;
 mod drawn;
@@ -11,6 +12,7 @@ mod http;
 mod inputs;
 mod lanes;
 mod latency;
+mod limits;
 mod overview;
 mod results;
 mod run;

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use super::inputs::Input;
+use super::results::Ceiling;
 use super::run::Run;
 
 /// The runs that are shown, or how far their loading has come.
@@ -81,6 +82,12 @@ impl Site {
             let refused = slot.loaded.get().and_then(|loaded| loaded.as_ref().err());
             (slot.input.name.as_str(), refused.map(String::as_str))
         })
+    }
+
+    /// What the machine allows at best, from whatever run says so; its own comes first.
+    pub fn ceilings(&self, run: &Run) -> Vec<Ceiling> {
+        let others = self.runs().map(|(_, other)| other.results.ceilings.clone());
+        std::iter::once(run.results.ceilings.clone()).chain(others).find(|rows| !rows.is_empty()).unwrap_or_default()
     }
 }
 

@@ -11,6 +11,8 @@ export const state = {
   source: "", // what Running shows: trace, or PHASE:REPETITION
   interval: 0, // nanoseconds of an interval of Running; 0: automatic
   formula: "", // the metric of Running
+  hardware: "unix", // where the facts of Bounds come from: ceilings of unix or tcp sockets, or the cluster of 2006
+  facts: {}, // facts of Bounds that were typed in
   run: null, // what /api/run says about run a
   screen: "timeline",
   from: 0,
@@ -64,6 +66,8 @@ export function address() {
   if (state.source) parts.push(`src=${encodeURIComponent(state.source)}`);
   if (Number(state.interval)) parts.push(`i=${state.interval}`);
   if (state.formula) parts.push(`f=${encodeURIComponent(state.formula)}`);
+  if (state.hardware !== "unix") parts.push(`hw=${state.hardware}`);
+  if (Object.keys(state.facts).length) parts.push(`facts=${Object.entries(state.facts).map(([name, value]) => `${name}:${value}`).join(",")}`);
   if (state.hidden.size) parts.push(`hide=${[...state.hidden].sort((a, b) => a - b).join(",")}`);
   if (state.colour !== "operation") parts.push(`c=${state.colour}`);
   if (state.rule !== "dominant") parts.push(`p=${state.rule}`);
@@ -100,6 +104,8 @@ export function readAddress(text) {
   state.source = values.get("src") || "";
   state.interval = /^\d+$/.test(values.get("i") || "") ? Number(values.get("i")) : 0;
   state.formula = values.get("f") || "";
+  state.hardware = ["tcp", "2006"].includes(values.get("hw")) ? values.get("hw") : "unix";
+  state.facts = Object.fromEntries((values.get("facts") || "").split(",").map((part) => /^([a-z_]+):([0-9.e+-]+)$/.exec(part)).filter(Boolean).map(([, name, value]) => [name, value]));
   const numbers = (name) => (values.get(name) || "").split(",").filter((part) => /^\d+$/.test(part)).map(Number);
   const range = (name) => {
     const match = /^(-?\d+)\.\.(-?\d+)$/.exec(values.get(name) || "");
