@@ -148,6 +148,8 @@ impl Axis {
         let (min, max) = if self.range.is_none() { (min.min(0.0), max.max(0.0)) } else { (min, max) };
         let max = if max > min { max } else { min + min.abs().max(1.0) };
         let step = nice_step((max - min) / ticks.max(1) as f64);
+        // Half a client or half an operation is nothing.
+        let step = if self.unit == Unit::Count { step.max(1.0) } else { step };
         let top = if self.range.is_some() { max } else { (max / step).ceil() * step };
         let first = (min / step).ceil() as i64;
         let last = (top / step + 1e-9).floor() as i64;

@@ -585,6 +585,61 @@ fn measurements_are_held_against_bounds_in_a_real_browser() {
     browser.asked_only_of(&[&viewer]);
 }
 
+/// The report: as a command in both forms, and on the page with the same content; the HTML file works by itself.
+#[test]
+fn a_report_is_one_file_that_needs_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    make_sample(8_000, 4, &at("before"));
+    make_sample(8_000, 1, &at("after"));
+    fs::write(at("bench.json"), BENCH).unwrap();
+    write_hostile_trace(&at("before").join("hostile.trace"));
+    let report = |output: &str| {
+        let words = ["before", "after", "bench.json"].map(at);
+        weft().args(["report", "--hardware", "2006", "-o"]).arg(at(output)).args(words).output().unwrap()
+    };
+    for output in ["report.html", "report.md"] {
+        let done = report(output);
+        assert!(done.status.success(), "{done:?}");
+    }
+    assert!(!report("report.pdf").status.success());
+    let html = fs::read_to_string(at("report.html")).unwrap();
+    assert!(html.contains("before (A) against after (B)") && html.contains("Bounds: bench.json"));
+    let markdown = fs::read_to_string(at("report.md")).unwrap();
+    let pictures: Vec<&str> = markdown.lines().filter_map(|line| line.strip_prefix("![")?.rsplit_once('(')?.1.strip_suffix(')')).collect();
+    assert!(pictures.len() > 8 && pictures.iter().all(|picture| at(picture).is_file()), "{pictures:?}");
+    assert!(!markdown.contains("<img"));
+
+    let Some(mut browser) = Browser::new() else {
+        eprintln!("skipped: no chromium is installed");
+        return;
+    };
+    browser.call("Page.navigate", json!({ "url": format!("file://{}", at("report.html").display()) }));
+    browser.until("document.querySelectorAll('svg').length > 8 && document.readyState === 'complete'");
+    assert_eq!(browser.value("document.querySelector('img, script, iframe') === null && document.title !== 'broken into'"), json!(true));
+    assert_eq!(browser.value("getComputedStyle(document.querySelector('svg .title')).fontSize"), json!("16px"), "styles are inside");
+    browser.picture("report-file");
+    browser.call("Page.navigate", json!({ "url": "about:blank" }));
+    let paths = ["before", "after", "bench.json"].map(at);
+    let viewer = Viewer::of(dir, &paths, &[]);
+    browser.open(&format!("http://{}/#/overview?b=1", viewer.host()));
+    browser.value("document.activeElement.blur()");
+    browser.press("r");
+    browser.until("document.querySelectorAll('.preview svg').length > 5 && weftView.idle");
+    browser.until("document.querySelector('.preview').innerText.includes('<img src=x')");
+    assert_eq!(browser.value("document.querySelector('.preview img, .preview script') === null"), json!(true));
+    browser.picture("report");
+    let asked = browser.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+    let asked: Vec<&str> = asked.filter_map(|event| event["params"]["request"]["url"].as_str()).collect();
+    let foreign: Vec<&&str> = asked
+        .iter()
+        .filter(|url| !["file://", "about:", "data:", "http://127.0.0.1:"].iter().any(|begin| url.starts_with(begin)))
+        .collect();
+    assert_eq!(foreign, Vec::<&&str>::new());
+    let refused = |event: &&Value| event["method"] == "Runtime.exceptionThrown" || event["params"]["entry"]["source"] == "security";
+    assert_eq!(browser.events.iter().filter(refused).collect::<Vec<_>>(), Vec::<&Value>::new());
+}
+
 /// A result of `weft bench`.
 const BENCH: &str = r#"[
   {"phase":"create","repetitions":3,"procs":2,"clients":1,"depth":1,"ops":20000,"size_bytes":0,"block_bytes":0,

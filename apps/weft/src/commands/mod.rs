@@ -70,6 +70,7 @@ enum Command {
     Genconfig(genconfig::Args),
     Serve(serve::Args),
     View(crate::view::Args),
+    Report(crate::view::report::Args),
 }
 
 impl Cli {
@@ -102,6 +103,7 @@ impl Cli {
             Command::Genconfig(args) => args.run(),
             Command::Serve(args) => args.run(),
             Command::View(args) => args.run(),
+            Command::Report(args) => args.run(),
         }
     }
 }

@@ -12,14 +12,14 @@ use super::lanes::node_order;
 use super::run::Run;
 use super::site::{Site, State};
 use super::window::{WIDTH_MAX, Window, picture};
-use super::{compare, details, drawn, latency, limits, overview, running, table};
+use super::{compare, details, drawn, latency, limits, overview, report, running, table};
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 16] = [
+const PARTS: [(&str, &str, &str); 17] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
@@ -34,6 +34,7 @@ const PARTS: [(&str, &str, &str); 16] = [
     ("/drawn.js", SCRIPT, include_str!("page/drawn.js")),
     ("/running.js", SCRIPT, include_str!("page/running.js")),
     ("/bounds.js", SCRIPT, include_str!("page/bounds.js")),
+    ("/report.js", SCRIPT, include_str!("page/report.js")),
     ("/runs.js", SCRIPT, include_str!("page/runs.js")),
     ("/compare.js", SCRIPT, include_str!("page/compare.js")),
 ];
@@ -181,6 +182,14 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
                 "/api/compare" => Answer::json(&compare::compare(a, b)),
                 _ => Answer::json(&drawn::lines(&compare::ecdf(a, b, query.text("of")))),
             }
+        }
+        "/api/report" => {
+            let others = query.numbers("with").into_iter().filter_map(|number| site.run(number)).collect::<Vec<_>>();
+            let runs: Vec<&Run> = std::iter::once(&*run).chain(others.iter().map(|other| &**other)).collect();
+            let hardware = if matches!(query.text("hardware"), "tcp" | "2006") { query.text("hardware") } else { "unix" };
+            let mut answer = Answer::ok(HTML, report::html(&runs, hardware));
+            answer.headers.push(("Content-Disposition", "attachment; filename=\"weft-report.html\"".into()));
+            answer
         }
         "/api/bounds" | "/api/chart/bounds" => {
             let transport = if matches!(query.text("hardware"), "tcp" | "2006") { query.text("hardware") } else { "unix" };

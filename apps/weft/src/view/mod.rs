@@ -14,6 +14,7 @@ mod lanes;
 mod latency;
 mod limits;
 mod overview;
+pub mod report;
 mod results;
 mod run;
 mod running;

@@ -240,6 +240,18 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Any bytes: a request, none, or an end; never a crash.
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300), begin in proptest::bool::ANY) {
+            let mut whole = if begin { b"GET /x HTTP/1.1\r\n".to_vec() } else { Vec::new() };
+            whole.extend(bytes);
+            if let Heard::Head(head) = read_head(&mut whole.as_slice()).expect("memory does not fail") {
+                proptest::prop_assert!(!head.target.contains(' '));
+            }
+        }
+    }
+
     #[test]
     fn a_request_that_is_none_is_refused_and_the_next_connection_is_answered() {
         let address = start();

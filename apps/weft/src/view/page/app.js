@@ -4,6 +4,7 @@ import { address, ask, busy, count, el, moment, onChange, readAddress, runsIn, s
 import { Timeline } from "./timeline.js";
 import { Compare } from "./compare.js";
 import { bounds } from "./bounds.js";
+import { report } from "./report.js";
 import { running } from "./running.js";
 import { runs } from "./runs.js";
 import * as documents from "./screens.js";
@@ -11,13 +12,13 @@ import * as documents from "./screens.js";
 // Name, title, key, and whether the screen needs a trace.
 const SCREENS = [
   ["runs", "Runs", "7", false], ["overview", "Overview", "1", true], ["timeline", "Timeline", "2", true], ["latency", "Latency", "3", true], ["where", "Where time goes", "4", true], ["request", "Request", "5", true],
-  ["running", "Running", "8", false], ["compare", "Compare", "9", true], ["bounds", "Bounds", "0", false], ["health", "Trace health", "6", false],
+  ["running", "Running", "8", false], ["compare", "Compare", "9", true], ["bounds", "Bounds", "0", false], ["report", "Report", "R", false], ["health", "Trace health", "6", false],
 ];
 // Screens that keep what they have drawn while the state changes.
 const LASTING = { timeline: Timeline, compare: Compare };
-const screens = { ...documents, runs, running, bounds };
+const screens = { ...documents, runs, running, bounds, report };
 const KEYS = [
-  ["0 to 9", "choose a screen"], ["[ ]", "previous and next run"], ["X", "exchange runs A and B"], ["W S, + −, wheel", "zoom in and out at the pointer"], ["A D, Shift+wheel, Shift+drag", "move (with Shift: faster)"],
+  ["0 to 9, R", "choose a screen"], ["[ ]", "previous and next run"], ["X", "exchange runs A and B"], ["W S, + −, wheel", "zoom in and out at the pointer"], ["A D, Shift+wheel, Shift+drag", "move (with Shift: faster)"],
   ["F", "zoom to the measured range or the chosen span"], ["Home", "look at the whole run"], ["U, Back", "undo a zoom"], ["M", "set a mark, then a second one: the time between is measured"],
   ["drag", "measure; a double click zooms in"], ["click, arrow keys", "choose a span"], ["Enter", "its request over all nodes"], ["N P", "next and previous span of this kind at this node"],
   ["/", "search"], ["G", "go to a time"], ["C", "change what colours mean"], ["L", "to the legend"], ["T", "the window as a table"], ["Space, click on a name", "fold a node"], ["Esc", "clear marks, then the choice"], ["?", "this list"],
@@ -161,7 +162,7 @@ function help() {
 
 function key(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=search], input[type=text], input[type=number], textarea, select") || document.getElementById("help").open) return;
-  const screen = SCREENS.find(([, , key]) => key === event.key);
+  const screen = SCREENS.find(([, , key]) => key === event.key.toUpperCase());
   let used = true;
   if (event.key === "?") help();
   else if (screen) set({ screen: screen[0] }, true);
