@@ -91,12 +91,14 @@ pub struct Axis {
     pub log: bool,
     /// From and to; `None`: as the data asks, from 0 if it is linear.
     pub range: Option<(f64, f64)>,
+    /// A second number under each tick, on a line through these points: how many files existed at that time. Empty: none.
+    pub beneath: Vec<(f64, f64)>,
 }
 
 impl Axis {
     /// A linear axis.
     pub fn linear(label: &str, unit: Unit) -> Axis {
-        Axis { label: label.to_string(), unit, log: false, range: None }
+        Axis { label: label.to_string(), unit, log: false, range: None, beneath: Vec::new() }
     }
 
     /// A logarithmic axis.
@@ -108,6 +110,27 @@ impl Axis {
     pub fn ranging(mut self, from: f64, to: f64) -> Axis {
         self.range = Some((from, to));
         self
+    }
+
+    /// With a count under each tick: points of (value of the axis, count), by value.
+    pub fn counting(mut self, points: Vec<(f64, f64)>) -> Axis {
+        self.beneath = points;
+        self
+    }
+
+    /// Ticks with the text under each: the count on a straight line between the two points around it.
+    pub(crate) fn beneath(&self, ticks: &[f64]) -> Vec<(f64, String)> {
+        let points = &self.beneath;
+        let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
+        let count = |at: f64| {
+            let after = points.partition_point(|point| point.0 < at);
+            match (after.checked_sub(1).map(|before| points[before]), points.get(after)) {
+                (Some(before), Some(next)) if next.0 > before.0 => before.1 + (next.1 - before.1) * (at - before.0) / (next.0 - before.0),
+                (Some(_), None) => last.1,
+                (_, _) => first.1,
+            }
+        };
+        ticks.iter().map(|tick| (*tick, format!("({})", Unit::Count.format(count(*tick))))).collect()
     }
 
     /// The scale for these values on `pixels` (from, to).
@@ -125,6 +148,8 @@ impl Axis {
         let (min, max) = if self.range.is_none() { (min.min(0.0), max.max(0.0)) } else { (min, max) };
         let max = if max > min { max } else { min + min.abs().max(1.0) };
         let step = nice_step((max - min) / ticks.max(1) as f64);
+        // Half a client or half an operation is nothing.
+        let step = if self.unit == Unit::Count { step.max(1.0) } else { step };
         let top = if self.range.is_some() { max } else { (max / step).ceil() * step };
         let first = (min / step).ceil() as i64;
         let last = (top / step + 1e-9).floor() as i64;
@@ -208,6 +233,14 @@ mod tests {
         assert!((scale.pixel(1e-3).expect("positive") - 50.0).abs() < 1e-6 && scale.pixel(0.0).is_none());
         let scale = Axis::log("", Unit::Bytes).scale([4096.0, 1048576.0].into_iter(), (0.0, 1.0), 20);
         assert_eq!((scale.ticks[0], scale.ticks[8], scale.ticks.len()), (4096.0, 1048576.0, 9));
+    }
+
+    #[test]
+    fn counts_under_ticks_lie_on_the_line_between_their_points() {
+        let axis = Axis::linear("time", Unit::Seconds).counting(vec![(0.0, 0.0), (10.0, 100.0), (20.0, 300.0)]);
+        let texts: Vec<String> = axis.beneath(&[-1.0, 0.0, 5.0, 10.0, 15.0, 30.0]).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(texts, ["(0)", "(0)", "(50)", "(100)", "(200)", "(300)"]);
+        assert!(Axis::linear("time", Unit::Seconds).beneath(&[1.0]).is_empty());
     }
 
     #[test]

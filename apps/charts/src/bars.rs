@@ -54,6 +54,15 @@ pub struct Bars {
 impl Bars {
     /// The picture.
     pub fn svg(&self) -> String {
+        self.draw(false)
+    }
+
+    /// The picture with an area over each category that a page can make a button: class `target`, attribute `data-category`.
+    pub fn svg_with_targets(&self) -> String {
+        self.draw(true)
+    }
+
+    fn draw(&self, targets: bool) -> String {
         let widest = self.categories.iter().map(|name| text_width(name)).fold(0.0, f64::max);
         let band = (f64::from(self.frame.width) - 150.0) / self.categories.len().max(1) as f64;
         let upright = widest + 6.0 > band;
@@ -84,6 +93,11 @@ impl Bars {
         let middle = (canvas.left + canvas.right) / 2.0;
         canvas.svg.text((middle, canvas.bottom + labels + 14.0), Anchor::Middle, "", &self.x_label);
         self.draw_overlay(&mut canvas, pixels, band);
+        for (category, name) in self.categories.iter().enumerate().filter(|_| targets) {
+            let x = canvas.left + band * category as f64;
+            let text = format!("{name}: {}", self.y.unit.format(totals[category]));
+            canvas.svg.target((x, canvas.top), (band, canvas.bottom - canvas.top), category, &text);
+        }
         canvas.finish()
     }
 

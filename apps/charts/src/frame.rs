@@ -38,6 +38,25 @@ impl Frame {
     }
 }
 
+/// Where the area inside the axes lies in a picture, and what its horizontal axis means: what a page needs to let a person choose there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plot {
+    /// Pixels from the left edge of the picture.
+    pub left: f64,
+    /// Pixels from the left edge of the picture.
+    pub right: f64,
+    /// Pixels from the upper edge of the picture.
+    pub top: f64,
+    /// Pixels from the upper edge of the picture.
+    pub bottom: f64,
+    /// The value at `left`.
+    pub from: f64,
+    /// The value at `right`.
+    pub to: f64,
+    /// The axis is logarithmic.
+    pub log: bool,
+}
+
 /// The shape of a legend's key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Key {
@@ -137,8 +156,18 @@ impl Canvas {
             self.svg.line((x, self.bottom), (x, self.bottom + 4.0), "axis");
             self.svg.text((x, self.bottom + 18.0), Anchor::Middle, "", &axis.unit.format(*tick));
         }
+        for (tick, text) in axis.beneath(&scale.ticks) {
+            let Some(x) = scale.pixel(tick) else { continue };
+            self.svg.text((x, self.bottom + 31.0), Anchor::Middle, "sub small", &text);
+        }
+        let label = self.bottom + if axis.beneath.is_empty() { 38.0 } else { 48.0 };
         self.svg.line((self.left, self.bottom), (self.right, self.bottom), "axis");
-        self.svg.text(((self.left + self.right) / 2.0, self.bottom + 38.0), Anchor::Middle, "", &axis.label);
+        self.svg.text(((self.left + self.right) / 2.0, label), Anchor::Middle, "", &axis.label);
+    }
+
+    /// The area inside the axes over this horizontal scale.
+    pub(crate) fn plot(&self, x: &Scale, log: bool) -> Plot {
+        Plot { left: self.left, right: self.right, top: self.top, bottom: self.bottom, from: x.from, to: x.to, log }
     }
 
     pub(crate) fn finish(self) -> String {
@@ -153,7 +182,7 @@ fn draw_legend(svg: &mut Svg, legend: &[(Key, &str)], top: f64, width: f64) -> f
     }
     let (mut x, mut y) = (MARGIN, top + 22.0);
     for (key, name) in legend {
-        let name = shortened(name, width / 2.0);
+        let name = shortened(name, width - 2.0 * MARGIN - 36.0);
         let room = 22.0 + text_width(&name) + 14.0;
         if x > MARGIN && x + room > width - MARGIN {
             (x, y) = (MARGIN, y + TEXT + 6.0);

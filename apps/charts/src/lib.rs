@@ -19,7 +19,7 @@ pub mod views;
 
 pub use axis::{Axis, Unit};
 pub use bars::{Bars, Overlay, Series};
-pub use frame::Frame;
+pub use frame::{Frame, Plot};
 pub use heat::HeatMap;
 pub use lines::{Line, Lines, Mark, Style};
 pub use palette::{Fill, Pattern, categorical, diverging, seek, sequential};

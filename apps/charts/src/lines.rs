@@ -2,7 +2,7 @@
 
 use crate::axis::{Axis, Scale};
 use crate::bars::plain;
-use crate::frame::{Canvas, Frame, Key, Room};
+use crate::frame::{Canvas, Frame, Key, Plot, Room};
 use crate::svg::{Anchor, shortened};
 use crate::table::Table;
 
@@ -15,6 +15,8 @@ pub enum Style {
     Step,
     /// Not at all.
     Dots,
+    /// Straight, in long dashes: the second of two runs, told apart without its colour.
+    Dashed,
     /// Straight and dashed: a bound that was computed, not measured.
     Bound,
 }
@@ -59,20 +61,39 @@ pub struct Lines {
 impl Lines {
     /// The picture.
     pub fn svg(&self) -> String {
-        let mut canvas = Canvas::new(&self.frame, Room { left: 84.0, right: 30.0, bottom: 50.0 }, &self.legend());
-        let points = || self.lines.iter().flat_map(|line| &line.points);
-        let x = self.x.scale(points().map(|point| point.0).chain(self.marks.iter().map(|mark| mark.x)), (canvas.left, canvas.right), 8);
-        let y = self.y.scale(points().map(|point| point.1), (canvas.bottom, canvas.top), 6);
+        let (mut canvas, x, y) = self.begin();
         canvas.left_axis(&self.y, &y);
         canvas.bottom_axis(&self.x, &x);
-        for mark in &self.marks {
+        let mut free = f64::NEG_INFINITY;
+        for (number, mark) in self.marks.iter().enumerate() {
             let Some(at) = x.pixel(mark.x) else { continue };
             let (top, bottom) = (canvas.top, canvas.bottom);
             canvas.svg.line((at, top), (at, bottom), "mark");
-            canvas.svg.text((at + 3.0, top + 10.0), Anchor::Start, "small", &shortened(&mark.text, 120.0));
+            // A name is cut at the next mark, and left out where there is no room for it.
+            let next = self.marks[number + 1..].iter().filter_map(|next| x.pixel(next.x)).find(|next| *next > at);
+            let room = (next.unwrap_or(canvas.right + 20.0) - at - 6.0).min(120.0);
+            if at >= free && room > 16.0 {
+                canvas.svg.text((at + 3.0, top + 10.0), Anchor::Start, "small", &shortened(&mark.text, room));
+                free = at + 16.0;
+            }
         }
         self.lines.iter().for_each(|line| draw(&mut canvas, line, &x, &y));
         canvas.finish()
+    }
+
+    /// Where the area inside the axes lies.
+    pub fn plot(&self) -> Plot {
+        let (canvas, x, _) = self.begin();
+        canvas.plot(&x, self.x.log)
+    }
+
+    fn begin(&self) -> (Canvas, Scale, Scale) {
+        let bottom = if self.x.beneath.is_empty() { 50.0 } else { 58.0 };
+        let canvas = Canvas::new(&self.frame, Room { left: 84.0, right: 30.0, bottom }, &self.legend());
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let x = self.x.scale(points().map(|point| point.0).chain(self.marks.iter().map(|mark| mark.x)), (canvas.left, canvas.right), 8);
+        let y = self.y.scale(points().map(|point| point.1), (canvas.bottom, canvas.top), 6);
+        (canvas, x, y)
     }
 
     /// The same as a table: one row for each point.
@@ -92,6 +113,7 @@ impl Lines {
             let key = match line.style {
                 Style::Dots => Key::Dot(line.color),
                 Style::Bound => Key::Line(line.color, DASHES),
+                Style::Dashed => Key::Line(line.color, LONG_DASHES),
                 Style::Line | Style::Step => Key::Line(line.color, ""),
             };
             if !legend.contains(&(key, &line.name)) {
@@ -103,12 +125,14 @@ impl Lines {
 }
 
 const DASHES: &str = "6 3";
+const LONG_DASHES: &str = "9 4";
 
 fn draw(canvas: &mut Canvas, line: &Line, x: &Scale, y: &Scale) {
     let points: Vec<(f64, f64)> = line.points.iter().filter_map(|point| Some((x.pixel(point.0)?, y.pixel(point.1)?))).collect();
     match line.style {
         Style::Dots => points.iter().for_each(|point| canvas.svg.circle(*point, 3.0, line.color, &line.name)),
         Style::Line => canvas.svg.polyline(&points, line.color, 2.0, "", &line.name),
+        Style::Dashed => canvas.svg.polyline(&points, line.color, 2.0, LONG_DASHES, &line.name),
         Style::Bound => {
             canvas.svg.polyline(&points, line.color, 1.5, DASHES, &line.name);
         }

@@ -56,6 +56,12 @@ impl Svg {
         self.element("rect", &numbers, &format!("class=\"{class}\""), title);
     }
 
+    /// An area that is not seen, for a page to make a button.
+    pub(crate) fn target(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), category: usize, title: &str) {
+        let numbers = [("x", x), ("y", y), ("width", width.max(0.0)), ("height", height.max(0.0))];
+        self.element("rect", &numbers, &format!("class=\"target\" fill=\"none\" data-category=\"{category}\""), title);
+    }
+
     pub(crate) fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
         self.element("line", &[("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2)], &format!("class=\"{class}\""), "");
     }

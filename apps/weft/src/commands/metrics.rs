@@ -37,7 +37,7 @@ impl Args {
         if self.once {
             print(&exporter::scrape(&fs))?;
         } else {
-            exporter::serve(&fs, self.listen)?;
+            exporter::serve(fs, self.listen)?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -78,6 +78,7 @@ enum Command {
     Genconfig(genconfig::Args),
     Serve(serve::Args),
     View(crate::view::Args),
+    Report(crate::view::report::Args),
 }
 
 impl Cli {
@@ -115,6 +116,7 @@ impl Cli {
             Command::Genconfig(args) => args.run(),
             Command::Serve(args) => args.run(),
             Command::View(args) => args.run(common),
+            Command::Report(args) => args.run(),
         }
     }
 }

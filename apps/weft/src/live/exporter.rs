@@ -1,13 +1,14 @@
 //! Serves `/metrics`: every scrape asks all servers anew, so that what is scraped is true when it is scraped.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result};
 
 use super::metrics;
 use super::watch::ask_once;
 use crate::connect::Fs;
 use crate::output::print;
+use crate::view::http::{Answer, Ask};
 
 /// The text that a scrape gets.
 pub fn scrape(fs: &Fs) -> String {
@@ -19,19 +20,14 @@ pub fn scrape(fs: &Fs) -> String {
 ///
 /// # Errors
 /// If the address cannot be listened on.
-pub fn serve(fs: &Fs, address: SocketAddr) -> Result<()> {
-    let server = tiny_http::Server::http(address).map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
-    let address = server.server_addr().to_ip().unwrap_or(address);
+pub fn serve(fs: Fs, address: SocketAddr) -> Result<()> {
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    let address = listener.local_addr().unwrap_or(address);
     print(&format!("http://{address}/metrics\n"))?;
-    for request in server.incoming_requests() {
-        let (status, content_type, body) = match (request.method(), request.url().split('?').next()) {
-            (tiny_http::Method::Get, Some("/metrics")) => (200, metrics::CONTENT_TYPE, scrape(fs)),
-            (tiny_http::Method::Get, _) => (404, "text/plain; charset=utf-8", "the metrics are at /metrics\n".to_string()),
-            _ => (405, "text/plain; charset=utf-8", "only GET\n".to_string()),
-        };
-        let header = tiny_http::Header::from_bytes("Content-Type", content_type).expect("both are ASCII");
-        // A scraper that has gone is no event.
-        let _ = request.respond(tiny_http::Response::from_string(body).with_status_code(status).with_header(header));
-    }
-    Ok(())
+    let answer = move |ask: &Ask<'_>| match (ask.method, ask.target.split('?').next()) {
+        ("GET", Some("/metrics")) => Answer::ok(metrics::CONTENT_TYPE, scrape(&fs)),
+        ("GET", _) => Answer::refused(404, "the metrics are at /metrics"),
+        _ => Answer::refused(405, "only GET"),
+    };
+    crate::view::serve::serve(listener, answer).context("the metrics cannot be served any more")
 }

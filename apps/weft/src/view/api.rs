@@ -6,19 +6,20 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use weft_trace::record::Body;
 
+use super::compare::Part;
 use super::http::Answer;
 use super::lanes::node_order;
 use super::run::Run;
 use super::site::{Site, State};
 use super::window::{WIDTH_MAX, Window, picture};
-use super::{details, latency, table};
+use super::{compare, details, drawn, latency, limits, overview, report, running, table};
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 9] = [
+const PARTS: [(&str, &str, &str); 17] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
@@ -28,6 +29,14 @@ const PARTS: [(&str, &str, &str); 9] = [
     ("/side.js", SCRIPT, include_str!("page/side.js")),
     ("/charts.js", SCRIPT, include_str!("page/charts.js")),
     ("/screens.js", SCRIPT, include_str!("page/screens.js")),
+    ("/plot.js", SCRIPT, include_str!("page/plot.js")),
+    ("/parts.js", SCRIPT, include_str!("page/parts.js")),
+    ("/drawn.js", SCRIPT, include_str!("page/drawn.js")),
+    ("/running.js", SCRIPT, include_str!("page/running.js")),
+    ("/bounds.js", SCRIPT, include_str!("page/bounds.js")),
+    ("/report.js", SCRIPT, include_str!("page/report.js")),
+    ("/runs.js", SCRIPT, include_str!("page/runs.js")),
+    ("/compare.js", SCRIPT, include_str!("page/compare.js")),
 ];
 
 /// Rows of a table, at most.
@@ -66,9 +75,28 @@ impl Query {
 
     /// The window of time that is asked for, within the run and not empty.
     pub fn window(&self, run: &Run) -> (u64, u64) {
-        let from = self.number("from", 0).min(run.duration_ns);
-        let to = self.number("to", run.duration_ns).min(run.duration_ns.saturating_add(1));
+        self.range("from", "to", run)
+    }
+
+    /// A window of time between two named numbers, within the run and not empty.
+    pub fn range(&self, from: &str, to: &str, run: &Run) -> (u64, u64) {
+        let from = self.number(from, 0).min(run.duration_ns);
+        let to = self.number(to, run.duration_ns).min(run.duration_ns.saturating_add(1));
         (from, to.max(from + 1))
+    }
+
+    fn running(&self) -> running::Asked {
+        running::Asked {
+            source: self.text("source").to_string(),
+            kinds: self.numbers("kind"),
+            interval_ns: self.number("interval", 0),
+            formula: self.text("formula").to_string(),
+        }
+    }
+
+    /// Pixels of a chart.
+    fn chart_width(&self) -> u32 {
+        self.number("width", 960).clamp(320, 3000) as u32
     }
 
     /// By kind: true if it is hidden.
@@ -112,18 +140,23 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
     if !path.starts_with("/api/") {
         return Answer::refused(404, "there is no such page");
     }
-    let run = match site.state() {
-        State::Ready(run) => run,
+    match site.state() {
+        State::Ready => {}
         State::Loading(done, total) if path == "/api/state" => {
             return Answer::json(&json!({ "state": "loading", "read": done, "total": total }));
         }
         State::Failed(reason) if path == "/api/state" => return Answer::json(&json!({ "state": "failed", "reason": reason })),
         _ => return Answer::refused(503, "the trace is not loaded yet"),
+    }
+    let first = site.runs().next().map_or(0, |(number, _)| number as u64);
+    let Some(run) = site.run(query.number("run", first)) else {
+        return Answer::refused(404, "there is no such run, or it could not be read");
     };
     let (from, to) = query.window(&run);
     let event = query.number("event", u64::MAX).min(u64::from(u32::MAX)) as u32;
     match path {
         "/api/state" => Answer::json(&json!({ "state": "ready", "analysed": run.analysed().is_some() })),
+        "/api/runs" => Answer::json(&overview::runs(site)),
         "/api/run" => Answer::json(&describe(&run)),
         "/api/window" => {
             let width = query.number("width", 1000).clamp(1, u64::from(WIDTH_MAX)) as u32;
@@ -136,8 +169,48 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
         "/api/arrows" => Answer::json(&details::arrows(&run, from, to, ARROWS_MAX)),
         "/api/find" => Answer::json(&details::find(&run, query.text("q"), query.text("back") == "1", query.number("at", 0), event)),
         "/api/latency" => Answer::json(&latency::distribution(&run, from, to, &query.numbers("kind"))),
-        "/api/explain" => Answer::json(&json!(run.analyse().explanation)),
-        "/api/slowest" => Answer::json(&details::slowest(&run, query.number("count", 20).min(200) as usize)),
+        "/api/explain" => Answer::json(&json!(run.explain(from, to))),
+        "/api/slowest" => Answer::json(&details::slowest(&run, from, to, query.number("count", 20).min(200) as usize)),
+        "/api/compare" | "/api/chart/compare" => {
+            let Some(other) = site.run(query.number("with", first)) else {
+                return Answer::refused(404, "there is no such run to compare with, or it could not be read");
+            };
+            // The window of the second run is its own: runs need not begin alike.
+            let (other_from, other_to) = query.range("with_from", "with_to", &other);
+            let (a, b) = (Part { run: &run, from, to }, Part { run: &other, from: other_from, to: other_to });
+            match path {
+                "/api/compare" => Answer::json(&compare::compare(a, b)),
+                _ => Answer::json(&drawn::lines(&compare::ecdf(a, b, query.text("of")))),
+            }
+        }
+        "/api/report" => {
+            let others = query.numbers("with").into_iter().filter_map(|number| site.run(number)).collect::<Vec<_>>();
+            let runs: Vec<&Run> = std::iter::once(&*run).chain(others.iter().map(|other| &**other)).collect();
+            let hardware = if matches!(query.text("hardware"), "tcp" | "2006") { query.text("hardware") } else { "unix" };
+            let mut answer = Answer::ok(HTML, report::html(&runs, hardware));
+            answer.headers.push(("Content-Disposition", "attachment; filename=\"weft-report.html\"".into()));
+            answer
+        }
+        "/api/bounds" | "/api/chart/bounds" => {
+            let transport = if matches!(query.text("hardware"), "tcp" | "2006") { query.text("hardware") } else { "unix" };
+            let typed = |name: &str| query.text(name).parse().ok();
+            let facts = limits::facts(&run, &site.ceilings(&run), typed, transport);
+            match path {
+                "/api/bounds" => Answer::json(&limits::describe(&run, &facts)),
+                _ => {
+                    let chart = limits::chart(&run, &facts, query.text("of"), query.number("clients", 64), query.chart_width());
+                    Answer::json(&drawn::lines(&chart))
+                }
+            }
+        }
+        "/api/running" => Answer::json(&running::describe(&run, &query.running())),
+        "/api/chart/running" => {
+            let other = if query.text("with").is_empty() { None } else { site.run(query.number("with", u64::MAX)) };
+            let view = running::View { each: query.text("view") == "each", accumulated: query.text("sum") == "1" };
+            Answer::json(&drawn::lines(&running::chart(&run, other.as_deref(), &query.running(), view, query.chart_width())))
+        }
+        "/api/chart/latency" => Answer::json(&drawn::latency_bins(&run, from, to, &query.numbers("kind"), query.chart_width())),
+        "/api/chart/ecdf" => Answer::json(&drawn::latency_ecdf(&run, from, to, &query.numbers("kind"), query.chart_width())),
         "/api/health" => Answer::json(&health(&run)),
         "/api/table" => {
             let rows = table::Rows {
@@ -178,11 +251,12 @@ fn describe(run: &Run) -> Value {
         Body::Mark { value, .. } => Some(json!([run.since_origin(event.start_ns), value, event.record.text(), event.node])),
         _ => None,
     });
-    let simulated = run.merged.events.iter().take(1000).any(|event| event.record.flags & weft_trace::record::flags::SIMULATED != 0);
     json!({
+        "name": run.name,
+        "has_trace": run.has_trace(),
         "duration": run.duration_ns,
         "spans": run.spans(),
-        "simulated": simulated,
+        "simulated": overview::is_simulated(run),
         "nodes": nodes.collect::<Vec<_>>(),
         "lanes": lanes.collect::<Vec<_>>(),
         "kinds": run.lanes.kinds,
@@ -193,7 +267,7 @@ fn describe(run: &Run) -> Value {
     })
 }
 
-fn problem_count(run: &Run) -> usize {
+pub fn problem_count(run: &Run) -> usize {
     let clocks = run.merged.clocks.iter().filter(|clock| clock.error_ns.is_none()).count();
     let refused = run.sources.iter().filter(|source| source.refused.is_some()).count();
     let violations = usize::from(run.merged.causality_violations > 0);
@@ -290,7 +364,8 @@ mod tests {
     fn every_route_answers_for_any_window_and_any_record() {
         let site = site(200);
         for window in ["", "from=0&to=0", "from=5&to=2", "from=1e18&to=1e19", "from=1000&to=2000000&kind=0,1,99&hide=99&event=5&q=create"] {
-            for path in ["state", "run", "totals", "gauges", "arrows", "find", "latency", "explain", "slowest", "health", "table"] {
+            let paths = "state runs run totals gauges arrows find latency explain slowest health table compare chart/compare chart/latency chart/ecdf running chart/running bounds chart/bounds";
+            for path in paths.split(' ') {
                 get(&site, &format!("/api/{path}?{window}"));
             }
         }

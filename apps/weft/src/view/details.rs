@@ -307,9 +307,10 @@ pub fn find(run: &Run, text: &str, back: bool, at: u64, after: u32) -> Value {
     }
 }
 
-/// The operations that took longest, each with the record to look at.
-pub fn slowest(run: &Run, count: usize) -> Value {
-    let waterfalls = run.analyse().analysis.slowest(count);
+/// Of the operations that begin in a window those that took longest, each with the record to look at.
+pub fn slowest(run: &Run, from: u64, to: u64, count: usize) -> Value {
+    let (begin, end) = run.absolute(from, to);
+    let waterfalls = run.analyse().analysis.slowest_between(count, begin, end);
     let row = |waterfall: weft_trace::explain::Waterfall| {
         let events = &run.merged.events;
         let first = events.partition_point(|event| event.start_ns < waterfall.start_ns);
@@ -414,7 +415,7 @@ mod tests {
     #[test]
     fn the_slowest_operations_lead_to_their_records() {
         let run = run();
-        let slowest = slowest(&run, 5);
+        let slowest = slowest(&run, 0, u64::MAX, 5);
         for row in slowest.as_array().unwrap() {
             let event = &run.merged.events[row["event"].as_u64().unwrap() as usize];
             assert_eq!(event.dur_ns as f64 / 1e3, row["dur_us"].as_f64().unwrap());

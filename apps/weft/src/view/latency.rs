@@ -9,8 +9,18 @@ use super::run::Run;
 /// Percentiles that are shown.
 const QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
 
+/// Spans of some kinds that begin in a window.
+pub struct Chosen {
+    /// The kinds: those that were asked for, or the outermost operations of clients.
+    pub kinds: Vec<u16>,
+    /// By node.
+    pub stacked: Stacked,
+    /// Nanoseconds of the longest one and its record.
+    longest: Option<(u64, u32)>,
+}
+
 /// Spans of these kinds that begin in the window; without kinds, those of the outermost operations of clients.
-pub fn distribution(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Value {
+pub fn chosen(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Chosen {
     let kinds: Vec<u16> = match kinds {
         [] => usual_kinds(run),
         kinds => kinds.iter().filter_map(|kind| u16::try_from(*kind).ok()).collect(),
@@ -36,6 +46,17 @@ pub fn distribution(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Value {
             }
         }
     }
+    Chosen { kinds, stacked, longest }
+}
+
+/// Where the slowest operations begin: the lower bound of the slot of the 90th percentile.
+pub fn tail_from_ns(total: &Latency) -> u64 {
+    slot_bounds_ns(weft_trace::latency::slot_of(total.quantile_ns(0.9))).0
+}
+
+/// The distribution of these spans as numbers.
+pub fn distribution(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Value {
+    let Chosen { kinds, stacked, longest } = chosen(run, from, to, kinds);
     let total = stacked.total();
     let shares = total.time_shares();
     let slots = (0..SLOTS).map(|slot| {
@@ -43,15 +64,15 @@ pub fn distribution(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Value {
         let parts: Vec<u64> = stacked.parts().iter().map(|(_, part)| part.slots()[slot].count).collect();
         json!({ "label": slot_label(slot), "from": lower, "to": upper.min(1 << 53), "count": total.slots()[slot].count, "parts": parts, "share": shares[slot] })
     });
-    let p90 = total.quantile_ns(0.9);
-    let (tail_count, tail_time) = total.tail(slot_bounds_ns(weft_trace::latency::slot_of(p90)).0);
+    let tail_from = tail_from_ns(&total);
+    let (tail_count, tail_time) = total.tail(tail_from);
     json!({
         "kinds": kinds,
         "parts": stacked.parts().iter().map(|(name, part)| summary(name, part)).collect::<Vec<_>>(),
         "total": summary("all", &total),
         "slots": slots.collect::<Vec<_>>(),
         "longest": longest.map(|(ns, event)| json!({ "ns": ns, "event": event })),
-        "tail": { "from": slot_bounds_ns(weft_trace::latency::slot_of(p90)).0, "count_share": tail_count, "time_share": tail_time },
+        "tail": { "from": tail_from, "count_share": tail_count, "time_share": tail_time },
     })
 }
 

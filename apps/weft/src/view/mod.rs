@@ -3,13 +3,24 @@
 //! says what the screens show and how they were measured.
 
 mod api;
+mod bounds;
+mod compare;
 mod details;
-mod http;
+mod drawn;
+mod formula;
+pub mod http;
+mod inputs;
 mod lanes;
 mod latency;
+mod limits;
 mod live;
+mod overview;
+pub mod report;
+mod results;
 mod run;
+mod running;
 mod sample;
+pub mod serve;
 mod site;
 mod table;
 mod tiles;
@@ -17,33 +28,36 @@ mod window;
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
 use crate::connect::{Common, Fs, random};
 use crate::live::watch::Watch;
 use crate::output::print;
-use http::{Answer, Ask, Door};
+use http::{Answer, Door};
 use live::Live;
 use site::Site;
 
-/// Show traces in a browser: timeline, latencies, where the time goes, single requests
+/// Show runs in a browser: timeline, latencies, where the time goes, single requests, one run against another
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   weft view traces/                       # every trace file in the directory, on one time line
   weft view meta0.trace data0.trace --port 7070 --no-open
+  weft view before/ after/                # two runs, to compare them
+  weft view real=traces/ model=sim.trace  # with names; paths of one name are one run
+  weft view before.json after.json progress.csv ceiling.json   # results of weft bench
   weft view traces/ --listen 0.0.0.0      # for other machines; prints an address with a token
   weft view --live /tmp/weft              # what the servers of a running file system do now; /metrics too")]
 pub struct Args {
-    /// Trace files, or directories with trace files
-    #[arg(required_unless_present = "live", value_name = "FILE|DIR")]
+    /// Traces and results of weft bench: each directory is a run, single trace files together are one
+    #[arg(required_unless_present = "live", value_name = "[NAME=]FILE|DIR")]
     paths: Vec<PathBuf>,
     /// Show live numbers of this file system
     #[arg(long, value_name = "FS")]
@@ -66,10 +80,10 @@ pub struct Args {
     /// Do not view anything, but write a synthetic trace of about so many spans into the directory
     #[arg(long, value_name = "SPANS", hide = true)]
     sample: Option<u64>,
+    /// Data servers of the synthetic trace
+    #[arg(long, value_name = "N", hide = true, default_value_t = 4)]
+    sample_data: u16,
 }
-
-/// Threads that answer: a browser opens up to six connections.
-const THREADS: usize = 6;
 
 impl Args {
     /// Serves until it is stopped.
@@ -78,25 +92,23 @@ impl Args {
     /// If the address cannot be listened on, or a path does not exist.
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         if let Some(spans) = self.sample {
-            return write_sample(spans, &self.paths);
-        }
-        for path in &self.paths {
-            path.metadata().with_context(|| format!("cannot open {}", path.display()))?;
+            return write_sample(spans, self.sample_data, &self.paths);
         }
         let live = self.live.as_ref().map(|fs| self.watch(fs, common)).transpose()?;
+        let inputs = inputs::inputs(&self.paths)?;
         let loopback = self.listen.is_loopback();
         let token = if loopback && !self.token { None } else { Some(hex(&random::<16>()?)) };
         let address = SocketAddr::new(self.listen, self.port);
-        let server = tiny_http::Server::http(address).map_err(|error| anyhow!("cannot listen on {address}: {error}"))?;
-        let address = server.server_addr().to_ip().unwrap_or(address);
+        let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let address = listener.local_addr().unwrap_or(address);
         let hostname = nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default();
         let url = url(address, &hostname, token.as_deref());
         print(&format!("{url}\n"))?;
-        let site = Arc::new(Site::default());
-        let (loader, paths) = (site.clone(), self.paths.clone());
-        if !paths.is_empty() {
+        let site = Arc::new(Site::new(inputs));
+        if !self.paths.is_empty() {
+            let loader = site.clone();
             thread::spawn(move || {
-                loader.load(&paths);
+                loader.load();
                 if let site::State::Failed(reason) = loader.state() {
                     eprintln!("weft: {reason}");
                 }
@@ -105,16 +117,10 @@ impl Args {
         if !self.no_open && std::io::stdout().is_terminal() {
             open(&url);
         }
-        let server = Arc::new(server);
-        let door = Arc::new(Door { loopback, hostname, token });
-        let shown = Arc::new(Shown { site, live });
-        let workers = (0..THREADS).map(|_| {
-            let (server, door, shown) = (server.clone(), door.clone(), shown.clone());
-            thread::spawn(move || serve(&server, &door, &shown))
-        });
-        for worker in workers.collect::<Vec<_>>() {
-            worker.join().map_err(|_| anyhow!("a thread of the viewer ended by itself"))?;
-        }
+        let door = Door { loopback, hostname, token };
+        let shown = Shown { site, live };
+        let answer = move |ask: &http::Ask<'_>| http::answer_by(&door, ask, |path, query| shown.route(path, query));
+        serve::serve(listener, answer).context("the viewer cannot be reached any more")?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -146,26 +152,6 @@ impl Shown {
     }
 }
 
-/// Answers requests, one after another.
-fn serve(server: &tiny_http::Server, door: &Door, shown: &Shown) {
-    for request in server.incoming_requests() {
-        let header =
-            |name: &'static str| request.headers().iter().find(|header| header.field.equiv(name)).map(|header| header.value.as_str());
-        let ask = Ask { method: request.method().as_str(), target: request.url(), host: header("Host"), cookie: header("Cookie") };
-        let answer = http::answer_by(door, &ask, |path, query| shown.route(path, query));
-        let mut response = tiny_http::Response::from_data(Vec::new()).with_status_code(answer.status);
-        for (name, value) in answer.all_headers() {
-            if let Ok(header) = tiny_http::Header::from_bytes(name.as_bytes(), value.as_bytes()) {
-                response.add_header(header);
-            }
-        }
-        let length = answer.body.len();
-        let response = response.with_data(std::io::Cursor::new(answer.body), Some(length)).with_chunked_threshold(usize::MAX);
-        // A browser that went away in the middle of an answer is no event.
-        let _ = request.respond(response);
-    }
-}
-
 fn url(address: SocketAddr, hostname: &str, token: Option<&str>) -> String {
     let host = match address.ip() {
         ip if ip.is_unspecified() => hostname.to_string(),
@@ -182,10 +168,10 @@ fn open(url: &str) {
     let _ = Command::new(opener).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }
 
-fn write_sample(spans: u64, paths: &[PathBuf]) -> Result<ExitCode> {
+fn write_sample(spans: u64, data: u16, paths: &[PathBuf]) -> Result<ExitCode> {
     let operations = (spans as f64 / sample::SPANS_PER_OPERATION).ceil() as u64;
     for path in paths {
-        let spans = sample::write(&sample::Sample { operations, ..sample::Sample::default() }, path)
+        let spans = sample::write(&sample::Sample { operations, data, ..sample::Sample::default() }, path)
             .with_context(|| format!("cannot write the sample to {}", path.display()))?;
         print(&format!("{spans} spans in {}\n", path.display()))?;
     }

@@ -1,18 +1,21 @@
 //! A run that is looked at: its files on one time line, its lanes, and what is found out in the background once the page can be shown.
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use weft_base::FastMap;
 use weft_trace::explain::{Analysis, Explanation};
 use weft_trace::file::TraceFile;
 use weft_trace::merge::{Event, Merged, merge};
 use weft_trace::record::Body;
 
+use super::inputs::{self, Content, Input};
 use super::lanes::{Lanes, SubLane};
+use super::results::Results;
 
 /// Suspects that are listed for each kind of operation.
 const SUSPECTS: usize = 5;
@@ -31,6 +34,8 @@ pub struct Source {
 /// Everything about one run.
 #[derive(Debug)]
 pub struct Run {
+    /// What the page calls it.
+    pub name: String,
     /// Nodes, clocks and records. It lives until the program ends, as the server's threads and the analysis borrow from it.
     pub merged: &'static Merged,
     /// Rows and kinds.
@@ -41,6 +46,8 @@ pub struct Run {
     pub duration_ns: u64,
     /// The files.
     pub sources: Vec<Source>,
+    /// What `weft bench` measured.
+    pub results: Results,
     analysed: OnceLock<Analysed>,
 }
 
@@ -60,34 +67,60 @@ pub struct Analysed {
 }
 
 impl Run {
-    /// Reads files and puts them on one time line; `progress` is told bytes read and bytes in all.
+    /// Reads the files of a run and puts their records on one time line; `progress` is told bytes read and bytes in all.
     ///
     /// # Errors
-    /// If none of them is a trace file that can be read.
-    pub fn load(paths: &[PathBuf], progress: impl Fn(u64, u64)) -> Result<Run> {
-        let paths = trace_files(paths)?;
-        let size = |path: &PathBuf| fs::metadata(path).map_or(0, |data| data.len());
-        let total: u64 = paths.iter().map(size).sum();
-        let (mut done, mut files, mut sources) = (0, Vec::new(), Vec::new());
-        for path in paths {
-            progress(done, total);
-            let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            done += bytes.len() as u64;
-            let file = TraceFile::read(&bytes);
-            let refused = file.as_ref().err().map(ToString::to_string);
-            sources.push(Source { path, bytes: bytes.len() as u64, refused });
-            files.extend(file.ok());
+    /// If none of them can be read.
+    pub fn load(input: &Input, progress: impl Fn(u64, u64) + Sync) -> Result<Run> {
+        let files = inputs::files(&input.paths)?;
+        let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+        let total: u64 = files.iter().map(|(path, _)| size(path)).sum();
+        progress(0, total);
+        let (done, next) = (AtomicU64::new(0), AtomicUsize::new(0));
+        let read = Mutex::new(Vec::new());
+        let reader = || {
+            while let Some((path, content)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let bytes = fs::read(path);
+                let len = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                let part = bytes.map_err(|error| error.to_string()).and_then(|bytes| Part::new(*content, &bytes));
+                read.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((path.clone(), len, part));
+                progress(done.fetch_add(len, Ordering::Relaxed) + len, total);
+            }
+        };
+        let readers = thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX).min(files.len());
+        thread::scope(|scope| (0..readers).for_each(|_| drop(scope.spawn(reader))));
+        let mut read = read.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // In the order of the names, whoever was read first.
+        read.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        let (mut traces, mut sources, mut results) = (Vec::new(), Vec::new(), Results::default());
+        for (path, bytes, part) in read {
+            let refused = match part {
+                Ok(Part::Trace(file)) => {
+                    traces.push(*file);
+                    None
+                }
+                Ok(Part::Json(bytes)) => results.add_json(&bytes).err(),
+                Ok(Part::Progress(text)) => results.add_progress(&text).err(),
+                Err(reason) => Some(reason),
+            };
+            sources.push(Source { path, bytes, refused });
         }
-        progress(done, total);
-        if files.is_empty() {
-            let reasons = sources.iter().map(|source| format!("{}: {}", source.path.display(), source.refused.as_deref().unwrap_or("")));
-            bail!("there is no trace that could be read: {}", reasons.collect::<Vec<_>>().join("; "));
+        if traces.is_empty() && results == Results::default() {
+            let reasons =
+                sources.iter().map(|source| format!("{}: {}", source.path.display(), source.refused.as_deref().unwrap_or("it is empty")));
+            bail!("there is nothing that could be read: {}", reasons.collect::<Vec<_>>().join("; "));
         }
-        Ok(Run::new(merge(files), sources))
+        Ok(Run::of(&input.name, merge(traces), sources, results))
     }
 
     /// A run of merged files.
+    #[cfg(test)]
     pub fn new(merged: Merged, sources: Vec<Source>) -> Run {
+        Run::of("sample", merged, sources, Results::default())
+    }
+
+    /// A run of merged files, and of what was measured beside them.
+    pub fn of(name: &str, merged: Merged, sources: Vec<Source>, results: Results) -> Run {
         let merged: &'static Merged = Box::leak(Box::new(merged));
         // Marks and gauges count as well; the recorder's own records about clocks and losses do not stretch the time line.
         let in_time =
@@ -95,7 +128,29 @@ impl Run {
         let origin_ns = in_time().map(|event| event.start_ns).min().unwrap_or(0);
         let end_ns = in_time().map(Event::end_ns).max().unwrap_or(origin_ns);
         let lanes = Lanes::new(merged, origin_ns);
-        Run { merged, lanes, origin_ns, duration_ns: end_ns.abs_diff(origin_ns).max(1), sources, analysed: OnceLock::new() }
+        let duration_ns = if merged.events.is_empty() { results.duration_ns() } else { end_ns.abs_diff(origin_ns) }.max(1);
+        Run { name: name.to_string(), merged, lanes, origin_ns, duration_ns, sources, results, analysed: OnceLock::new() }
+    }
+
+    /// True if there are records to look at.
+    pub fn has_trace(&self) -> bool {
+        !self.merged.nodes.is_empty()
+    }
+
+    /// Nanoseconds of the reference clock of a window of the run; one that begins with the run or before it, or ends with it or after it, is open there.
+    pub fn absolute(&self, from: u64, to: u64) -> (i64, i64) {
+        let begin = if from == 0 { i64::MIN } else { self.origin_ns.saturating_add_unsigned(from) };
+        let end = if to >= self.duration_ns { i64::MAX } else { self.origin_ns.saturating_add_unsigned(to) };
+        (begin, end)
+    }
+
+    /// Where the time of the operations goes that begin in a window; the whole run is known already.
+    pub fn explain(&self, from: u64, to: u64) -> Explanation {
+        let analysed = self.analyse();
+        match self.absolute(from, to) {
+            (i64::MIN, i64::MAX) => analysed.explanation.clone(),
+            (begin, end) => analysed.analysis.explain_between(SUSPECTS, begin, end),
+        }
     }
 
     /// Does what takes longer; the first call does the work, others wait for it.
@@ -179,42 +234,44 @@ impl Analysed {
     }
 }
 
-/// The files that are named, and of directories those that begin as trace files do.
-fn trace_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for path in paths {
-        let data = fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?;
-        if !data.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let entries = fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))?;
-        let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| is_trace(path)).collect();
-        if found.is_empty() {
-            bail!("{} holds no trace file of Weft", path.display());
-        }
-        found.sort();
-        files.extend(found);
-    }
-    Ok(files)
+/// What one file says.
+enum Part {
+    Trace(Box<TraceFile>),
+    Json(Vec<u8>),
+    Progress(String),
 }
 
-fn is_trace(path: &Path) -> bool {
-    let mut first = [0; 8];
-    path.is_file() && fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *b"WEFTTRC\n"
+impl Part {
+    fn new(content: Content, bytes: &[u8]) -> Result<Part, String> {
+        match content {
+            Content::Json => Ok(Part::Json(bytes.to_vec())),
+            Content::Progress => Ok(Part::Progress(String::from_utf8_lossy(bytes).into_owned())),
+            Content::Trace | Content::Unknown => {
+                TraceFile::read(bytes).map(|file| Part::Trace(Box::new(file))).map_err(|error| error.to_string())
+            }
+        }
+    }
 }
+
+/// Files that are read at the same time, at most.
+const READERS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::view::sample::{Sample, write};
 
+    fn load(paths: &[&Path]) -> Result<Run> {
+        let paths = paths.iter().map(|path| path.to_path_buf()).collect();
+        Run::load(&Input { name: "run".into(), paths }, |_, _| {})
+    }
+
     #[test]
     fn a_directory_gives_its_traces_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         write(&Sample { operations: 50, ..Sample::default() }, dir.path()).unwrap();
         fs::write(dir.path().join("notes.txt"), "no trace").unwrap();
-        let run = Run::load(&[dir.path().to_path_buf()], |_, _| {}).unwrap();
+        let run = load(&[dir.path()]).unwrap();
         assert_eq!((run.merged.nodes.len(), run.sources.len()), (8, 8));
         assert!(run.spans() > 50);
     }
@@ -228,7 +285,7 @@ mod tests {
         fs::write(&cut, &bytes[..bytes.len() - 100]).unwrap();
         let foreign = dir.path().join("notes.txt");
         fs::write(&foreign, "no trace").unwrap();
-        let run = Run::load(&[dir.path().to_path_buf(), foreign], |_, _| {}).unwrap();
+        let run = load(&[dir.path(), &foreign]).unwrap();
         let meta0 = run.merged.nodes.iter().find(|node| node.name == "meta0").unwrap();
         assert!(meta0.problems.iter().any(|problem| problem.contains("no end")), "{:?}", meta0.problems);
         let refused: Vec<_> = run.sources.iter().filter_map(|source| source.refused.as_deref()).collect();
@@ -238,8 +295,31 @@ mod tests {
     #[test]
     fn nothing_to_see_is_an_error_with_a_reason() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Run::load(&[dir.path().to_path_buf()], |_, _| {}).unwrap_err().to_string();
+        let error = load(&[dir.path()]).unwrap_err().to_string();
         assert!(error.contains("holds no trace file"), "{error}");
+    }
+
+    #[test]
+    fn results_of_a_benchmark_are_a_run_without_a_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("bench.json"), r#"[{"phase":"create","ops_per_s":{"median":10.0,"min":9.0,"max":11.0}}]"#).unwrap();
+        fs::write(dir.path().join("progress.csv"), "proc,node,t_s,count\n0,a,0.5,4\n0,a,1.5,5\n").unwrap();
+        fs::write(dir.path().join("broken.json"), "[{}]").unwrap();
+        let run = load(&[dir.path()]).unwrap();
+        assert_eq!((run.has_trace(), run.duration_ns, run.results.phases.len(), run.spans()), (false, 1_500_000_000, 1, 0));
+        let refused: Vec<bool> = run.sources.iter().map(|source| source.refused.is_some()).collect();
+        assert_eq!(refused, [false, true, false], "bench.json, broken.json, progress.csv");
+    }
+
+    #[test]
+    fn two_windows_explain_what_the_whole_run_does() {
+        let run = Run::new(crate::view::sample::merged(&Sample { operations: 400, ..Sample::default() }), Vec::new());
+        let middle = run.duration_ns / 2;
+        let (whole, first, second) = (run.explain(0, u64::MAX), run.explain(0, middle), run.explain(middle, u64::MAX));
+        assert!(first.operations > 50 && second.operations > 50);
+        assert_eq!(first.operations + second.operations, whole.operations);
+        assert!((first.seconds + second.seconds - whole.seconds).abs() < 1e-6);
+        assert_eq!(run.explain(1, 2).operations, 0);
     }
 
     #[test]

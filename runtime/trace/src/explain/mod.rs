@@ -153,12 +153,29 @@ impl<'a> Analysis<'a> {
 
     /// Where the time of each kind of operation goes, and the `suspects` places with the most time per list.
     pub fn explain(&self, suspects: usize) -> Explanation {
-        report::explain(self, suspects)
+        report::explain(self, &self.operations, suspects)
+    }
+
+    /// The same for the operations that begin in [`from_ns`, `to_ns`) of the reference clock.
+    pub fn explain_between(&self, suspects: usize, from_ns: i64, to_ns: i64) -> Explanation {
+        report::explain(self, self.between(from_ns, to_ns), suspects)
+    }
+
+    /// The operations that begin in [`from_ns`, `to_ns`) of the reference clock.
+    pub fn between(&self, from_ns: i64, to_ns: i64) -> &[Operation] {
+        let first = self.operations.partition_point(|operation| operation.start_ns < from_ns);
+        let last = self.operations.partition_point(|operation| operation.start_ns < to_ns);
+        &self.operations[first..last.max(first)]
     }
 
     /// The `count` operations that took longest.
     pub fn slowest(&self, count: usize) -> Vec<Waterfall> {
-        let mut order: Vec<&Operation> = self.operations.iter().collect();
+        self.slowest_between(count, i64::MIN, i64::MAX)
+    }
+
+    /// Of those that begin in [`from_ns`, `to_ns`) of the reference clock, the `count` operations that took longest.
+    pub fn slowest_between(&self, count: usize, from_ns: i64, to_ns: i64) -> Vec<Waterfall> {
+        let mut order: Vec<&Operation> = self.between(from_ns, to_ns).iter().collect();
         order.sort_by_key(|operation| (std::cmp::Reverse(operation.dur_ns), operation.start_ns));
         order.into_iter().take(count).map(|operation| Waterfall::new(self, operation)).collect()
     }

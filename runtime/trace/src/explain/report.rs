@@ -77,15 +77,16 @@ struct Split {
     stages: [u64; STAGES],
 }
 
-pub(super) fn explain(analysis: &Analysis<'_>, suspects_max: usize) -> Explanation {
+/// The report on some of the operations.
+pub(super) fn explain(analysis: &Analysis<'_>, operations: &[Operation], suspects_max: usize) -> Explanation {
     let mut by_kind: BTreeMap<String, Vec<&Operation>> = BTreeMap::new();
-    for operation in analysis.operations() {
+    for operation in operations {
         by_kind.entry(analysis.name(operation.node, operation.event)).or_default().push(operation);
     }
     let mut kinds: Vec<KindReport> =
         by_kind.into_iter().map(|(name, operations)| kind(analysis, name, &operations, suspects_max)).collect();
     kinds.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    let all: Vec<&Operation> = analysis.operations().iter().collect();
+    let all: Vec<&Operation> = operations.iter().collect();
     let splits: Vec<Split> = all.iter().map(|operation| split(operation)).collect();
     Explanation {
         operations: all.len() as u64,

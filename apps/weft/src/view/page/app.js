@@ -1,14 +1,24 @@
 // The page: waits until the trace is loaded, shows a screen, hands keys to it.
 
-import { address, ask, busy, count, el, moment, onChange, readAddress, set, state } from "./core.js";
+import { address, ask, busy, count, el, moment, onChange, readAddress, runsIn, set, state } from "./core.js";
 import { Timeline } from "./timeline.js";
-import * as screens from "./screens.js";
+import { Compare } from "./compare.js";
+import { bounds } from "./bounds.js";
+import { report } from "./report.js";
+import { running } from "./running.js";
+import { runs } from "./runs.js";
+import * as documents from "./screens.js";
 
+// Name, title, key, and whether the screen needs a trace.
 const SCREENS = [
-  ["overview", "Overview"], ["timeline", "Timeline"], ["latency", "Latency"], ["where", "Where time goes"], ["request", "Request"], ["health", "Trace health"],
+  ["runs", "Runs", "7", false], ["overview", "Overview", "1", true], ["timeline", "Timeline", "2", true], ["latency", "Latency", "3", true], ["where", "Where time goes", "4", true], ["request", "Request", "5", true],
+  ["running", "Running", "8", false], ["compare", "Compare", "9", true], ["bounds", "Bounds", "0", false], ["report", "Report", "R", false], ["health", "Trace health", "6", false],
 ];
+// Screens that keep what they have drawn while the state changes.
+const LASTING = { timeline: Timeline, compare: Compare };
+const screens = { ...documents, runs, running, bounds, report };
 const KEYS = [
-  ["1 to 6", "choose a screen"], ["W S, + −, wheel", "zoom in and out at the pointer"], ["A D, Shift+wheel, Shift+drag", "move (with Shift: faster)"],
+  ["0 to 9, R", "choose a screen"], ["[ ]", "previous and next run"], ["X", "exchange runs A and B"], ["W S, + −, wheel", "zoom in and out at the pointer"], ["A D, Shift+wheel, Shift+drag", "move (with Shift: faster)"],
   ["F", "zoom to the measured range or the chosen span"], ["Home", "look at the whole run"], ["U, Back", "undo a zoom"], ["M", "set a mark, then a second one: the time between is measured"],
   ["drag", "measure; a double click zooms in"], ["click, arrow keys", "choose a span"], ["Enter", "its request over all nodes"], ["N P", "next and previous span of this kind at this node"],
   ["/", "search"], ["G", "go to a time"], ["C", "change what colours mean"], ["L", "to the legend"], ["T", "the window as a table"], ["Space, click on a name", "fold a node"], ["Esc", "clear marks, then the choice"], ["?", "this list"],
@@ -26,26 +36,23 @@ async function start() {
     main.replaceChildren(el("div", { class: "loading" }, el("p", {}, share >= 100 ? "Sorting the records…" : `Reading the trace: ${share} %`), el("progress", { max: 100, value: share })));
     await new Promise((wake) => setTimeout(wake, 150));
   }
-  state.run = await ask("run");
+  state.runs = await ask("runs");
+  [state.a] = runsIn(location.hash);
+  await openRun();
   readAddress(location.hash);
   if (!SCREENS.some(([name]) => name === state.screen)) state.screen = "timeline";
-  document.title = `weft view: ${state.run.nodes.length} nodes, ${count(state.run.spans)} spans`;
-  const warning = document.getElementById("warning");
-  if (state.run.lost || state.run.problems) {
-    const facts = [state.run.lost ? `${count(state.run.lost)} records were lost while recording` : null, state.run.problems ? `${state.run.problems} things are missing or damaged` : null];
-    warning.replaceChildren(`${facts.filter(Boolean).join("; ")}. `, el("button", { type: "button", onclick: () => set({ screen: "health" }, true) }, "Trace health"));
-    warning.hidden = false;
-  }
+  if (!location.hash && state.runs.length > 1) state.screen = "runs";
   onChange(changed);
-  window.addEventListener("popstate", () => {
+  const moved = async () => {
+    const [a] = runsIn(location.hash);
+    const other = a !== state.a;
+    state.a = a;
+    if (other) await openRun();
     readAddress(location.hash);
-    changed({ from: 0, screen: true, colour: true });
-  });
-  window.addEventListener("hashchange", () => {
-    if (location.hash === address()) return;
-    readAddress(location.hash);
-    changed({ from: 0, screen: true });
-  });
+    changed({ from: 0, screen: true, colour: true, a: other });
+  };
+  window.addEventListener("popstate", moved);
+  window.addEventListener("hashchange", () => location.hash === address() || moved());
   document.addEventListener("keydown", key);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => changed({ colour: true }));
   document.getElementById("whole").addEventListener("click", () => set({ from: 0, to: state.run.duration }, true));
@@ -56,8 +63,49 @@ async function start() {
   busy(-1);
 }
 
+/** Learns what run a is; what was chosen in another run means nothing in this one. */
+async function openRun() {
+  state.run = await ask("run");
+  Object.assign(state, { hidden: new Set(), selected: null, measure: null, kinds: null, folded: new Set() });
+  document.title = state.run.has_trace ? `weft view: ${state.run.name}, ${state.run.nodes.length} nodes, ${count(state.run.spans)} spans` : `weft view: ${state.run.name}`;
+  const warning = document.getElementById("warning");
+  const refused = state.runs.filter((run) => run.refused).map((run) => `${run.name} could not be read: ${run.refused}`);
+  const facts = [state.run.lost ? `${count(state.run.lost)} records were lost while recording` : null, state.run.problems ? `${state.run.problems} things are missing or damaged` : null, ...refused].filter(Boolean);
+  warning.hidden = facts.length === 0;
+  warning.replaceChildren(`${facts.join("; ")}. `, el("button", { type: "button", onclick: () => set({ screen: "health" }, true) }, "Trace health"));
+}
+
+/** Shows another run with the same window, if it is as long as that, else whole. */
+async function otherRun(a) {
+  const whole = state.from <= 0 && state.to >= state.run.duration * 0.999;
+  busy(1);
+  try {
+    await openRun();
+    if (whole || state.from >= state.run.duration) Object.assign(state, { from: 0, to: state.run.duration });
+    set({ from: state.from, to: Math.min(state.to, state.run.duration), opened: a }, true);
+  } catch (error) {
+    main.replaceChildren(el("p", { class: "loading" }, String(error.message || error)));
+  }
+  busy(-1);
+}
+
+/** The next run that could be read. */
+function step(by) {
+  const usable = state.runs.filter((run) => !run.refused).map((run) => run.number);
+  const a = usable[(usable.indexOf(state.a) + by + usable.length) % usable.length];
+  if (a !== state.a) set({ a });
+}
+
+function runChoice() {
+  const usable = state.runs.filter((run) => !run.refused);
+  if (usable.length < 2) return [];
+  return [el("label", { class: "run-choice" }, "Run ", el("select", { "aria-label": "The run that is shown ([ and ])", onchange: (event) => set({ a: Number(event.target.value) }) },
+    usable.map((run) => el("option", { value: run.number, selected: run.number === state.a }, run.name))))];
+}
+
 function navigation() {
-  document.getElementById("nav").replaceChildren(...SCREENS.map(([name, title], number) => el("a", { href: `#/${name}`, "aria-current": state.screen === name ? "page" : false, title: `Key ${number + 1}`, onclick: (event) => {
+  document.getElementById("run").replaceChildren(...runChoice());
+  document.getElementById("nav").replaceChildren(...SCREENS.map(([name, title, key]) => el("a", { href: `#/${name}`, "aria-current": state.screen === name ? "page" : false, title: `Key ${key}`, onclick: (event) => {
     event.preventDefault();
     set({ screen: name }, true);
   } }, title)));
@@ -68,21 +116,27 @@ function navigation() {
 }
 
 function changed(changes) {
+  if ("a" in changes && !("screen" in changes)) return otherRun(changes.a);
   navigation();
-  const isTimeline = shown instanceof Timeline;
-  if (shown === null || (state.screen === "timeline") !== isTimeline || (!isTimeline && shown !== state.screen)) return show();
-  if (isTimeline) return shown.changed(changes);
-  // The others look at the window, the chosen kinds or the chosen record.
-  if ("from" in changes || "to" in changes || "kinds" in changes || "selected" in changes || "colour" in changes) show();
+  const lasts = state.screen in LASTING && shown instanceof LASTING[state.screen];
+  if (shown === null || !(lasts || shown === state.screen) || "a" in changes || "opened" in changes || "b" in changes) return show();
+  if (lasts) return shown.changed(changes);
+  // The others look at the window, the chosen kinds, the chosen record or the formula.
+  if (["from", "to", "kinds", "selected", "colour", "again"].some((name) => name in changes)) show();
 }
 
 let turn = 0;
 async function show() {
   const mine = ++turn;
   navigation();
-  if (shown instanceof Timeline) shown.close();
-  if (state.screen === "timeline") {
-    shown = window.weftView.timeline = new Timeline(main);
+  if (shown?.close) shown.close();
+  const [, title, , needsTrace] = SCREENS.find(([name]) => name === state.screen) || [];
+  if (needsTrace && !state.run.has_trace) {
+    shown = state.screen;
+    return void main.replaceChildren(el("p", { class: "loading" }, `${title} needs a trace; ${state.run.name} holds results of weft bench only.`));
+  }
+  if (state.screen in LASTING) {
+    shown = window.weftView[state.screen] = new LASTING[state.screen](main);
     return shown.begin();
   }
   const isNew = shown !== state.screen;
@@ -107,17 +161,34 @@ function help() {
 }
 
 function key(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=search], input[type=text], textarea, select") || document.getElementById("help").open) return;
-  const screen = SCREENS[Number(event.key) - 1];
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=search], input[type=text], input[type=number], textarea, select") || document.getElementById("help").open) return;
+  const screen = SCREENS.find(([, , key]) => key === event.key.toUpperCase());
   let used = true;
   if (event.key === "?") help();
-  else if (screen && /^[1-6]$/.test(event.key)) set({ screen: screen[0] }, true);
+  else if (screen) set({ screen: screen[0] }, true);
   else if (event.key === "Home") set({ from: 0, to: state.run.duration }, true);
   else if (event.key.toLowerCase() === "u") history.back();
   else if (event.key === " " && event.target.matches("button, a, summary, input")) used = false;
   else if (event.key === "Enter" && event.target.matches("button, a, summary, input")) used = false;
-  else used = shown instanceof Timeline && shown.key(event);
+  else if (event.key === "[" || event.key === "]") step(event.key === "[" ? -1 : 1);
+  else if (event.key.toLowerCase() === "x" && state.b !== null) set({ a: state.b, b: state.a });
+  else if (shown?.key) used = shown.key(event);
+  else used = moveWindow(event);
   if (used) event.preventDefault();
+}
+
+/** The window of time by keys, for screens that are no timeline. */
+function moveWindow(event) {
+  const length = state.to - state.from;
+  const zoom = (factor) => [state.from + (length * (1 - factor)) / 2, state.to - (length * (1 - factor)) / 2];
+  const pan = (share) => [state.from + length * share, state.to + length * share];
+  const large = event.shiftKey ? 3 : 1;
+  const windows = { w: () => zoom(0.7 ** large), "+": () => zoom(0.7), s: () => zoom(1 / 0.7 ** large), "-": () => zoom(1 / 0.7), a: () => pan(-0.15 * large), d: () => pan(0.15 * large) };
+  const found = windows[event.key.toLowerCase()];
+  if (!found) return false;
+  const [from, to] = found();
+  set({ from, to }, true);
+  return true;
 }
 
 start().catch((error) => main.replaceChildren(el("p", { class: "loading" }, String(error.message || error))));

@@ -2,7 +2,18 @@
 // text nodes only.
 
 export const state = {
-  run: null, // what /api/run says
+  runs: [], // what /api/runs says
+  a: 0, // number of the run that is shown
+  b: null, // number of the run that it is compared with
+  align: "start", // what both runs have at the same place: their starts, or the mark of this number
+  stretch: false, // both runs are drawn with the same length
+  of: "", // the kind of operation whose distributions are compared; empty: all
+  source: "", // what Running shows: trace, or PHASE:REPETITION
+  interval: 0, // nanoseconds of an interval of Running; 0: automatic
+  formula: "", // the metric of Running
+  hardware: "unix", // where the facts of Bounds come from: ceilings of unix or tcp sockets, or the cluster of 2006
+  facts: {}, // facts of Bounds that were typed in
+  run: null, // what /api/run says about run a
   screen: "timeline",
   from: 0,
   to: 1, // nanoseconds since the beginning of the run
@@ -47,6 +58,16 @@ function clampWindow() {
 // The address says everything that is needed to see the same again.
 export function address() {
   const parts = [`w=${Math.round(state.from)}..${Math.round(state.to)}`];
+  if (state.a !== firstRun()) parts.push(`r=${state.a}`);
+  if (state.b !== null) parts.push(`b=${state.b}`);
+  if (state.align !== "start") parts.push(`al=${state.align}`);
+  if (state.stretch) parts.push("st=1");
+  if (state.of) parts.push(`of=${encodeURIComponent(state.of)}`);
+  if (state.source) parts.push(`src=${encodeURIComponent(state.source)}`);
+  if (Number(state.interval)) parts.push(`i=${state.interval}`);
+  if (state.formula) parts.push(`f=${encodeURIComponent(state.formula)}`);
+  if (state.hardware !== "unix") parts.push(`hw=${state.hardware}`);
+  if (Object.keys(state.facts).length) parts.push(`facts=${Object.entries(state.facts).map(([name, value]) => `${name}:${value}`).join(",")}`);
   if (state.hidden.size) parts.push(`hide=${[...state.hidden].sort((a, b) => a - b).join(",")}`);
   if (state.colour !== "operation") parts.push(`c=${state.colour}`);
   if (state.rule !== "dominant") parts.push(`p=${state.rule}`);
@@ -57,9 +78,34 @@ export function address() {
   return `#/${state.screen}?${parts.join("&")}`;
 }
 
+/** The run that is shown if the address names none: the first one with a trace. */
+export const firstRun = () => (state.runs.find((run) => run.has_trace) || state.runs.find((run) => !run.refused) || { number: 0 }).number;
+
+/** The number of a run in the address, or another one if there is no such run. */
+function runIn(values, name, otherwise) {
+  const number = /^\d+$/.test(values.get(name) || "") ? Number(values.get(name)) : null;
+  return state.runs.some((run) => run.number === number && !run.refused) ? number : otherwise;
+}
+
+/** The runs that an address names: [a, b]. */
+export function runsIn(text) {
+  const values = new URLSearchParams(text.split("?")[1] || "");
+  const a = runIn(values, "r", firstRun());
+  return [a, runIn(values, "b", null)];
+}
+
 export function readAddress(text) {
   const [path, query = ""] = text.replace(/^#\/?/, "").split("?");
   const values = new URLSearchParams(query);
+  state.b = runIn(values, "b", null);
+  state.align = /^\d+$/.test(values.get("al") || "") ? values.get("al") : "start";
+  state.stretch = values.get("st") === "1";
+  state.of = values.get("of") || "";
+  state.source = values.get("src") || "";
+  state.interval = /^\d+$/.test(values.get("i") || "") ? Number(values.get("i")) : 0;
+  state.formula = values.get("f") || "";
+  state.hardware = ["tcp", "2006"].includes(values.get("hw")) ? values.get("hw") : "unix";
+  state.facts = Object.fromEntries((values.get("facts") || "").split(",").map((part) => /^([a-z_]+):([0-9.e+-]+)$/.exec(part)).filter(Boolean).map(([, name, value]) => [name, value]));
   const numbers = (name) => (values.get(name) || "").split(",").filter((part) => /^\d+$/.test(part)).map(Number);
   const range = (name) => {
     const match = /^(-?\d+)\.\.(-?\d+)$/.exec(values.get(name) || "");
@@ -85,9 +131,12 @@ function writeAddress(step) {
   if (address() !== location.hash) history[push ? "pushState" : "replaceState"](null, "", address());
 }
 
-/** An answer from the server. A question that is not answered for long is asked again on a new connection: reading twice does no harm. */
-export async function get(path, query = {}) {
-  const url = `/api/${path}?${new URLSearchParams(query)}`;
+/** An answer from the server about run a. */
+export const get = (path, query = {}) => getOf(state.a, path, query);
+
+/** An answer from the server about a run. A question that is not answered for long is asked again on a new connection: reading twice does no harm. */
+export async function getOf(run, path, query = {}) {
+  const url = `/api/${path}?${new URLSearchParams({ run, ...query })}`;
   for (let tries = 3; ; tries -= 1) {
     try {
       return await fetch(url, tries > 0 ? { signal: AbortSignal.timeout(8000) } : {});
@@ -151,7 +200,7 @@ export function moment(ns, length) {
 
 export function count(number) {
   const size = Math.abs(number);
-  if (size < 10000) return String(Math.round(number * 100) / 100);
+  if (size < 10000) return String(size >= 100 ? Math.round(number) : Math.round(number * 100) / 100);
   const [unit, name] = size < 999500 ? [1e3, "k"] : size < 999.5e6 ? [1e6, "M"] : [1e9, "G"];
   return digits(number / unit) + name;
 }

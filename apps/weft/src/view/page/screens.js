@@ -1,16 +1,9 @@
 // The screens beside the timeline: Overview, Latency, Where time goes, Request, Trace health.
 
 import { STAGES, ask, bytes, count, el, kindColour, kindTitle, moment, percent, set, stageColour, stageTitle, state, svg, time, windowQuery } from "./core.js";
-import { ecdf, key, latencyBars, partColour, shortened, stacked } from "./charts.js";
-
-const card = (title, ...children) => el("section", { class: "card" }, el("h2", {}, title), children);
-const page = (main, name, ...children) => main.replaceChildren(el("div", { class: `page ${name}` }, children));
-const table = (head, rows) => el("table", { class: "data" }, el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col", class: name.startsWith(">") ? "number" : "" }, name.replace(/^>/, ""))))), el("tbody", {}, rows));
-const number = (text) => el("td", { class: "number" }, text);
-const goTo = (text, changes) => el("button", { type: "button", class: "go", onclick: () => set(changes, true) }, text);
-
-/** A span in the timeline with some room around it. */
-const around = (start, dur, event) => ({ screen: "timeline", from: start - dur, to: start + 2 * dur, selected: event, measure: null });
+import { key, shortened, stacked } from "./charts.js";
+import { chart, chartWidth, figure } from "./drawn.js";
+import { around, card, goTo, number, page, table } from "./parts.js";
 
 function stageRows(kinds, value) {
   return kinds.map((kind) => ({ name: kind.operation, parts: kind.stages.map((stage) => ({ name: stageTitle(stage.stage), value: value(kind, stage), colour: stageColour(stage.stage) })) }));
@@ -19,23 +12,25 @@ function stageRows(kinds, value) {
 const stageKey = (kinds) => key(Object.keys(STAGES).filter((name) => kinds.some((kind) => kind.stages.some((stage) => stage.stage === name))).map((name) => [stageTitle(name), stageColour(name)]));
 
 export async function overview(main) {
-  const [explain, latency, slowest, totals] = await Promise.all([ask("explain"), ask("latency"), ask("slowest", { count: 5 }), ask("totals")]);
+  const query = windowQuery();
+  const [explain, latency, slowest, totals] = await Promise.all([ask("explain", query), ask("latency", query), ask("slowest", { ...query, count: 5 }), ask("totals", query)]);
   const { run } = state;
+  const length = Math.max(1, Math.min(query.to, run.duration) - query.from);
   const clients = run.nodes.filter((node) => node.server === null).length;
-  const seconds = run.duration / 1e9;
+  const seconds = length / 1e9;
   const slow = latency.tail;
   const top = Object.values(explain.kinds.flatMap((kind) => kind.stages).reduce((sums, stage) => {
     sums[stage.stage] = { stage: stage.stage, seconds: (sums[stage.stage]?.seconds || 0) + stage.seconds };
     return sums;
   }, {})).sort((a, b) => b.seconds - a.seconds);
   const facts = [
-    [count(latency.total.count), "operations"], [`${count(latency.total.count / seconds)}/s`, "rate"], [time(run.duration), "duration"],
-    [String(clients), clients === 1 ? "client" : "clients"], [String(run.nodes.length - clients), "servers"], [count(run.spans), "spans"],
+    [count(latency.total.count), "operations"], [`${count(latency.total.count / seconds)}/s`, "rate"], [time(length), isWhole() ? "duration" : "window"],
+    [String(clients), clients === 1 ? "client" : "clients"], [String(run.nodes.length - clients), "servers"], [count(totals.rows.reduce((sum, [, , spans]) => sum + spans, 0)), "spans"],
     [time(latency.total.quantiles[0][1]), "median"], [time(latency.total.quantiles[3][1]), "99th percentile"],
   ];
   page(main, "overview",
-    card("This run",
-      el("p", { class: "sentence" }, `${count(latency.total.count)} operations by ${clients} ${clients === 1 ? "client" : "clients"} in ${time(run.duration)}${run.simulated ? " of virtual time" : ""}: `,
+    card(isWhole() ? "This run" : windowTitle(),
+      el("p", { class: "sentence" }, `${count(latency.total.count)} operations by ${clients} ${clients === 1 ? "client" : "clients"} ${isWhole() ? "" : "begin "}in ${time(length)}${run.simulated ? " of virtual time" : ""}: `,
         el("b", {}, `${count(latency.total.count / seconds)} a second`), ". ",
         `The slowest ${percent(slow.count_share)} of them (from ${time(slow.from)} on) take ${percent(slow.time_share)} of the time. `,
         top.length ? el("span", {}, "Most of an operation's time goes to ", el("b", {}, stageTitle(top[0].stage)), ` (${percent(top[0].seconds / explain.seconds)})`, top[1] ? [" and ", el("b", {}, stageTitle(top[1].stage)), ` (${percent(top[1].seconds / explain.seconds)})`] : null, ".") : null),
@@ -46,6 +41,9 @@ export async function overview(main) {
     card("Slowest operations", slowestTable(slowest)),
     card("Most time by event", eventTable(totals.rows)));
 }
+
+const isWhole = () => state.from <= 0 && state.to >= state.run.duration * 0.999;
+const windowTitle = () => `The window from ${moment(Math.max(0, state.from), state.to - state.from)} to ${moment(Math.min(state.to, state.run.duration), state.to - state.from)}`;
 
 function suspectText(suspect) {
   // The evidence begins with the place, which is said already.
@@ -88,8 +86,11 @@ export async function latency(main) {
       else next.delete(index);
       set({ kinds: next.size ? [...next] : null });
     } }), kindTitle(kind))));
-  const names = data.parts.map((part, at) => [`${part.name} (${count(part.count)})`, partColour(at)]);
   const { total } = data;
+  const query = { ...windowQuery(), ...(chosen ? { kind: chosen.join(",") } : {}) };
+  const width = chartWidth(main);
+  const bins = total.count ? await ask("chart/latency", { ...query, width }) : null;
+  const functions = total.count ? await chart("ecdf", { ...query, width: Math.min(width, 700) }) : null;
   const outside = data.slots[0].count + data.slots[data.slots.length - 1].count;
   const example = async (slot) => {
     const { from, to } = data.slots[slot];
@@ -102,16 +103,16 @@ export async function latency(main) {
   const quantile = (part) => el("tr", {}, el("td", {}, part.name), number(count(part.count)), number(time(part.mean)), part.quantiles.map(([, ns]) => number(time(ns))), number(percent(part.sum / Math.max(1, total.sum))));
   page(main, "latency", pick,
     total.count === 0 ? el("p", {}, "No operation of these kinds begins in the window.") : [
-      card(`${count(total.count)} operations, stacked by ${data.parts.some((part) => state.run.nodes.some((node) => node.name === part.name && node.server !== null)) ? "node" : "client"}`, key(names), latencyBars(data, { width: Math.max(700, Math.min(main.clientWidth - 60, 1300)), onChoose: example }),
-        el("p", { class: "dim" }, `50 bins of one leading digit (Vef 2016, section 3.3.2). Line: share of the total time. ${outside ? `${outside} operations lie outside the 50 bins, in the slots at the ends. ` : ""}Window: ${moment(Math.max(0, state.from), state.to - state.from)} to ${moment(Math.min(state.to, state.run.duration), state.to - state.from)}.`)),
+      card(`${count(total.count)} operations`, figure("latency", bins, { onTarget: (bar) => example(bins.first_slot + bar), targetText: "Show one of them" }),
+        el("p", { class: "dim" }, `A click on a bar shows one of its operations. ${outside ? `${outside} operations lie outside the 50 bins, in the slots at the ends. ` : ""}Window: ${moment(Math.max(0, state.from), state.to - state.from)} to ${moment(Math.min(state.to, state.run.duration), state.to - state.from)}.`)),
       el("div", { class: "pair" },
         card("Percentiles", table(["", ">count", ">mean", ">p50", ">p90", ">p95", ">p99", ">p99.9", ">max", ">of the time"], [...data.parts.map(quantile), quantile(total)]),
           data.longest ? el("p", {}, goTo(`The longest: ${time(data.longest.ns)}`, { screen: "request", selected: data.longest.event })) : null),
-        card("Share of the operations that were at least as fast", key(names, true), ecdf(data, { width: 560, height: 280 })))]);
+        card("Distribution functions", functions))]);
 }
 
 export async function where(main) {
-  const explain = await ask("explain");
+  const explain = await ask("explain", windowQuery());
   const kindCard = (kind) => card(`${kind.operation}: ${count(kind.count)} operations, ${time(kind.seconds * 1e9)}, median ${time(kind.p50_us * 1e3)}, p99 ${time(kind.p99_us * 1e3)}`,
     el("p", { class: "dim" }, `${kind.failed ? `${kind.failed} failed. ` : ""}Records explain ${percent(kind.covered)} of the time. Usual: the middle half by duration; tail: the slowest hundredth.`),
     stacked([["all", "share"], ["usual", "median_share"], ["tail", "tail_share"]].map(([name, field]) => ({ name, parts: kind.stages.map((stage) => ({ name: stageTitle(stage.stage), value: stage[field], colour: stageColour(stage.stage) })) })), { width: 900, label: 60, each: true, format: percent, total: false }),
@@ -122,14 +123,14 @@ export async function where(main) {
     })),
     kind.suspects.length ? [el("h3", {}, "Places that stand out"), el("ol", { class: "suspects" }, kind.suspects.map((suspect) => el("li", {}, suspectText(suspect))))] : null);
   page(main, "where",
-    card("All operations", el("p", {}, `${count(explain.operations)} operations spent ${time(explain.seconds * 1e9)}; records explain ${percent(explain.covered)} of it. This screen looks at the whole run.`),
+    card(isWhole() ? "All operations" : "Operations that begin in the window", el("p", {}, `${count(explain.operations)} operations spent ${time(explain.seconds * 1e9)}; records explain ${percent(explain.covered)} of it. ${isWhole() ? "" : `${windowTitle()}: choose another one in Timeline or Running, or press Home for the whole run.`}`),
       stageKey(explain.kinds), stacked(stageRows(explain.kinds, (kind, stage) => stage.seconds * 1e9), { width: 980, label: 130, format: time }),
       explain.missing.length ? el("ul", { class: "missing" }, explain.missing.map((sentence) => el("li", {}, sentence))) : null),
     explain.kinds.map(kindCard));
 }
 
 export async function request(main) {
-  const slowest = await ask("slowest", { count: 20 });
+  const slowest = await ask("slowest", { ...windowQuery(), count: 20 });
   const event = state.selected ?? slowest[0]?.event ?? null;
   if (event === null) return page(main, "request", el("p", {}, "The trace holds no operation of a client."));
   const data = await ask("request", { event });

@@ -1,30 +1,17 @@
-// The timeline: lanes of clients and servers over time. The server sends spans where there are few and tiles of a pixel where there are
-// many, so the browser never sees more than its screen holds.
+// The timeline: the plot of a run with its tools: search, choice of spans, measuring, legend, whole run, export.
 
-import { announce, ask, busy, count, download, durationColour, el, get, hiddenQuery, kindColour, kindPattern, kindTitle, moment, percent, set, state, textOn, theme, time, windowQuery } from "./core.js";
+import { announce, ask, busy, count, download, el, get, hiddenQuery, kindTitle, moment, percent, set, state, theme, time } from "./core.js";
 import { CanvasPainter, SvgPainter } from "./paint.js";
+import { GUTTER, Plot, RULER, decode } from "./plot.js";
 import { Side } from "./side.js";
 
-const GUTTER = 168; // pixels of the names at the left
-const RULER = 24;
-const GROUP = 22;
-const NODE = 19;
-
-export class Timeline {
+export class Timeline extends Plot {
   constructor(main) {
-    this.picture = null;
-    this.arrows = { arrows: [] };
-    this.gauges = { gauges: [] };
-    this.hover = null;
+    super(state.run, state.a, "Timeline. Arrow keys go from span to span, Enter opens the request, question mark lists all keys.");
     this.pointer = null;
     this.drag = null;
     this.details = el("div", { class: "details", role: "status", "aria-label": "The span under the cursor" });
     this.overview = el("canvas", { class: "overview", "aria-label": "The whole run; drag to choose a window", role: "img" });
-    this.canvas = el("canvas", { class: "plot", tabindex: "0", role: "application", "aria-label": "Timeline. Arrow keys go from span to span, Enter opens the request, question mark lists all keys." });
-    this.spacer = el("div", { class: "spacer" });
-    // The canvas lies over the scroller, which only gives the scroll bar: it is never larger than the screen.
-    this.scroller = el("div", { class: "scroller", tabindex: "-1" }, this.spacer);
-    this.stage = el("div", { class: "stage" }, this.scroller, this.canvas);
     this.search = el("input", { type: "search", placeholder: "Search (/): create >1ms node:meta0", "aria-label": "Search spans", title: "Words of the event's name, node:NAME, req:HEX, obj:HEX, >5ms, <10us, failed. Enter: next, Shift+Enter: previous." });
     this.found = el("span", { class: "found" });
     this.csv = el("a", { class: "button", href: "#", download: "weft-spans.csv" }, "CSV");
@@ -61,305 +48,30 @@ export class Timeline {
     this.side.close();
   }
 
-  // Where everything is, from top to bottom, in pixels of the scrolled content.
-  layOut() {
-    const { nodes, lanes } = state.run;
-    const order = nodes.map((_, node) => node).sort((a, b) => nodes[a].order - nodes[b].order);
-    const groupOf = (node) => (nodes[node].server === null ? "Clients" : nodes[node].server < 0x8000 ? "Metadata servers" : "Data servers");
-    this.rows = [];
-    this.laneAt = new Map();
-    let y = RULER;
-    let group = null;
-    for (const node of order) {
-      if (groupOf(node) !== group) {
-        group = groupOf(node);
-        this.rows.push({ type: "group", y, height: GROUP, text: group });
-        y += GROUP;
-      }
-      this.rows.push({ type: "node", y, height: NODE, node, text: nodes[node].name });
-      y += NODE;
-      if (state.folded.has(node)) continue;
-      const own = lanes.map((lane, number) => ({ ...lane, number })).filter((lane) => lane.node === node);
-      for (const sub of [...new Set(own.map((lane) => lane.sub))]) {
-        const parts = own.filter((lane) => lane.sub === sub);
-        const height = parts.length === 1 ? 16 : parts.length <= 4 ? 10 : parts.length <= 8 ? 7 : 4;
-        this.rows.push({ type: "sub", y, height: Math.max(parts.length * height, 14), node, text: sub + (parts.some((lane) => lane.overlaps) ? " (more)" : "") });
-        parts.forEach((lane, row) => this.laneAt.set(lane.number, { y: y + row * height, height: height - 1, node, sub, number: lane.number }));
-        y += Math.max(parts.length * height, 14) + 3;
-      }
-      for (const gauge of this.gauges.gauges.filter((gauge) => gauge.node === node)) {
-        this.rows.push({ type: "gauge", y, height: 12, node, gauge, text: gauge.name });
-        y += 14;
-      }
-      y += 3;
-    }
-    this.height = y + 8;
-    this.spacer.style.height = `${this.height}px`;
-  }
-
-  get width() {
-    return Math.max(100, this.scroller.clientWidth - GUTTER);
-  }
-  x(ns) {
-    return GUTTER + ((ns - state.from) / (state.to - state.from)) * this.width;
-  }
-  ns(x) {
-    return state.from + ((x - GUTTER) / this.width) * (state.to - state.from);
-  }
-
-  /** Draws what is known, then asks for the rest. */
-  refresh() {
-    this.draw();
-    if (this.asking) {
-      this.askAgain = true;
-      return;
-    }
-    this.load();
-  }
-
-  async load() {
-    this.asking = true;
-    busy(1);
-    const query = { ...hiddenQuery(), width: Math.round(this.width) };
-    try {
-      const begun = performance.now();
-      const answer = await get("window", query);
-      this.picture = decode(await answer.arrayBuffer());
-      const answered = performance.now();
-      this.draw();
-      const { weftView } = window;
-      // For measurements: request, drawing, and the time from the opened page to the first picture.
-      Object.assign(weftView, { windowMs: answered - begun, drawMs: performance.now() - answered, firstPictureMs: weftView.firstPictureMs ?? performance.now() });
-      const [arrows, gauges] = await Promise.all([ask("arrows", windowQuery()), ask("gauges", windowQuery())]);
-      this.arrows = arrows;
-      const names = (list) => list.gauges.map((gauge) => `${gauge.node} ${gauge.name}`).join();
-      const changed = names(gauges) !== names(this.gauges);
-      this.gauges = gauges;
-      if (changed) this.layOut();
-      else for (const row of this.rows.filter((row) => row.type === "gauge")) row.gauge = gauges.gauges.find((gauge) => gauge.node === row.node && gauge.name === row.gauge.name);
-      this.draw();
-    } catch (error) {
-      this.found.textContent = String(error.message || error);
-    }
-    this.asking = false;
-    if (this.askAgain && !this.closed) {
-      this.askAgain = false;
-      this.load();
-    } else if (!this.closed) {
-      this.side.refresh();
-      this.csv.setAttribute("href", `/api/table?${new URLSearchParams({ ...hiddenQuery(), format: "csv", limit: 100000 })}`);
-    }
-    busy(-1);
-  }
-
   async loadOverview() {
     const answer = await get("window", { width: 600 });
     this.whole = decode(await answer.arrayBuffer());
     this.drawOverview();
   }
 
+  loaded() {
+    this.side.refresh();
+    this.csv.setAttribute("href", `/api/table?${new URLSearchParams({ run: this.number, ...hiddenQuery(), format: "csv", limit: 100000 })}`);
+  }
+
+  failed(reason) {
+    this.found.textContent = reason;
+  }
+
   draw() {
-    this.paint(new CanvasPainter(this.canvas, this.scroller.clientWidth, this.scroller.clientHeight), this.scroller.scrollTop);
+    super.draw();
     this.drawOverview();
-  }
-
-  paint(painter, scroll) {
-    const [ink, faint, back, band] = ["ink", "faint", "back", "band"].map(theme);
-    const { width, height } = painter;
-    painter.rect(0, 0, width, height, back);
-    const on = (row) => row.y + row.height > scroll + RULER - 30 && row.y < scroll + height;
-    painter.clip(0, RULER, width, height - RULER, () => {
-      for (const row of this.rows.filter(on)) {
-        const y = row.y - scroll;
-        if (row.type === "group") {
-          painter.rect(0, y + 2, width, row.height - 3, band);
-          painter.text(8, y + row.height / 2 + 1, row.text, ink, { bold: true });
-        } else if (row.type === "node") {
-          painter.line(0, y + 0.5, width, y + 0.5, faint);
-          painter.text(8, y + row.height / 2 + 1, `${state.folded.has(row.node) ? "▸" : "▾"} ${row.text}`, ink, { width: GUTTER - 14 });
-        } else {
-          const text = row.gauge ? `${row.text}, max ${count(row.gauge.largest)}` : row.text;
-          painter.text(GUTTER - 8, y + Math.min(row.height, 16) / 2, text, theme("dim"), { anchor: "end", small: true, width: GUTTER - 14 });
-        }
-      }
-      painter.clip(GUTTER, RULER, this.width, height - RULER, () => {
-        this.paintGrid(painter, height);
-        this.paintLanes(painter, scroll, height);
-        this.paintGauges(painter, scroll, height);
-        this.paintArrows(painter, scroll);
-        this.paintMarks(painter, height);
-        this.paintSelection(painter, scroll, height);
-      });
-    });
-    this.paintRuler(painter, width);
-    painter.line(GUTTER + 0.5, 0, GUTTER + 0.5, height, faint);
-  }
-
-  ticks() {
-    const raw = ((state.to - state.from) / this.width) * 110;
-    const power = 10 ** Math.floor(Math.log10(raw));
-    const step = Math.max(1, power * [1, 2, 5, 10].find((factor) => factor * power >= raw));
-    const ticks = [];
-    for (let at = Math.ceil(state.from / step) * step; at <= state.to; at += step) ticks.push(at);
-    return { ticks, step };
-  }
-
-  paintGrid(painter, height) {
-    for (const at of this.ticks().ticks) painter.line(Math.round(this.x(at)) + 0.5, RULER, Math.round(this.x(at)) + 0.5, height, theme("grid"));
-    const end = this.x(state.run.duration);
-    if (end < GUTTER + this.width) painter.rect(end, RULER, GUTTER + this.width - end, height, theme("band"));
-    if (this.x(0) > GUTTER) painter.rect(GUTTER, RULER, this.x(0) - GUTTER, height, theme("band"));
-  }
-
-  paintRuler(painter, width) {
-    painter.rect(0, 0, width, RULER, theme("back"));
-    painter.line(0, RULER - 0.5, width, RULER - 0.5, theme("faint"));
-    const { ticks, step } = this.ticks();
-    for (const at of ticks) {
-      const x = Math.round(this.x(at));
-      if (x < GUTTER - 1) continue;
-      painter.line(x + 0.5, RULER - 5, x + 0.5, RULER, theme("dim"));
-      const room = GUTTER + this.width - x;
-      painter.text(x + (room < 50 ? -3 : 3), RULER / 2 - 2, moment(at, step * 20), theme("dim"), { small: true, anchor: room < 50 ? "end" : "start" });
-    }
-    painter.text(8, RULER / 2, time(state.to - state.from), theme("dim"), { small: true });
-  }
-
-  colourOf(kind, ns) {
-    return state.colour === "duration" ? durationColour(ns) : kindColour(state.run.kinds[kind]);
-  }
-
-  paintLanes(painter, scroll, height) {
-    if (!this.picture) return;
-    const width = Math.round(this.width);
-    const back = theme("back");
-    const rows = [];
-    const tiled = [];
-    for (const part of this.picture.lanes) {
-      const lane = this.laneAt.get(part.lane);
-      if (!lane || lane.y + lane.height < scroll + RULER || lane.y > scroll + height) continue;
-      if (part.spans) {
-        for (let at = 0; at < part.count; at++) {
-          const start = part.spans[4 * at];
-          const x = this.x(start);
-          const end = this.x(start + part.spans[4 * at + 1]);
-          if (end < GUTTER || x > GUTTER + width) continue;
-          const left = Math.max(x, GUTTER - 2);
-          const wide = Math.max(Math.min(end, GUTTER + width + 2) - left, 1);
-          const kind = state.run.kinds[part.spans[4 * at + 2]];
-          const colour = this.colourOf(part.spans[4 * at + 2], part.spans[4 * at + 1]);
-          painter.rect(left, lane.y - scroll, wide, lane.height, colour, kindPattern(kind));
-          if (wide > 3) painter.rect(left + wide - 1, lane.y - scroll, 1, lane.height, back);
-          if (wide > 42 && lane.height >= 9) painter.text(left + 4, lane.y - scroll + lane.height / 2 + 0.5, `${kind.name} ${time(part.spans[4 * at + 1])}`, textOn(colour), { small: true, width: wide - 8 });
-        }
-      } else {
-        rows.push({ y: lane.y - scroll, height: lane.height });
-        tiled.push(part);
-      }
-    }
-    if (tiled.length) painter.pixelRows(GUTTER, width, rows, this.tilePixels(tiled, width));
-  }
-
-  /** One row of pixels for each lane; how busy a pixel is shows in how strong its colour is. */
-  tilePixels(parts, width) {
-    const pixels = new Uint8ClampedArray(4 * width * parts.length);
-    const { tile, first } = this.picture;
-    const cache = new Map();
-    const rgb = (kind, ns) => {
-      const key = state.colour === "duration" ? -1 - Math.round(Math.log2(ns + 1) * 4) : kind;
-      if (!cache.has(key)) {
-        const [r, g, b] = [1, 3, 5].map((at) => parseInt(this.colourOf(kind, ns).slice(at, at + 2), 16));
-        cache.set(key, (b << 16) | (g << 8) | r);
-      }
-      return cache.get(key);
-    };
-    const words = new Uint32Array(pixels.buffer); // little-endian, as every machine with a browser
-    const scale = this.width / (state.to - state.from);
-    const longestWins = state.rule === "longest";
-    parts.forEach((part, row) => {
-      const best = new Float32Array(width);
-      for (let at = 0; at < part.count; at++) {
-        const begin = ((first + part.words[8 * at]) * tile - state.from) * scale;
-        const busyShare = part.floats[8 * at + 3];
-        const longest = part.floats[8 * at + 5];
-        const weight = longestWins ? longest + 1 : busyShare + 1e-6;
-        const last = Math.min(width, Math.max(Math.ceil(begin + tile * scale), Math.floor(begin) + 1));
-        for (let x = Math.max(0, Math.floor(begin)); x < last; x++) {
-          if (weight <= best[x]) continue;
-          best[x] = weight;
-          const alpha = Math.round(255 * (0.32 + 0.68 * Math.min(1, busyShare)));
-          words[row * width + x] = (alpha << 24) | rgb(part.words[8 * at + (longestWins ? 2 : 1)], longest);
-        }
-      }
-    });
-    return pixels;
-  }
-
-  paintGauges(painter, scroll, height) {
-    for (const row of this.rows) {
-      if (row.type !== "gauge" || !row.gauge || row.y < scroll - 20 || row.y > scroll + height) continue;
-      const { from, piece } = this.gauges;
-      for (const [at, value] of row.gauge.points) {
-        const share = value / row.gauge.largest;
-        const left = this.x(from + at * piece);
-        const right = Math.max(this.x(from + (at + 1) * piece), left + 1);
-        // Height and strength of the colour both say how much.
-        const bar = Math.max(1, share * (row.height - 1));
-        if (value) painter.rect(left, row.y - scroll + row.height - 1 - bar, right - left + 0.5, bar, share > 0.66 ? "#1b6ca8" : share > 0.33 ? "#4f97c7" : "#8fbfdd");
-      }
-    }
-  }
-
-  paintArrows(painter, scroll) {
-    const chosen = this.chosenRequest;
-    const all = this.arrows.arrows;
-    // Without a choice only requests that are wide enough to see where they go.
-    const wide = (arrow) => this.x(arrow.back) - this.x(arrow.sent) > 12;
-    const shown = chosen ? all.filter((arrow) => chosen.has(arrow.call)) : all.length <= 120 ? all.filter(wide) : [];
-    for (const arrow of shown) {
-      const [from, to] = [this.laneAt.get(arrow.from), this.laneAt.get(arrow.to)];
-      if (!from || !to) continue;
-      const middle = (lane) => lane.y - scroll + lane.height / 2;
-      const colour = chosen ? theme("ink") : theme("arrow");
-      const line = chosen ? 1.8 : 1;
-      painter.arrow(this.x(arrow.sent), middle(from), this.x(arrow.arrived), middle(to), colour, line);
-      painter.arrow(this.x(arrow.left), middle(to), this.x(arrow.back), middle(from), colour, line);
-    }
-  }
-
-  paintMarks(painter, height) {
-    const seen = state.run.marks.filter(([at]) => at >= state.from && at <= state.to);
-    if (seen.length > 60) return;
-    let free = -Infinity;
-    for (const [at, value, label] of seen) {
-      const x = Math.round(this.x(at)) + 0.5;
-      painter.line(x, RULER, x, height, theme("dim"), [4, 4]);
-      if (x < free) continue;
-      painter.text(x + 3, RULER + 11, `#${value} ${label}`, theme("dim"), { small: true, width: 160 });
-      free = x + 10 + 6 * Math.min(26, label.length + 3);
-    }
-  }
-
-  paintSelection(painter, scroll, height) {
-    if (state.measure) {
-      const [from, to] = state.measure.map((at) => this.x(at));
-      painter.rect(Math.min(from, to), RULER, Math.abs(to - from), height, theme("veil"));
-      for (const x of [from, to]) painter.line(x, RULER, x, height, theme("ink"), [2, 2]);
-      const text = time(Math.abs(state.measure[1] - state.measure[0]));
-      const middle = Math.min(Math.max((from + to) / 2, GUTTER + 30), GUTTER + this.width - 30);
-      painter.rect(middle - 34, height - 24, 68, 18, theme("back"));
-      painter.text(middle, height - 15, text, theme("ink"), { anchor: "middle", bold: true });
-    }
-    for (const [span, line] of [[this.hover, 1], [this.selected, 2]]) {
-      const lane = span && this.laneAt.get(span.lane);
-      if (lane) painter.frame(this.x(span.start) - 1, lane.y - scroll - 1, Math.max(this.x(span.start + span.dur) - this.x(span.start), 2) + 2, lane.height + 2, theme("ink"), line);
-    }
   }
 
   drawOverview() {
     const painter = new CanvasPainter(this.overview, this.scroller.clientWidth, 34);
     painter.rect(0, 0, painter.width, 34, theme("back"));
-    const scale = (ns) => GUTTER + (ns / state.run.duration) * this.width;
+    const scale = (ns) => GUTTER + (ns / this.run.duration) * this.width;
     if (this.whole) {
       if (this.columns?.length !== Math.ceil(this.width) + 1) this.columns = this.busyColumns();
       const columns = this.columns;
@@ -368,8 +80,8 @@ export class Timeline {
       columns.forEach((value, x) => value && painter.rect(GUTTER + x, 32 - (value / largest) * 28, 1, (value / largest) * 28, strip));
     }
     painter.text(8, 17, "whole run", theme("dim"), { small: true });
-    painter.text(GUTTER - 8, 17, time(state.run.duration), theme("dim"), { small: true, anchor: "end" });
-    const [left, right] = [scale(Math.max(0, state.from)), scale(Math.min(state.run.duration, state.to))];
+    painter.text(GUTTER - 8, 17, time(this.run.duration), theme("dim"), { small: true, anchor: "end" });
+    const [left, right] = [scale(Math.max(0, state.from)), scale(Math.min(this.run.duration, state.to))];
     painter.rect(GUTTER, 0, left - GUTTER, 34, theme("veil"));
     painter.rect(right, 0, GUTTER + this.width - right, 34, theme("veil"));
     painter.frame(left + 0.5, 0.5, Math.max(2, right - left - 1), 33, theme("ink"), 1);
@@ -378,13 +90,13 @@ export class Timeline {
   /** Busy lanes at each moment: how much of the cluster works. */
   busyColumns() {
     const columns = new Float32Array(Math.ceil(this.width) + 1);
-    const scale = (ns) => (ns / state.run.duration) * this.width;
+    const scale = (ns) => (ns / this.run.duration) * this.width;
     const add = (start, end, busy) => {
       const [first, last] = [scale(start), scale(end)];
       for (let x = Math.max(0, Math.floor(first)); x <= last && x < columns.length; x++) columns[x] += busy * Math.min(1, Math.min(last, x + 1) - Math.max(first, x));
     };
     for (const part of this.whole.lanes) {
-      const sub = state.run.lanes[part.lane].sub;
+      const sub = this.run.lanes[part.lane].sub;
       if (sub !== "operation" && sub !== "disk") continue;
       for (let at = 0; at < part.count; at++) {
         if (part.spans) add(part.spans[4 * at], part.spans[4 * at] + part.spans[4 * at + 1], 1);
@@ -394,45 +106,17 @@ export class Timeline {
     return columns;
   }
 
-  // What lies under a point of the canvas.
-  at(x, y) {
-    if (!this.picture || x < GUTTER || y < RULER) return null;
-    const scrolled = y + this.scroller.scrollTop;
-    const part = this.picture.lanes.find((part) => {
-      const lane = this.laneAt.get(part.lane);
-      return lane && scrolled >= lane.y && scrolled <= lane.y + lane.height + 1;
-    });
-    return part ? this.nearest(part, this.ns(x), (2 / this.width) * (state.to - state.from)) : null;
-  }
-
-  /** The span or tile of a lane at a time, or not farther than `slack` from it. */
-  nearest(part, ns, slack) {
-    let best = null;
-    for (let at = 0; at < part.count; at++) {
-      const item = this.item(part, at);
-      const distance = ns < item.start ? item.start - ns : Math.max(0, ns - item.start - item.dur);
-      if (distance <= slack && (!best || distance < best.distance)) best = { ...item, distance };
-    }
-    return best;
-  }
-
-  item(part, at) {
-    if (part.spans) return { lane: part.lane, start: part.spans[4 * at], dur: part.spans[4 * at + 1], kind: part.spans[4 * at + 2], event: part.spans[4 * at + 3], folded: 1 };
-    const start = (this.picture.first + part.words[8 * at]) * this.picture.tile;
-    return { lane: part.lane, start, dur: this.picture.tile, kind: part.words[8 * at + 2], event: part.words[8 * at + 6], folded: part.words[8 * at + 4], longest: part.floats[8 * at + 5], busy: part.floats[8 * at + 3] };
-  }
-
   showDetails(span) {
     const shown = span || this.selected;
     if (!shown) {
       this.details.replaceChildren(el("span", { class: "dim" }, "Wheel: zoom at the pointer. Drag: measure, then F or a double click zooms in. Shift+drag or Shift+wheel: move. Click: choose a span. ", el("kbd", {}, "?"), " lists all keys."));
       return;
     }
-    const kind = state.run.kinds[shown.kind];
-    const lane = state.run.lanes[shown.lane];
+    const kind = this.run.kinds[shown.kind];
+    const lane = this.run.lanes[shown.lane];
     const swatch = el("i", { class: "swatch" });
     swatch.style.background = this.colourOf(shown.kind, shown.longest || shown.dur);
-    const node = state.run.nodes[lane.node];
+    const node = this.run.nodes[lane.node];
     const facts = [swatch, el("b", {}, kindTitle(kind)), ` at ${node.name}, ${lane.sub}`];
     if (shown.longest !== undefined && !shown.fields) {
       facts.push(`, ${shown.folded} span${shown.folded === 1 ? "" : "s"} begin here, busy ${percent(shown.busy)}, the longest takes `, el("b", {}, time(shown.longest)), "; a click chooses it");
@@ -494,7 +178,7 @@ export class Timeline {
   fit() {
     if (state.measure) this.zoomTo(Math.min(...state.measure), Math.max(...state.measure));
     else if (this.selected) this.zoomTo(this.selected.start - this.selected.dur, this.selected.start + 2 * this.selected.dur);
-    else set({ from: 0, to: state.run.duration }, true);
+    else set({ from: 0, to: this.run.duration }, true);
   }
 
   async find(back) {
@@ -511,7 +195,7 @@ export class Timeline {
   async step(back) {
     if (!this.selected) return;
     const { kind, lane, event } = this.selected;
-    const name = `${state.run.kinds[kind].name} node:${state.run.nodes[state.run.lanes[lane].node].name}`;
+    const name = `${this.run.kinds[kind].name} node:${this.run.nodes[this.run.lanes[lane].node].name}`;
     if (/\s.*\snode:/.test(name)) return; // a name with spaces cannot be searched for
     const answer = await ask("find", { q: name, back: back ? 1 : 0, event });
     if (answer.found) await this.select(answer.found.event);
@@ -540,7 +224,6 @@ export class Timeline {
       const box = this.canvas.getBoundingClientRect();
       return [event.clientX - box.left, event.clientY - box.top];
     };
-    this.scroller.addEventListener("scroll", () => this.draw());
     this.canvas.addEventListener("wheel", (event) => {
       const [x] = place(event);
       event.preventDefault();
@@ -595,13 +278,13 @@ export class Timeline {
     });
     const brush = (event) => {
       const box = this.overview.getBoundingClientRect();
-      const at = Math.max(0, ((event.clientX - box.left - GUTTER) / this.width) * state.run.duration);
+      const at = Math.max(0, ((event.clientX - box.left - GUTTER) / this.width) * this.run.duration);
       if (event.type === "pointerdown") this.brushed = at;
       else if (this.brushed === undefined || !event.buttons) return;
       const [from, to] = [Math.min(this.brushed, at), Math.max(this.brushed, at)];
       const length = state.to - state.from;
       // A click moves the window, a drag chooses a new one.
-      if ((to - from) / state.run.duration < 4 / this.width) set({ from: at - length / 2, to: at + length / 2 }, true);
+      if ((to - from) / this.run.duration < 4 / this.width) set({ from: at - length / 2, to: at + length / 2 }, true);
       else set({ from, to });
     };
     this.overview.addEventListener("pointerdown", brush);
@@ -632,7 +315,7 @@ export class Timeline {
     if (document.activeElement === this.canvas) Object.assign(actions, {
       ArrowRight: () => this.walk(1, 0), ArrowLeft: () => this.walk(-1, 0), ArrowDown: () => this.walk(0, 1), ArrowUp: () => this.walk(0, -1),
       PageDown: () => (this.scroller.scrollTop += this.scroller.clientHeight * 0.8), PageUp: () => (this.scroller.scrollTop -= this.scroller.clientHeight * 0.8),
-      " ": () => this.selected && this.fold(state.run.lanes[this.selected.lane].node),
+      " ": () => this.selected && this.fold(this.run.lanes[this.selected.lane].node),
     });
     else if (key === "Enter") return false;
     const action = actions[key.length === 1 ? key.toLowerCase() : key];
@@ -698,17 +381,3 @@ function describe(fields) {
   return facts;
 }
 
-/** The answer of /api/window; window.rs describes its bytes. */
-export function decode(buffer) {
-  const length = new DataView(buffer).getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  let at = 4 + length;
-  header.lanes = header.lanes.map(([lane, mode, items]) => {
-    const part = { lane, count: items };
-    if (mode === "spans") part.spans = new Float64Array(buffer, at, 4 * items);
-    else Object.assign(part, { words: new Uint32Array(buffer, at, 8 * items), floats: new Float32Array(buffer, at, 8 * items) });
-    at += 32 * items;
-    return part;
-  });
-  return header;
-}

@@ -1,0 +1,387 @@
+// Lanes of clients and servers over time, on a canvas: what the timeline and the comparison of two runs share. The server sends spans where
+// there are few and tiles of a pixel where there are many, so the browser never sees more than its screen holds.
+
+import { busy, count, durationColour, el, getOf, hiddenQuery, kindColour, kindPattern, moment, state, textOn, theme, time } from "./core.js";
+import { CanvasPainter } from "./paint.js";
+
+export const GUTTER = 168; // pixels of the names at the left
+export const RULER = 24;
+const GROUP = 22;
+const NODE = 19;
+
+export class Plot {
+  constructor(run, number, label) {
+    this.run = run;
+    this.number = number;
+    this.picture = null;
+    this.arrows = { arrows: [] };
+    this.gauges = { gauges: [] };
+    this.hover = this.selected = null;
+    this.canvas = el("canvas", { class: "plot", tabindex: "0", role: "application", "aria-label": label });
+    this.spacer = el("div", { class: "spacer" });
+    // The canvas lies over the scroller, which only gives the scroll bar: it is never larger than the screen.
+    this.scroller = el("div", { class: "scroller", tabindex: "-1" }, this.spacer);
+    this.stage = el("div", { class: "stage" }, this.scroller, this.canvas);
+    this.scroller.addEventListener("scroll", () => this.draw());
+  }
+
+  /** The window of this run in nanoseconds since its beginning. */
+  get from() {
+    return state.from;
+  }
+  get to() {
+    return state.to;
+  }
+  /** A moment of the shown window in this run's own time. */
+  own(ns) {
+    return ns;
+  }
+  get folded() {
+    return state.folded;
+  }
+  windowQuery() {
+    return { from: Math.max(0, Math.floor(this.from)), to: Math.max(1, Math.ceil(this.to)) };
+  }
+  hiddenQuery() {
+    return { ...this.windowQuery(), hide: hiddenQuery().hide };
+  }
+  ask(path, query) {
+    return getOf(this.number, path, query).then(async (answer) => {
+      if (!answer.ok) throw new Error((await answer.text()).trim());
+      return answer.json();
+    });
+  }
+  /** What follows when new data has been drawn, and when there is none. */
+  loaded() {}
+  failed() {}
+
+  // Where everything is, from top to bottom, in pixels of the scrolled content.
+  layOut() {
+    const { nodes, lanes } = this.run;
+    const order = nodes.map((_, node) => node).sort((a, b) => nodes[a].order - nodes[b].order);
+    const groupOf = (node) => (nodes[node].server === null ? "Clients" : nodes[node].server < 0x8000 ? "Metadata servers" : "Data servers");
+    this.rows = [];
+    this.laneAt = new Map();
+    let y = RULER;
+    let group = null;
+    for (const node of order) {
+      if (groupOf(node) !== group) {
+        group = groupOf(node);
+        this.rows.push({ type: "group", y, height: GROUP, text: group });
+        y += GROUP;
+      }
+      this.rows.push({ type: "node", y, height: NODE, node, text: nodes[node].name });
+      y += NODE;
+      if (this.folded.has(node)) continue;
+      const own = lanes.map((lane, number) => ({ ...lane, number })).filter((lane) => lane.node === node);
+      for (const sub of [...new Set(own.map((lane) => lane.sub))]) {
+        const parts = own.filter((lane) => lane.sub === sub);
+        const height = parts.length === 1 ? 16 : parts.length <= 4 ? 10 : parts.length <= 8 ? 7 : 4;
+        this.rows.push({ type: "sub", y, height: Math.max(parts.length * height, 14), node, text: sub + (parts.some((lane) => lane.overlaps) ? " (more)" : "") });
+        parts.forEach((lane, row) => this.laneAt.set(lane.number, { y: y + row * height, height: height - 1, node, sub, number: lane.number }));
+        y += Math.max(parts.length * height, 14) + 3;
+      }
+      for (const gauge of this.gauges.gauges.filter((gauge) => gauge.node === node)) {
+        this.rows.push({ type: "gauge", y, height: 12, node, gauge, text: gauge.name });
+        y += 14;
+      }
+      y += 3;
+    }
+    this.height = y + 8;
+    this.spacer.style.height = `${this.height}px`;
+  }
+
+  get width() {
+    return Math.max(100, this.scroller.clientWidth - GUTTER);
+  }
+  x(ns) {
+    return GUTTER + ((ns - this.from) / (this.to - this.from)) * this.width;
+  }
+  ns(x) {
+    return this.from + ((x - GUTTER) / this.width) * (this.to - this.from);
+  }
+
+  /** Draws what is known, then asks for the rest. */
+  refresh() {
+    this.draw();
+    if (this.asking) {
+      this.askAgain = true;
+      return;
+    }
+    this.load();
+  }
+
+  async load() {
+    this.asking = true;
+    busy(1);
+    const query = { ...this.hiddenQuery(), width: Math.round(this.width) };
+    try {
+      const begun = performance.now();
+      const answer = await getOf(this.number, "window", query);
+      this.picture = decode(await answer.arrayBuffer());
+      const answered = performance.now();
+      this.draw();
+      const { weftView } = window;
+      // For measurements: request, drawing, and the time from the opened page to the first picture.
+      Object.assign(weftView, { windowMs: answered - begun, drawMs: performance.now() - answered, firstPictureMs: weftView.firstPictureMs ?? performance.now() });
+      const [arrows, gauges] = await Promise.all([this.ask("arrows", this.windowQuery()), this.ask("gauges", this.windowQuery())]);
+      this.arrows = arrows;
+      const names = (list) => list.gauges.map((gauge) => `${gauge.node} ${gauge.name}`).join();
+      const changed = names(gauges) !== names(this.gauges);
+      this.gauges = gauges;
+      if (changed) this.layOut();
+      else for (const row of this.rows.filter((row) => row.type === "gauge")) row.gauge = gauges.gauges.find((gauge) => gauge.node === row.node && gauge.name === row.gauge.name);
+      this.draw();
+    } catch (error) {
+      this.failed(String(error.message || error));
+    }
+    this.asking = false;
+    if (this.askAgain && !this.closed) {
+      this.askAgain = false;
+      this.load();
+    } else if (!this.closed) {
+      this.loaded();
+    }
+    busy(-1);
+  }
+
+  draw() {
+    this.paint(new CanvasPainter(this.canvas, this.scroller.clientWidth, this.scroller.clientHeight), this.scroller.scrollTop);
+  }
+
+  paint(painter, scroll) {
+    const [ink, faint, back, band] = ["ink", "faint", "back", "band"].map(theme);
+    const { width, height } = painter;
+    painter.rect(0, 0, width, height, back);
+    const on = (row) => row.y + row.height > scroll + RULER - 30 && row.y < scroll + height;
+    painter.clip(0, RULER, width, height - RULER, () => {
+      for (const row of this.rows.filter(on)) {
+        const y = row.y - scroll;
+        if (row.type === "group") {
+          painter.rect(0, y + 2, width, row.height - 3, band);
+          painter.text(8, y + row.height / 2 + 1, row.text, ink, { bold: true });
+        } else if (row.type === "node") {
+          painter.line(0, y + 0.5, width, y + 0.5, faint);
+          painter.text(8, y + row.height / 2 + 1, `${this.folded.has(row.node) ? "▸" : "▾"} ${row.text}`, ink, { width: GUTTER - 14 });
+        } else {
+          const text = row.gauge ? `${row.text}, max ${count(row.gauge.largest)}` : row.text;
+          painter.text(GUTTER - 8, y + Math.min(row.height, 16) / 2, text, theme("dim"), { anchor: "end", small: true, width: GUTTER - 14 });
+        }
+      }
+      painter.clip(GUTTER, RULER, this.width, height - RULER, () => {
+        this.paintGrid(painter, height);
+        this.paintLanes(painter, scroll, height);
+        this.paintGauges(painter, scroll, height);
+        this.paintArrows(painter, scroll);
+        this.paintMarks(painter, height);
+        this.paintSelection(painter, scroll, height);
+      });
+    });
+    this.paintRuler(painter, width);
+    painter.line(GUTTER + 0.5, 0, GUTTER + 0.5, height, faint);
+  }
+
+  ticks() {
+    const raw = ((this.to - this.from) / this.width) * 110;
+    const power = 10 ** Math.floor(Math.log10(raw));
+    const step = Math.max(1, power * [1, 2, 5, 10].find((factor) => factor * power >= raw));
+    const ticks = [];
+    for (let at = Math.ceil(this.from / step) * step; at <= this.to; at += step) ticks.push(at);
+    return { ticks, step };
+  }
+
+  paintGrid(painter, height) {
+    for (const at of this.ticks().ticks) painter.line(Math.round(this.x(at)) + 0.5, RULER, Math.round(this.x(at)) + 0.5, height, theme("grid"));
+    const end = this.x(this.run.duration);
+    if (end < GUTTER + this.width) painter.rect(end, RULER, GUTTER + this.width - end, height, theme("band"));
+    if (this.x(0) > GUTTER) painter.rect(GUTTER, RULER, this.x(0) - GUTTER, height, theme("band"));
+  }
+
+  paintRuler(painter, width) {
+    painter.rect(0, 0, width, RULER, theme("back"));
+    painter.line(0, RULER - 0.5, width, RULER - 0.5, theme("faint"));
+    const { ticks, step } = this.ticks();
+    for (const at of ticks) {
+      const x = Math.round(this.x(at));
+      if (x < GUTTER - 1) continue;
+      painter.line(x + 0.5, RULER - 5, x + 0.5, RULER, theme("dim"));
+      const room = GUTTER + this.width - x;
+      painter.text(x + (room < 50 ? -3 : 3), RULER / 2 - 2, moment(at, step * 20), theme("dim"), { small: true, anchor: room < 50 ? "end" : "start" });
+    }
+    painter.text(8, RULER / 2, time(this.to - this.from), theme("dim"), { small: true });
+  }
+
+  colourOf(kind, ns) {
+    return state.colour === "duration" ? durationColour(ns) : kindColour(this.run.kinds[kind]);
+  }
+
+  paintLanes(painter, scroll, height) {
+    if (!this.picture) return;
+    const width = Math.round(this.width);
+    const back = theme("back");
+    const rows = [];
+    const tiled = [];
+    for (const part of this.picture.lanes) {
+      const lane = this.laneAt.get(part.lane);
+      if (!lane || lane.y + lane.height < scroll + RULER || lane.y > scroll + height) continue;
+      if (part.spans) {
+        for (let at = 0; at < part.count; at++) {
+          const start = part.spans[4 * at];
+          const x = this.x(start);
+          const end = this.x(start + part.spans[4 * at + 1]);
+          if (end < GUTTER || x > GUTTER + width) continue;
+          const left = Math.max(x, GUTTER - 2);
+          const wide = Math.max(Math.min(end, GUTTER + width + 2) - left, 1);
+          const kind = this.run.kinds[part.spans[4 * at + 2]];
+          const colour = this.colourOf(part.spans[4 * at + 2], part.spans[4 * at + 1]);
+          painter.rect(left, lane.y - scroll, wide, lane.height, colour, kindPattern(kind));
+          if (wide > 3) painter.rect(left + wide - 1, lane.y - scroll, 1, lane.height, back);
+          if (wide > 42 && lane.height >= 9) painter.text(left + 4, lane.y - scroll + lane.height / 2 + 0.5, `${kind.name} ${time(part.spans[4 * at + 1])}`, textOn(colour), { small: true, width: wide - 8 });
+        }
+      } else {
+        rows.push({ y: lane.y - scroll, height: lane.height });
+        tiled.push(part);
+      }
+    }
+    if (tiled.length) painter.pixelRows(GUTTER, width, rows, this.tilePixels(tiled, width));
+  }
+
+  /** One row of pixels for each lane; how busy a pixel is shows in how strong its colour is. */
+  tilePixels(parts, width) {
+    const pixels = new Uint8ClampedArray(4 * width * parts.length);
+    const { tile, first } = this.picture;
+    const cache = new Map();
+    const rgb = (kind, ns) => {
+      const key = state.colour === "duration" ? -1 - Math.round(Math.log2(ns + 1) * 4) : kind;
+      if (!cache.has(key)) {
+        const [r, g, b] = [1, 3, 5].map((at) => parseInt(this.colourOf(kind, ns).slice(at, at + 2), 16));
+        cache.set(key, (b << 16) | (g << 8) | r);
+      }
+      return cache.get(key);
+    };
+    const words = new Uint32Array(pixels.buffer); // little-endian, as every machine with a browser
+    const scale = this.width / (this.to - this.from);
+    const longestWins = state.rule === "longest";
+    parts.forEach((part, row) => {
+      const best = new Float32Array(width);
+      for (let at = 0; at < part.count; at++) {
+        const begin = ((first + part.words[8 * at]) * tile - this.from) * scale;
+        const busyShare = part.floats[8 * at + 3];
+        const longest = part.floats[8 * at + 5];
+        const weight = longestWins ? longest + 1 : busyShare + 1e-6;
+        const last = Math.min(width, Math.max(Math.ceil(begin + tile * scale), Math.floor(begin) + 1));
+        for (let x = Math.max(0, Math.floor(begin)); x < last; x++) {
+          if (weight <= best[x]) continue;
+          best[x] = weight;
+          const alpha = Math.round(255 * (0.32 + 0.68 * Math.min(1, busyShare)));
+          words[row * width + x] = (alpha << 24) | rgb(part.words[8 * at + (longestWins ? 2 : 1)], longest);
+        }
+      }
+    });
+    return pixels;
+  }
+
+  paintGauges(painter, scroll, height) {
+    for (const row of this.rows) {
+      if (row.type !== "gauge" || !row.gauge || row.y < scroll - 20 || row.y > scroll + height) continue;
+      const { from, piece } = this.gauges;
+      for (const [at, value] of row.gauge.points) {
+        const share = value / row.gauge.largest;
+        const left = this.x(from + at * piece);
+        const right = Math.max(this.x(from + (at + 1) * piece), left + 1);
+        // Height and strength of the colour both say how much.
+        const bar = Math.max(1, share * (row.height - 1));
+        if (value) painter.rect(left, row.y - scroll + row.height - 1 - bar, right - left + 0.5, bar, share > 0.66 ? "#1b6ca8" : share > 0.33 ? "#4f97c7" : "#8fbfdd");
+      }
+    }
+  }
+
+  paintArrows(painter, scroll) {
+    const chosen = this.chosenRequest;
+    const all = this.arrows.arrows;
+    // Without a choice only requests that are wide enough to see where they go.
+    const wide = (arrow) => this.x(arrow.back) - this.x(arrow.sent) > 12;
+    const shown = chosen ? all.filter((arrow) => chosen.has(arrow.call)) : all.length <= 120 ? all.filter(wide) : [];
+    for (const arrow of shown) {
+      const [from, to] = [this.laneAt.get(arrow.from), this.laneAt.get(arrow.to)];
+      if (!from || !to) continue;
+      const middle = (lane) => lane.y - scroll + lane.height / 2;
+      const colour = chosen ? theme("ink") : theme("arrow");
+      const line = chosen ? 1.8 : 1;
+      painter.arrow(this.x(arrow.sent), middle(from), this.x(arrow.arrived), middle(to), colour, line);
+      painter.arrow(this.x(arrow.left), middle(to), this.x(arrow.back), middle(from), colour, line);
+    }
+  }
+
+  paintMarks(painter, height) {
+    const seen = this.run.marks.filter(([at]) => at >= this.from && at <= this.to);
+    if (seen.length > 60) return;
+    let free = -Infinity;
+    for (const [at, value, label] of seen) {
+      const x = Math.round(this.x(at)) + 0.5;
+      painter.line(x, RULER, x, height, theme("dim"), [4, 4]);
+      if (x < free) continue;
+      painter.text(x + 3, RULER + 11, `#${value} ${label}`, theme("dim"), { small: true, width: 160 });
+      free = x + 10 + 6 * Math.min(26, label.length + 3);
+    }
+  }
+
+  paintSelection(painter, scroll, height) {
+    if (state.measure) {
+      const [from, to] = state.measure.map((at) => this.x(this.own(at)));
+      painter.rect(Math.min(from, to), RULER, Math.abs(to - from), height, theme("veil"));
+      for (const x of [from, to]) painter.line(x, RULER, x, height, theme("ink"), [2, 2]);
+      const text = time(Math.abs(state.measure[1] - state.measure[0]));
+      const middle = Math.min(Math.max((from + to) / 2, GUTTER + 30), GUTTER + this.width - 30);
+      painter.rect(middle - 34, height - 24, 68, 18, theme("back"));
+      painter.text(middle, height - 15, text, theme("ink"), { anchor: "middle", bold: true });
+    }
+    for (const [span, line] of [[this.hover, 1], [this.selected, 2]]) {
+      const lane = span && this.laneAt.get(span.lane);
+      if (lane) painter.frame(this.x(span.start) - 1, lane.y - scroll - 1, Math.max(this.x(span.start + span.dur) - this.x(span.start), 2) + 2, lane.height + 2, theme("ink"), line);
+    }
+  }
+
+  // What lies under a point of the canvas.
+  at(x, y) {
+    if (!this.picture || x < GUTTER || y < RULER) return null;
+    const scrolled = y + this.scroller.scrollTop;
+    const part = this.picture.lanes.find((part) => {
+      const lane = this.laneAt.get(part.lane);
+      return lane && scrolled >= lane.y && scrolled <= lane.y + lane.height + 1;
+    });
+    return part ? this.nearest(part, this.ns(x), (2 / this.width) * (this.to - this.from)) : null;
+  }
+
+  /** The span or tile of a lane at a time, or not farther than `slack` from it. */
+  nearest(part, ns, slack) {
+    let best = null;
+    for (let at = 0; at < part.count; at++) {
+      const item = this.item(part, at);
+      const distance = ns < item.start ? item.start - ns : Math.max(0, ns - item.start - item.dur);
+      if (distance <= slack && (!best || distance < best.distance)) best = { ...item, distance };
+    }
+    return best;
+  }
+
+  item(part, at) {
+    if (part.spans) return { lane: part.lane, start: part.spans[4 * at], dur: part.spans[4 * at + 1], kind: part.spans[4 * at + 2], event: part.spans[4 * at + 3], folded: 1 };
+    const start = (this.picture.first + part.words[8 * at]) * this.picture.tile;
+    return { lane: part.lane, start, dur: this.picture.tile, kind: part.words[8 * at + 2], event: part.words[8 * at + 6], folded: part.words[8 * at + 4], longest: part.floats[8 * at + 5], busy: part.floats[8 * at + 3] };
+  }
+}
+
+/** The answer of /api/window; window.rs describes its bytes. */
+export function decode(buffer) {
+  const length = new DataView(buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  let at = 4 + length;
+  header.lanes = header.lanes.map(([lane, mode, items]) => {
+    const part = { lane, count: items };
+    if (mode === "spans") part.spans = new Float64Array(buffer, at, 4 * items);
+    else Object.assign(part, { words: new Uint32Array(buffer, at, 8 * items), floats: new Float32Array(buffer, at, 8 * items) });
+    at += 32 * items;
+    return part;
+  });
+  return header;
+}

@@ -1,0 +1,293 @@
+//! Results of `weft bench`: rates of phases, how operations went over time, and what the machine allows at best. Files come from anywhere:
+//! what is not understood is an error with a reason, never a wrong number.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Everything of a run that no trace says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Results {
+    /// Phases of `weft bench`, in the order of the files.
+    pub phases: Vec<Phase>,
+    /// How the phases went, process by process.
+    pub progress: Vec<Progress>,
+    /// What `weft bench ceiling` measured, by name of the row: medians in its units.
+    pub ceilings: Vec<Ceiling>,
+}
+
+/// A phase of `weft bench`, summed up over its repetitions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// For example `create`.
+    pub phase: String,
+    /// How often it was repeated.
+    #[serde(default)]
+    pub repetitions: usize,
+    /// Processes.
+    #[serde(default = "one")]
+    pub procs: u32,
+    /// Threads of each.
+    #[serde(default = "one")]
+    pub clients: u32,
+    /// Requests in flight of each thread.
+    #[serde(default = "one")]
+    pub depth: u32,
+    /// Operations of one repetition.
+    #[serde(default)]
+    pub ops: u64,
+    /// Bytes of a file.
+    #[serde(default)]
+    pub size_bytes: u64,
+    /// Bytes of one read or write.
+    #[serde(default)]
+    pub block_bytes: u64,
+    /// Operations per second.
+    pub ops_per_s: Spread,
+    /// MiB of file data per second.
+    #[serde(default)]
+    pub mib_per_s: Option<Spread>,
+    /// Latency of one operation.
+    #[serde(default)]
+    pub latency_us: Option<Latency>,
+    /// The ceiling that was measured beside it.
+    #[serde(default)]
+    pub ceiling: Option<PhaseCeiling>,
+    /// Rate as a part of that ceiling.
+    #[serde(default)]
+    pub ratio_to_ceiling: Option<Spread>,
+    /// What each process did when.
+    #[serde(default)]
+    pub progress: Option<Vec<Process>>,
+}
+
+/// What a process did in one repetition, as the JSON report says it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// From 0.
+    pub repetition: u32,
+    /// From 0.
+    pub proc: u32,
+    /// Its machine.
+    #[serde(default)]
+    pub node: String,
+    /// Seconds of an interval.
+    pub interval_s: f64,
+    /// When its first interval began, in seconds since the first client of all.
+    #[serde(default)]
+    pub begin_s: f64,
+    /// Operations of each interval.
+    pub counts: Vec<u64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Median and range over repetitions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Median repetition.
+    pub median: f64,
+    /// Smallest repetition.
+    pub min: f64,
+    /// Greatest repetition.
+    pub max: f64,
+}
+
+/// Latencies in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Half of the operations took no longer.
+    pub p50: f64,
+    /// 99 of 100 took no longer.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// A ceiling beside a phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseCeiling {
+    /// What it is.
+    pub name: String,
+    /// `ops/s` or `MiB/s`.
+    pub unit: String,
+    /// Its rate.
+    #[serde(flatten)]
+    pub rate: Spread,
+}
+
+/// A row of `weft bench ceiling`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// Its stable name, for example `rpc.unix.1x1`.
+    pub name: String,
+    /// Unit of the number.
+    pub unit: String,
+    /// Median over the repetitions.
+    pub median: f64,
+}
+
+/// One process in one repetition of one phase.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// The phase.
+    pub phase: String,
+    /// The repetition, from 0.
+    pub repetition: u32,
+    /// The process.
+    pub process: u32,
+    /// The machine or client that it ran on.
+    pub node: String,
+    /// By time: end of the interval in nanoseconds since the start of the phase, operations and bytes within it.
+    pub steps: Vec<(u64, u64, u64)>,
+}
+
+impl Results {
+    /// Adds a JSON file.
+    ///
+    /// # Errors
+    /// A sentence about what it is not.
+    pub fn add_json(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("this is not JSON: {error}"))?;
+        if let Some(rows) = value.get("rows").and_then(Value::as_array) {
+            let rows = rows.iter().map(|row| Ceiling::deserialize(row).map_err(|error| format!("a row is no ceiling: {error}")));
+            self.ceilings.extend(rows.collect::<Result<Vec<_>, _>>()?);
+            return Ok(());
+        }
+        let phases = value.as_array().or_else(|| value.get("phases").and_then(Value::as_array));
+        let phases = phases.ok_or("neither phases of weft bench nor rows of weft bench ceiling")?;
+        for phase in phases {
+            let phase = Phase::deserialize(phase).map_err(|error| format!("an entry is no phase: {error}"))?;
+            for process in phase.progress.iter().flatten() {
+                let end_ns = |number: usize| ((process.begin_s + process.interval_s * (number + 1) as f64).max(0.0) * 1e9).round() as u64;
+                let steps = process.counts.iter().enumerate().map(|(number, count)| (end_ns(number), *count, 0));
+                self.add_process(Progress {
+                    phase: phase.phase.clone(),
+                    repetition: process.repetition,
+                    process: process.proc,
+                    node: process.node.clone(),
+                    steps: steps.collect(),
+                });
+            }
+            self.phases.push(phase);
+        }
+        Ok(())
+    }
+
+    /// Adds a CSV file with a row for each process and interval. The columns are found by name: `proc` or `process`; `t_s` (end of the
+    /// interval in seconds) or `start_ms` (its begin, intervals of 100 ms); `count` or `ops`, what ended in the interval; and, if there,
+    /// `phase`, `repetition`, `node` and `bytes`.
+    ///
+    /// # Errors
+    /// A sentence with the line that could not be read.
+    pub fn add_progress(&mut self, text: &str) -> Result<(), String> {
+        let mut lines = text.lines().enumerate();
+        let head: Vec<&str> = lines.next().map(|(_, line)| line.split(',').map(str::trim).collect()).unwrap_or_default();
+        let column = |names: &[&str]| head.iter().position(|name| names.contains(name));
+        let process = column(&["proc", "process"]).ok_or("there is no column proc")?;
+        let (end_s, start_ms) = (column(&["t_s"]), column(&["start_ms"]));
+        let counted = column(&["count", "ops"]).ok_or("there is no column count or ops")?;
+        if end_s.or(start_ms).is_none() {
+            return Err("there is no column t_s or start_ms".into());
+        }
+        let (phase, repetition, node, bytes) = (column(&["phase"]), column(&["repetition"]), column(&["node"]), column(&["bytes"]));
+        let mut found: BTreeMap<(String, u32, u32), Progress> = BTreeMap::new();
+        for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+            let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+            let wrong = || format!("line {} has no number where one belongs", number + 1);
+            let text = |at: Option<usize>| at.and_then(|at| cells.get(at)).copied().unwrap_or("");
+            let value =
+                |at: usize| cells.get(at).and_then(|cell| cell.parse::<f64>().ok()).filter(|value| value.is_finite() && *value >= 0.0);
+            let process = value(process).ok_or_else(wrong)? as u32;
+            let end_ns = match (end_s, start_ms) {
+                (Some(at), _) => value(at).ok_or_else(wrong)? * 1e9,
+                (None, Some(at)) => (value(at).ok_or_else(wrong)? + INTERVAL_MS) * 1e6,
+                (None, None) => return Err(wrong()),
+            };
+            let repetition = repetition.map_or(Some(0.0), value).ok_or_else(wrong)? as u32;
+            let bytes = bytes.map_or(Some(0.0), value).ok_or_else(wrong)? as u64;
+            let entry = found.entry((text(phase).to_string(), repetition, process)).or_insert_with(|| Progress {
+                phase: text(phase).to_string(),
+                repetition,
+                process,
+                node: text(node).to_string(),
+                steps: Vec::new(),
+            });
+            let count = value(counted).ok_or_else(wrong)? as u64;
+            entry.steps.push((end_ns.round() as u64, count, bytes));
+        }
+        found.into_values().for_each(|one| self.add_process(one));
+        Ok(())
+    }
+
+    /// A process that is known already stays as it is: the report and the progress file of one run say the same.
+    fn add_process(&mut self, process: Progress) {
+        let same =
+            |other: &Progress| (&other.phase, other.repetition, other.process) == (&process.phase, process.repetition, process.process);
+        if !self.progress.iter().any(same) {
+            self.progress.push(process);
+        }
+    }
+
+    /// Nanoseconds of the longest phase over time.
+    pub fn duration_ns(&self) -> u64 {
+        self.progress.iter().flat_map(|one| &one.steps).map(|step| step.0).max().unwrap_or(0)
+    }
+}
+
+/// Length of the intervals of `weft bench --progress` in milliseconds.
+const INTERVAL_MS: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_forms_of_progress_say_the_same_and_count_once() {
+        let mut old = Results::default();
+        old.add_progress("phase,repetition,process,start_ms,ops,bytes\ncreate,0,0,0,3,0\ncreate,0,0,100,4,0\ncreate,0,1,0,5,0\n").unwrap();
+        let mut new = Results::default();
+        new.add_progress("phase,repetition,proc,node,t_s,count,bytes\ncreate,0,0,,0.1,3,0\ncreate,0,0,,0.2,4,0\ncreate,0,1,,0.1,5,0\n")
+            .unwrap();
+        assert_eq!(old, new);
+        assert_eq!(new.progress[0].steps, [(100_000_000, 3, 0), (200_000_000, 4, 0)]);
+        let mut report = Results::default();
+        let process = |proc: u32, counts: &str| {
+            format!(r#"{{"repetition":0,"proc":{proc},"node":"","interval_s":0.1,"begin_s":0,"counts":{counts},"latency_bins":[]}}"#)
+        };
+        let rate = r#"{"median":10.0,"min":9.0,"max":11.0}"#;
+        let json = format!(r#"[{{"phase":"create","ops_per_s":{rate},"progress":[{},{}]}}]"#, process(0, "[3,4]"), process(1, "[5]"));
+        report.add_json(json.as_bytes()).unwrap();
+        assert_eq!(report.progress, new.progress);
+        report.add_progress("phase,repetition,proc,node,t_s,count,bytes\ncreate,0,0,,0.1,3,0\n").unwrap();
+        assert_eq!(report.progress, new.progress, "the same run, told twice");
+        assert_eq!(new.duration_ns(), 200_000_000);
+    }
+
+    #[test]
+    fn phases_and_ceilings_are_told_apart_and_nonsense_is_refused() {
+        let mut results = Results::default();
+        results.add_json(br#"[{"phase":"create","ops_per_s":{"median":10.0,"min":9.0,"max":11.0},"unknown":1}]"#).unwrap();
+        results
+            .add_json(
+                br#"{"rows":[{"name":"rpc.unix.1x1","unit":"requests/s","median":50000.0,"min":1.0,"max":2.0,"note":""}],"skipped":[]}"#,
+            )
+            .unwrap();
+        assert_eq!((results.phases.len(), results.phases[0].procs, results.ceilings[0].median), (1, 1, 50_000.0));
+        for wrong in ["{}", "[{}]", "[1", r#"{"rows":[{}]}"#] {
+            assert!(results.add_json(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        for wrong in [
+            "a,b\n1,2\n",
+            "process,start_ms,ops\n0,x,1\n",
+            "process,start_ms,ops\n0,-1,1\n",
+            "process,start_ms,ops\n0\n",
+            "process,ops\n1,1\n",
+        ] {
+            assert!(results.add_progress(wrong).is_err(), "{wrong}");
+        }
+    }
+}
