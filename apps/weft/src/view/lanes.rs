@@ -2,8 +2,6 @@
 //! rows: each span on the lowest row that is free when it begins, so that spans of one row never hide one another.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use serde::Serialize;
 use weft_trace::Kind;
@@ -106,16 +104,13 @@ impl Lanes {
         }
         let mut kinds: Vec<(u16, SpanKind)> = numbers.into_iter().map(|(kind, number)| (number, kind)).collect();
         kinds.sort();
-        let mut rows = Vec::new();
+        let mut lanes: Vec<Lane> = Vec::new();
         for ((node, sub_lane), shelf) in shelves {
-            for (row, kinds) in shelf.rows.into_iter().enumerate() {
-                rows.push((node, sub_lane, row, shelf.overflowed && row + 1 == ROWS_MAX, kinds));
+            for (row, tracks) in shelf.rows.into_iter().enumerate() {
+                let tracks = tracks.into_iter().map(|(kind, bars)| (kind, Track::new(bars))).collect();
+                lanes.push(Lane { node, sub_lane, row, overlaps: shelf.overflowed && row + 1 == ROWS_MAX, tracks });
             }
         }
-        let mut lanes = in_threads(rows, |(node, sub_lane, row, overlaps, kinds)| {
-            let tracks = kinds.into_iter().map(|(kind, bars)| (kind, Track::new(bars))).collect();
-            Lane { node, sub_lane, row, overlaps, tracks }
-        });
         let order = node_order(merged);
         lanes.sort_by_key(|lane| (order[lane.node], lane.sub_lane, lane.row));
         Lanes { lanes, kinds: kinds.into_iter().map(|(_, kind)| kind).collect(), known }
@@ -125,23 +120,6 @@ impl Lanes {
     pub fn kind(&self, event: &Event) -> Option<u16> {
         if is_span(event) { self.known.get(&key(event)).map(|(kind, _)| *kind) } else { None }
     }
-}
-
-/// Does the same with every item, on all processors; the results come in no particular order.
-fn in_threads<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
-    let (waiting, done) = (Mutex::new(items), Mutex::new(Vec::new()));
-    let worker = || {
-        loop {
-            // The lock is not held while an item is worked on.
-            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some(item) = next else { break };
-            let result = work(item);
-            done.lock().unwrap_or_else(PoisonError::into_inner).push(result);
-        }
-    };
-    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(worker))));
-    done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What decides about the kind of an event.
