@@ -171,7 +171,7 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
         "/api/latency" => Answer::json(&latency::distribution(&run, from, to, &query.numbers("kind"))),
         "/api/explain" => Answer::json(&json!(run.explain(from, to))),
         "/api/slowest" => Answer::json(&details::slowest(&run, from, to, query.number("count", 20).min(200) as usize)),
-        "/api/compare" | "/api/chart/compare" => {
+        "/api/compare" | "/api/chart/compare" | "/api/chart/stages" => {
             let Some(other) = site.run(query.number("with", first)) else {
                 return Answer::refused(404, "there is no such run to compare with, or it could not be read");
             };
@@ -180,6 +180,10 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
             let (a, b) = (Part { run: &run, from, to }, Part { run: &other, from: other_from, to: other_to });
             match path {
                 "/api/compare" => Answer::json(&compare::compare(a, b)),
+                "/api/chart/stages" => {
+                    let rows = compare::stages(a, b);
+                    Answer::json(&drawn::chart_json(&rows.svg(), None, &rows.table()))
+                }
                 _ => Answer::json(&drawn::lines(&compare::ecdf(a, b, query.text("of")))),
             }
         }
@@ -364,7 +368,7 @@ mod tests {
     fn every_route_answers_for_any_window_and_any_record() {
         let site = site(200);
         for window in ["", "from=0&to=0", "from=5&to=2", "from=1e18&to=1e19", "from=1000&to=2000000&kind=0,1,99&hide=99&event=5&q=create"] {
-            let paths = "state runs run totals gauges arrows find latency explain slowest health table compare chart/compare chart/latency chart/ecdf running chart/running bounds chart/bounds";
+            let paths = "state runs run totals gauges arrows find latency explain slowest health table compare chart/compare chart/stages chart/latency chart/ecdf running chart/running bounds chart/bounds";
             for path in paths.split(' ') {
                 get(&site, &format!("/api/{path}?{window}"));
             }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weft_charts::{Axis, Frame, Line, Lines, Style, Unit, categorical};
+use weft_charts::{Axis, Frame, Line, Lines, Rows, Series, Style, Unit, categorical, views};
 use weft_trace::Stage;
 use weft_trace::explain::{Explanation, KindReport};
 use weft_trace::latency::Latency;
@@ -97,6 +97,33 @@ pub fn ecdf(a: Part<'_>, b: Part<'_>, operation: &str) -> Lines {
         y: Axis::linear("share of the operations", Unit::Share).ranging(0.0, 1.0),
         lines: [("A", a), ("B", b)].into_iter().enumerate().map(line).collect(),
         marks: Vec::new(),
+    }
+}
+
+/// Kinds of operations in the picture of stages at most.
+const ROWS_MAX: usize = 6;
+
+/// Where the time of the mean operation of each kind goes in both parts: two rows for each kind that both have.
+pub fn stages(a: Part<'_>, b: Part<'_>) -> Rows {
+    let explained = [a.run.explain(a.from, a.to), b.run.explain(b.from, b.to)];
+    let other = |name: &str| explained[1].kinds.iter().find(|kind| kind.operation == name);
+    let pairs = explained[0].kinds.iter().filter_map(|kind| Some((kind, other(&kind.operation)?))).take(ROWS_MAX);
+    let rows: Vec<(String, &KindReport)> =
+        pairs.flat_map(|(one, other)| [(format!("{} A", one.operation), one), (format!("{} B", other.operation), other)]).collect();
+    let mean_s = |kind: &KindReport, stage: Stage| {
+        let seconds = kind.stages.iter().find(|other| other.stage == stage.name()).map_or(0.0, |found| found.seconds);
+        seconds / kind.count.max(1) as f64
+    };
+    let part = |stage: Stage| Series {
+        name: stage.title().to_string(),
+        fill: views::stage_fill(stage),
+        values: rows.iter().map(|(_, kind)| mean_s(kind, stage)).collect(),
+    };
+    Rows {
+        frame: Frame::new("Where the time of the mean operation goes", "").sized(1000, 200),
+        rows: rows.iter().map(|(name, _)| name.clone()).collect(),
+        x: Axis::linear("time of the mean operation", Unit::Seconds),
+        parts: Stage::ALL.into_iter().map(part).filter(|part| part.values.iter().any(|value| *value > 0.0)).collect(),
     }
 }
 
@@ -268,6 +295,20 @@ mod tests {
         let better = compare(whole(&one), whole(&four));
         assert_eq!(better["kinds"][0]["effect_us"].as_f64().unwrap(), -first["effect_us"].as_f64().unwrap());
         assert!(better["sentences"][1].as_str().unwrap().contains("shorter"));
+    }
+
+    #[test]
+    fn the_stages_of_a_row_add_up_to_the_mean_operation() {
+        let (four, one) = (run(1, 4), run(1, 1));
+        let (rows, told) = (stages(whole(&four), whole(&one)), compare(whole(&four), whole(&one)));
+        for kind in told["kinds"].as_array().unwrap() {
+            for (letter, side) in [("A", "a"), ("B", "b")] {
+                let name = format!("{} {letter}", kind["operation"].as_str().unwrap());
+                let row = rows.rows.iter().position(|other| *other == name).unwrap();
+                let sum: f64 = rows.parts.iter().map(|part| part.values[row]).sum();
+                assert!((sum * 1e6 - kind[side]["mean_us"].as_f64().unwrap()).abs() < 1e-3, "{name}");
+            }
+        }
     }
 
     #[test]

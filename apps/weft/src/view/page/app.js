@@ -122,7 +122,21 @@ function changed(changes) {
   if (shown === null || !(lasts || shown === state.screen) || "a" in changes || "opened" in changes || "b" in changes) return show();
   if (lasts) return shown.changed(changes);
   // The others look at the window, the chosen kinds, the chosen record or the formula.
-  if (["from", "to", "kinds", "selected", "colour", "again"].some((name) => name in changes)) show();
+  if (["kinds", "selected", "colour", "again"].some((name) => name in changes)) show();
+  else if ("from" in changes || "to" in changes) soon();
+}
+
+let waiting;
+/** Draws the screen once the window stands still: what is asked for a window that is still moving is of no use. */
+function soon() {
+  if (waiting !== undefined) busy(-1);
+  clearTimeout(waiting);
+  busy(1);
+  waiting = setTimeout(() => {
+    waiting = undefined;
+    show();
+    busy(-1);
+  }, 120);
 }
 
 let turn = 0;

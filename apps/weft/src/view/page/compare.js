@@ -1,7 +1,6 @@
 // Run A against run B: two timelines that move together, what changed by kind of operation, distributions over one another.
 
-import { announce, ask, busy, count, el, getOf, kindTitle, moment, percent, set, stageColour, stageTitle, state, time } from "./core.js";
-import { stacked, key } from "./charts.js";
+import { announce, ask, busy, count, el, getOf, kindTitle, moment, percent, set, stageTitle, state, time } from "./core.js";
 import { GUTTER, Plot, RULER } from "./plot.js";
 import { chart } from "./drawn.js";
 import { card, number, table } from "./parts.js";
@@ -195,16 +194,16 @@ export class Compare {
   async load() {
     const mine = (this.turn = (this.turn || 0) + 1);
     const query = this.query();
-    const [data, ecdf] = await Promise.all([ask("compare", query), chart("compare", { ...query, of: state.of })]);
+    const [data, ecdf, stages] = await Promise.all([ask("compare", query), chart("compare", { ...query, of: state.of }), chart("stages", query)]);
     if (mine !== this.turn || this.closed) return;
     this.data = data;
     const place = this.main.scrollTop;
-    this.details.replaceChildren(...this.sections(data, ecdf));
+    this.details.replaceChildren(...this.sections(data, ecdf, stages));
     this.main.scrollTop = place;
     announce(data.sentences.join(" "));
   }
 
-  sections(data, ecdf) {
+  sections(data, ecdf, stages) {
     // What is not clear, or less than 2 %, is no difference.
     const ratio = (a, b, clear = true) => {
       if (!a) return "";
@@ -220,19 +219,13 @@ export class Compare {
       ...pair(row, "p99_us", time, 1e3), number(row.a && row.b ? ratio(row.a.p99_us, row.b.p99_us) : ""),
       ...pair(row, "mean_us", time, 1e3), number(row.a && row.b ? ratio(row.a.mean_us, row.b.mean_us) : ""),
       el("td", {}, (row.stages || []).slice(0, 2).map(([stage, us]) => `${stageTitle(stage)} ${us > 0 ? "+" : "−"}${time(Math.abs(us) * 1e3)}`).join(", "))));
-    const stages = data.kinds.filter((row) => row.a && row.b).slice(0, 6).flatMap((row) => ["A", "B"].map((letter, side) => {
-      const kind = data.explain[side].kinds.find((kind) => kind.operation === row.operation);
-      const scale = 1e9 / Math.max(1, kind.count);
-      return { name: `${row.operation} ${letter}`, parts: kind.stages.map((stage) => ({ name: stageTitle(stage.stage), value: stage.seconds * scale, colour: stageColour(stage.stage) })) };
-    }));
-    const used = [...new Set(data.explain.flatMap((explain) => explain.kinds.flatMap((kind) => kind.stages.map((stage) => stage.stage))))];
     return [
       card("What changed", el("p", { class: "sentence" }, data.sentences.join(" ")),
         el("dl", { class: "facts" }, [["a", "A"], ["b", "B"]].map(([side, letter]) => el("div", {}, el("dd", {}, `${count(data[side].rate)}/s`), el("dt", {}, `${letter}: ${count(data[side].operations)} operations in ${time(data[side].seconds * 1e9)}`))))),
       card("By kind of operation, what moved the mean most first", table(["operation", ">count A", ">B", ">of the time A", ">B", ">median A", ">B", ">B/A", ">95 % interval", ">p99 A", ">B", ">B/A", ">mean A", ">B", ">B/A", "where, an operation"], rows),
         el("p", { class: "dim" }, "▲ faster, ▼ slower, ≈ less than 2 % or, of medians, not clear. The interval is that of the ratio of the medians, from order statistics; if it holds 1, the usual operation may be the same.")),
-      stages.length ? card("Where the mean operation's time goes", key(used.map((stage) => [stageTitle(stage), stageColour(stage)])), stacked(stages, { width: 980, label: 170, format: time })) : null,
-      card("Latencies over one another", ecdf),
+      data.kinds.some((row) => row.a && row.b) ? el("section", { class: "card" }, stages) : null,
+      el("section", { class: "card" }, ecdf),
     ].filter(Boolean);
   }
 
