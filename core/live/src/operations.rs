@@ -137,4 +137,16 @@ mod tests {
         }
         assert_eq!(used[2].slots, [LatencySlot { slot: SLOTS as u8 - 1, count: 1 }]);
     }
+
+    #[test]
+    fn a_run_of_equal_answers_counts_as_many() {
+        let mut operations = Operations::default();
+        for (is_error, ns) in [(false, 2000), (false, 2000), (false, 2000), (true, 2000), (true, 2000), (false, 500), (false, 2000)] {
+            operations.add(Op::Lookup.code(), is_error, ns);
+        }
+        let used = operations.used();
+        assert_eq!((used[0].count, used[0].failed, used[0].total_ns), (7, 2, 6 * 2000 + 500));
+        assert_eq!(used[0].slots, [LatencySlot { slot: 0, count: 1 }, LatencySlot { slot: 1, count: 6 }]);
+        assert_eq!(operations.used(), used, "asking changes nothing");
+    }
 }

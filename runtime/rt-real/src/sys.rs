@@ -567,3 +567,21 @@ pub(crate) fn on_signal(signal: libc::c_int, handler: extern "C" fn(libc::c_int)
     // SAFETY: `action` is valid, and callers pass handlers that keep to the rule above.
     check(unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) }).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn the_other_end_of_a_connection_is_known() {
+        let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(peer_process(unix.as_fd()), Some(std::process::id() as i32));
+        assert_eq!(peer_address(unix.as_fd()), None);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        assert_eq!(peer_process(server.as_fd()), None);
+        assert_eq!(peer_address(server.as_fd()), client.local_addr().ok());
+    }
+}

@@ -94,7 +94,9 @@ fn scaled(value: f64, units: &[&str], step: f64) -> String {
         value /= step;
         unit += 1;
     }
-    let digits = if (unit == 0 && value.fract() < 0.05) || value >= 99.95 { 0 } else { 1 };
+    // Whole numbers of things have no digits behind the point.
+    let is_whole = unit == 0 && (value * 10.0).round() % 10.0 == 0.0;
+    let digits = if is_whole || value >= 99.95 { 0 } else { 1 };
     format!("{value:.digits$}{}", units[unit])
 }
 
@@ -149,8 +151,8 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let rates: Vec<String> = [0.0, 0.04, 1.0, 12.5, 999.0, 1000.0, 12_345.0, 4_100_000.0].map(rate).into();
-        assert_eq!(rates, ["0", "0", "1", "12.5", "999", "1.0k", "12.3k", "4.1M"]);
+        let rates: Vec<String> = [0.0, 0.04, 1.0, 27.97, 12.5, 999.0, 1000.0, 12_345.0, 4_100_000.0].map(rate).into();
+        assert_eq!(rates, ["0", "0", "1", "28", "12.5", "999", "1.0k", "12.3k", "4.1M"]);
         assert_eq!([512.0, 1536.0, 1048576.0, 2.5e9].map(size), ["512", "1.5K", "1.0M", "2.3G"]);
         assert_eq!(
             [12e-6, 3.5e-3, 0.25, 2.0, 61.0, 1000.0, 10_000.0, 1e6].map(duration),

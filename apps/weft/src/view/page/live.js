@@ -132,7 +132,7 @@ function charts(now) {
 
 function tops(now) {
   const busiest = (rows) => rows.slice().sort((a, b) => b[look.by] - a[look.by]).slice(0, 12).filter((row) => row[look.by] > 0)
-    .map((row) => el("tr", {}, el("td", { class: "name", title: row.id }, row.name === null ? row.id : row.name), number(`${count(row.requests_s)}/s`), number(`${bytes(Math.round(row.bytes_s))}/s`)));
+    .map((row) => el("tr", {}, el("td", { class: "name", title: row.name === null ? row.id : `${row.name} (${row.id})` }, row.name === null ? row.id : row.name), number(`${count(row.requests_s)}/s`), number(`${bytes(Math.round(row.bytes_s))}/s`)));
   $("clients").replaceChildren(heads(["Client", ">Requests", ">Bytes"]), ...busiest(now.clients));
   $("objects").replaceChildren(heads(["Path, or handle", ">Requests", ">Bytes"]), ...busiest(now.objects));
   const operations = now.operations.filter((row) => row.per_s > 0).slice(0, 12)
