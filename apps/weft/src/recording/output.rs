@@ -122,9 +122,17 @@ fn create(folder: &Path, stem: &str) -> Result<(File, PathBuf)> {
     anyhow::bail!("{} holds too many traces of this process", folder.display())
 }
 
+/// Readings of the clocks of which the closest pair is taken: whoever is interrupted between two readings puts a whole trace off.
+const READINGS: usize = 8;
+
 /// How the clocks stand now.
 pub fn anchor(tracer: &Tracer) -> Anchor {
-    Anchor { mono_ns: monotonic_ns(), ticks: tracer.ticks(), wall_ns: nanos(ClockId::CLOCK_REALTIME) as i64 }
+    let readings = (0..READINGS).map(|_| {
+        let (before, mono_ns, after) = (tracer.ticks(), monotonic_ns(), tracer.ticks());
+        let apart = after.saturating_sub(before);
+        (apart, Anchor { mono_ns, ticks: before + apart / 2, wall_ns: nanos(ClockId::CLOCK_REALTIME) as i64 })
+    });
+    readings.min_by_key(|(apart, _)| *apart).map(|(_, anchor)| anchor).expect("there is more than one reading")
 }
 
 /// The monotonic clock of the machine, in nanoseconds.

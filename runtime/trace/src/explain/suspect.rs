@@ -3,6 +3,7 @@
 //! A place is a stage at a client, at a server, or on the way to one of them. It is ranked by its seconds plus its excess: what would be
 //! saved if each visit took as long as it does, on the mean, at the median of the other places of the same kind. So a disk that is as slow
 //! as all others is ranked by its time alone, and the one slow link among four comes before a busy processor that is as busy everywhere.
+//! Waits behind other work of a server count for that work ([`super::Blocked`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
