@@ -318,7 +318,7 @@ impl Recorder {
         let mut context = Context { span: open.span.span, ..open.before };
         open.role = Role::Nested;
         if open.before.span == 0 {
-            let bits = self.tracer.0.sampling_bits.load(std::sync::atomic::Ordering::Relaxed);
+            let bits = self.tracer.0.sampling_bits.load(Ordering::Relaxed);
             let chosen = bits == 0 || spread(open.span.span) >> (32 - bits) == 0;
             context.fate = if chosen { Fate::Kept } else { Fate::NotChosen };
             if !chosen {
@@ -359,8 +359,8 @@ impl Recorder {
             return;
         }
         open.span.dur = self.ticks().saturating_sub(open.t0);
-        if open.role == Role::Operation && open.span.dur > self.tracer.0.slow_ticks.load(std::sync::atomic::Ordering::Relaxed) {
-            self.tracer.want_dump();
+        if open.role == Role::Operation {
+            self.look_at_duration(open.span.dur);
         }
         let flags = open.flags | self.tracer.0.config.flags;
         let head = record::head_word(open.event, open.lane, flags, open.res, open.class);
@@ -368,10 +368,18 @@ impl Recorder {
         self.writer.push(&[open.t0, open.req, head, a, b, c, d, e]);
     }
 
+    /// An operation or a request has taken so many ticks: too many?
+    #[inline]
+    fn look_at_duration(&self, dur: u64) {
+        if dur > self.tracer.0.slow_ticks.load(Ordering::Relaxed) {
+            self.tracer.want_dump();
+        }
+    }
+
     fn next_span(&self) -> u32 {
         let (mut next, mut end) = self.spans.get();
         if next == end {
-            next = self.tracer.0.next_span.fetch_add(SPAN_BLOCK, std::sync::atomic::Ordering::Relaxed);
+            next = self.tracer.0.next_span.fetch_add(SPAN_BLOCK, Ordering::Relaxed);
             end = next.wrapping_add(SPAN_BLOCK);
             // 0 means none.
             next = next.max(1);
@@ -616,7 +624,11 @@ impl Drop for OpenLadder {
         if self.is_on() {
             let mut record = Record::new(self.t0, self.event, Body::Ladder(self.ladder));
             (record.req, record.res, record.flags) = (self.req, self.res, self.flags | flags::SERVER);
-            with(|recorder| recorder.write(record));
+            let dur = self.last.saturating_sub(self.t0);
+            with(|recorder| {
+                recorder.write(record);
+                recorder.look_at_duration(dur);
+            });
         }
     }
 }
