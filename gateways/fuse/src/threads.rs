@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use weft_trace::event;
+
 /// Between two samples while there is work.
 const TICK: Duration = Duration::from_millis(1);
 /// Between two samples of a mount that is idle.
@@ -22,6 +24,9 @@ const TICK_IDLE: Duration = Duration::from_millis(20);
 const IDLE_SAMPLES: u32 = 50;
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_secs(1);
+
+/// The load is recorded at most so often.
+const LOAD_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The threads of one mount.
 #[derive(Debug)]
@@ -74,12 +79,18 @@ impl Threads {
     fn sample(&self, device: &OwnedFd) {
         let mut demand = Demand::new(self.max);
         let mut idle = 0;
+        let mut recorded = Instant::now();
         loop {
             std::thread::sleep(if idle < IDLE_SAMPLES { TICK } else { TICK_IDLE });
             let Some(waits) = request_waits(device) else { break };
             let busy = self.busy.load(Ordering::Relaxed);
             idle = if busy > 0 || waits { 0 } else { idle + 1 };
             self.want(demand.sample(busy, waits));
+            if weft_trace::is_on(event::LOAD_MOUNT) && recorded.elapsed() >= LOAD_INTERVAL {
+                recorded = Instant::now();
+                let (serving, wanted) = (self.serving.load(Ordering::Relaxed), self.wanted.load(Ordering::Relaxed));
+                weft_trace::counters(event::LOAD_MOUNT, [u64::from(waits), busy as u64, serving as u64, wanted as u64, 0]);
+            }
         }
         self.want(self.max);
     }

@@ -35,6 +35,8 @@ fn main() {
     row("ladder of five phases, on", measure(|i| u64::from(one_ladder(i))));
     let shared = measure(|i| u64::from(one_ladder_with_shared_times(i)));
     row("ladder of five phases, times shared, on", shared);
+    row("ladder that leaves with its reply, on", measure(|i| u64::from(one_ladder_that_leaves(i))));
+    row("call that knows when it was sent, on", measure(|i| u64::from(one_call(i))));
     let mut latency = Latency::default();
     row("latency entry, one bin", measure(|_| latency.record(black_box(37_000))));
     row("latency entry, changing bins", measure(|i| latency.record(black_box(u64::from(i) << (i & 15)))));
@@ -80,6 +82,28 @@ fn one_ladder_with_shared_times(i: u32) -> bool {
     let now = weft_trace::now();
     PHASES.into_iter().for_each(|phase| request.phase(phase, black_box(now)));
     request.is_on()
+}
+
+/// The same, and the reply takes the ladder along.
+#[inline(never)]
+fn one_ladder_that_leaves(i: u32) -> bool {
+    let mut request = ladder(event::META_CREATE);
+    request.request(u64::from(i), 17, 0);
+    let now = weft_trace::now();
+    [served::QUEUE, served::CPU, served::JOURNAL].into_iter().for_each(|phase| request.phase(phase, black_box(now)));
+    request.leave();
+    let Some(mut leaving) = weft_trace::take_leaving() else { return false };
+    leaving.phase(served::SEND, black_box(now));
+    leaving.is_on()
+}
+
+#[inline(never)]
+fn one_call(i: u32) -> bool {
+    let mut call = span(event::NET_CALL);
+    call.request(u64::from(i)).peer(3);
+    weft_trace::note_sent(black_box(u64::from(i) + 1));
+    call.sent();
+    call.is_on()
 }
 
 fn measure<T>(mut call: impl FnMut(u32) -> T) -> f64 {

@@ -352,6 +352,11 @@ events! {
         ("requests", Stage::Unseen), ("cache_bytes", Stage::Unseen), ("operations", Stage::Unseen),
         ("done", Stage::Unseen), ("done_bytes", Stage::Unseen)];
 
+    /// Load of a mount: requests of the kernel that no thread has taken (0 or 1: more cannot be seen), requests in service, threads that do
+    /// not rest, threads that shall not.
+    LOAD_MOUNT = 8 2 "load.mount" Counter Unseen &[
+        ("waits", Stage::Unseen), ("busy", Stage::Unseen), ("serving", Stage::Unseen), ("wanted", Stage::Unseen)];
+
     // Layer 9: marks.
     /// An iteration of a program begins.
     MARK_ITERATION = 9 0 "mark.iteration" Mark Unseen NONE;

@@ -108,10 +108,10 @@ impl SharedMask {
         SharedMask { number: NUMBERS.fetch_add(1, Ordering::Relaxed), words: [const { AtomicU64::new(0) }; LAYERS] }
     }
 
-    /// Unique in this process.
+    /// Tells the tracers of this process apart, unless it has had four thousand million of them.
     #[inline]
-    pub(crate) fn number(&self) -> u64 {
-        self.number
+    pub(crate) fn short_number(&self) -> u32 {
+        self.number as u32
     }
 
     pub(crate) fn get(&self) -> Mask {

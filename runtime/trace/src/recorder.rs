@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::event::EventId;
+use crate::event::{EventId, Kind};
 use crate::in_flight::{LANE_NONE, LANES, Table};
 use crate::mask::{is_any_on, is_on};
 use crate::record::{self, Body, Ladder, Record, Span, coarse, flags};
@@ -191,8 +191,20 @@ fn begin_nothing() -> OpenSpan {
     OpenSpan::OFF
 }
 
+/// Not inlined, like [`end`]: what is off must stay a load and a test.
+#[inline(never)]
 fn begin(event: EventId, is_operation: bool) -> OpenSpan {
     with(|recorder| recorder.begin(event, is_operation)).unwrap_or_else(begin_nothing)
+}
+
+#[inline(never)]
+fn end(open: &mut OpenSpan) {
+    with(|recorder| recorder.end(open));
+}
+
+#[inline(never)]
+fn end_ladder(open: &OpenLadder) {
+    with(|recorder| recorder.end_ladder(open));
 }
 
 /// Begins the ladder of a request at a server. It is written when it is dropped.
@@ -304,7 +316,7 @@ impl Recorder {
             return OpenSpan::OFF;
         }
         let number = self.next_span();
-        let tracer = self.tracer.0.mask.number();
+        let tracer = self.tracer.0.mask.short_number();
         let mut open = OpenSpan { event, role: Role::Inner, lane: around.lane, before: around, tracer, ..OpenSpan::OFF };
         (open.span.span, open.span.parent) = (number, around.span);
         if is_operation && !self.begin_operation(&mut open) {
@@ -323,7 +335,7 @@ impl Recorder {
         let mut context = Context { span: open.span.span, ..open.before };
         open.role = Role::Nested;
         if open.before.span == 0 {
-            let bits = self.tracer.0.sampling_bits.load(std::sync::atomic::Ordering::Relaxed);
+            let bits = self.tracer.0.sampling_bits.load(Ordering::Relaxed);
             let chosen = bits == 0 || spread(open.span.span) >> (32 - bits) == 0;
             context.fate = if chosen { Fate::Kept } else { Fate::NotChosen };
             if !chosen {
@@ -345,7 +357,7 @@ impl Recorder {
     }
 
     fn end(&self, open: &mut OpenSpan) {
-        if open.tracer != self.tracer.0.mask.number() {
+        if open.tracer != self.tracer.0.mask.short_number() {
             // The process has another tracer than at the beginning, with other lanes and another clock.
             return;
         }
@@ -364,8 +376,8 @@ impl Recorder {
             return;
         }
         open.span.dur = self.ticks().saturating_sub(open.t0);
-        if open.role == Role::Operation && open.span.dur > self.tracer.0.slow_ticks.load(std::sync::atomic::Ordering::Relaxed) {
-            self.tracer.want_dump();
+        if open.role == Role::Operation {
+            self.look_at_duration(open.span.dur);
         }
         let flags = open.flags | self.tracer.0.config.flags;
         let head = record::head_word(open.event, open.lane, flags, open.res, open.class);
@@ -373,10 +385,27 @@ impl Recorder {
         self.writer.push(&[open.t0, open.req, head, a, b, c, d, e]);
     }
 
+    fn end_ladder(&self, open: &OpenLadder) {
+        if self.wants(open.event) {
+            let flags = open.flags | flags::SERVER | self.tracer.0.config.flags | Kind::Ladder as u16;
+            let [a, b, c, d, e] = open.ladder.words();
+            self.writer.push(&[open.t0, open.req, record::head_word(open.event, 0, flags, open.res, 0), a, b, c, d, e]);
+            self.look_at_duration(open.last.saturating_sub(open.t0));
+        }
+    }
+
+    /// An operation or a request has taken so many ticks: too many?
+    #[inline]
+    fn look_at_duration(&self, dur: u64) {
+        if dur > self.tracer.0.slow_ticks.load(Ordering::Relaxed) {
+            self.tracer.want_dump();
+        }
+    }
+
     fn next_span(&self) -> u32 {
         let (mut next, mut end) = self.spans.get();
         if next == end {
-            next = self.tracer.0.next_span.fetch_add(SPAN_BLOCK, std::sync::atomic::Ordering::Relaxed);
+            next = self.tracer.0.next_span.fetch_add(SPAN_BLOCK, Ordering::Relaxed);
             end = next.wrapping_add(SPAN_BLOCK);
             // 0 means none.
             next = next.max(1);
@@ -418,10 +447,10 @@ pub struct OpenSpan {
     flags: u16,
     res: u8,
     class: u8,
+    /// The number of the tracer that it began with.
+    tracer: u32,
     t0: u64,
     req: u64,
-    /// The number of the tracer that it began with.
-    tracer: u64,
     before: Context,
     span: Span,
 }
@@ -434,9 +463,9 @@ impl OpenSpan {
         flags: 0,
         res: 0,
         class: 0,
+        tracer: 0,
         t0: 0,
         req: 0,
-        tracer: 0,
         before: Context { span: 0, lane: 0, fate: Fate::Open },
         span: Span { dur: 0, peer: 0, obj: 0, off: 0, len: 0, span: 0, parent: 0, wait: 0 },
     };
@@ -540,7 +569,7 @@ impl Drop for OpenSpan {
     #[inline]
     fn drop(&mut self) {
         if self.role != Role::Off {
-            with(|recorder| recorder.end(self));
+            end(self);
         }
     }
 }
@@ -649,9 +678,7 @@ impl Drop for OpenLadder {
     #[inline]
     fn drop(&mut self) {
         if self.is_on() {
-            let mut record = Record::new(self.t0, self.event, Body::Ladder(self.ladder));
-            (record.req, record.res, record.flags) = (self.req, self.res, self.flags | flags::SERVER);
-            with(|recorder| recorder.write(record));
+            end_ladder(self);
         }
     }
 }

@@ -128,7 +128,7 @@ impl Tracer {
         self.0.sampling_bits.store(bits.min(31), Ordering::Relaxed);
     }
 
-    /// An operation that takes longer than so many ticks calls for a dump; `u64::MAX`: none does.
+    /// An operation, or a request at a server, that takes longer than so many ticks calls for a dump; `u64::MAX`: none does.
     pub fn set_slow(&self, ticks: u64) {
         self.0.slow_ticks.store(ticks, Ordering::Relaxed);
     }

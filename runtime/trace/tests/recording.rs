@@ -254,6 +254,59 @@ fn slow_operations_call_for_a_dump() {
 }
 
 #[test]
+fn requests_that_are_slow_at_a_server_call_for_a_dump() {
+    let node = Node::new(Mode::Flight, 64);
+    node.tracer.set_slow(1_000);
+    for (ns, wanted) in [(900, false), (1_100, true)] {
+        let mut served = ladder(event::META_CREATE);
+        node.pass(ns);
+        served.phase(served::CPU, weft_trace::now());
+        drop(served);
+        assert_eq!(node.tracer.take_dump_wanted(), wanted, "{ns}");
+    }
+}
+
+#[test]
+fn trouble_calls_for_a_dump_only_if_somebody_looks_out_for_it() {
+    let node = Node::new(Mode::Flight, 64);
+    weft_trace::trouble();
+    assert!(!node.tracer.take_dump_wanted());
+    node.tracer.set_dump_on_trouble(true);
+    weft_trace::trouble();
+    assert!(node.tracer.take_dump_wanted() && !node.tracer.take_dump_wanted());
+}
+
+/// The only test that gives the process a tracer: all others give their thread a recorder.
+#[test]
+fn a_process_may_change_its_tracer_while_spans_run() {
+    let time = Arc::new(AtomicU64::new(1_000));
+    let tracer = || {
+        let tracer = Tracer::new(TracerConfig { ring_records: 16, ..TracerConfig::new(Mode::Bench, Clock::Virtual(time.clone())) });
+        tracer.set_mask(Mask::ALL);
+        tracer
+    };
+    let written = |tracer: &Tracer| tracer.stats().written;
+    let (first, second) = (tracer(), tracer());
+    weft_trace::set_process_tracer(Some(&first));
+    drop(operation(event::CLIENT_CREATE));
+    assert_eq!(written(&first), 1);
+    let running = operation(event::CLIENT_CREATE);
+    weft_trace::set_process_tracer(Some(&second));
+    drop(running);
+    assert_eq!((written(&first), written(&second)), (1, 0), "its lane belongs to the first");
+    {
+        let _op = operation(event::CLIENT_CREATE);
+        drop(span(event::NET_CALL));
+    }
+    assert_eq!((written(&first), written(&second)), (1, 2));
+    assert!(first.recorder().is_some_and(|recorder| recorder.number() == 0), "this thread has given its ring up");
+    assert_eq!(second.in_flight(), []);
+    weft_trace::set_process_tracer(None);
+    drop(operation(event::CLIENT_CREATE));
+    assert_eq!(written(&second), 2);
+}
+
+#[test]
 fn a_flight_recorder_says_in_its_file_what_it_has_overwritten() {
     let node = Node::new(Mode::Flight, 8);
     for _ in 0..20 {

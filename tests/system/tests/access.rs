@@ -101,6 +101,19 @@ fn promise_key_or_loopback() {
     make("127.0.0.1");
     let mut child = weft().args(["serve", "--create", "--server", "meta0", "--config"]).arg(&config).spawn().unwrap();
     wait_until("a server without a key on loopback", Duration::from_secs(20), || Peer::connect(&format!("tcp:127.0.0.1:{port}")).is_ok());
+    // Anybody on this machine may ask it things, but not make it write files.
+    let mut anybody = Peer::join(&format!("tcp:127.0.0.1:{port}"), &ClusterKey([0; 32]), ClientId(7)).unwrap();
+    assert!(anybody.ask(&PingRequest {}, &[]).unwrap().is_ok());
+    let folder = fs.path("traces");
+    let on = TraceRequest {
+        mask: "*".into(),
+        mode: TraceMode::Bench,
+        folder: folder.to_str().unwrap().into(),
+        ..TraceRequest::new(TraceAction::On)
+    };
+    for request in [on, TraceRequest::new(TraceAction::Off), TraceRequest::new(TraceAction::Status)] {
+        assert_eq!(anybody.ask(&request, &[]).unwrap().map(drop), Err(Status::NotSupported));
+    }
     child.kill().unwrap();
     child.wait().unwrap();
 }

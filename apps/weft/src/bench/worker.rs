@@ -181,6 +181,8 @@ fn step<T: Target>(target: &T, clients: &mut [T::Client], order: &Order, wait_fo
     let gate = Barrier::new(clients.len() + 1);
     let one = |client: &mut T::Client| -> Result<(u64, u64, Tally)> {
         let prepared = target.prepare(client, *step, work);
+        // If this process is traced, the thread takes its ring now and not within what is measured.
+        weft_trace::now();
         gate.wait();
         gate.wait();
         prepared?;

@@ -109,7 +109,10 @@ impl Args {
 
 /// Executes a command about the recording of this process.
 fn trace(request: &TraceRequest) -> TraceReply {
-    recording::command(request, TRACES.get().map_or(Path::new(""), PathBuf::as_path))
+    let reply = recording::command(request, TRACES.get().map_or(Path::new(""), PathBuf::as_path));
+    // The server's thread takes its ring now and not with the next request.
+    weft_trace::now();
+    reply
 }
 
 /// `None` is a stop that was asked for; anything else ended the server by itself.

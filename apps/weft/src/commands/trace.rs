@@ -260,10 +260,15 @@ pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &s
     }
     std::thread::sleep(Duration::from_secs_f64(seconds));
     let ended = traced.end()?;
-    problems.extend(ended.iter().filter_map(|answer| {
-        let reply = answer.reply.as_ref().ok()?;
-        (reply.lost > 0).then(|| format!("{} lost {} of {} records", answer.name, reply.lost, reply.lost + reply.written))
-    }));
+    for Answer { name, reply } in &ended {
+        let Ok(reply) = reply else { continue };
+        if reply.threads_without_ring > 0 {
+            problems.push(format!("{name}: {} threads found no ring and recorded nothing", reply.threads_without_ring));
+        }
+        for file in reply.files.iter().filter(|file| !std::path::Path::new(file).exists()) {
+            problems.push(format!("{name} has its records on another machine, in {file}: copy it to the others and explain them together"));
+        }
+    }
     Ok(problems)
 }
 

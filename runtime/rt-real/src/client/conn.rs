@@ -99,8 +99,10 @@ impl Table {
 
     /// When the byte before `end` was given to the socket; 0: not known any more.
     fn sent_at(&self, end: u64) -> u64 {
-        let at = self.sends.partition_point(|(sent, _)| *sent < end);
-        let is_forgotten = at == 0 && self.sends.len() == SENDS_REMEMBERED;
+        // Whoever gets its reply now was in one of the last sends.
+        let later = self.sends.iter().rev().take_while(|(sent, _)| *sent >= end).count();
+        let is_forgotten = later == SENDS_REMEMBERED;
+        let at = self.sends.len() - later;
         self.sends.get(at).filter(|_| !is_forgotten).map_or(0, |(_, ticks)| *ticks)
     }
 }
