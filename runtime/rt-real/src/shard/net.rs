@@ -590,7 +590,8 @@ impl Net {
 
     /// What was held up long enough arrives.
     pub(crate) fn release(&mut self, now: Nanos) {
-        while let Some((_, arrival)) = self.held.pop_front_if(|(until, _)| *until <= now) {
+        while self.held_until() <= now {
+            let Some((_, arrival)) = self.held.pop_front() else { return };
             self.take_in(arrival);
         }
     }
