@@ -23,11 +23,14 @@ enum Kind {
     Shared,
 }
 
+/// A piece of work: beginning, end, stage.
+type Piece = (i64, i64, Stage);
+
 /// What each node did, by time.
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    /// Pieces of work by beginning and end. Within a kind they do not overlap.
-    pieces: FastMap<(usize, Kind), Vec<(i64, i64, Stage)>>,
+    /// By node and kind; within a kind pieces do not overlap.
+    pieces: FastMap<(usize, Kind), Vec<Piece>>,
 }
 
 impl Work {
