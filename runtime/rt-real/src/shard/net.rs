@@ -581,8 +581,10 @@ impl Net {
 
     /// What was held up long enough arrives.
     pub(crate) fn release(&mut self, now: Nanos) {
-        while let Some((_, arrival)) = self.held.pop_front_if(|(until, _)| *until <= now) {
-            self.take_in(arrival);
+        while self.held.front().is_some_and(|(until, _)| *until <= now) {
+            if let Some((_, arrival)) = self.held.pop_front() {
+                self.take_in(arrival);
+            }
         }
     }
 
