@@ -3,6 +3,8 @@
 //! program is missing says so; what the files hold is tested without them in `src/export`.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -161,20 +163,22 @@ async function opened(name) {
 
 /// Serves the page, the viewer and the traces until the page has posted its answers.
 fn ask_perfetto(ui: &Path, traces: &[PathBuf], queries: &Value) -> Option<Value> {
-    let server = tiny_http::Server::http("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
     let names: Vec<&str> = traces.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
     let page = PAGE.replace("TRACES", &serde_json::to_string(&names).unwrap()).replace("QUERIES", &queries.to_string());
-    let _browser = open_browser(&format!("http://localhost:{}/ask", server.server_addr().to_ip().unwrap().port()))?;
+    let _browser = open_browser(&format!("http://localhost:{}/ask", listener.local_addr().unwrap().port()))?;
     let deadline = Instant::now() + Duration::from_secs(180);
     let mut current = None;
     loop {
         assert!(Instant::now() < deadline, "the browser does not answer");
-        let Ok(Some(mut request)) = server.recv_timeout(Duration::from_secs(1)) else { continue };
-        let path = request.url().split(['?', '#']).next().unwrap().to_string();
+        let Ok((stream, _)) = listener.accept() else {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        let Ok((path, body)) = read_request(&stream) else { continue };
         if path == "/answer" {
-            let mut body = String::new();
-            request.as_reader().read_to_string(&mut body).unwrap();
-            return Some(serde_json::from_str(&body).unwrap());
+            return Some(serde_json::from_slice(&body).unwrap());
         }
         let found = match path.as_str() {
             "/ask" => Some(page.clone().into_bytes()),
@@ -197,10 +201,36 @@ fn ask_perfetto(ui: &Path, traces: &[PathBuf], queries: &Value) -> Option<Value>
             _ if path == "/ask" => "text/html",
             _ => "application/octet-stream",
         };
-        let header = tiny_http::Header::from_bytes("Content-Type", kind).unwrap();
-        let status = if found.is_some() { 200 } else { 404 };
-        let _ = request.respond(tiny_http::Response::from_data(found.unwrap_or_default()).with_status_code(status).with_header(header));
+        let status = if found.is_some() { "200 OK" } else { "404 Not Found" };
+        let bytes = found.unwrap_or_default();
+        let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", bytes.len());
+        // The browser may have changed its mind.
+        let _ = (&stream).write_all(head.as_bytes()).and_then(|()| (&stream).write_all(&bytes));
     }
+}
+
+/// Path and body of the one request of a connection. A browser also opens connections on which it says nothing.
+fn read_request(stream: &TcpStream) -> std::io::Result<(String, Vec<u8>)> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+    let mut reader = BufReader::new(stream);
+    let (mut path, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if path.is_empty() {
+            path = line.split([' ', '?', '#']).nth(1).unwrap_or("/").to_string();
+        } else if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        } else if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok((path, body))
 }
 
 /// Perfetto's own trace processor reads what was written without an error, and finds every slice, arrow and counter.
