@@ -96,7 +96,7 @@ impl LayerKind {
     }
 }
 
-/// Any layer, chosen at run time, called without indirection.
+/// Any layer, chosen at run time.
 #[derive(Clone, Debug)]
 pub enum Layer {
     /// 2009 `none` and `write_behind`.
@@ -106,7 +106,7 @@ pub enum Layer {
     /// 2009 `server_directed`.
     ClassicServerDirected(ServerDirected),
     /// Any kind with the rules of today.
-    Improved(Improved),
+    Improved(Box<Improved>),
 }
 
 impl Layer {
@@ -122,7 +122,7 @@ impl Layer {
 
     /// A layer with the rules of today.
     pub fn improved(kind: LayerKind, config: &ImprovedConfig) -> Layer {
-        Layer::Improved(Improved::new(kind, config))
+        Layer::Improved(Box::new(Improved::new(kind, config)))
     }
 }
 

@@ -373,7 +373,7 @@ impl Accesses {
             })
         };
         // Reads bring no data.
-        let writes = self.running.iter().filter(|(other, running)| **other > id && running.data.len() > 0);
+        let writes = self.running.iter().filter(|(other, running)| **other > id && !running.data.is_empty());
         writes.filter(|(_, running)| overlaps(running)).map(|(other, _)| *other).max()
     }
 

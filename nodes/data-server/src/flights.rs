@@ -175,7 +175,8 @@ impl<R: ServerRuntime> Server<R> {
     pub async fn turns_with_flights(self: &Rc<Self>) {
         let mut arrivals = Vec::new();
         let mut stopping = false;
-        while !self.has_stopped() && !(stopping && self.flights.is_empty()) {
+        let is_over = |stopping: bool| self.has_stopped() || stopping && self.flights.is_empty();
+        while !is_over(stopping) {
             let landed = self.flights.more_landed.wait();
             if self.flights.landed.borrow().is_empty() && arrivals.is_empty() {
                 let stop = async {
