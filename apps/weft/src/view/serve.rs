@@ -51,7 +51,7 @@ pub fn serve(listener: TcpListener, answer: impl Fn(&Ask<'_>) -> Answer + Send +
                 let _place = place;
                 let service = service_fn(move |request| respond(answer.clone(), request));
                 let mut protocol = http1::Builder::new();
-                protocol.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(HEAD_BYTES_MAX);
+                protocol.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(HEAD_BYTES_MAX).title_case_headers(true);
                 // A browser that goes away in the middle of an answer is no event.
                 let _ = tokio::time::timeout(LIFE_MAX, protocol.serve_connection(TokioIo::new(stream), service)).await;
             });
