@@ -1,7 +1,9 @@
 // The page of live numbers: asks once a second, keeps the last ten minutes, draws them. Names reach the page as text nodes only.
 
-import { announce, ask, bytes, count, el, svg } from "./core.js";
-import { key, partColour } from "./charts.js";
+import { PALETTE, announce, ask, bytes, count, el, svg } from "./core.js";
+import { key } from "./charts.js";
+
+const serverColour = (number) => PALETTE[number % PALETTE.length];
 
 const KEEP = 620; // seconds
 const $ = (id) => document.getElementById(id);
@@ -101,7 +103,7 @@ function lines(title, column, format, names, from, to, interval, largest) {
     const highest = points.reduce((all, point) => Math.max(all, point[column]), 0);
     if (points.length) facts.push(`${name}: mean ${format(sum / points.length)}, highest ${format(highest)}`);
     for (const piece of pieces.filter((piece) => piece.length)) {
-      const line = svg("polyline", { points: piece.join(" "), fill: "none", stroke: partColour(server), "stroke-width": 1.6, "stroke-dasharray": ["", "7 3", "2 3", "9 3 2 3"][position % 4] });
+      const line = svg("polyline", { points: piece.join(" "), fill: "none", stroke: serverColour(server), "stroke-width": 1.6, "stroke-dasharray": ["", "7 3", "2 3", "9 3 2 3"][position % 4] });
       line.append(svg("title", {}, facts[facts.length - 1] || name));
       parts.push(line);
     }
@@ -125,7 +127,7 @@ function charts(now) {
     const body = look.same || names.length < 2
       ? [lines(title, column, format, names, from, to, now.interval_s, highest(names))]
       : names.map((one) => lines(`${title} of ${one[1]}`, column, format, [one], from, to, now.interval_s, highest([one])));
-    return el("div", {}, el("h3", {}, title), body, key(names.map(([server, name]) => [name, partColour(server)]), true));
+    return el("div", {}, el("h3", {}, title), body, key(names.map(([server, name]) => [name, serverColour(server)]), true));
   });
   $("charts").replaceChildren(...drawn);
 }
