@@ -125,7 +125,7 @@ mod tests {
         operations.add(Op::Create.code(), false, 5_000);
         operations.add(Op::Create.code(), true, 1_000);
         operations.add(Op::Write.code(), false, 70_000_000_000);
-        for unknown in [3, 127, 128, 40_000, u16::MAX] {
+        for unknown in [7, 127, 128, 40_000, u16::MAX] {
             operations.add(unknown, true, 10);
         }
         let used = operations.used();

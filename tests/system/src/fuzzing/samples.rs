@@ -438,7 +438,8 @@ mod tests {
     #[test]
     fn every_operation_has_a_valid_sample() {
         let samples = requests(&Subject::fixed());
-        let ops: Vec<_> = samples.iter().map(Request::op).collect();
+        let mut ops: Vec<_> = samples.iter().map(Request::op).collect();
+        ops.sort_unstable();
         assert_eq!(ops, Op::ALL);
         for request in samples {
             assert_eq!(Request::decode(request.op().code(), encode_request(&request)), Ok(request));
