@@ -119,11 +119,17 @@ impl<R: Runtime> Caller<R> {
             let outgoing = Outgoing { header, body, bulk: bulk.clone() };
             let attempt_ends = deadline.min(self.rt.now() + patience);
             let mut traced = weft_trace::span(weft_trace::event::NET_CALL);
-            traced.request(weft_trace::request_key(request, server)).peer(server.0).range(u64::from(O::OP.code()), sent_bytes).unfinished();
+            if traced.is_on() {
+                let key = weft_trace::request_key(request, server);
+                traced.request(key).peer(server.0).range(u64::from(O::OP.code()), sent_bytes).unfinished();
+            }
             self.rt.pass(FaultPoint::ClientSend).await;
             let mut outcome = self.rt.request(server, outgoing, attempt_ends).await;
-            traced.sent().finished();
-            self.rt.pass(FaultPoint::NetReply).await;
+            traced.answered().finished();
+            if self.rt.delay_ns(FaultPoint::NetReply) > 0 {
+                traced.goes_on();
+                self.rt.pass(FaultPoint::NetReply).await;
+            }
             drop(traced);
             if attempt == 0 && self.rt.delay_ns(FaultPoint::ClientRetry) > 0 {
                 outcome = Err(Status::Busy);

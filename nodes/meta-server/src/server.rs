@@ -12,7 +12,7 @@ use weft_live::{Live, Ticket};
 use weft_namespace::{Admission, Change, Context, OpenChange, Record, State};
 use weft_rt::{Arrival, Event, FaultPoint, PeerId, ServerRuntime, Work, race};
 use weft_trace::event::served;
-use weft_trace::{OpenLadder, ladder, request_key};
+use weft_trace::{OpenLadder, ladder_since, request_key};
 use weft_wire::handshake::ANY_SERVER;
 use weft_wire::ops::{CreateReply, FileState, OpenReply, TxId};
 use weft_wire::{Frame, Header, Op, Request, Rights, Wire};
@@ -68,8 +68,10 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     object: Cell<Handle>,
     /// When the turn began, by the clock of trace records.
     turn_began: Cell<u64>,
-    /// Of the request that is being executed: what it did before (a phase of its trace record), since when, and until when.
-    before_work: Cell<(usize, u64, u64)>,
+    /// Until when, by the same clock, the time of this turn is in the records of requests: there the work on the next one begins.
+    worked_until: Cell<u64>,
+    /// Of the request that is being executed: what it did before (a phase of its trace record), and since when.
+    before_work: Cell<(usize, u64)>,
     /// When the load was recorded last.
     load_sampled: Cell<Nanos>,
     /// Who waits for the answers of flows.
@@ -138,7 +140,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             queued: Cell::new(0),
             object: Cell::default(),
             turn_began: Cell::new(0),
-            before_work: Cell::new((served::QUEUE, 0, 0)),
+            worked_until: Cell::new(0),
+            before_work: Cell::new((served::QUEUE, 0)),
             load_sampled: Cell::new(Nanos(0)),
             in_flight: RefCell::default(),
             failure: RefCell::new(None),
@@ -185,6 +188,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
         self.make_room().await?;
         self.sample_load(arrivals.len());
+        self.worked_until.set(weft_trace::now());
         let mut replies = Vec::with_capacity(arrivals.len());
         if self.released.replace(false) {
             for parked in self.parked.take() {
@@ -252,6 +256,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             return;
         }
         let (committed, now) = (weft_trace::now(), self.rt.now());
+        self.worked_until.set(committed);
         let mut live = self.live.borrow_mut();
         for (peer, frame, mut traced, came) in replies.drain(..) {
             traced.phase(served::JOURNAL, committed);
@@ -272,25 +277,23 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// The trace record of a request that is begun now, or was parked since then.
     fn traced(&self, header: &Header, parked_since: Option<u64>) -> OpenLadder {
-        let mut traced = ladder(weft_trace::event::meta_request(header.op));
+        let (phase, since) = parked_since.map_or((served::QUEUE, self.turn_began.get()), |since| (served::LOCK, since));
+        self.before_work.set((phase, since));
+        let mut traced = ladder_since(weft_trace::event::meta_request(header.op), since);
         if traced.is_on() {
             traced.request(request_key(header.request, header.server), header.op, self.config.server.0);
-            match parked_since {
-                Some(since) => traced.began_with(served::LOCK, since),
-                None => traced.began_with(served::QUEUE, self.turn_began.get()),
-            }
+            traced.phase(phase, self.worked_until.get());
         }
         traced
     }
 
     /// The trace record of the request that is being executed, and whose work goes on in a flow.
     fn traced_in_flow(&self, header: &Header) -> OpenLadder {
-        let mut traced = ladder(weft_trace::event::meta_request(header.op));
+        let (phase, since) = self.before_work.get();
+        let mut traced = ladder_since(weft_trace::event::meta_request(header.op), since);
         if traced.is_on() {
-            let (phase, since, until) = self.before_work.get();
             traced.request(request_key(header.request, header.server), header.op, self.config.server.0);
-            traced.began_at(since);
-            traced.phase(phase, until);
+            traced.phase(phase, self.worked_until.get());
             traced.phase(served::CPU, weft_trace::now());
         }
         traced
@@ -299,10 +302,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Executes one request, or starts the flow that does.
     async fn handle(self: &Rc<Self>, peer: PeerId, frame: Frame, parked: Option<Wait>, replies: &mut Replies) {
         let mut traced = self.traced(&frame.header, parked.map(|wait| wait.since));
-        if traced.is_on() {
-            let (phase, since) = parked.map_or((served::QUEUE, self.turn_began.get()), |wait| (served::LOCK, wait.since));
-            self.before_work.set((phase, since, weft_trace::now()));
-        }
         let came = parked.map_or(self.turn_at.get(), |wait| wait.came);
         self.rt.cpu(Work::Request).await;
         self.rt.pass(FaultPoint::ServerCpu).await;
@@ -310,18 +309,22 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if header.op == Op::TxPrepare.code() {
             self.rt.pass(FaultPoint::TxPrepare).await;
         }
-        match self.step(peer, &header, frame.body.clone(), parked.is_none()) {
-            Ok(Step::Answer(body, changes)) => {
-                for _ in 0..changes {
-                    self.rt.cpu(Work::Record).await;
-                }
-                traced.phase(served::CPU, weft_trace::now());
+        let step = self.step(peer, &header, frame.body.clone(), parked.is_none());
+        if let Ok(Step::Answer(_, changes)) = &step {
+            for _ in 0..*changes {
+                self.rt.cpu(Work::Record).await;
+            }
+        }
+        let worked_until = weft_trace::now();
+        self.worked_until.set(worked_until);
+        traced.phase(served::CPU, worked_until);
+        match step {
+            Ok(Step::Answer(body, _)) => {
                 replies.push((peer, self.reply_frame(&header, Ok(body)), traced, came));
             }
             Ok(Step::Later) => traced.forget(),
             Err(Status::Busy) if self.park(peer, frame, parked) => traced.forget(),
             Err(status) => {
-                traced.phase(served::CPU, weft_trace::now());
                 traced.result(status.code());
                 if status.is_trouble() {
                     weft_trace::trouble();
@@ -444,6 +447,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let now = self.rt.now();
         let expired: Vec<Parked> = self.parked.borrow_mut().extract_if(.., |parked| parked.wait.until <= now).collect();
         for parked in expired {
+            self.worked_until.set(weft_trace::now());
             self.traced(&parked.frame.header, Some(parked.wait.since)).leave();
             self.live.borrow_mut().ended(parked.ticket, true, now);
             self.rt.reply(parked.peer, self.reply_frame(&parked.frame.header, Err(Status::Busy)));

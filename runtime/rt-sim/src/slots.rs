@@ -152,7 +152,7 @@ impl Future for Wait<'_> {
             state.end_wait(id)
         };
         self.id = None;
-        weft_trace::note_sent(removed.as_ref().map_or(0, |removed| removed.sent_at));
+        weft_trace::note_way(removed.as_ref().map_or(0, |removed| removed.sent_at), 0);
         let outcome = removed.and_then(|removed| removed.outcome);
         Poll::Ready(outcome.expect("just seen, and nothing ran in between"))
     }

@@ -101,8 +101,8 @@ fn one_ladder_that_leaves(i: u32) -> bool {
 fn one_call(i: u32) -> bool {
     let mut call = span(event::NET_CALL);
     call.request(u64::from(i)).peer(3);
-    weft_trace::note_sent(black_box(u64::from(i) + 1));
-    call.sent();
+    weft_trace::note_way(black_box(u64::from(i) + 1), 0);
+    call.answered();
     call.is_on()
 }
 

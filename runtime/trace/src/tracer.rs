@@ -128,6 +128,11 @@ impl Tracer {
         self.0.sampling_bits.store(bits.min(31), Ordering::Relaxed);
     }
 
+    #[inline]
+    pub(crate) fn sampling_bits(&self) -> u32 {
+        self.0.sampling_bits.load(Ordering::Relaxed)
+    }
+
     /// An operation, or a request at a server, that takes longer than so many ticks calls for a dump; `u64::MAX`: none does.
     pub fn set_slow(&self, ticks: u64) {
         self.0.slow_ticks.store(ticks, Ordering::Relaxed);

@@ -185,14 +185,14 @@ fn phases_add_up_to_the_time_of_the_request() {
 fn a_call_knows_when_its_request_was_given_to_the_socket() {
     let node = Node::new(Mode::Bench, 64);
     // Of a request before that nobody recorded.
-    weft_trace::note_sent(500);
+    weft_trace::note_way(500, 0);
     let waits = |sent: Option<u64>| {
         let mut call = span(event::NET_CALL);
         node.pass(800);
         if let Some(after) = sent {
-            weft_trace::note_sent(node.time.load(Ordering::Relaxed) - 800 + after);
+            weft_trace::note_way(node.time.load(Ordering::Relaxed) - 800 + after, 0);
         }
-        call.sent();
+        call.answered();
     };
     waits(None);
     waits(Some(320));

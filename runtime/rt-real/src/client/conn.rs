@@ -129,12 +129,20 @@ struct Pending {
     slot: Option<Slot>,
     /// The reply has come.
     answered: bool,
+    /// When it was taken from the socket, if requests are traced.
+    received_at: u64,
 }
 
 /// True if requests leave records that tell when they were given to the socket.
 #[inline]
 fn is_traced() -> bool {
     weft_trace::is_on(weft_trace::event::NET_CALL)
+}
+
+/// Now, on the clock of the trace; 0 if requests are not traced.
+#[inline]
+fn trace_ticks() -> u64 {
+    if is_traced() { weft_trace::now() } else { 0 }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -263,7 +271,7 @@ impl Conn {
 
     /// Makes a reply to this sequence number expected.
     fn register(&self, thread: &ThreadContext, sequence: u64, slot: Option<Slot>) -> Result<(), Status> {
-        let pending = Pending { outcome: None, waker: None, parker: thread.parker().clone(), slot, answered: false };
+        let pending = Pending { outcome: None, waker: None, parker: thread.parker().clone(), slot, answered: false, received_at: 0 };
         {
             let requests = &mut locked(&self.pending).requests;
             if !self.is_alive() {
@@ -324,7 +332,7 @@ impl Conn {
             Counters::add(&self.counters.receive_calls, u64::from(received.calls));
         }
         if !reader.complete.is_empty() {
-            self.hand_out(reader);
+            self.hand_out(reader, trace_ticks());
         }
         if outcome.is_err() {
             self.kill(Status::Unreachable);
@@ -332,7 +340,7 @@ impl Conn {
         outcome.is_ok_and(|received| received.bytes > 0)
     }
 
-    fn hand_out(&self, reader: &mut Reader) {
+    fn hand_out(&self, reader: &mut Reader, received_at: u64) {
         Counters::add(&self.counters.received_messages, reader.complete.len() as u64);
         let mut strange = false;
         {
@@ -346,7 +354,7 @@ impl Conn {
                         let Some(slot) = one.slot.take_if(|slot| slot.is_at(offset, len)) else { continue };
                         frame.bulk = Payload::Real(slot.into_bytes(len));
                     }
-                    (one.outcome, one.answered) = (Some(Ok(frame)), true);
+                    (one.outcome, one.answered, one.received_at) = (Some(Ok(frame)), true, received_at);
                     reader.wakers.extend(one.waker.take());
                 }
             }
@@ -487,7 +495,7 @@ impl Conn {
     /// replies are read: the server may wait for room as well.
     fn send_some(&self, thread: &ThreadContext, pieces: &[IoSlice<'_>], until: Nanos) -> Result<(usize, u64), Status> {
         loop {
-            let ticks = if is_traced() { weft_trace::now() } else { 0 };
+            let ticks = trace_ticks();
             Counters::add(&self.counters.send_calls, 1);
             match sys::send(self.fd.as_fd(), pieces) {
                 Ok(sent) => {
@@ -548,10 +556,11 @@ impl Future for Wait {
             let mut table = locked(&self.conn.pending);
             let Some(pending) = table.requests.get_mut(&self.sequence) else { return Poll::Ready(Err(Status::Unreachable)) };
             if let Some(outcome) = pending.outcome.take() {
+                let received_at = pending.received_at;
                 match self.leaving {
                     Leaving::Untraced => {}
-                    Leaving::Collected(end) => weft_trace::note_sent(table.sent_at(end)),
-                    Leaving::Sent(ticks) => weft_trace::note_sent(ticks),
+                    Leaving::Collected(end) => weft_trace::note_way(table.sent_at(end), received_at),
+                    Leaving::Sent(ticks) => weft_trace::note_way(ticks, received_at),
                 }
                 return Poll::Ready(outcome);
             }

@@ -1,0 +1,71 @@
+//! Which operation a flow is in: what belongs together in a trace.
+//!
+//! An executor that runs several flows on one thread saves and restores their [`Context`] with [`set_context`] around each of them.
+
+use std::cell::Cell;
+
+use crate::in_flight::LANE_NONE;
+
+thread_local! {
+    /// The running operation of the flow that this thread works on. Without a destructor, so that it costs next to nothing to reach.
+    static CONTEXT: Cell<Context> = const { Cell::new(Context::NONE) };
+}
+
+/// The running operation of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// Its span; 0: none.
+    pub(super) span: u32,
+    pub(super) lane: u16,
+    pub(super) fate: Fate,
+}
+
+/// What happens to the records of an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nobody has decided.
+    #[default]
+    Open,
+    Kept,
+    NotChosen,
+}
+
+impl Context {
+    pub(super) const NONE: Context = Context { span: 0, lane: 0, fate: Fate::Open };
+
+    /// Of what a request at a server begins: inside its ladder.
+    pub(super) fn inside(span: u32) -> Context {
+        Context { span, lane: LANE_NONE, fate: Fate::Kept }
+    }
+}
+
+/// The running operation of this thread's flow.
+#[inline]
+pub fn context() -> Context {
+    CONTEXT.get()
+}
+
+/// Goes on with another flow: `context` is its running operation. Returns that of the flow before.
+#[inline]
+pub fn set_context(context: Context) -> Context {
+    CONTEXT.replace(context)
+}
+
+/// A flow that shares its task with others (in a window, in a join) and has operations of its own: its running operation is put in place
+/// whenever it goes on. Without it the operations of such flows would look as if they were inside one another.
+pub async fn own_context<F: Future>(flow: F) -> F::Output {
+    within(Context::default(), flow).await
+}
+
+/// A flow that goes on with what a context began: what it records is inside that, whichever task runs it.
+pub async fn within<F: Future>(context: Context, flow: F) -> F::Output {
+    let mut flow = std::pin::pin!(flow);
+    let mut own = context;
+    std::future::poll_fn(|waker| {
+        let before = set_context(own);
+        let poll = flow.as_mut().poll(waker);
+        own = set_context(before);
+        poll
+    })
+    .await
+}
