@@ -62,10 +62,9 @@ impl Tracing {
     }
 
     /// The card of a node begins with a reply at `at`: the record of its request is complete.
-    pub(crate) fn reply_leaves(&self, node: NodeId, mut traced: OpenLadder, at: u64) {
+    pub(crate) fn reply_leaves(&self, node: NodeId, traced: OpenLadder, at: u64) {
         let before = set_recorder(self.nodes.get(&node).and_then(|trace| trace.recorder.clone()));
-        traced.phase(served::SEND, at);
-        drop(traced);
+        traced.end_with(served::SEND, at);
         set_recorder(before);
     }
 

@@ -92,9 +92,9 @@ fn one_ladder_that_leaves(i: u32) -> bool {
     let now = weft_trace::now();
     [served::QUEUE, served::CPU, served::JOURNAL].into_iter().for_each(|phase| request.phase(phase, black_box(now)));
     request.leave();
-    let Some(mut leaving) = weft_trace::take_leaving() else { return false };
-    leaving.phase(served::SEND, black_box(now));
-    leaving.is_on()
+    let Some(leaving) = weft_trace::take_leaving() else { return false };
+    leaving.end_with(served::SEND, black_box(now));
+    true
 }
 
 #[inline(never)]

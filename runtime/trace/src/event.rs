@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::Stage;
 
 /// Names an event: the layer in bits 6 to 9, the event within the layer in bits 0 to 5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(pub u16);
 
 /// Number of layers, and of events in a layer.

@@ -267,6 +267,26 @@ impl Record {
     }
 }
 
+/// Phases under construction, as they lie in a record: two in a word.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Phases(pub(crate) [u64; PHASES_MAX / 2]);
+
+impl Phases {
+    /// Adds to a phase, saturating.
+    #[inline]
+    pub(crate) fn add(&mut self, phase: usize, more: u32) {
+        let (word, shift) = (&mut self.0[phase / 2], 32 * (phase % 2));
+        let sum = ((*word >> shift) as u32).saturating_add(more);
+        *word = *word & !(u64::from(u32::MAX) << shift) | u64::from(sum) << shift;
+    }
+}
+
+/// Word 3 of a ladder.
+#[inline]
+pub(crate) fn ladder_word(span: u32, code: u16, peer: u16) -> u64 {
+    u64::from(span) | u64::from(code) << 32 | u64::from(peer) << 48
+}
+
 /// Word 2 of a record.
 #[inline]
 pub(crate) fn head_word(event: EventId, lane: u16, flags: u16, res: u8, class: u8) -> u64 {
@@ -303,7 +323,7 @@ impl Ladder {
     #[inline]
     pub(crate) fn words(&self) -> [u64; 5] {
         let pair = |first: usize| u64::from(self.phases[first]) | u64::from(self.phases[first + 1]) << 32;
-        [u64::from(self.span) | u64::from(self.code) << 32 | u64::from(self.peer) << 48, pair(0), pair(2), pair(4), pair(6)]
+        [ladder_word(self.span, self.code, self.peer), pair(0), pair(2), pair(4), pair(6)]
     }
 
     fn of(words: &Words) -> Ladder {

@@ -211,10 +211,9 @@ fn a_reply_that_leaves_takes_its_ladder_along() {
         served.leave();
         assert_eq!(node.records().len(), key as usize - 1, "not complete before it was sent");
         if key == 1 {
-            let mut leaving = weft_trace::take_leaving().expect("just left");
+            let leaving = weft_trace::take_leaving().expect("just left");
             node.pass(160);
-            leaving.phase(served::SEND, weft_trace::now());
-            drop(leaving);
+            leaving.end_with(served::SEND, weft_trace::now());
             let records = node.records();
             let Body::Ladder(body) = records[0].body else { panic!("{records:?}") };
             assert_eq!((records[0].req, body.phases[served::SEND]), (1, 10));

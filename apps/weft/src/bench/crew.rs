@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -131,11 +132,28 @@ impl Crew {
     /// # Errors
     /// If they cannot be started.
     pub fn start(common: &Common, procs: u32, words: impl Fn(u32) -> Vec<OsString>, stop: &Stop) -> Result<Crew> {
+        Crew::start_traced(common, procs, words, stop, None)
+    }
+
+    /// As [`Crew::start`]; each process records into `folder` from its start to its end.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    pub fn start_traced(
+        common: &Common,
+        procs: u32,
+        words: impl Fn(u32) -> Vec<OsString>,
+        stop: &Stop,
+        folder: Option<&Path>,
+    ) -> Result<Crew> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut crew = Crew { workers: Vec::new(), stop: stop.clone() };
         for process in 0..procs {
             let mut command = Command::new(&program);
             command.args(common_words(common)).args(words(process)).stdin(Stdio::piped()).stdout(Stdio::piped());
+            if let Some(folder) = folder {
+                command.env("WEFT_TRACE", folder);
+            }
             let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
             let (input, output) = (child.stdin.take(), child.stdout.take().expect("standard output was piped above"));
             stop.adopt(&child);

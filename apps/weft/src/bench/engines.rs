@@ -14,7 +14,7 @@ use super::run::{Bench, say, temporary_dir};
 use super::site::Site;
 use super::stats::Spread;
 use super::usage::Observer;
-use super::work::{Dirs, Sharing, Step, Work};
+use super::work::{Step, Work};
 use crate::connect::Common;
 use crate::output::{Table, print, print_json};
 
@@ -30,27 +30,41 @@ const SYSTEMS: [(&str, &str, &str); 4] = [
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  weft bench engines --files 200000 --reps 5")]
 pub struct Args {
-    /// Where the journals are [default: where temporary files are]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Metadata servers of each file system
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
-    meta: u16,
-    /// Files of each client
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    files: u64,
-    /// Threads
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    clients: u32,
-    /// Requests that each keeps in flight
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    depth: u32,
+    #[command(flatten)]
+    creates: Creates,
     /// Repetitions
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     reps: u32,
+}
+
+/// Creates by the library in temporary file systems.
+#[derive(Debug, clap::Args)]
+pub struct Creates {
+    /// Where the journals are [default: where temporary files are]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Metadata servers of each file system
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub meta: u16,
+    /// Files of each client
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub files: u64,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub clients: u32,
+    /// Requests that each keeps in flight
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub depth: u32,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
+}
+
+impl Creates {
+    /// All clients in one directory.
+    pub fn work(&self) -> Work {
+        Work { clients: self.clients, depth: self.depth, files: self.files, ..Work::EMPTY_FILES }
+    }
 }
 
 /// A result with what it belongs to.
@@ -142,19 +156,19 @@ impl Args {
     /// # Errors
     /// If a file system cannot be started or fails.
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        measured(self.dir.as_deref(), self.json, |place, stop| self.measure(place, stop, common), table)
+        measured(self.creates.dir.as_deref(), self.creates.json, |place, stop| self.measure(place, stop, common), table)
     }
 
     fn measure(&self, place: &Path, stop: &Stop, common: &Common) -> Result<Vec<Row>> {
         let mut systems = Vec::new();
         for (engine, durability, name) in SYSTEMS {
             stop.check()?;
-            let meta = self.meta.to_string();
+            let meta = self.creates.meta.to_string();
             let arguments = ["--engine", engine, "--durability", durability, "--data", "1", "--meta", &meta];
             systems.push(System::start(place.join(name.replace(' ', "-")), &arguments)?);
         }
         let sites = systems.iter().map(|system| Site::in_file_system(system.state.as_os_str(), common)).collect::<Result<Vec<Site>>>()?;
-        let work = self.work();
+        let work = self.creates.work();
         let mut runs = Vec::new();
         for (site, (_, _, name)) in sites.iter().zip(SYSTEMS) {
             site.make_dirs(&work)?;
@@ -172,30 +186,6 @@ impl Args {
         let measurements: Vec<Measurement> = runs.into_iter().map(|(_, _, measurement)| measurement).collect();
         drop(sites);
         Ok(rows(&measurements))
-    }
-
-    fn work(&self) -> Work {
-        Work {
-            procs: 1,
-            clients: self.clients,
-            depth: self.depth,
-            files: self.files,
-            subdirs: 0,
-            size: 0,
-            longer: 0,
-            block: 1 << 20,
-            dirs: Dirs::Shared,
-            sharing: Sharing::Own,
-            fsync: false,
-            direct: false,
-            cold: false,
-            full_paths: false,
-            attrs: false,
-            open: false,
-            stripe_bytes: 0,
-            stripe_width: 0,
-            progress: false,
-        }
     }
 }
 

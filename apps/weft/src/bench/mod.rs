@@ -18,6 +18,7 @@ mod run;
 mod site;
 mod stats;
 mod target;
+mod tracing;
 mod usage;
 mod work;
 mod worker;
@@ -45,6 +46,7 @@ Examples:
   weft bench all --path /tmp/mnt --fs /tmp/weft --ceiling           with what the servers spend, beside a null FUSE file system
   weft bench write --path /tmp/mnt --procs 2 --interleaved --block 47008 --size 470080000
   weft bench engines                                                the price of durability
+  weft bench tracing                                                what recording costs
   weft bench layers                                                 what the order of accesses to the disk is worth")]
 pub struct Args {
     #[command(subcommand)]
@@ -92,6 +94,8 @@ enum What {
     Stress(Options),
     /// Compare the engines: temporary file systems side by side, creates by the library
     Engines(engines::Args),
+    /// Compare recording with not recording: creates by the library in turns, with an interval of confidence
+    Tracing(tracing::Args),
     /// Compare the cache layers: temporary file systems side by side, interleaved blocks of one file from many clients
     Layers(layers::Args),
     #[command(hide = true)]
@@ -120,6 +124,7 @@ impl Args {
             What::Split(options) => run::run(&options, Phases::Split, common),
             What::Stress(options) => run::run(&options, Phases::Stress, common),
             What::Engines(args) => args.run(common),
+            What::Tracing(args) => args.run(common),
             What::Layers(args) => args.run(common),
             What::Worker(args) => args.run(common),
             What::CeilingServer(args) => args.run(),

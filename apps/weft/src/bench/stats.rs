@@ -28,6 +28,29 @@ impl Spread {
     }
 }
 
+/// Between these two samples the median of what they were taken from lies with at least 95 %, whatever its distribution: order statistics
+/// (Conover: Practical nonparametric statistics, section 3.2). Smallest and greatest sample if there are fewer than six; `None` if there
+/// is none, or one of them is no number.
+pub fn median_interval(samples: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    let mut sorted: Vec<f64> = samples.into_iter().collect();
+    if sorted.is_empty() || sorted.iter().any(|sample| !sample.is_finite()) {
+        return None;
+    }
+    sorted.sort_by(f64::total_cmp);
+    // As many samples are left out at each end as stay below a probability of 2.5 % to have the median behind them.
+    let count = sorted.len();
+    let (mut left_out, mut chance, mut sum) = (0, 0.5f64.powi(count as i32), 0.0);
+    loop {
+        sum += chance;
+        if sum > 0.025 || 2 * (left_out + 1) >= count {
+            break;
+        }
+        left_out += 1;
+        chance *= (count - left_out + 1) as f64 / left_out as f64;
+    }
+    Some((sorted[left_out.saturating_sub(1)], sorted[count - left_out.max(1)]))
+}
+
 /// Sub-steps of one power of two: a latency is known to 1/16 of itself.
 const STEPS: u64 = 16;
 
@@ -161,5 +184,13 @@ mod tests {
         assert!((990.0..=1000.0).contains(&summary.p99), "{summary:?}");
         assert_eq!(summary.max, 1000.0);
         assert_eq!(Latencies::default().summary(), None);
+    }
+
+    #[test]
+    fn the_interval_of_the_median_leaves_out_what_order_statistics_allow() {
+        let of = |count: u32| median_interval((1..=count).map(f64::from));
+        // Table A3 of Conover's book: of 12 the 3rd and the 10th, of 24 the 7th and the 18th.
+        assert_eq!([of(1), of(5), of(6), of(12), of(24)], [(1., 1.), (1., 5.), (1., 6.), (3., 10.), (7., 18.)].map(Some));
+        assert_eq!((median_interval([]), median_interval([f64::NAN])), (None, None));
     }
 }

@@ -117,6 +117,29 @@ pub struct Block {
 }
 
 impl Work {
+    /// One client that makes no file, all of them empty, in a directory for everybody: what a work says only as far as it differs.
+    pub const EMPTY_FILES: Work = Work {
+        procs: 1,
+        clients: 1,
+        depth: 1,
+        files: 0,
+        subdirs: 0,
+        size: 0,
+        longer: 0,
+        block: 1 << 20,
+        dirs: Dirs::Shared,
+        sharing: Sharing::Own,
+        fsync: false,
+        direct: false,
+        cold: false,
+        full_paths: false,
+        attrs: false,
+        open: false,
+        stripe_bytes: 0,
+        stripe_width: 0,
+        progress: false,
+    };
+
     /// All clients of all processes.
     pub fn clients_in_all(&self) -> u64 {
         u64::from(self.procs) * u64::from(self.clients)
@@ -226,27 +249,7 @@ pub mod tests {
 
     /// One client with five empty files.
     pub fn small() -> Work {
-        Work {
-            procs: 1,
-            clients: 1,
-            depth: 1,
-            files: 5,
-            subdirs: 0,
-            size: 0,
-            longer: 0,
-            block: 1 << 20,
-            dirs: Dirs::Shared,
-            sharing: Sharing::Own,
-            fsync: false,
-            direct: false,
-            cold: false,
-            full_paths: false,
-            attrs: false,
-            open: false,
-            stripe_bytes: 0,
-            stripe_width: 0,
-            progress: false,
-        }
+        Work { files: 5, ..Work::EMPTY_FILES }
     }
 
     /// Offsets and lengths of all blocks of all clients in file 0.

@@ -211,6 +211,17 @@ impl Traced {
         answers
     }
 
+    /// As [`Traced::ask`], where everybody must do it.
+    ///
+    /// # Errors
+    /// What any of them says against it.
+    pub fn ask_all(&self, request: &TraceRequest) -> Result<()> {
+        match problems(&self.ask(request)).as_slice() {
+            [] => Ok(()),
+            problems => bail!("{}", problems.join("; ")),
+        }
+    }
+
     fn ask_one(&self, name: &str, place: &Place, request: &TraceRequest) -> Answer {
         let reply = match place {
             Place::Server(server) => {

@@ -104,8 +104,8 @@ impl Conn {
         let flushed = self.out.flush(self.fd.as_fd())?;
         self.sent_bytes += flushed.bytes as u64;
         while self.leaving.front().is_some_and(|(end, _)| *end <= self.sent_bytes) {
-            if let Some((_, mut traced)) = self.leaving.pop_front() {
-                traced.phase(served::SEND, given_at);
+            if let Some((_, traced)) = self.leaving.pop_front() {
+                traced.end_with(served::SEND, given_at);
             }
         }
         Ok(flushed)

@@ -2,12 +2,14 @@
 
 use std::cell::Cell;
 
+use super::pool::Pool;
 use super::{Recorder, flow::Context, now, with};
-use crate::event::{EventId, Kind, PHASES_MAX};
+use crate::event::{EventId, Kind};
 use crate::mask::{is_any_on, is_on};
-use crate::record::{self, Ladder, coarse, flags, head_word};
+use crate::record::{self, Phases, coarse, flags, head_word, ladder_word};
 
 thread_local! {
+    static SPARE: Pool<Open> = const { Pool::new() };
     /// The ladder of the reply that the server is about to give to its runtime.
     static LEAVING: Cell<Option<OpenLadder>> = const { Cell::new(None) };
 }
@@ -21,12 +23,22 @@ pub fn ladder(event: EventId) -> OpenLadder {
 /// A ladder that began at `ticks`; 0 means now. Who knows the time needs not read the clock again.
 #[inline]
 pub fn ladder_since(event: EventId, ticks: u64) -> OpenLadder {
-    if !is_on(event) {
+    if is_on(event) { begin(event, ticks) } else { OpenLadder::OFF }
+}
+
+/// Not inlined, like [`end`]: what is off must stay a load and a test.
+#[inline(never)]
+fn begin(event: EventId, ticks: u64) -> OpenLadder {
+    let t0 = if ticks == 0 { now() } else { ticks };
+    if t0 == 0 {
+        // This thread records nothing.
         return OpenLadder::OFF;
     }
-    let t0 = if ticks == 0 { now() } else { ticks };
-    // 0: this thread records nothing.
-    OpenLadder { event, is_on: t0 != 0, t0, last: t0, ..OpenLadder::OFF }
+    let mut open = Pool::take(&SPARE);
+    (open.event, open.flags, open.res) = (event, 0, 0);
+    (open.t0, open.last, open.req) = (t0, t0, 0);
+    (open.span, open.code, open.peer, open.phases) = (0, 0, 0, Phases::default());
+    OpenLadder(Some(open))
 }
 
 /// The ladder of the reply that this thread is about to send, see [`OpenLadder::leave`]. One relaxed load if nothing is recorded.
@@ -38,68 +50,75 @@ pub fn take_leaving() -> Option<OpenLadder> {
 /// The ladder of a request at a server. It is written when it is dropped.
 #[derive(Debug)]
 #[must_use = "a ladder ends when it is dropped"]
-pub struct OpenLadder {
+pub struct OpenLadder(Option<Box<Open>>);
+
+#[derive(Debug, Default)]
+struct Open {
     event: EventId,
     flags: u16,
     res: u8,
-    is_on: bool,
     t0: u64,
     /// The end of the last phase, to the coarse unit of phases.
     last: u64,
     req: u64,
-    ladder: Ladder,
+    span: u32,
+    code: u16,
+    peer: u16,
+    phases: Phases,
 }
 
 impl OpenLadder {
     /// Nothing is recorded.
-    pub const OFF: OpenLadder = OpenLadder {
-        event: EventId(0),
-        flags: 0,
-        res: 0,
-        is_on: false,
-        t0: 0,
-        last: 0,
-        req: 0,
-        ladder: Ladder { span: 0, code: 0, peer: 0, phases: [0; PHASES_MAX] },
-    };
+    pub const OFF: OpenLadder = OpenLadder(None);
 
     /// True if it will be written.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.is_on
+        self.0.is_some()
     }
 
     /// For [`within`](super::within): what a flow records that works on this request is inside it.
     pub fn context(&mut self) -> Context {
-        if !self.is_on() {
-            return Context::default();
+        let Some(open) = &mut self.0 else { return Context::default() };
+        if open.span == 0 {
+            open.span = with(Recorder::next_span).unwrap_or(0);
         }
-        if self.ladder.span == 0 {
-            self.ladder.span = with(Recorder::next_span).unwrap_or(0);
-        }
-        Context::inside(self.ladder.span)
+        Context::inside(open.span)
     }
 
     /// It will not be written: the request goes on elsewhere.
     pub fn forget(&mut self) {
-        self.is_on = false;
+        if let Some(open) = self.0.take() {
+            Pool::give(&SPARE, open);
+        }
     }
 
     /// The request: its key, the code of its operation, the server that works on it.
     #[inline]
     pub fn request(&mut self, key: u64, code: u16, server: u16) {
-        (self.req, self.ladder.code, self.ladder.peer) = (key, code, server);
+        if let Some(open) = &mut self.0 {
+            (open.req, open.code, open.peer) = (key, code, server);
+        }
     }
 
     /// The time since the last phase (or the beginning) belongs to this one. A phase may come several times. `now` in ticks is shared
     /// with other requests of the turn; see [`now`].
     #[inline]
     pub fn phase(&mut self, phase: usize, now: u64) {
-        if self.is_on() {
-            let more = coarse(now.saturating_sub(self.last));
-            self.ladder.phases[phase] = self.ladder.phases[phase].saturating_add(more);
+        if let Some(open) = &mut self.0 {
+            let more = coarse(now.saturating_sub(open.last));
+            open.phases.add(phase, more);
             // What rounding leaves over goes to the next phase: the sum stays right.
-            self.last += record::fine(more);
+            open.last += record::fine(more);
+        }
+    }
+
+    /// As [`OpenLadder::phase`], and the last one. Whoever knows that should say so: the processor is held up if it reads a word right after
+    /// half of it was written.
+    #[inline]
+    pub fn end_with(mut self, phase: usize, now: u64) {
+        if let Some(open) = self.0.take() {
+            end(open, Some((phase, now)));
         }
     }
 
@@ -115,9 +134,11 @@ impl OpenLadder {
     /// The number of the failure; 0: none.
     #[inline]
     pub fn result(&mut self, status: u16) {
-        self.res = u8::try_from(status).unwrap_or(u8::MAX);
-        if status != 0 {
-            self.flags |= flags::ERROR;
+        if let Some(open) = &mut self.0 {
+            open.res = u8::try_from(status).unwrap_or(u8::MAX);
+            if status != 0 {
+                open.flags |= flags::ERROR;
+            }
         }
     }
 }
@@ -125,21 +146,28 @@ impl OpenLadder {
 impl Drop for OpenLadder {
     #[inline]
     fn drop(&mut self) {
-        if self.is_on() {
-            end(self);
+        if let Some(open) = self.0.take() {
+            end(open, None);
         }
     }
 }
 
-/// Not inlined: what is off must stay a test.
+/// See [`begin`].
 #[inline(never)]
-fn end(open: &OpenLadder) {
+fn end(open: Box<Open>, last: Option<(usize, u64)>) {
     with(|recorder| {
         if recorder.wants(open.event) {
+            let (mut phases, mut ended) = (open.phases, open.last);
+            if let Some((phase, now)) = last {
+                phases.add(phase, coarse(now.saturating_sub(ended)));
+                ended = ended.max(now);
+            }
             let flags = open.flags | flags::SERVER | Kind::Ladder as u16 | recorder.common_flags();
-            let [a, b, c, d, e] = open.ladder.words();
-            recorder.writer.push(&[open.t0, open.req, head_word(open.event, 0, flags, open.res, 0), a, b, c, d, e]);
-            recorder.look_at_duration(open.last.saturating_sub(open.t0));
+            let head = head_word(open.event, 0, flags, open.res, 0);
+            let [a, b, c, d] = phases.0;
+            recorder.writer.push(&[open.t0, open.req, head, ladder_word(open.span, open.code, open.peer), a, b, c, d]);
+            recorder.look_at_duration(ended.saturating_sub(open.t0));
         }
     });
+    Pool::give(&SPARE, open);
 }

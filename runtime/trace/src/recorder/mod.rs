@@ -19,6 +19,7 @@
 
 mod flow;
 mod ladder;
+mod pool;
 mod span;
 
 use std::cell::{Cell, RefCell};

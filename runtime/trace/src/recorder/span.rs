@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use super::flow::{Context, Fate, context, set_context};
+use super::pool::Pool;
 use super::{Recorder, now, with};
 use crate::event::EventId;
 use crate::in_flight::{LANE_NONE, LANES};
@@ -10,6 +11,7 @@ use crate::mask::{is_any_on, is_on};
 use crate::record::{Span, coarse, flags, head_word};
 
 thread_local! {
+    static SPARE: Pool<Open> = const { Pool::new() };
     /// Of the request whose outcome is being handed to its flow.
     static ON_THE_WAY: Cell<OnTheWay> = const { Cell::new(OnTheWay { sent: 0, received: 0 }) };
 }
@@ -44,24 +46,26 @@ pub fn note_way(sent: u64, received: u64) {
 }
 
 /// What the end of a span has to put back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Role {
-    /// Nothing is recorded.
-    Off,
-    /// Inside an operation.
+    /// Inside an operation: nothing.
+    #[default]
     Inner,
     /// An operation inside an operation.
     Nested,
     /// The outermost operation.
     Operation,
-    /// An operation that was not chosen: only the context is put back.
+    /// An operation that was not chosen, and is not written.
     Mute,
 }
 
 /// A span that has begun. It is written when it is dropped, on the thread that drops it.
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped"]
-pub struct OpenSpan {
+pub struct OpenSpan(Option<Box<Open>>);
+
+#[derive(Debug, Default)]
+struct Open {
     event: EventId,
     flags: u16,
     lane: u16,
@@ -85,90 +89,75 @@ pub struct OpenSpan {
 }
 
 impl OpenSpan {
-    const OFF: OpenSpan = OpenSpan {
-        event: EventId(0),
-        flags: 0,
-        lane: 0,
-        peer: 0,
-        res: 0,
-        class: 0,
-        role: Role::Off,
-        tracer: 0,
-        t0: 0,
-        end: 0,
-        req: 0,
-        before: Context::NONE,
-        obj: 0,
-        off: 0,
-        len: 0,
-        span: 0,
-        wait: 0,
-    };
+    const OFF: OpenSpan = OpenSpan(None);
 
     /// True if it will be written: ask before something is computed only for it.
     #[inline]
     pub fn is_on(&self) -> bool {
-        !matches!(self.role, Role::Off | Role::Mute)
+        self.0.as_ref().is_some_and(|open| open.role != Role::Mute)
+    }
+
+    #[inline]
+    fn with(&mut self, f: impl FnOnce(&mut Open)) -> &mut Self {
+        if let Some(open) = &mut self.0 {
+            f(open);
+        }
+        self
     }
 
     /// The key of the request, see [`crate::RequestKey`].
     pub fn request(&mut self, key: u64) -> &mut Self {
-        self.req = key;
-        self
+        self.with(|open| open.req = key)
     }
 
     /// The server talked to.
     pub fn peer(&mut self, server: u16) -> &mut Self {
-        self.peer = server;
-        self
+        self.with(|open| open.peer = server)
     }
 
     /// The handle of the object; others see it in the table of what is running.
     pub fn object(&mut self, handle: u64) -> &mut Self {
-        self.obj = handle;
-        if self.role == Role::Operation && self.lane != LANE_NONE {
-            with(|recorder| recorder.table.set_object(usize::from(self.lane), handle));
-        }
-        self
+        self.with(|open| {
+            open.obj = handle;
+            if open.role == Role::Operation && open.lane != LANE_NONE {
+                with(|recorder| recorder.table.set_object(usize::from(open.lane), handle));
+            }
+        })
     }
 
     /// Offset and length in bytes; a length beyond 4 GiB is recorded as 4 GiB.
     pub fn range(&mut self, offset: u64, len: u64) -> &mut Self {
-        (self.off, self.len) = (offset, u32::try_from(len).unwrap_or(u32::MAX));
-        self
+        self.with(|open| (open.off, open.len) = (offset, u32::try_from(len).unwrap_or(u32::MAX)))
     }
 
     /// The class of a disk access, see [`crate::record::class`].
     pub fn class(&mut self, class: u8) -> &mut Self {
-        self.class = class;
-        self
+        self.with(|open| open.class = class)
     }
 
     /// Adds flags, see [`crate::record::flags`].
     pub fn flag(&mut self, flags: u16) -> &mut Self {
-        self.flags |= flags & !flags::KIND;
-        self
+        self.with(|open| open.flags |= flags & !flags::KIND)
     }
 
     /// Until [`OpenSpan::finished`] is called its end is not known: a flow may be dropped before, for example because its process ends.
     pub fn unfinished(&mut self) -> &mut Self {
-        self.flags |= flags::OPEN;
-        self
+        self.with(|open| open.flags |= flags::OPEN)
     }
 
     /// What it tells of has ended.
     pub fn finished(&mut self) -> &mut Self {
-        self.flags &= !flags::OPEN;
-        self
+        self.with(|open| open.flags &= !flags::OPEN)
     }
 
     /// The number of the failure; 0: none.
     pub fn result(&mut self, status: u16) -> &mut Self {
-        self.res = u8::try_from(status).unwrap_or(u8::MAX);
-        if status != 0 {
-            self.flags |= flags::ERROR;
-        }
-        self
+        self.with(|open| {
+            open.res = u8::try_from(status).unwrap_or(u8::MAX);
+            if status != 0 {
+                open.flags |= flags::ERROR;
+            }
+        })
     }
 
     /// The flow has the outcome of its request: as far as the runtime has told it ([`note_way`]), the part of the span until the request was
@@ -176,43 +165,40 @@ impl OpenSpan {
     pub fn answered(&mut self) -> &mut Self {
         if is_any_on() {
             let way = ON_THE_WAY.take();
-            if self.is_on() {
+            self.with(|open| {
                 // Something older belongs to a request that nobody recorded.
-                self.wait = if way.sent >= self.t0 { coarse(way.sent - self.t0) } else { 0 };
-                self.end = if way.received >= self.t0 { way.received } else { 0 };
-            }
+                open.wait = if way.sent >= open.t0 { coarse(way.sent - open.t0) } else { 0 };
+                open.end = if way.received >= open.t0 { way.received } else { 0 };
+            });
         }
         self
     }
 
     /// It goes on: it ends when it is dropped.
     pub fn goes_on(&mut self) -> &mut Self {
-        self.end = 0;
-        self
+        self.with(|open| open.end = 0)
     }
 
     /// The part of the span up to `ticks` was spent in a queue. A time before the span is ignored.
     pub fn waited_until(&mut self, ticks: u64) -> &mut Self {
-        if self.is_on() && ticks > self.t0 {
-            self.wait = coarse(ticks - self.t0);
-        }
-        self
+        self.with(|open| {
+            if ticks > open.t0 {
+                open.wait = coarse(ticks - open.t0);
+            }
+        })
     }
 
     /// The part of the span up to now was spent in a queue.
     pub fn waited(&mut self) -> &mut Self {
-        if self.is_on() {
-            self.wait = coarse(now().saturating_sub(self.t0));
-        }
-        self
+        self.with(|open| open.wait = coarse(now().saturating_sub(open.t0)))
     }
 }
 
 impl Drop for OpenSpan {
     #[inline]
     fn drop(&mut self) {
-        if self.role != Role::Off {
-            end(self);
+        if let Some(open) = self.0.take() {
+            end(open);
         }
     }
 }
@@ -221,66 +207,68 @@ impl Drop for OpenSpan {
 #[inline(never)]
 fn begin(event: EventId, is_operation: bool) -> OpenSpan {
     let around = context();
-    let mut open = OpenSpan { event, lane: around.lane, before: around, ..OpenSpan::OFF };
-    if around.fate != Fate::NotChosen {
-        with(|recorder| {
-            if recorder.wants(event) {
-                recorder.begin(&mut open, is_operation);
-            }
-        });
+    if around.fate == Fate::NotChosen {
+        return OpenSpan::OFF;
     }
-    open
+    let open = with(|recorder| recorder.wants(event).then(|| recorder.begin(event, around, is_operation)));
+    OpenSpan(open.flatten())
 }
 
 #[inline(never)]
-fn end(open: &OpenSpan) {
+fn end(open: Box<Open>) {
     if open.role != Role::Inner {
         set_context(open.before);
     }
     if open.role != Role::Mute {
-        with(|recorder| recorder.end(open));
+        with(|recorder| recorder.end(&open));
     }
+    Pool::give(&SPARE, open);
 }
 
 impl Recorder {
-    fn begin(&self, open: &mut OpenSpan, is_operation: bool) {
-        open.tracer = self.tracer.0.mask.short_number();
-        open.span = self.next_span();
-        open.role = Role::Inner;
-        if is_operation && !self.begin_operation(open) {
-            open.role = Role::Mute;
-            return;
+    fn begin(&self, event: EventId, around: Context, is_operation: bool) -> Box<Open> {
+        let mut open = Pool::take(&SPARE);
+        (open.event, open.flags, open.lane, open.peer, open.res, open.class) = (event, 0, around.lane, 0, 0, 0);
+        (open.role, open.tracer, open.before) = (Role::Inner, self.tracer.0.mask.short_number(), around);
+        (open.t0, open.end, open.req, open.obj, open.off) = (0, 0, 0, 0, 0);
+        (open.len, open.span, open.wait) = (0, self.next_span(), 0);
+        if is_operation {
+            self.begin_operation(&mut open);
         }
-        open.t0 = self.ticks();
+        if open.role != Role::Mute {
+            open.t0 = self.ticks();
+        }
         if open.role == Role::Operation && open.lane != LANE_NONE {
-            self.table.begin(usize::from(open.lane), open.t0, open.event, open.span);
+            self.table.begin(usize::from(open.lane), open.t0, event, open.span);
         }
+        open
     }
 
-    /// Decides about the operation's records and takes a lane. False: not chosen.
-    fn begin_operation(&self, open: &mut OpenSpan) -> bool {
+    /// Decides about the operation's records and takes a lane.
+    fn begin_operation(&self, open: &mut Open) {
         let mut context = Context { span: open.span, ..open.before };
         open.role = Role::Nested;
         if open.before.span == 0 {
-            if !self.chooses(open) {
-                context.fate = Fate::NotChosen;
-                set_context(context);
-                return false;
+            open.role = if self.chooses(open) { Role::Operation } else { Role::Mute };
+        }
+        match open.role {
+            Role::Mute => context.fate = Fate::NotChosen,
+            Role::Operation => {
+                context.fate = Fate::Kept;
+                let lane = self.lanes.get().trailing_ones();
+                context.lane = if lane < LANES as u32 { lane as u16 } else { LANE_NONE };
+                if context.lane != LANE_NONE {
+                    self.lanes.set(self.lanes.get() | 1 << lane);
+                }
+                open.lane = context.lane;
             }
-            context.fate = Fate::Kept;
-            let lane = self.lanes.get().trailing_ones();
-            context.lane = if lane < LANES as u32 { lane as u16 } else { LANE_NONE };
-            if context.lane != LANE_NONE {
-                self.lanes.set(self.lanes.get() | 1 << lane);
-            }
-            (open.lane, open.role) = (context.lane, Role::Operation);
+            Role::Inner | Role::Nested => {}
         }
         set_context(context);
-        true
     }
 
     /// True if the records of this operation are kept: one operation of 2^n is.
-    fn chooses(&self, open: &mut OpenSpan) -> bool {
+    fn chooses(&self, open: &mut Open) -> bool {
         match self.tracer.sampling_bits() {
             0 => true,
             bits => {
@@ -290,7 +278,7 @@ impl Recorder {
         }
     }
 
-    fn end(&self, open: &OpenSpan) {
+    fn end(&self, open: &Open) {
         if open.tracer != self.tracer.0.mask.short_number() {
             // The process has another tracer than at the beginning, with other lanes and another clock.
             return;
@@ -304,9 +292,9 @@ impl Recorder {
             }
             self.look_at_duration(dur);
         }
-        let OpenSpan { peer, obj, off, len, span, wait, .. } = *open;
-        let [a, b, c, d, e] = Span { dur, peer, obj, off, len, span, parent: open.before.span, wait }.words();
         let head = head_word(open.event, open.lane, open.flags | self.common_flags(), open.res, open.class);
+        let Open { peer, obj, off, len, span, wait, .. } = *open;
+        let [a, b, c, d, e] = Span { dur, peer, obj, off, len, span, parent: open.before.span, wait }.words();
         self.writer.push(&[open.t0, open.req, head, a, b, c, d, e]);
     }
 }
