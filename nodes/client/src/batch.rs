@@ -29,27 +29,25 @@ impl<R: Runtime> Client<R> {
     /// [`crate::ClientOptions::window`] requests in flight. One result for each name, in their order. The deadline holds for each file,
     /// counted from the moment when its request is sent first.
     pub async fn create_many(&self, who: &Credentials, dir: Handle, names: &[Bytes], options: &CreateOptions) -> Vec<Result<Attr>> {
-        let flows = names.iter().map(|name| {
-            weft_trace::own_context(async move {
-                let flow = self.flow("create", dir);
-                let _op = weft_trace::operation(weft_trace::event::CLIENT_CREATE);
-                check_name(name).map_err(|status| flow.error(status))?;
-                self.make_unopened(flow, dir, name, |at| CreateRequest {
-                    at,
-                    name: name.clone(),
-                    kind: FileKind::File,
-                    mode: options.mode,
-                    rdev: 0,
-                    target: Bytes::new(),
-                    exclusive: options.exclusive,
-                    open: Rights::default(),
-                    open_sequence: 0,
-                    stripe_bytes: options.stripe_bytes,
-                    stripe_width: options.stripe_width,
-                    who: who.clone(),
-                })
-                .await
-            })
+        let flows = names.iter().map(async |name| {
+            let flow = self.flow("create", dir);
+            let _op = weft_trace::operation(weft_trace::event::CLIENT_CREATE);
+            check_name(name).map_err(|status| flow.error(status))?;
+            let request = |at| CreateRequest {
+                at,
+                name: name.clone(),
+                kind: FileKind::File,
+                mode: options.mode,
+                rdev: 0,
+                target: Bytes::new(),
+                exclusive: options.exclusive,
+                open: Rights::default(),
+                open_sequence: 0,
+                stripe_bytes: options.stripe_bytes,
+                stripe_width: options.stripe_width,
+                who: who.clone(),
+            };
+            self.make_unopened(flow, dir, name, request).await
         });
         run_window(flows, self.options().window).await
     }
@@ -57,13 +55,11 @@ impl<R: Runtime> Client<R> {
     /// Removes many names that lead to anything but directories. One result for each name, in their order. Window and deadline as for
     /// [`Client::create_many`].
     pub async fn unlink_many(&self, who: &Credentials, dir: Handle, names: &[Bytes]) -> Vec<Result<()>> {
-        let flows = names.iter().map(|name| {
-            weft_trace::own_context(async move {
-                let flow: Flow = self.flow("unlink", dir);
-                let _op = weft_trace::operation(weft_trace::event::CLIENT_UNLINK);
-                check_name(name).map_err(|status| flow.error(status))?;
-                self.unlink_in(flow, who, dir, name).await
-            })
+        let flows = names.iter().map(async |name| {
+            let flow: Flow = self.flow("unlink", dir);
+            let _op = weft_trace::operation(weft_trace::event::CLIENT_UNLINK);
+            check_name(name).map_err(|status| flow.error(status))?;
+            self.unlink_in(flow, who, dir, name).await
         });
         run_window(flows, self.options().window).await
     }

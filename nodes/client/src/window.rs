@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Runs the flows with at most `window` (at least 1) unfinished at any time and gives their results in order.
+/// Runs the flows with at most `window` (at least 1) unfinished at any time and gives their results in order. In a trace each of them goes on
+/// with the operation that runs here, and what it begins is its own.
 pub async fn run_window<F: Future>(flows: impl IntoIterator<Item = F>, window: usize) -> Vec<F::Output> {
     let mut waiting = flows.into_iter();
     let Some(first) = waiting.next() else { return Vec::new() };
@@ -27,10 +28,12 @@ pub async fn run_window<F: Future>(flows: impl IntoIterator<Item = F>, window: u
     let mut slots: Vec<Slot<F>> = Vec::new();
     let mut results: Vec<Option<F::Output>> = Vec::new();
     let mut running = 0;
+    let around = weft_trace::context();
     for flow in waiting.by_ref().take(window) {
         let slot = slots.len();
         let waker = Arc::new(SlotWaker { slot, queued: AtomicBool::new(true), woken: woken.clone() });
-        slots.push(Slot { flow: Box::pin(Some(flow)), result: results.len(), context: Waker::from(waker.clone()), waker });
+        let context = Waker::from(waker.clone());
+        slots.push(Slot { flow: Box::pin(Some(flow)), result: results.len(), operation: around, context, waker });
         woken.lock().ready.push_back(slot);
         results.push(None);
         running += 1;
@@ -43,16 +46,13 @@ pub async fn run_window<F: Future>(flows: impl IntoIterator<Item = F>, window: u
             // A finished flow makes room for the next one, which is polled at once: nobody else would wake it.
             while let Some(value) = slot.poll() {
                 results[slot.result] = Some(value);
-                match waiting.next() {
-                    Some(next) => {
-                        slot.flow.set(Some(next));
-                        slot.result = results.len();
-                        results.push(None);
-                    }
-                    None => {
-                        slot.flow.set(None);
-                        running -= 1;
-                    }
+                // Moved once: an unfinished flow is hundreds of bytes.
+                slot.flow.set(waiting.next());
+                if slot.flow.is_some() {
+                    (slot.result, slot.operation) = (results.len(), around);
+                    results.push(None);
+                } else {
+                    running -= 1;
                 }
             }
         }
@@ -87,6 +87,8 @@ struct Slot<F: Future> {
     flow: Pin<Box<Option<F>>>,
     /// Where the result goes.
     result: usize,
+    /// What it is doing in the trace while it does not run.
+    operation: weft_trace::Context,
     waker: Arc<SlotWaker>,
     context: Waker,
 }
@@ -95,7 +97,10 @@ impl<F: Future> Slot<F> {
     /// The result, if the slot's flow has just finished.
     fn poll(&mut self) -> Option<F::Output> {
         let flow = self.flow.as_mut().as_pin_mut()?;
-        match flow.poll(&mut Context::from_waker(&self.context)) {
+        let before = weft_trace::set_context(self.operation);
+        let poll = flow.poll(&mut Context::from_waker(&self.context));
+        self.operation = weft_trace::set_context(before);
+        match poll {
             Poll::Ready(value) => Some(value),
             Poll::Pending => None,
         }

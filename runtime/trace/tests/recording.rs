@@ -99,7 +99,7 @@ fn flows_that_share_a_task_are_not_inside_one_another() {
     use std::future::Future;
     let node = Node::new(Mode::Bench, 64);
     let flow = || {
-        weft_trace::own_context(async {
+        weft_trace::within(Default::default(), async {
             let _op = operation(event::CLIENT_CREATE);
             let mut is_second = false;
             std::future::poll_fn(|_| {

@@ -51,13 +51,8 @@ pub fn set_context(context: Context) -> Context {
     CONTEXT.replace(context)
 }
 
-/// A flow that shares its task with others (in a window, in a join) and has operations of its own: its running operation is put in place
-/// whenever it goes on. Without it the operations of such flows would look as if they were inside one another.
-pub async fn own_context<F: Future>(flow: F) -> F::Output {
-    within(Context::default(), flow).await
-}
-
-/// A flow that goes on with what a context began: what it records is inside that, whichever task runs it.
+/// A flow that goes on with what a context began: what it records is inside that, whichever task runs it, and beside whatever other flows of
+/// the task record.
 pub async fn within<F: Future>(context: Context, flow: F) -> F::Output {
     let mut flow = std::pin::pin!(flow);
     let mut own = context;

@@ -27,7 +27,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub use flow::{Context, context, own_context, set_context, within};
+pub use flow::{Context, context, set_context, within};
 pub use ladder::{OpenLadder, ladder, ladder_since, take_leaving};
 pub use span::{OpenSpan, note_way, operation, span};
 
