@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
     fn recover(&mut self) -> Result<(), String> {
         let all_struck = self.stage.sim.now().0.max(self.last_fault) + SETTLE_NS;
         self.stage.sim.run_until(Nanos(all_struck));
-        self.stage.recover(self.tolerance)
+        self.stage.recover()
     }
 
     fn for_all_clients(&mut self, flow: impl AsyncFn(&mut Worker) + Clone + 'static) -> Result<(), String> {
