@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use weft_sim_tests::{Report, run_seed};
+use weft_sim_tests::plan::Plan;
+use weft_sim_tests::{Report, run_plan};
 
 /// A seed that takes longer than this is named while it runs.
 const SLOW: Duration = Duration::from_secs(20);
@@ -31,6 +32,9 @@ pub struct Arguments {
     /// Operations in each history; drawn from the seed by default.
     #[arg(long)]
     ops: Option<usize>,
+    /// Mostly renames between servers, with transactions held up.
+    #[arg(long)]
+    renames: bool,
     /// Ends after so many seeds that failed.
     #[arg(long, default_value_t = 5)]
     failures: u64,
@@ -128,10 +132,11 @@ pub fn run(arguments: &Arguments) -> bool {
 
 fn run_one(seed: u64, arguments: &Arguments) -> Report {
     SEED.set(Some(seed));
-    let mut report = run_seed(seed, arguments.ops, arguments.verbose);
+    let plan = if arguments.renames { Plan::renames(seed, arguments.ops) } else { Plan::new(seed, arguments.ops) };
+    let mut report = run_plan(&plan, arguments.verbose);
     if seed.is_multiple_of(TWICE_EVERY) || arguments.verbose {
         // The second run keeps no trace, so this also shows that looking changes nothing.
-        let again = run_seed(seed, arguments.ops, false);
+        let again = run_plan(&plan, false);
         if again.trace_hash != report.trace_hash {
             report.problems.push(format!("two runs differ: trace hashes {:016x} and {:016x}", report.trace_hash, again.trace_hash));
         }
@@ -145,7 +150,7 @@ fn name_the_seed_of_a_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if let Some(seed) = SEED.get() {
-            eprintln!("seed {seed} panics; again: cargo xtask sim --seeds {seed}..{} --verbose", seed + 1);
+            eprintln!("seed {seed} panics; again: the same command with --seeds {seed}..{} --verbose", seed + 1);
         }
         usual(info);
     }));
@@ -188,12 +193,7 @@ impl Totals {
         }
         match self.failed.as_slice() {
             [] => text += "nothing wrong\n",
-            failed => {
-                text += &format!("FAILED: {failed:?}\n");
-                for seed in failed {
-                    text += &format!("again: cargo xtask sim --seeds {seed}..{} --verbose\n", seed + 1);
-                }
-            }
+            failed => text += &format!("FAILED: {failed:?}\n"),
         }
         text
     }

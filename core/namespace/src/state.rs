@@ -78,6 +78,8 @@ pub struct State {
     uncertain: BTreeSet<Handle>,
     /// Files without a name are kept even if nobody is known to have them open.
     pub(crate) keep_orphans: bool,
+    /// A crash has taken opens for writing that clients were told of: until these tell again, anybody may be writing to any file.
+    pub(crate) opens_lost: bool,
 }
 
 impl State {
@@ -101,6 +103,7 @@ impl State {
             opens: Opens::default(),
             uncertain: BTreeSet::new(),
             keep_orphans: false,
+            opens_lost: false,
         }
     }
 
@@ -317,8 +320,7 @@ impl State {
     /// The attributes, and how to ask the data servers where they know better.
     pub fn file_state(&self, cx: &Context<'_>, handle: Handle, inode: &Inode) -> FileState {
         let attr = self.attr(handle, inode);
-        let elsewhere =
-            inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.uncertain.contains(&handle));
+        let elsewhere = inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle));
         FileState {
             attr,
             ask_data: elsewhere.then(|| cx.capability(handle, Rights::READ)),
@@ -434,9 +436,10 @@ impl State {
     }
 
     /// After a restart: nobody is known to have anything open, so unlinked files are kept and sizes of files that were being written
-    /// are uncertain.
-    pub fn begin_grace(&mut self) {
+    /// are uncertain. `opens_lost`: some that were opened for writing may not even be known as such.
+    pub fn begin_grace(&mut self, opens_lost: bool) {
         self.keep_orphans = true;
+        self.opens_lost = opens_lost;
         self.uncertain = self.writing.clone();
     }
 
@@ -448,6 +451,7 @@ impl State {
     /// Clients have had the time to tell what they have open.
     pub fn end_grace(&mut self) {
         self.keep_orphans = false;
+        self.opens_lost = false;
     }
 
     /// Files whose writers were lost and that nobody has asked the data servers about yet.
@@ -458,6 +462,11 @@ impl State {
     /// True if the size of the file must be asked at the data servers because a writer was lost.
     pub fn is_uncertain(&self, handle: Handle) -> bool {
         self.uncertain.contains(&handle)
+    }
+
+    /// True if somebody may be writing to the file of whom nothing is known.
+    pub(crate) fn may_be_written(&self, handle: Handle) -> bool {
+        self.opens_lost || self.is_uncertain(handle)
     }
 
     /// The size of the file is certain again.

@@ -400,3 +400,26 @@ fn a_flush_takes_what_was_there_and_not_what_comes_meanwhile() {
     assert_eq!(start(&mut rig), Some((Access::Write, 20, 4)), "with what touches it");
     assert_eq!(start(&mut rig), None, "the others wait for company");
 }
+
+#[test]
+fn a_newer_write_takes_the_place_in_the_queue_of_what_it_replaces() {
+    for kind in [LayerKind::WriteBehind, LayerKind::Aggregation, LayerKind::ServerDirected] {
+        let config = ImprovedConfig { delay: Some(Delay { age_ns: 100, bytes: 1000 }), ..plain() };
+        let mut rig = Rig::new(kind, &config);
+        rig.add(Access::Write, 0, 0, 4);
+        rig.now = 90;
+        rig.add(Access::Write, 0, 2, 4);
+        assert_eq!(rig.start(u64::MAX), Next::At(Nanos(100)));
+        rig.now = 100;
+        let mut written = BTreeMap::new();
+        while let Some((_, offset, bytes)) = start(&mut rig) {
+            written.insert(offset, bytes);
+        }
+        assert_eq!(written.values().sum::<u64>(), 6, "{}: what is left of the first, and the second: {written:?}", kind.name());
+        // A flush as well takes what stands there now.
+        rig.add(Access::Write, 0, 20, 4);
+        rig.layer.flush(Nanos(100), FileKey(0));
+        rig.add(Access::Write, 0, 20, 4);
+        assert_eq!(start(&mut rig), Some((Access::Write, 20, 4)), "{}", kind.name());
+    }
+}

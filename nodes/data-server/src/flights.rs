@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use weft_base::{Payload, RequestId, Status};
-use weft_rt::{Arrival, Either, Event, ServerRuntime, race};
+use weft_rt::ServerRuntime;
 use weft_store::objects::ObjectKey;
 use weft_trace::event::served;
 use weft_wire::ops::Piece;
@@ -41,8 +41,6 @@ const BYTES_MAX: u64 = 128 << 20;
 pub struct Flights {
     objects: RefCell<BTreeMap<ObjectKey, Traffic>>,
     landed: RefCell<Vec<Answered>>,
-    /// One more has landed.
-    more_landed: Event,
     /// Flights that have not landed, those that wait included.
     count: Cell<usize>,
     bytes: Cell<u64>,
@@ -128,12 +126,19 @@ impl Traffic {
 }
 
 impl Flights {
-    fn has_room(&self) -> bool {
+    /// True while more requests may be received.
+    pub fn has_room(&self) -> bool {
         self.count.get() < FLIGHTS_MAX && self.bytes.get() < BYTES_MAX
     }
 
-    fn is_empty(&self) -> bool {
-        self.count.get() == 0 && self.landed.borrow().is_empty()
+    /// True if some have landed and are not answered.
+    pub fn have_landed(&self) -> bool {
+        !self.landed.borrow().is_empty()
+    }
+
+    /// True if nothing is under way or waits to be answered.
+    pub fn is_empty(&self) -> bool {
+        self.count.get() == 0 && !self.have_landed()
     }
 
     fn begin(&self, claim: &Claim) {
@@ -165,54 +170,13 @@ impl Flights {
             debug_assert!(traffic.waiting.is_empty(), "what waits is in the way of a flight");
             objects.remove(&object);
         }
-        self.more_landed.notify();
         next
     }
 }
 
 impl<R: ServerRuntime> Server<R> {
-    /// Turns until the server stops or is asked to; then everything that is under way lands first.
-    pub async fn turns_with_flights(self: &Rc<Self>) {
-        let mut arrivals = Vec::new();
-        let mut stopping = false;
-        let is_over = |stopping: bool| self.has_stopped() || stopping && self.flights.is_empty();
-        while !is_over(stopping) {
-            let landed = self.flights.more_landed.wait();
-            if self.flights.landed.borrow().is_empty() && arrivals.is_empty() {
-                let stop = async {
-                    match stopping {
-                        true => self.stopped.wait().await,
-                        false => {
-                            race(self.stopped.wait(), self.rt.stop_requested()).await;
-                        }
-                    }
-                };
-                let receive = async |arrivals: &mut Vec<Arrival>| match stopping || !self.flights.has_room() {
-                    true => std::future::pending().await,
-                    false => self.rt.receive(arrivals).await,
-                };
-                match race(race(receive(&mut arrivals), landed), stop).await {
-                    Either::First(_) => {}
-                    Either::Second(()) => stopping = true,
-                }
-            }
-            self.turn_with_flights(&mut arrivals).await;
-        }
-        if !self.has_stopped() {
-            self.bring_to_rest().await;
-        }
-    }
-
-    /// Starts what has arrived, writes the journal once, and answers what has landed.
-    async fn turn_with_flights(self: &Rc<Self>, arrivals: &mut Vec<Arrival>) {
-        let _turn = weft_trace::span(weft_trace::event::DATA_TURN);
-        let jobs = self.admit_all(arrivals);
-        if jobs.is_empty() && self.flights.landed.borrow().is_empty() {
-            return;
-        }
-        self.turns.set(self.turns.get() + 1);
-        self.sample_load(jobs.len());
-        self.look_for_room().await;
+    /// Starts requests; gives the answers of those that need no order, and of what has landed.
+    pub async fn start_all(self: &Rc<Self>, jobs: Vec<Job>) -> Vec<Answered> {
         let mut answers = Vec::new();
         for job in jobs {
             match Claim::of(&job) {
@@ -221,9 +185,7 @@ impl<R: ServerRuntime> Server<R> {
             }
         }
         answers.append(&mut self.flights.landed.borrow_mut());
-        if !answers.is_empty() {
-            self.commit_and_answer(answers).await;
-        }
+        answers
     }
 
     /// Starts a flight, or lets it wait.
@@ -248,6 +210,7 @@ impl<R: ServerRuntime> Server<R> {
             for (number, job) in server.flights.land(object, number, answered) {
                 server.launch(object, number, job);
             }
+            server.woken.notify();
         });
     }
 

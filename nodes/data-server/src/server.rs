@@ -37,10 +37,7 @@ pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<()
         server.rt.spawn(cache_flow(server.clone()));
     }
     server.look_after_journal();
-    match server.cache.is_served_aside() {
-        true => server.turns_with_flights().await,
-        false => server.turns().await,
-    }
+    server.turns().await;
     let error = server.stop.borrow().clone();
     error.map_or(Ok(()), Err)
 }
@@ -77,40 +74,68 @@ impl Job {
 pub type Answered = (PeerId, Answer, OpenLadder, Ticket);
 
 impl<R: ServerRuntime> Server<R> {
-    /// Turns until the server stops or is asked to.
+    /// Turns until the server stops or is asked to; then everything that is under way lands first.
     async fn turns(self: &Rc<Self>) {
         let mut arrivals = Vec::new();
-        while !self.has_stopped() {
-            let stop = race(self.stopped.wait(), self.rt.stop_requested());
-            match race(self.rt.receive(&mut arrivals), stop).await {
-                Either::First(()) => self.turn(&mut arrivals).await,
-                Either::Second(Either::First(())) => return,
-                Either::Second(Either::Second(())) => return self.bring_to_rest().await,
+        let mut stopping = false;
+        while !self.has_stopped() && !(stopping && self.flights.is_empty()) {
+            if !self.flights.have_landed() {
+                stopping |= self.wait_for_work(&mut arrivals, stopping).await;
             }
+            self.turn(&mut arrivals).await;
+        }
+        if !self.has_stopped() {
+            self.bring_to_rest().await;
         }
     }
 
-    /// Executes everything that has arrived, writes the journal once, and answers.
+    /// Waits until something has arrived or landed, or the server has stopped. True if it is asked to stop.
+    async fn wait_for_work(&self, arrivals: &mut Vec<Arrival>, stopping: bool) -> bool {
+        let woken = self.woken.wait();
+        let receive = async {
+            match stopping || !self.flights.has_room() {
+                true => std::future::pending().await,
+                false => self.rt.receive(arrivals).await,
+            }
+        };
+        let stop = async {
+            match stopping {
+                true => std::future::pending().await,
+                false => self.rt.stop_requested().await,
+            }
+        };
+        matches!(race(receive, race(woken, stop)).await, Either::Second(Either::Second(())))
+    }
+
+    /// Executes what has arrived, or starts it where requests are under way over turns; writes the journal once; answers what is done.
     async fn turn(self: &Rc<Self>, arrivals: &mut Vec<Arrival>) {
         let _turn = weft_trace::span(weft_trace::event::DATA_TURN);
         let jobs = self.admit_all(arrivals);
-        if jobs.is_empty() {
+        if jobs.is_empty() && !self.flights.have_landed() {
             return;
         }
         self.turns.set(self.turns.get() + 1);
         self.rt.pass(FaultPoint::ServerQueue).await;
         self.sample_load(jobs.len());
         self.look_for_room().await;
-        self.cache.begin_turn(jobs.len());
-        // When the requests are done, so is what they asked of the disk.
-        match race(self.execute_all(jobs), self.cache.work(&self.rt, self.rt.disk(), self.container)).await {
-            Either::First(answers) => self.commit_and_answer(answers).await,
-            Either::Second(()) => unreachable!("the cache works for ever"),
+        let answers = match self.cache.is_served_aside() {
+            true => self.start_all(jobs).await,
+            false => {
+                self.cache.begin_turn(jobs.len());
+                // When the requests are done, so is what they asked of the disk.
+                match race(self.execute_all(jobs), self.cache.work(&self.rt, self.rt.disk(), self.container)).await {
+                    Either::First(answers) => answers,
+                    Either::Second(()) => unreachable!("the cache works for ever"),
+                }
+            }
+        };
+        if !answers.is_empty() {
+            self.commit_and_answer(answers).await;
         }
     }
 
     /// Makes room in the journal before it is needed.
-    pub async fn look_for_room(&self) {
+    async fn look_for_room(&self) {
         if self.is_short_of_room()
             && let Some(journal) = &self.journal
         {
@@ -120,7 +145,7 @@ impl<R: ServerRuntime> Server<R> {
     }
 
     /// Writes the journal, then lets the answers leave.
-    pub async fn commit_and_answer(self: &Rc<Self>, answers: Vec<Answered>) {
+    async fn commit_and_answer(self: &Rc<Self>, answers: Vec<Answered>) {
         if let Err(error) = self.commit().await {
             self.fail(error);
             return;
@@ -138,7 +163,7 @@ impl<R: ServerRuntime> Server<R> {
     }
 
     /// Records how much there is to do, now and then.
-    pub fn sample_load(&self, jobs: usize) {
+    fn sample_load(&self, jobs: usize) {
         if !(weft_trace::is_on(weft_trace::event::LOAD) || weft_trace::is_on(weft_trace::event::LOAD_DISK)) {
             return;
         }
@@ -155,7 +180,7 @@ impl<R: ServerRuntime> Server<R> {
     }
 
     /// Takes the requests among what has arrived that may be executed.
-    pub fn admit_all(&self, arrivals: &mut Vec<Arrival>) -> Vec<Job> {
+    fn admit_all(&self, arrivals: &mut Vec<Arrival>) -> Vec<Job> {
         let mut jobs = Vec::with_capacity(arrivals.len());
         let now = self.rt.now();
         self.live.borrow_mut().turn(now);

@@ -58,7 +58,8 @@ pub struct Server<R: ServerRuntime> {
     pub checkpoint_due: Event,
     /// What stops the server, once something did.
     pub stop: RefCell<Option<DataServerError>>,
-    pub stopped: Event,
+    /// The loop of turns has a reason to look: requests have landed, or the server has stopped.
+    pub woken: Event,
 }
 
 /// What recovery hands to a server.
@@ -93,7 +94,7 @@ impl<R: ServerRuntime> Server<R> {
             waiting: Cell::new(0),
             checkpoint_due: Event::new(),
             stop: RefCell::default(),
-            stopped: Event::new(),
+            woken: Event::new(),
             rt,
             config,
         })
@@ -102,7 +103,7 @@ impl<R: ServerRuntime> Server<R> {
     /// Stops the server: no reply leaves any more that was not decided before.
     pub fn fail(&self, error: DataServerError) {
         self.stop.borrow_mut().get_or_insert(error);
-        for flow in [&self.stopped, &self.progress.reached, &self.progress.work, &self.reclaim, &self.checkpoint_due] {
+        for flow in [&self.woken, &self.progress.reached, &self.progress.work, &self.reclaim, &self.checkpoint_due] {
             flow.notify();
         }
     }

@@ -211,6 +211,75 @@ fn more_than_may_be_under_way_at_once_comes_through_all_the_same() {
     });
 }
 
+/// While a sync waits for the disk, a write that is answered already is replaced by a newer one of the same bytes, at every tenth of a
+/// millisecond once: what the sync was asked for survives a power cut, in one of the two versions.
+#[test]
+fn a_sync_does_not_end_while_what_it_waits_for_is_only_replaced() {
+    let write_back = Some(WriteBack { bytes_max: 1 << 20, age_ns: SECOND });
+    for kind in [LayerKind::WriteBehind, LayerKind::Aggregation, LayerKind::ServerDirected] {
+        let mut replaced = 0;
+        for tenths in 0..80 {
+            let cluster = cluster(CacheConfig { write_back, ..layer(kind) }, Durability::None, 2 * MILLISECOND);
+            cluster.run(async move |peer: Peer| {
+                for object in 1..=7 {
+                    peer.write(object, 0, &[1; BLOCK as usize]).await.unwrap();
+                }
+                peer.sync(1).await.unwrap();
+                // They do not touch, so the first ones keep the disk busy for two milliseconds each.
+                for object in [1, 3, 5, 7] {
+                    peer.write(object, 0, &[2; BLOCK as usize]).await.unwrap();
+                }
+                let newer = async {
+                    peer.rt.sleep_until(peer.rt.now() + tenths * MILLISECOND / 10).await;
+                    peer.write(7, 0, &[3; BLOCK as usize]).await.unwrap();
+                };
+                let (synced, ()) = both(peer.sync(7), newer).await;
+                synced.unwrap();
+            });
+            cluster.restart_after_power_cut();
+            let seen = cluster.run(async |peer: Peer| peer.read(7, 0, BLOCK as u32).await.unwrap());
+            let context = format!("{}, replaced after {tenths} tenths of a millisecond", kind.name());
+            assert!(seen == [2; BLOCK as usize] || seen == [3; BLOCK as usize], "{context}: {:?}", &seen[..4]);
+            replaced += u32::from(seen[0] == 3);
+        }
+        assert!((1..80).contains(&replaced), "{}: {replaced} of 80 replaced in time", kind.name());
+    }
+}
+
+/// Blocks that are written again and again are not held back by that: a sync ends, and soon.
+#[test]
+fn a_sync_ends_although_the_same_bytes_are_written_again_and_again() {
+    let write_back = Some(WriteBack { bytes_max: 1 << 20, age_ns: 20 * MILLISECOND });
+    for kind in [LayerKind::WriteBehind, LayerKind::Aggregation, LayerKind::ServerDirected] {
+        let cluster = cluster(CacheConfig { write_back, ..layer(kind) }, Durability::None, 2 * MILLISECOND);
+        cluster.run(async move |peer: Peer| {
+            peer.write(1, 0, &[255; 12 * BLOCK as usize]).await.unwrap();
+            peer.sync(1).await.unwrap();
+            let took_ns = std::cell::Cell::new(None);
+            let syncing = async {
+                let asked_at = peer.rt.now() + 30 * MILLISECOND;
+                peer.rt.sleep_until(asked_at).await;
+                peer.sync(1).await.unwrap();
+                took_ns.set(Some(peer.rt.now().since(asked_at)));
+            };
+            let writing = async {
+                for round in 0..100u8 {
+                    let write = async |n: u64| peer.write(1, 2 * n * BLOCK, &[round; BLOCK as usize]).await.unwrap();
+                    join_all((0..6).map(write)).await;
+                    if took_ns.get().is_some() {
+                        return;
+                    }
+                    peer.rt.sleep_until(peer.rt.now() + MILLISECOND).await;
+                }
+            };
+            both(syncing, writing).await;
+            // Every block once takes 12 milliseconds of the disk.
+            let took_ns = took_ns.get().expect("the sync has ended");
+            assert!(took_ns < 60 * MILLISECOND, "{}: {took_ns} ns", kind.name());
+        });
+    }
+}
+
 /// Waits for two different flows.
 async fn both<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::Output) {
     let (mut first_done, mut second_done) = (None, None);

@@ -14,6 +14,9 @@ use crate::{JournalError, names};
 /// Allocated files that are kept for future segments; more are given back to the disk.
 const SPARES_MAX: usize = 4;
 
+/// Bytes that are overwritten at once.
+const ZERO_BYTES: usize = 1 << 20;
+
 /// What a journal must know.
 #[derive(Clone, Debug)]
 pub struct JournalConfig {
@@ -93,6 +96,8 @@ pub(crate) struct Start {
     pub(crate) next_lsn: Lsn,
     pub(crate) sequence: u64,
     pub(crate) older: Vec<Segment>,
+    /// Where the frames of the newest of these end, in bytes.
+    pub(crate) last_end: Option<u64>,
     pub(crate) spares: Vec<u64>,
     pub(crate) generation: u64,
     pub(crate) bytes_since_checkpoint: u64,
@@ -111,11 +116,19 @@ impl<D: Disk> Journal<D> {
             }
         }
         let spares = names::numbers(&listed, "spare");
-        let start = Start { next_lsn: Lsn::FIRST, sequence: 1, older: Vec::new(), spares, generation: 0, bytes_since_checkpoint: 0 };
+        let start = Start {
+            next_lsn: Lsn::FIRST,
+            sequence: 1,
+            older: Vec::new(),
+            last_end: None,
+            spares,
+            generation: 0,
+            bytes_since_checkpoint: 0,
+        };
         Journal::start(disk, config, start).await
     }
 
-    /// Begins a new segment behind what recovery found.
+    /// Begins a new segment behind what recovery found; goes on in the newest if the disk has no room for another.
     pub(crate) async fn start(disk: &D, config: JournalConfig, start: Start) -> Result<Journal<D>, JournalError> {
         assert!(config.segment_bytes >= 64 << 10, "a segment of {} bytes is too small", config.segment_bytes);
         let header = SegmentHeader {
@@ -142,7 +155,10 @@ impl<D: Disk> Journal<D> {
         };
         let is_new = inner.segments.is_empty();
         let journal = Journal { disk: disk.clone(), inner: Rc::new(RefCell::new(inner)), changed: Event::new() };
-        journal.ensure_room().await?;
+        match (journal.ensure_room().await, start.last_end) {
+            (Err(JournalError::NoSpace), Some(end_offset)) => return journal.resume_segment(end_offset, start.next_lsn).await,
+            (outcome, _) => outcome?,
+        }
         journal.begin_segment(header).await?;
         match journal.ensure_room().await {
             // A restart on a full disk has taken the file that was kept for it: reading and removing go on, and whoever wants to
@@ -193,6 +209,10 @@ impl<D: Disk> Journal<D> {
             inner.next_spare += 1;
             (number, inner.config.segment_bytes)
         };
+        // Asked first: an attempt may fill the disk to the last block before it fails, and whoever is short of room asks often.
+        if self.disk.space().await.is_ok_and(|(_, free)| free < bytes) {
+            return Err(JournalError::NoSpace);
+        }
         let name = names::spare(number);
         let file = self.disk.open(&name, true).await.map_err(JournalError::during(format!("create {name}")))?;
         let allocated = self.disk.allocate(file, 0, bytes).await;
@@ -420,6 +440,31 @@ impl<D: Disk> Journal<D> {
         inner.stats.syncs += 1;
         inner.segments.push(Segment { header, file });
         Ok(())
+    }
+
+    /// Goes on in the newest segment behind its last whole frame, which needs no room on the disk. What lies there (a torn frame, frames that a
+    /// power cut has separated from those before) is overwritten first: it must never be taken for a continuation of what is written now.
+    async fn resume_segment(self, end_offset: u64, next_lsn: Lsn) -> Result<Journal<D>, JournalError> {
+        let (Segment { header, file }, segment_bytes) = {
+            let inner = self.inner.borrow();
+            (*inner.current(), inner.config.segment_bytes)
+        };
+        let name = names::segment(header.sequence);
+        let failed = || JournalError::during(format!("go on in {name}"));
+        if self.disk.len(file).await.map_err(failed())? != segment_bytes {
+            // Made under another configuration: it ends where frames of today may not.
+            return Err(JournalError::NoSpace);
+        }
+        let mut offset = end_offset;
+        while offset < segment_bytes {
+            let bytes = ZERO_BYTES.min((segment_bytes - offset) as usize);
+            let zeros = Payload::Real(BytesMut::zeroed(bytes).freeze());
+            self.disk.write(file, offset, zeros).await.map_err(failed())?;
+            offset += bytes as u64;
+        }
+        self.disk.sync(file).await.map_err(failed())?;
+        self.inner.borrow_mut().writer = JournalWriter::resume(header, segment_bytes, end_offset, next_lsn);
+        Ok(self)
     }
 
     /// Turns segments that hold only records before `start_lsn` into spare files, or removes them.

@@ -86,23 +86,23 @@ impl<D: Disk> Journal<D> {
             )));
         }
 
+        let mut spares = take_spares(disk, &names::numbers(&listed, "spare"), config.segment_bytes).await?;
         let mut older = Vec::new();
         for segment in &segments {
             match segment.header {
                 Some(header) => older.push(Segment { header, file: segment.file }),
-                // Named, but never begun.
-                None => {
-                    disk.close(segment.file);
-                    let name = names::segment(segment.sequence);
-                    disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
-                }
+                None => spares.extend(take_unbegun(disk, segment, &listed, config.segment_bytes).await?),
             }
         }
         let start = Start {
             next_lsn: end.next_lsn,
             sequence: end.next_sequence,
+            last_end: end
+                .last_end
+                .filter(|(sequence, _)| older.last().is_some_and(|last| last.header.sequence == *sequence))
+                .map(|(_, end)| end),
             older,
-            spares: take_spares(disk, &names::numbers(&listed, "spare"), config.segment_bytes).await?,
+            spares,
             generation: checkpoint.map_or(0, |end| end.header.generation),
             bytes_since_checkpoint: bytes,
         };
@@ -182,6 +182,27 @@ async fn take_spares<D: Disk>(disk: &D, numbers: &[u64], segment_bytes: u64) -> 
         }
     }
     Ok(spares)
+}
+
+/// A segment that was named, but never begun, is a spare again; the number of that. On a full disk its space would not come back.
+async fn take_unbegun<D: Disk>(
+    disk: &D,
+    segment: &FoundSegment,
+    listed: &[String],
+    segment_bytes: u64,
+) -> Result<Option<u64>, JournalError> {
+    let name = names::segment(segment.sequence);
+    let failed = || JournalError::during(format!("take {name} back"));
+    let len = disk.len(segment.file).await.map_err(failed())?;
+    disk.close(segment.file);
+    // Two such files, or a spare that was made meanwhile, are no matter: the number must only be new.
+    let number = names::numbers(listed, "spare").last().map_or(1, |last| last + 1) + segment.sequence;
+    if len == segment_bytes {
+        disk.rename(&name, &names::spare(number)).await.map_err(failed())?;
+        return Ok(Some(number));
+    }
+    disk.remove(&name).await.map_err(failed())?;
+    Ok(None)
 }
 
 async fn read_all<D: Disk>(disk: &D, file: FileId, name: &str) -> Result<bytes::Bytes, JournalError> {

@@ -1,5 +1,11 @@
-//! The superblock: whose directory this is. A small text file, so that a person can read it, closed by a checksum; replaced by
-//! renaming a new one over it, so that it is whole at any moment.
+//! The superblock: whose directory this is. A small text file, so that a person can read it, closed by a checksum.
+//!
+//! It is replaced by a second file that is complete on the disk first. The two change places by renames and are both kept, so that no
+//! start needs room on the disk:
+//! ```text
+//! superblock.reserve ─▶ superblock.new (written, synced) ─▶ superblock ─▶ superblock.old ─▶ superblock.reserve
+//! ```
+//! Between the second and the third rename there is no `superblock`; then `superblock.new` is whole, and the next start takes it.
 
 use bytes::Bytes;
 use weft_base::{FsId, Payload, ServerId};
@@ -12,6 +18,8 @@ use crate::JournalError;
 const FORMAT: u32 = 1;
 const NAME: &str = "superblock";
 const NAME_NEW: &str = "superblock.new";
+/// What it was, until it becomes the reserve.
+const NAME_OLD: &str = "superblock.old";
 /// An allocated file that becomes the next superblock: a server must be able to start on a full disk, or nobody could read or remove
 /// what is there.
 const RESERVE: &str = "superblock.reserve";
@@ -40,10 +48,13 @@ impl Superblock {
     /// [`JournalError::Damaged`] if it makes no sense, is of another version or fails its checksum; [`JournalError::Disk`].
     pub async fn load<D: Disk>(disk: &D) -> Result<Option<Superblock>, JournalError> {
         let names = disk.list().await.map_err(JournalError::during("list the server's directory"))?;
-        if !names.iter().any(|name| name == NAME) {
-            return Ok(None);
-        }
+        let has = |wanted: &str| names.iter().any(|name| name == wanted);
         let failed = || JournalError::during("read the superblock");
+        match (has(NAME), has(NAME_OLD)) {
+            (true, _) => {}
+            (false, true) => disk.rename(NAME_NEW, NAME).await.map_err(failed())?,
+            (false, false) => return Ok(None),
+        }
         let file = disk.open(NAME, false).await.map_err(failed())?;
         let len = disk.len(file).await.map_err(failed())?;
         let bytes = disk.read(file, 0, len.min(4096)).await.map_err(failed())?.to_bytes();
@@ -57,9 +68,8 @@ impl Superblock {
     /// [`JournalError::NoSpace`], [`JournalError::Disk`]; the old one is then still there.
     pub async fn store<D: Disk>(&self, disk: &D) -> Result<(), JournalError> {
         let failed = || JournalError::during("write the superblock");
-        match disk.rename(RESERVE, NAME_NEW).await {
-            Ok(()) | Err(DiskError::NotFound) => {}
-            Err(error) => return Err(failed()(error)),
+        if !renamed(disk, RESERVE, NAME_NEW).await.map_err(failed())? {
+            renamed(disk, NAME_OLD, NAME_NEW).await.map_err(failed())?;
         }
         let text = Bytes::from(self.text());
         let len = text.len() as u64;
@@ -69,8 +79,12 @@ impl Superblock {
         disk.set_len(file, len).await.map_err(failed())?;
         disk.sync(file).await.map_err(failed())?;
         disk.close(file);
+        let is_replaced = renamed(disk, NAME, NAME_OLD).await.map_err(failed())?;
         disk.rename(NAME_NEW, NAME).await.map_err(failed())?;
-        // The old superblock has given its space back. If others were faster, the next start tries without a reserve.
+        if is_replaced {
+            disk.rename(NAME_OLD, RESERVE).await.map_err(failed())?;
+        }
+        // Also what was made without room for it gets its block when there is some.
         match keep_reserve(disk).await {
             Ok(()) | Err(DiskError::NoSpace) => Ok(()),
             Err(error) => Err(JournalError::during(format!("allocate {RESERVE}"))(error)),
@@ -110,6 +124,15 @@ impl Superblock {
             boot: u32::try_from(number("boot", 10)?).map_err(|_| damaged("field boot"))?,
             boot_id: number("boot_id", 16)?,
         })
+    }
+}
+
+/// Renames a file, if there is one. True if there was.
+async fn renamed<D: Disk>(disk: &D, from: &str, to: &str) -> Result<bool, DiskError> {
+    match disk.rename(from, to).await {
+        Ok(()) => Ok(true),
+        Err(DiskError::NotFound) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

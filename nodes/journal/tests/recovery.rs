@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weft_base::{FsId, SECOND, ServerId};
 use weft_journal::{Checkpoint, Found, Journal, JournalConfig, JournalError, Lsn, Recovered, Superblock};
 use weft_rt::{Disk, Runtime, ServerRuntime};
-use weft_rt_sim::{DiskFaultKind, NodeConfig, NodeId, Profile, Sim, SimDisk, SimRt};
+use weft_rt_sim::{DiskFaultKind, Fault, NodeConfig, NodeId, Profile, Sim, SimDisk, SimRt};
 
 const FS: FsId = FsId(5);
 const SERVER: ServerId = ServerId(3);
@@ -229,6 +229,67 @@ fn a_restart_on_a_full_disk_takes_the_file_that_was_kept_for_it() {
     .unwrap();
 }
 
+/// A server that starts again and again on a full disk, after crashes and power cuts at random points, with a few records in each
+/// life: there is always a start, and nothing promised is lost. Recovery checks every record.
+#[test]
+fn restarts_on_a_full_disk_go_on_in_the_newest_segment() {
+    let mut lost = 0;
+    for seed in 0..40 {
+        let sim = Sim::new(seed, Profile::instant());
+        let node = sim.add_node(NodeConfig::server(SERVER));
+        let seen: Rc<RefCell<Seen>> = Rc::default();
+        let power: Rc<RefCell<bool>> = Rc::default();
+        let (life_seen, life_power, control) = (Rc::clone(&seen), Rc::clone(&power), sim.control());
+        sim.start(node, move |rt: SimRt| {
+            let (seen, power_was_cut, control) = (Rc::clone(&life_seen), *life_power.borrow(), control.clone());
+            async move {
+                if seen.borrow().written == 0 {
+                    let journal = Journal::create(rt.disk(), config(rt.random())).await.expect("a new journal");
+                    journal.append(&record(1));
+                    *seen.borrow_mut() = Seen { written: journal.commit().await.expect("there is room").0, durable: 0 };
+                    control.fill_disk(node, 3600 * SECOND);
+                    return;
+                }
+                let same_boot = !power_was_cut;
+                let (journal, recovered, contents) = recover(rt.disk(), rt.random(), same_boot).await.expect("it starts");
+                let last = recovered.last_lsn.0;
+                let promised = if power_was_cut { seen.borrow().durable } else { seen.borrow().written };
+                assert!(last >= promised, "seed {seed}: promised {promised}, found {last}");
+                assert_eq!(contents.1, (1..=last).collect::<Vec<_>>(), "seed {seed}");
+                *seen.borrow_mut() = Seen { written: last, durable: last };
+                for next in last + 1..last + 2 + rt.random() % 6 {
+                    journal.append(&record(next));
+                    seen.borrow_mut().written = journal.commit().await.expect("the segment has room").0;
+                    if rt.random().is_multiple_of(3) {
+                        journal.sync().await.expect("the disk works");
+                        seen.borrow_mut().durable = next;
+                    }
+                }
+                std::future::pending().await
+            }
+        });
+        sim.run_for(1_000_000);
+        let mut random = sim.random();
+        for _ in 0..24 {
+            let cut = random.coin();
+            *power.borrow_mut() = cut;
+            lost += u64::from(cut && seen.borrow().durable < seen.borrow().written);
+            if cut {
+                sim.power_cut(node)
+            } else {
+                sim.crash(node)
+            }
+            sim.restart(node);
+            sim.strike_after_polls(node, random.between(1, 90), Fault::Crash { node, down_ns: 1 });
+            sim.run_for(1_000_000);
+        }
+        let segments = sim.disk_files(node).into_iter().filter(|(name, _)| name.starts_with("journal.")).count();
+        assert!(segments <= 2, "seed {seed}: {segments} segments on a disk without room");
+        assert!(seen.borrow().written > 5, "seed {seed}: {} records", seen.borrow().written);
+    }
+    assert!(lost > 50, "{lost} power cuts took unsynced records");
+}
+
 #[test]
 fn a_hole_is_the_work_of_a_power_cut_only_if_there_was_one() {
     let (sim, node) = world(7);
@@ -310,4 +371,46 @@ fn the_superblock_is_replaced_as_a_whole() {
     assert!(sim.corrupt(node, "superblock", 20, vec![b'0'; 4]));
     let damaged = sim.block_on(node, SECOND, |rt| async move { Superblock::load(rt.disk()).await }).unwrap();
     assert!(matches!(damaged, Err(JournalError::Damaged(_))), "{damaged:?}");
+}
+
+/// On a full disk as well: it is stored three times, and the process dies or the power is cut at every point of that.
+#[test]
+fn the_superblock_survives_an_end_at_any_point_of_its_replacement() {
+    let superblock = |boot| Superblock { fs_id: FS, server: SERVER, engine: "journal".into(), boot, boot_id: 2 };
+    let mut points = 0;
+    for polls in 1.. {
+        for cut in [false, true] {
+            let (sim, node) = world(polls);
+            let stored = Rc::new(RefCell::new(0));
+            let (control, storing) = (sim.control(), Rc::clone(&stored));
+            sim.block_on(node, SECOND, |rt| async move {
+                superblock(1).store(rt.disk()).await.unwrap();
+                *storing.borrow_mut() = 1;
+                control.fill_disk(node, 3600 * SECOND);
+            })
+            .unwrap();
+            let storing = Rc::clone(&stored);
+            sim.strike_after_polls(node, polls, if cut { Fault::PowerCut { node, down_ns: 1 } } else { Fault::Crash { node, down_ns: 1 } });
+            let flow = sim.spawn_on(node, move |rt| async move {
+                for boot in 2..5 {
+                    superblock(boot).store(rt.disk()).await.unwrap();
+                    *storing.borrow_mut() = boot;
+                }
+            });
+            sim.run_for(1_000_000);
+            points += u64::from(flow.take().is_none());
+            let stored = *stored.borrow();
+            sim.block_on(node, SECOND, move |rt| async move {
+                let found = Superblock::load(rt.disk()).await.expect("it is whole").expect("it is there").boot;
+                assert!(found == stored || found == stored + 1, "{polls} polls, power cut {cut}: {found} after {stored}");
+                superblock(9).store(rt.disk()).await.expect("what was kept for it is still there");
+                assert_eq!(Superblock::load(rt.disk()).await, Ok(Some(superblock(9))));
+            })
+            .unwrap();
+            if stored == 4 {
+                assert!(points > 40, "{points} points");
+                return;
+            }
+        }
+    }
 }

@@ -109,7 +109,8 @@ async fn open<R: ServerRuntime>(
         None => return Err(MetaServerError::NotFormatted),
     };
     check_owner(&superblock, config)?;
-    let same_boot = superblock.boot_id == rt.disk().boot_id();
+    let boot_id = rt.disk().boot_id();
+    let same_boot = superblock.boot_id == boot_id;
     let (journal, _) = Journal::recover(rt.disk(), JournalConfig { same_boot, ..journal_config(rt, config) }, |found| {
         let (Found::Checkpoint(bytes) | Found::Journal(_, bytes)) = found;
         let mut record = Record::decode(bytes.to_vec().into())?;
@@ -117,11 +118,12 @@ async fn open<R: ServerRuntime>(
         Ok(())
     })
     .await?;
+    let power_was_cut = superblock.boot > 0 && !same_boot;
     if superblock.boot > 0 {
-        state.begin_grace();
+        // Whatever is promised now, it was perhaps not when files were opened.
+        state.begin_grace(power_was_cut);
     }
-    let boot_id = rt.disk().boot_id();
-    if superblock.boot > 0 && superblock.boot_id != boot_id {
+    if power_was_cut {
         skip_lost_handles(&journal, state).await?;
     }
     superblock.boot += 1;

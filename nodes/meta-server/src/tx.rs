@@ -18,7 +18,7 @@
 //! - A participant with a prepared part never decides alone; it keeps its locks and asks.
 //! - Nobody waits for a lock while holding one: a conflict aborts, and the coordinator tries again after a random pause.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -50,43 +50,78 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     ///
     /// # Errors
     /// [`Status::Conflict`] if another transaction was in the way: try again. Otherwise why it is impossible.
-    pub(crate) async fn transact(self: &Rc<Self>, header: &Header, change: NameChange, deadline: Nanos) -> Result<Bytes> {
+    pub(crate) async fn transact(self: &Rc<Self>, header: &Header, change: &NameChange, deadline: Nanos) -> Result<Bytes> {
+        let all = Stage::of(self.config.server, &change.parts);
+        let names_elsewhere = all.remote.iter().any(|(_, parts)| parts.iter().any(is_name));
+        let mut outcome = self.transact_in(std::slice::from_ref(&all), header, change, deadline).await;
+        if let Err(aborted) = &outcome
+            && names_elsewhere
+            && !aborted.why.is_transient()
+        {
+            // Perhaps an object has refused to which the name led no longer. A refusal counts if it stands while the names are held. What
+            // this attempt has locked elsewhere would be in the way of the next one.
+            Rc::clone(self).abort(aborted.tx, aborted.participants.clone()).await;
+            outcome = self.transact_in(&all.names_first(), header, change, deadline).await;
+        }
+        outcome.map_err(|aborted| {
+            self.rt.spawn(Rc::clone(self).abort(aborted.tx, aborted.participants));
+            aborted.why
+        })
+    }
+
+    /// A transaction whose parts are locked in these stages: those of one stage at the same time.
+    async fn transact_in(
+        self: &Rc<Self>,
+        stages: &[Stage],
+        header: &Header,
+        change: &NameChange,
+        deadline: Nanos,
+    ) -> std::result::Result<Bytes, Aborted> {
         let tx = self.new_tx();
         let time = self.rt.wall();
-        let who = change.who.clone();
-        let (own, remote) = split(self.config.server, &change.parts);
-        let own_handles = {
-            let mut state = self.state.borrow_mut();
-            let handles = state.prepare_parts(tx, &own, &who, Status::Conflict)?;
-            state.lock_own(tx, &own);
-            handles
-        };
+        let mut own = Prepared { parts: Vec::new(), handles: Vec::new(), time };
+        let mut participants = BTreeSet::new();
         self.undecided.borrow_mut().insert(tx);
-        self.rt.pass(FaultPoint::TxLock).await;
-        let mut agreed = self.prepare_remote(tx, &remote, &who, time, deadline).await;
-        if agreed.is_ok()
-            && let Err(status) = self.check_cycles(&change.cycles, deadline).await
-        {
-            agreed = Err(status);
-        }
-        let result = agreed.and_then(|handles| {
-            let made = remote.iter().zip(&handles).find_map(|((_, parts), handles)| made_directory(parts, handles));
-            let mut parts = own.clone();
-            if let Some(made) = made {
-                lead_to_made(&mut parts, made);
+        let agreed = async {
+            let mut made = None;
+            for stage in stages {
+                own.handles.extend(self.lock_own_parts(tx, &stage.own, &change.who)?);
+                own.parts.extend(stage.own.iter().cloned());
+                self.rt.pass(FaultPoint::TxLock).await;
+                participants.extend(stage.remote.iter().map(|(server, _)| *server));
+                let handles = self.prepare_remote(tx, &stage.remote, &change.who, time, deadline).await?;
+                made = made.or(stage.remote.iter().zip(&handles).find_map(|((_, parts), handles)| made_directory(parts, handles)));
             }
-            let prepared = Prepared { parts, handles: own_handles, time };
-            self.decide(header, tx, &prepared, &remote, &change, made)
+            self.check_cycles(&change.cycles, deadline).await?;
+            Ok(made)
+        };
+        let agreed = agreed.await;
+        let locked = own.parts.clone();
+        let result = agreed.and_then(|made| {
+            if let Some(made) = made {
+                lead_to_made(&mut own.parts, made);
+            }
+            self.decide(header, tx, &own, participants.iter().copied().collect(), change, made)
         });
-        self.state.borrow_mut().unlock_own(tx, &own);
+        self.state.borrow_mut().unlock_own(tx, &locked);
         self.undecided.borrow_mut().remove(&tx);
         self.released();
-        let participants: Vec<ServerId> = remote.iter().map(|(server, _)| *server).collect();
-        match &result {
-            Ok(_) => self.rt.spawn(Rc::clone(self).deliver(tx, participants, self.engine.last())),
-            Err(_) => self.rt.spawn(Rc::clone(self).abort(tx, participants)),
+        let participants: Vec<ServerId> = participants.into_iter().collect();
+        match result {
+            Ok(body) => {
+                self.rt.spawn(Rc::clone(self).deliver(tx, participants, self.engine.last()));
+                Ok(body)
+            }
+            Err(why) => Err(Aborted { why, tx, participants }),
         }
-        result
+    }
+
+    /// Checks and locks parts of this server.
+    fn lock_own_parts(&self, tx: TxId, parts: &[TxPart], who: &Credentials) -> Result<Vec<Handle>> {
+        let mut state = self.state.borrow_mut();
+        let handles = state.prepare_parts(tx, parts, who, Status::Conflict)?;
+        state.lock_own(tx, parts);
+        Ok(handles)
     }
 
     /// Makes the decision: one record.
@@ -95,7 +130,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         header: &Header,
         tx: TxId,
         own: &Prepared,
-        remote: &[(ServerId, Vec<TxPart>)],
+        participants: Vec<ServerId>,
         change: &NameChange,
         made: Option<Handle>,
     ) -> Result<Bytes> {
@@ -106,7 +141,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let cx = weft_namespace::Context { now: own.time, ..self.context(header.request.client) };
             change.reply.body(&state, &cx, &record, made)?
         };
-        let participants = remote.iter().map(|(server, _)| *server).collect();
         record.changes.push(Change::PutDecided { tx, participants });
         self.change_and_answer(header, &mut record, &body);
         Ok(body)
@@ -289,12 +323,40 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 }
 
-/// Parts by server, each list in order.
-fn split(own_server: ServerId, parts: &[Part]) -> (Vec<TxPart>, Vec<(ServerId, Vec<TxPart>)>) {
-    let mut by_server: BTreeMap<ServerId, Vec<TxPart>> = BTreeMap::new();
-    for Part { server, part } in parts {
-        by_server.entry(*server).or_default().push(part.clone());
+/// A transaction that came to nothing, which those who may have agreed must be told.
+struct Aborted {
+    why: Status,
+    tx: TxId,
+    participants: Vec<ServerId>,
+}
+
+/// Parts that are locked at the same time.
+struct Stage {
+    own: Vec<TxPart>,
+    /// By server.
+    remote: Vec<(ServerId, Vec<TxPart>)>,
+}
+
+impl Stage {
+    /// All parts, each list in order.
+    fn of(own_server: ServerId, parts: &[Part]) -> Stage {
+        let mut by_server: BTreeMap<ServerId, Vec<TxPart>> = BTreeMap::new();
+        for Part { server, part } in parts {
+            by_server.entry(*server).or_default().push(part.clone());
+        }
+        let own = by_server.remove(&own_server).unwrap_or_default();
+        Stage { own, remote: by_server.into_iter().collect() }
     }
-    let own = by_server.remove(&own_server).unwrap_or_default();
-    (own, by_server.into_iter().collect())
+
+    /// The same parts in two stages: first the names, and what else their servers, which are asked once, can say about at the same instant.
+    fn names_first(self) -> [Stage; 2] {
+        let (own_names, own_objects) = self.own.into_iter().partition(is_name);
+        let (with_names, others) = self.remote.into_iter().partition(|(_, parts)| parts.iter().any(is_name));
+        [Stage { own: own_names, remote: with_names }, Stage { own: own_objects, remote: others }]
+    }
+}
+
+/// True if the part is about a name, not about what it leads to.
+fn is_name(part: &TxPart) -> bool {
+    matches!(part, TxPart::InsertEntry { .. } | TxPart::RemoveEntry { .. })
 }

@@ -1,9 +1,6 @@
 //! The machines and the processes on them.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use weft_base::{ClientId, ClusterMap, FsId, Layout, MILLISECOND, Nanos, SECOND, ServerEntry, ServerId, ServerRole};
+use weft_base::{ClientId, ClusterMap, FsId, Layout, MILLISECOND, Nanos, SECOND, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig};
 use weft_meta_server::MetaServerConfig;
@@ -16,9 +13,12 @@ use weft_wire::ClusterKey;
 
 use crate::VirtualError;
 use crate::report::{Meter, PhaseReport};
+use crate::servers::{Contract, Exit, Servers, Storage, cluster_map};
 
 /// How long virtual time may run, in nanoseconds: a century, which no sensible plan needs.
 const LIMIT_NS: u64 = 100 * 365 * 24 * 3600 * SECOND;
+/// The batch interval, in nanoseconds.
+const BATCH_NS: u64 = 50 * MILLISECOND;
 /// Between two questions whether all servers serve, in nanoseconds.
 const START_STEP_NS: u64 = MILLISECOND;
 
@@ -64,32 +64,11 @@ impl Default for ClusterShape {
     }
 }
 
-/// The storage engine of all servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Storage {
-    /// Nothing is kept over a restart: the upper bound.
-    Memory,
-    /// A journal and checkpoints.
-    Journal,
-}
-
-/// The durability contract of all servers, see `docs/semantics.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contract {
-    /// Acknowledged is on stable storage.
-    Sync,
-    /// A power cut takes at most the last 50 ms.
-    Batch,
-    /// A power cut may take everything since the last flush.
-    None,
-}
-
 /// A running cluster and its clients.
 pub(crate) struct Cluster {
     pub(crate) sim: Sim,
-    pub(crate) servers: Vec<(ServerId, NodeId)>,
+    pub(crate) servers: Servers,
     pub(crate) clients: Vec<(NodeId, Client<SimRt>)>,
-    exits: Rc<RefCell<Vec<String>>>,
 }
 
 impl Cluster {
@@ -100,16 +79,7 @@ impl Cluster {
                 return Err(VirtualError::Invalid(format!("a cluster needs at least one {what}")));
             }
         }
-        let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: format!("sim:{id}") };
-        let map = ClusterMap {
-            fs_id: FsId(1),
-            fs_name: "virtual".into(),
-            epoch: 1,
-            meta: (0..shape.meta).map(|index| entry(ServerId(index))).collect(),
-            data: (0..shape.data).map(|index| entry(ServerId::data(index))).collect(),
-            stripe_bytes: shape.stripe_bytes,
-            stripe_width: shape.stripe_width,
-        };
+        let map = cluster_map(FsId(1), "virtual", shape.meta, shape.data, shape.stripe_bytes, shape.stripe_width);
         let width = if shape.stripe_width == 0 { shape.data } else { shape.stripe_width };
         weft_layout::check(&Layout { stripe_bytes: shape.stripe_bytes, width, first: 0 }).map_err(|_| {
             VirtualError::Invalid(format!(
@@ -121,14 +91,7 @@ impl Cluster {
             return Err(VirtualError::Invalid(format!("files over {width} of {} data servers", shape.data)));
         }
         let sim = Sim::new(shape.seed, shape.profile.clone());
-        let exits = Rc::new(RefCell::new(Vec::new()));
-        let mut servers = Vec::new();
-        for server in map.servers().map(|entry| entry.id) {
-            let node = sim.add_node(NodeConfig::server(server));
-            let (map, shape, exits) = (map.clone(), shape.clone(), exits.clone());
-            sim.start(node, move |rt| serve(rt, server, map.clone(), shape.clone(), exits.clone()));
-            servers.push((server, node));
-        }
+        let servers = start_servers(&sim, &map, shape);
         let clients = (0..shape.clients).map(|index| {
             let node = sim.add_node(NodeConfig::client(format!("client{index}")));
             // Waiting for a busy disk is no failure here.
@@ -136,7 +99,7 @@ impl Cluster {
             (node, Client::new(sim.rt(node), map.clone(), options))
         });
         let clients: Vec<_> = clients.collect();
-        let cluster = Cluster { sim, servers, clients, exits };
+        let cluster = Cluster { sim, servers, clients };
         let (node, client) = cluster.clients[0].clone();
         let ready = cluster.sim.spawn_on(node, move |rt| async move {
             loop {
@@ -153,10 +116,10 @@ impl Cluster {
 
     /// Runs virtual time until all flows have ended, and gives their results.
     pub(crate) fn wait<T>(&self, flows: &[Joined<T>]) -> Result<Vec<T>, VirtualError> {
-        let over = || flows.iter().all(Joined::is_over) || !self.exits.borrow().is_empty();
+        let over = || flows.iter().all(Joined::is_over) || self.servers.first_exit().is_some();
         self.sim.run_until_true(Nanos(LIMIT_NS), over).map_err(|stuck| VirtualError::Stuck(format!("{stuck:?}")))?;
-        if let Some(exit) = self.exits.borrow().first() {
-            return Err(VirtualError::Stuck(exit.clone()));
+        if let Some(Exit { server, why, .. }) = self.servers.first_exit() {
+            return Err(VirtualError::Stuck(format!("{server} ended: {why}")));
         }
         Ok(flows.iter().map(|flow| flow.take().expect("the flow has ended, and no process dies without faults")).collect())
     }
@@ -191,38 +154,22 @@ fn disk_cost(disk: &DiskProfile) -> DiskCost {
     DiskCost { access_ns, bytes_per_s: unlimited(disk.read_bytes_per_s) }
 }
 
-async fn serve(rt: SimRt, server: ServerId, map: ClusterMap, shape: ClusterShape, exits: Rc<RefCell<Vec<String>>>) {
+fn start_servers(sim: &Sim, map: &ClusterMap, shape: &ClusterShape) -> Servers {
     let key = ClusterKey([1; 32]);
-    let why = match server.role() {
-        ServerRole::Meta => {
-            use weft_meta_server::{Durability, Engine};
-            let config = MetaServerConfig {
-                create: true,
-                engine: if shape.storage == Storage::Memory { Engine::Memory } else { Engine::Journal },
-                durability: match shape.contract {
-                    Contract::Sync => Durability::Sync,
-                    Contract::Batch => Durability::BATCH_DEFAULT,
-                    Contract::None => Durability::None,
-                },
-                ..MetaServerConfig::new(server, map, key)
-            };
-            weft_meta_server::run(rt, config).await.map_err(|error| error.to_string())
-        }
-        ServerRole::Data => {
-            use weft_data_server::{Durability, Engine};
-            let config = DataServerConfig {
-                create: true,
-                engine: if shape.storage == Storage::Memory { Engine::Memory } else { Engine::Journal },
-                durability: match shape.contract {
-                    Contract::Sync => Durability::Sync,
-                    Contract::Batch => Durability::BATCH_DEFAULT,
-                    Contract::None => Durability::None,
-                },
-                cache: CacheConfig { layer: shape.cache_layer, disk: disk_cost(&shape.profile.disk), ..CacheConfig::default() },
-                ..DataServerConfig::new(server, map, key)
-            };
-            weft_data_server::run(rt, config).await.map_err(|error| error.to_string())
-        }
+    let (meta_engine, data_engine) = shape.storage.engines();
+    let (meta_durability, data_durability) = shape.contract.durabilities(BATCH_NS);
+    let meta = MetaServerConfig {
+        create: true,
+        engine: meta_engine,
+        durability: meta_durability,
+        ..MetaServerConfig::new(ServerId(0), map.clone(), key.clone())
     };
-    exits.borrow_mut().push(format!("{server} ended: {}", why.err().unwrap_or_else(|| "without an error".into())));
+    let data = DataServerConfig {
+        create: true,
+        engine: data_engine,
+        durability: data_durability,
+        cache: CacheConfig { layer: shape.cache_layer, disk: disk_cost(&shape.profile.disk), ..CacheConfig::default() },
+        ..DataServerConfig::new(ServerId::data(0), map.clone(), key)
+    };
+    Servers::start(sim, &meta, &data)
 }

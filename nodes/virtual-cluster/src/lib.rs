@@ -2,7 +2,9 @@
 //! on modelled machines ([`ClusterShape`]), do the work of a benchmark ([`Workload`]), and the result ([`PhaseReport`]) says how long
 //! that took, and which part of which machine it waited for.
 //!
-//! It never injects faults (that is what `tests/sim` is for) and never reads a real clock: one seed, one result.
+//! [`Servers`] starts just the servers of such a cluster, for whoever brings clients and faults (`tests/sim`).
+//!
+//! It never injects faults itself and never reads a real clock: one seed, one result.
 //!
 //! ```
 //! use weft_virtual_cluster::{ClusterShape, Directories, Workload, run};
@@ -18,10 +20,12 @@
 mod cluster;
 mod names;
 mod report;
+mod servers;
 mod streams;
 
-pub use cluster::{ClusterShape, Contract, Storage};
+pub use cluster::ClusterShape;
 pub use report::{PhaseReport, Share};
+pub use servers::{Contract, Exit, Servers, Storage, cluster_map};
 use weft_base::Status;
 
 /// What the clients do, each of them the same.

@@ -88,13 +88,13 @@ enum Group {
 
 impl Meter {
     pub(crate) fn start(cluster: &Cluster) -> Meter {
-        let nodes = cluster.servers.iter().map(|(_, node)| *node).chain(cluster.clients.iter().map(|(node, _)| *node));
+        let nodes = cluster.servers.nodes().iter().map(|(_, node)| *node).chain(cluster.clients.iter().map(|(node, _)| *node));
         Meter { at: cluster.sim.now(), before: nodes.map(|node| (node, cluster.sim.usage(node))).collect() }
     }
 
     pub(crate) fn stop(self, cluster: &Cluster, name: &'static str, operations: u64, bytes: u64) -> PhaseReport {
         let ns = cluster.sim.now().since(self.at);
-        let group_of = |index: usize| match cluster.servers.get(index).map(|(server, _)| server.role()) {
+        let group_of = |index: usize| match cluster.servers.nodes().get(index).map(|(server, _)| server.role()) {
             Some(ServerRole::Meta) => Group::Meta,
             Some(ServerRole::Data) => Group::Data,
             None => Group::Clients,

@@ -1,16 +1,18 @@
 //! A whole file system in virtual time: real metadata and data servers, and clients, on simulated nodes.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 
-use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, Nanos, SECOND, ServerEntry, ServerId};
+use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, SECOND, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig, WriteBack};
 use weft_meta_server::MetaServerConfig;
 use weft_rt_sim::{Control, NodeConfig, NodeId, Random, Sim, SimRt};
 use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
+use weft_virtual_cluster::{Exit, Servers, cluster_map};
 use weft_wire::ClusterKey;
+
+pub use weft_virtual_cluster::{Contract, Storage};
 
 use crate::plan::Weather;
 
@@ -22,26 +24,15 @@ pub struct ClusterConfig {
     /// Number of data servers.
     pub data: usize,
     /// When changes are safe.
-    pub durability: Durability,
-    /// Nothing is kept over a restart (engine `memory`).
-    pub in_memory: bool,
+    pub contract: Contract,
+    /// What keeps metadata and data.
+    pub storage: Storage,
     /// Bytes of a journal segment.
     pub segment_bytes: u64,
     /// Bytes of journal after which a checkpoint is begun.
     pub checkpoint_bytes: u64,
     /// Datafiles of a file; 0: one on every data server.
     pub stripe_width: u16,
-}
-
-/// The durability contract of all servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Acknowledged is on stable storage.
-    Sync,
-    /// At most [`BATCH_NS`] are lost by a power cut.
-    Batch,
-    /// Up to that is lost even by the death of a process.
-    None,
 }
 
 /// The batch interval in nanoseconds.
@@ -57,8 +48,8 @@ impl ClusterConfig {
         ClusterConfig {
             meta: 1,
             data: 1,
-            durability: Durability::Batch,
-            in_memory: false,
+            contract: Contract::Batch,
+            storage: Storage::Journal,
             segment_bytes: 1 << 20,
             checkpoint_bytes: 4 << 20,
             stripe_width: 0,
@@ -67,18 +58,18 @@ impl ClusterConfig {
 
     /// Draws a cluster in which histories of this weather make sense.
     pub fn draw(weather: Weather, random: &mut Random) -> ClusterConfig {
-        let durability = match weather {
-            Weather::PowerSync => Durability::Sync,
-            Weather::PowerBatch => Durability::Batch,
-            Weather::Calm if random.below(4) == 0 => Durability::None,
-            _ if random.below(5) == 0 => Durability::Sync,
-            _ => Durability::Batch,
+        let contract = match weather {
+            Weather::PowerSync => Contract::Sync,
+            Weather::PowerBatch => Contract::Batch,
+            Weather::Calm if random.below(4) == 0 => Contract::None,
+            _ if random.below(5) == 0 => Contract::Sync,
+            _ => Contract::Batch,
         };
         ClusterConfig {
             meta: random.between(1, 3) as usize,
             data: random.between(1, 3) as usize,
-            durability,
-            in_memory: weather == Weather::Calm && random.below(3) == 0,
+            contract,
+            storage: if weather == Weather::Calm && random.below(3) == 0 { Storage::Memory } else { Storage::Journal },
             segment_bytes: 256 << 10,
             // Small enough for checkpoints within a short history in half of all seeds.
             checkpoint_bytes: if random.coin() { 2 << 10 } else { 1 << 20 },
@@ -94,53 +85,48 @@ impl ClusterConfig {
         if self.stripe_width != 1 || self.checkpoint_bytes > 4 << 10 {
             return CacheConfig::default();
         }
-        let write_back = (self.durability == Durability::None).then(WriteBack::default);
+        let write_back = (self.contract == Contract::None).then(WriteBack::default);
         CacheConfig { layer: LayerKind::ServerDirected, disk: DiskCost::SSD, takes_all: true, write_back, ..CacheConfig::default() }
     }
-}
-
-/// A server process that came to its end by itself, which none should.
-#[derive(Clone, Debug)]
-pub struct Exit {
-    /// Which.
-    pub server: ServerId,
-    /// When, in virtual time.
-    pub at: Nanos,
-    /// Its words.
-    pub why: String,
 }
 
 /// A running cluster.
 pub struct Cluster {
     control: Control,
     map: ClusterMap,
+    servers: Servers,
     nodes: Vec<NodeId>,
-    exits: Rc<RefCell<Vec<Exit>>>,
     clients: RefCell<Random>,
 }
 
 impl Cluster {
     /// Adds nodes for all servers and starts them; they make their file system first.
     pub fn start(sim: &Sim, config: &ClusterConfig) -> Cluster {
-        let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: format!("sim:{id}") };
-        let map = ClusterMap {
-            fs_id: FsId(0x5EED),
-            fs_name: "sim".into(),
-            epoch: 1,
-            meta: (0..config.meta).map(|index| entry(ServerId(index as u16))).collect(),
-            data: (0..config.data).map(|index| entry(ServerId::data(index as u16))).collect(),
-            stripe_bytes: STRIPE_BYTES,
-            stripe_width: config.stripe_width,
+        let map = cluster_map(FsId(0x5EED), "sim", config.meta as u16, config.data as u16, STRIPE_BYTES, config.stripe_width);
+        let key = ClusterKey([7; 32]);
+        let (meta_engine, data_engine) = config.storage.engines();
+        let (meta_durability, data_durability) = config.contract.durabilities(BATCH_NS);
+        let meta = MetaServerConfig {
+            create: true,
+            engine: meta_engine,
+            durability: meta_durability,
+            journal_segment_bytes: config.segment_bytes,
+            checkpoint_bytes: config.checkpoint_bytes,
+            session_grace_ns: GRACE_NS,
+            ..MetaServerConfig::new(ServerId(0), map.clone(), key.clone())
         };
-        let exits = Rc::new(RefCell::new(Vec::new()));
-        let mut nodes = Vec::new();
-        for server in map.servers().map(|entry| entry.id) {
-            let node = sim.add_node(NodeConfig::server(server));
-            let (map, config, exits) = (map.clone(), config.clone(), exits.clone());
-            sim.start(node, move |rt| run_server(rt, server, map.clone(), config.clone(), exits.clone()));
-            nodes.push(node);
-        }
-        Cluster { control: sim.control(), map, nodes, exits, clients: RefCell::new(sim.random()) }
+        let data = DataServerConfig {
+            create: true,
+            engine: data_engine,
+            durability: data_durability,
+            journal_segment_bytes: config.segment_bytes,
+            checkpoint_bytes: config.checkpoint_bytes,
+            cache: config.cache(),
+            ..DataServerConfig::new(ServerId::data(0), map.clone(), key)
+        };
+        let servers = Servers::start(sim, &meta, &data);
+        let nodes = servers.nodes().iter().map(|(_, node)| *node).collect();
+        Cluster { control: sim.control(), map, servers, nodes, clients: RefCell::new(sim.random()) }
     }
 
     /// The servers' map.
@@ -166,52 +152,8 @@ impl Cluster {
         self.nodes.iter().filter(|node| !self.control.is_running(**node)).for_each(|node| self.control.restart(*node));
     }
 
-    /// Servers that ended by themselves since the last call.
-    pub fn take_exits(&self) -> Vec<Exit> {
-        self.exits.take()
+    /// The first server that has ended by itself.
+    pub fn first_exit(&self) -> Option<Exit> {
+        self.servers.first_exit()
     }
-}
-
-async fn run_server(rt: SimRt, server: ServerId, map: ClusterMap, config: ClusterConfig, exits: Rc<RefCell<Vec<Exit>>>) {
-    use weft_base::ServerRole;
-    use weft_rt::Runtime;
-    let key = ClusterKey([7; 32]);
-    let why = match server.role() {
-        ServerRole::Meta => {
-            use weft_meta_server::{Durability as Contract, Engine};
-            let meta = MetaServerConfig {
-                create: true,
-                engine: if config.in_memory { Engine::Memory } else { Engine::Journal },
-                durability: match config.durability {
-                    Durability::Sync => Contract::Sync,
-                    Durability::Batch => Contract::Batch { interval: BATCH_NS },
-                    Durability::None => Contract::None,
-                },
-                journal_segment_bytes: config.segment_bytes,
-                checkpoint_bytes: config.checkpoint_bytes,
-                session_grace_ns: GRACE_NS,
-                ..MetaServerConfig::new(server, map, key)
-            };
-            weft_meta_server::run(rt.clone(), meta).await.map_err(|error| error.to_string())
-        }
-        ServerRole::Data => {
-            use weft_data_server::{Durability as Contract, Engine};
-            let data = DataServerConfig {
-                create: true,
-                engine: if config.in_memory { Engine::Memory } else { Engine::Journal },
-                durability: match config.durability {
-                    Durability::Sync => Contract::Sync,
-                    Durability::Batch => Contract::Batch { interval: BATCH_NS },
-                    Durability::None => Contract::None,
-                },
-                journal_segment_bytes: config.segment_bytes,
-                checkpoint_bytes: config.checkpoint_bytes,
-                cache: config.cache(),
-                ..DataServerConfig::new(server, map, key)
-            };
-            weft_data_server::run(rt.clone(), data).await.map_err(|error| error.to_string())
-        }
-    };
-    let why = why.err().unwrap_or_else(|| "without an error".into());
-    exits.borrow_mut().push(Exit { server, at: rt.now(), why });
 }

@@ -1,9 +1,10 @@
 //! What a seed stands for: the shape of the cluster, its durability, what the clients do and what goes wrong.
 
 use weft_base::{MILLISECOND, SECOND};
+use weft_rt::FaultPoint;
 use weft_rt_sim::{FaultSettings, MessageFaults, Random};
 
-use crate::cluster::ClusterConfig;
+use crate::cluster::{ClusterConfig, Storage};
 
 /// The kinds of runs. Which faults there are decides what may be expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,11 +23,22 @@ pub enum Weather {
     FullDisks,
 }
 
+/// What clients prefer to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taste {
+    /// A little of everything.
+    Everything,
+    /// Mostly renames and exchanges between directories of several servers, and what makes and removes their objects meanwhile.
+    Renames,
+}
+
 /// All that a seed decides.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
+    /// What clients do most.
+    pub taste: Taste,
     /// What goes wrong.
     pub weather: Weather,
     /// The servers.
@@ -49,6 +61,8 @@ pub struct Plan {
     pub deadline_ns: u64,
     /// Which faults, and how many.
     pub faults: FaultSettings,
+    /// Servers, by their place in the map, at which flows are held up, where, and for how many nanoseconds.
+    pub delays: Vec<(usize, FaultPoint, u64)>,
 }
 
 impl Plan {
@@ -73,6 +87,7 @@ impl Plan {
         let per_client = (operations / clients).max(1) as u64;
         Plan {
             seed,
+            taste: Taste::Everything,
             weather,
             cluster: ClusterConfig::draw(weather, &mut random),
             clients,
@@ -84,6 +99,32 @@ impl Plan {
             pause_max_ns: if random.below(4) == 0 { 0 } else { 2 * duration / per_client },
             deadline_ns: if weather != Weather::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
             faults: faults(weather, duration, &mut random),
+            delays: Vec::new(),
+        }
+    }
+
+    /// What `seed` stands for where renames are looked at: directories on several servers, few names, transactions that are held up here
+    /// and there, so that they meet.
+    pub fn renames(seed: u64, operations: Option<usize>) -> Plan {
+        let plan = Plan::new(seed, operations);
+        let mut random = Random::new(seed ^ 0x0000_4E4A_3E5E_ED5E);
+        let meta = random.between(2, 3) as usize;
+        let points = [FaultPoint::TxLock, FaultPoint::TxPrepare, FaultPoint::NetRequest, FaultPoint::NetReply, FaultPoint::JournalFlush];
+        let delay = |random: &mut Random| {
+            let point = points[random.below(points.len() as u64) as usize];
+            (random.below(meta as u64) as usize, point, random.below(3 * MILLISECOND))
+        };
+        Plan {
+            taste: Taste::Renames,
+            clients: random.between(3, 5) as usize,
+            names: random.between(2, 3) as u8,
+            dirs: random.between(2, 4) as u8,
+            with_data: false,
+            follow: false,
+            pause_max_ns: if random.coin() { 0 } else { 2 * MILLISECOND },
+            delays: (0..random.below(4)).map(|_| delay(&mut random)).collect(),
+            cluster: ClusterConfig { meta, data: 1, storage: Storage::Journal, ..plan.cluster },
+            ..plan
         }
     }
 }

@@ -7,7 +7,7 @@ use weft_rt_sim::{FaultPlan, Joined, NodeId};
 
 use crate::cluster::BATCH_NS;
 use crate::history::{Action, Name, Outcome};
-use crate::plan::{Plan, Weather};
+use crate::plan::{Plan, Taste, Weather};
 use crate::stage::{Stage, Tolerance};
 use crate::workload::{Menu, SETTLE_NS, Worker};
 
@@ -19,6 +19,8 @@ const TRACE_LINES: usize = 3000;
 pub struct Report {
     /// The seed.
     pub seed: u64,
+    /// What its clients do most.
+    pub taste: Taste,
     /// What it stands for.
     pub weather: Weather,
     /// Operations of the clients.
@@ -45,7 +47,8 @@ impl Report {
 
     /// The command that repeats this run.
     pub fn command(&self) -> String {
-        format!("cargo xtask sim --seeds {}..{} --verbose", self.seed, self.seed + 1)
+        let renames = if self.taste == Taste::Renames { " --renames" } else { "" };
+        format!("cargo xtask sim{renames} --seeds {}..{} --verbose", self.seed, self.seed + 1)
     }
 }
 
@@ -85,6 +88,7 @@ pub fn run_plan(plan: &Plan, verbose: bool) -> Report {
     let events = history.events();
     Report {
         seed: plan.seed,
+        taste: plan.taste,
         weather: plan.weather,
         operations: events.iter().filter(|event| event.client != 0).count(),
         unanswered: events.iter().filter(|event| event.end == u64::MAX).count(),
@@ -165,6 +169,9 @@ impl<'a> Run<'a> {
             Ok(())
         })?;
         self.stage.sim.run_for(2 * BATCH_NS);
+        for (server, point, ns) in &self.plan.delays {
+            self.stage.sim.delay(self.stage.cluster.servers()[*server], *point, *ns);
+        }
         Ok(())
     }
 
@@ -179,8 +186,8 @@ impl<'a> Run<'a> {
 
     /// All clients work.
     fn work(&mut self, operations: usize) -> Result<(), String> {
-        let Plan { names, dirs, with_data, follow, .. } = *self.plan;
-        let menu = Menu { names, dirs: usize::from(dirs) + 1, with_data, follow };
+        let Plan { taste, names, dirs, with_data, follow, .. } = *self.plan;
+        let menu = Menu { taste, names, dirs: usize::from(dirs) + 1, with_data, follow };
         let pause = self.plan.pause_max_ns;
         self.for_all_clients(async move |worker| worker.work(operations, menu, pause).await)
     }
@@ -206,7 +213,7 @@ impl<'a> Run<'a> {
     fn recover(&mut self) -> Result<(), String> {
         let all_struck = self.stage.sim.now().0.max(self.last_fault) + SETTLE_NS;
         self.stage.sim.run_until(Nanos(all_struck));
-        self.stage.recover(self.tolerance)
+        self.stage.recover()
     }
 
     fn for_all_clients(&mut self, flow: impl AsyncFn(&mut Worker) + Clone + 'static) -> Result<(), String> {

@@ -6,9 +6,10 @@ use std::rc::Rc;
 
 use weft_base::{SECOND, Status};
 use weft_rt_sim::{Joined, NodeId, Profile, Random, Sim};
+use weft_virtual_cluster::Exit;
 
 use crate::audit;
-use crate::cluster::{Cluster, ClusterConfig, Exit, GRACE_NS};
+use crate::cluster::{Cluster, ClusterConfig, GRACE_NS};
 use crate::history::{Action, Answer, Event, History, Outcome};
 use crate::linear::{self, Allowances, Verdict};
 use crate::model::Statuses;
@@ -72,7 +73,7 @@ impl Stage {
     pub fn wait_for_servers(&mut self) -> Result<(), String> {
         let outcome = self.with_auditor(async |worker| audit::wait_for_servers(&worker.client).await);
         // Why it does not serve is the better news.
-        self.check_exits(Tolerance::default()).and(outcome)
+        self.check_exits().and(outcome)
     }
 
     /// Runs a flow of the auditor to its end.
@@ -112,11 +113,11 @@ impl Stage {
     ///
     /// # Errors
     /// Servers that ended by themselves, or that do not serve again.
-    pub fn recover(&mut self, tolerance: Tolerance) -> Result<(), String> {
+    pub fn recover(&mut self) -> Result<(), String> {
         self.sim.heal();
         self.cluster.restart_all();
         self.sim.run_for(SETTLE_NS);
-        self.check_exits(tolerance)?;
+        self.check_exits()?;
         self.cluster.restart_all();
         self.wait_for_servers()
     }
@@ -135,7 +136,7 @@ impl Stage {
             let empty = audit::sweep(&worker.client, &scan).await?;
             if may_leave_data { Ok(()) } else { audit::no_orphans(&worker.client, &empty).await }
         })?;
-        self.check_exits(tolerance)
+        self.check_exits()
     }
 
     /// Lets the sessions of dead clients end.
@@ -143,13 +144,10 @@ impl Stage {
         self.sim.run_for(GRACE_NS + SECOND);
     }
 
-    fn check_exits(&self, tolerance: Tolerance) -> Result<(), String> {
-        match self.cluster.take_exits().first() {
-            // A server cannot start on a full disk if it had no time to keep a reserve.
-            Some(Exit { server, at, why }) if !(tolerance.full_disks && why.contains("no space")) => {
-                Err(format!("{server} ended at {at:?}: {why}"))
-            }
-            _ => Ok(()),
+    fn check_exits(&self) -> Result<(), String> {
+        match self.cluster.first_exit() {
+            Some(Exit { server, at, why }) => Err(format!("{server} ended at {at:?}: {why}")),
+            None => Ok(()),
         }
     }
 

@@ -13,6 +13,7 @@ use weft_wire::Rights;
 
 use crate::history::{Action, Answer, History, Name, Outcome, RenameMode, Seen};
 use crate::model::{DIR_MODE, FILE_MODE};
+use crate::plan::Taste;
 
 /// The one extended attribute that histories use.
 const XATTR: &[u8] = b"user.weft";
@@ -85,6 +86,8 @@ impl Shared {
 /// What a client chooses from.
 #[derive(Clone, Copy, Debug)]
 pub struct Menu {
+    /// What is done most.
+    pub taste: Taste,
     /// Number of different names.
     pub names: u8,
     /// Directories known at first that are preferred.
@@ -207,19 +210,31 @@ impl Worker {
                 _ => Action::Create { dir, name, exclusive: true, truncate: false },
             };
         }
+        let rename = |random: &mut Random| {
+            let mode = match random.below(6) {
+                0 => RenameMode::NoReplace,
+                1 | 2 => RenameMode::Exchange,
+                _ => RenameMode::Replace,
+            };
+            Action::Rename { from_dir: dir(random), from: name(random), to_dir: dir(random), to: name(random), mode }
+        };
+        if menu.taste == Taste::Renames {
+            return match random.below(20) {
+                0..11 => rename(random),
+                11 | 12 => Action::Mkdir { dir: dir(random), name: name(random) },
+                13 | 14 => Action::Rmdir { dir: dir(random), name: name(random) },
+                15 | 16 => Action::Create { dir: dir(random), name: name(random), exclusive: true, truncate: false },
+                17 => Action::Unlink { dir: dir(random), name: name(random) },
+                18 => Action::Link { handle: file(random), kind: FileKind::File, dir: dir(random), name: name(random) },
+                _ => Action::LookupHandle { dir: dir(random), name: name(random) },
+            };
+        }
         match random.below(100) {
             0..14 => Action::Create { dir: dir(random), name: name(random), exclusive: random.coin(), truncate: random.below(4) == 0 },
             14..24 => Action::Mkdir { dir: dir(random), name: name(random) },
             24..32 => Action::Unlink { dir: dir(random), name: name(random) },
             32..39 => Action::Rmdir { dir: dir(random), name: name(random) },
-            39..57 => {
-                let mode = match random.below(6) {
-                    0 => RenameMode::NoReplace,
-                    1 | 2 => RenameMode::Exchange,
-                    _ => RenameMode::Replace,
-                };
-                Action::Rename { from_dir: dir(random), from: name(random), to_dir: dir(random), to: name(random), mode }
-            }
+            39..57 => rename(random),
             57..63 => match (random.below(4), random.pick(&shared.others)) {
                 (0, Some((handle, kind))) => Action::Link { handle: *handle, kind: *kind, dir: dir(random), name: name(random) },
                 _ => Action::Link { handle: file(random), kind: FileKind::File, dir: dir(random), name: name(random) },

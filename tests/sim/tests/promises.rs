@@ -3,7 +3,7 @@
 use weft_base::{Handle, MILLISECOND, ROOT_HANDLE, SECOND};
 use weft_rt::Runtime;
 use weft_rt_sim::{Fault, Joined, MessageFaults, NodeId};
-use weft_sim_tests::cluster::{BATCH_NS, ClusterConfig, Durability};
+use weft_sim_tests::cluster::{BATCH_NS, ClusterConfig, Contract};
 use weft_sim_tests::history::{Action, Answer, Name, Outcome, RenameMode};
 use weft_sim_tests::plan::{Plan, Weather};
 use weft_sim_tests::run_plan;
@@ -26,8 +26,8 @@ fn seeds_of(weather: Weather, from: u64, count: usize, change: impl Fn(&mut Plan
 }
 
 /// A cluster of so many metadata servers, ready.
-fn stage(seed: u64, meta: usize, durability: Durability) -> Stage {
-    let config = ClusterConfig { meta, data: 2, durability, ..ClusterConfig::small() };
+fn stage(seed: u64, meta: usize, contract: Contract) -> Stage {
+    let config = ClusterConfig { meta, data: 2, contract, ..ClusterConfig::small() };
     let mut stage = Stage::new(seed, &config, 0);
     stage.wait_for_servers().expect("a new cluster serves");
     stage
@@ -73,7 +73,7 @@ fn rename(from_dir: Handle, from: Name, to_dir: Handle, to: Name) -> Action {
 
 /// The end of every test here: recover, look at everything, and judge.
 fn finish(stage: &mut Stage, running: Vec<Joined<Worker>>, with_data: bool, tolerance: Tolerance, context: &str) {
-    let over = stage.wait(&running).and_then(|()| stage.recover(tolerance)).and_then(|()| stage.examine(with_data, tolerance));
+    let over = stage.wait(&running).and_then(|()| stage.recover()).and_then(|()| stage.examine(with_data, tolerance));
     let (problems, undecided) = stage.judge(tolerance);
     if over.is_err() || !problems.is_empty() || undecided {
         panic!("{context}: {over:?}\n{}\n{}", problems.join("\n"), stage.shared.borrow().history);
@@ -86,7 +86,7 @@ fn promise_atomic_names() {
     for victim in 0..2 {
         // Every await point of the first transactions, then larger strides.
         for polls in (1..80).chain((80..300).step_by(9)) {
-            let mut stage = stage(1000 + polls, 2, Durability::Batch);
+            let mut stage = stage(1000 + polls, 2, Contract::Batch);
             let (first, other) = stage
                 .with_auditor(async |worker| {
                     let (first, other) = two_dirs_apart(worker).await;
@@ -131,7 +131,7 @@ fn promise_linearizable_metadata() {
 #[test]
 fn promise_exactly_once() {
     for seed in 0..12 {
-        let mut stage = stage(2000 + seed, 2, Durability::Batch);
+        let mut stage = stage(2000 + seed, 2, Contract::Batch);
         let dirs = stage.with_auditor(async |worker| Ok(two_dirs_apart(worker).await)).expect("no fault has struck yet");
         let (node, worker) = stage.add_worker("client", 120 * SECOND);
         let bad = MessageFaults { lose: 60_000, duplicate: 60_000, delay: 100_000, ..MessageFaults::BAD };
@@ -159,7 +159,7 @@ fn promise_exactly_once() {
 #[test]
 fn promise_no_directory_cycles() {
     for seed in 0..25 {
-        let mut stage = stage(3000 + seed, 3, Durability::Batch);
+        let mut stage = stage(3000 + seed, 3, Contract::Batch);
         let dirs = stage
             .with_auditor(async |worker| {
                 let mut dirs = vec![ROOT_HANDLE];
@@ -196,11 +196,20 @@ fn promise_batch_survives_power_cut_after_interval() {
     seeds_of(Weather::PowerBatch, 30_000, 16, |_| {});
 }
 
+/// Servers die while their disks are full, and must start on these.
+#[test]
+fn promise_full_disk() {
+    seeds_of(Weather::FullDisks, 40_000, 24, |plan| {
+        plan.faults.disk_full = 12;
+        plan.faults.crashes = 8;
+    });
+}
+
 /// A disk full of old bytes, files with holes on it, power cuts before anything is synced: a byte is what was written there, or zero.
 #[test]
 fn promise_holes_read_zero() {
     for seed in 0..12 {
-        let mut stage = stage(4000 + seed, 1, Durability::Batch);
+        let mut stage = stage(4000 + seed, 1, Contract::Batch);
         let (node, worker) = stage.add_worker("client", 60 * SECOND);
         let control = stage.sim.control();
         let servers = stage.cluster.servers().to_vec();
@@ -244,7 +253,7 @@ fn promise_holes_read_zero() {
 fn promise_truncate_is_final() {
     for victim in 0..3 {
         for polls in (1..60).chain((60..200).step_by(11)) {
-            let mut stage = stage(5000 + polls, 1, Durability::Batch);
+            let mut stage = stage(5000 + polls, 1, Contract::Batch);
             let (node, worker) = stage.add_worker("client", 60 * SECOND);
             let (other_node, other) = stage.add_worker("other", 60 * SECOND);
             let file = stage

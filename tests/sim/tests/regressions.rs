@@ -1,6 +1,7 @@
 //! Seeds that once found something. Each keeps its name, the seed and what was wrong.
 
-use weft_sim_tests::run_seed;
+use weft_sim_tests::plan::Plan;
+use weft_sim_tests::{run_plan, run_seed};
 
 #[track_caller]
 fn stays_good(seed: u64) {
@@ -57,4 +58,19 @@ fn a_repeated_truncation_is_not_done_again() {
 #[test]
 fn both_names_of_a_rename_are_seen_at_one_instant() {
     [12007].into_iter().for_each(stays_good);
+}
+
+/// An object that the new name of a rename had led to refused, being gone, and that was the answer, although by then the name led nowhere.
+#[test]
+fn an_object_refuses_a_rename_only_while_the_name_leads_to_it() {
+    for seed in [1074, 3897, 5962, 10_658] {
+        let report = run_plan(&Plan::renames(seed, None), false);
+        assert!(report.is_good(), "{report}");
+    }
+}
+
+/// A power cut took the record of a file being opened for writing; until that client told again, the size was taken from the inode.
+#[test]
+fn after_a_power_cut_anybody_may_be_writing() {
+    [204_676].into_iter().for_each(stays_good);
 }

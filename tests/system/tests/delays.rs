@@ -1,7 +1,7 @@
-//! A delay of 5 ms at one place of a running file system: `weft explain` names that place first, whichever it is. The table of places is that
-//! of `docs/trace.md`; the same in virtual time is in `tests/sim/tests/delays.rs`.
+//! A delay of 5 ms at one place of a running file system: `weft explain` names that place first, whichever it is.
+//! The same in virtual time is in `tests/sim/tests/delays.rs`.
 //!
-//! The servers are processes of their own, the client is this one with two threads. All places:
+//! The servers are processes of their own, the client is this one with two threads, under the name that the places have for it. All places:
 //! `cargo test -p weft-system-tests --test delays -- --ignored --nocapture`
 
 use std::io::Write;
@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
-use weft_base::{ClusterMap, Credentials, Handle, ROOT_HANDLE};
-use weft_client::{Client, ClientOptions, CreateOptions, RenameFlags, SetAttr};
-use weft_rt::{Bulk, Delays, FaultPoint};
+use weft_base::{ClusterMap, Handle};
+use weft_client::{Client, ClientOptions};
+use weft_rt::{Delays, FaultPoint};
 use weft_rt_real::{ClientConfig, ClientRt, set_delays};
+use weft_sim_tests::delays::{CLIENT, DELAY_NS, PLACES, Place, Told, all_are_named, two_directories, work};
 use weft_system_tests::{FileSystem, Need, available, fails, ok, weft};
 use weft_trace::file::{FileHeader, FileWriter};
 use weft_trace::{Anchor, Clock, Drain, EventTable, Mask, Mode, Tracer, TracerConfig, set_recorder};
@@ -24,46 +25,10 @@ use weft_wire::ClusterKey;
 
 /// Files of each thread.
 const FILES: usize = 10;
-/// Four stripes of 4 KiB.
-const BYTES: usize = 16 << 10;
 const THREADS: usize = 2;
-const DELAY_NS: u64 = 5_000_000;
-/// This process as a node of the trace, and in settings of faults.
-const CLIENT: &str = "client";
 
 /// Delays are a matter of the whole process, and measurements want the machine.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// Where a flow is held up, in which process, and what must be named: stage, place, and words of the evidence.
-#[derive(Clone, Copy)]
-struct Row(FaultPoint, &'static str, (&'static str, &'static str), &'static str);
-
-#[rustfmt::skip]
-const PLACES: &[Row] = &[
-    Row(FaultPoint::ClientCode,   CLIENT,  ("client", CLIENT), ""),
-    Row(FaultPoint::ClientLock,   CLIENT,  ("lock", CLIENT), ""),
-    Row(FaultPoint::ClientSend,   CLIENT,  ("send_queue", CLIENT), ""),
-    Row(FaultPoint::ClientRetry,  CLIENT,  ("retry", CLIENT), ""),
-    Row(FaultPoint::NetReply,     CLIENT,  ("network", CLIENT), ""),
-    Row(FaultPoint::NetReply,     "meta0", ("network", "meta0"), ""),
-    Row(FaultPoint::NetRequest,   "meta0", ("network", "meta0"), ""),
-    Row(FaultPoint::NetRequest,   "meta1", ("network", "meta1"), ""),
-    Row(FaultPoint::NetRequest,   "data0", ("network", "data0"), ""),
-    Row(FaultPoint::NetRequest,   "data2", ("network", "data2"), ""),
-    Row(FaultPoint::ServerQueue,  "meta0", ("server_queue", "meta0"), ""),
-    Row(FaultPoint::ServerQueue,  "data1", ("server_queue", "data1"), ""),
-    Row(FaultPoint::ServerCpu,    "meta1", ("cpu", "meta1"), ""),
-    Row(FaultPoint::ServerCpu,    "data2", ("cpu", "data2"), ""),
-    Row(FaultPoint::TxLock,       "meta0", ("lock", "meta0"), ""),
-    Row(FaultPoint::TxPrepare,    "meta1", ("cpu", "meta1"), "meta.prepare"),
-    Row(FaultPoint::JournalWrite, "meta0", ("journal", "meta0"), "while the journal was written"),
-    Row(FaultPoint::JournalFlush, "meta1", ("journal", "meta1"), "while the journal was flushed"),
-    Row(FaultPoint::JournalWrite, "data1", ("journal", "data1"), "while the journal was written"),
-    Row(FaultPoint::DataRead,     "data0", ("disk", "data0"), "disk.read"),
-    Row(FaultPoint::DataWrite,    "data1", ("disk", "data1"), "disk.write"),
-    Row(FaultPoint::DataFlush,    "data2", ("journal", "data2"), "while data was flushed"),
-    Row(FaultPoint::DataTruncate, "data1", ("cpu", "data1"), "data.truncate"),
-];
 
 /// A command of weft that other programs do not keep from the processors, where the machine allows that.
 fn favoured() -> Command {
@@ -150,7 +115,7 @@ impl Recorded {
                     favour_me();
                     set_recorder(self.tracer.recorder().map(Rc::new));
                     let begun = Instant::now();
-                    self.rt.block_on(work(&client, dirs));
+                    self.rt.block_on(work(&client, dirs, FILES));
                     let time = begun.elapsed();
                     set_recorder(None);
                     time
@@ -185,50 +150,14 @@ fn monotonic_ns() -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
-/// A directory on each metadata server.
-async fn two_directories(client: &Client<ClientRt>, number: usize) -> [Handle; 2] {
-    let mut found = [None; 2];
-    for name in 0.. {
-        let name = format!("d{number}.{name}");
-        let dir = client.mkdir(&Credentials::ROOT, ROOT_HANDLE, name.as_bytes(), 0o755).await.expect("a new directory").handle;
-        found[usize::from(dir.server().0)] = Some(dir);
-        if let [Some(first), Some(second)] = found {
-            assert!(client.ping_all().await.iter().all(|(_, answer)| answer.is_ok()));
-            return [first, second];
-        }
-    }
-    unreachable!("a server whom no directory falls to")
-}
-
-/// Everything that programs do: files are made in both directories in turn, written, read, cut, moved to the other one and removed.
-async fn work(client: &Client<ClientRt>, dirs: [Handle; 2]) {
-    let (who, data) = (&Credentials::ROOT, vec![7; BYTES]);
-    for file in 0..FILES {
-        let (from, to) = (dirs[file % 2], dirs[(file + 1) % 2]);
-        let name = format!("f{file}");
-        let name = name.as_bytes();
-        let (attr, open, _) = client.create(who, from, name, &CreateOptions::default()).await.expect("a new file");
-        client.write(&open, 0, Bulk::Slices(vec![&data])).await.expect("there is room");
-        client.fsync(&open, false).await.expect("disks work");
-        let read = client.read(&open, 0, BYTES as u64).await.expect("it was written");
-        assert_eq!(read.iter().map(|piece| piece.len()).sum::<u64>(), BYTES as u64);
-        client.setattr(who, attr.handle, &SetAttr { size: Some(100), ..SetAttr::default() }).await.expect("it can be cut");
-        client.close(open).await.expect("it is open");
-        client.lookup(who, from, name).await.expect("it is there");
-        client.rename(who, from, name, to, name, RenameFlags::default()).await.expect("it can be moved");
-        client.unlink(who, to, name).await.expect("it is there");
-    }
-}
-
-/// Runs the work with one delay; says what is wrong with the explanation, if anything is.
-fn problem(row: Row) -> Option<String> {
-    let Row(point, node, expected, words) = row;
+/// What is said about the work with one delay.
+fn told(place: &Place) -> Told {
     let fs = prepare();
-    start(&fs, &format!("{}:{}us@{node}", point.name(), DELAY_NS / 1000));
+    start(&fs, &format!("{}:{}us@{}", place.point.name(), DELAY_NS / 1000, place.node));
     let client = Recorded::new(&fs);
     let mut delays = Delays::NONE;
-    if node == CLIENT {
-        delays.set(point, DELAY_NS);
+    if place.node == CLIENT {
+        delays.set(place.point, DELAY_NS);
     }
     set_delays(&delays);
     let wall_s = client.work().as_secs_f64();
@@ -236,39 +165,33 @@ fn problem(row: Row) -> Option<String> {
     client.write(&fs.path("trace"));
     fs.down();
     let report = explain(&fs, &["meta", "data", CLIENT]);
-    let first = &report["suspects"][0];
-    let evidence = first["evidence"].as_str().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let list = |name: &str| report[name].as_array().cloned().unwrap_or_default();
+    let suspects =
+        list("suspects").iter().map(|suspect| (text(&suspect["stage"]), text(&suspect["place"]), text(&suspect["evidence"]))).collect();
     let explained_s = report["seconds"].as_f64().unwrap_or(0.0) * report["covered"].as_f64().unwrap_or(0.0);
+    let told = Told { suspects, covered: explained_s / wall_s, missing: list("missing").iter().map(Value::to_string).collect() };
     // On the terminal, past the capture of the test harness.
-    let _ = writeln!(std::io::stderr(), "{} at {node}: {:.1} % explained: {evidence}", point.name(), explained_s / wall_s * 100.0);
-    // Where a disk has to seek to is not the point.
-    let stage = first["stage"].as_str().map(|stage| if stage.starts_with("disk") { "disk" } else { stage });
-    let is_right = (stage, first["place"].as_str()) == (Some(expected.0), Some(expected.1));
-    if is_right && evidence.contains(words) && report["missing"] == Value::Array(Vec::new()) && explained_s >= 0.95 * wall_s {
-        return None;
-    }
-    let list: String =
-        report["suspects"].as_array().into_iter().flatten().map(|suspect| format!("\n    {}", suspect["evidence"])).collect();
-    Some(format!("{} at {node}: {explained_s:.3} of {wall_s:.3} s explained, missing {}{list}\n", point.name(), report["missing"]))
+    let evidence = told.suspects.first().map_or("", |(_, _, evidence)| evidence);
+    let _ = writeln!(std::io::stderr(), "{} at {}: {:.1} % explained: {evidence}", place.point.name(), place.node, told.covered * 100.0);
+    told
 }
 
-fn all_are_named(rows: impl IntoIterator<Item = Row>) {
+fn named<'a>(places: impl IntoIterator<Item = &'a Place>) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let wrong: Vec<String> = rows.into_iter().filter_map(problem).collect();
-    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.concat());
+    all_are_named(places, str::to_string, told);
 }
 
 #[test]
 fn a_delay_in_one_of_four_places_is_named_first() {
     let sample = [FaultPoint::ClientSend, FaultPoint::NetRequest, FaultPoint::JournalWrite, FaultPoint::DataRead];
-    let first = |point| *PLACES.iter().find(|row| row.0 == point).expect("every point has a row");
-    all_are_named(sample.map(first));
+    named(sample.map(|point| PLACES.iter().find(|place| place.point == point).expect("every point has a place")));
 }
 
 #[test]
 #[ignore = "a minute: cargo test -p weft-system-tests --test delays -- --ignored --nocapture"]
 fn a_delay_in_any_place_is_named_first() {
-    all_are_named(PLACES.iter().copied());
+    named(PLACES);
 }
 
 /// The gateway is between the kernel and the client library: with everything else as it is, its time is the kernel's.

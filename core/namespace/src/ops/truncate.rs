@@ -45,7 +45,7 @@ impl State {
 
     /// Number of datafiles, from index 0, that may exist: for a file of known size that was never cut only as many as its size reaches.
     pub fn datafiles(&self, handle: Handle, inode: &Inode) -> u32 {
-        if !inode.flags.has(InodeFlags::HAS_DATA) {
+        if !inode.flags.has(InodeFlags::HAS_DATA) && !self.opens_lost {
             return 0;
         }
         let width = u32::from(inode.layout.width);
@@ -59,6 +59,6 @@ impl State {
     /// True if nobody can have written behind the size in the inode.
     fn size_is_exact(&self, handle: Handle, inode: &Inode) -> bool {
         let unknown = InodeFlags::WRITING.0 | InodeFlags::TRUNCATING.0;
-        inode.flags.0 & unknown == 0 && !self.is_uncertain(handle)
+        inode.flags.0 & unknown == 0 && !self.may_be_written(handle)
     }
 }

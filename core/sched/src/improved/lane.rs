@@ -99,27 +99,33 @@ impl Lane {
         self.put((piece.file, piece.offset, number), Fragment { bytes: piece.bytes, tag: piece.tag, since: now }, false);
     }
 
-    /// Adds a write. What it replaces is appended to `dropped`; gives the bytes of that.
+    /// Adds a write. What it replaces is appended to `dropped`; gives the bytes of that. It takes the place in the queue of the oldest that it
+    /// replaces: bytes that are written again and again would else be the youngest for ever, and whoever waits for the first would wait as long.
     pub fn overwrite(&mut self, number: u64, now: Nanos, piece: &Piece, dropped: &mut Vec<Part>) -> u64 {
         let (start, end) = (piece.offset, piece.end());
         let mut replaced = 0;
+        let (mut number, mut since, mut in_round) = (number, now, false);
         while let Some((key, fragment)) = self.last_before(piece.file, end)
             && key.1 + fragment.bytes > start
         {
-            let (_, in_round) = self.remove(key);
+            let (_, was_in_round) = self.remove(key);
+            in_round |= was_in_round;
+            if key.2 < number {
+                (number, since) = (key.2, fragment.since);
+            }
             let fragment_end = key.1 + fragment.bytes;
             if fragment_end > end {
-                self.put((key.0, end, key.2), Fragment { bytes: fragment_end - end, ..fragment }, in_round);
+                self.put((key.0, end, key.2), Fragment { bytes: fragment_end - end, ..fragment }, was_in_round);
             }
             let (from, to) = (key.1.max(start), fragment_end.min(end));
             dropped.push(Part { tag: fragment.tag, offset: from, bytes: to - from });
             replaced += to - from;
             if key.1 < start {
-                self.put(key, Fragment { bytes: start - key.1, ..fragment }, in_round);
+                self.put(key, Fragment { bytes: start - key.1, ..fragment }, was_in_round);
                 break;
             }
         }
-        self.append(number, now, piece);
+        self.put((piece.file, start, number), Fragment { bytes: piece.bytes, tag: piece.tag, since }, in_round);
         replaced
     }
 

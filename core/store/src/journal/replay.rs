@@ -97,6 +97,8 @@ pub struct ReplayEnd {
     pub next_lsn: Lsn,
     /// The sequence number for the next segment: the server begins a new one.
     pub next_sequence: u64,
+    /// Where the frames of the last segment end that has any life: its sequence number and the offset in bytes.
+    pub last_end: Option<(u64, u64)>,
     /// Why the last segment ended where it did; worth a line in the log unless it is [`EndReason::Clean`].
     pub end: EndReason,
 }
@@ -140,7 +142,8 @@ impl Replay {
         if next_lsn <= needed_lsn {
             return Err(JournalError::MissingTail { last: next_lsn.prev(), needed: needed_lsn });
         }
-        Ok(ReplayEnd { next_lsn, next_sequence: self.sequence_max.map_or(1, |newest| newest + 1), end: self.end })
+        let last_end = self.last_end.map(|(sequence, offset)| (sequence, offset as u64));
+        Ok(ReplayEnd { next_lsn, next_sequence: self.sequence_max.map_or(1, |newest| newest + 1), last_end, end: self.end })
     }
 
     fn check(&self, header: &SegmentHeader, next_lsn: Lsn, end: EndReason) -> Result<(), JournalError> {

@@ -1,6 +1,6 @@
 //! The writing end: where does the next frame go, and when must a new segment be begun?
 
-use super::{FrameBuilder, Lsn, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::{FRAME_ALIGN, FrameBuilder, Lsn, SEGMENT_HEADER_BYTES, SegmentHeader};
 use bytes::{Bytes, BytesMut};
 
 /// Keeps the place of a journal's writer. Records are pushed during a turn; at its end [`Self::seal`] says what to write where:
@@ -51,6 +51,13 @@ impl JournalWriter {
             end_offset: SEGMENT_HEADER_BYTES as u64,
             frame: FrameBuilder::new(header.first_lsn, 256 << 10),
         }
+    }
+
+    /// Goes on in a segment whose frames end at `end_offset`, where only zeros follow; the next record is `next_lsn`.
+    pub fn resume(header: SegmentHeader, segment_bytes: u64, end_offset: u64, next_lsn: Lsn) -> JournalWriter {
+        assert!(end_offset.is_multiple_of(FRAME_ALIGN as u64) && end_offset <= segment_bytes, "frames end within the segment");
+        let frame = FrameBuilder::new(next_lsn, 256 << 10);
+        JournalWriter { end_offset, frame, ..JournalWriter::start(header, segment_bytes) }
     }
 
     /// Appends a record to the open frame. Panics if the frame would not fit even an empty segment: ask [`Self::accepts`] first

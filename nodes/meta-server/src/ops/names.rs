@@ -168,7 +168,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 Step::Answer(body, _) => Ok(body),
                 Step::Later => Err(Status::Busy),
             },
-            Planned::Change(change) => self.transact(header, change, deadline).await,
+            Planned::Change(change) => self.transact(header, &change, deadline).await,
             Planned::Nothing => {
                 let body = ().to_bytes();
                 self.change_and_answer(header, &mut Record::default(), &body);
