@@ -7,7 +7,8 @@ use super::Segment;
 use super::index::Turns;
 use crate::Stage;
 use crate::event::{DISK_JOB, JOURNAL_COMMIT, JOURNAL_SYNC, served};
-use crate::merge::{Event, Merged};
+use crate::events::Event;
+use crate::merge::Merged;
 use crate::record::{Body, fine, flags};
 
 /// Kinds of work; of kinds at the same time the one first asked for counts.
@@ -37,13 +38,14 @@ impl Work {
     /// Of all events of a trace.
     pub fn new(merged: &Merged, turns: &Turns) -> Work {
         let mut work = Work::default();
-        for event in &merged.events {
+        for position in 0..merged.events.len() as u32 {
+            let event = &merged.events.event(position);
             let span = (event.start_ns, event.end_ns());
             let stage = || merged.nodes[event.node].events.get(event.record.event).map_or(Stage::Unseen, |info| info.stage);
             let mut add = |kind, (from, to), stage| work.pieces.entry((event.node, kind)).or_default().push((from, to, stage));
             match &event.record.body {
                 Body::Ladder(_) if event.record.flags & flags::SERVER != 0 => add(Kind::Cpu, cpu_phase(event), Stage::Cpu),
-                Body::Span(_) if matches!(event.record.event, JOURNAL_COMMIT | JOURNAL_SYNC) && turns.enclose(merged, event) => {
+                Body::Span(_) if matches!(event.record.event, JOURNAL_COMMIT | JOURNAL_SYNC) && turns.enclose(&merged.events, event.node, span) => {
                     add(Kind::Commit, span, Stage::Journal)
                 }
                 // The time of its requests is in records of their own.

@@ -11,9 +11,10 @@ use crate::event::{
     CLIENT_LOCK, CLIENT_PAUSE, CLIENT_WINDOW, DATA_TURN, DISK_JOB, DISK_SYNC, DISK_WRITE, EventInfo, JOURNAL_COMMIT, JOURNAL_SYNC,
     META_TURN, NET_CALL,
 };
-use crate::merge::{Event, Merged};
+use crate::events::{Event, Events};
+use crate::merge::Merged;
 use crate::record::{Body, Span, fine, flags};
-use crate::{EventId, Stage};
+use crate::{EventId, Kind, Stage};
 
 /// Layers of applications, gateways and client libraries; see the table of events.
 const CLIENT_LAYERS: std::ops::RangeInclusive<usize> = 0..=2;
@@ -23,30 +24,30 @@ const DISK_LAYER: usize = 7;
 
 /// The turns of each server's loop, by beginning.
 #[derive(Debug, Default)]
-pub(super) struct Turns(FastMap<usize, Vec<usize>>);
+pub(super) struct Turns(FastMap<usize, Vec<u32>>);
 
 impl Turns {
     /// True if the event lies within a turn of its node.
-    pub fn enclose(&self, merged: &Merged, event: &Event) -> bool {
-        let Some(turns) = self.0.get(&event.node) else { return false };
-        let after = turns.partition_point(|turn| merged.events[*turn].start_ns <= event.start_ns);
-        turns[..after].last().is_some_and(|turn| event.end_ns() <= merged.events[*turn].end_ns())
+    pub fn enclose(&self, events: &Events, node: usize, (start_ns, end_ns): (i64, i64)) -> bool {
+        let Some(turns) = self.0.get(&node) else { return false };
+        let after = turns.partition_point(|turn| events.start_ns(*turn) <= start_ns);
+        turns[..after].last().is_some_and(|turn| end_ns <= events.end_ns(*turn))
     }
 }
 
 pub(super) struct Index<'a> {
     pub merged: &'a Merged,
     /// Positions of children by position of the parent (a span, or the ladder of a request that asks other servers), by end.
-    children: FastMap<usize, Vec<usize>>,
+    children: FastMap<u32, Vec<u32>>,
     /// Outermost operations.
-    roots: Vec<usize>,
+    roots: Vec<u32>,
     /// Server records by request.
-    ladders: FastMap<u64, Vec<usize>>,
+    ladders: FastMap<u64, Vec<u32>>,
     /// Disk accesses by node and request; request 0: for several requests.
-    disks: FastMap<(usize, u64), Vec<usize>>,
+    disks: FastMap<(usize, u64), Vec<u32>>,
     /// What the storage of each node did for several requests, by beginning; and the longest of it in nanoseconds: how far back one may
     /// begin that is still running.
-    storage: FastMap<(usize, Storage), (Vec<usize>, u64)>,
+    storage: FastMap<(usize, Storage), (Vec<u32>, u64)>,
     turns: Turns,
     /// The shortest way of a message between a client and a server, in nanoseconds.
     least_way_ns: FastMap<(usize, u16), u64>,
@@ -69,15 +70,17 @@ impl<'a> Index<'a> {
             orphans: 0,
             unseen: RefCell::default(),
         };
-        let mut spans: FastMap<(usize, u32), usize> = FastMap::default();
-        for (position, event) in merged.events.iter().enumerate() {
+        let events = &merged.events;
+        let mut spans: FastMap<(usize, u32), u32> = FastMap::default();
+        for position in 0..events.len() as u32 {
+            let event = events.event(position);
             match &event.record.body {
                 Body::Span(_) if matches!(event.record.event, META_TURN | DATA_TURN) => {
                     index.turns.0.entry(event.node).or_default().push(position)
                 }
                 // The time of its requests is in records of their own.
                 Body::Span(_) if event.record.event == DISK_JOB => {}
-                Body::Span(_) if is_disk(event) => {
+                Body::Span(_) if is_disk(&event) => {
                     index.disks.entry((event.node, event.record.req)).or_default().push(position);
                 }
                 Body::Span(_) if matches!(event.record.event, JOURNAL_COMMIT | JOURNAL_SYNC) => {
@@ -95,23 +98,31 @@ impl<'a> Index<'a> {
                 _ => {}
             }
         }
-        let shared = |(_, event): &(usize, &Event)| is_disk(event) && event.record.req == 0;
-        merged.events.iter().enumerate().filter(shared).for_each(|(position, _)| index.note_storage(position));
+        for position in 0..events.len() as u32 {
+            let event = events.event(position);
+            if is_disk(&event) && event.record.req == 0 {
+                index.note_storage(position);
+            }
+        }
         index.find_parents(&spans);
         index.find_least_ways();
         for children in index.children.values_mut() {
-            children.sort_by_key(|child| merged.events[*child].end_ns());
+            children.sort_by_key(|child| (events.end_ns(*child), events.order(*child)));
         }
+        for ladders in index.ladders.values_mut() {
+            ladders.sort_by_key(|ladder| events.order(*ladder));
+        }
+        index.roots.sort_by_key(|root| events.order(*root));
         index
     }
 
     /// Notes work of the storage. The journal's own accesses to the disk lie inside its commits and flushes, which are to be noted first.
-    fn note_storage(&mut self, position: usize) {
+    fn note_storage(&mut self, position: u32) {
         let event = self.event(position);
         let encloses = |kind| {
             let Some((all, _)) = self.storage.get(&(event.node, kind)) else { return false };
-            let after = all.partition_point(|other| self.event(*other).start_ns <= event.start_ns);
-            all[..after].last().is_some_and(|last| self.event(*last).end_ns() >= event.end_ns())
+            let after = all.partition_point(|other| self.start_ns(*other) <= event.start_ns);
+            all[..after].last().is_some_and(|last| self.end_ns(*last) >= event.end_ns())
         };
         let kind = match event.record.event {
             JOURNAL_COMMIT => Storage::JournalWrite,
@@ -125,43 +136,65 @@ impl<'a> Index<'a> {
         *longest = event.dur_ns.max(*longest);
     }
 
-    fn find_parents(&mut self, spans: &FastMap<(usize, u32), usize>) {
-        // Spans of applications and gateways by thread, outer before inner: the events are sorted so.
-        let mut threads: FastMap<u64, Vec<usize>> = FastMap::default();
-        for (position, event) in self.merged.events.iter().enumerate() {
+    fn find_parents(&mut self, spans: &FastMap<(usize, u32), u32>) {
+        let events = &self.merged.events;
+        // Spans of applications and gateways by thread, outer before inner, of all nodes.
+        let is_of_thread = |position: &u32| {
+            let sort = events.sort(*position);
+            sort.kind == Kind::Span && THREAD_LAYERS.contains(&sort.event.layer())
+        };
+        let mut of_threads: Vec<u32> = (0..events.len() as u32).filter(is_of_thread).collect();
+        of_threads.sort_by_key(|position| events.order(*position));
+        let mut threads: FastMap<u64, Vec<u32>> = FastMap::default();
+        let mut around: FastMap<u32, u32> = FastMap::default();
+        for position in of_threads {
+            let event = events.event(position);
+            if event.record.req == 0 {
+                continue;
+            }
+            let stack = threads.entry(event.record.req).or_default();
+            while stack.last().is_some_and(|outer| !self.encloses(*outer, &event)) {
+                stack.pop();
+            }
+            around.extend(stack.last().map(|outer| (position, *outer)));
+            stack.push(position);
+        }
+        for position in 0..events.len() as u32 {
+            let event = events.event(position);
             let Body::Span(span) = &event.record.body else { continue };
-            let layer = event.record.event.layer();
-            if is_disk(event) {
+            if is_disk(&event) {
                 continue;
             }
             let named = (span.parent != 0).then(|| spans.get(&(event.node, span.parent))).flatten().copied();
-            let mut parent = named.filter(|parent| *parent != position && encloses(&self.merged.events[*parent], event));
-            if THREAD_LAYERS.contains(&layer) && event.record.req != 0 {
-                let stack = threads.entry(event.record.req).or_default();
-                while stack.last().is_some_and(|outer| !encloses(&self.merged.events[*outer], event)) {
-                    stack.pop();
-                }
-                parent = parent.or(stack.last().copied());
-                stack.push(position);
-            }
-            match parent {
+            let named = named.filter(|parent| *parent != position && self.encloses(*parent, &event));
+            match named.or_else(|| around.get(&position).copied()) {
                 Some(parent) => self.children.entry(parent).or_default().push(position),
-                None if CLIENT_LAYERS.contains(&layer) && span.parent == 0 && !is_inner(event) => self.roots.push(position),
+                None if CLIENT_LAYERS.contains(&event.record.event.layer()) && span.parent == 0 && !is_inner(&event) => {
+                    self.roots.push(position)
+                }
                 // Its operation is still running, or its record was lost, or nobody waits for it.
-                None if is_call(event) && span.parent != 0 && self.merged.nodes[event.node].server.is_none() => self.orphans += 1,
+                None if is_call(&event) && span.parent != 0 && self.merged.nodes[event.node].server.is_none() => self.orphans += 1,
                 None => {}
             }
         }
     }
 
+    fn encloses(&self, outer: u32, inner: &Event) -> bool {
+        // Two readings of a clock on two threads may be a little out of order.
+        const SLACK_NS: i64 = 1_000;
+        let (start, end) = (self.start_ns(outer), self.end_ns(outer));
+        start <= inner.start_ns + SLACK_NS && inner.start_ns <= end && inner.end_ns() <= end + SLACK_NS
+    }
+
     fn find_least_ways(&mut self) {
         let mut ways: FastMap<(usize, u16), u64> = FastMap::default();
-        for call in self.merged.events.iter().filter(|event| is_call(event)) {
-            if let (Body::Span(span), Some(ladder)) = (&call.record.body, self.ladder(call)) {
-                let ladder = self.event(ladder);
-                let sent = call.start_ns.saturating_add_unsigned(wait_ns(call, span));
+        let events = &self.merged.events;
+        for position in (0..events.len() as u32).filter(|position| events.sort(*position).event == NET_CALL) {
+            let call = events.event(position);
+            if let (Body::Span(span), Some(ladder)) = (&call.record.body, self.ladder(&call)) {
+                let sent = call.start_ns.saturating_add_unsigned(wait_ns(&call, span));
                 // The way back counts as well: a client may never meet its server idle, but no reply waits for one.
-                let (there, back) = (ladder.start_ns.saturating_sub(sent), call.end_ns().saturating_sub(ladder.end_ns()));
+                let (there, back) = (self.start_ns(ladder).saturating_sub(sent), call.end_ns().saturating_sub(self.end_ns(ladder)));
                 let way = there.min(back).max(0) as u64;
                 let least = ways.entry((call.node, span.peer)).or_insert(way);
                 *least = way.min(*least);
@@ -176,14 +209,14 @@ impl<'a> Index<'a> {
         let way = (begun - sent).max(0) as u64;
         let longer = way - self.least_way_ns.get(&(call.node, peer)).copied().unwrap_or(0).min(way);
         let Some(turns) = self.turns.0.get(&ladder.node).filter(|_| longer > 0) else { return 0 };
-        let after = turns.partition_point(|position| self.event(*position).start_ns < begun);
+        let after = turns.partition_point(|position| self.start_ns(*position) < begun);
         let (mut busy, mut until) = (0, begun);
         for position in turns[..after].iter().rev() {
-            let turn = self.event(*position);
-            if turn.end_ns() <= sent {
+            let (start_ns, end_ns) = (self.start_ns(*position), self.end_ns(*position));
+            if end_ns <= sent {
                 break;
             }
-            let (from, to) = (turn.start_ns.max(sent), turn.end_ns().min(until));
+            let (from, to) = (start_ns.max(sent), end_ns.min(until));
             if from < to {
                 busy += (to - from) as u64;
                 until = from;
@@ -198,12 +231,20 @@ impl<'a> Index<'a> {
     }
 
     /// Positions of the outermost operations, by beginning.
-    pub fn roots(&self) -> Vec<usize> {
+    pub fn roots(&self) -> Vec<u32> {
         self.roots.clone()
     }
 
-    pub fn event(&self, position: usize) -> &'a Event {
-        &self.merged.events[position]
+    pub fn event(&self, position: u32) -> Event {
+        self.merged.events.event(position)
+    }
+
+    pub fn start_ns(&self, position: u32) -> i64 {
+        self.merged.events.start_ns(position)
+    }
+
+    pub fn end_ns(&self, position: u32) -> i64 {
+        self.merged.events.end_ns(position)
     }
 
     pub fn info(&self, node: usize, event: EventId) -> Option<&'a EventInfo> {
@@ -216,12 +257,12 @@ impl<'a> Index<'a> {
         stage.with_class(event.record.class)
     }
 
-    pub fn children(&self, position: usize) -> &[usize] {
+    pub fn children(&self, position: u32) -> &[u32] {
         self.children.get(&position).map_or(&[], Vec::as_slice)
     }
 
     /// The span's object, or that of the first operation inside it which names one.
-    pub fn object(&self, position: usize) -> u64 {
+    pub fn object(&self, position: u32) -> u64 {
         let own = match &self.event(position).record.body {
             Body::Span(span) => span.obj,
             _ => 0,
@@ -233,31 +274,31 @@ impl<'a> Index<'a> {
     }
 
     /// The server's record of a call: of several (the request was repeated) the one that fits into the call best.
-    pub fn ladder(&self, call: &Event) -> Option<usize> {
+    pub fn ladder(&self, call: &Event) -> Option<u32> {
         let candidates = self.ladders.get(&call.record.req)?;
-        let outside = |ladder: &Event| {
-            let early = call.start_ns.saturating_sub(ladder.start_ns).max(0);
-            early + ladder.end_ns().saturating_sub(call.end_ns()).max(0)
+        let outside = |ladder: u32| {
+            let early = call.start_ns.saturating_sub(self.start_ns(ladder)).max(0);
+            early + self.end_ns(ladder).saturating_sub(call.end_ns()).max(0)
         };
-        candidates.iter().copied().min_by_key(|position| outside(self.event(*position)))
+        candidates.iter().copied().min_by_key(|position| outside(*position))
     }
 
     /// Positions of the disk accesses of a request at a node.
-    pub fn disks(&self, node: usize, request: u64) -> &[usize] {
+    pub fn disks(&self, node: usize, request: u64) -> &[u32] {
         self.disks.get(&(node, request)).map_or(&[], Vec::as_slice)
     }
 
     /// Nanoseconds of [from, to) during which the storage of a node did this for several requests.
     pub fn storage_ns(&self, node: usize, kind: Storage, from: i64, to: i64) -> u64 {
         let Some((all, longest)) = self.storage.get(&(node, kind)) else { return 0 };
-        let begin = all.partition_point(|position| self.event(*position).start_ns < from.saturating_sub_unsigned(*longest));
+        let begin = all.partition_point(|position| self.start_ns(*position) < from.saturating_sub_unsigned(*longest));
         let (mut covered, mut until) = (0, from);
         for position in &all[begin..] {
-            let access = self.event(*position);
-            if access.start_ns >= to {
+            let (start_ns, end_ns) = (self.start_ns(*position), self.end_ns(*position));
+            if start_ns >= to {
                 break;
             }
-            let (a, b) = (access.start_ns.max(until), access.end_ns().min(to));
+            let (a, b) = (start_ns.max(until), end_ns.min(to));
             if b > a {
                 covered += (b - a) as u64;
                 until = b;
@@ -296,10 +337,4 @@ pub(super) fn is_disk(event: &Event) -> bool {
 /// True for what only happens inside operations: waits and pauses.
 fn is_inner(event: &Event) -> bool {
     matches!(event.record.event, CLIENT_WINDOW | CLIENT_LOCK | CLIENT_PAUSE)
-}
-
-fn encloses(outer: &Event, inner: &Event) -> bool {
-    // Two readings of a clock on two threads may be a little out of order.
-    const SLACK_NS: i64 = 1_000;
-    outer.start_ns <= inner.start_ns + SLACK_NS && inner.start_ns <= outer.end_ns() && inner.end_ns() <= outer.end_ns() + SLACK_NS
 }

@@ -121,7 +121,7 @@ impl<'a> Analysis<'a> {
         let work = index.work();
         let mut operations = Vec::new();
         for root in index.roots() {
-            let event = &merged.events[root];
+            let event = merged.events.event(root);
             let mut path = Vec::new();
             critical::path(&index, root, (event.start_ns, event.end_ns()), &mut path);
             path.retain(|segment| segment.dur_ns > 0);
