@@ -136,6 +136,12 @@ impl Events {
         self.nodes[node].records.sorts()[brief.sort as usize]
     }
 
+    /// The number of that among the sorts of its node ([`Times::sorts`]).
+    #[inline]
+    pub fn sort_number(&self, position: u32) -> u32 {
+        self.place(position).1.sort
+    }
+
     /// The bits of a record.
     #[inline]
     pub(crate) fn words(&self, position: u32) -> Words {

@@ -5,7 +5,7 @@
 //! applied silently: [`Merged::clocks`] shows it, and the times without it can be had.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use weft_base::FastMap;
 
@@ -51,9 +51,20 @@ pub struct Merged {
     pub clocks: Vec<NodeClock>,
     /// Everything that was recorded.
     pub events: Events,
+    violations: OnceLock<u64>,
+}
+
+impl Merged {
     /// Requests whose server worked on them before they were sent or after they were answered, by more than the clocks' error: on one
-    /// machine there must be none.
-    pub causality_violations: u64,
+    /// machine there must be none. The first call may have to look for them.
+    pub fn causality_violations(&self) -> u64 {
+        *self.violations.get_or_init(|| violations(&four_times(&self.events), &self.clocks))
+    }
+
+    /// The same if they have been looked for already.
+    pub fn known_violations(&self) -> Option<u64> {
+        self.violations.get().copied()
+    }
 }
 
 /// The four times of one request, each in nanoseconds of its node.
@@ -117,12 +128,16 @@ pub fn merge_by(files: Vec<TraceFile>, each: Each<'_>) -> Merged {
         let (records, briefs, _) = own.into_inner().expect("nobody has panicked");
         merged.events.push(records, briefs);
     }
-    let requests = four_times(&merged.events);
+    // One clock needs no requests; whoever wants to know whether they violate it can wait.
+    let is_one_clock = domains.windows(2).all(|pair| pair[0] == pair[1]);
+    let requests = if is_one_clock { Vec::new() } else { four_times(&merged.events) };
     merged.clocks = clocks(&domains, &requests);
+    if !is_one_clock {
+        merged.violations = OnceLock::from(violations(&requests, &merged.clocks));
+    }
     for (node, clock) in merged.clocks.iter().enumerate().filter(|(_, clock)| clock.offset_ns != 0) {
         merged.events.shift(node, |ns| ns.saturating_add(clock.offset_ns));
     }
-    merged.causality_violations = requests.iter().filter(|request| violates(request, &merged.clocks)).count() as u64;
     merged
 }
 
@@ -230,6 +245,10 @@ fn clocks(domains: &[String], requests: &[FourTimes]) -> Vec<NodeClock> {
     clocks
 }
 
+fn violations(requests: &[FourTimes], clocks: &[NodeClock]) -> u64 {
+    requests.iter().filter(|request| violates(request, clocks)).count() as u64
+}
+
 fn violates(request: &FourTimes, clocks: &[NodeClock]) -> bool {
     let (client, server) = (&clocks[request.client], &clocks[request.server]);
     let (Some(client_error), Some(server_error)) = (client.error_ns, server.error_ns) else { return false };
@@ -282,23 +301,23 @@ mod tests {
         let error = clock.error_ns.expect("tied by ten requests");
         assert_eq!((error, clock.samples), (2_400, 10));
         assert!(clock.offset_ns.abs_diff(-1_000_000) <= error, "{clock:?}");
-        assert_eq!(merged.causality_violations, 0);
+        assert_eq!(merged.causality_violations(), 0);
         assert!(merged.events.iter().is_sorted_by_key(|event| event.start_ns));
     }
 
     #[test]
     fn one_clock_domain_needs_no_offset_and_shows_every_violation() {
         let good = merge(vec![file("c", None, "m", &[call(1, 100, 1_000)]), file("meta0", Some(0), "m", &[served(1, 200, 800)])]);
-        assert_eq!((good.clocks[1].offset_ns, good.clocks[1].error_ns, good.causality_violations), (0, Some(0), 0));
+        assert_eq!((good.clocks[1].offset_ns, good.clocks[1].error_ns, good.causality_violations()), (0, Some(0), 0));
         let bad = merge(vec![file("c", None, "m", &[call(1, 100, 1_000)]), file("meta0", Some(0), "m", &[served(1, 50, 800)])]);
-        assert_eq!(bad.causality_violations, 1);
+        assert_eq!(bad.causality_violations(), 1);
     }
 
     #[test]
     fn a_request_that_its_sender_gave_up_violates_nothing() {
         let given_up = Record { flags: flags::OPEN, ..call(1, 100, 1_000) };
         let merged = merge(vec![file("meta0", Some(0), "m", &[given_up]), file("meta1", Some(1), "m", &[served(1, 800, 1_600)])]);
-        assert_eq!(merged.causality_violations, 0);
+        assert_eq!(merged.causality_violations(), 0);
     }
 
     #[test]

@@ -170,10 +170,10 @@ fn missing(analysis: &Analysis<'_>, covered: f64) -> Vec<String> {
         }
         sentences.extend(node.problems.iter().map(|problem| format!("{}: {problem}", node.name)));
     }
-    if analysis.merged.causality_violations > 0 {
+    if analysis.merged.causality_violations() > 0 {
         sentences.push(format!(
             "{} requests were served before they were sent, or after: clocks are wrong",
-            analysis.merged.causality_violations
+            analysis.merged.causality_violations()
         ));
     }
     sentences
