@@ -120,13 +120,7 @@ impl Events {
     pub fn event(&self, position: u32) -> Event {
         let (node, brief) = self.place(position);
         let records = &self.nodes[node].records;
-        Event {
-            start_ns: brief.start,
-            dur_ns: brief.dur,
-            node,
-            ring: records.ring(brief.unit),
-            record: records.record(brief.unit),
-        }
+        Event { start_ns: brief.start, dur_ns: brief.dur, node, ring: records.ring(brief.unit), record: records.record(brief.unit) }
     }
 
     /// What a record has in common with others.

@@ -177,8 +177,7 @@ fn four_times(events: &Events) -> Vec<FourTimes> {
             }
         }
     }
-    let mut pairs: Vec<(u64, u32, u32)> =
-        calls.iter().filter_map(|(key, call)| Some((*key, (*call)?, (*served.get(key)?)?))).collect();
+    let mut pairs: Vec<(u64, u32, u32)> = calls.iter().filter_map(|(key, call)| Some((*key, (*call)?, (*served.get(key)?)?))).collect();
     pairs.sort_unstable();
     let times = |(_, call, ladder): (u64, u32, u32)| {
         let (client, server) = (events.node(call), events.node(ladder));

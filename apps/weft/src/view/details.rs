@@ -161,7 +161,7 @@ pub fn request(run: &Run, position: u32) -> Option<Value> {
     let mine = operations[from..].iter().take_while(|operation| operation.start_ns == first.start_ns);
     let mine =
         mine.filter(|operation| operation.node == first.node && operation.dur_ns == first.dur_ns && operation.event == first.record.event);
-    let path = mine.take(1).flat_map(|operation| &operation.path);
+    let path = mine.take(1).flat_map(|operation| analysed.analysis.path(operation));
     let path = path.map(|piece| {
         json!({ "stage": piece.stage.name(), "title": piece.stage.title(), "at": piece.start_ns - first.start_ns, "dur": piece.dur_ns })
     });
@@ -191,7 +191,13 @@ fn collect(run: &Run, analysed: &Analysed, position: u32, depth: usize, out: &mu
     }
     if names_a_thread(event) && event.record.req != 0 {
         let is_inside = |other: &u32| around_in_thread(run, analysed, *other) == Some(position);
-        inside.extend(analysed.of_request(event.record.req).skip_while(|other| events.order(*other) <= events.order(position)).take(STEPS_MAX).filter(is_inside));
+        inside.extend(
+            analysed
+                .of_request(event.record.req)
+                .skip_while(|other| events.order(*other) <= events.order(position))
+                .take(STEPS_MAX)
+                .filter(is_inside),
+        );
     }
     inside.sort_by_key(|other| events.order(*other));
     inside.dedup();
@@ -217,9 +223,8 @@ pub fn arrows(run: &Run, from: u64, to: u64, count_max: usize) -> Value {
             continue;
         }
         let served = analysed.of_request(call.record.req).map(|other| (other, events.event(other)));
-        let served = served
-            .into_iter()
-            .find(|(_, other)| matches!(other.record.body, Body::Ladder(_)) && other.record.flags & flags::SERVER != 0);
+        let served =
+            served.into_iter().find(|(_, other)| matches!(other.record.body, Body::Ladder(_)) && other.record.flags & flags::SERVER != 0);
         if let Some((served, ladder)) = served {
             arrows.push(json!({
                 "from": lane, "to": run.lane_of(served), "call": bar.event, "served": served,

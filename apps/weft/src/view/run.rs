@@ -2,17 +2,17 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::thread;
 
 use anyhow::{Result, bail};
-use weft_base::FastMap;
-use weft_trace::explain::{Analysis, Explanation};
 use weft_trace::Kind;
+use weft_trace::explain::{Analysis, Explanation};
 use weft_trace::file::TraceFile;
 use weft_trace::merge::{Event, Merged, merge_by};
 use weft_trace::record::Body;
+
+use crate::parallel::at_once;
 
 use super::inputs::{self, Content, Input};
 use super::lanes::{Lanes, Spans, SubLane};
@@ -59,12 +59,19 @@ pub struct Analysed {
     pub analysis: Analysis<'static>,
     /// Where the time goes.
     pub explanation: Explanation,
+    merged: &'static Merged,
+    nodes: Vec<OfNode>,
+}
+
+/// What of one node is asked for by a number.
+#[derive(Debug, Default)]
+struct OfNode {
     /// Records by the request they belong to.
     by_request: Vec<(u64, u32)>,
-    /// Spans by node and identity.
-    by_span: FastMap<(u32, u32), u32>,
-    /// Spans by node and the identity of the span around them.
-    by_parent: Vec<(u32, u32, u32)>,
+    /// Spans by identity.
+    by_span: Vec<(u32, u32)>,
+    /// Spans by the identity of the span around them.
+    by_parent: Vec<(u32, u32)>,
 }
 
 impl Run {
@@ -205,46 +212,61 @@ impl Run {
 
 impl Analysed {
     fn new(merged: &'static Merged) -> Analysed {
-        let analysis = Analysis::new(merged);
+        let analysis = Analysis::by(merged, &at_once);
         merged.causality_violations();
         let explanation = analysis.explain(SUSPECTS);
-        let (mut by_request, mut by_span, mut by_parent) = (Vec::new(), FastMap::default(), Vec::new());
-        for position in 0..merged.events.len() as u32 {
-            let event = merged.events.event(position);
-            if event.record.req != 0 && super::lanes::is_span(&event) {
-                by_request.push((event.record.req, position));
-            }
-            if let Body::Span(span) = &event.record.body {
-                if span.span != 0 {
-                    by_span.insert((event.node as u32, span.span), position);
-                }
-                if span.parent != 0 {
-                    by_parent.push((event.node as u32, span.parent, position));
-                }
-            }
-        }
-        by_request.sort_unstable_by_key(|(request, position)| (*request, merged.events.order(*position)));
-        by_parent.sort_unstable();
-        Analysed { analysis, explanation, by_request, by_span, by_parent }
+        // What is known of each node is found out for all at the same time.
+        let found: Vec<Mutex<OfNode>> = merged.nodes.iter().map(|_| Mutex::default()).collect();
+        at_once(found.len(), &|node| {
+            *found[node].lock().expect("nobody else works on this node") = OfNode::new(merged, node);
+        });
+        let nodes: Vec<OfNode> = found.into_iter().map(|found| found.into_inner().expect("nobody has panicked")).collect();
+        Analysed { analysis, explanation, merged, nodes }
     }
 
     /// Positions of the records of a request, by time.
     pub fn of_request(&self, request: u64) -> impl Iterator<Item = u32> {
-        let first = self.by_request.partition_point(|(other, _)| *other < request);
-        self.by_request[first..].iter().take_while(move |(other, _)| *other == request).map(|(_, position)| *position)
+        let mut found: Vec<u32> = self.nodes.iter().flat_map(|node| having(&node.by_request, request)).collect();
+        found.sort_by_key(|position| self.merged.events.order(*position));
+        found.into_iter()
     }
 
     /// The span with this identity in a process.
     pub fn span(&self, node: usize, span: u32) -> Option<u32> {
-        self.by_span.get(&(node as u32, span)).copied()
+        having(&self.nodes[node].by_span, span).last()
     }
 
     /// The spans inside one.
     pub fn inside(&self, node: usize, span: u32) -> impl Iterator<Item = u32> {
-        let key = (node as u32, span);
-        let first = self.by_parent.partition_point(|(node, parent, _)| (*node, *parent) < key);
-        self.by_parent[first..].iter().take_while(move |(node, parent, _)| (*node, *parent) == key).map(|(_, _, position)| *position)
+        having(&self.nodes[node].by_parent, span)
     }
+}
+
+impl OfNode {
+    fn new(merged: &Merged, node: usize) -> OfNode {
+        let times = merged.events.node_times(node);
+        let mut found = OfNode::default();
+        for time in times.iter().filter(|time| matches!(times.sorts()[time.sort as usize].kind, Kind::Span | Kind::Ladder)) {
+            let record = times.record(time.position);
+            if record.req != 0 {
+                found.by_request.push((record.req, time.position));
+            }
+            if let Body::Span(span) = &record.body {
+                found.by_span.extend((span.span != 0).then_some((span.span, time.position)));
+                found.by_parent.extend((span.parent != 0).then_some((span.parent, time.position)));
+            }
+        }
+        found.by_request.sort_unstable();
+        found.by_span.sort_unstable();
+        found.by_parent.sort_unstable();
+        found
+    }
+}
+
+/// Positions that belong to a number, in their order.
+fn having<N: Ord + Copy>(sorted: &[(N, u32)], number: N) -> impl Iterator<Item = u32> {
+    let first = sorted.partition_point(|(other, _)| *other < number);
+    sorted[first..].iter().take_while(move |(other, _)| *other == number).map(|(_, position)| *position)
 }
 
 /// What one file says.
@@ -268,17 +290,6 @@ impl Part {
         }
     }
 }
-
-/// Does pieces of work on all processors, those with small numbers first ([`weft_trace::merge::Each`]).
-pub fn at_once(count: usize, work: &(dyn Fn(usize) + Sync)) {
-    let next = AtomicUsize::new(0);
-    let worker = || while (next.fetch_add(1, Ordering::Relaxed)..count).next().map(work).is_some() {};
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX).min(count);
-    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
-}
-
-/// Pieces that are worked on at the same time, at most.
-const WORKERS_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -133,8 +133,8 @@ fn phases(index: &Index<'_>, position: u32, server: u16, begin: i64, served: u64
 fn with_inner(index: &Index<'_>, ladder: u32, phase: Segment, shift: i64, out: &mut Vec<Segment>) {
     let (node, request) = (phase.node, index.event(ladder).record.req);
     let disks = index.disks(node, request);
-    let disks = disks.iter().filter(|_| request != 0 && phase.stage == Stage::Cpu);
-    let mut inner: Vec<u32> = disks.chain(index.children(ladder)).copied().collect();
+    let disks = disks.filter(|_| request != 0 && phase.stage == Stage::Cpu);
+    let mut inner: Vec<u32> = disks.chain(index.children(ladder).iter().copied()).collect();
     inner.sort_by_key(|position| index.end_ns(*position));
     let from = phase.start_ns;
     let mut at = from.saturating_add_unsigned(phase.dur_ns);
@@ -143,7 +143,7 @@ fn with_inner(index: &Index<'_>, ladder: u32, phase: Segment, shift: i64, out: &
         let (start, end) = ((event.start_ns + shift).max(from), (event.end_ns() + shift).min(at));
         if start < end {
             out.push(Segment { start_ns: end, dur_ns: (at - end) as u64, ..phase });
-            if super::index::is_disk(&event) {
+            if super::index::is_disk(event.record.event) {
                 // Its first part it may have spent in the cache layer, behind others.
                 let begun = match &event.record.body {
                     Body::Span(span) => (event.start_ns + shift).saturating_add_unsigned(wait_ns(&event, span)).clamp(start, end),

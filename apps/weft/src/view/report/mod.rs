@@ -124,7 +124,8 @@ fn warnings(run: &Run) -> Vec<Block> {
     if run.merged.causality_violations() > 0 {
         said.push(format!(
             "{}: {} requests were served before they were sent, or after: clocks are wrong.",
-            run.name, run.merged.causality_violations()
+            run.name,
+            run.merged.causality_violations()
         ));
     }
     said.extend(
