@@ -15,6 +15,7 @@ mod live;
 mod mount_list;
 mod mounts;
 mod output;
+mod parallel;
 mod plot;
 mod process;
 mod recording;

@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod event;
+pub mod events;
 pub mod explain;
 pub mod file;
 mod in_flight;
@@ -15,6 +16,7 @@ mod recorder;
 mod request;
 pub mod ring;
 mod stage;
+mod time_order;
 mod tracer;
 pub mod tsc;
 

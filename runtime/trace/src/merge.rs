@@ -5,32 +5,15 @@
 //! applied silently: [`Merged::clocks`] shows it, and the times without it can be had.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock};
 
-use crate::event::EventTable;
-use crate::file::TraceFile;
-use crate::record::{Body, Record, fine, flags};
+use weft_base::FastMap;
 
-/// A record on the common time line.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    /// Beginning in nanoseconds of the reference clock.
-    pub start_ns: i64,
-    /// Duration in nanoseconds.
-    pub dur_ns: u64,
-    /// Position of its file among the files.
-    pub node: usize,
-    /// Ring.
-    pub ring: u32,
-    /// The record; its times are in ticks of its node.
-    pub record: Record,
-}
-
-impl Event {
-    /// The end in nanoseconds of the reference clock.
-    pub fn end_ns(&self) -> i64 {
-        self.start_ns.saturating_add_unsigned(self.dur_ns)
-    }
-}
+use crate::event::{EventTable, Kind, NET_CALL};
+pub use crate::events::{Event, Events};
+use crate::file::{Brief, Records, TraceFile};
+use crate::record::{DURATION_MAX, fine, flags};
+use crate::{TickScale, time_order};
 
 /// A node's clock against that of the first node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,11 +49,22 @@ pub struct Merged {
     pub nodes: Vec<Node>,
     /// Their clocks.
     pub clocks: Vec<NodeClock>,
-    /// Everything that was recorded, by beginning.
-    pub events: Vec<Event>,
+    /// Everything that was recorded.
+    pub events: Events,
+    violations: OnceLock<u64>,
+}
+
+impl Merged {
     /// Requests whose server worked on them before they were sent or after they were answered, by more than the clocks' error: on one
-    /// machine there must be none.
-    pub causality_violations: u64,
+    /// machine there must be none. The first call may have to look for them.
+    pub fn causality_violations(&self) -> u64 {
+        *self.violations.get_or_init(|| violations(&four_times(&self.events), &self.clocks))
+    }
+
+    /// The same if they have been looked for already.
+    pub fn known_violations(&self) -> Option<u64> {
+        self.violations.get().copied()
+    }
 }
 
 /// The four times of one request, each in nanoseconds of its node.
@@ -93,58 +87,109 @@ impl FourTimes {
     }
 }
 
+/// Does pieces of work that do not depend on one another, in any order or at the same time: calls the function once with each number below
+/// the count, and returns when all are done.
+pub type Each<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
+
+/// One piece after the other.
+pub fn in_turn(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    (0..count).for_each(work);
+}
+
 /// Puts files on one time line, that of the first file.
 pub fn merge(files: Vec<TraceFile>) -> Merged {
+    merge_by(files, &in_turn)
+}
+
+/// The same with the files one after the other or at the same time, as `each` does it.
+pub fn merge_by(files: Vec<TraceFile>, each: Each<'_>) -> Merged {
     let mut merged = Merged::default();
     let domains: Vec<String> = files.iter().map(|file| file.header.clock_domain.clone()).collect();
-    for (node, file) in files.into_iter().enumerate() {
+    let mut times = Vec::new();
+    for file in files {
         let lost = file.lost();
         let problems = file.problems.iter().map(ToString::to_string).collect();
-        for recorded in file.records {
-            let end_ticks = recorded.record.t0.saturating_add(recorded.record.duration());
-            let start = file.scale.nanos(recorded.record.t0);
-            let dur_ns = file.scale.nanos(end_ticks).saturating_sub(start);
-            merged.events.push(Event { start_ns: start as i64, dur_ns, node, ring: recorded.ring, record: recorded.record });
-        }
+        times.push(Mutex::new((file.records, Vec::new(), file.scale)));
         merged.nodes.push(Node { name: file.header.node, server: file.header.server, events: file.header.events, lost, problems });
     }
-    let requests = four_times(&merged.events);
-    merged.clocks = clocks(&domains, &requests);
-    for event in &mut merged.events {
-        event.start_ns = event.start_ns.saturating_add(merged.clocks[event.node].offset_ns);
+    // Memory for sorting goes from one to the next.
+    let spares = Mutex::new(Vec::new());
+    each(times.len(), &|node| {
+        let mut own = times[node].lock().expect("nobody else works on this node");
+        let (records, briefs, scale) = &mut *own;
+        let mut spare = spares.lock().ok().and_then(|mut spares| spares.pop()).unwrap_or_default();
+        *briefs = on_time_line(records, scale, &mut spare);
+        if let Ok(mut spares) = spares.lock() {
+            spares.push(spare);
+        }
+    });
+    drop(spares);
+    for own in times {
+        let (records, briefs, _) = own.into_inner().expect("nobody has panicked");
+        merged.events.push(records, briefs);
     }
-    merged.causality_violations = requests.iter().filter(|request| violates(request, &merged.clocks)).count() as u64;
-    merged.events.sort_by_key(|event| (event.start_ns, std::cmp::Reverse(event.dur_ns), event.node, event.ring));
+    // One clock needs no requests; whoever wants to know whether they violate it can wait.
+    let is_one_clock = domains.windows(2).all(|pair| pair[0] == pair[1]);
+    let requests = if is_one_clock { Vec::new() } else { four_times(&merged.events) };
+    merged.clocks = clocks(&domains, &requests);
+    if !is_one_clock {
+        merged.violations = OnceLock::from(violations(&requests, &merged.clocks));
+    }
+    for (node, clock) in merged.clocks.iter().enumerate().filter(|(_, clock)| clock.offset_ns != 0) {
+        merged.events.shift(node, |ns| ns.saturating_add(clock.offset_ns));
+    }
     merged
+}
+
+/// The times of the records of a node in nanoseconds of its own clock, sorted.
+fn on_time_line(records: &mut Records, scale: &TickScale, spare: &mut Vec<Brief>) -> Vec<Brief> {
+    let mut briefs = records.take_briefs();
+    for brief in &mut briefs {
+        let ticks = brief.start as u64;
+        let start_ns = scale.nanos(ticks);
+        brief.dur = scale.nanos(ticks.saturating_add(brief.dur)).saturating_sub(start_ns);
+        brief.start = start_ns as i64;
+    }
+    time_order::sort(&mut briefs, spare, |unit| records.ring(unit));
+    briefs
 }
 
 /// Pairs of a client's span and a server's ladder with the same key. A request that was repeated or given up has no clear times and is left
 /// out.
-fn four_times(events: &[Event]) -> Vec<FourTimes> {
-    let mut calls: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
-    let mut served: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
-    for event in events.iter().filter(|event| event.record.req != 0) {
-        match &event.record.body {
-            Body::Span(span) if event.record.event == crate::event::NET_CALL && span.dur > 0 && event.record.flags & flags::OPEN == 0 => {
-                calls.entry(event.record.req).or_default().push(event);
+fn four_times(events: &Events) -> Vec<FourTimes> {
+    let mut calls: FastMap<u64, Option<u32>> = FastMap::default();
+    let mut served: FastMap<u64, Option<u32>> = FastMap::default();
+    for node in 0..events.nodes() {
+        let times = events.node_times(node);
+        for time in times.iter() {
+            let sort = times.sorts()[time.sort as usize];
+            let is_call = sort.kind == Kind::Span && sort.event == NET_CALL;
+            if !is_call && sort.kind != Kind::Ladder {
+                continue;
             }
-            Body::Ladder(_) if event.record.flags & flags::SERVER != 0 => served.entry(event.record.req).or_default().push(event),
-            _ => {}
+            let words = events.words(time.position);
+            let flags = (words[2] >> 32) as u16;
+            let is_clear = if is_call { words[3] & DURATION_MAX > 0 && flags & flags::OPEN == 0 } else { flags & flags::SERVER != 0 };
+            if words[1] != 0 && is_clear {
+                let all = if is_call { &mut calls } else { &mut served };
+                // Of two of them none is clear.
+                all.entry(words[1]).and_modify(|first| *first = None).or_insert(Some(time.position));
+            }
         }
     }
-    let pairs = calls.iter().filter_map(|(key, calls)| match (calls.as_slice(), served.get(key)?.as_slice()) {
-        ([call], [ladder]) => Some((*call, *ladder)),
-        _ => None,
-    });
-    pairs
-        .map(|(call, ladder)| {
-            let Body::Span(span) = &call.record.body else { unreachable!("chosen above") };
-            // The wait is in ticks like the duration: their ratio is that of the times.
-            let wait_ns = (u128::from(fine(span.wait).min(span.dur)) * u128::from(call.dur_ns) / u128::from(span.dur.max(1))) as i64;
-            let (t1, t4) = (call.start_ns + wait_ns, call.end_ns());
-            FourTimes { client: call.node, server: ladder.node, t1, t2: ladder.start_ns, t3: ladder.end_ns(), t4 }
-        })
-        .collect()
+    let mut pairs: Vec<(u64, u32, u32)> = calls.iter().filter_map(|(key, call)| Some((*key, (*call)?, (*served.get(key)?)?))).collect();
+    pairs.sort_unstable();
+    let times = |(_, call, ladder): (u64, u32, u32)| {
+        let (client, server) = (events.node(call), events.node(ladder));
+        let words = events.words(call);
+        let ticks = words[3] & DURATION_MAX;
+        let (start, dur_ns) = (events.start_ns(call), events.dur_ns(call));
+        // The wait is in ticks like the duration: their ratio is that of the times.
+        let wait_ns = u128::from(fine((words[7] >> 32) as u32).min(ticks)) * u128::from(dur_ns) / u128::from(ticks.max(1));
+        let end_of = |position: u32| events.start_ns(position).saturating_add_unsigned(events.dur_ns(position));
+        FourTimes { client, server, t1: start + wait_ns as i64, t2: events.start_ns(ladder), t3: end_of(ladder), t4: end_of(call) }
+    };
+    pairs.into_iter().map(times).collect()
 }
 
 fn clocks(domains: &[String], requests: &[FourTimes]) -> Vec<NodeClock> {
@@ -199,6 +244,10 @@ fn clocks(domains: &[String], requests: &[FourTimes]) -> Vec<NodeClock> {
     clocks
 }
 
+fn violations(requests: &[FourTimes], clocks: &[NodeClock]) -> u64 {
+    requests.iter().filter(|request| violates(request, clocks)).count() as u64
+}
+
 fn violates(request: &FourTimes, clocks: &[NodeClock]) -> bool {
     let (client, server) = (&clocks[request.client], &clocks[request.server]);
     let (Some(client_error), Some(server_error)) = (client.error_ns, server.error_ns) else { return false };
@@ -213,7 +262,7 @@ mod tests {
     use super::*;
     use crate::event;
     use crate::file::{FileHeader, FileWriter};
-    use crate::record::{Ladder, Span, coarse};
+    use crate::record::{Body, Ladder, Record, Span, coarse};
     use crate::tracer::Batch;
 
     fn file(node: &str, server: Option<u16>, domain: &str, records: &[Record]) -> TraceFile {
@@ -251,23 +300,23 @@ mod tests {
         let error = clock.error_ns.expect("tied by ten requests");
         assert_eq!((error, clock.samples), (2_400, 10));
         assert!(clock.offset_ns.abs_diff(-1_000_000) <= error, "{clock:?}");
-        assert_eq!(merged.causality_violations, 0);
-        assert!(merged.events.is_sorted_by_key(|event| event.start_ns));
+        assert_eq!(merged.causality_violations(), 0);
+        assert!(merged.events.iter().is_sorted_by_key(|event| event.start_ns));
     }
 
     #[test]
     fn one_clock_domain_needs_no_offset_and_shows_every_violation() {
         let good = merge(vec![file("c", None, "m", &[call(1, 100, 1_000)]), file("meta0", Some(0), "m", &[served(1, 200, 800)])]);
-        assert_eq!((good.clocks[1].offset_ns, good.clocks[1].error_ns, good.causality_violations), (0, Some(0), 0));
+        assert_eq!((good.clocks[1].offset_ns, good.clocks[1].error_ns, good.causality_violations()), (0, Some(0), 0));
         let bad = merge(vec![file("c", None, "m", &[call(1, 100, 1_000)]), file("meta0", Some(0), "m", &[served(1, 50, 800)])]);
-        assert_eq!(bad.causality_violations, 1);
+        assert_eq!(bad.causality_violations(), 1);
     }
 
     #[test]
     fn a_request_that_its_sender_gave_up_violates_nothing() {
         let given_up = Record { flags: flags::OPEN, ..call(1, 100, 1_000) };
         let merged = merge(vec![file("meta0", Some(0), "m", &[given_up]), file("meta1", Some(1), "m", &[served(1, 800, 1_600)])]);
-        assert_eq!(merged.causality_violations, 0);
+        assert_eq!(merged.causality_violations(), 0);
     }
 
     #[test]

@@ -332,6 +332,16 @@ impl Ladder {
     }
 }
 
+/// Ticks from the beginning to the end of a record of this kind, as [`Record::duration`], without decoding the rest.
+#[inline]
+pub(crate) fn duration_of(kind: Kind, words: &Words) -> u64 {
+    match kind {
+        Kind::Span => words[3] & DURATION_MAX,
+        Kind::Ladder => words[4..].iter().map(|pair| fine(*pair as u32) + fine((*pair >> 32) as u32)).sum(),
+        _ => 0,
+    }
+}
+
 /// The bytes of a record in a file.
 pub fn words_to_bytes(words: &Words) -> [u8; RECORD_BYTES] {
     let mut bytes = [0; RECORD_BYTES];

@@ -325,7 +325,7 @@ fn a_bench_ring_keeps_the_first_and_counts_the_rest() {
     let node = Node::new(Mode::Bench, 8);
     (0..20).for_each(|_| drop(span(event::DISK_READ)));
     let file = write_and_read(&node.tracer);
-    let spans: Vec<&Recorded> = file.records.iter().filter(|recorded| recorded.record.kind() == Kind::Span).collect();
+    let spans: Vec<Recorded> = file.records.iter().filter(|recorded| recorded.record.kind() == Kind::Span).collect();
     assert_eq!((spans.len(), spans[0].number, file.lost(), file.problems.len()), (8, 0, 12, 1));
     assert_eq!(node.tracer.stats().dropped, 12);
 }

@@ -82,7 +82,7 @@ fn first(explanation: &Explanation, operation: &str) -> (&'static str, String) {
 #[test]
 fn stages_cover_the_time_of_every_operation_and_nothing_is_served_before_it_is_sent() {
     let merged = merged(&traced(Profile::ethernet_10g(), None));
-    assert_eq!(merged.causality_violations, 0);
+    assert_eq!(merged.causality_violations(), 0);
     let analysis = Analysis::new(&merged);
     for operation in analysis.operations() {
         assert_eq!(operation.path.iter().map(|segment| segment.dur_ns).sum::<u64>(), operation.dur_ns);

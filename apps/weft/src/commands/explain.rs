@@ -1,7 +1,9 @@
 //! `weft explain`: where the time of operations went: of recorded ones, or of a running file system's.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -9,11 +11,12 @@ use weft_charts::{Frame, views};
 use weft_trace::Stage;
 use weft_trace::explain::{Analysis, Explanation, Waterfall};
 use weft_trace::file::TraceFile;
-use weft_trace::merge::merge;
+use weft_trace::merge::merge_by;
 
 use crate::connect::Common;
 use crate::fs_arg::CONFIG_NAME;
 use crate::output::{Table, print, print_json};
+use crate::parallel::at_once;
 use crate::recording::files_in;
 
 /// Show where the time of operations went, of a running file system or from trace files
@@ -72,8 +75,11 @@ impl Args {
             }
             traces => files(traces)?,
         };
-        let merged = merge(files.iter().map(|file| read(file)).collect::<Result<_>>()?);
-        let analysis = Analysis::new(&merged);
+        let read_all: Vec<Mutex<Option<Result<TraceFile>>>> = files.iter().map(|_| Mutex::default()).collect();
+        at_once(files.len(), &|number| *read_all[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(read(&files[number])));
+        let read_all = read_all.into_iter().filter_map(|read| read.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let merged = merge_by(read_all.collect::<Result<_>>()?, &at_once);
+        let analysis = Analysis::by(&merged, &at_once);
         let mut report = Report { explanation: analysis.explain(self.suspects), slowest: analysis.slowest(self.slowest) };
         report.explanation.missing.extend(problems);
         if let Some(svg) = &self.svg {
@@ -117,8 +123,9 @@ fn files(traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 fn read(file: &Path) -> Result<TraceFile> {
-    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    TraceFile::read(&bytes).with_context(|| file.display().to_string())
+    let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let bytes = input.metadata().map_or(0, |data| data.len() as usize);
+    TraceFile::read_from(input, bytes, |_| {}).with_context(|| file.display().to_string())
 }
 
 fn text(report: &Report) -> String {

@@ -29,7 +29,9 @@ pub struct Source {
     pub merged: Merged,
     /// Nanoseconds of the reference clock at which the first record of the whole trace begins; exported times count from here.
     pub origin_ns: i64,
-    /// Positions of the chosen records, by beginning.
+    /// All records, by beginning.
+    all: Vec<Event>,
+    /// Which of them are chosen.
     pub chosen: Vec<u32>,
     /// Ladders of servers among the chosen ones, by the key of the request.
     served: FastMap<u64, Vec<u32>>,
@@ -115,7 +117,8 @@ impl Source {
         let masks = masks(&merged, &selection.events)?;
         // The recorder's own records about clocks and losses do not stretch the time line.
         let in_time = |event: &&Event| !matches!(event.record.kind(), Kind::Sync | Kind::Lost | Kind::Text);
-        let origin_ns = merged.events.iter().filter(in_time).map(|event| event.start_ns).min().unwrap_or(0);
+        let all: Vec<Event> = merged.events.iter().collect();
+        let origin_ns = all.iter().filter(in_time).map(|event| event.start_ns).min().unwrap_or(0);
         let at = |seconds: f64| origin_ns.saturating_add((seconds * 1e9) as i64);
         let (from, to) = (selection.from_s.map(at), selection.to_s.map(at));
         let is_chosen = |event: &Event| {
@@ -124,17 +127,17 @@ impl Source {
                 && from.is_none_or(|from| event.end_ns() >= from)
                 && to.is_none_or(|to| event.start_ns <= to)
         };
-        let chosen: Vec<u32> = (0u32..).zip(&merged.events).filter(|(_, event)| is_chosen(event)).map(|(position, _)| position).collect();
+        let chosen: Vec<u32> = (0u32..).zip(&all).filter(|(_, event)| is_chosen(event)).map(|(position, _)| position).collect();
         let mut served: FastMap<u64, Vec<u32>> = FastMap::default();
         for position in &chosen {
-            let record = &merged.events[*position as usize].record;
+            let record = &all[*position as usize].record;
             if record.req != 0 && record.kind() == Kind::Ladder && record.flags & flags::SERVER != 0 {
                 served.entry(record.req).or_default().push(*position);
             }
         }
         let mut calls: BTreeMap<u64, u32> = BTreeMap::new();
         let is_call = |event: &&Event| event.record.event == NET_CALL && event.record.req != 0;
-        let mut source = Source { merged, origin_ns, chosen, served, answers: BTreeSet::new() };
+        let mut source = Source { merged, origin_ns, all, chosen, served, answers: BTreeSet::new() };
         source.events().filter(is_call).for_each(|event| *calls.entry(event.record.req).or_default() += 1);
         source.served.retain(|request, ladders| ladders.len() == 1 && calls.get(request) == Some(&1));
         source.answers = source.events().filter(|event| source.served(event).is_some()).map(|event| event.record.req).collect();
@@ -156,7 +159,7 @@ impl Source {
 
     /// The record at a position.
     pub fn event(&self, position: u32) -> &Event {
-        &self.merged.events[position as usize]
+        &self.all[position as usize]
     }
 
     /// All chosen records, by beginning.

@@ -225,6 +225,6 @@ mod tests {
             spans.map(|event| if let Body::Span(span) = &event.record.body { u64::from(span.len) } else { 0 }).sum()
         };
         assert_eq!((moved(event::NET_RECEIVE), moved(event::NET_SEND)), (report.network_bytes, report.network_bytes));
-        assert_eq!(merged.events.iter().map(weft_trace::merge::Event::end_ns).max(), Some(report.end_nanos as i64));
+        assert_eq!(merged.events.iter().map(|event| event.end_ns()).max(), Some(report.end_nanos as i64));
     }
 }

@@ -2,6 +2,7 @@
 //! binary where there is much of it ([`super::window`]).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_trace::record::Body;
@@ -43,6 +44,8 @@ const PARTS: [(&str, &str, &str); 17] = [
 const ROWS_MAX: u64 = 100_000;
 /// Arrows that are drawn at most: more are a thicket.
 const ARROWS_MAX: usize = 400;
+/// How long a question how far the loading is waits for its end.
+const STATE_WAIT: Duration = Duration::from_millis(100);
 /// Values of a gauge at most.
 const GAUGE_POINTS: u64 = 600;
 
@@ -143,6 +146,10 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
     match site.state() {
         State::Ready => {}
         State::Loading(done, total) if path == "/api/state" => {
+            // Who waits for the trace learns at once that it is there.
+            if site.await_loaded(STATE_WAIT) {
+                return route(site, path, query);
+            }
             return Answer::json(&json!({ "state": "loading", "read": done, "total": total }));
         }
         State::Failed(reason) if path == "/api/state" => return Answer::json(&json!({ "state": "failed", "reason": reason })),
@@ -160,7 +167,9 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
         "/api/run" => Answer::json(&describe(&run)),
         "/api/window" => {
             let width = query.number("width", 1000).clamp(1, u64::from(WIDTH_MAX)) as u32;
-            Answer::ok("application/octet-stream", picture(&run, &Window { from, to, width, hidden: query.hidden(&run) }))
+            let picture = picture(&run, &Window { from, to, width, hidden: query.hidden(&run) });
+            site.note_shown();
+            Answer::ok("application/octet-stream", picture)
         }
         "/api/totals" => Answer::json(&totals(&run, from, to)),
         "/api/gauges" => Answer::json(&gauges(&run, from, to)),
@@ -248,13 +257,10 @@ fn describe(run: &Run) -> Value {
         json!({ "name": node.name, "server": node.server, "order": order[number], "clock_error_ns": run.merged.clocks[number].error_ns })
     });
     let lanes = run.lanes.lanes.iter().map(|lane| {
-        let spans: usize = lane.tracks.iter().map(|(_, track)| track.bars().len()).sum();
+        let spans: usize = lane.tracks.iter().map(|(_, track)| track.len()).sum();
         json!({ "node": lane.node, "sub": lane.sub_lane, "row": lane.row, "overlaps": lane.overlaps, "spans": spans })
     });
-    let marks = run.merged.events.iter().filter_map(|event| match &event.record.body {
-        Body::Mark { value, .. } => Some(json!([run.since_origin(event.start_ns), value, event.record.text(), event.node])),
-        _ => None,
-    });
+    let marks = run.marks().map(|(event, value)| json!([run.since_origin(event.start_ns), value, event.record.text(), event.node]));
     json!({
         "name": run.name,
         "has_trace": run.has_trace(),
@@ -274,7 +280,8 @@ fn describe(run: &Run) -> Value {
 pub fn problem_count(run: &Run) -> usize {
     let clocks = run.merged.clocks.iter().filter(|clock| clock.error_ns.is_none()).count();
     let refused = run.sources.iter().filter(|source| source.refused.is_some()).count();
-    let violations = usize::from(run.merged.causality_violations > 0);
+    // The analysis looks for them; the page asks again when it is there.
+    let violations = usize::from(run.merged.known_violations().is_some_and(|count| count > 0));
     run.merged.nodes.iter().map(|node| node.problems.len()).sum::<usize>() + clocks + refused + violations
 }
 
@@ -282,8 +289,9 @@ pub fn problem_count(run: &Run) -> usize {
 fn totals(run: &Run, from: u64, to: u64) -> Value {
     let mut sums: BTreeMap<(usize, u16), (u64, u64)> = BTreeMap::new();
     for lane in &run.lanes.lanes {
+        let all = run.spans_of(lane.node);
         for (kind, track) in &lane.tracks {
-            let (count, time) = track.total(from, to);
+            let (count, time) = track.total(&all, from, to);
             let sum = sums.entry((lane.node, *kind)).or_default();
             *sum = (sum.0 + count, sum.1 + time);
         }
@@ -296,12 +304,14 @@ fn totals(run: &Run, from: u64, to: u64) -> Value {
 fn gauges(run: &Run, from: u64, to: u64) -> Value {
     let piece = (to - from).div_ceil(GAUGE_POINTS).max(1);
     let mut found: BTreeMap<(usize, u16, usize), BTreeMap<u64, u64>> = BTreeMap::new();
-    let events = &run.merged.events;
-    let absolute = |ns: u64| run.origin_ns.saturating_add_unsigned(ns);
-    let first = events.partition_point(|event| event.start_ns < absolute(from));
-    for event in events[first..].iter().take_while(|event| event.start_ns < absolute(to)) {
+    for position in &run.lanes.gauges {
+        let at = run.since_origin(run.merged.events.start_ns(*position)).max(0) as u64;
+        if !(from..to).contains(&at) {
+            continue;
+        }
+        let event = run.merged.events.event(*position);
         if let Body::Counter(values) = &event.record.body {
-            let at = (run.since_origin(event.start_ns) as u64 - from) / piece;
+            let at = (at - from) / piece;
             for (gauge, value) in values.iter().enumerate() {
                 let largest = found.entry((event.node, event.record.event.0, gauge)).or_default().entry(at).or_default();
                 *largest = (*largest).max(*value);
@@ -319,11 +329,9 @@ fn gauges(run: &Run, from: u64, to: u64) -> Value {
 
 /// What is missing, and how far the times can be trusted.
 fn health(run: &Run) -> Value {
-    let mut records = vec![0u64; run.merged.nodes.len()];
-    run.merged.events.iter().for_each(|event| records[event.node] += 1);
     let nodes = run.merged.nodes.iter().zip(&run.merged.clocks).enumerate().map(|(number, (node, clock))| {
         json!({
-            "name": node.name, "server": node.server, "records": records[number], "lost": node.lost, "problems": node.problems,
+            "name": node.name, "server": node.server, "records": run.merged.events.of_node(number).len(), "lost": node.lost, "problems": node.problems,
             "offset_ns": clock.offset_ns, "error_ns": clock.error_ns, "samples": clock.samples,
         })
     });
@@ -335,7 +343,7 @@ fn health(run: &Run) -> Value {
     json!({
         "nodes": nodes.collect::<Vec<_>>(),
         "sources": sources.collect::<Vec<_>>(),
-        "causality_violations": run.merged.causality_violations,
+        "causality_violations": run.merged.known_violations(),
         "missing": run.analysed().map(|analysed| analysed.explanation.missing.clone()),
         "covered": run.analysed().map(|analysed| analysed.explanation.covered),
         "spans": run.spans(),

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 use weft_trace::event::NET_CALL;
-use weft_trace::merge::Event;
+use weft_trace::events::{Event, before};
 use weft_trace::record::{Body, fine, flags};
 
-use super::lanes::{SubLane, is_span};
+use super::lanes::{Spans, SubLane, is_span};
 use super::run::{Analysed, Run};
+use super::tiles::Track;
 
 /// Records of one request that are shown at most.
 const STEPS_MAX: usize = 500;
@@ -15,7 +16,7 @@ const DEPTH_MAX: usize = 32;
 
 /// Everything that a record says.
 pub fn event(run: &Run, position: u32) -> Option<Value> {
-    let event = run.merged.events.get(position as usize).filter(|event| is_span(event))?;
+    let event = &run.merged.events.get(position).filter(is_span)?;
     let record = &event.record;
     let node = &run.merged.nodes[event.node];
     let clock = &run.merged.clocks[event.node];
@@ -23,7 +24,7 @@ pub fn event(run: &Run, position: u32) -> Option<Value> {
         "event": position,
         "name": node.events.name(record.event),
         "node": node.name,
-        "kind": run.lanes.kind(event),
+        "kind": run.lanes.kind(&run.merged.events, position),
         "lane": run.lane_of(position),
         "start": run.since_origin(event.start_ns),
         "dur": event.dur_ns,
@@ -96,11 +97,11 @@ fn phases(run: &Run, event: &Event) -> Vec<Value> {
 fn root_of(run: &Run, analysed: &Analysed, position: u32) -> u32 {
     let mut at = position;
     for _ in 0..DEPTH_MAX {
-        let event = &run.merged.events[at as usize];
+        let event = run.merged.events.event(at);
         let around = match &event.record.body {
             Body::Span(span) if span.parent != 0 => analysed.span(event.node, span.parent),
-            _ if event.record.req != 0 && event.record.event != NET_CALL && !names_a_thread(event) => {
-                analysed.of_request(event.record.req).find(|other| run.merged.events[*other as usize].record.event == NET_CALL)
+            _ if event.record.req != 0 && event.record.event != NET_CALL && !names_a_thread(&event) => {
+                analysed.of_request(event.record.req).find(|other| run.merged.events.sort(*other).event == NET_CALL)
             }
             _ => around_in_thread(run, analysed, at),
         };
@@ -119,33 +120,35 @@ fn names_a_thread(event: &Event) -> bool {
 
 /// For a request of the kernel: the call of the application around it.
 fn around_in_thread(run: &Run, analysed: &Analysed, position: u32) -> Option<u32> {
-    let event = &run.merged.events[position as usize];
-    if !names_a_thread(event) || event.record.req == 0 {
+    let events = &run.merged.events;
+    let event = events.event(position);
+    if !names_a_thread(&event) || event.record.req == 0 {
         return None;
     }
+    let order = events.order(position);
     let encloses = |other: &u32| {
-        let outer = &run.merged.events[*other as usize];
-        *other < position
+        let outer = events.event(*other);
+        events.order(*other) < order
             && outer.record.event.layer() < event.record.event.layer()
             && outer.start_ns <= event.start_ns
             && outer.end_ns() >= event.end_ns()
     };
-    analysed.of_request(event.record.req).take_while(|other| *other <= position).filter(encloses).last()
+    analysed.of_request(event.record.req).take_while(|other| events.order(*other) <= order).filter(encloses).last()
 }
 
 /// The records of the operation around a record, over all nodes, each with its depth, in the order of a waterfall.
 pub fn request(run: &Run, position: u32) -> Option<Value> {
-    run.merged.events.get(position as usize).filter(|event| is_span(event))?;
+    run.merged.events.get(position).filter(is_span)?;
     let analysed = run.analyse();
     let root = root_of(run, analysed, position);
     let mut steps = Vec::new();
     collect(run, analysed, root, 0, &mut steps);
-    let first = &run.merged.events[root as usize];
+    let first = &run.merged.events.event(root);
     let rows = steps.iter().map(|(step, depth)| {
-        let event = &run.merged.events[*step as usize];
+        let event = &run.merged.events.event(*step);
         json!({
             "event": step, "depth": depth, "node": run.merged.nodes[event.node].name, "is_server": run.merged.nodes[event.node].server.is_some(),
-            "name": run.merged.nodes[event.node].events.name(event.record.event), "kind": run.lanes.kind(event),
+            "name": run.merged.nodes[event.node].events.name(event.record.event), "kind": run.lanes.kind(&run.merged.events, *step),
             "at": event.start_ns - first.start_ns, "dur": event.dur_ns, "wait": wait_ns(event), "phases": phases(run, event),
             "class": event.record.class, "result": event.record.res,
         })
@@ -158,7 +161,7 @@ pub fn request(run: &Run, position: u32) -> Option<Value> {
     let mine = operations[from..].iter().take_while(|operation| operation.start_ns == first.start_ns);
     let mine =
         mine.filter(|operation| operation.node == first.node && operation.dur_ns == first.dur_ns && operation.event == first.record.event);
-    let path = mine.take(1).flat_map(|operation| &operation.path);
+    let path = mine.take(1).flat_map(|operation| analysed.analysis.path(operation));
     let path = path.map(|piece| {
         json!({ "stage": piece.stage.name(), "title": piece.stage.title(), "at": piece.start_ns - first.start_ns, "dur": piece.dur_ns })
     });
@@ -175,7 +178,8 @@ fn collect(run: &Run, analysed: &Analysed, position: u32, depth: usize, out: &mu
         return;
     }
     out.push((position, depth));
-    let event = &run.merged.events[position as usize];
+    let events = &run.merged.events;
+    let event = &events.event(position);
     let mut inside: Vec<u32> = Vec::new();
     if let Body::Span(span) = &event.record.body
         && span.span != 0
@@ -187,12 +191,15 @@ fn collect(run: &Run, analysed: &Analysed, position: u32, depth: usize, out: &mu
     }
     if names_a_thread(event) && event.record.req != 0 {
         let is_inside = |other: &u32| around_in_thread(run, analysed, *other) == Some(position);
-        inside.extend(analysed.of_request(event.record.req).skip_while(|other| *other <= position).take(STEPS_MAX).filter(is_inside));
+        inside.extend(
+            analysed
+                .of_request(event.record.req)
+                .skip_while(|other| events.order(*other) <= events.order(position))
+                .take(STEPS_MAX)
+                .filter(is_inside),
+        );
     }
-    inside.sort_by_key(|other| {
-        let event = &run.merged.events[*other as usize];
-        (event.start_ns, std::cmp::Reverse(event.dur_ns))
-    });
+    inside.sort_by_key(|other| events.order(*other));
     inside.dedup();
     inside.into_iter().for_each(|other| collect(run, analysed, other, depth + 1, out));
 }
@@ -200,28 +207,28 @@ fn collect(run: &Run, analysed: &Analysed, position: u32, depth: usize, out: &mu
 /// Requests in a window: from their client's lane to their server's and back. Beyond `count_max` only their number.
 pub fn arrows(run: &Run, from: u64, to: u64, count_max: usize) -> Value {
     let Some(analysed) = run.analysed() else { return json!({ "arrows": [], "count": Value::Null }) };
-    let calls = || {
-        run.lanes_of(SubLane::Calls).flat_map(|(number, lane)| lane.tracks.iter().map(move |(_, track)| (number, track.touching(from, to))))
-    };
-    let count: usize = calls().map(|(_, bars)| bars.len()).sum();
+    let events = &run.merged.events;
+    let calls: Vec<(usize, Spans<'_>, &Track)> = run
+        .lanes_of(SubLane::Calls)
+        .flat_map(|(number, lane)| lane.tracks.iter().map(move |(_, track)| (number, run.spans_of(lane.node), track)))
+        .collect();
+    let count: usize = calls.iter().map(|(_, all, track)| track.touching(all, from, to).len()).sum();
     if count > count_max {
         return json!({ "arrows": [], "count": count });
     }
     let mut arrows = Vec::new();
-    for (lane, bar) in calls().flat_map(|(lane, bars)| bars.iter().map(move |bar| (lane, bar))) {
-        let call = &run.merged.events[bar.event as usize];
+    for (lane, bar) in calls.iter().flat_map(|(lane, all, track)| track.touching(all, from, to).map(move |bar| (lane, bar))) {
+        let call = events.event(bar.event);
         if call.record.req == 0 || bar.end < from {
             continue;
         }
-        let served = analysed.of_request(call.record.req).find(|other| {
-            let other = &run.merged.events[*other as usize];
-            matches!(other.record.body, Body::Ladder(_)) && other.record.flags & flags::SERVER != 0
-        });
-        if let Some(served) = served {
-            let ladder = &run.merged.events[served as usize];
+        let served = analysed.of_request(call.record.req).map(|other| (other, events.event(other)));
+        let served =
+            served.into_iter().find(|(_, other)| matches!(other.record.body, Body::Ladder(_)) && other.record.flags & flags::SERVER != 0);
+        if let Some((served, ladder)) = served {
             arrows.push(json!({
                 "from": lane, "to": run.lane_of(served), "call": bar.event, "served": served,
-                "sent": bar.start + wait_ns(call), "arrived": run.since_origin(ladder.start_ns), "left": run.since_origin(ladder.end_ns()), "back": bar.end,
+                "sent": bar.start + wait_ns(&call), "arrived": run.since_origin(ladder.start_ns), "left": run.since_origin(ladder.end_ns()), "back": bar.end,
             }));
         }
     }
@@ -264,15 +271,22 @@ impl<'a> Pattern<'a> {
         Ok(Pattern { words: text.split_whitespace().map(word).collect::<Result<_, String>>()? })
     }
 
-    fn holds(&self, run: &Run, event: &Event) -> bool {
-        self.words.iter().all(|word| match word {
-            Word::Name(name) => run.lanes.kind(event).is_some_and(|kind| run.lanes.kinds[usize::from(kind)].name.contains(name)),
-            Word::Node(name) => run.merged.nodes[event.node].name.contains(name),
-            Word::Longer(ns) => event.dur_ns > *ns,
-            Word::Shorter(ns) => event.dur_ns < *ns,
-            Word::Request(number) => event.record.req == *number,
-            Word::Object(number) => matches!(&event.record.body, Body::Span(span) if span.obj == *number),
-            Word::Failed => event.record.res != 0 || event.record.flags & flags::ERROR != 0,
+    fn holds(&self, run: &Run, position: u32) -> bool {
+        let events = &run.merged.events;
+        let kind = run.lanes.kind(events, position);
+        kind.is_some_and(|kind| {
+            self.words.iter().all(|word| match word {
+                Word::Name(name) => run.lanes.kinds[usize::from(kind)].name.contains(name),
+                Word::Node(name) => run.merged.nodes[events.node(position)].name.contains(name),
+                Word::Longer(ns) => events.dur_ns(position) > *ns,
+                Word::Shorter(ns) => events.dur_ns(position) < *ns,
+                Word::Request(number) => events.event(position).record.req == *number,
+                Word::Object(number) => matches!(&events.event(position).record.body, Body::Span(span) if span.obj == *number),
+                Word::Failed => {
+                    let record = events.event(position).record;
+                    record.res != 0 || record.flags & flags::ERROR != 0
+                }
+            })
         })
     }
 }
@@ -297,12 +311,11 @@ pub fn find(run: &Run, text: &str, back: bool, at: u64, after: u32) -> Value {
     };
     let events = &run.merged.events;
     let start = run.origin_ns.saturating_add_unsigned(at);
-    let here = if (after as usize) < events.len() { after as usize } else { events.partition_point(|event| event.start_ns < start) };
-    let holds = |position: &usize| is_span(&events[*position]) && pattern.holds(run, &events[*position]);
-    let found =
-        if back { (0..here).rev().find(holds) } else { (here + usize::from((after as usize) < events.len())..events.len()).find(holds) };
+    let here = if (after as usize) < events.len() { events.order(after) } else { before(start) };
+    let holds = |position: &u32| pattern.holds(run, *position);
+    let found = if back { events.back_from(here).find(holds) } else { events.from(here).filter(|position| *position != after).find(holds) };
     match found {
-        Some(position) => json!({ "found": event(run, position as u32) }),
+        Some(position) => json!({ "found": event(run, position) }),
         None => json!({ "found": Value::Null }),
     }
 }
@@ -313,15 +326,15 @@ pub fn slowest(run: &Run, from: u64, to: u64, count: usize) -> Value {
     let waterfalls = run.analyse().analysis.slowest_between(count, begin, end);
     let row = |waterfall: weft_trace::explain::Waterfall| {
         let events = &run.merged.events;
-        let first = events.partition_point(|event| event.start_ns < waterfall.start_ns);
-        let same = |(_, event): &(usize, &Event)| {
+        let same = |position: &u32| {
+            let event = events.event(*position);
             let node = &run.merged.nodes[event.node];
             (event.dur_ns as f64 / 1e3 - waterfall.dur_us).abs() < 1e-6
                 && node.name == waterfall.client
                 && node.events.name(event.record.event) == waterfall.operation
         };
-        let at_once = events[first..].iter().take_while(|event| event.start_ns == waterfall.start_ns);
-        let position = at_once.enumerate().find(same).map(|(offset, _)| first + offset);
+        let at_once = events.from(before(waterfall.start_ns)).take_while(|position| events.start_ns(*position) == waterfall.start_ns);
+        let position = at_once.into_iter().find(same);
         let most = waterfall.steps.iter().max_by(|a, b| a.dur_us.total_cmp(&b.dur_us));
         json!({
             "event": position, "operation": waterfall.operation, "client": waterfall.client, "object": format!("{:x}", waterfall.object),
@@ -342,8 +355,9 @@ mod tests {
     }
 
     fn position(run: &Run, name: &str) -> u32 {
-        let is = |event: &Event| run.merged.nodes[event.node].events.name(event.record.event) == name;
-        run.merged.events.iter().position(is).expect("the sample has one") as u32
+        let events = &run.merged.events;
+        let is = |position: &u32| run.merged.nodes[events.node(*position)].events.name(events.sort(*position).event) == name;
+        events.in_order().find(is).expect("the sample has one")
     }
 
     #[test]
@@ -403,8 +417,8 @@ mod tests {
             let node = &run.merged.nodes[event.node];
             node.name == "data0" && node.events.name(event.record.event).contains("disk") && event.dur_ns > 10_000
         };
-        let plain: Vec<u64> =
-            run.merged.events.iter().enumerate().filter(|(_, event)| is_hit(event)).map(|(position, _)| position as u64).collect();
+        let events = &run.merged.events;
+        let plain: Vec<u64> = events.in_order().filter(|position| is_hit(&events.event(*position))).map(u64::from).collect();
         assert!(!plain.is_empty());
         assert_eq!(hits(false), plain);
         assert_eq!(hits(true).into_iter().rev().collect::<Vec<_>>(), plain);
@@ -417,8 +431,8 @@ mod tests {
         let run = run();
         let slowest = slowest(&run, 0, u64::MAX, 5);
         for row in slowest.as_array().unwrap() {
-            let event = &run.merged.events[row["event"].as_u64().unwrap() as usize];
-            assert_eq!(event.dur_ns as f64 / 1e3, row["dur_us"].as_f64().unwrap());
+            let dur_ns = run.merged.events.dur_ns(row["event"].as_u64().unwrap() as u32);
+            assert_eq!(dur_ns as f64 / 1e3, row["dur_us"].as_f64().unwrap());
         }
     }
 }

@@ -2,13 +2,16 @@
 //! rows: each span on the lowest row that is free when it begins, so that spans of one row never hide one another.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use serde::Serialize;
-use weft_trace::Kind;
 use weft_trace::event::{DATA_TURN, META_TURN, NET_CALL, NET_RECEIVE, NET_SEND};
-use weft_trace::merge::{Event, Merged};
+use weft_trace::events::{Events, Times};
+use weft_trace::file::Sort;
+use weft_trace::merge::{Each, Event, Merged, Node};
+use weft_trace::{EventId, Kind};
 
-use super::tiles::{Bar, Track};
+use super::tiles::{Bar, Bars, Track};
 
 /// More rows than this a sub-lane does not get: the last one takes what is left, and there spans overlap.
 pub const ROWS_MAX: usize = 24;
@@ -76,56 +79,128 @@ pub struct Lanes {
     pub lanes: Vec<Lane>,
     /// By number.
     pub kinds: Vec<SpanKind>,
-    /// Numbers by node, event and class.
-    known: BTreeMap<(usize, u16, u8), (u16, SubLane)>,
+    /// By node, for each sort of record its kind and where it is drawn; nothing for what takes no time.
+    known: Vec<Vec<Option<Place>>>,
+    /// Positions of marks, by time.
+    pub marks: Vec<u32>,
+    /// Positions of gauges, by node and time.
+    pub gauges: Vec<u32>,
+    /// Nanoseconds from the origin to the end of the last record.
+    pub end_ns: u64,
 }
 
+/// The number of a kind, and its sub-lane.
+type Place = (u16, SubLane);
+
 impl Lanes {
-    /// The rows of a trace whose first event begins at `origin`.
-    pub fn new(merged: &Merged, origin: i64) -> Lanes {
+    /// The rows of a trace whose first record begins at `origin`; nodes are looked at one after the other or at the same time, as `each` does
+    /// it.
+    pub fn new(merged: &Merged, origin: i64, each: Each<'_>) -> Lanes {
+        let mut lanes = Lanes::default();
         let mut numbers: BTreeMap<SpanKind, u16> = BTreeMap::new();
-        let mut shelves: BTreeMap<(usize, SubLane), Shelf> = BTreeMap::new();
-        // What is asked of every event is looked up once for each kind of them.
-        let mut known: BTreeMap<(usize, u16, u8), (u16, SubLane)> = BTreeMap::new();
-        for (position, event) in merged.events.iter().enumerate() {
-            if !is_span(event) {
-                continue;
-            }
-            let key = key(event);
-            let (number, sub_lane) = *known.entry(key).or_insert_with(|| {
-                let kind = kind_of(merged, event, key.2);
-                let sub_lane = kind.sub_lane;
-                let next = numbers.len() as u16;
-                (*numbers.entry(kind).or_insert(next), sub_lane)
-            });
-            let start = (event.start_ns - origin).max(0) as u64;
-            let bar = Bar { start, end: start.saturating_add(event.dur_ns), event: position as u32 };
-            shelves.entry((event.node, sub_lane)).or_default().put(number, bar);
+        for (node, about) in merged.nodes.iter().enumerate() {
+            let place = |sort: &Sort| {
+                matches!(sort.kind, Kind::Span | Kind::Ladder).then(|| {
+                    let kind = kind_of(about, *sort);
+                    let (sub_lane, next) = (kind.sub_lane, numbers.len() as u16);
+                    (*numbers.entry(kind).or_insert(next), sub_lane)
+                })
+            };
+            lanes.known.push(merged.events.node_times(node).sorts().iter().map(place).collect());
         }
         let mut kinds: Vec<(u16, SpanKind)> = numbers.into_iter().map(|(kind, number)| (number, kind)).collect();
         kinds.sort();
-        let mut lanes: Vec<Lane> = Vec::new();
-        for ((node, sub_lane), shelf) in shelves {
-            for (row, tracks) in shelf.rows.into_iter().enumerate() {
-                let tracks = tracks.into_iter().map(|(kind, bars)| (kind, Track::new(bars))).collect();
-                lanes.push(Lane { node, sub_lane, row, overlaps: shelf.overflowed && row + 1 == ROWS_MAX, tracks });
+        lanes.kinds = kinds.into_iter().map(|(_, kind)| kind).collect();
+
+        let found: Vec<Mutex<OfNode>> = merged.nodes.iter().map(|_| Mutex::default()).collect();
+        each(found.len(), &|node| {
+            let spans = Spans { times: merged.events.node_times(node), origin };
+            *found[node].lock().expect("nobody else works on this node") = OfNode::new(spans, &lanes.known[node]);
+        });
+        for (node, found) in found.into_iter().enumerate() {
+            let found = found.into_inner().expect("nobody has panicked");
+            for (sub_lane, row, overlaps, tracks) in found.rows {
+                lanes.lanes.push(Lane { node, sub_lane, row, overlaps, tracks });
             }
+            lanes.marks.extend(found.marks);
+            lanes.gauges.extend(found.gauges);
+            lanes.end_ns = lanes.end_ns.max(found.end_ns);
         }
         let order = node_order(merged);
-        lanes.sort_by_key(|lane| (order[lane.node], lane.sub_lane, lane.row));
-        Lanes { lanes, kinds: kinds.into_iter().map(|(_, kind)| kind).collect(), known }
+        lanes.lanes.sort_by_key(|lane| (order[lane.node], lane.sub_lane, lane.row));
+        lanes.marks.sort_by_key(|mark| merged.events.order(*mark));
+        lanes
     }
 
     /// The number of a span's kind; `None` for records that take no time.
-    pub fn kind(&self, event: &Event) -> Option<u16> {
-        if is_span(event) { self.known.get(&key(event)).map(|(kind, _)| *kind) } else { None }
+    pub fn kind(&self, events: &Events, position: u32) -> Option<u16> {
+        let node = events.node(position);
+        self.known[node][events.sort_number(position) as usize].map(|(kind, _)| kind)
     }
 }
 
-/// What decides about the kind of an event.
-fn key(event: &Event) -> (usize, u16, u8) {
-    let class = if event.record.event.layer() == DISK_LAYER { event.record.class.min(3) } else { 0 };
-    (event.node, event.record.event.0, class)
+/// The spans of one node by their positions.
+#[derive(Clone, Copy, Debug)]
+pub struct Spans<'a> {
+    /// The records of the node.
+    pub times: Times<'a>,
+    /// Nanoseconds of the reference clock from which times count.
+    pub origin: i64,
+}
+
+impl Spans<'_> {
+    fn at(&self, event: u32, (start_ns, dur_ns): (i64, u64)) -> Bar {
+        let start = (start_ns - self.origin).max(0) as u64;
+        Bar { start, end: start.saturating_add(dur_ns), event }
+    }
+}
+
+impl Bars for Spans<'_> {
+    fn bar(&self, event: u32) -> Bar {
+        self.at(event, self.times.at(event))
+    }
+}
+
+/// What is found out about one node.
+#[derive(Default)]
+struct OfNode {
+    rows: Vec<(SubLane, usize, bool, Vec<(u16, Track)>)>,
+    marks: Vec<u32>,
+    gauges: Vec<u32>,
+    end_ns: u64,
+}
+
+impl OfNode {
+    fn new(spans: Spans<'_>, known: &[Option<Place>]) -> OfNode {
+        let mut of_node = OfNode::default();
+        let mut sub_lanes: Vec<SubLane> = known.iter().flatten().map(|(_, sub_lane)| *sub_lane).collect();
+        sub_lanes.sort();
+        sub_lanes.dedup();
+        let mut shelves: Vec<Shelf> = sub_lanes.iter().map(|_| Shelf::default()).collect();
+        let shelf_of = |place: &Option<Place>| place.and_then(|(kind, sub_lane)| Some((kind, sub_lanes.binary_search(&sub_lane).ok()?)));
+        let places: Vec<Option<(u16, usize)>> = known.iter().map(shelf_of).collect();
+        for time in spans.times.iter() {
+            let bar = spans.at(time.position, (time.start_ns, time.dur_ns));
+            match places[time.sort as usize] {
+                Some((kind, shelf)) => shelves[shelf].put(kind, bar),
+                None => match spans.times.sorts()[time.sort as usize].kind {
+                    Kind::Mark => of_node.marks.push(time.position),
+                    Kind::Counter => of_node.gauges.push(time.position),
+                    // The recorder's own records about clocks and losses do not stretch the time line.
+                    _ => continue,
+                },
+            }
+            of_node.end_ns = of_node.end_ns.max(bar.end);
+        }
+        for (sub_lane, shelf) in sub_lanes.into_iter().zip(shelves) {
+            for (row, tracks) in shelf.rows.into_iter().enumerate() {
+                let overlaps = shelf.overflowed && row + 1 == ROWS_MAX;
+                let tracks = tracks.into_iter().map(|(kind, bars)| (kind, Track::new(&bars))).collect();
+                of_node.rows.push((sub_lane, row, overlaps, tracks));
+            }
+        }
+        of_node
+    }
 }
 
 /// For each node its place on the page: clients, metadata servers, data servers, each by name.
@@ -148,9 +223,15 @@ const DISK_LAYER: usize = 7;
 /// Codes of the client's layer from which on they say what happens inside an operation.
 const CLIENT_INSIDE: u16 = 32;
 
-fn kind_of(merged: &Merged, event: &Event, class: u8) -> SpanKind {
-    let id = event.record.event;
-    let sub_lane = match id.layer() {
+fn kind_of(node: &Node, sort: Sort) -> SpanKind {
+    let sub_lane = sub_lane_of(sort.event);
+    let is_operation = matches!(sub_lane, SubLane::Application | SubLane::Gateway | SubLane::Operation);
+    let class = if sub_lane == SubLane::Disk { sort.class.min(3) } else { 0 };
+    SpanKind { name: node.events.name(sort.event), class, sub_lane, is_operation }
+}
+
+fn sub_lane_of(id: EventId) -> SubLane {
+    match id.layer() {
         0 => SubLane::Application,
         1 => SubLane::Gateway,
         2 if id.0 & 63 >= CLIENT_INSIDE => SubLane::Wait,
@@ -162,16 +243,15 @@ fn kind_of(merged: &Merged, event: &Event, class: u8) -> SpanKind {
         6 => SubLane::Journal,
         DISK_LAYER => SubLane::Disk,
         _ => SubLane::Other,
-    };
-    let is_operation = matches!(sub_lane, SubLane::Application | SubLane::Gateway | SubLane::Operation);
-    SpanKind { name: merged.nodes[event.node].events.name(id), class, sub_lane, is_operation }
+    }
 }
 
 /// Rows that fill up from the lowest.
 #[derive(Default)]
 struct Shelf {
     ends: Vec<u64>,
-    rows: Vec<BTreeMap<u16, Vec<Bar>>>,
+    /// By row: its spans by kind.
+    rows: Vec<Vec<(u16, Vec<Bar>)>>,
     overflowed: bool,
 }
 
@@ -181,7 +261,7 @@ impl Shelf {
         let row = free.unwrap_or_else(|| {
             if self.ends.len() < ROWS_MAX {
                 self.ends.push(0);
-                self.rows.push(BTreeMap::new());
+                self.rows.push(Vec::new());
             } else {
                 self.overflowed = true;
             }
@@ -189,27 +269,34 @@ impl Shelf {
         });
         // A span without length takes its nanosecond, or two of them would lie on each other.
         self.ends[row] = bar.end.max(bar.start + 1).max(self.ends[row]);
-        self.rows[row].entry(kind).or_default().push(bar);
+        let tracks = &mut self.rows[row];
+        match tracks.iter_mut().find(|(other, _)| *other == kind) {
+            Some((_, bars)) => bars.push(bar),
+            None => tracks.push((kind, vec![bar])),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use weft_trace::merge::in_turn;
+
     use super::*;
     use crate::view::sample::{Sample, merged};
 
     #[test]
     fn spans_of_a_row_never_overlap_and_none_is_lost() {
         let merged = merged(&Sample { operations: 400, ..Sample::default() });
-        let lanes = Lanes::new(&merged, merged.events[0].start_ns);
+        let lanes = Lanes::new(&merged, 0, &in_turn);
         let mut found = 0;
         for lane in &lanes.lanes {
-            let mut bars: Vec<Bar> = lane.tracks.iter().flat_map(|(_, track)| track.bars()).copied().collect();
+            let spans = Spans { times: merged.events.node_times(lane.node), origin: 0 };
+            let mut bars: Vec<Bar> = lane.tracks.iter().flat_map(|(_, track)| track.bars(&spans)).collect();
             bars.sort_by_key(|bar| bar.start);
             found += bars.len();
             assert!(lane.overlaps || bars.is_sorted_by(|a, b| a.end <= b.start), "{lane:?}");
         }
-        assert_eq!(found, merged.events.iter().filter(|event| is_span(event)).count());
+        assert_eq!(found, merged.events.iter().filter(is_span).count());
     }
 
     #[test]
@@ -219,13 +306,13 @@ mod tests {
             shelf.put(0, Bar { start: number, end: 1_000, event: 0 });
         }
         assert!(shelf.overflowed);
-        assert_eq!((shelf.rows.len(), shelf.rows[ROWS_MAX - 1][&0].len()), (ROWS_MAX, 3));
+        assert_eq!((shelf.rows.len(), shelf.rows[ROWS_MAX - 1][0].1.len()), (ROWS_MAX, 3));
     }
 
     #[test]
     fn clients_come_first_then_metadata_and_data_servers() {
         let merged = merged(&Sample { operations: 40, ..Sample::default() });
-        let lanes = Lanes::new(&merged, 0);
+        let lanes = Lanes::new(&merged, 0, &in_turn);
         let mut names: Vec<&str> = lanes.lanes.iter().map(|lane| merged.nodes[lane.node].name.as_str()).collect();
         names.dedup();
         assert_eq!(names, ["client0", "client1", "meta0", "meta1", "data0", "data1", "data2", "data3"]);

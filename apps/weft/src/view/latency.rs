@@ -32,8 +32,9 @@ pub fn chosen(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Chosen {
             if !kinds.contains(kind) {
                 continue;
             }
-            let bars = track.beginning_in(from, to);
-            if bars.is_empty() {
+            let all = run.spans_of(lane.node);
+            let bars = track.beginning_in(&all, from, to);
+            if bars.len() == 0 {
                 continue;
             }
             let part = stacked.part(&run.merged.nodes[lane.node].name);
@@ -112,8 +113,8 @@ mod tests {
         assert!((sum("share") - 1.0).abs() < 1e-9);
         let parts: u64 = all["parts"].as_array().unwrap().iter().map(|part| part["count"].as_u64().unwrap()).sum();
         assert_eq!((parts, all["parts"].as_array().unwrap().len()), (800, 2));
-        let longest = all["longest"]["event"].as_u64().unwrap() as usize;
-        assert_eq!(run.merged.events[longest].dur_ns, all["total"]["max"].as_u64().unwrap());
+        let longest = all["longest"]["event"].as_u64().unwrap() as u32;
+        assert_eq!(run.merged.events.dur_ns(longest), all["total"]["max"].as_u64().unwrap());
     }
 
     #[test]

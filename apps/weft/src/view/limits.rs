@@ -114,7 +114,7 @@ fn creates(run: &Run) -> Vec<Point> {
         for (kind, track) in &lane.tracks {
             let kind = &run.lanes.kinds[usize::from(*kind)];
             if kind.name == "client.create" {
-                let (spans, ns) = track.total(0, u64::MAX);
+                let (spans, ns) = track.total(&run.spans_of(lane.node), 0, u64::MAX);
                 (count, busy) = (count + spans, busy + ns);
             }
         }
@@ -124,8 +124,7 @@ fn creates(run: &Run) -> Vec<Point> {
         let all: u64 = run
             .lanes_of(super::lanes::SubLane::Operation)
             .filter(|(_, lane)| run.merged.nodes[lane.node].server.is_none())
-            .flat_map(|(_, lane)| &lane.tracks)
-            .map(|(_, track)| track.total(0, u64::MAX).1)
+            .flat_map(|(_, lane)| lane.tracks.iter().map(move |(_, track)| track.total(&run.spans_of(lane.node), 0, u64::MAX).1))
             .sum();
         let share = busy as f64 / all.max(1) as f64;
         let rate = count as f64 / (seconds * share);

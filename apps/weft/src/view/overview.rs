@@ -38,5 +38,6 @@ fn one(number: usize, run: &Run) -> Value {
 
 /// True if the records come from the simulator.
 pub fn is_simulated(run: &Run) -> bool {
-    run.merged.events.iter().take(1000).any(|event| event.record.flags & flags::SIMULATED != 0)
+    let first = |node: usize| run.merged.events.of_node(node).take(100).map(|position| run.merged.events.event(position));
+    (0..run.merged.nodes.len()).flat_map(first).any(|event| event.record.flags & flags::SIMULATED != 0)
 }

@@ -1,20 +1,21 @@
 //! A run that is looked at: its files on one time line, its lanes, and what is found out in the background once the page can be shown.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::thread;
 
 use anyhow::{Result, bail};
-use weft_base::FastMap;
+use weft_trace::Kind;
 use weft_trace::explain::{Analysis, Explanation};
 use weft_trace::file::TraceFile;
-use weft_trace::merge::{Event, Merged, merge};
+use weft_trace::merge::{Event, Merged, merge_by};
 use weft_trace::record::Body;
 
+use crate::parallel::at_once;
+
 use super::inputs::{self, Content, Input};
-use super::lanes::{Lanes, SubLane};
+use super::lanes::{Lanes, Spans, SubLane};
 use super::results::Results;
 
 /// Suspects that are listed for each kind of operation.
@@ -58,12 +59,19 @@ pub struct Analysed {
     pub analysis: Analysis<'static>,
     /// Where the time goes.
     pub explanation: Explanation,
+    merged: &'static Merged,
+    nodes: Vec<OfNode>,
+}
+
+/// What of one node is asked for by a number.
+#[derive(Debug, Default)]
+struct OfNode {
     /// Records by the request they belong to.
     by_request: Vec<(u64, u32)>,
-    /// Spans by node and identity.
-    by_span: FastMap<(u32, u32), u32>,
-    /// Spans by node and the identity of the span around them.
-    by_parent: Vec<(u32, u32, u32)>,
+    /// Spans by identity.
+    by_span: Vec<(u32, u32)>,
+    /// Spans by the identity of the span around them.
+    by_parent: Vec<(u32, u32)>,
 }
 
 impl Run {
@@ -72,23 +80,24 @@ impl Run {
     /// # Errors
     /// If none of them can be read.
     pub fn load(input: &Input, progress: impl Fn(u64, u64) + Sync) -> Result<Run> {
-        let files = inputs::files(&input.paths)?;
+        let mut files = inputs::files(&input.paths)?;
         let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+        // The largest first: who has done a small one takes the next.
+        files.sort_by_cached_key(|(path, _)| std::cmp::Reverse(size(path)));
         let total: u64 = files.iter().map(|(path, _)| size(path)).sum();
         progress(0, total);
-        let (done, next) = (AtomicU64::new(0), AtomicUsize::new(0));
+        let done = AtomicU64::new(0);
         let read = Mutex::new(Vec::new());
-        let reader = || {
-            while let Some((path, content)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let bytes = fs::read(path);
-                let len = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-                let part = bytes.map_err(|error| error.to_string()).and_then(|bytes| Part::new(*content, &bytes));
-                read.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((path.clone(), len, part));
-                progress(done.fetch_add(len, Ordering::Relaxed) + len, total);
-            }
-        };
-        let readers = thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX).min(files.len());
-        thread::scope(|scope| (0..readers).for_each(|_| drop(scope.spawn(reader))));
+        at_once(files.len(), &|number| {
+            let (path, content) = &files[number];
+            let mut before = 0;
+            let part = Part::read(path, *content, |len| {
+                let more = std::mem::replace(&mut before, len as u64);
+                let more = len as u64 - more;
+                progress(done.fetch_add(more, Ordering::Relaxed) + more, total);
+            });
+            read.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((path.clone(), size(path), part));
+        });
         let mut read = read.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         // In the order of the names, whoever was read first.
         read.sort_by(|(a, ..), (b, ..)| a.cmp(b));
@@ -110,7 +119,7 @@ impl Run {
                 sources.iter().map(|source| format!("{}: {}", source.path.display(), source.refused.as_deref().unwrap_or("it is empty")));
             bail!("there is nothing that could be read: {}", reasons.collect::<Vec<_>>().join("; "));
         }
-        Ok(Run::of(&input.name, merge(traces), sources, results))
+        Ok(Run::of(&input.name, merge_by(traces, &at_once), sources, results))
     }
 
     /// A run of merged files.
@@ -123,12 +132,14 @@ impl Run {
     pub fn of(name: &str, merged: Merged, sources: Vec<Source>, results: Results) -> Run {
         let merged: &'static Merged = Box::leak(Box::new(merged));
         // Marks and gauges count as well; the recorder's own records about clocks and losses do not stretch the time line.
-        let in_time =
-            || merged.events.iter().filter(|event| !matches!(event.record.body, Body::Sync(_) | Body::Lost { .. } | Body::Text(_)));
-        let origin_ns = in_time().map(|event| event.start_ns).min().unwrap_or(0);
-        let end_ns = in_time().map(Event::end_ns).max().unwrap_or(origin_ns);
-        let lanes = Lanes::new(merged, origin_ns);
-        let duration_ns = if merged.events.is_empty() { results.duration_ns() } else { end_ns.abs_diff(origin_ns) }.max(1);
+        let begin = |node: usize| {
+            let times = merged.events.node_times(node);
+            let is_in_time = |sort: u32| !matches!(times.sorts()[sort as usize].kind, Kind::Sync | Kind::Lost | Kind::Text);
+            times.iter().find(|time| is_in_time(time.sort)).map(|time| time.start_ns)
+        };
+        let origin_ns = (0..merged.nodes.len()).filter_map(begin).min().unwrap_or(0);
+        let lanes = Lanes::new(merged, origin_ns, &at_once);
+        let duration_ns = if merged.events.is_empty() { results.duration_ns() } else { lanes.end_ns }.max(1);
         Run { name: name.to_string(), merged, lanes, origin_ns, duration_ns, sources, results, analysed: OnceLock::new() }
     }
 
@@ -163,6 +174,15 @@ impl Run {
         self.analysed.get()
     }
 
+    /// Marks with their values, by time.
+    pub fn marks(&self) -> impl Iterator<Item = (Event, u64)> {
+        self.lanes.marks.iter().filter_map(|position| {
+            let event = self.merged.events.event(*position);
+            let value = if let Body::Mark { value, .. } = &event.record.body { Some(*value) } else { None };
+            value.map(|value| (event, value))
+        })
+    }
+
     /// Nanoseconds from the beginning of the run.
     pub fn since_origin(&self, ns: i64) -> i64 {
         ns - self.origin_ns
@@ -170,20 +190,18 @@ impl Run {
 
     /// The lane that shows an event.
     pub fn lane_of(&self, position: u32) -> Option<usize> {
-        let event = self.merged.events.get(position as usize)?;
-        let start = self.since_origin(event.start_ns).max(0) as u64;
-        self.lanes.lanes.iter().position(|lane| {
-            let holds = |bars: &[super::tiles::Bar]| {
-                let first = bars.partition_point(|bar| bar.start < start);
-                bars[first..].iter().take_while(|bar| bar.start == start).any(|bar| bar.event == position)
-            };
-            lane.node == event.node && lane.tracks.iter().any(|(_, track)| holds(track.bars()))
-        })
+        let node = (position < self.merged.events.len() as u32).then(|| self.merged.events.node(position))?;
+        self.lanes.lanes.iter().position(|lane| lane.node == node && lane.tracks.iter().any(|(_, track)| track.holds(position)))
+    }
+
+    /// The spans of a node by their positions.
+    pub fn spans_of(&self, node: usize) -> Spans<'_> {
+        Spans { times: self.merged.events.node_times(node), origin: self.origin_ns }
     }
 
     /// Spans of the whole run.
     pub fn spans(&self) -> u64 {
-        self.lanes.lanes.iter().flat_map(|lane| &lane.tracks).map(|(_, track)| track.bars().len() as u64).sum()
+        self.lanes.lanes.iter().flat_map(|lane| &lane.tracks).map(|(_, track)| track.len() as u64).sum()
     }
 
     /// Lanes of a part of the nodes.
@@ -194,44 +212,61 @@ impl Run {
 
 impl Analysed {
     fn new(merged: &'static Merged) -> Analysed {
-        let analysis = Analysis::new(merged);
+        let analysis = Analysis::by(merged, &at_once);
+        merged.causality_violations();
         let explanation = analysis.explain(SUSPECTS);
-        let (mut by_request, mut by_span, mut by_parent) = (Vec::new(), FastMap::default(), Vec::new());
-        for (position, event) in merged.events.iter().enumerate() {
-            if event.record.req != 0 && super::lanes::is_span(event) {
-                by_request.push((event.record.req, position as u32));
-            }
-            if let Body::Span(span) = &event.record.body {
-                if span.span != 0 {
-                    by_span.insert((event.node as u32, span.span), position as u32);
-                }
-                if span.parent != 0 {
-                    by_parent.push((event.node as u32, span.parent, position as u32));
-                }
-            }
-        }
-        by_request.sort_unstable();
-        by_parent.sort_unstable();
-        Analysed { analysis, explanation, by_request, by_span, by_parent }
+        // What is known of each node is found out for all at the same time.
+        let found: Vec<Mutex<OfNode>> = merged.nodes.iter().map(|_| Mutex::default()).collect();
+        at_once(found.len(), &|node| {
+            *found[node].lock().expect("nobody else works on this node") = OfNode::new(merged, node);
+        });
+        let nodes: Vec<OfNode> = found.into_iter().map(|found| found.into_inner().expect("nobody has panicked")).collect();
+        Analysed { analysis, explanation, merged, nodes }
     }
 
     /// Positions of the records of a request, by time.
     pub fn of_request(&self, request: u64) -> impl Iterator<Item = u32> {
-        let first = self.by_request.partition_point(|(other, _)| *other < request);
-        self.by_request[first..].iter().take_while(move |(other, _)| *other == request).map(|(_, position)| *position)
+        let mut found: Vec<u32> = self.nodes.iter().flat_map(|node| having(&node.by_request, request)).collect();
+        found.sort_by_key(|position| self.merged.events.order(*position));
+        found.into_iter()
     }
 
     /// The span with this identity in a process.
     pub fn span(&self, node: usize, span: u32) -> Option<u32> {
-        self.by_span.get(&(node as u32, span)).copied()
+        having(&self.nodes[node].by_span, span).last()
     }
 
     /// The spans inside one.
     pub fn inside(&self, node: usize, span: u32) -> impl Iterator<Item = u32> {
-        let key = (node as u32, span);
-        let first = self.by_parent.partition_point(|(node, parent, _)| (*node, *parent) < key);
-        self.by_parent[first..].iter().take_while(move |(node, parent, _)| (*node, *parent) == key).map(|(_, _, position)| *position)
+        having(&self.nodes[node].by_parent, span)
     }
+}
+
+impl OfNode {
+    fn new(merged: &Merged, node: usize) -> OfNode {
+        let times = merged.events.node_times(node);
+        let mut found = OfNode::default();
+        for time in times.iter().filter(|time| matches!(times.sorts()[time.sort as usize].kind, Kind::Span | Kind::Ladder)) {
+            let record = times.record(time.position);
+            if record.req != 0 {
+                found.by_request.push((record.req, time.position));
+            }
+            if let Body::Span(span) = &record.body {
+                found.by_span.extend((span.span != 0).then_some((span.span, time.position)));
+                found.by_parent.extend((span.parent != 0).then_some((span.parent, time.position)));
+            }
+        }
+        found.by_request.sort_unstable();
+        found.by_span.sort_unstable();
+        found.by_parent.sort_unstable();
+        found
+    }
+}
+
+/// Positions that belong to a number, in their order.
+fn having<N: Ord + Copy>(sorted: &[(N, u32)], number: N) -> impl Iterator<Item = u32> {
+    let first = sorted.partition_point(|(other, _)| *other < number);
+    sorted[first..].iter().take_while(move |(other, _)| *other == number).map(|(_, position)| *position)
 }
 
 /// What one file says.
@@ -242,19 +277,19 @@ enum Part {
 }
 
 impl Part {
-    fn new(content: Content, bytes: &[u8]) -> Result<Part, String> {
+    fn read(path: &Path, content: Content, progress: impl FnMut(usize)) -> Result<Part, String> {
+        let text = |error: std::io::Error| error.to_string();
         match content {
-            Content::Json => Ok(Part::Json(bytes.to_vec())),
-            Content::Progress => Ok(Part::Progress(String::from_utf8_lossy(bytes).into_owned())),
+            Content::Json => fs::read(path).map(Part::Json).map_err(text),
+            Content::Progress => fs::read(path).map(|bytes| Part::Progress(String::from_utf8_lossy(&bytes).into_owned())).map_err(text),
             Content::Trace | Content::Unknown => {
-                TraceFile::read(bytes).map(|file| Part::Trace(Box::new(file))).map_err(|error| error.to_string())
+                let file = File::open(path).map_err(text)?;
+                let bytes = file.metadata().map_or(0, |data| data.len() as usize);
+                TraceFile::read_from(file, bytes, progress).map(|file| Part::Trace(Box::new(file))).map_err(|error| error.to_string())
             }
         }
     }
 }
-
-/// Files that are read at the same time, at most.
-const READERS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -325,9 +360,11 @@ mod tests {
     #[test]
     fn every_span_has_its_lane() {
         let run = Run::new(crate::view::sample::merged(&Sample { operations: 60, ..Sample::default() }), Vec::new());
-        for (position, event) in run.merged.events.iter().enumerate().filter(|(_, event)| crate::view::lanes::is_span(event)) {
-            let lane = run.lane_of(position as u32).expect("every span is on a lane");
-            assert_eq!(run.lanes.lanes[lane].node, event.node);
+        for position in 0..run.merged.events.len() as u32 {
+            let event = run.merged.events.event(position);
+            let lane = run.lane_of(position);
+            assert_eq!(lane.is_some(), crate::view::lanes::is_span(&event));
+            assert!(lane.is_none_or(|lane| run.lanes.lanes[lane].node == event.node));
         }
     }
 }

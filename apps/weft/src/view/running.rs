@@ -154,11 +154,9 @@ pub fn chart(run: &Run, other: Option<&Run>, asked: &Asked, view: View, width: u
 }
 
 fn marks(run: &Run) -> Vec<Mark> {
-    let found = run.merged.events.iter().filter_map(|event| match &event.record.body {
-        Body::Mark { value, .. } => {
-            Some(Mark { x: run.since_origin(event.start_ns) as f64 / 1e9, text: format!("#{value} {}", event.record.text()) })
-        }
-        _ => None,
+    let found = run.marks().map(|(event, value)| {
+        let x = run.since_origin(event.start_ns) as f64 / 1e9;
+        Mark { x, text: format!("#{value} {}", event.record.text()) }
     });
     let found: Vec<Mark> = found.take(MARKS_MAX + 1).collect();
     if found.len() > MARKS_MAX { Vec::new() } else { found }
@@ -218,8 +216,9 @@ impl Running {
         for lane in &run.lanes.lanes {
             for (_, track) in lane.tracks.iter().filter(|(kind, _)| kinds.contains(kind)) {
                 let process = found.entry(lane.node).or_default();
-                for bar in track.bars() {
-                    let record = &run.merged.events[bar.event as usize].record;
+                let all = run.spans_of(lane.node);
+                for bar in track.bars(&all) {
+                    let record = all.times.record(bar.event);
                     let bytes = if let Body::Span(span) = &record.body { u64::from(span.len) } else { 0 };
                     let failed = u64::from(record.res != 0 || record.flags & flags::ERROR != 0);
                     process.put(bar.end, interval_ns, Cell { count: 1, bytes, busy_ns: bar.end - bar.start, failed });

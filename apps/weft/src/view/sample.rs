@@ -328,11 +328,11 @@ mod tests {
     fn a_sample_is_a_sound_trace_whose_time_is_explained() {
         let merged = merged(&Sample { operations: 2_000, ..Sample::default() });
         assert!(merged.nodes.iter().all(|node| node.problems.is_empty() && node.lost == 0));
-        assert_eq!(merged.causality_violations, 0);
+        assert_eq!(merged.causality_violations(), 0);
         let explanation = Analysis::new(&merged).explain(3);
         assert_eq!(explanation.operations, 2_000);
         assert!(explanation.covered > 0.99, "{}", explanation.covered);
-        let spans = merged.events.iter().filter(|event| crate::view::lanes::is_span(event)).count() as f64;
+        let spans = merged.events.iter().filter(crate::view::lanes::is_span).count() as f64;
         assert!((spans / 2_000.0 - SPANS_PER_OPERATION).abs() < 1.5, "{}", spans / 2_000.0);
     }
 

@@ -1,8 +1,9 @@
 //! What the server's threads share: the runs, once they are loaded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use super::inputs::Input;
 use super::results::Ceiling;
@@ -12,7 +13,22 @@ use super::run::Run;
 #[derive(Debug, Default)]
 pub struct Site {
     slots: Vec<Slot>,
+    come: Mutex<Come>,
+    /// Something has come.
+    news: Condvar,
 }
+
+/// What others wait for.
+#[derive(Debug, Default)]
+struct Come {
+    /// Every run is there, or known to be unreadable.
+    loaded: bool,
+    /// A picture of a window was asked for and made.
+    shown: bool,
+}
+
+/// The analysis gives way to the first picture, but waits no longer than this for somebody who wants one.
+const PICTURE_WAIT: Duration = Duration::from_millis(1500);
 
 /// One run.
 #[derive(Debug)]
@@ -38,7 +54,7 @@ impl Site {
     /// Runs that are still to be loaded.
     pub fn new(inputs: Vec<Input>) -> Site {
         let slot = |input| Slot { input, loaded: OnceLock::new(), bytes_read: AtomicU64::new(0), bytes_total: AtomicU64::new(0) };
-        Site { slots: inputs.into_iter().map(slot).collect() }
+        Site { slots: inputs.into_iter().map(slot).collect(), ..Site::default() }
     }
 
     /// Loads the runs, each on a thread of its own, then analyses them; called once.
@@ -48,9 +64,32 @@ impl Site {
                 scope.spawn(|| slot.load());
             }
         });
+        self.come().loaded = true;
+        self.news.notify_all();
+        self.wait_for(PICTURE_WAIT, |come| come.shown);
         for (_, run) in self.runs() {
             run.analyse();
         }
+    }
+
+    /// Waits until the loading is over, but not longer than this; true if it is over.
+    pub fn await_loaded(&self, longest: Duration) -> bool {
+        self.wait_for(longest, |come| come.loaded)
+    }
+
+    /// Somebody has seen a picture.
+    pub fn note_shown(&self) {
+        self.come().shown = true;
+        self.news.notify_all();
+    }
+
+    fn come(&self) -> MutexGuard<'_, Come> {
+        self.come.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_for(&self, longest: Duration, has_come: impl Fn(&Come) -> bool) -> bool {
+        let wait = self.news.wait_timeout_while(self.come(), longest, |come| !has_come(come));
+        has_come(&wait.unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// Now.
@@ -118,7 +157,7 @@ pub mod tests {
             let input = Input { name: run.name.clone(), paths: Vec::new() };
             Slot { input, loaded: OnceLock::from(Ok(Arc::new(run))), bytes_read: AtomicU64::new(0), bytes_total: AtomicU64::new(0) }
         };
-        Site { slots: runs.into_iter().map(site).collect() }
+        Site { slots: runs.into_iter().map(site).collect(), ..Site::default() }
     }
 
     #[test]

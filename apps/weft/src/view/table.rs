@@ -1,10 +1,9 @@
 //! The spans of a window as rows: the twin of the timeline for those who cannot see it, and the export.
 
 use serde_json::{Value, json};
-use weft_trace::merge::Event;
+use weft_trace::events::{Event, before};
 use weft_trace::record::Body;
 
-use super::lanes::is_span;
 use super::run::Run;
 
 /// Which rows.
@@ -24,14 +23,13 @@ pub struct Rows {
 
 const COLUMNS: [&str; 10] = ["start_ns", "duration_ns", "node", "event", "class", "request", "object", "offset", "bytes", "result"];
 
-fn chosen<'a>(run: &'a Run, rows: &'a Rows) -> impl Iterator<Item = (usize, &'a Event)> {
+fn chosen<'a>(run: &'a Run, rows: &'a Rows) -> impl Iterator<Item = (u32, Event)> + 'a {
     let absolute = |ns: u64| run.origin_ns.saturating_add_unsigned(ns);
-    let events = &run.merged.events;
-    let first = events.partition_point(|event| event.start_ns < absolute(rows.from));
-    let shown =
-        move |event: &Event| run.lanes.kind(event).is_some_and(|kind| !rows.hidden.get(usize::from(kind)).copied().unwrap_or(false));
-    let window = events.iter().enumerate().skip(first).take_while(move |(_, event)| event.start_ns < absolute(rows.to));
-    window.filter(move |(_, event)| is_span(event) && shown(event)).skip(rows.skip as usize)
+    let (events, end) = (&run.merged.events, absolute(rows.to));
+    let is_shown = |kind: u16| !rows.hidden.get(usize::from(kind)).copied().unwrap_or(false);
+    let window = events.from(before(absolute(rows.from))).take_while(move |position| events.start_ns(*position) < end);
+    let shown = window.filter(move |position| run.lanes.kind(events, *position).is_some_and(is_shown));
+    shown.skip(rows.skip as usize).map(|position| (position, events.event(position)))
 }
 
 /// One page of rows.
@@ -43,7 +41,7 @@ pub fn json(run: &Run, rows: &Rows) -> Value {
             more = true;
             break;
         }
-        found.push(json!({ "event": position, "cells": cells(run, event) }));
+        found.push(json!({ "event": position, "cells": cells(run, &event) }));
     }
     json!({ "columns": COLUMNS, "rows": found, "more": more })
 }
@@ -56,7 +54,7 @@ pub fn csv(run: &Run, rows: &Rows) -> String {
             text += &format!("# only the first {} spans of the window: zoom in for the others\r\n", rows.limit);
             break;
         }
-        let line: Vec<String> = cells(run, event).iter().map(|cell| quoted(cell)).collect();
+        let line: Vec<String> = cells(run, &event).iter().map(|cell| quoted(cell)).collect();
         text += &line.join(",");
         text += "\r\n";
     }

@@ -3,7 +3,10 @@
 //! further one from pairs of the level below; only tiles in which something happens are kept. `base` is the finest level with at most one
 //! tile for every four spans, so all levels together need about as much memory as a third of the spans themselves.
 //!
-//! Below `base` the spans are looked at directly: there are few of them in a window that is so narrow.
+//! Below `base` the spans are looked at directly: there are few of them in a window that is so narrow. A track keeps only their positions;
+//! their times lie beside their records ([`weft_trace::events`]).
+
+use std::ops::Range;
 
 /// One span: what the pyramid is made of, and what a narrow window shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +45,20 @@ impl Tile {
     }
 }
 
+/// Where a track finds its spans again: it keeps only their positions.
+pub trait Bars {
+    /// The span at this position.
+    fn bar(&self, event: u32) -> Bar;
+}
+
 /// Spans of one kind on one row, with their tiles.
 #[derive(Debug, Default)]
 pub struct Track {
-    /// By start.
-    bars: Vec<Bar>,
-    /// For each bar the latest end so far: rises, so it can be searched even if bars overlap.
-    latest_end: Vec<u64>,
-    /// `sum[i]` is the time of the first `i` bars.
+    /// Positions of the spans, by start; so they rise.
+    events: Vec<u32>,
+    /// For each span the latest end so far, if it is not that of the span itself: rises, so it can be searched though spans overlap.
+    latest_end: Option<Vec<u64>>,
+    /// `sums[i]` is the time of the first `i` times [`BARS_PER_SUM`] spans.
     sums: Vec<u64>,
     base: u32,
     levels: Vec<Vec<Tile>>,
@@ -59,68 +68,98 @@ pub struct Track {
 pub const LEVEL_MAX: u32 = 62;
 /// Spans for each tile of the finest level, at least.
 const BARS_PER_TILE: usize = 4;
+/// Spans between two sums that are kept.
+const BARS_PER_SUM: usize = 64;
 
 impl Track {
     /// A track of these bars, sorted by start.
-    pub fn new(bars: Vec<Bar>) -> Track {
+    pub fn new(bars: &[Bar]) -> Track {
         debug_assert!(bars.is_sorted_by_key(|bar| bar.start));
-        let mut latest = 0;
-        let latest_end = bars.iter().map(|bar| {
-            latest = bar.end.max(latest);
-            latest
+        let latest_end = (!bars.is_sorted_by_key(|bar| bar.end)).then(|| {
+            let mut latest = 0;
+            let latest_end = bars.iter().map(|bar| {
+                latest = bar.end.max(latest);
+                latest
+            });
+            latest_end.collect()
         });
-        let latest_end = latest_end.collect();
         let mut sum = 0;
-        let sums = std::iter::once(0).chain(bars.iter().map(|bar| {
-            sum += bar.end - bar.start;
-            sum
-        }));
+        let sums = bars.chunks(BARS_PER_SUM).map(|bars| {
+            let before = sum;
+            sum += bars.iter().map(|bar| bar.end - bar.start).sum::<u64>();
+            before
+        });
         let sums = sums.collect();
-        let mut track = Track { bars, latest_end, sums, base: 0, levels: Vec::new() };
-        track.base = track.finest_level();
-        let mut level = tiles_of(&track.bars, track.base);
+        let events = bars.iter().map(|bar| bar.event).collect();
+        let base = finest_level(bars);
+        let mut levels = Vec::new();
+        let mut level = tiles_of(bars, base);
         while level.len() > 2 {
             let next = above(&level);
-            track.levels.push(level);
+            levels.push(level);
             level = next;
         }
-        track.levels.push(level);
-        track
+        levels.push(level);
+        Track { events, latest_end, sums, base, levels }
+    }
+
+    /// How many spans there are.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// True if the span at this position is on this track.
+    pub fn holds(&self, event: u32) -> bool {
+        self.events.binary_search(&event).is_ok()
     }
 
     /// The bars, by start.
-    pub fn bars(&self) -> &[Bar] {
-        &self.bars
+    pub fn bars<'a>(&'a self, all: &'a impl Bars) -> impl Iterator<Item = Bar> + 'a {
+        self.events.iter().map(|event| all.bar(*event))
     }
 
     /// The bars that begin in [from, to).
-    pub fn beginning_in(&self, from: u64, to: u64) -> &[Bar] {
-        let first = self.bars.partition_point(|bar| bar.start < from);
-        let last = self.bars.partition_point(|bar| bar.start < to);
-        &self.bars[first..last.max(first)]
+    pub fn beginning_in<'a>(&'a self, all: &'a impl Bars, from: u64, to: u64) -> impl ExactSizeIterator<Item = Bar> + 'a {
+        self.events[self.begun(all, from, to)].iter().map(|event| all.bar(*event))
+    }
+
+    /// Places of the bars that begin in [from, to).
+    fn begun(&self, all: &impl Bars, from: u64, to: u64) -> Range<usize> {
+        let first = self.events.partition_point(|event| all.bar(*event).start < from);
+        let last = self.events.partition_point(|event| all.bar(*event).start < to);
+        first..last.max(first)
     }
 
     /// The bars that touch [from, to), and possibly some that end before.
-    pub fn touching(&self, from: u64, to: u64) -> &[Bar] {
-        let first = self.latest_end.partition_point(|end| *end < from);
-        let last = self.bars.partition_point(|bar| bar.start < to);
-        &self.bars[first.min(last)..last]
+    pub fn touching<'a>(&'a self, all: &'a impl Bars, from: u64, to: u64) -> impl ExactSizeIterator<Item = Bar> + 'a {
+        let first = match &self.latest_end {
+            Some(latest_end) => latest_end.partition_point(|end| *end < from),
+            None => self.events.partition_point(|event| all.bar(*event).end < from),
+        };
+        let last = self.events.partition_point(|event| all.bar(*event).start < to);
+        self.events[first.min(last)..last].iter().map(|event| all.bar(*event))
     }
 
     /// Number and time in nanoseconds of the bars that begin in [from, to).
-    pub fn total(&self, from: u64, to: u64) -> (u64, u64) {
-        let first = self.bars.partition_point(|bar| bar.start < from);
-        let last = self.bars.partition_point(|bar| bar.start < to).max(first);
-        ((last - first) as u64, self.sums[last] - self.sums[first])
+    pub fn total(&self, all: &impl Bars, from: u64, to: u64) -> (u64, u64) {
+        let Range { start: first, end: last } = self.begun(all, from, to);
+        ((last - first) as u64, self.time_before(all, last) - self.time_before(all, first))
+    }
+
+    /// The time of the first so many spans.
+    fn time_before(&self, all: &impl Bars, count: usize) -> u64 {
+        let kept = (count / BARS_PER_SUM).min(self.sums.len().saturating_sub(1));
+        let rest = self.events[kept * BARS_PER_SUM..count].iter().map(|event| all.bar(*event));
+        self.sums.get(kept).copied().unwrap_or(0) + rest.map(|bar| bar.end - bar.start).sum::<u64>()
     }
 
     /// Calls `take` with every tile of `level` from number `first` up to `last` in which something happens. A tile may come in several parts,
     /// which add up to it.
-    pub fn tiles(&self, level: u32, first: u64, last: u64, mut take: impl FnMut(Tile)) {
+    pub fn tiles(&self, all: &impl Bars, level: u32, first: u64, last: u64, mut take: impl FnMut(Tile)) {
         if level < self.base {
             let (from, to) = (first << level, last.saturating_add(1).saturating_mul(1 << level));
-            for bar in self.touching(from, to) {
-                parts(bar, level, first, last, &mut take);
+            for bar in self.touching(all, from, to) {
+                parts(&bar, level, first, last, &mut take);
             }
             return;
         }
@@ -136,30 +175,35 @@ impl Track {
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         let tiles: usize = self.levels.iter().map(Vec::capacity).sum();
-        self.bars.capacity() * size_of::<Bar>() + (self.latest_end.capacity() + self.sums.capacity()) * 8 + tiles * size_of::<Tile>()
+        let ends = self.latest_end.as_ref().map_or(0, Vec::capacity);
+        self.events.capacity() * size_of::<u32>() + (ends + self.sums.capacity()) * size_of::<u64>() + tiles * size_of::<Tile>()
     }
+}
 
-    /// The finest level that needs at most one tile for every [`BARS_PER_TILE`] bars.
-    fn finest_level(&self) -> u32 {
-        let allowed = (self.bars.len() / BARS_PER_TILE).max(64) as u64;
-        let needed = |level: u32| {
-            let (mut count, mut next) = (0u64, 0);
-            for bar in &self.bars {
-                let (first, last) = ((bar.start >> level).max(next), last_instant(bar) >> level);
-                if last >= first {
-                    count += last - first + 1;
-                    next = last + 1;
-                }
+/// The finest level that needs at most one tile for every [`BARS_PER_TILE`] bars.
+fn finest_level(bars: &[Bar]) -> u32 {
+    let allowed = (bars.len() / BARS_PER_TILE).max(64) as u64;
+    let fits = |level: u32| {
+        let (mut count, mut next) = (0u64, 0);
+        for bar in bars {
+            let (first, last) = ((bar.start >> level).max(next), last_instant(bar) >> level);
+            if last >= first {
+                count += last - first + 1;
+                next = last + 1;
             }
-            count
-        };
-        let (mut too_fine, mut fits) = (None, LEVEL_MAX);
-        while too_fine.map_or(0, |level: u32| level + 1) < fits {
-            let middle = (too_fine.map_or(0, |level| level + 1) + fits) / 2;
-            if needed(middle) <= allowed { fits = middle } else { too_fine = Some(middle) }
         }
-        fits
+        count <= allowed
+    };
+    // If the bars are spread evenly it is this one; a coarser level needs fewer tiles.
+    let whole = bars.last().map_or(0, |last| last.end) - bars.first().map_or(0, |first| first.start);
+    let mut level = (whole / allowed).max(1).ilog2().min(LEVEL_MAX);
+    while level < LEVEL_MAX && !fits(level) {
+        level += 1;
     }
+    while level > 0 && fits(level - 1) {
+        level -= 1;
+    }
+    level
 }
 
 /// The last nanosecond of a bar; a bar without length is in the tile where it begins.
@@ -249,9 +293,15 @@ mod tests {
         tiles
     }
 
-    fn asked(track: &Track, level: u32, first: u64, last: u64) -> BTreeMap<u64, Tile> {
+    impl Bars for Vec<Bar> {
+        fn bar(&self, event: u32) -> Bar {
+            self[event as usize]
+        }
+    }
+
+    fn asked(bars: &Vec<Bar>, level: u32, first: u64, last: u64) -> BTreeMap<u64, Tile> {
         let mut tiles: BTreeMap<u64, Tile> = BTreeMap::new();
-        track.tiles(level, first, last, |tile| {
+        Track::new(bars).tiles(bars, level, first, last, |tile| {
             tiles.entry(tile.index).and_modify(|known| known.add(&tile)).or_insert(tile);
         });
         tiles
@@ -275,8 +325,7 @@ mod tests {
             width in 0u64..80,
         ) {
             let bars = bars(&spans);
-            let track = Track::new(bars.clone());
-            prop_assert_eq!(asked(&track, level, first, first + width), brute_force(&bars, level, first, first + width));
+            prop_assert_eq!(asked(&bars, level, first, first + width), brute_force(&bars, level, first, first + width));
         }
 
         #[test]
@@ -286,12 +335,12 @@ mod tests {
             width in 1u64..5_000,
         ) {
             let bars = bars(&spans);
-            let track = Track::new(bars.clone());
+            let track = Track::new(&bars);
             let to = from + width;
             let beginning: Vec<Bar> = bars.iter().copied().filter(|bar| (from..to).contains(&bar.start)).collect();
-            prop_assert_eq!(track.beginning_in(from, to), beginning.as_slice());
-            prop_assert_eq!(track.total(from, to), (beginning.len() as u64, beginning.iter().map(|bar| bar.end - bar.start).sum()));
-            let touching: Vec<Bar> = track.touching(from, to).iter().copied().filter(|bar| bar.end >= from).collect();
+            prop_assert_eq!(track.beginning_in(&bars, from, to).collect::<Vec<_>>(), beginning.clone());
+            prop_assert_eq!(track.total(&bars, from, to), (beginning.len() as u64, beginning.iter().map(|bar| bar.end - bar.start).sum()));
+            let touching: Vec<Bar> = track.touching(&bars, from, to).filter(|bar| bar.end >= from).collect();
             let plain: Vec<Bar> = bars.iter().copied().filter(|bar| bar.start < to && bar.end >= from).collect();
             prop_assert_eq!(touching, plain);
         }
@@ -303,11 +352,11 @@ mod tests {
         let mut spans = vec![(100, 80); 10_000];
         spans.push((3_600_000_000_000, 5));
         let bars = bars(&spans);
-        let track = Track::new(bars.clone());
+        let track = Track::new(&bars);
         let tiles: usize = track.levels.iter().map(Vec::len).sum();
         assert!(tiles <= bars.len() * 2 / BARS_PER_TILE + 200, "{tiles} tiles");
         let mut busy = 0;
-        track.tiles(45, 0, u64::MAX >> 45, |tile| busy += tile.busy);
+        track.tiles(&bars, 45, 0, u64::MAX >> 45, |tile| busy += tile.busy);
         assert_eq!(busy, 10_000 * 80 + 5);
     }
 }

@@ -10,7 +10,7 @@
 
 use serde_json::json;
 
-use super::lanes::Lane;
+use super::lanes::{Lane, Spans};
 use super::run::Run;
 use super::tiles::LEVEL_MAX;
 
@@ -53,14 +53,15 @@ pub fn picture(run: &Run, window: &Window) -> Vec<u8> {
     let mut column = Column::default();
     for (number, lane) in run.lanes.lanes.iter().enumerate() {
         let few = u64::from(window.width) / PIXELS_PER_SPAN;
+        let all = run.spans_of(lane.node);
         let visible = || lane.tracks.iter().filter(|(kind, _)| window.shows(*kind));
-        let count: u64 = visible().map(|(_, track)| track.touching(window.from, window.to).len() as u64).sum();
+        let count: u64 = visible().map(|(_, track)| track.touching(&all, window.from, window.to).len() as u64).sum();
         let before = payload.len();
         let mode = if count <= few {
-            spans(lane, window, &mut payload);
+            spans(lane, &all, window, &mut payload);
             "spans"
         } else {
-            column.tiles(lane, window, level, first, last, &mut payload);
+            column.tiles(lane, &all, window, level, first, last, &mut payload);
             "tiles"
         };
         if payload.len() > before {
@@ -77,9 +78,9 @@ pub fn picture(run: &Run, window: &Window) -> Vec<u8> {
     out
 }
 
-fn spans(lane: &Lane, window: &Window, out: &mut Vec<u8>) {
+fn spans(lane: &Lane, all: &Spans<'_>, window: &Window, out: &mut Vec<u8>) {
     for (kind, track) in lane.tracks.iter().filter(|(kind, _)| window.shows(*kind)) {
-        for bar in track.touching(window.from, window.to).iter().filter(|bar| bar.end >= window.from) {
+        for bar in track.touching(all, window.from, window.to).filter(|bar| bar.end >= window.from) {
             for number in [bar.start as f64, (bar.end - bar.start) as f64, f64::from(*kind), f64::from(bar.event)] {
                 out.extend(number.to_le_bytes());
             }
@@ -107,12 +108,12 @@ struct Cell {
 }
 
 impl Column {
-    fn tiles(&mut self, lane: &Lane, window: &Window, level: u32, first: u64, last: u64, out: &mut Vec<u8>) {
+    fn tiles(&mut self, lane: &Lane, all: &Spans<'_>, window: &Window, level: u32, first: u64, last: u64, out: &mut Vec<u8>) {
         self.cells.clear();
         self.cells.resize((last - first + 1) as usize, Cell::default());
         for (kind, track) in lane.tracks.iter().filter(|(kind, _)| window.shows(*kind)) {
             let tag = u32::from(*kind) + 1;
-            track.tiles(level, first, last, |tile| {
+            track.tiles(all, level, first, last, |tile| {
                 let cell = &mut self.cells[(tile.index - first) as usize];
                 let already = if cell.current.1 == tag { cell.current.0 } else { 0 };
                 cell.current = (already + tile.busy, tag);
@@ -151,7 +152,6 @@ pub mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::view::lanes::is_span;
     use crate::view::sample::{Sample, merged};
 
     /// What the browser makes of an answer: lane, number of the tile, busy share, spans that begin.
@@ -192,21 +192,22 @@ pub mod tests {
             prop_assert!(tile <= (length / u64::from(width)).max(1));
             let tiled: Vec<usize> = tiles.iter().map(|tile| tile.0).collect();
             let mut seen = 0;
-            for (position, event) in run.merged.events.iter().enumerate().filter(|(_, event)| is_span(event)) {
-                let lane = run.lane_of(position as u32).unwrap();
+            for position in run.merged.events.in_order() {
+                let event = run.merged.events.event(position);
+                let Some(lane) = run.lane_of(position) else { continue };
                 let start = run.since_origin(event.start_ns) as u64;
-                let has = |track: &super::super::tiles::Track| track.bars().iter().any(|bar| bar.event == position as u32);
-                let kind = run.lanes.lanes[lane].tracks.iter().find(|(_, track)| has(track)).unwrap().0;
+                let kind = run.lanes.lanes[lane].tracks.iter().find(|(_, track)| track.holds(position)).unwrap().0;
                 if hidden[usize::from(kind)] || start >= window.to || start + event.dur_ns < from || tiled.contains(&lane) {
                     continue;
                 }
                 seen += 1;
-                prop_assert!(spans.contains(&(lane, start, event.dur_ns, position as u64)), "span {} is missing", position);
+                prop_assert!(spans.contains(&(lane, start, event.dur_ns, u64::from(position))), "span {} is missing", position);
             }
             prop_assert_eq!(spans.len(), seen);
             for (lane, index, busy, count) in tiles {
                 let (begin, end) = ((first + index) * tile, (first + index + 1) * tile);
-                let bars = run.lanes.lanes[lane].tracks.iter().filter(|(kind, _)| !hidden[usize::from(*kind)]).flat_map(|(_, track)| track.bars());
+                let all = run.spans_of(run.lanes.lanes[lane].node);
+                let bars = run.lanes.lanes[lane].tracks.iter().filter(|(kind, _)| !hidden[usize::from(*kind)]).flat_map(|(_, track)| track.bars(&all));
                 let (mut sum, mut begun) = (0, 0);
                 for bar in bars {
                     sum += bar.end.min(end).saturating_sub(bar.start.max(begin));

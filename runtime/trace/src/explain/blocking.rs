@@ -1,18 +1,16 @@
 //! What a server did while a request waited in its queue, or for the commit of a turn with many requests. The wait is only the effect: the
 //! place worth looking at is what the others needed the time for.
 
-use weft_base::FastMap;
-
 use super::Segment;
-use super::index::Turns;
-use crate::Stage;
+use super::index::{Turns, for_each};
 use crate::event::{DISK_JOB, JOURNAL_COMMIT, JOURNAL_SYNC, served};
-use crate::merge::{Event, Merged};
-use crate::record::{Body, fine, flags};
+use crate::merge::{Each, Merged};
+use crate::record::{Body, Record, fine, flags};
+use crate::{Kind, Stage};
 
 /// Kinds of work; of kinds at the same time the one first asked for counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
     /// An access to the disk for one request.
     Disk,
     /// A processor at work for one request.
@@ -23,54 +21,30 @@ enum Kind {
     Shared,
 }
 
+/// Number of kinds.
+const KINDS: usize = 4;
+
 /// A piece of work: beginning, end (nanoseconds of the merged clock) and what it was.
 type Piece = (i64, i64, Stage);
 
 /// What each node did, by time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Work {
-    /// Pieces of work by their beginning. Within a kind they do not overlap.
-    pieces: FastMap<(usize, Kind), Vec<Piece>>,
+    /// By node and kind pieces of work by their beginning. Within a kind they do not overlap.
+    nodes: Vec<[Vec<Piece>; KINDS]>,
 }
 
 impl Work {
     /// Of all events of a trace.
-    pub fn new(merged: &Merged, turns: &Turns) -> Work {
-        let mut work = Work::default();
-        for event in &merged.events {
-            let span = (event.start_ns, event.end_ns());
-            let stage = || merged.nodes[event.node].events.get(event.record.event).map_or(Stage::Unseen, |info| info.stage);
-            let mut add = |kind, (from, to), stage| work.pieces.entry((event.node, kind)).or_default().push((from, to, stage));
-            match &event.record.body {
-                Body::Ladder(_) if event.record.flags & flags::SERVER != 0 => add(Kind::Cpu, cpu_phase(event), Stage::Cpu),
-                Body::Span(_) if matches!(event.record.event, JOURNAL_COMMIT | JOURNAL_SYNC) && turns.enclose(merged, event) => {
-                    add(Kind::Commit, span, Stage::Journal)
-                }
-                // The time of its requests is in records of their own.
-                Body::Span(_) if event.record.event == DISK_JOB => {}
-                Body::Span(_) if super::index::is_disk(event) => match event.record.req {
-                    0 => add(Kind::Shared, span, Stage::Journal),
-                    _ => add(Kind::Disk, span, stage().with_class(event.record.class)),
-                },
-                _ => {}
-            }
-        }
-        for pieces in work.pieces.values_mut() {
-            pieces.sort_by_key(|(from, to, _)| (*from, std::cmp::Reverse(*to)));
-            let mut until = i64::MIN;
-            for (from, to, _) in pieces.iter_mut() {
-                *from = until.max(*from);
-                until = until.max(*to);
-            }
-            pieces.retain(|(from, to, _)| from < to);
-        }
-        work
+    pub fn new<'t>(merged: &Merged, each: Each<'_>, turns: impl Fn(usize) -> &'t Turns + Sync) -> Work {
+        let nodes = for_each(each, vec![(); merged.nodes.len()], |node, ()| of_node(merged, node, turns(node)));
+        Work { nodes }
     }
 
     /// Parts of free intervals during which the node did work of a kind, by stage; they are free no longer.
-    fn take(&self, node: usize, kind: Kind, free: &mut Vec<(i64, i64)>) -> Vec<(Stage, u64)> {
+    fn take(&self, node: usize, kind: Does, free: &mut Vec<(i64, i64)>) -> Vec<(Stage, u64)> {
         let mut found = Vec::new();
-        let Some(pieces) = self.pieces.get(&(node, kind)) else { return found };
+        let pieces = &self.nodes[node][kind as usize];
         for (from, to) in std::mem::take(free) {
             let begin = pieces.partition_point(|piece| piece.1 <= from);
             let mut at = from;
@@ -95,24 +69,66 @@ impl Work {
         let mut free = vec![(segment.start_ns, segment.start_ns.saturating_add_unsigned(segment.dur_ns))];
         let mut take = |kind| self.take(segment.node, kind, &mut free);
         match segment.stage {
-            Stage::ServerQueue => [take(Kind::Disk), take(Kind::Cpu), take(Kind::Commit)].concat(),
+            Stage::ServerQueue => [take(Does::Disk), take(Does::Cpu), take(Does::Commit)].concat(),
             Stage::Journal => {
-                take(Kind::Shared);
-                [take(Kind::Disk), take(Kind::Cpu)].concat()
+                take(Does::Shared);
+                [take(Does::Disk), take(Does::Cpu)].concat()
             }
             _ => Vec::new(),
         }
     }
 }
 
-/// When the processor worked on a request.
-fn cpu_phase(event: &Event) -> (i64, i64) {
-    let Body::Ladder(ladder) = &event.record.body else { return (0, 0) };
+fn of_node(merged: &Merged, node: usize, turns: &Turns) -> [Vec<Piece>; KINDS] {
+    let times = merged.events.node_times(node);
+    let stages = times.sorts().iter().map(|sort| {
+        let stage = merged.nodes[node].events.get(sort.event).map_or(Stage::Unseen, |info| info.stage);
+        stage.with_class(sort.class)
+    });
+    let stages: Vec<Stage> = stages.collect();
+    let mut found: [Vec<Piece>; KINDS] = Default::default();
+    for time in times.iter() {
+        let sort = times.sorts()[time.sort as usize];
+        let span = (time.start_ns, time.start_ns.saturating_add_unsigned(time.dur_ns));
+        let (kind, (from, to), stage) = match sort.kind {
+            Kind::Ladder => match cpu_phase(&times.record(time.position), span.0, time.dur_ns) {
+                Some(phase) => (Does::Cpu, phase, Stage::Cpu),
+                None => continue,
+            },
+            Kind::Span if matches!(sort.event, JOURNAL_COMMIT | JOURNAL_SYNC) && turns.enclose(span) => {
+                (Does::Commit, span, Stage::Journal)
+            }
+            // The time of its requests is in records of their own.
+            Kind::Span if sort.event == DISK_JOB => continue,
+            Kind::Span if super::index::is_disk(sort.event) => match times.record(time.position).req {
+                0 => (Does::Shared, span, Stage::Journal),
+                _ => (Does::Disk, span, stages[time.sort as usize]),
+            },
+            _ => continue,
+        };
+        found[kind as usize].push((from, to, stage));
+    }
+    for pieces in &mut found {
+        pieces.sort_by_key(|(from, to, _)| (*from, std::cmp::Reverse(*to)));
+        let mut until = i64::MIN;
+        for (from, to, _) in pieces.iter_mut() {
+            *from = until.max(*from);
+            until = until.max(*to);
+        }
+        pieces.retain(|(from, to, _)| from < to);
+    }
+    found
+}
+
+/// When the processor worked on a request; `None` if the record is no server's.
+fn cpu_phase(record: &Record, start_ns: i64, dur_ns: u64) -> Option<(i64, i64)> {
+    let Body::Ladder(ladder) = &record.body else { return None };
     let total: u64 = ladder.phases.iter().map(|phase| fine(*phase)).sum();
     let place = |ticks: u64| {
-        let ns = u128::from(event.dur_ns) * u128::from(ticks) / u128::from(total.max(1));
-        event.start_ns.saturating_add_unsigned(ns as u64)
+        let ns = u128::from(dur_ns) * u128::from(ticks) / u128::from(total.max(1));
+        start_ns.saturating_add_unsigned(ns as u64)
     };
     let before: u64 = ladder.phases[..served::CPU].iter().map(|phase| fine(*phase)).sum();
-    (place(before), place(before + fine(ladder.phases[served::CPU])))
+    let phase = (place(before), place(before + fine(ladder.phases[served::CPU])));
+    (record.flags & flags::SERVER != 0).then_some(phase)
 }

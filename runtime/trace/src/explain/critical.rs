@@ -4,26 +4,25 @@ use super::index::{Index, is_call, wait_ns};
 use super::{Segment, Storage};
 use crate::Stage;
 use crate::event::PHASES_MAX;
-use crate::merge::Event;
+use crate::events::Event;
 use crate::record::{Body, Span};
 
 /// Appends the pieces of [from, to) of a span, whose parts add up to `to - from`.
-pub(super) fn path(index: &Index<'_>, position: usize, window: (i64, i64), out: &mut Vec<Segment>) {
+pub(super) fn path(index: &Index<'_>, position: u32, window: (i64, i64), out: &mut Vec<Segment>) {
     let event = index.event(position);
-    if is_call(event)
+    if is_call(&event)
         && let Body::Span(span) = &event.record.body
     {
-        return call(index, event, span, window, out);
+        return call(index, &event, span, window, out);
     }
     let (from, to) = window;
-    let own = |start: i64, end: i64| piece(index.stage(event), event, (start, end));
+    let own = |start: i64, end: i64| piece(index.stage(&event), &event, (start, end));
     let mut at = to;
     // By end, so the last one is the candidate; a child that reaches beyond `at` ran beside one that has been taken.
-    let mut rest: &[usize] = index.children(position);
+    let mut rest: &[u32] = index.children(position);
     while let Some((child, before)) = rest.split_last() {
-        let inner = index.event(*child);
         rest = before;
-        let (start, end) = (inner.start_ns.max(from), inner.end_ns().min(at));
+        let (start, end) = (index.start_ns(*child).max(from), index.end_ns(*child).min(at));
         if start >= end {
             continue;
         }
@@ -31,9 +30,9 @@ pub(super) fn path(index: &Index<'_>, position: usize, window: (i64, i64), out: 
         path(index, *child, (start, end), out);
         at = start;
         // Of those that reach beyond `at` the order by end says nothing any more: the one that began first covers the others.
-        let beyond = rest.partition_point(|child| index.event(*child).end_ns() < at);
-        if let Some(longest) = rest[beyond..].iter().copied().min_by_key(|child| index.event(*child).start_ns) {
-            let start = index.event(longest).start_ns.max(from);
+        let beyond = rest.partition_point(|child| index.end_ns(*child) < at);
+        if let Some(longest) = rest[beyond..].iter().copied().min_by_key(|child| index.start_ns(*child)) {
+            let start = index.start_ns(longest).max(from);
             if start < at {
                 path(index, longest, (start, at), out);
                 at = start;
@@ -80,10 +79,10 @@ fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: 
             let way = left - served;
             let there = (ladder.start_ns - sent).clamp(0, way as i64) as u64;
             let begin = sent.saturating_add_unsigned(there);
-            let queued = index.queued_ns(event, span.peer, ladder, sent, begin).min(there);
+            let queued = index.queued_ns(event, span.peer, &ladder, sent, begin).min(there);
             let arrived = sent.saturating_add_unsigned(there - queued);
             whole.push(message(Stage::Network, sent, there - queued));
-            whole.push(piece(Stage::ServerQueue, ladder, (arrived, begin)));
+            whole.push(piece(Stage::ServerQueue, &ladder, (arrived, begin)));
             phases(index, position, span.peer, begin, served, &mut whole);
             whole.push(message(Stage::Network, begin.saturating_add_unsigned(served), way - there));
         }
@@ -104,7 +103,7 @@ fn clip(segment: Segment, (from, to): (i64, i64)) -> Option<Segment> {
 /// The phases of a server's record from `begin` on, together `served` nanoseconds. What the server recorded inside it (requests to other
 /// servers, waits) is taken out of them, and disk accesses of this request out of the phase in which the processor would otherwise be said
 /// to work.
-fn phases(index: &Index<'_>, position: usize, server: u16, begin: i64, served: u64, out: &mut Vec<Segment>) {
+fn phases(index: &Index<'_>, position: u32, server: u16, begin: i64, served: u64, out: &mut Vec<Segment>) {
     let ladder = index.event(position);
     let Body::Ladder(body) = &ladder.record.body else { return };
     let total: u64 = body.phases.iter().map(|phase| u64::from(*phase)).sum();
@@ -117,7 +116,7 @@ fn phases(index: &Index<'_>, position: usize, server: u16, begin: i64, served: u
         // From the sum, so that rounding does not add up.
         let end = begin.saturating_add_unsigned((u128::from(served) * u128::from(units) / u128::from(total.max(1))) as u64);
         let stage = info.and_then(|info| info.parts.get(phase)).map_or(Stage::Unseen, |part| part.stage);
-        let mut segment = piece(stage, ladder, (at, end));
+        let mut segment = piece(stage, &ladder, (at, end));
         (segment.peer, segment.phase) = (Some(server), Some(phase as u8));
         if stage == Stage::Journal {
             segment.storage_ns = Storage::ALL.map(|kind| index.storage_ns(ladder.node, kind, at - shift, end - shift));
@@ -131,12 +130,12 @@ fn phases(index: &Index<'_>, position: usize, server: u16, begin: i64, served: u
 
 /// A phase with what happened inside it taken out: of things at the same time the one that ends last counts. `shift` leads from the times
 /// of the server's record to those of the phase.
-fn with_inner(index: &Index<'_>, ladder: usize, phase: Segment, shift: i64, out: &mut Vec<Segment>) {
-    let record = &index.event(ladder).record;
-    let disks = index.disks(index.event(ladder).node, record.req);
-    let disks = disks.iter().filter(|_| record.req != 0 && phase.stage == Stage::Cpu);
-    let mut inner: Vec<usize> = disks.chain(index.children(ladder)).copied().collect();
-    inner.sort_by_key(|position| index.event(*position).end_ns());
+fn with_inner(index: &Index<'_>, ladder: u32, phase: Segment, shift: i64, out: &mut Vec<Segment>) {
+    let (node, request) = (phase.node, index.event(ladder).record.req);
+    let disks = index.disks(node, request);
+    let disks = disks.filter(|_| request != 0 && phase.stage == Stage::Cpu);
+    let mut inner: Vec<u32> = disks.chain(index.children(ladder).iter().copied()).collect();
+    inner.sort_by_key(|position| index.end_ns(*position));
     let from = phase.start_ns;
     let mut at = from.saturating_add_unsigned(phase.dur_ns);
     for position in inner.into_iter().rev() {
@@ -144,14 +143,14 @@ fn with_inner(index: &Index<'_>, ladder: usize, phase: Segment, shift: i64, out:
         let (start, end) = ((event.start_ns + shift).max(from), (event.end_ns() + shift).min(at));
         if start < end {
             out.push(Segment { start_ns: end, dur_ns: (at - end) as u64, ..phase });
-            if super::index::is_disk(event) {
+            if super::index::is_disk(event.record.event) {
                 // Its first part it may have spent in the cache layer, behind others.
                 let begun = match &event.record.body {
-                    Body::Span(span) => (event.start_ns + shift).saturating_add_unsigned(wait_ns(event, span)).clamp(start, end),
+                    Body::Span(span) => (event.start_ns + shift).saturating_add_unsigned(wait_ns(&event, span)).clamp(start, end),
                     _ => start,
                 };
-                out.push(Segment { peer: phase.peer, ..piece(index.stage(event), event, (begun, end)) });
-                out.push(Segment { peer: phase.peer, ..piece(Stage::ServerQueue, event, (start, begun)) });
+                out.push(Segment { peer: phase.peer, ..piece(index.stage(&event), &event, (begun, end)) });
+                out.push(Segment { peer: phase.peer, ..piece(Stage::ServerQueue, &event, (start, begun)) });
             } else {
                 let before = out.len();
                 path(index, position, (start - shift, end - shift), out);

@@ -1,7 +1,8 @@
-//! Who belongs to whom: children of spans, ladders of requests, disk accesses of ladders.
+//! Who belongs to whom: children of spans, ladders of requests, disk accesses of ladders. What concerns one node is found out for all nodes
+//! at the same time, then put together.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
 use weft_base::FastMap;
 
@@ -11,9 +12,10 @@ use crate::event::{
     CLIENT_LOCK, CLIENT_PAUSE, CLIENT_WINDOW, DATA_TURN, DISK_JOB, DISK_SYNC, DISK_WRITE, EventInfo, JOURNAL_COMMIT, JOURNAL_SYNC,
     META_TURN, NET_CALL,
 };
-use crate::merge::{Event, Merged};
+use crate::events::{Event, Events};
+use crate::merge::{Each, Merged};
 use crate::record::{Body, Span, fine, flags};
-use crate::{EventId, Stage};
+use crate::{EventId, Kind, Stage};
 
 /// Layers of applications, gateways and client libraries; see the table of events.
 const CLIENT_LAYERS: std::ops::RangeInclusive<usize> = 0..=2;
@@ -21,169 +23,162 @@ const CLIENT_LAYERS: std::ops::RangeInclusive<usize> = 0..=2;
 const THREAD_LAYERS: std::ops::RangeInclusive<usize> = 0..=1;
 const DISK_LAYER: usize = 7;
 
-/// The turns of each server's loop, by beginning.
+/// Beginning and end in nanoseconds of the reference clock.
+type Interval = (i64, i64);
+
+/// The turns of a server's loop, by beginning.
 #[derive(Debug, Default)]
-pub(super) struct Turns(FastMap<usize, Vec<usize>>);
+pub(super) struct Turns(Vec<Interval>);
 
 impl Turns {
-    /// True if the event lies within a turn of its node.
-    pub fn enclose(&self, merged: &Merged, event: &Event) -> bool {
-        let Some(turns) = self.0.get(&event.node) else { return false };
-        let after = turns.partition_point(|turn| merged.events[*turn].start_ns <= event.start_ns);
-        turns[..after].last().is_some_and(|turn| event.end_ns() <= merged.events[*turn].end_ns())
+    /// True if the interval lies within a turn.
+    pub fn enclose(&self, (start_ns, end_ns): Interval) -> bool {
+        let after = self.0.partition_point(|turn| turn.0 <= start_ns);
+        self.0[..after].last().is_some_and(|turn| end_ns <= turn.1)
     }
+}
+
+/// What the storage of a node did for several requests, by beginning; and the longest of it in nanoseconds: how far back one may begin that
+/// is still running.
+#[derive(Debug, Default)]
+struct Busy {
+    all: Vec<Interval>,
+    longest_ns: u64,
+}
+
+/// What concerns one node.
+#[derive(Default)]
+struct OfNode {
+    /// Server records by request.
+    ladders: Vec<(u64, u32)>,
+    /// Disk accesses by request and time; request 0: for several requests.
+    disks: Vec<(u64, u32)>,
+    storage: [Busy; Storage::ALL.len()],
+    turns: Turns,
+    calls: Vec<u32>,
+    /// Parent and child.
+    children: Vec<(u32, u32)>,
+    /// Outermost operations, by beginning.
+    roots: Vec<u32>,
+    /// Spans that name a thread, each with the parent that it names itself.
+    of_threads: Vec<(u32, Option<u32>)>,
+    /// Requests of a client whose operation has no record.
+    orphans: u64,
+    /// The shortest way of a message to a server, in nanoseconds.
+    least_way_ns: FastMap<u16, u64>,
 }
 
 pub(super) struct Index<'a> {
     pub merged: &'a Merged,
+    nodes: Vec<OfNode>,
     /// Positions of children by position of the parent (a span, or the ladder of a request that asks other servers), by end.
-    children: FastMap<usize, Vec<usize>>,
-    /// Outermost operations.
-    roots: Vec<usize>,
-    /// Server records by request.
-    ladders: FastMap<u64, Vec<usize>>,
-    /// Disk accesses by node and request; request 0: for several requests.
-    disks: FastMap<(usize, u64), Vec<usize>>,
-    /// What the storage of each node did for several requests, by beginning; and the longest of it in nanoseconds: how far back one may
-    /// begin that is still running.
-    storage: FastMap<(usize, Storage), (Vec<usize>, u64)>,
-    turns: Turns,
-    /// The shortest way of a message between a client and a server, in nanoseconds.
-    least_way_ns: FastMap<(usize, u16), u64>,
+    children: Groups,
+    /// The server's record of each request.
+    ladders: FastMap<u64, u32>,
+    /// Where there are several (the request was repeated), all of them by time.
+    repeated: FastMap<u64, Vec<u32>>,
+    /// Outermost operations of all nodes, by beginning.
+    pub roots: Vec<u32>,
     /// Requests of clients whose operation has no record.
     pub orphans: u64,
-    unseen: RefCell<(BTreeSet<u16>, u64)>,
+    unseen: Mutex<(BTreeSet<u16>, u64)>,
 }
 
 impl<'a> Index<'a> {
-    pub fn new(merged: &'a Merged) -> Index<'a> {
-        let mut index = Index {
-            merged,
-            children: FastMap::default(),
-            roots: Vec::new(),
-            ladders: FastMap::default(),
-            disks: FastMap::default(),
-            storage: FastMap::default(),
-            turns: Turns::default(),
-            least_way_ns: FastMap::default(),
-            orphans: 0,
-            unseen: RefCell::default(),
-        };
-        let mut spans: FastMap<(usize, u32), usize> = FastMap::default();
-        for (position, event) in merged.events.iter().enumerate() {
-            match &event.record.body {
-                Body::Span(_) if matches!(event.record.event, META_TURN | DATA_TURN) => {
-                    index.turns.0.entry(event.node).or_default().push(position)
-                }
-                // The time of its requests is in records of their own.
-                Body::Span(_) if event.record.event == DISK_JOB => {}
-                Body::Span(_) if is_disk(event) => {
-                    index.disks.entry((event.node, event.record.req)).or_default().push(position);
-                }
-                Body::Span(_) if matches!(event.record.event, JOURNAL_COMMIT | JOURNAL_SYNC) => {
-                    index.note_storage(position);
-                }
-                Body::Span(span) if span.span != 0 => {
-                    spans.insert((event.node, span.span), position);
-                }
-                Body::Ladder(ladder) if event.record.flags & flags::SERVER != 0 => {
-                    index.ladders.entry(event.record.req).or_default().push(position);
-                    if ladder.span != 0 {
-                        spans.insert((event.node, ladder.span), position);
-                    }
-                }
-                _ => {}
+    pub fn new(merged: &'a Merged, each: Each<'_>) -> Index<'a> {
+        let events = &merged.events;
+        let nodes = for_each(each, vec![(); merged.nodes.len()], |node, ()| OfNode::new(merged, node));
+        let mut ladders = FastMap::default();
+        ladders.reserve(nodes.iter().map(|node| node.ladders.len()).sum());
+        let mut repeated: FastMap<u64, Vec<u32>> = FastMap::default();
+        for (request, position) in nodes.iter().flat_map(|node| &node.ladders) {
+            if let Some(first) = ladders.insert(*request, *position) {
+                repeated.entry(*request).or_insert_with(|| vec![first]).push(*position);
             }
         }
-        let shared = |(_, event): &(usize, &Event)| is_disk(event) && event.record.req == 0;
-        merged.events.iter().enumerate().filter(shared).for_each(|(position, _)| index.note_storage(position));
-        index.find_parents(&spans);
-        index.find_least_ways();
-        for children in index.children.values_mut() {
-            children.sort_by_key(|child| merged.events[*child].end_ns());
-        }
+        repeated.values_mut().for_each(|all| all.sort_by_key(|ladder| events.order(*ladder)));
+        let mut index = Index {
+            merged,
+            nodes: Vec::new(),
+            children: Groups::default(),
+            ladders,
+            repeated,
+            roots: Vec::new(),
+            orphans: nodes.iter().map(|node| node.orphans).sum(),
+            unseen: Mutex::default(),
+        };
+        let nodes = for_each(each, nodes, |node, found| OfNode { least_way_ns: index.least_ways(node, &found.calls), ..found });
+        index.nodes = nodes;
+        index.join_threads();
         index
     }
 
-    /// Notes work of the storage. The journal's own accesses to the disk lie inside its commits and flushes, which are to be noted first.
-    fn note_storage(&mut self, position: usize) {
-        let event = self.event(position);
-        let encloses = |kind| {
-            let Some((all, _)) = self.storage.get(&(event.node, kind)) else { return false };
-            let after = all.partition_point(|other| self.event(*other).start_ns <= event.start_ns);
-            all[..after].last().is_some_and(|last| self.event(*last).end_ns() >= event.end_ns())
-        };
-        let kind = match event.record.event {
-            JOURNAL_COMMIT => Storage::JournalWrite,
-            JOURNAL_SYNC => Storage::JournalFlush,
-            DISK_SYNC if !encloses(Storage::JournalFlush) => Storage::DataFlush,
-            DISK_WRITE if !encloses(Storage::JournalWrite) => Storage::JournalWrite,
-            _ => return,
-        };
-        let (all, longest) = self.storage.entry((event.node, kind)).or_default();
-        all.push(position);
-        *longest = event.dur_ns.max(*longest);
-    }
-
-    fn find_parents(&mut self, spans: &FastMap<(usize, u32), usize>) {
-        // Spans of applications and gateways by thread, outer before inner: the events are sorted so.
-        let mut threads: FastMap<u64, Vec<usize>> = FastMap::default();
-        for (position, event) in self.merged.events.iter().enumerate() {
-            let Body::Span(span) = &event.record.body else { continue };
-            let layer = event.record.event.layer();
-            if is_disk(event) {
-                continue;
-            }
-            let named = (span.parent != 0).then(|| spans.get(&(event.node, span.parent))).flatten().copied();
-            let mut parent = named.filter(|parent| *parent != position && encloses(&self.merged.events[*parent], event));
-            if THREAD_LAYERS.contains(&layer) && event.record.req != 0 {
+    /// Finds parents among the spans of applications and gateways of one thread, whatever node recorded them: outer before inner.
+    fn join_threads(&mut self) {
+        let events = &self.merged.events;
+        let mut children: Vec<(u32, u32)> = self.nodes.iter_mut().flat_map(|node| std::mem::take(&mut node.children)).collect();
+        let mut roots: Vec<u32> = self.nodes.iter_mut().flat_map(|node| std::mem::take(&mut node.roots)).collect();
+        let mut of_threads: Vec<(u32, Option<u32>)> = self.nodes.iter_mut().flat_map(|node| std::mem::take(&mut node.of_threads)).collect();
+        of_threads.sort_by_key(|(position, _)| events.order(*position));
+        let mut threads: FastMap<u64, Vec<u32>> = FastMap::default();
+        for (position, named) in of_threads {
+            let event = events.event(position);
+            let interval = (event.start_ns, event.end_ns());
+            let mut parent = named;
+            if event.record.req != 0 {
                 let stack = threads.entry(event.record.req).or_default();
-                while stack.last().is_some_and(|outer| !encloses(&self.merged.events[*outer], event)) {
+                while stack.last().is_some_and(|outer| !encloses(events, *outer, interval)) {
                     stack.pop();
                 }
                 parent = parent.or(stack.last().copied());
                 stack.push(position);
             }
-            match parent {
-                Some(parent) => self.children.entry(parent).or_default().push(position),
-                None if CLIENT_LAYERS.contains(&layer) && span.parent == 0 && !is_inner(event) => self.roots.push(position),
-                // Its operation is still running, or its record was lost, or nobody waits for it.
-                None if is_call(event) && span.parent != 0 && self.merged.nodes[event.node].server.is_none() => self.orphans += 1,
-                None => {}
+            match (parent, &event.record.body) {
+                (Some(parent), _) => children.push((parent, position)),
+                (None, Body::Span(span)) if span.parent == 0 => roots.push(position),
+                _ => {}
             }
         }
+        self.children = Groups::new(events.len(), &children, |child| (events.end_ns(child), events.order(child)));
+        roots.sort_by_key(|root| events.order(*root));
+        self.roots = roots;
     }
 
-    fn find_least_ways(&mut self) {
-        let mut ways: FastMap<(usize, u16), u64> = FastMap::default();
-        for call in self.merged.events.iter().filter(|event| is_call(event)) {
-            if let (Body::Span(span), Some(ladder)) = (&call.record.body, self.ladder(call)) {
-                let ladder = self.event(ladder);
-                let sent = call.start_ns.saturating_add_unsigned(wait_ns(call, span));
+    fn least_ways(&self, node: usize, calls: &[u32]) -> FastMap<u16, u64> {
+        let times = self.merged.events.node_times(node);
+        let mut ways: FastMap<u16, u64> = FastMap::default();
+        for position in calls {
+            let (start_ns, dur_ns) = times.at(*position);
+            let record = times.record(*position);
+            let end_ns = start_ns.saturating_add_unsigned(dur_ns);
+            if let (Body::Span(span), Some(ladder)) = (&record.body, self.ladder_of(record.req, (start_ns, end_ns))) {
+                let sent = start_ns.saturating_add_unsigned(wait_of(dur_ns, span));
                 // The way back counts as well: a client may never meet its server idle, but no reply waits for one.
-                let (there, back) = (ladder.start_ns.saturating_sub(sent), call.end_ns().saturating_sub(ladder.end_ns()));
+                let (there, back) = (self.start_ns(ladder).saturating_sub(sent), end_ns.saturating_sub(self.end_ns(ladder)));
                 let way = there.min(back).max(0) as u64;
-                let least = ways.entry((call.node, span.peer)).or_insert(way);
+                let least = ways.entry(span.peer).or_insert(way);
                 *least = way.min(*least);
             }
         }
-        self.least_way_ns = ways;
+        ways
     }
 
     /// How long a request waited at its server before the turn that took it: what its way [sent, begun) took longer than the shortest
     /// way, if the server was busy with turns before meanwhile. Nobody sees when a message arrives at a busy server.
     pub fn queued_ns(&self, call: &Event, peer: u16, ladder: &Event, sent: i64, begun: i64) -> u64 {
         let way = (begun - sent).max(0) as u64;
-        let longer = way - self.least_way_ns.get(&(call.node, peer)).copied().unwrap_or(0).min(way);
-        let Some(turns) = self.turns.0.get(&ladder.node).filter(|_| longer > 0) else { return 0 };
-        let after = turns.partition_point(|position| self.event(*position).start_ns < begun);
+        let longer = way - self.nodes[call.node].least_way_ns.get(&peer).copied().unwrap_or(0).min(way);
+        let turns = &self.nodes[ladder.node].turns.0;
+        if longer == 0 || turns.is_empty() {
+            return 0;
+        }
+        let after = turns.partition_point(|turn| turn.0 < begun);
         let (mut busy, mut until) = (0, begun);
-        for position in turns[..after].iter().rev() {
-            let turn = self.event(*position);
-            if turn.end_ns() <= sent {
+        for (start_ns, end_ns) in turns[..after].iter().rev() {
+            if *end_ns <= sent {
                 break;
             }
-            let (from, to) = (turn.start_ns.max(sent), turn.end_ns().min(until));
+            let (from, to) = (sent.max(*start_ns), until.min(*end_ns));
             if from < to {
                 busy += (to - from) as u64;
                 until = from;
@@ -193,17 +188,20 @@ impl<'a> Index<'a> {
     }
 
     /// What the servers did by time.
-    pub fn work(&self) -> Work {
-        Work::new(self.merged, &self.turns)
+    pub fn work(&self, each: Each<'_>) -> Work {
+        Work::new(self.merged, each, |node| &self.nodes[node].turns)
     }
 
-    /// Positions of the outermost operations, by beginning.
-    pub fn roots(&self) -> Vec<usize> {
-        self.roots.clone()
+    pub fn event(&self, position: u32) -> Event {
+        self.merged.events.event(position)
     }
 
-    pub fn event(&self, position: usize) -> &'a Event {
-        &self.merged.events[position]
+    pub fn start_ns(&self, position: u32) -> i64 {
+        self.merged.events.start_ns(position)
+    }
+
+    pub fn end_ns(&self, position: u32) -> i64 {
+        self.merged.events.end_ns(position)
     }
 
     pub fn info(&self, node: usize, event: EventId) -> Option<&'a EventInfo> {
@@ -216,12 +214,12 @@ impl<'a> Index<'a> {
         stage.with_class(event.record.class)
     }
 
-    pub fn children(&self, position: usize) -> &[usize] {
-        self.children.get(&position).map_or(&[], Vec::as_slice)
+    pub fn children(&self, position: u32) -> &[u32] {
+        self.children.of(position)
     }
 
     /// The span's object, or that of the first operation inside it which names one.
-    pub fn object(&self, position: usize) -> u64 {
+    pub fn object(&self, position: u32) -> u64 {
         let own = match &self.event(position).record.body {
             Body::Span(span) => span.obj,
             _ => 0,
@@ -233,31 +231,34 @@ impl<'a> Index<'a> {
     }
 
     /// The server's record of a call: of several (the request was repeated) the one that fits into the call best.
-    pub fn ladder(&self, call: &Event) -> Option<usize> {
-        let candidates = self.ladders.get(&call.record.req)?;
-        let outside = |ladder: &Event| {
-            let early = call.start_ns.saturating_sub(ladder.start_ns).max(0);
-            early + ladder.end_ns().saturating_sub(call.end_ns()).max(0)
+    pub fn ladder(&self, call: &Event) -> Option<u32> {
+        self.ladder_of(call.record.req, (call.start_ns, call.end_ns()))
+    }
+
+    fn ladder_of(&self, request: u64, (start_ns, end_ns): Interval) -> Option<u32> {
+        let only = *self.ladders.get(&request)?;
+        let Some(candidates) = self.repeated.get(&request) else { return Some(only) };
+        let outside = |ladder: u32| {
+            let early = start_ns.saturating_sub(self.start_ns(ladder)).max(0);
+            early + self.end_ns(ladder).saturating_sub(end_ns).max(0)
         };
-        candidates.iter().copied().min_by_key(|position| outside(self.event(*position)))
+        candidates.iter().copied().min_by_key(|position| outside(*position))
     }
 
     /// Positions of the disk accesses of a request at a node.
-    pub fn disks(&self, node: usize, request: u64) -> &[usize] {
-        self.disks.get(&(node, request)).map_or(&[], Vec::as_slice)
+    pub fn disks(&self, node: usize, request: u64) -> impl Iterator<Item = u32> {
+        let disks = &self.nodes[node].disks;
+        let first = disks.partition_point(|(other, _)| *other < request);
+        disks[first..].iter().take_while(move |(other, _)| *other == request).map(|(_, position)| *position)
     }
 
     /// Nanoseconds of [from, to) during which the storage of a node did this for several requests.
     pub fn storage_ns(&self, node: usize, kind: Storage, from: i64, to: i64) -> u64 {
-        let Some((all, longest)) = self.storage.get(&(node, kind)) else { return 0 };
-        let begin = all.partition_point(|position| self.event(*position).start_ns < from.saturating_sub_unsigned(*longest));
+        let busy = &self.nodes[node].storage[kind as usize];
+        let begin = busy.all.partition_point(|access| access.0 < from.saturating_sub_unsigned(busy.longest_ns));
         let (mut covered, mut until) = (0, from);
-        for position in &all[begin..] {
-            let access = self.event(*position);
-            if access.start_ns >= to {
-                break;
-            }
-            let (a, b) = (access.start_ns.max(until), access.end_ns().min(to));
+        for (start_ns, end_ns) in busy.all[begin..].iter().take_while(|access| access.0 < to) {
+            let (a, b) = (until.max(*start_ns), to.min(*end_ns));
             if b > a {
                 covered += (b - a) as u64;
                 until = b;
@@ -268,19 +269,173 @@ impl<'a> Index<'a> {
 
     /// A call whose server wrote nothing.
     pub fn note_unseen(&self, call: &Span) {
-        let mut unseen = self.unseen.borrow_mut();
+        let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
         unseen.0.insert(call.peer);
         unseen.1 += 1;
     }
 
-    pub fn unseen(&self) -> (BTreeSet<u16>, u64) {
-        self.unseen.borrow().clone()
+    pub fn unseen(self) -> (BTreeSet<u16>, u64) {
+        self.unseen.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl OfNode {
+    fn new(merged: &Merged, node: usize) -> OfNode {
+        let events = &merged.events;
+        let times = events.node_times(node);
+        let mut found = OfNode::default();
+        let mut spans: FastMap<u32, u32> = FastMap::default();
+        // Whose parents are to be found, and what may have been done inside commits and flushes, which are to be known before.
+        let (mut inner, mut shared) = (Vec::new(), Vec::new());
+        for time in times.iter() {
+            let sort = times.sorts()[time.sort as usize];
+            let interval = (time.start_ns, time.start_ns.saturating_add_unsigned(time.dur_ns));
+            match sort.kind {
+                Kind::Span if matches!(sort.event, META_TURN | DATA_TURN) => {
+                    found.turns.0.push(interval);
+                    inner.push(time.position);
+                }
+                // The time of its requests is in records of their own.
+                Kind::Span if sort.event == DISK_JOB => {}
+                Kind::Span if sort.event.layer() == DISK_LAYER => {
+                    let request = times.record(time.position).req;
+                    found.disks.push((request, time.position));
+                    shared.extend((request == 0).then_some((sort.event, interval)));
+                }
+                Kind::Span if matches!(sort.event, JOURNAL_COMMIT | JOURNAL_SYNC) => {
+                    found.note_storage(sort.event, interval);
+                    inner.push(time.position);
+                }
+                Kind::Span => {
+                    if let Body::Span(span) = &times.record(time.position).body
+                        && span.span != 0
+                    {
+                        spans.insert(span.span, time.position);
+                    }
+                    inner.push(time.position);
+                }
+                Kind::Ladder => {
+                    let record = times.record(time.position);
+                    if let Body::Ladder(ladder) = &record.body
+                        && record.flags & flags::SERVER != 0
+                    {
+                        found.ladders.push((record.req, time.position));
+                        if ladder.span != 0 {
+                            spans.insert(ladder.span, time.position);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        found.disks.sort_unstable();
+        shared.into_iter().for_each(|(event, interval)| found.note_storage(event, interval));
+        for position in inner {
+            found.find_parent(merged, node, position, &spans);
+        }
+        found
+    }
+
+    /// Notes work of the storage. The journal's own accesses to the disk lie inside its commits and flushes, which are to be noted first.
+    fn note_storage(&mut self, event: EventId, interval: Interval) {
+        let encloses = |kind: Storage| {
+            let all = &self.storage[kind as usize].all;
+            let after = all.partition_point(|other| other.0 <= interval.0);
+            all[..after].last().is_some_and(|last| last.1 >= interval.1)
+        };
+        let kind = match event {
+            JOURNAL_COMMIT => Storage::JournalWrite,
+            JOURNAL_SYNC => Storage::JournalFlush,
+            DISK_SYNC if !encloses(Storage::JournalFlush) => Storage::DataFlush,
+            DISK_WRITE if !encloses(Storage::JournalWrite) => Storage::JournalWrite,
+            _ => return,
+        };
+        let busy = &mut self.storage[kind as usize];
+        busy.all.push(interval);
+        busy.longest_ns = (interval.1.abs_diff(interval.0)).max(busy.longest_ns);
+    }
+
+    fn find_parent(&mut self, merged: &Merged, node: usize, position: u32, spans: &FastMap<u32, u32>) {
+        let times = merged.events.node_times(node);
+        let record = times.record(position);
+        let Body::Span(span) = &record.body else { return };
+        let (start_ns, dur_ns) = times.at(position);
+        let interval = (start_ns, start_ns.saturating_add_unsigned(dur_ns));
+        let named = if span.parent == 0 { None } else { spans.get(&span.parent).copied() };
+        let named = named.filter(|parent| *parent != position && encloses(&merged.events, *parent, interval));
+        let layer = record.event.layer();
+        if record.event == NET_CALL {
+            self.calls.push(position);
+        }
+        match named {
+            named if THREAD_LAYERS.contains(&layer) => self.of_threads.push((position, named)),
+            Some(parent) => self.children.push((parent, position)),
+            None if CLIENT_LAYERS.contains(&layer) && span.parent == 0 && !is_inner(record.event) => self.roots.push(position),
+            // Its operation is still running, or its record was lost, or nobody waits for it.
+            None if record.event == NET_CALL && span.parent != 0 && merged.nodes[node].server.is_none() => self.orphans += 1,
+            None => {}
+        }
+    }
+}
+
+/// Positions in groups, each known by one position.
+#[derive(Default)]
+struct Groups {
+    /// Where each group ends; it begins where the one before ends.
+    ends: Vec<u32>,
+    members: Vec<u32>,
+}
+
+impl Groups {
+    /// From pairs of group and member; members are sorted by a key.
+    fn new<K: Ord>(groups: usize, pairs: &[(u32, u32)], key: impl Fn(u32) -> K) -> Groups {
+        let mut ends = vec![0u32; groups];
+        pairs.iter().for_each(|(group, _)| ends[*group as usize] += 1);
+        let mut sum = 0;
+        for end in &mut ends {
+            sum += std::mem::replace(end, sum);
+        }
+        let mut members = vec![0; pairs.len()];
+        for (group, member) in pairs {
+            let place = &mut ends[*group as usize];
+            members[*place as usize] = *member;
+            *place += 1;
+        }
+        let mut begin = 0;
+        for end in &ends {
+            let group = &mut members[begin..*end as usize];
+            if group.len() > 1 {
+                group.sort_by_key(|member| key(*member));
+            }
+            begin = *end as usize;
+        }
+        Groups { ends, members }
+    }
+
+    fn of(&self, group: u32) -> &[u32] {
+        let begin = group.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        &self.members[begin as usize..self.ends[group as usize] as usize]
+    }
+}
+
+/// Does something with each of these, one after the other or at the same time, as `each` does it; results are in the order of what was given.
+pub(super) fn for_each<T: Send, R: Send>(each: Each<'_>, given: Vec<T>, work: impl Fn(usize, T) -> R + Sync) -> Vec<R> {
+    let cells: Vec<Mutex<(Option<T>, Option<R>)>> = given.into_iter().map(|one| Mutex::new((Some(one), None))).collect();
+    each(cells.len(), &|number| {
+        let mut cell = cells[number].lock().unwrap_or_else(PoisonError::into_inner);
+        cell.1 = cell.0.take().map(|one| work(number, one));
+    });
+    let results = cells.into_iter().map(|cell| cell.into_inner().unwrap_or_else(PoisonError::into_inner).1);
+    results.map(|result| result.expect("each number was called")).collect()
 }
 
 /// The time of a call in its send queue, in nanoseconds: its ticks have the same ratio to the duration.
 pub(super) fn wait_ns(call: &Event, span: &Span) -> u64 {
-    (u128::from(fine(span.wait).min(span.dur)) * u128::from(call.dur_ns) / u128::from(span.dur.max(1))) as u64
+    wait_of(call.dur_ns, span)
+}
+
+fn wait_of(dur_ns: u64, span: &Span) -> u64 {
+    (u128::from(fine(span.wait).min(span.dur)) * u128::from(dur_ns) / u128::from(span.dur.max(1))) as u64
 }
 
 /// True if a span is one attempt of a request.
@@ -289,17 +444,18 @@ pub(super) fn is_call(event: &Event) -> bool {
 }
 
 /// True for an access to a disk.
-pub(super) fn is_disk(event: &Event) -> bool {
-    event.record.event.layer() == DISK_LAYER
+pub(super) fn is_disk(event: EventId) -> bool {
+    event.layer() == DISK_LAYER
 }
 
 /// True for what only happens inside operations: waits and pauses.
-fn is_inner(event: &Event) -> bool {
-    matches!(event.record.event, CLIENT_WINDOW | CLIENT_LOCK | CLIENT_PAUSE)
+fn is_inner(event: EventId) -> bool {
+    matches!(event, CLIENT_WINDOW | CLIENT_LOCK | CLIENT_PAUSE)
 }
 
-fn encloses(outer: &Event, inner: &Event) -> bool {
+fn encloses(events: &Events, outer: u32, (start_ns, end_ns): Interval) -> bool {
     // Two readings of a clock on two threads may be a little out of order.
     const SLACK_NS: i64 = 1_000;
-    outer.start_ns <= inner.start_ns + SLACK_NS && inner.start_ns <= outer.end_ns() && inner.end_ns() <= outer.end_ns() + SLACK_NS
+    let (start, end) = (events.start_ns(outer), events.end_ns(outer));
+    start <= start_ns + SLACK_NS && start_ns <= end && end_ns <= end + SLACK_NS
 }

@@ -9,19 +9,23 @@
 mod blocking;
 mod critical;
 mod index;
+mod paths;
 mod report;
 mod suspect;
+mod tally;
 mod waterfall;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 pub use report::{Explanation, KindReport, StageReport};
 pub use suspect::Suspect;
 pub use waterfall::{Step, Waterfall};
 
-use crate::merge::Merged;
+use crate::merge::{Each, Merged, in_turn};
 use crate::{EventId, Stage};
-use index::Index;
+use index::{Index, for_each};
+use paths::Paths;
 
 /// A piece of an operation's critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,18 +73,7 @@ impl Storage {
     }
 }
 
-/// A part of a segment in which the server did not work on the operation, because it was busy with something else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blocked {
-    /// The segment: position in the operation's path.
-    pub segment: usize,
-    /// What the server did.
-    pub by: Stage,
-    /// Nanoseconds.
-    pub ns: u64,
-}
-
-/// An operation of a client with its critical path.
+/// An operation of a client; [`Analysis::path`] is its critical path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// The kind: the name of the outermost event, for example `client.create` or `app.read`.
@@ -95,10 +88,8 @@ pub struct Operation {
     pub dur_ns: u64,
     /// The errno or status of a failure.
     pub result: u8,
-    /// By time; they add up to `dur_ns`.
-    pub path: Vec<Segment>,
-    /// Of these, what was spent behind other work of the same server.
-    pub blocked: Vec<Blocked>,
+    /// Its segments among those of all operations.
+    segments: Range<u32>,
 }
 
 /// All operations of a merged trace.
@@ -106,6 +97,7 @@ pub struct Operation {
 pub struct Analysis<'a> {
     merged: &'a Merged,
     operations: Vec<Operation>,
+    paths: Paths,
     /// Requests whose server wrote no record, by server.
     unanswered: BTreeSet<u16>,
     /// Requests without a record of their server.
@@ -114,36 +106,54 @@ pub struct Analysis<'a> {
     orphans: u64,
 }
 
+/// Operations that are split at once.
+const CHUNK: usize = 1 << 14;
+
 impl<'a> Analysis<'a> {
     /// Splits every operation of the trace.
     pub fn new(merged: &'a Merged) -> Analysis<'a> {
-        let index = Index::new(merged);
-        let work = index.work();
-        let mut operations = Vec::new();
-        for root in index.roots() {
-            let event = &merged.events[root];
-            let mut path = Vec::new();
-            critical::path(&index, root, (event.start_ns, event.end_ns()), &mut path);
-            path.retain(|segment| segment.dur_ns > 0);
-            path.sort_by_key(|segment| segment.start_ns);
-            let blocked = path
-                .iter()
-                .enumerate()
-                .flat_map(|(number, segment)| work.during(segment).into_iter().map(move |(by, ns)| Blocked { segment: number, by, ns }));
-            let blocked = blocked.collect();
-            operations.push(Operation {
-                event: event.record.event,
-                node: event.node,
-                object: index.object(root),
-                start_ns: event.start_ns,
-                dur_ns: event.dur_ns,
-                result: event.record.res,
-                path,
-                blocked,
-            });
+        Analysis::by(merged, &in_turn)
+    }
+
+    /// The same with parts of the work one after the other or at the same time, as `each` does it.
+    pub fn by(merged: &'a Merged, each: Each<'_>) -> Analysis<'a> {
+        let index = Index::new(merged, each);
+        let work = index.work(each);
+        let chunks: Vec<&[u32]> = index.roots.chunks(CHUNK).collect();
+        let parts = for_each(each, chunks, |_, roots| {
+            let (mut operations, mut paths, mut path) = (Vec::with_capacity(roots.len()), Paths::default(), Vec::new());
+            for root in roots {
+                let event = merged.events.event(*root);
+                critical::path(&index, *root, (event.start_ns, event.end_ns()), &mut path);
+                path.retain(|segment| segment.dur_ns > 0);
+                path.sort_by_key(|segment| segment.start_ns);
+                operations.push(Operation {
+                    event: event.record.event,
+                    node: event.node,
+                    object: index.object(*root),
+                    start_ns: event.start_ns,
+                    dur_ns: event.dur_ns,
+                    result: event.record.res,
+                    segments: paths.push(event.start_ns, &path, &work),
+                });
+                path.clear();
+            }
+            (operations, paths)
+        });
+        let (mut operations, mut paths) = (Vec::with_capacity(index.roots.len()), Paths::default());
+        for (part, of_part) in parts {
+            let before = paths.append(of_part);
+            let moved = |one: Operation| Operation { segments: one.segments.start + before..one.segments.end + before, ..one };
+            operations.extend(part.into_iter().map(moved));
         }
+        let orphans = index.orphans;
         let (unanswered, unseen_requests) = index.unseen();
-        Analysis { merged, operations, unanswered, unseen_requests, orphans: index.orphans }
+        Analysis { merged, operations, paths, unanswered, unseen_requests, orphans }
+    }
+
+    /// The critical path of an operation by time; the segments add up to its duration.
+    pub fn path(&self, operation: &Operation) -> Vec<Segment> {
+        self.paths.path(operation.start_ns, operation.segments.clone())
     }
 
     /// The operations, by beginning.
@@ -153,7 +163,7 @@ impl<'a> Analysis<'a> {
 
     /// Where the time of each kind of operation goes, and the `suspects` places with the most time per list.
     pub fn explain(&self, suspects: usize) -> Explanation {
-        report::explain(self, &self.operations, suspects)
+        self.explain_between(suspects, i64::MIN, i64::MAX)
     }
 
     /// The same for the operations that begin in [`from_ns`, `to_ns`) of the reference clock.

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use weft_base::FastMap;
 
 use super::suspect::{Suspect, suspects};
+use super::tally::{Stages, Tally, quantile, rank};
 use super::{Analysis, Operation};
-use crate::Stage;
+use crate::{EventId, Stage};
 
 /// Where the time of all operations went.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,81 +71,75 @@ pub struct StageReport {
     pub operations: u64,
 }
 
-const STAGES: usize = Stage::ALL.len();
-
-/// One operation: its duration, and its time by stage, in nanoseconds.
-struct Split {
-    dur_ns: u64,
-    stages: [u64; STAGES],
-}
-
 /// The report on some of the operations.
 pub(super) fn explain(analysis: &Analysis<'_>, operations: &[Operation], suspects_max: usize) -> Explanation {
-    let mut by_kind: BTreeMap<String, Vec<&Operation>> = BTreeMap::new();
+    // Names are looked up once for each event of a node.
+    let mut names: FastMap<(usize, EventId), usize> = FastMap::default();
+    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+    let mut tallies: Vec<Tally<'_>> = Vec::new();
     for operation in operations {
-        by_kind.entry(analysis.name(operation.node, operation.event)).or_default().push(operation);
+        let number = *names.entry((operation.node, operation.event)).or_insert_with(|| {
+            *numbers.entry(analysis.name(operation.node, operation.event)).or_insert_with(|| {
+                tallies.push(Tally::new(&analysis.paths));
+                tallies.len() - 1
+            })
+        });
+        tallies[number].add(&analysis.paths, operation);
     }
+    let all: Vec<&Tally<'_>> = tallies.iter().collect();
+    let dur_ns = tallies.iter().map(|tally| tally.dur_ns).sum();
+    let covered = covered(tallies.iter().map(|tally| tally.stages[Stage::Unseen as usize]).sum(), dur_ns);
+    let suspects = suspects(analysis, &all, suspects_max);
     let mut kinds: Vec<KindReport> =
-        by_kind.into_iter().map(|(name, operations)| kind(analysis, name, &operations, suspects_max)).collect();
+        numbers.into_iter().map(|(name, number)| kind(analysis, name, &mut tallies[number], suspects_max)).collect();
     kinds.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    let all: Vec<&Operation> = operations.iter().collect();
-    let splits: Vec<Split> = all.iter().map(|operation| split(operation)).collect();
     Explanation {
-        operations: all.len() as u64,
-        seconds: seconds(splits.iter().map(|split| split.dur_ns).sum()),
-        covered: covered(&splits),
+        operations: operations.len() as u64,
+        seconds: seconds(dur_ns),
+        covered,
         kinds,
-        suspects: suspects(analysis, &all, suspects_max),
-        missing: missing(analysis, covered(&splits)),
+        suspects,
+        missing: missing(analysis, covered),
     }
 }
 
-fn kind(analysis: &Analysis<'_>, operation: String, operations: &[&Operation], suspects_max: usize) -> KindReport {
-    let mut splits: Vec<Split> = operations.iter().map(|operation| split(operation)).collect();
-    splits.sort_by_key(|split| split.dur_ns);
-    let count = splits.len();
-    let durations: Vec<u64> = splits.iter().map(|split| split.dur_ns).collect();
-    let middle = &splits[count / 4..count - count / 4];
-    let tail = &splits[rank(count, 0.99)..];
-    let sum = |splits: &[Split], stage: usize| splits.iter().map(|split| split.stages[stage]).sum::<u64>();
-    let share = |splits: &[Split], stage: usize| ratio(sum(splits, stage), splits.iter().map(|split| split.dur_ns).sum());
-    let report = |stage: Stage| {
+fn kind(analysis: &Analysis<'_>, operation: String, tally: &mut Tally<'_>, suspects_max: usize) -> KindReport {
+    let count = tally.operations.len();
+    let mut order = tally.order();
+    let middle = tally.part(&analysis.paths, &mut order, count / 4, count - count / 4);
+    let tail = tally.part(&analysis.paths, &mut order, rank(count, 0.99), count);
+    let suspects = suspects(analysis, &[tally], suspects_max);
+    let mut report = |stage: Stage| {
         let number = stage as usize;
-        let mut times: Vec<u64> = splits.iter().map(|split| split.stages[number]).collect();
-        times.sort_unstable();
+        let share = |(dur_ns, stages): (u64, Stages)| ratio(stages[number], dur_ns);
+        let times = &mut tally.stage_times[number];
         StageReport {
             stage: stage.name(),
-            share: share(&splits, number),
-            median_share: share(middle, number),
-            tail_share: share(tail, number),
-            seconds: seconds(sum(&splits, number)),
-            p50_us: quantile_us(&times, 0.5),
-            p99_us: quantile_us(&times, 0.99),
-            operations: times.iter().filter(|time| **time > 0).count() as u64,
+            share: share((tally.dur_ns, tally.stages)),
+            median_share: share(middle),
+            tail_share: share(tail),
+            seconds: seconds(tally.stages[number]),
+            p50_us: micros(quantile(times, count, 0.5)),
+            p99_us: micros(quantile(times, count, 0.99)),
+            operations: times.len() as u64,
         }
     };
+    let stages = Stage::ALL.into_iter().map(&mut report).filter(|report| report.operations > 0).collect();
     KindReport {
         operation,
         count: count as u64,
-        failed: operations.iter().filter(|operation| operation.result != 0).count() as u64,
-        seconds: seconds(durations.iter().sum()),
-        p50_us: quantile_us(&durations, 0.5),
-        p99_us: quantile_us(&durations, 0.99),
-        covered: covered(&splits),
-        stages: Stage::ALL.into_iter().map(report).filter(|report| report.operations > 0).collect(),
-        suspects: suspects(analysis, operations, suspects_max),
+        failed: tally.failed,
+        seconds: seconds(tally.dur_ns),
+        p50_us: micros(order.quantile_ns(0.5)),
+        p99_us: micros(order.quantile_ns(0.99)),
+        covered: covered(tally.stages[Stage::Unseen as usize], tally.dur_ns),
+        stages,
+        suspects,
     }
 }
 
-fn split(operation: &Operation) -> Split {
-    let mut stages = [0; STAGES];
-    operation.path.iter().for_each(|segment| stages[segment.stage as usize] += segment.dur_ns);
-    Split { dur_ns: operation.dur_ns, stages }
-}
-
-fn covered(splits: &[Split]) -> f64 {
-    let unseen = splits.iter().map(|split| split.stages[Stage::Unseen as usize]).sum();
-    1.0 - ratio(unseen, splits.iter().map(|split| split.dur_ns).sum())
+fn covered(unseen_ns: u64, dur_ns: u64) -> f64 {
+    1.0 - ratio(unseen_ns, dur_ns)
 }
 
 fn missing(analysis: &Analysis<'_>, covered: f64) -> Vec<String> {
@@ -170,10 +166,10 @@ fn missing(analysis: &Analysis<'_>, covered: f64) -> Vec<String> {
         }
         sentences.extend(node.problems.iter().map(|problem| format!("{}: {problem}", node.name)));
     }
-    if analysis.merged.causality_violations > 0 {
+    if analysis.merged.causality_violations() > 0 {
         sentences.push(format!(
             "{} requests were served before they were sent, or after: clocks are wrong",
-            analysis.merged.causality_violations
+            analysis.merged.causality_violations()
         ));
     }
     sentences
@@ -188,12 +184,6 @@ pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// The position of the quantile in `count` sorted values: the value of rank ceil(q n).
-fn rank(count: usize, q: f64) -> usize {
-    ((q * count as f64).ceil() as usize).clamp(1, count.max(1)) - 1
-}
-
-/// The quantile of sorted nanoseconds, in microseconds; 0 of nothing.
-pub(super) fn quantile_us(sorted: &[u64], q: f64) -> f64 {
-    sorted.get(rank(sorted.len(), q)).map_or(0.0, |ns| *ns as f64 / 1e3)
+pub(super) fn micros(ns: u64) -> f64 {
+    ns as f64 / 1e3
 }

@@ -3,14 +3,16 @@
 //! A place is a stage at a client, at a server, or on the way to one of them. It is ranked by its seconds plus its excess: what would be
 //! saved if each visit took as long as it does, on the mean, at the median of the other places of the same kind. So a disk that is as slow
 //! as all others is ranked by its time alone, and the one slow link among four comes before a busy processor that is as busy everywhere.
-//! Waits behind other work of a server count for that work ([`super::Blocked`]).
+//! Waits behind other work of a server count for that work ([`super::blocking`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::report::{quantile_us, ratio, seconds};
-use super::{Analysis, Blocked, Operation, Segment, Storage};
+use super::paths::{Spot, StorageNs};
+use super::report::{micros, ratio, seconds};
+use super::tally::{Tally, quantile};
+use super::{Analysis, Storage};
 use crate::{EventId, Stage};
 
 /// A place where time goes.
@@ -66,75 +68,97 @@ impl Place {
 
 /// Visits of one kind at one place.
 #[derive(Default)]
-struct Visits {
+struct Visits<'a> {
+    count: u64,
     total_ns: u64,
     /// Of these, behind other work.
     blocked_ns: u64,
-    storage_ns: [u64; Storage::ALL.len()],
-    times: Vec<u64>,
+    storage_ns: StorageNs,
+    /// Nanoseconds of each.
+    times: Vec<&'a [u64]>,
 }
 
-impl Visits {
+impl Visits<'_> {
     fn own_ns(&self) -> u64 {
         self.total_ns.saturating_sub(self.blocked_ns)
     }
 
     fn mean_ns(&self) -> u64 {
-        self.own_ns() / (self.times.len() as u64).max(1)
+        self.own_ns() / self.count.max(1)
     }
 }
 
 type Detail = (EventId, Option<u8>);
-type Cells = BTreeMap<(Stage, Place), BTreeMap<Detail, Visits>>;
+type Cells<'a> = BTreeMap<(Stage, Place), BTreeMap<Detail, Visits<'a>>>;
 
 /// A place that takes more times as long as comparable ones is beyond comparison.
 const TIMES_MAX: f64 = 1000.0;
 /// The other links of an end count as usual if a visit takes at most so much of one of its slowest link.
 const USUAL: f64 = 0.3;
 
-pub(super) fn suspects(analysis: &Analysis<'_>, operations: &[&Operation], count_max: usize) -> Vec<Suspect> {
-    let total_ns: u64 = operations.iter().map(|operation| operation.dur_ns).sum();
+/// The `count_max` places with most time among these operations.
+pub(super) fn suspects(analysis: &Analysis<'_>, tallies: &[&Tally<'_>], count_max: usize) -> Vec<Suspect> {
+    let total_ns: u64 = tallies.iter().map(|tally| tally.dur_ns).sum();
     let mut cells = Cells::new();
-    for segment in operations.iter().flat_map(|operation| &operation.path) {
-        for place in places(segment) {
-            let visits = cells.entry((segment.stage, place)).or_default().entry((segment.event, segment.phase)).or_default();
-            visits.total_ns += segment.dur_ns;
-            visits.storage_ns.iter_mut().zip(segment.storage_ns).for_each(|(sum, ns)| *sum += ns);
-            visits.times.push(segment.dur_ns);
+    let spots = || tallies.iter().flat_map(|tally| analysis.paths.spots().iter().zip(&tally.spots));
+    for (spot, more) in spots().filter(|(_, visits)| !visits.times.is_empty()) {
+        for place in places(spot) {
+            let visits = cells.entry((spot.stage, place)).or_default().entry((spot.event, spot.phase)).or_default();
+            visits.count += more.times.len() as u64;
+            visits.total_ns += more.total_ns;
+            visits.storage_ns.iter_mut().zip(more.storage_ns).for_each(|(sum, ns)| *sum += ns);
+            visits.times.push(&more.times);
         }
     }
     let mut blocking: BTreeMap<(Stage, Place), u64> = BTreeMap::new();
-    for operation in operations {
-        for Blocked { segment, by, ns } in &operation.blocked {
-            let segment = &operation.path[*segment];
-            let place = Place::Node(segment.node);
-            // Who blocked may be on no critical path itself.
-            if cells.contains_key(&(*by, place))
-                && let Some(visits) =
-                    cells.get_mut(&(segment.stage, place)).and_then(|details| details.get_mut(&(segment.event, segment.phase)))
-            {
-                visits.blocked_ns += ns;
-                *blocking.entry((*by, place)).or_default() += ns;
-            }
+    for ((spot, by), ns) in tallies.iter().flat_map(|tally| &tally.blocked) {
+        let spot = &analysis.paths.spots()[*spot as usize];
+        let place = Place::Node(spot.node);
+        // Who blocked may be on no critical path itself.
+        if cells.contains_key(&(*by, place))
+            && let Some(visits) = cells.get_mut(&(spot.stage, place)).and_then(|details| details.get_mut(&(spot.event, spot.phase)))
+        {
+            visits.blocked_ns += ns;
+            *blocking.entry((*by, place)).or_default() += ns;
         }
     }
-    let mut found: Vec<(f64, Suspect)> = Vec::new();
+    // What ranks a place first; the words about it only for those that are named.
+    let mut found: Vec<Ranked<'_>> = Vec::new();
     let messages = Messages::new(&cells);
     for ((stage, place), details) in cells.iter().filter(|((stage, place), _)| messages.name(&cells, *stage, *place)) {
         let excess_ns: u64 = details.iter().map(|(detail, visits)| excess(&cells, &messages, *stage, *place, *detail, visits)).sum();
         let blocking_ns = blocking.get(&(*stage, *place)).copied().unwrap_or(0);
-        let suspect = suspect(analysis, *stage, *place, details, (excess_ns, blocking_ns), total_ns);
-        let own = (suspect.seconds - suspect.blocked_seconds).max(1e-9);
+        let sum = |of: fn(&Visits<'_>) -> u64| seconds(details.values().map(of).sum());
+        let own = (sum(|visits| visits.total_ns) - sum(|visits| visits.blocked_ns)).max(1e-9);
         // Whoever takes longer than usual holds up others in the same proportion longer.
-        let rank = (own + suspect.excess_seconds) * (1.0 + suspect.blocking_seconds / own);
-        found.push((rank, suspect));
+        let rank = (own + seconds(excess_ns)) * (1.0 + seconds(blocking_ns) / own);
+        found.push(Ranked { rank, stage: *stage, place: *place, name: name(analysis, *place), details, excess_ns, blocking_ns });
     }
-    found.sort_by(|(a, one), (b, other)| b.total_cmp(a).then_with(|| one.place.cmp(&other.place)));
-    found.into_iter().take(count_max).map(|(_, suspect)| suspect).collect()
+    found.sort_by(|a, b| b.rank.total_cmp(&a.rank).then_with(|| a.name.cmp(&b.name)));
+    found.into_iter().take(count_max).map(|ranked| suspect(analysis, ranked, total_ns)).collect()
+}
+
+/// A place before it is put into words.
+struct Ranked<'a> {
+    rank: f64,
+    stage: Stage,
+    place: Place,
+    name: String,
+    details: &'a BTreeMap<Detail, Visits<'a>>,
+    excess_ns: u64,
+    blocking_ns: u64,
+}
+
+fn name(analysis: &Analysis<'_>, place: Place) -> String {
+    match place {
+        Place::Node(node) => analysis.merged.nodes[node].name.clone(),
+        Place::Server(server) => analysis.server_name(server),
+        Place::Link(node, server) => format!("{} - {}", analysis.merged.nodes[node].name, analysis.server_name(server)),
+    }
 }
 
 /// A message is looked at from both ends, and as one of a link.
-fn places(segment: &Segment) -> impl Iterator<Item = Place> + use<> {
+fn places(segment: &Spot) -> impl Iterator<Item = Place> + use<> {
     let server = segment.peer.filter(|_| is_message(segment.stage) && segment.phase.is_none());
     // What nobody saw happened at the server, or on the way to it.
     let node = (segment.stage != Stage::Unseen || server.is_none()).then_some(segment.node);
@@ -163,7 +187,7 @@ struct OfEnd {
 }
 
 impl Messages {
-    fn new(cells: &Cells) -> Messages {
+    fn new(cells: &Cells<'_>) -> Messages {
         let link = |(_, place): &(Stage, Place)| if let Place::Link(node, server) = place { Some((*node, *server)) } else { None };
         let links: BTreeSet<(usize, u16)> = cells.keys().filter_map(link).collect();
         let mut slow = BTreeMap::new();
@@ -204,7 +228,7 @@ impl Messages {
 
     /// Messages belong to three places. Named is the end whose links all differ from others; or the one link that differs from all others
     /// of both its ends.
-    fn name(&self, cells: &Cells, stage: Stage, place: Place) -> bool {
+    fn name(&self, cells: &Cells<'_>, stage: Stage, place: Place) -> bool {
         match place {
             Place::Link(node, server) => {
                 let slow = |end| self.slow.get(&(stage, end)) == Some(&(node, server));
@@ -218,10 +242,10 @@ impl Messages {
 }
 
 /// Nanoseconds and visits of a stage on a link. Messages that did not come there took no time there.
-fn time_of_link(cells: &Cells, stage: Stage, link: Place) -> (u64, u64) {
+fn time_of_link(cells: &Cells<'_>, stage: Stage, link: Place) -> (u64, u64) {
     let sum = |stage: Stage| {
         let visits = || cells.get(&(stage, link)).into_iter().flat_map(|details| details.values());
-        (visits().map(Visits::own_ns).sum::<u64>(), visits().map(|visits| visits.times.len() as u64).sum::<u64>())
+        (visits().map(Visits::own_ns).sum::<u64>(), visits().map(|visits| visits.count).sum::<u64>())
     };
     if cells.contains_key(&(stage, link)) { sum(stage) } else { (0, sum(Stage::Network).1) }
 }
@@ -235,19 +259,19 @@ fn is_same_kind(a: Place, b: Place) -> bool {
 }
 
 /// No other place of this kind sends or gets messages.
-fn is_alone(cells: &Cells, place: Place) -> bool {
+fn is_alone(cells: &Cells<'_>, place: Place) -> bool {
     !cells.keys().any(|(stage, other)| is_message(*stage) && *other != place && is_same_kind(*other, place))
 }
 
 /// Some place of the other end of these messages, or the place itself if there is none.
-fn other_end(cells: &Cells, place: Place) -> Place {
+fn other_end(cells: &Cells<'_>, place: Place) -> Place {
     let ends = cells.keys().filter(|(stage, other)| is_message(*stage) && !matches!(other, Place::Link(..)));
     ends.map(|(_, other)| *other).find(|other| !is_same_kind(*other, place)).unwrap_or(place)
 }
 
 /// Nanoseconds that these visits took beyond the median of the means of comparable places: of messages all links elsewhere, of anything
 /// else the other places of the same kind.
-fn excess(cells: &Cells, messages: &Messages, stage: Stage, place: Place, detail: Detail, visits: &Visits) -> u64 {
+fn excess(cells: &Cells<'_>, messages: &Messages, stage: Stage, place: Place, detail: Detail, visits: &Visits<'_>) -> u64 {
     let mean = |other: Place| cells.get(&(stage, other)).and_then(|details| details.get(&detail)).map(Visits::mean_ns);
     let mut means: Vec<u64> = if is_message(stage) && detail.1.is_none() {
         let elsewhere = messages.links.iter().filter(|(node, server)| !place.holds(*node, *server));
@@ -258,26 +282,15 @@ fn excess(cells: &Cells, messages: &Messages, stage: Stage, place: Place, detail
     };
     means.sort_unstable();
     let Some(usual) = means.get(means.len().saturating_sub(1) / 2) else { return 0 };
-    visits.own_ns().saturating_sub(usual * visits.times.len() as u64)
+    visits.own_ns().saturating_sub(usual * visits.count)
 }
 
-fn suspect(
-    analysis: &Analysis<'_>,
-    stage: Stage,
-    place: Place,
-    details: &BTreeMap<Detail, Visits>,
-    (excess_ns, blocking_ns): (u64, u64),
-    total_ns: u64,
-) -> Suspect {
-    let name = match place {
-        Place::Node(node) => analysis.merged.nodes[node].name.clone(),
-        Place::Server(server) => analysis.server_name(server),
-        Place::Link(node, server) => format!("{} - {}", analysis.merged.nodes[node].name, analysis.server_name(server)),
-    };
-    let mut times: Vec<u64> = details.values().flat_map(|visits| &visits.times).copied().collect();
-    times.sort_unstable();
-    let spent_ns: u64 = times.iter().sum();
-    let (p50_us, p99_us) = (quantile_us(&times, 0.5), quantile_us(&times, 0.99));
+fn suspect(analysis: &Analysis<'_>, ranked: Ranked<'_>, total_ns: u64) -> Suspect {
+    let Ranked { stage, place, name, details, excess_ns, blocking_ns, .. } = ranked;
+    let mut times: Vec<u64> = details.values().flat_map(|visits| &visits.times).flat_map(|times| times.iter()).copied().collect();
+    let count = times.len();
+    let (p50_us, p99_us) = (micros(quantile(&mut times, count, 0.5)), micros(quantile(&mut times, count, 0.99)));
+    let spent_ns: u64 = details.values().map(|visits| visits.total_ns).sum();
     let share = ratio(spent_ns, total_ns);
     let mut evidence = format!(
         "{} at {name}: {:.1} % of the time in {} visits, {p50_us:.0} us in the median, {p99_us:.0} us at the 99th percentile",

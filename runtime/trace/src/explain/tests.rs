@@ -222,9 +222,9 @@ fn stages_add_up_to_the_time_of_every_operation() {
         let analysis = Analysis::new(&merged);
         assert_eq!(analysis.operations().len(), 60, "one for each call of an application, whatever lies inside");
         for operation in analysis.operations() {
-            assert_eq!(operation.path.iter().map(|segment| segment.dur_ns).sum::<u64>(), operation.dur_ns);
+            assert_eq!(analysis.path(operation).iter().map(|segment| segment.dur_ns).sum::<u64>(), operation.dur_ns);
             let mut at = operation.start_ns;
-            for segment in &operation.path {
+            for segment in &analysis.path(operation) {
                 assert_eq!(segment.start_ns, at, "no gap and no overlap");
                 at += segment.dur_ns as i64;
             }
@@ -304,7 +304,7 @@ fn what_a_server_asks_others_is_part_of_the_request_and_one_slow_link_is_named()
     let merged = cluster.merged();
     let analysis = Analysis::new(&merged);
     for operation in analysis.operations() {
-        assert_eq!(operation.path.iter().map(|segment| segment.dur_ns).sum::<u64>(), operation.dur_ns);
+        assert_eq!(analysis.path(operation).iter().map(|segment| segment.dur_ns).sum::<u64>(), operation.dur_ns);
     }
     let first = &analysis.explain(3).suspects[0];
     assert_eq!((first.stage, first.place.as_str()), ("network", "meta0 - meta1"), "{first:?}");
@@ -352,7 +352,7 @@ fn a_request_that_came_during_a_turn_waited_in_the_server_s_queue() {
     let merged = cluster.merged();
     let analysis = Analysis::new(&merged);
     let queued = |number: usize| {
-        let path = &analysis.operations()[number].path;
+        let path = analysis.path(&analysis.operations()[number]);
         path.iter().filter(|piece| piece.stage == Stage::ServerQueue).map(|piece| (piece.start_ns, piece.dur_ns)).collect::<Vec<_>>()
     };
     assert_eq!((queued(0), queued(1)), (vec![], vec![(21_600, 28_400)]));
@@ -370,6 +370,6 @@ fn of_parallel_requests_the_last_counts() {
     }
     let merged = cluster.merged();
     let analysis = Analysis::new(&merged);
-    let path: Vec<_> = analysis.operations()[0].path.iter().map(|piece| (piece.start_ns, piece.dur_ns, piece.peer)).collect();
+    let path: Vec<_> = analysis.path(&analysis.operations()[0]).iter().map(|piece| (piece.start_ns, piece.dur_ns, piece.peer)).collect();
     assert_eq!(path, [(0, 5_000, None), (5_000, 7_000, Some(0x8002)), (12_000, 78_000, Some(0x8001)), (90_000, 10_000, None)]);
 }

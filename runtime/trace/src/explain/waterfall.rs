@@ -46,7 +46,8 @@ impl Waterfall {
         let same = analysis.operations().iter().filter(|other| other.event == operation.event);
         let (count, faster) =
             same.fold((0u64, 0u64), |(count, faster), other| (count + 1, faster + u64::from(other.dur_ns < operation.dur_ns)));
-        let steps = operation.path.iter().map(|segment| {
+        let path = analysis.path(operation);
+        let steps = path.iter().map(|segment| {
             let node = &analysis.merged.nodes[segment.node].name;
             let place = match segment.peer {
                 Some(server) if segment.phase.is_none() && analysis.merged.nodes[segment.node].server != Some(server) => {

@@ -6,9 +6,12 @@
 //! anywhere is recognised.
 
 mod read;
+mod records;
 mod write;
 
 pub use read::{Problem, ReadError, Recorded, TraceFile};
+pub(crate) use records::Brief;
+pub use records::{Records, Sort};
 pub use write::FileWriter;
 
 use crate::event::{EventId, EventInfo, EventTable, Kind, Part};

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read;
 
 use weft_base::crc32c;
 
+use super::records::Records;
 use super::{BLOCK_MAGIC, BLOCK_RECORDS_MAX, FILE_MAGIC, FileHeader, HEADER_BYTES_MAX, PREAMBLE, RING_END, UNIT, VERSION};
-use crate::record::{Body, Record, bytes_to_words};
+use crate::event::Kind;
+use crate::record::Record;
 use crate::{Anchor, TickScale};
 
 /// Why a file cannot be opened at all.
@@ -18,6 +21,8 @@ pub enum ReadError {
     Version(u16),
     /// The header is damaged or cut: nothing says what the records mean.
     Header,
+    /// What the system said when the file was read.
+    System(String),
 }
 
 impl fmt::Display for ReadError {
@@ -25,6 +30,7 @@ impl fmt::Display for ReadError {
         match self {
             ReadError::NotATrace => f.write_str("this is not a trace file of Weft"),
             ReadError::Version(version) => write!(f, "the file has version {version} of the trace format, this program reads {VERSION}"),
+            ReadError::System(reason) => write!(f, "the file cannot be read: {reason}"),
             ReadError::Header => f.write_str("the header of the trace file is damaged or cut off, so that its records cannot be read"),
         }
     }
@@ -105,7 +111,7 @@ pub struct TraceFile {
     /// What the file says about itself.
     pub header: FileHeader,
     /// The records, in the order of the file.
-    pub records: Vec<Recorded>,
+    pub records: Records,
     /// What is not there; empty if the file is whole and nothing was lost.
     pub problems: Vec<Problem>,
     /// From ticks to the nanoseconds of the node's monotonic clock.
@@ -118,16 +124,26 @@ impl TraceFile {
     /// # Errors
     /// [`ReadError`] if not even the header can be read.
     pub fn read(bytes: &[u8]) -> Result<TraceFile, ReadError> {
-        let (header, start) = read_header(bytes)?;
-        let mut reader = Reader { bytes, at: start, ..Reader::default() };
-        reader.blocks();
-        let Reader { records, problems, .. } = reader;
-        let anchors = records.iter().filter_map(|recorded| match &recorded.record.body {
-            Body::Sync(sync) => Some(Anchor { ticks: recorded.record.t0, mono_ns: sync.mono_ns, wall_ns: sync.wall_ns }),
-            _ => None,
-        });
-        let scale = TickScale::new(std::iter::once(header.anchor).filter(|anchor| *anchor != Anchor::default()).chain(anchors));
-        Ok(TraceFile { header, records, problems, scale })
+        TraceFile::read_from(bytes, bytes.len(), |_| {})
+    }
+
+    /// Reads a file as far as it is sound; `progress` is told how many bytes have been read. Each piece is looked at while it is still in the
+    /// processor's cache.
+    ///
+    /// # Errors
+    /// [`ReadError`] if not even the header can be read.
+    pub fn read_from(mut input: impl Read, bytes_expected: usize, mut progress: impl FnMut(usize)) -> Result<TraceFile, ReadError> {
+        let mut reader = Reader::default();
+        reader.records.expect(bytes_expected);
+        loop {
+            let bytes = reader.records.bytes_mut();
+            let read = input.by_ref().take(PIECE).read_to_end(bytes).map_err(|error| ReadError::System(error.to_string()))?;
+            progress(bytes.len());
+            reader.advance(read == 0)?;
+            if read == 0 {
+                return reader.end();
+            }
+        }
     }
 
     /// Records that were lost while the program ran, all rings together.
@@ -170,15 +186,22 @@ fn read_header(bytes: &[u8]) -> Result<(FileHeader, usize), ReadError> {
 }
 
 #[derive(Default)]
-struct Reader<'a> {
-    bytes: &'a [u8],
+struct Reader {
+    header: Option<FileHeader>,
+    /// What has been read, and the records that were found in it.
+    records: Records,
+    /// Up to here it has been looked at.
     at: usize,
-    records: Vec<Recorded>,
+    /// Where bytes begin that are no block.
+    damage: Option<usize>,
+    /// What the last block says: how many records there were.
+    end: Option<u64>,
     problems: Vec<Problem>,
     /// By ring: the number that comes next, and the losses that are reported but not yet used to explain a gap.
     rings: BTreeMap<u32, Ring>,
     /// Records in sound blocks.
     sound: u64,
+    anchors: Vec<Anchor>,
 }
 
 #[derive(Default)]
@@ -191,35 +214,61 @@ struct Ring {
     first_gap: Option<u64>,
 }
 
-/// A sound block.
-struct Block<'a> {
+/// A sound block: its records lie behind `at`.
+struct Block {
     ring: u32,
     first: u64,
-    body: &'a [u8],
+    at: usize,
+    records: u32,
 }
 
-impl<'a> Reader<'a> {
-    fn blocks(&mut self) {
-        let mut damage: Option<usize> = None;
-        let mut end = None;
-        while self.at < self.bytes.len() && end.is_none() {
-            let Some(block) = self.block() else {
-                damage.get_or_insert(self.at);
-                self.at += UNIT;
-                continue;
-            };
-            self.close_damage(&mut damage, self.at);
-            self.at += UNIT + block.body.len();
-            match block.ring {
-                RING_END => end = Some(u64_at(block.body, 0)),
-                _ => self.take(&block),
+/// What lies at a place.
+enum Found {
+    Block(Block),
+    Damage,
+    /// The rest has not been read yet.
+    Part,
+}
+
+impl Reader {
+    /// Looks at what has been read since; `is_all`: there is no more.
+    fn advance(&mut self, is_all: bool) -> Result<(), ReadError> {
+        if self.header.is_none() {
+            match read_header(self.records.bytes()) {
+                Ok((header, start)) => (self.header, self.at) = (Some(header), start),
+                Err(ReadError::Header) if !is_all && self.records.bytes().len() < PREAMBLE + HEADER_BYTES_MAX as usize => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
-        if end.is_some() && self.at < self.bytes.len() {
-            damage = Some(self.at);
+        while self.at < self.records.bytes().len() && self.end.is_none() {
+            match self.found(is_all) {
+                Found::Part => break,
+                Found::Damage => {
+                    self.damage.get_or_insert(self.at);
+                    self.at += UNIT;
+                }
+                Found::Block(block) => {
+                    self.close_damage(self.at);
+                    self.at = block.at + block.records as usize * UNIT;
+                    match block.ring {
+                        RING_END => self.end = Some(u64_at(self.records.bytes(), block.at)),
+                        _ => self.take(&block)?,
+                    }
+                }
+            }
         }
-        self.close_damage(&mut damage, self.bytes.len());
-        match end {
+        Ok(())
+    }
+
+    /// What was read, when there is no more.
+    fn end(mut self) -> Result<TraceFile, ReadError> {
+        let header = self.header.take().ok_or(ReadError::Header)?;
+        let length = self.records.bytes().len();
+        if self.end.is_some() && self.at < length {
+            self.damage = Some(self.at);
+        }
+        self.close_damage(length);
+        match self.end {
             None => self.problems.push(Problem::NoEnd),
             Some(records) if records > self.sound => self.problems.push(Problem::Missing { records: records - self.sound }),
             Some(_) => {}
@@ -233,54 +282,69 @@ impl<'a> Reader<'a> {
                 self.problems.push(Problem::Lost { ring: *number, records: ring.lost });
             }
         }
+        let first = std::iter::once(header.anchor).filter(|anchor| *anchor != Anchor::default());
+        let scale = TickScale::new(first.chain(self.anchors));
+        Ok(TraceFile { header, records: self.records, problems: self.problems, scale })
     }
 
-    fn close_damage(&mut self, damage: &mut Option<usize>, end: usize) {
-        if let Some(begin) = damage.take() {
+    fn close_damage(&mut self, end: usize) {
+        if let Some(begin) = self.damage.take() {
             self.problems.push(Problem::Damaged { offset: begin as u64, bytes: (end - begin) as u64 });
         }
     }
 
-    /// The sound block at the current place.
-    fn block(&self) -> Option<Block<'a>> {
-        let rest = &self.bytes[self.at..];
-        let head = rest.get(..UNIT)?;
+    /// What lies at the current place.
+    fn found(&self, is_all: bool) -> Found {
+        let rest = &self.records.bytes()[self.at..];
+        let missing = if is_all { Found::Damage } else { Found::Part };
+        let Some(head) = rest.get(..UNIT) else { return missing };
         let is_head = head.starts_with(&BLOCK_MAGIC) && crc32c(&head[..60]) == u32_at(head, 60);
         let records = u32_at(head, 16);
         if !is_head || records == 0 || records > BLOCK_RECORDS_MAX {
-            return None;
+            return Found::Damage;
         }
-        let body = rest.get(UNIT..UNIT + records as usize * UNIT)?;
-        (crc32c(body) == u32_at(head, 24)).then_some(Block { ring: u32_at(head, 4), first: u64_at(head, 8), body })
+        let Some(body) = rest.get(UNIT..UNIT + records as usize * UNIT) else { return missing };
+        match crc32c(body) == u32_at(head, 24) {
+            true => Found::Block(Block { ring: u32_at(head, 4), first: u64_at(head, 8), at: self.at + UNIT, records }),
+            false => Found::Damage,
+        }
     }
 
-    fn take(&mut self, block: &Block<'_>) {
-        let (units, _) = block.body.as_chunks::<UNIT>();
+    fn take(&mut self, block: &Block) -> Result<(), ReadError> {
+        let unit = |number: u32| u32::try_from(block.at / UNIT).ok()?.checked_add(number);
+        let too_large = || ReadError::System("it is larger than 256 GiB".into());
+        let first_unit = unit(0).filter(|_| unit(block.records).is_some()).ok_or_else(too_large)?;
         let ring = self.rings.entry(block.ring).or_default();
         if block.first > ring.next {
             ring.missing += block.first - ring.next;
             ring.first_gap.get_or_insert(ring.next);
         }
         let mut number = block.first;
-        for unit in units {
-            self.sound += 1;
-            let Some(record) = Record::from_words(&bytes_to_words(unit)) else {
-                self.problems.push(Problem::UnknownKind { ring: block.ring, number });
-                number += 1;
-                continue;
-            };
-            // A report of losses was made when the ring was fetched and has no number of its own.
-            let counts = match &record.body {
-                Body::Lost { count, .. } => {
+        self.records.begin_block(first_unit, block.ring, block.first);
+        self.sound += u64::from(block.records);
+        for unit in first_unit..first_unit + block.records {
+            match self.records.take(unit) {
+                None => self.problems.push(Problem::UnknownKind { ring: block.ring, number }),
+                Some(Kind::Lost) => {
+                    // It was made when the ring was fetched and has no number of its own.
+                    let words = self.records.words(unit);
+                    let (count, is_overwritten) = (words[3], words[2] >> 56 == 1);
                     ring.lost += count;
-                    ring.overwritten += if record.class == 1 { *count } else { 0 };
-                    0
+                    ring.overwritten += if is_overwritten { count } else { 0 };
+                    continue;
                 }
-                _ => 1,
-            };
-            self.records.push(Recorded { ring: block.ring, number, record });
-            number += counts;
+                Some(Kind::Sync) => {
+                    let words = self.records.words(unit);
+                    self.anchors.push(Anchor { ticks: words[0], mono_ns: words[3], wall_ns: words[4] as i64 });
+                }
+                Some(_) => {}
+            }
+            number += 1;
         }
         ring.next = ring.next.max(number);
+        Ok(())
     }
 }
+
+/// Bytes that are read at once: they stay in the processor's second cache until they have been looked at.
+const PIECE: u64 = 1 << 19;

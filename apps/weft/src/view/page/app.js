@@ -34,7 +34,6 @@ async function start() {
     if (answer.state === "failed") return void main.replaceChildren(el("p", { class: "loading" }, answer.reason));
     const share = answer.total ? Math.round((answer.read / answer.total) * 100) : 0;
     main.replaceChildren(el("div", { class: "loading" }, el("p", {}, share >= 100 ? "Sorting the records…" : `Reading the trace: ${share} %`), el("progress", { max: 100, value: share })));
-    await new Promise((wake) => setTimeout(wake, 150));
   }
   state.runs = await ask("runs");
   [state.a] = runsIn(location.hash);
@@ -67,7 +66,21 @@ async function start() {
 async function openRun() {
   state.run = await ask("run");
   Object.assign(state, { hidden: new Set(), selected: null, measure: null, kinds: null, folded: new Set() });
+  warn();
+  tellWhenAnalysed(state.a);
   document.title = state.run.has_trace ? `weft view: ${state.run.name}, ${state.run.nodes.length} nodes, ${count(state.run.spans)} spans` : `weft view: ${state.run.name}`;
+}
+
+/** Whether requests violate cause and effect is known when the analysis is there. */
+async function tellWhenAnalysed(run) {
+  while (state.a === run && !(await ask("state")).analysed) await new Promise((wake) => setTimeout(wake, 500));
+  if (state.a !== run) return;
+  state.run.problems = (await ask("run")).problems;
+  warn();
+}
+
+/** Says on top of every screen what is missing. */
+function warn() {
   const warning = document.getElementById("warning");
   const refused = state.runs.filter((run) => run.refused).map((run) => `${run.name} could not be read: ${run.refused}`);
   const facts = [state.run.lost ? `${count(state.run.lost)} records were lost while recording` : null, state.run.problems ? `${state.run.problems} things are missing or damaged` : null, ...refused].filter(Boolean);

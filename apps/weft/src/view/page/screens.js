@@ -193,7 +193,7 @@ export async function health(main) {
   page(main, "health",
     card(bad || lost ? "This trace is not complete" : "This trace is complete",
       el("p", { class: "sentence" }, `${count(data.records)} records, ${count(data.spans)} spans, ${lost} lost while recording. `,
-        data.causality_violations ? `${data.causality_violations} requests were served before they were sent or after they were answered: clocks are wrong.` : "No request was served before it was sent or after it was answered."),
+        data.causality_violations === null ? "Whether a request was served before it was sent is still being computed." : data.causality_violations ? `${data.causality_violations} requests were served before they were sent or after they were answered: clocks are wrong.` : "No request was served before it was sent or after it was answered."),
       data.covered === null ? el("p", {}, "The operations are still being analysed.") : el("p", {}, `Records explain ${percent(data.covered)} of the operations' time.`),
       data.missing?.length ? el("ul", { class: "missing" }, data.missing.map((sentence) => el("li", {}, sentence))) : null,
       data.overlapping_lanes ? el("p", {}, `${data.overlapping_lanes} lanes hold spans that lie on one another, because more ran at once than there are rows.`) : null),

@@ -121,10 +121,11 @@ fn warnings(run: &Run) -> Vec<Block> {
     if lost > 0 {
         said.push(format!("{}: {lost} records were lost while recording.", run.name));
     }
-    if run.merged.causality_violations > 0 {
+    if run.merged.causality_violations() > 0 {
         said.push(format!(
             "{}: {} requests were served before they were sent, or after: clocks are wrong.",
-            run.name, run.merged.causality_violations
+            run.name,
+            run.merged.causality_violations()
         ));
     }
     said.extend(

@@ -1,0 +1,39 @@
+//! Work on all processors of the machine.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Pieces that are worked on at the same time, at most.
+const WORKERS_MAX: usize = 16;
+
+/// Calls `work` once with each number below `count`, small ones first, as many at the same time as there are processors
+/// ([`weft_trace::merge::Each`]).
+pub fn at_once(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        loop {
+            match next.fetch_add(1, Ordering::Relaxed) {
+                number if number < count => work(number),
+                _ => break,
+            }
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX).min(count);
+    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_called_once() {
+        for count in [0, 1, 100] {
+            let calls: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+            at_once(count, &|number| {
+                calls[number].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(calls.iter().all(|calls| calls.load(Ordering::Relaxed) == 1));
+        }
+    }
+}
