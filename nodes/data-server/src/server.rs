@@ -279,6 +279,7 @@ impl<R: ServerRuntime> Server<R> {
             Request::Live(_) => ops::live(self).await,
             Request::GetMap(_) => ops::get_map(self),
             Request::Trace(request) => ops::trace(self, &request),
+            Request::TraceRead(request) => ops::trace_read(self, &request),
             _ => Err(Status::NotSupported),
         };
         if let Ok(done) = &result {

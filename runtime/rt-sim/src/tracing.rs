@@ -81,6 +81,7 @@ impl Tracing {
                 clock_domain: "simulation".into(),
                 anchor: Anchor::default(),
                 events: EventTable::builtin(),
+                machine: String::new(),
             };
             let (mut writer, mut bytes) = FileWriter::begin(&header);
             Drain::new(&trace.tracer).fetch().iter().for_each(|batch| writer.batch(batch, &mut bytes));

@@ -100,6 +100,8 @@ operations! {
     2 GetMap(GetMapRequest) -> ClusterMap, reads;
     /// Switch the recording of traces, and how does it stand?
     3 Trace(TraceRequest) -> TraceReply, reads;
+    /// Give a piece of a file that the recording has written.
+    4 TraceRead(TraceReadRequest) -> TraceReadReply, reads;
     /// How busy are you, and with what?
     8 Live(LiveRequest) -> LiveReply, reads;
 
