@@ -6,6 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use weft_base::{Credentials, Handle, ROOT_HANDLE};
 use weft_client::{CreateOptions, run_window};
+use weft_trace::own_context;
 
 use crate::cluster::Cluster;
 use crate::{Directories, PhaseReport, VirtualError};
@@ -31,7 +32,7 @@ pub(crate) fn run(cluster: &Cluster, files: u64, window: usize, directories: Dir
             let options = CreateOptions { exclusive: true, ..CreateOptions::default() };
             let flows = names.map(|name| {
                 let (client, options) = (&client, &options);
-                async move { client.create_many(&WHO, dir, &[name], options).await.remove(0) }
+                own_context(async move { client.create_many(&WHO, dir, &[name], options).await.remove(0) })
             });
             for attr in run_window(flows, window).await {
                 handles.borrow_mut().push(attr.map_err(failed("create"))?.handle);
@@ -43,7 +44,7 @@ pub(crate) fn run(cluster: &Cluster, files: u64, window: usize, directories: Dir
         let handles = handles[index].clone();
         async move {
             let handles = handles.take();
-            let flows = handles.iter().map(|handle| client.getattr(*handle));
+            let flows = handles.iter().map(|handle| own_context(client.getattr(*handle)));
             run_window(flows, window).await.into_iter().try_for_each(|attr| attr.map(drop)).map_err(failed("stat"))?;
             Ok((files, 0))
         }
@@ -53,7 +54,7 @@ pub(crate) fn run(cluster: &Cluster, files: u64, window: usize, directories: Dir
         async move {
             let flows = names.map(|name| {
                 let client = &client;
-                async move { client.unlink(&WHO, dir, &name).await }
+                own_context(async move { client.unlink(&WHO, dir, &name).await })
             });
             run_window(flows, window).await.into_iter().collect::<Result<(), _>>().map_err(failed("remove"))?;
             Ok((files, 0))

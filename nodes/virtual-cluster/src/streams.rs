@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weft_base::{Credentials, ROOT_HANDLE};
 use weft_client::{CreateOptions, OpenFile, run_window};
 use weft_rt::Bulk;
+use weft_trace::own_context;
 
 use crate::cluster::Cluster;
 use crate::{FileLayout, PhaseReport, VirtualError};
@@ -39,7 +40,7 @@ pub(crate) fn run(
             let flows = calls.iter().map(|call| {
                 let (client, file) = (&client, &file);
                 let len = call.iter().map(|(_, bytes)| bytes).sum();
-                async move { client.write_list(file, call, Bulk::Synthetic { len, tag: index as u64 + 1 }).await }
+                own_context(async move { client.write_list(file, call, Bulk::Synthetic { len, tag: index as u64 + 1 }).await })
             });
             run_window(flows, window).await.into_iter().collect::<Result<(), _>>().map_err(failed("write"))?;
             client.fsync(&file, false).await.map_err(failed("fsync"))?;
@@ -51,7 +52,7 @@ pub(crate) fn run(
         async move {
             let flows = calls.iter().map(|call| {
                 let (client, file) = (&client, &file);
-                async move { client.read_list(file, call).await }
+                own_context(client.read_list(file, call))
             });
             let mut read = 0;
             for pieces in run_window(flows, window).await {
