@@ -61,11 +61,7 @@ impl Traced {
         let fs = Fs::open(fs, &common.for_a_look())?;
         let server = |entry: &weft_base::ServerEntry| (entry.name.clone(), Place::Server(entry.id, is_local(&entry.address)));
         let mut nodes: Vec<(String, Place)> = fs.client.map().servers().map(server).collect();
-        let listed = match &fs.config {
-            Some(config) => mount_list::of(fs.id(), &StateDir::of_config(&config.file))?,
-            None => mount_list::of_user(fs.id())?,
-        };
-        for mount in listed.into_iter().filter(|mount| mount.pid.is_some()) {
+        for mount in mount_list::of_fs(&fs)?.into_iter().filter(|mount| mount.pid.is_some()) {
             nodes.push((mount_list::trace_name(&mount.place), Place::Mount(socket::path_for(&mount.pid_file))));
         }
         nodes.retain(|(name, _)| names.split(',').any(|pattern| is_match(pattern.trim(), name)));

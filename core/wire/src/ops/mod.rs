@@ -4,6 +4,7 @@
 mod data;
 mod inodes;
 mod live;
+mod mount;
 mod names;
 mod server;
 mod trace;
@@ -14,6 +15,7 @@ use weft_base::{ClusterMap, Result, Status};
 pub use self::data::*;
 pub use self::inodes::*;
 pub use self::live::*;
+pub use self::mount::*;
 pub use self::names::*;
 pub use self::server::*;
 pub use self::trace::*;
