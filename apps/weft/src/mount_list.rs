@@ -7,10 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use weft_base::FsId;
+use serde::Serialize;
+use weft_base::{ClusterMap, FsId, ServerId, Status};
+use weft_wire::ops::MountErrorRow;
 
+use crate::connect::Fs;
 use crate::mounts;
 use crate::process::{self, Ended};
+use crate::recording::socket;
 use crate::state::{self, StateDir};
 
 /// How long a mount process has for closing its files after the unmount.
@@ -86,11 +90,22 @@ pub fn of(fs_id: FsId, state: &StateDir) -> Result<Vec<ListedMount>> {
     in_dirs(fs_id, dirs)
 }
 
+/// All mounts of a file system that this user has on this machine, as far as they can be found from how it was named.
+///
+/// # Errors
+/// If a pid file cannot be read.
+pub fn of_fs(fs: &Fs) -> Result<Vec<ListedMount>> {
+    match &fs.config {
+        Some(config) => of(fs.id(), &StateDir::of_config(&config.file)),
+        None => of_user(fs.id()),
+    }
+}
+
 /// All mounts of a file system that this user's processes made without a state directory.
 ///
 /// # Errors
 /// If a pid file cannot be read.
-pub fn of_user(fs_id: FsId) -> Result<Vec<ListedMount>> {
+fn of_user(fs_id: FsId) -> Result<Vec<ListedMount>> {
     in_dirs(fs_id, state::user_run_dir().into_iter().collect())
 }
 
@@ -121,7 +136,30 @@ fn read(pid_file: &Path, fs_id: FsId) -> Result<Option<ListedMount>> {
     Ok(Some(ListedMount { pid_file: pid_file.to_path_buf(), place: PathBuf::from(place), pid }))
 }
 
+/// Errors that a mount has seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SeenErrors {
+    /// Of this server; empty if nobody knows of which.
+    pub server: String,
+    /// In words.
+    pub reason: String,
+    /// Operations that failed so since the mount began.
+    pub count: u64,
+}
+
 impl ListedMount {
+    /// The errors of servers that the mount has seen; none if it does not answer.
+    pub fn errors(&self, map: &ClusterMap) -> Vec<SeenErrors> {
+        let name = |server: ServerId| map.server(server).map_or_else(|| server.to_string(), |entry| entry.name.clone());
+        let seen = |row: MountErrorRow| SeenErrors {
+            server: row.server.map(name).unwrap_or_default(),
+            reason: Status::from_code(row.status).text().to_string(),
+            count: row.count,
+        };
+        let errors = self.pid.and_then(|_| socket::errors(&socket::path_for(&self.pid_file)).ok());
+        errors.map_or_else(Vec::new, |errors| errors.rows.into_iter().map(seen).collect())
+    }
+
     /// True if the kernel shows a mount of Weft there.
     ///
     /// # Errors

@@ -146,6 +146,7 @@ fn write_hostile_trace(path: &Path) {
         clock_domain: "sample".into(),
         anchor: Default::default(),
         events: EventTable::from_infos(events.collect::<Vec<_>>()),
+        machine: String::new(),
     };
     let (mut writer, mut bytes) = FileWriter::begin(&header);
     let span = |number: u64| {

@@ -14,7 +14,7 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use weft_base::{Attr, Credentials, FileKind, Handle, Payload, SECOND, Status};
-use weft_client::{CreateOptions, DirPage, OpenFile, RenameFlags as NameFlags, SetAttr, XattrFlags};
+use weft_client::{CreateOptions, DirPage, Error, OpenFile, RenameFlags as NameFlags, SetAttr, XattrFlags};
 use weft_rt::{Bulk, FaultPoint, Runtime};
 use weft_trace::{EventId, OpenSpan, event};
 use weft_wire::Rights;
@@ -22,6 +22,7 @@ use weft_wire::Rights;
 use crate::convert::{attributes, credentials, errno, file_type, handle, inode, kind_of_mode, set_time};
 use crate::open_files::{Listing, Table};
 use crate::threads::{Threads, Turn};
+use crate::troubles::Troubles;
 use crate::{MountOptions, REQUEST_BYTES_MAX, SharedClient, SharedCloser};
 
 /// Handles are never reused, so one generation is enough.
@@ -42,7 +43,7 @@ macro_rules! answer {
         match $result {
             Ok(value) => value,
             Err(error) => {
-                let errno = errno(Status::from(error));
+                let errno = errno(error.told_to($served.filesystem));
                 $served.fails(errno);
                 return $reply.error(errno);
             }
@@ -55,6 +56,7 @@ pub struct WeftFilesystem {
     client: SharedClient,
     closer: SharedCloser,
     threads: Arc<Threads>,
+    troubles: Arc<Troubles>,
     files: Table<KernelFile>,
     listings: Table<Listing>,
     ttl: Duration,
@@ -79,11 +81,18 @@ struct KernelFile {
 const CACHED_VERSIONS_MAX: usize = 65_536;
 
 impl WeftFilesystem {
-    pub fn new(client: SharedClient, closer: SharedCloser, threads: Arc<Threads>, options: &MountOptions) -> WeftFilesystem {
+    pub fn new(
+        client: SharedClient,
+        closer: SharedCloser,
+        threads: Arc<Threads>,
+        troubles: Arc<Troubles>,
+        options: &MountOptions,
+    ) -> WeftFilesystem {
         WeftFilesystem {
             client,
             closer,
             threads,
+            troubles,
             files: Table::default(),
             listings: Table::default(),
             ttl: options.cache_ttl,
@@ -103,12 +112,12 @@ impl WeftFilesystem {
     }
 
     /// Clears the set-id bits of a file that a plain user has changed (POSIX, `write`).
-    fn clear_set_id(&self, file: Handle) -> Result<(), Status> {
-        let attr = self.run(self.client.getattr(file)).map_err(Status::from)?;
+    fn clear_set_id(&self, file: Handle) -> Result<(), Error> {
+        let attr = self.run(self.client.getattr(file))?;
         let mode = attr.mode & !set_id_bits(attr.mode);
         if mode != attr.mode {
             let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
-            self.run(self.client.setattr(&Credentials::ROOT, file, &change)).map_err(Status::from)?;
+            self.run(self.client.setattr(&Credentials::ROOT, file, &change))?;
         }
         Ok(())
     }
@@ -124,26 +133,20 @@ impl WeftFilesystem {
         if self.client.rt().delay_ns(FaultPoint::Fuse) > 0 {
             self.run(self.client.rt().pass(FaultPoint::Fuse));
         }
-        Served { reply: None, span, _turn: turn }
+        Served { filesystem: self, reply: None, span, _turn: turn }
     }
 
     fn run<F: Future>(&self, future: F) -> F::Output {
         self.client.rt().block_on(future)
     }
 
-    fn reply_entry<E>(&self, served: &mut Served<'_>, reply: ReplyEntry, result: Result<Attr, E>)
-    where
-        Status: From<E>,
-    {
+    fn reply_entry<E: Failure>(&self, served: &mut Served<'_>, reply: ReplyEntry, result: Result<Attr, E>) {
         let attr = answer!(served, reply, result);
         served.replies();
         reply.entry(&self.ttl, &attributes(&attr), GENERATION);
     }
 
-    fn reply_attr<E>(&self, served: &mut Served<'_>, reply: ReplyAttr, result: Result<Attr, E>)
-    where
-        Status: From<E>,
-    {
+    fn reply_attr<E: Failure>(&self, served: &mut Served<'_>, reply: ReplyAttr, result: Result<Attr, E>) {
         let attr = answer!(served, reply, result);
         served.replies();
         reply.attr(&self.ttl, &attributes(&attr));
@@ -167,7 +170,7 @@ impl WeftFilesystem {
     }
 
     /// The page of a listing that follows `cookie`, from memory if it is there.
-    fn listing_page(&self, listing: &Listing, who: &Credentials, cookie: u64, with_attrs: bool) -> Result<Arc<DirPage>, Status> {
+    fn listing_page(&self, listing: &Listing, who: &Credentials, cookie: u64, with_attrs: bool) -> Result<Arc<DirPage>, Error> {
         let server_cookie = if cookie <= COOKIE_PARENT { 0 } else { cookie };
         let now = self.client.rt().now();
         let mut kept = listing.page.lock().expect("no code panics while it holds this lock");
@@ -179,7 +182,7 @@ impl WeftFilesystem {
         {
             return Ok(page.clone());
         }
-        let page = self.run(self.client.readdir(who, listing.dir, server_cookie, LISTING_BYTES, with_attrs)).map_err(Status::from)?;
+        let page = self.run(self.client.readdir(who, listing.dir, server_cookie, LISTING_BYTES, with_attrs))?;
         let page = Arc::new(page);
         *kept = Some((server_cookie, now, page.clone()));
         Ok(page)
@@ -193,8 +196,8 @@ impl WeftFilesystem {
         cookie: u64,
         with_attrs: bool,
         mut add: impl FnMut(u64, &[u8], INodeNo, FileType, Option<&Attr>) -> bool,
-    ) -> Result<(), Status> {
-        let listing = self.listings.get(number.0).ok_or(Status::Stale)?;
+    ) -> Result<(), Error> {
+        let listing = self.listings.get(number.0).ok_or(Error::local(Status::Stale, "list", Handle(0)))?;
         let mut cookie = cookie;
         let mut added = false;
         loop {
@@ -230,6 +233,7 @@ impl WeftFilesystem {
 
 /// A request in service. The fields are dropped in this order: the records are written before the thread may rest.
 struct Served<'a> {
+    filesystem: &'a WeftFilesystem,
     /// The reply is being handed to the kernel.
     reply: Option<OpenSpan>,
     span: OpenSpan,
@@ -250,6 +254,25 @@ impl Served<'_> {
             self.span.result(errno.code().unsigned_abs() as u16);
         }
         self.replies();
+    }
+}
+
+/// Why a request cannot be done.
+trait Failure {
+    /// The reason, after it was written down if servers are to blame.
+    fn told_to(self, filesystem: &WeftFilesystem) -> Status;
+}
+
+impl Failure for Status {
+    fn told_to(self, _: &WeftFilesystem) -> Status {
+        self
+    }
+}
+
+impl Failure for Error {
+    fn told_to(self, filesystem: &WeftFilesystem) -> Status {
+        filesystem.troubles.note(&self, filesystem.client.rt().now());
+        self.status
     }
 }
 

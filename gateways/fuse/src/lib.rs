@@ -10,6 +10,7 @@ mod filesystem;
 mod mount;
 mod open_files;
 mod threads;
+mod troubles;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -20,13 +21,14 @@ use std::time::Duration;
 
 use fuser::{Config, MountOption, SessionACL, SessionUnmounter};
 use weft_client::Client;
-use weft_rt_real::ClientRt;
+use weft_rt_real::{ClientRt, Log};
 
 use filesystem::WeftFilesystem;
 use open_files::Closer;
 use threads::Threads;
 
 pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, unmount};
+pub use troubles::{Trouble, Troubles};
 
 /// How a mount behaves.
 #[derive(Clone, Debug)]
@@ -66,6 +68,7 @@ pub struct Session {
     mountpoint: PathBuf,
     unmounter: Option<SessionUnmounter>,
     thread: JoinHandle<io::Result<()>>,
+    troubles: Arc<Troubles>,
 }
 
 /// Mounts the file system at `mountpoint`, an existing directory. When this returns the mount is usable.
@@ -76,9 +79,10 @@ pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions)
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot mount at {}: {error}", mountpoint.display()));
     let fs_name = client.map().fs_name.clone();
     client.follow_directories(options.cache_ttl.as_nanos() as u64);
-    let closer = Closer::start(client.clone());
+    let troubles = Arc::new(Troubles::new(client.map().clone(), Log::to_stderr("weft mount")));
+    let closer = Closer::start(client.clone(), troubles.clone());
     let threads = Threads::new(options.threads);
-    let filesystem = WeftFilesystem::new(client, closer.clone(), threads.clone(), &options);
+    let filesystem = WeftFilesystem::new(client, closer.clone(), threads.clone(), troubles.clone(), &options);
     let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     let mut config = Config::default();
     config.acl = acl;
@@ -103,7 +107,7 @@ pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions)
         closer.stop(patience);
         result
     })?;
-    Ok(Session { mountpoint: mountpoint.to_path_buf(), unmounter, thread })
+    Ok(Session { mountpoint: mountpoint.to_path_buf(), unmounter, thread, troubles })
 }
 
 impl Session {
@@ -113,6 +117,11 @@ impl Session {
     /// If the connection to the kernel failed.
     pub fn wait(self) -> io::Result<()> {
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that serves the mount panicked")))
+    }
+
+    /// What servers do wrong.
+    pub fn troubles(&self) -> Arc<Troubles> {
+        self.troubles.clone()
     }
 
     /// A callable that unmounts; usable from a signal thread while another thread is in [`Session::wait`].

@@ -10,6 +10,8 @@ use weft_client::{Client, DirPage, OpenFile};
 use weft_rt::Runtime;
 use weft_rt_real::ClientRt;
 
+use crate::troubles::Troubles;
+
 /// How long a close may wait for company.
 const GATHER: Duration = Duration::from_millis(3);
 /// With more closes waiting than this, the closing thread does its own.
@@ -68,6 +70,7 @@ pub struct Listing {
 /// therefore ask the data servers for the size. Nothing is stale meanwhile.
 pub struct Closer {
     client: Client<ClientRt>,
+    troubles: Arc<Troubles>,
     state: Mutex<CloserState>,
     changed: Condvar,
 }
@@ -81,8 +84,8 @@ struct CloserState {
 
 impl Closer {
     /// Starts the background thread.
-    pub fn start(client: Client<ClientRt>) -> Arc<Closer> {
-        let closer = Arc::new(Closer { client, state: Mutex::default(), changed: Condvar::new() });
+    pub fn start(client: Client<ClientRt>, troubles: Arc<Troubles>) -> Arc<Closer> {
+        let closer = Arc::new(Closer { client, troubles, state: Mutex::default(), changed: Condvar::new() });
         let worker = closer.clone();
         std::thread::Builder::new()
             .name("weft-closer".into())
@@ -167,11 +170,7 @@ impl Closer {
     fn close_all(&self, files: Vec<Arc<OpenFile>>) {
         let rt = self.client.rt();
         let results = rt.block_on(self.client.close_many(&files));
-        for (file, result) in files.iter().zip(results) {
-            if let Err(error) = result {
-                eprintln!("weft mount: close of {} at {:?}: {error}", file.handle(), rt.now());
-            }
-        }
+        results.iter().filter_map(|result| result.as_ref().err()).for_each(|error| self.troubles.note(error, rt.now()));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, CloserState> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_base::{Attr, ClusterMap, Handle, Nanos, Payload, SECOND, ServerId, ServerRole, Status};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Operation;
-use weft_wire::ops::{LiveReply, LiveRequest, PingRequest, ServerInfo, TraceReply, TraceRequest};
+use weft_wire::ops::{LiveReply, LiveRequest, PingRequest, ServerInfo, TraceReadReply, TraceReadRequest, TraceReply, TraceRequest};
 
 use crate::cache::{Asked, Cache};
 use crate::known::KnownDirectories;
@@ -127,6 +127,16 @@ impl<R: Runtime> Client<R> {
     /// As [`Client::ping`]; [`Status::NotSupported`] if the server may not be told.
     pub async fn trace(&self, server: ServerId, request: &TraceRequest) -> Result<TraceReply> {
         let mut flow = self.flow("trace", Handle(0));
+        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
+        self.call(flow, server, request).await
+    }
+
+    /// Reads a piece of what one server has recorded. Gives up after 2 s.
+    ///
+    /// # Errors
+    /// As [`Client::trace`]; [`Status::NotFound`] if there is no such file, [`Status::Io`] if it cannot be read.
+    pub async fn trace_read(&self, server: ServerId, request: &TraceReadRequest) -> Result<TraceReadReply> {
+        let mut flow = self.flow("read a trace", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
         self.call(flow, server, request).await
     }

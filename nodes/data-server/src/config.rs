@@ -8,7 +8,7 @@ use weft_sched::LayerKind;
 use weft_sched::improved::{Delay, DiskCost, ImprovedConfig};
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
-use weft_wire::ops::{TraceReply, TraceRequest};
+use weft_wire::ops::TraceService;
 
 /// A request takes no part in a layer if it is so many times as long as the longest hole that is worth reading: by merging it would save less than
 /// one part in so many. Jobs grow no longer than that either: all requests in a job wait for its end.
@@ -148,7 +148,7 @@ pub struct DataServerConfig {
     /// How accesses to the container meet.
     pub cache: CacheConfig,
     /// What executes commands about the recording of traces; `None`: they are refused.
-    pub trace: Option<fn(&TraceRequest) -> TraceReply>,
+    pub trace: Option<TraceService>,
 }
 
 impl DataServerConfig {

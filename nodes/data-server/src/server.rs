@@ -78,7 +78,7 @@ impl<R: ServerRuntime> Server<R> {
     async fn turns(self: &Rc<Self>) {
         let mut arrivals = Vec::new();
         let mut stopping = false;
-        while !self.has_stopped() && !(stopping && self.flights.is_empty()) {
+        while !(self.has_stopped() || stopping && self.flights.is_empty()) {
             if !self.flights.have_landed() {
                 stopping |= self.wait_for_work(&mut arrivals, stopping).await;
             }
@@ -304,6 +304,7 @@ impl<R: ServerRuntime> Server<R> {
             Request::Live(_) => ops::live(self).await,
             Request::GetMap(_) => ops::get_map(self),
             Request::Trace(request) => ops::trace(self, &request),
+            Request::TraceRead(request) => ops::trace_read(self, &request),
             _ => Err(Status::NotSupported),
         };
         if let Ok(done) = &result {

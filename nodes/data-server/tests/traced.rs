@@ -28,7 +28,7 @@ fn traced<F: Future<Output = ()> + 'static, G: Future<Output = ()> + 'static>(
     cluster.run(before);
     cluster.sim.start_tracing(Mask::ALL, 1 << 12);
     cluster.run(work);
-    let files: Vec<_> = cluster.sim.take_trace_files().iter().map(|bytes| TraceFile::read(bytes).expect("just written")).collect();
+    let files: Vec<_> = cluster.sim.take_trace_files().iter().map(|(_, bytes)| TraceFile::read(bytes).expect("just written")).collect();
     let server = files.into_iter().find(|file| file.header.server.is_some()).expect("the server ran");
     server.records.into_iter().map(|recorded| recorded.record).collect()
 }

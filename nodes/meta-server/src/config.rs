@@ -6,7 +6,7 @@ use weft_base::{ClientId, ClusterMap, MILLISECOND, SECOND, ServerId, Status};
 use weft_journal::JournalError;
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
-use weft_wire::ops::{TraceReply, TraceRequest};
+use weft_wire::ops::TraceService;
 
 /// What keeps the metadata over a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub struct MetaServerConfig {
     /// Group of the root directory of a new file system.
     pub root_gid: u32,
     /// What executes commands about the recording of traces; `None`: they are refused.
-    pub trace: Option<fn(&TraceRequest) -> TraceReply>,
+    pub trace: Option<TraceService>,
 }
 
 impl MetaServerConfig {

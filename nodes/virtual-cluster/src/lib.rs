@@ -27,6 +27,9 @@ pub use cluster::ClusterShape;
 pub use report::{PhaseReport, Share};
 pub use servers::{Contract, Exit, Servers, Storage, cluster_map};
 use weft_base::Status;
+use weft_trace::Mask;
+
+use cluster::Cluster;
 
 /// What the clients do, each of them the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,11 +106,37 @@ impl std::error::Error for VirtualError {}
 /// # Errors
 /// [`VirtualError`]: a shape without servers or clients, a workload without work, or what went wrong in virtual time.
 pub fn run(shape: &ClusterShape, work: &Workload) -> Result<Vec<PhaseReport>, VirtualError> {
-    let cluster = cluster::Cluster::start(shape)?;
+    run_on(&Cluster::start(shape)?, work)
+}
+
+/// A run with a record of everything that was done once the servers served.
+#[derive(Clone, Debug)]
+pub struct TracedRun {
+    /// As without the record, which takes no virtual time.
+    pub phases: Vec<PhaseReport>,
+    /// The name of each node that did something, and the bytes of its trace file.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+/// The same as [`run`], recorded.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_traced(shape: &ClusterShape, work: &Workload) -> Result<TracedRun, VirtualError> {
+    let cluster = Cluster::start(shape)?;
+    cluster.sim.start_tracing(Mask::ALL, RING_RECORDS);
+    let phases = run_on(&cluster, work)?;
+    Ok(TracedRun { phases, files: cluster.sim.take_trace_files() })
+}
+
+/// Room for the records of one node until the simulator looks after them: some hundred for each time that it runs.
+const RING_RECORDS: usize = 1 << 14;
+
+fn run_on(cluster: &Cluster, work: &Workload) -> Result<Vec<PhaseReport>, VirtualError> {
     match work {
-        Workload::Names { files, window, directories } => names::run(&cluster, *files, *window, *directories),
+        Workload::Names { files, window, directories } => names::run(cluster, *files, *window, *directories),
         Workload::Streams { bytes, block_bytes, layout, blocks_per_call, window } => {
-            streams::run(&cluster, *bytes, *block_bytes, *layout, *blocks_per_call, *window)
+            streams::run(cluster, *bytes, *block_bytes, *layout, *blocks_per_call, *window)
         }
     }
 }

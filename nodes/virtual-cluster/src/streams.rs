@@ -51,7 +51,7 @@ pub(crate) fn run(
         async move {
             let flows = calls.iter().map(|call| {
                 let (client, file) = (&client, &file);
-                async move { client.read_list(file, call).await }
+                client.read_list(file, call)
             });
             let mut read = 0;
             for pieces in run_window(flows, window).await {

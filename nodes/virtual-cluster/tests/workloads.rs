@@ -1,7 +1,10 @@
 //! Whole workloads on whole clusters: what must be true on any hardware, and against closed forms where there are some.
 
 use weft_rt_sim::Profile;
-use weft_virtual_cluster::{ClusterShape, Contract, Directories, FileLayout, Storage, VirtualError, Workload, run};
+use weft_trace::explain::Analysis;
+use weft_trace::file::TraceFile;
+use weft_trace::merge::merge;
+use weft_virtual_cluster::{ClusterShape, Contract, Directories, FileLayout, Storage, TracedRun, VirtualError, Workload, run, run_traced};
 
 fn names(files: u64, window: usize, directories: Directories) -> Workload {
     Workload::Names { files, window, directories }
@@ -88,4 +91,25 @@ fn nonsense_is_refused_with_the_reason() {
     assert!(invalid(ClusterShape { stripe_width: 9, ..shape() }, names(1, 1, Directories::Own)).contains("9 of 4"));
     assert!(invalid(shape(), names(0, 1, Directories::Own)).contains("files"));
     assert!(invalid(shape(), interleaved(0, 1, 1)).contains("bytes"));
+}
+
+#[test]
+fn a_record_of_everything_changes_nothing() {
+    let shape = ClusterShape { clients: 2, data: 3, ..ClusterShape::default() };
+    // Longer than the rings are, for the one metadata server.
+    for work in [names(3000, 32, Directories::Shared), interleaved(1 << 20, 16 << 10, 2)] {
+        let TracedRun { phases, files } = run_traced(&shape, &work).unwrap();
+        assert_eq!(phases, run(&shape, &work).unwrap());
+        let merged = merge(files.iter().map(|(_, bytes)| TraceFile::read(bytes).unwrap()).collect());
+        assert!(merged.nodes.iter().all(|node| node.problems.is_empty()) && merged.causality_violations() == 0);
+        assert_eq!(files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>()[0], "meta0");
+        let explained = Analysis::new(&merged).explain(1);
+        let of = |name: &str| explained.kinds.iter().find(|kind| kind.operation == name).map_or(0, |kind| kind.count);
+        let (first, last) = if let Workload::Names { .. } = work { ("create", "unlink") } else { ("write", "read") };
+        assert_eq!(
+            (of(&format!("client.{first}")) as u64, of(&format!("client.{last}")) as u64),
+            (phases[0].operations, phases[0].operations)
+        );
+        assert!(explained.covered >= 0.95, "{}", explained.covered);
+    }
 }

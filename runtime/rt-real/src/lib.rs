@@ -33,7 +33,7 @@ pub use client::{ClientConfig, ClientRt, ClientStats, FetchError};
 pub use clock::random_client_id;
 pub use disk::{DirDisk, MemDisk, RealDisk};
 pub use fault::set_delays;
-pub use shard::{DiskConfig, Log, ServeError, Shard, ShardConfig, ShardRt, StopHandle, serve};
+pub use shard::{DiskConfig, LimitedLog, Log, ServeError, Shard, ShardConfig, ShardRt, StopHandle, serve};
 pub use signals::stop_on_signals;
 
 use weft_wire::ClusterKey;

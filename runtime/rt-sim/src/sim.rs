@@ -169,17 +169,18 @@ impl Drop for Sim {
 
 /// Trace records.
 impl Control {
-    /// Records these events from now on, on every node at most `records` of them; more are counted as lost.
+    /// Records these events from now on. Every node has room for so many records between two looks of the simulator, which come each 64 times that
+    /// tasks of it have run; more are counted as lost.
     pub fn start_tracing(&self, mask: weft_trace::Mask, records: usize) {
         self.world.state.borrow_mut().tracing = Some(Tracing::new(mask, records));
     }
 
-    /// What has been recorded: the bytes of a trace file for each node. Ends the recording.
-    pub fn take_trace_files(&self) -> Vec<Vec<u8>> {
+    /// What has been recorded: the name and the bytes of a trace file of each node that has run. Ends the recording.
+    pub fn take_trace_files(&self) -> Vec<(String, Vec<u8>)> {
         let mut state = self.world.state.borrow_mut();
         let tracing = state.tracing.take();
         let server_of = |id: NodeId| state.servers.iter().find(|(_, node)| **node == id).map(|(server, _)| *server);
-        tracing.map_or_else(Vec::new, |tracing| tracing.files(|id| (state.nodes[id.index()].name.clone(), server_of(id))))
+        tracing.map_or_else(Vec::new, |mut tracing| tracing.files(|id| (state.nodes[id.index()].name.clone(), server_of(id))))
     }
 }
 

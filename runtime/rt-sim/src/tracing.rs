@@ -10,7 +10,7 @@ use weft_trace::event::served;
 use weft_trace::file::{FileHeader, FileWriter};
 use weft_trace::record::flags;
 use weft_trace::{
-    Anchor, Clock, Context, Drain, EventTable, Mask, Mode, OpenLadder, Recorder, Tracer, TracerConfig, set_context, set_recorder,
+    Anchor, Batch, Clock, Context, Drain, EventTable, Mask, Mode, OpenLadder, Recorder, Tracer, TracerConfig, set_context, set_recorder,
 };
 
 use crate::executor::TaskId;
@@ -27,9 +27,16 @@ pub(crate) struct Tracing {
 }
 
 struct NodeTrace {
-    tracer: Tracer,
     recorder: Option<Rc<Recorder>>,
+    /// What was taken from the ring.
+    drain: Drain,
+    batches: Vec<Batch>,
+    /// Tasks of the node have run so often.
+    entries: u64,
 }
+
+/// Rings are emptied whenever tasks of their node have run so often: then a run may have any length.
+const ENTRIES: u64 = 64;
 
 impl Tracing {
     pub(crate) fn new(mask: Mask, records: usize) -> Tracing {
@@ -44,8 +51,12 @@ impl Tracing {
             let config = TracerConfig::new(Mode::Bench, Clock::Virtual(clock.clone()));
             let tracer = Tracer::new(TracerConfig { ring_records: records, flags: flags::SIMULATED, ..config });
             tracer.set_mask(mask);
-            NodeTrace { recorder: tracer.recorder().map(Rc::new), tracer }
+            NodeTrace { recorder: tracer.recorder().map(Rc::new), drain: Drain::new(&tracer), batches: Vec::new(), entries: 0 }
         });
+        trace.entries += 1;
+        if trace.entries.is_multiple_of(ENTRIES) {
+            trace.batches.extend(trace.drain.fetch());
+        }
         set_recorder(trace.recorder.clone());
         set_context(self.contexts.get(&key(task)).copied().unwrap_or_default());
     }
@@ -69,24 +80,26 @@ impl Tracing {
     }
 
     /// A trace file for each node that ran; `name_of` tells its name and server.
-    pub(crate) fn files(&self, name_of: impl Fn(NodeId) -> (String, Option<ServerId>)) -> Vec<Vec<u8>> {
-        let file = |(node, trace): (&NodeId, &NodeTrace)| {
+    pub(crate) fn files(&mut self, name_of: impl Fn(NodeId) -> (String, Option<ServerId>)) -> Vec<(String, Vec<u8>)> {
+        let file = |(node, trace): (&NodeId, &mut NodeTrace)| {
             let (name, server) = name_of(*node);
             let header = FileHeader {
-                node: name,
+                node: name.clone(),
                 server: server.map(|server| server.0),
                 process: node.0,
                 clock: "virtual".into(),
                 clock_domain: "simulation".into(),
                 anchor: Anchor::default(),
                 events: EventTable::builtin(),
+                machine: String::new(),
             };
             let (mut writer, mut bytes) = FileWriter::begin(&header);
-            Drain::new(&trace.tracer).fetch().iter().for_each(|batch| writer.batch(batch, &mut bytes));
+            trace.batches.extend(trace.drain.fetch());
+            trace.batches.iter().for_each(|batch| writer.batch(batch, &mut bytes));
             writer.end(&mut bytes);
-            bytes
+            (name, bytes)
         };
-        self.nodes.iter().map(file).collect()
+        self.nodes.iter_mut().map(file).collect()
     }
 }
 

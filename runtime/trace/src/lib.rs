@@ -11,6 +11,7 @@ mod in_flight;
 pub mod latency;
 pub mod mask;
 pub mod merge;
+pub mod offsets;
 pub mod record;
 mod recorder;
 mod request;

@@ -359,6 +359,7 @@ fn write_and_read(tracer: &Tracer) -> TraceFile {
         clock_domain: "s".into(),
         anchor: Anchor::default(),
         events: EventTable::builtin(),
+        machine: String::new(),
     };
     let (mut writer, mut bytes) = FileWriter::begin(&header);
     Drain::new(tracer).fetch().iter().for_each(|batch| writer.batch(batch, &mut bytes));

@@ -43,7 +43,7 @@ fn explained(seed: u64, delay: Option<&Place>) -> Explanation {
     let flows: Rc<Vec<_>> = Rc::new(flows.collect());
     sim.run_until_true(sim.now() + 600 * SECOND, || flows.iter().all(|flow| flow.is_over())).expect("the work ends");
     assert!(flows.iter().all(|flow| flow.take().is_some()), "no client has died");
-    let merged = merge(sim.take_trace_files().iter().map(|bytes| TraceFile::read(bytes).expect("just written")).collect());
+    let merged = merge(sim.take_trace_files().iter().map(|(_, bytes)| TraceFile::read(bytes).expect("just written")).collect());
     assert_eq!(merged.causality_violations(), 0);
     Analysis::new(&merged).explain(4)
 }

@@ -42,7 +42,7 @@ fn traced(profile: Profile, slow: Option<(usize, u32)>) -> Vec<Vec<u8>> {
     let flows = Rc::new(flows);
     sim.run_until_true(sim.now() + 600 * SECOND, || flows.iter().all(|flow| flow.is_over())).expect("the work ends");
     assert!(flows.iter().all(|flow| flow.take().is_some()), "no client has died");
-    sim.take_trace_files()
+    sim.take_trace_files().into_iter().map(|(_, bytes)| bytes).collect()
 }
 
 async fn work(client: &Client<SimRt>, number: usize) {

@@ -9,6 +9,7 @@ mod filesystem;
 pub mod fsx;
 pub mod fuzzing;
 pub mod load;
+mod machine;
 mod mapping;
 mod needs;
 mod process;
@@ -17,6 +18,7 @@ mod random;
 pub mod socket;
 
 pub use filesystem::FileSystem;
+pub use machine::Machine;
 pub use mapping::Mapping;
 pub use needs::{Need, available, skip};
 pub use process::{alive, signal, states_of_threads};

@@ -114,6 +114,10 @@ fn promise_key_or_loopback() {
     for request in [on, TraceRequest::new(TraceAction::Off), TraceRequest::new(TraceAction::Status)] {
         assert_eq!(anybody.ask(&request, &[]).unwrap().map(drop), Err(Status::NotSupported));
     }
+    for remove in [false, true] {
+        let request = TraceReadRequest { file: 0, offset: 0, remove };
+        assert_eq!(anybody.ask(&request, &[]).unwrap().map(drop), Err(Status::NotSupported));
+    }
     child.kill().unwrap();
     child.wait().unwrap();
 }

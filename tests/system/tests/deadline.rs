@@ -74,6 +74,8 @@ fn promise_deadline() {
         wait_until("normal service", BOUND, || fs::read(fs.mnt().join("file")).is_ok_and(|bytes| bytes.len() == 300_000));
     }
 
+    errors_are_told(&fs);
+
     // Nothing is left waiting in the kernel, and a mount whose server is silent can be unmounted.
     let mount = fs.mount_pid(&fs.mnt());
     fs.signal("data0", Signal::STOP);
@@ -89,6 +91,28 @@ fn promise_deadline() {
     fs.start_mounted(&[]);
     assert!(fs::metadata(fs.mnt().join("file")).unwrap().len() >= 300_000);
     fs.down();
+}
+
+/// Programs got a number for an error; the log of the mount, `weft status` and `weft metrics` know which server it was.
+fn errors_are_told(fs: &FileSystem) {
+    let (_, report) = fs.status();
+    let errors = report["mounts"][0]["errors"].as_array().unwrap_or_else(|| panic!("{report}"));
+    let count = |server: &str| {
+        let row = errors.iter().find(|row| row["server"] == server && row["reason"] == "no answer before the deadline");
+        row.and_then(|row| row["count"].as_u64()).unwrap_or(0)
+    };
+    assert!(count("data1") >= 2 && count("meta0") >= 3 && count("data0") == 0, "{report}");
+    let metrics = ok(weft().args(["metrics", "--once"]).arg(fs.state()));
+    let line = metrics.lines().find(|line| line.starts_with("weft_mount_errors_total{") && line.contains("server=\"data1\""));
+    assert!(line.is_some_and(|line| line.ends_with(&format!(" {}", count("data1"))) && line.contains("mount=\"mount-mnt\"")), "{metrics}");
+    let logs = fs::read_dir(fs.state().join("run")).unwrap().map(|entry| entry.unwrap().path());
+    let log = logs.into_iter().find(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(".log") && name.to_string_lossy().starts_with("mount"))
+    });
+    let log = fs::read_to_string(log.expect("the mount has a log")).unwrap();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("data1") && line.contains("no answer before the deadline")).collect();
+    // One for each object, however often it was tried; with what to do.
+    assert!((1..=2).contains(&lines.len()) && lines[0].contains("weft status"), "{log}");
 }
 
 /// Operations by path while the metadata server is silent. The commands start in `/` and name the mount by its path.

@@ -137,6 +137,7 @@ impl Recorded {
             clock_domain: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has one").trim().into(),
             anchor: self.anchor,
             events: EventTable::builtin(),
+            machine: String::new(),
         };
         let (mut writer, mut bytes) = FileWriter::begin(&header);
         Drain::new(&self.tracer).fetch().iter().for_each(|batch| writer.batch(batch, &mut bytes));

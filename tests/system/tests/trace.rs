@@ -34,7 +34,7 @@ fn recorded(folder: &Path, node: &str) -> std::collections::BTreeMap<String, usi
     for entry in fs::read_dir(folder).expect("a folder of traces").flatten() {
         if entry.file_name().to_string_lossy().starts_with(node) {
             let file = TraceFile::read(&fs::read(entry.path()).expect("a file")).expect("a trace");
-            for one in &file.records {
+            for one in file.records.iter() {
                 *found.entry(file.header.events.name(one.record.event)).or_default() += 1;
             }
         }

@@ -18,10 +18,10 @@ use super::stats::{Spread, median_interval};
 use super::usage::Observer;
 use super::work::{Step, Work};
 use super::worker;
-use crate::commands::trace::Traced;
 use crate::connect::Common;
 use crate::output::Table;
 use crate::recording::files_in;
+use crate::recording::nodes::Traced;
 
 /// A server's ring in bytes for each create: one record, and as much again for its turns and gauges.
 const RING_BYTES_PER_FILE: u64 = 128;

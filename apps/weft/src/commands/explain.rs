@@ -11,19 +11,20 @@ use weft_charts::{Frame, views};
 use weft_trace::Stage;
 use weft_trace::explain::{Analysis, Explanation, Waterfall};
 use weft_trace::file::TraceFile;
-use weft_trace::merge::merge_by;
+use weft_trace::merge::{Merged, Node, NodeClock, merge_by};
 
 use crate::connect::Common;
 use crate::fs_arg::CONFIG_NAME;
 use crate::output::{Table, print, print_json};
 use crate::parallel::at_once;
 use crate::recording::files_in;
+use crate::recording::nodes::record;
 
 /// Show where the time of operations went, of a running file system or from trace files
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Of a running file system the servers and the mounts of this user on this machine are recorded for some seconds. Other processes (programs
-that use the library, `weft bench`) record when WEFT_TRACE names a folder, and write their files there when they end.
+Of a running file system the servers, wherever they are, and the mounts of this user on this machine are recorded for some seconds. Other
+processes (programs that use the library, `weft bench`) record when WEFT_TRACE names a folder, and write their files there when they end.
 
 Examples:
   weft explain /tmp/weft                 the next 3 s of a running file system
@@ -60,6 +61,21 @@ struct Report {
     #[serde(flatten)]
     explanation: Explanation,
     slowest: Vec<Waterfall>,
+    nodes: Vec<NodeRow>,
+}
+
+/// Where a node ran, and how its clock stands to that of the first node.
+#[derive(Serialize)]
+struct NodeRow {
+    node: String,
+    /// Empty: the file does not say it.
+    machine: String,
+    /// Was added to its times at the beginning.
+    clock_offset_ns: i64,
+    /// By so much it grew, in millionths.
+    clock_rate_ppm: f64,
+    /// Its times are right within so much; `None`: not comparable.
+    clock_error_ns: Option<u64>,
 }
 
 impl Args {
@@ -70,7 +86,7 @@ impl Args {
                 // Removed when this returns, unless the files are to be kept.
                 let folder = recorded.insert(tempfile::tempdir().context("cannot make a folder for traces")?);
                 let path = self.keep.as_deref().unwrap_or(folder.path());
-                problems = super::trace::record(fs.as_os_str(), "*", common, self.seconds, path)?;
+                problems = record(fs.as_os_str(), "*", common, self.seconds, path)?;
                 files(&[path.to_path_buf()])?
             }
             traces => files(traces)?,
@@ -80,7 +96,8 @@ impl Args {
         let read_all = read_all.into_iter().filter_map(|read| read.into_inner().unwrap_or_else(PoisonError::into_inner));
         let merged = merge_by(read_all.collect::<Result<_>>()?, &at_once);
         let analysis = Analysis::by(&merged, &at_once);
-        let mut report = Report { explanation: analysis.explain(self.suspects), slowest: analysis.slowest(self.slowest) };
+        let mut report =
+            Report { explanation: analysis.explain(self.suspects), slowest: analysis.slowest(self.slowest), nodes: nodes(&merged) };
         report.explanation.missing.extend(problems);
         if let Some(svg) = &self.svg {
             let explained = format!("{} operations, {:.1} % covered", report.explanation.operations, report.explanation.covered * 100.0);
@@ -128,9 +145,33 @@ fn read(file: &Path) -> Result<TraceFile> {
     TraceFile::read_from(input, bytes, |_| {}).with_context(|| file.display().to_string())
 }
 
+fn nodes(merged: &Merged) -> Vec<NodeRow> {
+    let row = |(node, clock): (&Node, &NodeClock)| NodeRow {
+        node: node.name.clone(),
+        machine: node.machine.clone(),
+        clock_offset_ns: clock.offset_ns,
+        clock_rate_ppm: clock.rate * 1e6,
+        clock_error_ns: clock.error_ns,
+    };
+    merged.nodes.iter().zip(&merged.clocks).map(row).collect()
+}
+
+/// A line for each node whose clock is not that of the first.
+fn clock_lines(nodes: &[NodeRow]) -> String {
+    let line = |node: &NodeRow| {
+        let error_us = node.clock_error_ns.filter(|error| *error > 0)? as f64 / 1e3;
+        let at = if node.machine.is_empty() { String::new() } else { format!(" on {}", node.machine) };
+        let rate = if node.clock_rate_ppm == 0.0 { String::new() } else { format!(" and {:+.3} us a second", node.clock_rate_ppm) };
+        let offset_s = node.clock_offset_ns as f64 / 1e9;
+        Some(format!("clock of {}{at}: {offset_s:+.6} s{rate} were added, right within {error_us:.1} us\n", node.node))
+    };
+    nodes.iter().filter_map(line).collect()
+}
+
 fn text(report: &Report) -> String {
     let all = &report.explanation;
     let mut text = format!("{} operations, {:.3} s, {:.1} % of the time covered\n", all.operations, all.seconds, all.covered * 100.0);
+    text += &clock_lines(&report.nodes);
     for kind in &all.kinds {
         text += &format!(
             "\n{}: {} times, {:.3} s, median {:.0} us, 99th percentile {:.0} us, {:.1} % covered\n",

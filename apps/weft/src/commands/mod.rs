@@ -18,7 +18,7 @@ pub mod serve;
 mod stat;
 mod status;
 pub mod top;
-pub mod trace;
+mod trace;
 mod umount;
 mod up;
 mod xattr;

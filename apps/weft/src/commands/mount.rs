@@ -7,16 +7,17 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use weft_fuse::MountOptions;
-use weft_wire::ops::{TraceAction, TraceRequest};
+use weft_fuse::{MountOptions, Trouble, Troubles};
+use weft_wire::ops::{MountErrorRow, MountErrors, TraceAction, TraceRequest};
 
 use crate::connect::{Common, Fs};
 use crate::process::{self, PidFile, StopSignals};
+use crate::recording::socket::Service;
 use crate::state::StateDir;
 use crate::{mount_list, mounts, recording};
 
@@ -137,8 +138,9 @@ fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready
     let socket = recording::socket::path_for(&pid_file);
     let pid_file = PidFile::take(&pid_file, &mount_list::note(fs.id(), place));
     pid_file.with_context(|| format!("cannot mount at {}", place.display()))?.hold_until_exit();
-    listen_to_commands(&fs, place, &socket, &dir);
+    recording::identify(&mount_list::trace_name(place), None);
     let mut session = weft_fuse::mount(fs.client.clone(), place, options)?;
+    listen_to_commands(&fs, session.troubles(), &socket, &dir);
     let mut unmounter = session.unmounter();
     let shown = place.display().to_string();
     signals.on_stop(move || {
@@ -153,12 +155,13 @@ fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready
     ended
 }
 
-/// Lets `weft trace` reach this process. A mount that cannot be traced is a mount all the same.
-fn listen_to_commands(fs: &Fs, place: &Path, socket: &Path, dir: &Path) {
-    recording::identify(&mount_list::trace_name(place), None);
+/// Lets `weft trace` and `weft status` reach this process. A mount that they cannot reach is a mount all the same.
+fn listen_to_commands(fs: &Fs, troubles: Arc<Troubles>, socket: &Path, dir: &Path) {
+    let row = |trouble: Trouble| MountErrorRow { server: trouble.server, status: trouble.status.code(), count: trouble.count };
+    let errors = move || MountErrors { rows: troubles.list().into_iter().map(row).collect() };
     let home = fs.config.as_ref().map_or_else(|| dir.join("trace"), |config| StateDir::of_config(&config.file).trace_dir());
-    if let Err(error) = recording::socket::listen(socket, home) {
-        eprintln!("weft: this mount cannot be traced while it runs: {error:#}");
+    if let Err(error) = recording::socket::listen(socket, Service { home, errors: Arc::new(errors) }) {
+        eprintln!("weft: commands cannot reach this mount while it runs: {error:#}");
     }
     let client = fs.client.clone();
     recording::on_dump(move || {

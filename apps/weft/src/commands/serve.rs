@@ -12,7 +12,7 @@ use weft_rt_real::{Address, DiskConfig, Log, ShardConfig, StopHandle, stop_on_si
 use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
 use weft_wire::ClusterKey;
-use weft_wire::ops::{TraceReply, TraceRequest};
+use weft_wire::ops::{TraceReply, TraceRequest, TraceService};
 
 use crate::config::{CacheLayer, Config, Durability, Engine, ServerConfig};
 use crate::process::{self, PidFile, StopSignals};
@@ -94,11 +94,11 @@ impl Args {
         let key = key.unwrap_or(ClusterKey([0; 32]));
         match server.id.role() {
             ServerRole::Meta => {
-                let settings = MetaServerConfig { trace: may_be_told.then_some(trace), ..meta_config(server, &config, key, create) };
+                let settings = MetaServerConfig { trace: may_be_told.then_some(TRACE), ..meta_config(server, &config, key, create) };
                 ended(&server.name, weft_rt_real::serve(shard, |rt| weft_meta_server::run(rt, settings))?)?;
             }
             ServerRole::Data => {
-                let settings = DataServerConfig { trace: may_be_told.then_some(trace), ..data_config(server, &config, key, create) };
+                let settings = DataServerConfig { trace: may_be_told.then_some(TRACE), ..data_config(server, &config, key, create) };
                 ended(&server.name, weft_rt_real::serve(shard, |rt| weft_data_server::run(rt, settings))?)?;
             }
         }
@@ -106,6 +106,9 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 }
+
+/// What this process does about its recording, if it may be told.
+const TRACE: TraceService = TraceService { command: trace, read: recording::read };
 
 /// Executes a command about the recording of this process.
 fn trace(request: &TraceRequest) -> TraceReply {

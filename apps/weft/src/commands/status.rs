@@ -12,6 +12,7 @@ use weft_wire::ops::DiskUse;
 
 use crate::config::Config;
 use crate::connect::{Common, Fs};
+use crate::mount_list::SeenErrors;
 use crate::output::{Table, print, print_json};
 use crate::state::StateDir;
 use crate::units::human_bytes;
@@ -99,6 +100,8 @@ struct MountRow {
     place: String,
     pid: Option<i32>,
     state: &'static str,
+    /// Of servers, as the mount has seen them since it began.
+    errors: Vec<SeenErrors>,
 }
 
 impl Args {
@@ -165,7 +168,7 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
             (true, None) => "dead: unmount it",
             (false, _) => continue,
         };
-        mounts.push(MountRow { place: mount.place.display().to_string(), pid: mount.pid, state: word });
+        mounts.push(MountRow { place: mount.place.display().to_string(), pid: mount.pid, state: word, errors: mount.errors(map) });
     }
     Ok(Report { fs: map.fs_name.clone(), fs_id: fs_id.to_string(), ok: problems.is_empty(), servers, mounts, problems })
 }
@@ -189,6 +192,10 @@ fn text(report: &Report) -> String {
     for mount in &report.mounts {
         let process = mount.pid.map_or(String::new(), |pid| format!(" by process {pid}"));
         text += &format!("{} at {}{process}\n", mount.state, mount.place);
+        for SeenErrors { server, reason, count } in &mount.errors {
+            let server = if server.is_empty() { "unknown server" } else { server };
+            text += &format!("  {count} operations failed since then: {server}: {reason}\n");
+        }
     }
     for problem in &report.problems {
         text += &format!("problem: {problem}\n");
@@ -213,12 +220,13 @@ mod tests {
             uptime_s: used_bytes.map(|_| 1.25),
             disk: None,
         };
+        let errors = SeenErrors { server: "meta1".into(), reason: "no answer before the deadline".into(), count: 3 };
         let report = Report {
             fs: "demo".into(),
             fs_id: "01".into(),
             ok: false,
             servers: vec![row("meta0", Some(7), "serving", Some(2048)), row("meta1", None, "not running", None)],
-            mounts: vec![MountRow { place: "/mnt".into(), pid: Some(9), state: "mounted" }],
+            mounts: vec![MountRow { place: "/mnt".into(), pid: Some(9), state: "mounted", errors: vec![errors] }],
             problems: vec!["meta1 is not running".into()],
         };
         let expected = "\
@@ -227,6 +235,7 @@ name   role  pid  address  state           used  objects  uptime
 meta0  meta    7  unix:/s  serving      2.0 KiB     2048   1.2 s
 meta1  meta    -  unix:/s  not running        -        -       -
 mounted at /mnt by process 9
+  3 operations failed since then: meta1: no answer before the deadline
 problem: meta1 is not running
 ";
         assert_eq!(text(&report), expected);

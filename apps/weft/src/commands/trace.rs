@@ -1,30 +1,19 @@
 //! `weft trace`: switches what the servers and mounts of a running file system record, and shows how it stands.
-//!
-//! Servers get the command over the wire, mounts of this user on this machine over their sockets. Servers are told first and clients last
-//! when a recording begins, and the other way round when it ends: so for everything that a client has recorded its server was recording.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
-use weft_base::ServerId;
 use weft_trace::{EventTable, Mask};
-use weft_wire::ops::{TraceAction, TraceMode, TraceReply, TraceRequest};
+use weft_wire::ops::{TraceAction, TraceMode, TraceRequest};
 
-use crate::connect::{Common, Fs};
-use crate::mount_list;
+use crate::connect::Common;
 use crate::output::{Table, print, print_json};
-use crate::process::wait_until;
-use crate::recording::socket;
-use crate::state::StateDir;
+use crate::recording::nodes::{Answer, Traced, problems, text_of};
 use crate::units::ByteSize;
-
-/// How long processes have to complete their files.
-const WRITE_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Switch the traces of a running file system on and off
 #[derive(Debug, clap::Args)]
@@ -40,7 +29,10 @@ Examples:
   weft trace on /tmp/weft --mask 'meta.*,net.*,client.create' --nodes 'meta*,mount*' --dir /tmp/t
   weft trace on /tmp/weft --mode flight --slower-than 50ms
   weft trace status /tmp/weft
-  weft trace off /tmp/weft         prints the files; then: weft explain DIR, weft view DIR")]
+  weft trace off /tmp/weft         prints the files; then: weft explain DIR, weft view DIR
+
+Files of servers on other machines are copied to this one by `off` and `dump`. Mounts on other machines are not reached: they listen to nobody.
+Give the commands there too, with --nodes 'mount*', and copy the files.")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -50,12 +42,12 @@ pub struct Args {
 enum Command {
     /// Begin to record; Example: weft trace on /tmp/weft --mask 'meta.*'
     On(On),
-    /// End the recording and complete its files; Example: weft trace off /tmp/weft
-    Off(Which),
+    /// End the recording, complete its files and bring them to this machine; Example: weft trace off /tmp/weft
+    Off(Ending),
     /// Show what is recorded, how much, and what was lost; Example: weft trace status /tmp/weft
     Status(Which),
-    /// Let flight recorders write what they hold; Example: weft trace dump /tmp/weft
-    Dump(Which),
+    /// Let flight recorders write what they hold, and bring it to this machine; Example: weft trace dump /tmp/weft
+    Dump(Ending),
     /// List the events that a mask may name; Example: weft trace events
     Events,
 }
@@ -70,6 +62,15 @@ struct Which {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Ending {
+    #[command(flatten)]
+    which: Which,
+    /// Folder for copies of the files of servers on other machines [default: where the files of this machine are]
+    #[arg(long, value_name = "DIR")]
+    into: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -107,9 +108,9 @@ impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         match self.command {
             Command::On(on) => on.run(common),
-            Command::Off(which) => which.run(common, TraceAction::Off),
-            Command::Status(which) => which.run(common, TraceAction::Status),
-            Command::Dump(which) => which.run(common, TraceAction::Dump),
+            Command::Off(ending) => ending.run(common, Traced::end),
+            Command::Status(which) => which.run(common),
+            Command::Dump(ending) => ending.run(common, Traced::dump),
             Command::Events => {
                 let names: Vec<String> = EventTable::builtin().iter().map(|info| info.name.clone()).collect();
                 print(&(names.join("\n") + "\n"))?;
@@ -140,159 +141,25 @@ impl On {
             ..TraceRequest::new(TraceAction::On)
         };
         let traced = Traced::find(&self.which.fs, &self.which.nodes, common)?;
-        show(&traced.ask(&request), self.which.json)
+        show(&traced.ask(&request), Vec::new(), self.which.json)
     }
 }
 
 impl Which {
-    fn run(self, common: &Common, action: TraceAction) -> Result<ExitCode> {
+    fn run(self, common: &Common) -> Result<ExitCode> {
         let traced = Traced::find(&self.fs, &self.nodes, common)?;
-        let answers = match action {
-            TraceAction::Off => traced.end()?,
-            _ => traced.ask(&TraceRequest::new(action)),
-        };
-        show(&answers, self.json)
+        show(&traced.ask(&TraceRequest::new(TraceAction::Status)), Vec::new(), self.json)
     }
 }
 
-fn text_of(path: PathBuf) -> Result<String> {
-    path.into_os_string().into_string().map_err(|path| anyhow::anyhow!("the folder {} has a name that is not UTF-8", path.display()))
-}
-
-/// One process of a file system.
-#[derive(Clone, Debug)]
-enum Place {
-    Server(ServerId),
-    Mount(PathBuf),
-}
-
-/// What a process answered.
-pub struct Answer {
-    name: String,
-    reply: Result<TraceReply>,
-}
-
-/// The processes of a file system that a command is for.
-pub struct Traced {
-    fs: Fs,
-    nodes: Vec<(String, Place)>,
-}
-
-impl Traced {
-    /// The servers of a file system and the mounts of it that this user has on this machine, as far as `names` names them.
-    ///
-    /// # Errors
-    /// The file system cannot be found, or it has nothing of these names.
-    pub fn find(fs: &OsStr, names: &str, common: &Common) -> Result<Traced> {
-        let fs = Fs::open(fs, &common.for_a_look())?;
-        let mut nodes: Vec<(String, Place)> =
-            fs.client.map().servers().map(|entry| (entry.name.clone(), Place::Server(entry.id))).collect();
-        let listed = match &fs.config {
-            Some(config) => mount_list::of(fs.id(), &StateDir::of_config(&config.file))?,
-            None => mount_list::of_user(fs.id())?,
-        };
-        for mount in listed.into_iter().filter(|mount| mount.pid.is_some()) {
-            nodes.push((mount_list::trace_name(&mount.place), Place::Mount(socket::path_for(&mount.pid_file))));
-        }
-        nodes.retain(|(name, _)| names.split(',').any(|pattern| is_match(pattern.trim(), name)));
-        if nodes.is_empty() {
-            bail!("{} has no server or mount called {names}; `weft trace status` lists them", fs.name);
-        }
-        Ok(Traced { fs, nodes })
+impl Ending {
+    fn run(self, common: &Common, end: fn(&Traced) -> Result<Vec<Answer>>) -> Result<ExitCode> {
+        let traced = Traced::find(&self.which.fs, &self.which.nodes, common)?;
+        let into = self.into.map(std::path::absolute).transpose()?;
+        let mut answers = end(&traced)?;
+        let not_brought = traced.gather(&mut answers, into.as_deref(), false);
+        show(&answers, not_brought, self.which.json)
     }
-
-    /// Sends a command to all of them, servers first unless it ends something.
-    pub fn ask(&self, request: &TraceRequest) -> Vec<Answer> {
-        let mut nodes: Vec<&(String, Place)> = self.nodes.iter().collect();
-        let is_end = request.action == TraceAction::Off;
-        nodes.sort_by_key(|(_, place)| matches!(place, Place::Mount(_)) != is_end);
-        let mut answers: Vec<Answer> = nodes.into_iter().map(|(name, place)| self.ask_one(name, place, request)).collect();
-        answers.sort_by(|a, b| a.name.cmp(&b.name));
-        answers
-    }
-
-    /// As [`Traced::ask`], where everybody must do it.
-    ///
-    /// # Errors
-    /// What any of them says against it.
-    pub fn ask_all(&self, request: &TraceRequest) -> Result<()> {
-        match problems(&self.ask(request)).as_slice() {
-            [] => Ok(()),
-            problems => bail!("{}", problems.join("; ")),
-        }
-    }
-
-    fn ask_one(&self, name: &str, place: &Place, request: &TraceRequest) -> Answer {
-        let reply = match place {
-            Place::Server(server) => {
-                let reply = self.fs.run(self.fs.client.trace(*server, request));
-                reply.map_err(|error| anyhow::anyhow!("{}", self.fs.why(&error)))
-            }
-            Place::Mount(path) => socket::ask(path, request),
-        };
-        Answer { name: name.to_string(), reply }
-    }
-
-    /// Ends the recordings and waits until their files are complete.
-    ///
-    /// # Errors
-    /// That takes too long.
-    pub fn end(&self) -> Result<Vec<Answer>> {
-        self.ask(&TraceRequest::new(TraceAction::Off));
-        let mut answers = Vec::new();
-        let all_there = wait_until(WRITE_PATIENCE, || {
-            answers = self.ask(&TraceRequest::new(TraceAction::Status));
-            Ok(!answers.iter().any(|answer| answer.reply.as_ref().is_ok_and(|reply| reply.is_writing)))
-        })?;
-        if !all_there {
-            bail!("the files are not complete after {} s; `weft trace status` shows how it goes on", WRITE_PATIENCE.as_secs());
-        }
-        Ok(answers)
-    }
-}
-
-/// Records `seconds` of a running file system into `folder`; what is wrong with it in words.
-///
-/// # Errors
-/// Nothing can be recorded at all.
-pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &std::path::Path) -> Result<Vec<String>> {
-    let traced = Traced::find(fs, nodes, common)?;
-    let begin = TraceRequest {
-        mask: "*".into(),
-        mode: TraceMode::Stream,
-        ring_bytes: RECORD_RING_BYTES,
-        folder: text_of(std::path::absolute(folder)?)?,
-        ..TraceRequest::new(TraceAction::On)
-    };
-    let begun = traced.ask(&begin);
-    let mut problems = problems(&begun);
-    if problems.len() == begun.len() {
-        bail!("nothing can be recorded: {}", problems.join("; "));
-    }
-    std::thread::sleep(Duration::from_secs_f64(seconds));
-    let ended = traced.end()?;
-    for Answer { name, reply } in &ended {
-        let Ok(reply) = reply else { continue };
-        if reply.threads_without_ring > 0 {
-            problems.push(format!("{name}: {} threads found no ring and recorded nothing", reply.threads_without_ring));
-        }
-        for file in reply.files.iter().filter(|file| !std::path::Path::new(file).exists()) {
-            problems.push(format!("{name} has its records on another machine, in {file}: copy it to the others and explain them together"));
-        }
-    }
-    Ok(problems)
-}
-
-/// A ring that takes a busy server's records of some tens of milliseconds even if the thread that writes them does not get a processor.
-const RECORD_RING_BYTES: u64 = 16 << 20;
-
-fn problems(answers: &[Answer]) -> Vec<String> {
-    let problem = |answer: &Answer| match &answer.reply {
-        Err(error) => Some(format!("{}: {error:#}", answer.name)),
-        Ok(reply) if !reply.problem.is_empty() => Some(format!("{}: {}", answer.name, reply.problem)),
-        Ok(_) => None,
-    };
-    answers.iter().filter_map(problem).collect()
 }
 
 #[derive(Serialize)]
@@ -328,8 +195,9 @@ fn mode_name(mode: TraceMode) -> &'static str {
     }
 }
 
-fn show(answers: &[Answer], json: bool) -> Result<ExitCode> {
-    let problems = problems(answers);
+/// Prints what processes said, and what else went wrong.
+fn show(answers: &[Answer], more_problems: Vec<String>, json: bool) -> Result<ExitCode> {
+    let problems = [problems(answers), more_problems].concat();
     let row = |answer: &Answer| {
         let reply = answer.reply.as_ref().ok()?.clone();
         Some(Row {
@@ -382,11 +250,6 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// True if `pattern` is the name, or its beginning with a `*` behind.
-fn is_match(pattern: &str, name: &str) -> bool {
-    pattern.strip_suffix('*').map_or(pattern == name, |beginning| name.starts_with(beginning))
-}
-
 /// `1/100` or `100` as a power of two.
 fn sampling_bits(text: &str) -> std::result::Result<u8, String> {
     let one_of = text.strip_prefix("1/").unwrap_or(text).parse::<u32>();
@@ -414,23 +277,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_times_and_shares_are_read() {
-        assert!(is_match("*", "meta0") && is_match("meta*", "meta0") && is_match("meta0", "meta0") && !is_match("meta", "meta0"));
+    fn times_and_shares_are_read() {
         assert_eq!([nanoseconds("50ms"), nanoseconds("2s"), nanoseconds("1.5us")], [Ok(50_000_000), Ok(2_000_000_000), Ok(1500)]);
         for wrong in ["50", "ms", "1.2.3s", "5 ms", ""] {
             assert!(nanoseconds(wrong).is_err(), "{wrong}");
         }
         assert_eq!([sampling_bits("1/1"), sampling_bits("1/100"), sampling_bits("64")], [Ok(0), Ok(7), Ok(6)]);
         assert!(sampling_bits("1/0").is_err() && sampling_bits("2/3").is_err());
-    }
-
-    #[test]
-    fn what_a_process_says_is_shown() {
-        let reply = TraceReply { mode: TraceMode::Flight, written: 7000, lost: 3, files: vec!["/t/a".into()], ..TraceReply::default() };
-        let row = |name: &str, reply| Answer { name: name.into(), reply };
-        let answers = [row("meta0", Ok(reply)), row("data0", Err(anyhow::anyhow!("no answer")))];
-        assert_eq!(problems(&answers), ["data0: no answer"]);
-        let code = show(&answers, true).expect("standard output is there");
-        assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::FAILURE));
     }
 }

@@ -423,6 +423,7 @@ pub mod samples {
             clock_domain: "test".into(),
             anchor: Anchor::default(),
             events: EventTable::builtin(),
+            machine: String::new(),
         };
         let (mut writer, mut bytes) = FileWriter::begin(&header);
         writer.batch(&Batch { ring: 0, first: 0, records: records.iter().map(Record::to_words).collect() }, &mut bytes);

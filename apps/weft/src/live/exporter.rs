@@ -7,13 +7,18 @@ use anyhow::{Context, Result};
 use super::metrics;
 use super::watch::ask_once;
 use crate::connect::Fs;
+use crate::mount_list;
 use crate::output::print;
 use crate::view::http::{Answer, Ask};
 
 /// The text that a scrape gets.
 pub fn scrape(fs: &Fs) -> String {
     let servers: Vec<_> = ask_once(fs).into_iter().map(|(entry, answer)| (entry, answer.ok())).collect();
-    metrics::text(&fs.client.map().fs_name, &servers)
+    let map = fs.client.map();
+    // Mounts of this user on this machine; where there are none to be found there is nothing to say.
+    let mounts = mount_list::of_fs(fs).unwrap_or_default();
+    let seen: Vec<_> = mounts.iter().map(|mount| (mount_list::trace_name(&mount.place), mount.errors(map))).collect();
+    metrics::text(&map.fs_name, &servers) + &metrics::mounts(&map.fs_name, &seen)
 }
 
 /// Serves until it is stopped.

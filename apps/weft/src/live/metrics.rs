@@ -8,6 +8,7 @@ use weft_live::{SLOTS, slot_upper_ns};
 use weft_wire::ops::LiveReply;
 
 use super::snapshot::{operation_name, totals};
+use crate::mount_list::SeenErrors;
 
 /// The content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -130,6 +131,21 @@ pub fn text(fs: &str, servers: &[(ServerEntry, Option<LiveReply>)]) -> String {
             }
             line(&mut out, "weft_request_duration_seconds_sum", &labels, row.total_ns as f64 / 1e9);
             line(&mut out, "weft_request_duration_seconds_count", &labels, row.count as f64);
+        }
+    }
+    out
+}
+
+/// The text for the mounts of this machine, with the errors that each has seen.
+pub fn mounts(fs: &str, mounts: &[(String, Vec<SeenErrors>)]) -> String {
+    let mut out = String::new();
+    let name = "weft_mount_errors_total";
+    head(&mut out, name, "counter", "Operations of a mount of this machine that failed because of a server.");
+    for (mount, errors) in mounts {
+        for SeenErrors { server, reason, count } in errors {
+            let labels = [("fs", fs), ("mount", mount), ("server", server), ("reason", reason)];
+            let labels: Vec<String> = labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+            line(&mut out, name, &labels.join(","), *count as f64);
         }
     }
     out

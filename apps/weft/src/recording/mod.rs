@@ -2,8 +2,11 @@
 //! `WEFT_TRACE_MASK` chooses events), or while it runs, by [`command`]: servers get it over the wire, mounts over a socket ([`socket`]).
 //! Threads record into rings of fixed size; what does not fit is counted in the file.
 
+mod fetch;
 mod keeper;
+pub mod nodes;
 mod output;
+mod pieces;
 pub mod socket;
 
 use std::path::PathBuf;
@@ -17,6 +20,7 @@ use weft_wire::ops::{TraceAction, TraceMode, TraceReply, TraceRequest};
 use keeper::Keeper;
 pub use keeper::{block_dump_signal, files_in};
 pub use output::identify;
+pub use pieces::read;
 
 /// Bytes of one record.
 const RECORD_BYTES: u64 = weft_trace::record::RECORD_BYTES as u64;

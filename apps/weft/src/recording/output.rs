@@ -30,6 +30,11 @@ pub fn identify(name: &str, server: Option<ServerId>) {
 /// The name of this process in files.
 pub fn name() -> String {
     let name = IDENTITY.get().map_or_else(|| std::env::args().nth(1).unwrap_or_else(|| "weft".into()), |(name, _)| name.clone());
+    in_file_name(&name)
+}
+
+/// A name as a part of the name of a file, whoever chose it.
+pub fn in_file_name(name: &str) -> String {
     name.chars().map(|letter| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' }).collect()
 }
 
@@ -55,9 +60,10 @@ impl Output {
             server: IDENTITY.get().and_then(|(_, server)| server.map(|server| server.0)),
             process: std::process::id(),
             clock: if tracer.config().clock.is_nanoseconds() { "monotonic" } else { "tsc" }.into(),
-            clock_domain: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string(),
+            clock_domain: clock_domain(),
             anchor: begun,
             events: EventTable::builtin(),
+            machine: nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default(),
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.with_context(|| format!("cannot make the folder {} for traces", folder.display()))?;
@@ -108,18 +114,47 @@ impl Output {
     }
 }
 
+/// Names the clock that files of this process are by, so that no two clocks have one name: this boot of the machine, and by how much the time
+/// namespace of the process is ahead of it (containers of one machine may have clocks of their own). Copies of a virtual machine that go on
+/// from one image of its memory have one name and different clocks; then requests seem to be served before they were sent, which is told.
+fn clock_domain() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let boot = read("/proc/sys/kernel/random/boot_id").trim().to_string();
+    if boot.is_empty() {
+        // Better a clock that nobody shares than one that seems to be shared.
+        return crate::connect::random::<16>().map_or_else(|_| format!("process {}", std::process::id()), |id| format!("{id:02x?}"));
+    }
+    let namespace = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default();
+    let own = namespace("time");
+    if own != namespace("time_for_children") {
+        // The offsets are those of children.
+        return format!("{boot} {}", own.display());
+    }
+    format!("{boot}{}", monotonic_offset(&read("/proc/self/timens_offsets")))
+}
+
+/// What the file `timens_offsets` says of the monotonic clock: nothing if it is not shifted, or there are no time namespaces.
+fn monotonic_offset(offsets: &str) -> String {
+    let line = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
+    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    if words.iter().all(|word| *word == "0") { String::new() } else { format!(" + {} ns", words.join(" s ")) }
+}
+
 /// A file of this name, or with the first free number behind it. Never one that is there already: in a folder that others may write to,
 /// it could lead anywhere.
 fn create(folder: &Path, stem: &str) -> Result<(File, PathBuf)> {
-    for number in 0..FILES_MAX {
-        let name = if number == 0 { format!("{stem}.wtrace") } else { format!("{stem}-{number}.wtrace") };
-        let path = folder.join(name);
+    for path in names(folder, stem) {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             made => return Ok((made.with_context(|| format!("cannot write the trace {}", path.display()))?, path)),
         }
     }
     anyhow::bail!("{} holds too many traces of this process", folder.display())
+}
+
+/// The names that a file may have, in the order in which they are tried.
+pub fn names(folder: &Path, stem: &str) -> impl Iterator<Item = PathBuf> {
+    (0..FILES_MAX).map(move |number| folder.join(if number == 0 { format!("{stem}.wtrace") } else { format!("{stem}-{number}.wtrace") }))
 }
 
 /// Readings of the clocks of which the closest pair is taken: whoever is interrupted between two readings puts a whole trace off.
@@ -148,6 +183,14 @@ fn nanos(clock: ClockId) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clocks_of_time_namespaces_have_names_of_their_own() {
+        assert_eq!(monotonic_offset("monotonic           0         0\nboottime       7         0\n"), "");
+        assert_eq!(monotonic_offset(""), "");
+        assert_eq!(monotonic_offset("monotonic         100         5\nboottime            0         0\n"), " + 100 s 5 ns");
+        assert_eq!(clock_domain(), clock_domain());
+    }
 
     #[test]
     fn a_file_that_is_there_is_never_written_to() {

@@ -2,17 +2,19 @@
 //! would have to listen, and who may talk to it would have to be proved; here the kernel knows it. The folder is the user's own, the
 //! socket has mode 0600, and a caller of another user (who is not root) is refused.
 //!
-//! A message is its length (4 bytes, little-endian) and the body of the wire operation Trace (`docs/wire.md`), in both directions.
+//! A message is its length (4 bytes, little-endian) and the body of the wire operation Trace (`docs/wire.md`), in both directions; or the question
+//! which errors of servers the mount has seen, and the answer.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use weft_wire::Wire;
-use weft_wire::ops::{TraceReply, TraceRequest};
+use weft_wire::ops::{MOUNT_ERRORS, MountErrors, TraceReply, TraceRequest};
 
 /// Most bytes of a message.
 const MESSAGE_BYTES_MAX: u32 = 1 << 20;
@@ -24,11 +26,20 @@ pub fn path_for(pid_file: &Path) -> PathBuf {
     pid_file.with_extension("sock")
 }
 
-/// Answers commands at `path` until the process ends; files of recordings go to `home` if nobody says otherwise.
+/// What this process says over its socket.
+#[derive(Clone)]
+pub struct Service {
+    /// Files of recordings go there if nobody says otherwise.
+    pub home: PathBuf,
+    /// The errors that it has seen.
+    pub errors: Arc<dyn Fn() -> MountErrors + Send + Sync>,
+}
+
+/// Answers commands at `path` until the process ends.
 ///
 /// # Errors
 /// The socket cannot be made.
-pub fn listen(path: &Path, home: PathBuf) -> Result<()> {
+pub fn listen(path: &Path, service: Service) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("cannot replace {}", path.display()));
@@ -40,14 +51,14 @@ pub fn listen(path: &Path, home: PathBuf) -> Result<()> {
     let serve = move || {
         for stream in listener.incoming().flatten() {
             // Whoever goes away or talks nonsense gets no answer.
-            let _ = answer(stream, &home);
+            let _ = answer(stream, &service);
         }
     };
     std::thread::Builder::new().name("weft-control".into()).spawn(serve).context("cannot start the thread that listens to commands")?;
     Ok(())
 }
 
-fn answer(mut stream: UnixStream, home: &Path) -> Result<()> {
+fn answer(mut stream: UnixStream, service: &Service) -> Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let peer = rustix::net::sockopt::socket_peercred(&stream)?;
@@ -55,8 +66,12 @@ fn answer(mut stream: UnixStream, home: &Path) -> Result<()> {
     if peer.uid.as_raw() != own && peer.uid.as_raw() != 0 {
         return Err(anyhow!("user {} may not command a process of user {own}", peer.uid.as_raw()));
     }
-    let request = TraceRequest::from_bytes(receive(&mut stream)?.into()).map_err(|status| anyhow!("{status}"))?;
-    Ok(send(&mut stream, &super::command(&request, home).to_bytes())?)
+    let body = receive(&mut stream)?;
+    if body == MOUNT_ERRORS {
+        return Ok(send(&mut stream, &(service.errors)().to_bytes())?);
+    }
+    let request = TraceRequest::from_bytes(body.into()).map_err(|status| anyhow!("{status}"))?;
+    Ok(send(&mut stream, &super::command(&request, &service.home).to_bytes())?)
 }
 
 /// Sends a command to the process behind a socket.
@@ -64,12 +79,24 @@ fn answer(mut stream: UnixStream, home: &Path) -> Result<()> {
 /// # Errors
 /// Nobody answers there.
 pub fn ask(path: &Path, request: &TraceRequest) -> Result<TraceReply> {
+    exchange(path, &request.to_bytes())
+}
+
+/// Asks the process behind a socket which errors of servers it has seen.
+///
+/// # Errors
+/// Nobody answers there.
+pub fn errors(path: &Path) -> Result<MountErrors> {
+    exchange(path, &MOUNT_ERRORS)
+}
+
+fn exchange<T: Wire>(path: &Path, body: &[u8]) -> Result<T> {
     let mut stream = UnixStream::connect(path).with_context(|| format!("nobody answers at {}", path.display()))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    send(&mut stream, &request.to_bytes())?;
+    send(&mut stream, body)?;
     let reply = receive(&mut stream).with_context(|| format!("no answer from {}", path.display()))?;
-    TraceReply::from_bytes(reply.into()).map_err(|status| anyhow!("{}: {status}", path.display()))
+    T::from_bytes(reply.into()).map_err(|status| anyhow!("{}: {status}", path.display()))
 }
 
 fn send(stream: &mut UnixStream, body: &[u8]) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use weft_cluster_model::to_hdtrace::{export, export_disks};
@@ -35,7 +35,8 @@ pub struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// Write what every rank, disk and network card did when (virtual time) into this folder: for each case a folder
-    /// with trace files (weft view DIR/case0), and HDTrace projects, one for each application and one for the disks
+    /// with trace files (weft view DIR/case0), and HDTrace projects, one for each application and one for the disks.
+    /// Of Weft's own servers and clients (`system = "weft"`) the trace files that real ones write
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 }
@@ -89,10 +90,10 @@ impl Args {
 fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
     let (config, workloads) = match source.build()? {
         Case::Model { config, workloads } => (config, workloads),
-        Case::Weft(_) if trace.is_some() => bail!("--trace writes what ranks do; Weft's own servers and clients have none"),
         Case::Weft(case) => {
             let parameters = || source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
-            let rows = case.run().with_context(|| describe(source))?;
+            let folder = trace.map(|folder| folder.join(format!("case{number}")));
+            let rows = case.run(folder.as_deref()).with_context(|| describe(source))?;
             return Ok(rows.into_iter().map(|row| Value::Object(parameters().chain(row).collect())).collect());
         }
     };

@@ -119,6 +119,7 @@ fn file(node: String, server: Option<u16>, rings: BTreeMap<u32, Vec<Record>>) ->
         clock_domain: "simulation".into(),
         anchor: Anchor::default(),
         events: events(),
+        machine: String::new(),
     };
     let (mut writer, mut bytes) = FileWriter::begin(&header);
     for (ring, mut records) in rings {

@@ -1,15 +1,16 @@
 //! Weft's own servers and clients as the simulated system (`system = "weft"`): the machines of a plan become a profile of the runtime in
 //! virtual time, what the processor needs for Weft comes from the section `[weft]`.
 
+use std::path::Path;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use weft_cluster_model::{CacheLayerConfig, ClusterConfig};
 use weft_model::DiskModel;
 use weft_rt_sim::Profile;
 use weft_rt_sim::models::{CpuProfile, DiskProfile, NetProfile, SeekProfile};
-use weft_virtual_cluster::{ClusterShape, Contract, Directories, FileLayout, PhaseReport, Storage, Workload};
+use weft_virtual_cluster::{ClusterShape, Contract, Directories, FileLayout, PhaseReport, Storage, TracedRun, Workload};
 
 use super::cluster::Layered;
 use super::document::{Choices, Table, integer};
@@ -145,17 +146,35 @@ fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Pro
 }
 
 impl WeftCase {
-    /// Runs it; a row of results for each phase.
+    /// Runs it; a row of results for each phase. A trace file of each node goes into the folder `trace`.
     ///
     /// # Errors
-    /// What the cluster could not do.
-    pub fn run(&self) -> Result<Vec<Map<String, Value>>> {
+    /// What the cluster could not do, or a file cannot be written.
+    pub fn run(&self, trace: Option<&Path>) -> Result<Vec<Map<String, Value>>> {
         let began = Instant::now();
-        let phases = weft_virtual_cluster::run(&self.shape, &self.work)?;
+        let (phases, files) = match trace {
+            Some(_) => {
+                let TracedRun { phases, files } = weft_virtual_cluster::run_traced(&self.shape, &self.work)?;
+                (phases, files)
+            }
+            None => (weft_virtual_cluster::run(&self.shape, &self.work)?, Vec::new()),
+        };
         let wall_s = began.elapsed().as_secs_f64();
+        if let Some(folder) = trace {
+            write_files(folder, files)?;
+        }
         let wanted = phases.into_iter().filter(|phase| self.phase.is_none_or(|wanted| wanted == phase.name));
         Ok(wanted.map(|phase| row(&phase, wall_s)).collect())
     }
+}
+
+fn write_files(folder: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (node, bytes) in files {
+        let path = folder.join(format!("{node}.wtrace"));
+        std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn row(phase: &PhaseReport, wall_s: f64) -> Map<String, Value> {

@@ -100,6 +100,7 @@ impl<W: Write> Node<W> {
             clock_domain: "sample".into(),
             anchor: Anchor::default(),
             events: EventTable::builtin(),
+            machine: String::new(),
         };
         let (writer, bytes) = FileWriter::begin(&header);
         file.write_all(&bytes)?;

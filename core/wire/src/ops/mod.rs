@@ -4,6 +4,7 @@
 mod data;
 mod inodes;
 mod live;
+mod mount;
 mod names;
 mod server;
 mod trace;
@@ -14,6 +15,7 @@ use weft_base::{ClusterMap, Result, Status};
 pub use self::data::*;
 pub use self::inodes::*;
 pub use self::live::*;
+pub use self::mount::*;
 pub use self::names::*;
 pub use self::server::*;
 pub use self::trace::*;
@@ -100,6 +102,8 @@ operations! {
     2 GetMap(GetMapRequest) -> ClusterMap, reads;
     /// Switch the recording of traces, and how does it stand?
     3 Trace(TraceRequest) -> TraceReply, reads;
+    /// Give a piece of a file that the recording has written.
+    4 TraceRead(TraceReadRequest) -> TraceReadReply, reads;
     /// How busy are you, and with what?
     8 Live(LiveRequest) -> LiveReply, reads;
 

@@ -1,5 +1,7 @@
-//! Trace: what a server records of itself is switched while it runs. Mounts get the same messages over a socket of their machine.
+//! Trace: what a server records of itself is switched while it runs, and the files of it are fetched. Mounts get the same messages over a
+//! socket of their machine.
 
+use bytes::Bytes;
 use weft_base::{Result, Status};
 
 use crate::{Reader, Wire, wire_struct};
@@ -84,6 +86,39 @@ wire_struct! {
         /// Why the command failed, or a file could not be written; empty: nothing did.
         pub problem: String,
     }
+
+    /// Reads a piece of a file of the current recording of a process, or of its last one. A file is named by its place in
+    /// [`TraceReply::files`], never by a path: nothing else can be read this way.
+    pub struct TraceReadRequest {
+        /// Which file, from 0.
+        pub file: u32,
+        /// The first byte of the piece.
+        pub offset: u64,
+        /// Nothing is read: the file is removed. One that is gone already is no error.
+        pub remove: bool,
+    }
+
+    /// A piece of a file.
+    pub struct TraceReadReply {
+        /// The file, as [`TraceReply::files`] has it: another one than expected if a new recording was begun meanwhile.
+        pub path: String,
+        /// Bytes of the file.
+        pub file_bytes: u64,
+        /// At most [`TRACE_PIECE_BYTES`]; fewer at the end of the file only.
+        pub data: Bytes,
+    }
+}
+
+/// Most bytes of a file in one reply: some 50 us of a server's turn.
+pub const TRACE_PIECE_BYTES: usize = 256 << 10;
+
+/// What executes these operations in the process of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceService {
+    /// [`TraceRequest`].
+    pub command: fn(&TraceRequest) -> TraceReply,
+    /// [`TraceReadRequest`]. Fails with [`Status::NotFound`] if there is no such file, [`Status::Io`] if it cannot be read.
+    pub read: fn(&TraceReadRequest) -> Result<TraceReadReply>,
 }
 
 impl TraceRequest {
@@ -161,5 +196,8 @@ mod tests {
         assert_eq!(TraceRequest::from_bytes(bytes.into()), Err(Status::BadMessage));
         let reply = TraceReply { files: vec!["a".into(), "b".into()], mode: TraceMode::Stream, ..TraceReply::default() };
         assert_eq!(TraceReply::from_bytes(reply.to_bytes()), Ok(reply));
+        let piece = TraceReadReply { path: "/t/a".into(), file_bytes: 1 << 40, data: vec![7; TRACE_PIECE_BYTES].into() };
+        assert!(piece.to_bytes().len() <= crate::BODY_BYTES_MAX);
+        assert_eq!(TraceReadReply::from_bytes(piece.to_bytes()), Ok(piece));
     }
 }

@@ -3,7 +3,7 @@
 use weft_base::{MILLISECOND, Result, Status};
 use weft_live::Gauges;
 use weft_rt::ServerRuntime;
-use weft_wire::ops::{ServerInfo, TraceRequest};
+use weft_wire::ops::{ServerInfo, TraceReadRequest, TraceRequest, TraceService};
 
 use super::Done;
 use crate::state::Server;
@@ -61,8 +61,16 @@ async fn server_info<R: ServerRuntime>(server: &Server<R>) -> ServerInfo {
 
 /// Switches the recording of traces.
 pub fn trace<R: ServerRuntime>(server: &Server<R>, request: &TraceRequest) -> Result<Done> {
-    let execute = server.config.trace.ok_or(Status::NotSupported)?;
-    Ok(Done::now(&execute(request)))
+    Ok(Done::now(&(trace_service(server)?.command)(request)))
+}
+
+/// A piece of what was recorded.
+pub fn trace_read<R: ServerRuntime>(server: &Server<R>, request: &TraceReadRequest) -> Result<Done> {
+    Ok(Done::now(&(trace_service(server)?.read)(request)?))
+}
+
+fn trace_service<R: ServerRuntime>(server: &Server<R>) -> Result<TraceService> {
+    server.config.trace.ok_or(Status::NotSupported)
 }
 
 /// The cluster map.

@@ -8,7 +8,7 @@ mod sync;
 mod truncate;
 mod write;
 
-pub use info::{get_map, live, ping, trace};
+pub use info::{get_map, live, ping, trace, trace_read};
 pub use read::read;
 pub use remove::remove;
 pub use stat::stat;

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use weft_base::{Result, Status};
 use weft_namespace::{Change, Context, Inode, InodeFlags, OpenChange, Record, State};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{ParentReply, ReclaimRequest};
+use weft_wire::ops::{ParentReply, ReclaimRequest, TraceService};
 use weft_wire::{Header, Request, Rights, Wire};
 
 use crate::engine::Engine;
@@ -43,7 +43,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::Ping(_) => Ok(self.start_question(peer, header, Rc::clone(self).ping())),
             Request::Live(_) => Ok(self.start_question(peer, header, Rc::clone(self).live_report())),
             Request::GetMap(_) => answer(&self.config.map),
-            Request::Trace(request) => answer(&self.config.trace.ok_or(Status::NotSupported)?(&request)),
+            Request::Trace(request) => answer(&(self.trace_service()?.command)(&request)),
+            Request::TraceRead(request) => answer(&(self.trace_service()?.read)(&request)?),
             Request::Lookup(request) => self.look(header, |state, cx| state.lookup(cx, &request)),
             Request::ReadDir(request) => self.look(header, |state, cx| state.readdir(cx, &request)),
             Request::GetAttr(request) => self.look(header, |state, cx| state.getattr(cx, request.handle)),
@@ -76,6 +77,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             | Request::ObjectSync(_)
             | Request::ObjectRemove(_) => Err(Status::NotSupported),
         }
+    }
+
+    fn trace_service(&self) -> Result<TraceService> {
+        self.config.trace.ok_or(Status::NotSupported)
     }
 
     /// Looks at the state.

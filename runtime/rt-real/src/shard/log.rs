@@ -37,7 +37,7 @@ impl fmt::Debug for Log {
 
 /// A log that leaves lines out when there are too many, and says so.
 #[derive(Debug)]
-pub(crate) struct LimitedLog {
+pub struct LimitedLog {
     log: Log,
     since: Nanos,
     lines: u32,
@@ -45,11 +45,13 @@ pub(crate) struct LimitedLog {
 }
 
 impl LimitedLog {
-    pub(crate) fn new(log: Log) -> LimitedLog {
+    /// Writes to `log`.
+    pub fn new(log: Log) -> LimitedLog {
         LimitedLog { log, since: Nanos(0), lines: 0, left_out: 0 }
     }
 
-    pub(crate) fn line(&mut self, line: &str) {
+    /// Writes a line, or counts it.
+    pub fn line(&mut self, line: &str) {
         let now = clock::now();
         if now.since(self.since) >= INTERVAL_NS {
             if self.left_out > 0 {

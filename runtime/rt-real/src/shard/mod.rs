@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weft_base::{FsId, Nanos, SECOND, ServerId};
 use weft_wire::ClusterKey;
 
-pub use log::Log;
+pub use log::{LimitedLog, Log};
 pub use rt::ShardRt;
 
 use crate::address::Address;
@@ -30,7 +30,6 @@ use crate::disk::{DirDisk, MemDisk, RealDisk};
 use crate::sys::EventFd;
 use crate::{OPEN_KEY, clock};
 use executor::Executor;
-use log::LimitedLog;
 use net::{Net, TOKEN_STOP, TOKEN_WAKE};
 use peers::Peer;
 

@@ -169,6 +169,7 @@ impl Cluster {
                     clock_domain: if skewed { name.into() } else { "clients".into() },
                     anchor: Default::default(),
                     events: EventTable::builtin(),
+                    machine: String::new(),
                 },
                 records: records.into_iter().enumerate().map(recorded).collect(),
                 problems: Vec::new(),

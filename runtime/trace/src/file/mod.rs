@@ -51,6 +51,8 @@ pub struct FileHeader {
     pub anchor: Anchor,
     /// The events of the program that wrote it.
     pub events: EventTable,
+    /// The name of the machine; empty: a simulation, or a program that did not say it.
+    pub machine: String,
 }
 
 impl FileHeader {
@@ -75,6 +77,7 @@ impl FileHeader {
                 put_text(&mut out, part.stage.name());
             }
         }
+        put_text(&mut out, &self.machine);
         out
     }
 
@@ -98,7 +101,9 @@ impl FileHeader {
                 (0..parts).map(|_| Some(Part { name: input.text()?, stage: Stage::from_name(&input.text()?).unwrap_or(Stage::Unseen) }));
             events.push(EventInfo { id, name, kind, stage, parts: parts.collect::<Option<_>>()? });
         }
-        Some(FileHeader { node, server, process, clock, clock_domain, anchor, events: EventTable::from_infos(events) })
+        // The first programs wrote no more than that; what later ones write behind it is not for this one.
+        let machine = if input.0.is_empty() { String::new() } else { input.text()? };
+        Some(FileHeader { node, server, process, clock, clock_domain, anchor, events: EventTable::from_infos(events), machine })
     }
 }
 
@@ -152,7 +157,17 @@ mod tests {
             clock_domain: "machine 1".into(),
             anchor: Anchor { ticks: 3_000, mono_ns: 1_000, wall_ns: 5 },
             events: EventTable::builtin(),
+            machine: "boron".into(),
         }
+    }
+
+    #[test]
+    fn headers_of_older_and_of_later_programs_are_read() {
+        let bytes = header().encode();
+        let older = &bytes[..bytes.len() - 2 - "boron".len()];
+        assert_eq!(FileHeader::decode(older), Some(FileHeader { machine: String::new(), ..header() }));
+        assert_eq!(FileHeader::decode(&[&bytes[..], b"more"].concat()), Some(header()));
+        assert_eq!(FileHeader::decode(&bytes[..bytes.len() - 1]), None);
     }
 
     fn span(number: u64) -> Record {

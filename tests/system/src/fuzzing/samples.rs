@@ -58,6 +58,7 @@ operations! {
     GetMap(GetMapRequest);
     Live(LiveRequest);
     Trace(TraceRequest);
+    TraceRead(TraceReadRequest);
     Lookup(LookupRequest);
     Create(CreateRequest);
     Mkdir(MkdirRequest);
@@ -223,6 +224,7 @@ pub fn requests(about: &Subject) -> Vec<Request> {
             folder: "/nowhere".into(),
             ..TraceRequest::new(TraceAction::Status)
         }),
+        Request::TraceRead(TraceReadRequest { file: 0, offset: 4096, remove: false }),
     ]
 }
 
