@@ -112,6 +112,12 @@ impl Axis {
         self
     }
 
+    /// From 0 to the round number above this value, whatever the data are.
+    pub fn reaching(self, value: f64) -> Axis {
+        let top = self.clone().linear_scale((0.0, value), (0.0, 1.0), 6).to;
+        self.ranging(0.0, top)
+    }
+
     /// With a count under each tick: points of (value of the axis, count), by value.
     pub fn counting(mut self, points: Vec<(f64, f64)>) -> Axis {
         self.beneath = points;

@@ -12,14 +12,14 @@ use super::lanes::node_order;
 use super::run::Run;
 use super::site::{Site, State};
 use super::window::{WIDTH_MAX, Window, picture};
-use super::{compare, details, drawn, latency, limits, overview, report, running, table};
+use super::{compare, details, drawn, latency, limits, metrics, overview, report, running, table};
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 17] = [
+const PARTS: [(&str, &str, &str); 19] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
@@ -30,6 +30,8 @@ const PARTS: [(&str, &str, &str); 17] = [
     ("/charts.js", SCRIPT, include_str!("page/charts.js")),
     ("/screens.js", SCRIPT, include_str!("page/screens.js")),
     ("/plot.js", SCRIPT, include_str!("page/plot.js")),
+    ("/metrics.js", SCRIPT, include_str!("page/metrics.js")),
+    ("/live.js", SCRIPT, include_str!("page/live.js")),
     ("/parts.js", SCRIPT, include_str!("page/parts.js")),
     ("/drawn.js", SCRIPT, include_str!("page/drawn.js")),
     ("/running.js", SCRIPT, include_str!("page/running.js")),
@@ -95,7 +97,7 @@ impl Query {
     }
 
     /// Pixels of a chart.
-    fn chart_width(&self) -> u32 {
+    pub fn chart_width(&self) -> u32 {
         self.number("width", 960).clamp(320, 3000) as u32
     }
 
@@ -140,13 +142,11 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
     if !path.starts_with("/api/") {
         return Answer::refused(404, "there is no such page");
     }
-    match site.state() {
-        State::Ready => {}
-        State::Loading(done, total) if path == "/api/state" => {
-            return Answer::json(&json!({ "state": "loading", "read": done, "total": total }));
-        }
-        State::Failed(reason) if path == "/api/state" => return Answer::json(&json!({ "state": "failed", "reason": reason })),
-        _ => return Answer::refused(503, "the trace is not loaded yet"),
+    if path == "/api/state" {
+        return Answer::json(&state(site));
+    }
+    if site.state() != State::Ready {
+        return Answer::refused(503, "the trace is not loaded yet");
     }
     let first = site.runs().next().map_or(0, |(number, _)| number as u64);
     let Some(run) = site.run(query.number("run", first)) else {
@@ -155,7 +155,6 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
     let (from, to) = query.window(&run);
     let event = query.number("event", u64::MAX).min(u64::from(u32::MAX)) as u32;
     match path {
-        "/api/state" => Answer::json(&json!({ "state": "ready", "analysed": run.analysed().is_some() })),
         "/api/runs" => Answer::json(&overview::runs(site)),
         "/api/run" => Answer::json(&describe(&run)),
         "/api/window" => {
@@ -164,6 +163,10 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
         }
         "/api/totals" => Answer::json(&totals(&run, from, to)),
         "/api/gauges" => Answer::json(&gauges(&run, from, to)),
+        "/api/metrics" => match query.text("format") {
+            "csv" => Answer::file("text/csv; charset=utf-8", "weft-metrics.csv", metrics::csv(&run, from, to, query.text("formulas"))),
+            _ => Answer::json(&metrics::lanes(&run, from, to, query.text("formulas"))),
+        },
         "/api/event" => found(details::event(&run, event)),
         "/api/request" => found(details::request(&run, event)),
         "/api/arrows" => Answer::json(&details::arrows(&run, from, to, ARROWS_MAX)),
@@ -191,9 +194,7 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
             let others = query.numbers("with").into_iter().filter_map(|number| site.run(number)).collect::<Vec<_>>();
             let runs: Vec<&Run> = std::iter::once(&*run).chain(others.iter().map(|other| &**other)).collect();
             let hardware = if matches!(query.text("hardware"), "tcp" | "2006") { query.text("hardware") } else { "unix" };
-            let mut answer = Answer::ok(HTML, report::html(&runs, hardware));
-            answer.headers.push(("Content-Disposition", "attachment; filename=\"weft-report.html\"".into()));
-            answer
+            Answer::file(HTML, "weft-report.html", report::html(&runs, hardware))
         }
         "/api/bounds" | "/api/chart/bounds" => {
             let transport = if matches!(query.text("hardware"), "tcp" | "2006") { query.text("hardware") } else { "unix" };
@@ -225,15 +226,20 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
                 limit: query.number("limit", 200).min(ROWS_MAX),
             };
             match query.text("format") {
-                "csv" => {
-                    let mut answer = Answer::ok("text/csv; charset=utf-8", table::csv(&run, &rows));
-                    answer.headers.push(("Content-Disposition", "attachment; filename=\"weft-spans.csv\"".into()));
-                    answer
-                }
+                "csv" => Answer::file("text/csv; charset=utf-8", "weft-spans.csv", table::csv(&run, &rows)),
                 _ => Answer::json(&table::json(&run, &rows)),
             }
         }
         _ => Answer::refused(404, "there is no such page"),
+    }
+}
+
+/// How far the loading is.
+pub fn state(site: &Site) -> Value {
+    match site.state() {
+        State::Ready => json!({ "state": "ready", "analysed": site.runs().all(|(_, run)| run.analysed().is_some()) }),
+        State::Loading(done, total) => json!({ "state": "loading", "read": done, "total": total }),
+        State::Failed(reason) => json!({ "state": "failed", "reason": reason }),
     }
 }
 
@@ -367,8 +373,14 @@ mod tests {
     #[test]
     fn every_route_answers_for_any_window_and_any_record() {
         let site = site(200);
-        for window in ["", "from=0&to=0", "from=5&to=2", "from=1e18&to=1e19", "from=1000&to=2000000&kind=0,1,99&hide=99&event=5&q=create"] {
-            let paths = "state runs run totals gauges arrows find latency explain slowest health table compare chart/compare chart/stages chart/latency chart/ecdf running chart/running bounds chart/bounds";
+        for window in [
+            "",
+            "from=0&to=0",
+            "from=5&to=2",
+            "from=1e18&to=1e19",
+            "from=1000&to=2000000&kind=0,1,99&hide=99&event=5&q=create&formulas=count(disk.*);x",
+        ] {
+            let paths = "runs run totals gauges metrics arrows find latency explain slowest health table compare chart/compare chart/stages chart/latency chart/ecdf running chart/running bounds chart/bounds";
             for path in paths.split(' ') {
                 get(&site, &format!("/api/{path}?{window}"));
             }

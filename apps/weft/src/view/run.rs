@@ -48,6 +48,8 @@ pub struct Run {
     pub sources: Vec<Source>,
     /// What `weft bench` measured.
     pub results: Results,
+    /// What formulas asked for.
+    pub metrics: super::metrics::Store,
     analysed: OnceLock<Analysed>,
 }
 
@@ -129,7 +131,17 @@ impl Run {
         let end_ns = in_time().map(Event::end_ns).max().unwrap_or(origin_ns);
         let lanes = Lanes::new(merged, origin_ns);
         let duration_ns = if merged.events.is_empty() { results.duration_ns() } else { end_ns.abs_diff(origin_ns) }.max(1);
-        Run { name: name.to_string(), merged, lanes, origin_ns, duration_ns, sources, results, analysed: OnceLock::new() }
+        Run {
+            name: name.to_string(),
+            merged,
+            lanes,
+            origin_ns,
+            duration_ns,
+            sources,
+            results,
+            metrics: Default::default(),
+            analysed: OnceLock::new(),
+        }
     }
 
     /// True if there are records to look at.

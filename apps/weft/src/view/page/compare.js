@@ -1,6 +1,6 @@
 // Run A against run B: two timelines that move together, what changed by kind of operation, distributions over one another.
 
-import { announce, ask, busy, count, el, getOf, kindTitle, moment, percent, set, stageTitle, state, time } from "./core.js";
+import { announce, ask, askOf, busy, count, el, kindTitle, moment, percent, set, stageTitle, state, time } from "./core.js";
 import { GUTTER, Plot, RULER } from "./plot.js";
 import { chart } from "./drawn.js";
 import { card, number, table } from "./parts.js";
@@ -125,8 +125,7 @@ export class Compare {
       if (others.length === 1) set({ b: others[0].number });
       return;
     }
-    const answer = await getOf(state.b, "run");
-    this.other = await answer.json();
+    this.other = await askOf(state.b, "run");
     if (this.closed) return;
     const own = { own: (ns) => ns, shared: (ns) => ns };
     const mapping = { own: (ns) => this.toB(ns), shared: (ns) => this.fromB(ns) };
@@ -257,6 +256,7 @@ export class Compare {
 
   changed(changes) {
     if (!this.other) return;
+    if ("metrics" in changes) this.halves.forEach((half) => half.refresh());
     if (!["from", "to", "hidden", "align", "stretch", "of"].some((name) => name in changes)) return this.halves.forEach((half) => half.draw());
     if ("align" in changes || "stretch" in changes) this.drawTools();
     this.halves.forEach((half) => half.refresh());

@@ -23,6 +23,11 @@ export const state = {
   selected: null, // number of a record
   measure: null, // [from, to] in nanoseconds
   kinds: null, // kinds of the latency screen, or null for the usual ones
+  live: false, // there are live numbers
+  liveSpan: "300", // seconds that Live shows
+  liveEach: "", // "1": Live has a chart for each server
+  liveBy: "requests_s", // what the busiest are sorted by
+  metrics: [], // lanes by formula: { formula, style: gradient or line }
   folded: new Set(), // numbers of nodes whose lanes are folded
 };
 
@@ -74,6 +79,10 @@ export function address() {
   if (state.selected !== null) parts.push(`sel=${state.selected}`);
   if (state.measure) parts.push(`m=${state.measure.map(Math.round).join("..")}`);
   if (state.kinds) parts.push(`k=${state.kinds.join(",")}`);
+  if (state.liveSpan !== "300") parts.push(`ls=${state.liveSpan}`);
+  if (state.liveEach) parts.push("le=1");
+  if (state.liveBy !== "requests_s") parts.push("lb=bytes");
+  if (state.metrics.length) parts.push(`mt=${encodeURIComponent(state.metrics.map(({ formula, style }) => `${style[0]}:${formula}`).join(";"))}`);
   if (state.folded.size) parts.push(`fold=${[...state.folded].join(",")}`);
   return `#/${state.screen}?${parts.join("&")}`;
 }
@@ -119,6 +128,11 @@ export function readAddress(text) {
   state.selected = /^\d+$/.test(values.get("sel") || "") ? Number(values.get("sel")) : null;
   state.kinds = values.has("k") ? numbers("k") : null;
   state.folded = new Set(numbers("fold"));
+  state.liveSpan = ["60", "600"].includes(values.get("ls")) ? values.get("ls") : "300";
+  state.liveEach = values.get("le") === "1" ? "1" : "";
+  state.liveBy = values.get("lb") === "bytes" ? "bytes_s" : "requests_s";
+  const lanes = (values.get("mt") || "").split(";").map((part) => /^([gl]):(.+)$/.exec(part)).filter(Boolean);
+  state.metrics = lanes.map(([, style, formula]) => ({ formula, style: style === "l" ? "line" : "gradient" }));
   clampWindow();
 }
 
@@ -134,9 +148,15 @@ function writeAddress(step) {
 /** An answer from the server about run a. */
 export const get = (path, query = {}) => getOf(state.a, path, query);
 
-/** An answer from the server about a run. A question that is not answered for long is asked again on a new connection: reading twice does no harm. */
-export async function getOf(run, path, query = {}) {
-  const url = `/api/${path}?${new URLSearchParams({ run, ...query })}`;
+/** An answer from the server about a run. */
+export const getOf = (run, path, query = {}) => fetched(path, { run, ...query });
+
+/** What the servers of the file system do now. */
+export const getLive = (query) => fetched("live", query).then(parsed);
+
+/** A question that is not answered for long is asked again on a new connection: reading twice does no harm. */
+async function fetched(path, query) {
+  const url = `/api/${path}?${new URLSearchParams(query)}`;
   for (let tries = 3; ; tries -= 1) {
     try {
       return await fetch(url, tries > 0 ? { signal: AbortSignal.timeout(8000) } : {});
@@ -146,9 +166,13 @@ export async function getOf(run, path, query = {}) {
   }
 }
 
-/** JSON from the server. */
-export async function ask(path, query = {}) {
-  const answer = await get(path, query);
+/** JSON about run a. */
+export const ask = (path, query = {}) => askOf(state.a, path, query);
+
+/** JSON about a run. */
+export const askOf = (run, path, query = {}) => getOf(run, path, query).then(parsed);
+
+async function parsed(answer) {
   if (!answer.ok) throw new Error((await answer.text()).trim());
   return answer.json();
 }

@@ -142,7 +142,8 @@ export class Side {
         el("button", { type: "button", disabled: !answer.more, onclick: page(limit) }, "Later"),
         el("span", { class: "dim" }, ` ${this.skip + 1} to ${this.skip + rows.length}`),
         el("button", { type: "button", class: "right", onclick: () => this.toggleTable() }, "Close")),
-      el("table", {}, el("thead", {}, el("tr", {}, ["start", "duration", ...answer.columns.slice(2)].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows)));
+      el("table", {}, el("thead", {}, el("tr", {}, ["start", "duration", ...answer.columns.slice(2)].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows)),
+      ...this.timeline.lanesByFormula.table());
     announce(`${rows.length} spans in the table`);
   }
 }
