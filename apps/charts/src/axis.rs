@@ -47,7 +47,7 @@ fn seconds(value: f64) -> String {
     let (scale, unit) = match magnitude {
         m if m >= 0.9995 => (1.0, "s"),
         m if m >= 0.9995e-3 => (1e3, "ms"),
-        m if m >= 0.9995e-6 => (1e6, "us"),
+        m if m >= 0.9995e-6 => (1e6, "µs"),
         _ => (1e9, "ns"),
     };
     format!("{} {unit}", digits(value * scale))
@@ -216,7 +216,7 @@ mod tests {
         let cases = [
             (Unit::Count, 48_500.0, "48.5k"),
             (Unit::Count, 999.96, "1k"),
-            (Unit::Seconds, 0.000_07, "70 us"),
+            (Unit::Seconds, 0.000_07, "70 µs"),
             (Unit::Seconds, 0.5, "500 ms"),
             (Unit::Seconds, 90.0, "90 s"),
             (Unit::Bytes, 65_536.0, "64 KiB"),

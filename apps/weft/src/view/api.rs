@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use weft_charts::views;
 use weft_trace::record::Body;
 
 use super::compare::Part;
 use super::http::Answer;
-use super::lanes::node_order;
 use super::run::Run;
 use super::site::{Site, State};
+use super::sublane::node_order;
 use super::window::{WIDTH_MAX, Window, picture};
 use super::{compare, details, drawn, latency, limits, metrics, overview, report, running, table};
 
@@ -19,7 +20,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 19] = [
+const PARTS: [(&str, &str, &str); 18] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
@@ -27,7 +28,6 @@ const PARTS: [(&str, &str, &str); 19] = [
     ("/timeline.js", SCRIPT, include_str!("page/timeline.js")),
     ("/paint.js", SCRIPT, include_str!("page/paint.js")),
     ("/side.js", SCRIPT, include_str!("page/side.js")),
-    ("/charts.js", SCRIPT, include_str!("page/charts.js")),
     ("/screens.js", SCRIPT, include_str!("page/screens.js")),
     ("/plot.js", SCRIPT, include_str!("page/plot.js")),
     ("/metrics.js", SCRIPT, include_str!("page/metrics.js")),
@@ -161,7 +161,7 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
             let width = query.number("width", 1000).clamp(1, u64::from(WIDTH_MAX)) as u32;
             Answer::ok("application/octet-stream", picture(&run, &Window { from, to, width, hidden: query.hidden(&run) }))
         }
-        "/api/totals" => Answer::json(&totals(&run, from, to)),
+        "/api/totals" => Answer::json(&totals(&run, from, to, &query.hidden(&run), query.text("colour"))),
         "/api/gauges" => Answer::json(&gauges(&run, from, to)),
         "/api/metrics" => match query.text("format") {
             "csv" => Answer::file("text/csv; charset=utf-8", "weft-metrics.csv", metrics::csv(&run, from, to, query.text("formulas"))),
@@ -172,7 +172,12 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
         "/api/arrows" => Answer::json(&details::arrows(&run, from, to, ARROWS_MAX)),
         "/api/find" => Answer::json(&details::find(&run, query.text("q"), query.text("back") == "1", query.number("at", 0), event)),
         "/api/latency" => Answer::json(&latency::distribution(&run, from, to, &query.numbers("kind"))),
-        "/api/explain" => Answer::json(&json!(run.explain(from, to))),
+        "/api/explain" => {
+            let explanation = run.explain(from, to);
+            let mut told = json!(explanation);
+            told["charts"] = drawn::explained(&explanation, query.chart_width());
+            Answer::json(&told)
+        }
         "/api/slowest" => Answer::json(&details::slowest(&run, from, to, query.number("count", 20).min(200) as usize)),
         "/api/compare" | "/api/chart/compare" | "/api/chart/stages" => {
             let Some(other) = site.run(query.number("with", first)) else {
@@ -215,7 +220,7 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
             Answer::json(&drawn::lines(&running::chart(&run, other.as_deref(), &query.running(), view, query.chart_width())))
         }
         "/api/chart/latency" => Answer::json(&drawn::latency_bins(&run, from, to, &query.numbers("kind"), query.chart_width())),
-        "/api/chart/ecdf" => Answer::json(&drawn::latency_ecdf(&run, from, to, &query.numbers("kind"), query.chart_width())),
+        "/api/chart/ecdf" => Answer::json(&drawn::lines(&drawn::latency_ecdf(&run, from, to, &query.numbers("kind"), query.chart_width()))),
         "/api/health" => Answer::json(&health(&run)),
         "/api/table" => {
             let rows = table::Rows {
@@ -237,7 +242,7 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
 /// How far the loading is.
 pub fn state(site: &Site) -> Value {
     match site.state() {
-        State::Ready => json!({ "state": "ready", "analysed": site.runs().all(|(_, run)| run.analysed().is_some()) }),
+        State::Ready => json!({ "state": "ready" }),
         State::Loading(done, total) => json!({ "state": "loading", "read": done, "total": total }),
         State::Failed(reason) => json!({ "state": "failed", "reason": reason }),
     }
@@ -261,6 +266,11 @@ fn describe(run: &Run) -> Value {
         Body::Mark { value, .. } => Some(json!([run.since_origin(event.start_ns), value, event.record.text(), event.node])),
         _ => None,
     });
+    let kinds = run.lanes.kinds.iter().map(|kind| {
+        let mut told = json!(kind);
+        told["colour"] = json!(format!("#{:06x}", views::event_fill(&kind.name).color));
+        told
+    });
     json!({
         "name": run.name,
         "has_trace": run.has_trace(),
@@ -269,7 +279,7 @@ fn describe(run: &Run) -> Value {
         "simulated": overview::is_simulated(run),
         "nodes": nodes.collect::<Vec<_>>(),
         "lanes": lanes.collect::<Vec<_>>(),
-        "kinds": run.lanes.kinds,
+        "kinds": kinds.collect::<Vec<_>>(),
         "marks": marks.take(2000).collect::<Vec<_>>(),
         "sources": run.sources.iter().map(|source| source.path.display().to_string()).collect::<Vec<_>>(),
         "lost": run.merged.nodes.iter().map(|node| node.lost).sum::<u64>(),
@@ -285,17 +295,10 @@ pub fn problem_count(run: &Run) -> usize {
 }
 
 /// Number and time of the spans that begin in a window, by node and kind: the legend and the profile.
-fn totals(run: &Run, from: u64, to: u64) -> Value {
-    let mut sums: BTreeMap<(usize, u16), (u64, u64)> = BTreeMap::new();
-    for lane in &run.lanes.lanes {
-        for (kind, track) in &lane.tracks {
-            let (count, time) = track.total(from, to);
-            let sum = sums.entry((lane.node, *kind)).or_default();
-            *sum = (sum.0 + count, sum.1 + time);
-        }
-    }
+fn totals(run: &Run, from: u64, to: u64, hidden: &[bool], colour: &str) -> Value {
+    let sums = drawn::totals(run, from, to);
     let rows = sums.into_iter().filter(|(_, (count, _))| *count > 0).map(|((node, kind), (count, time))| json!([node, kind, count, time]));
-    json!({ "from": from, "to": to, "rows": rows.collect::<Vec<_>>() })
+    json!({ "from": from, "to": to, "rows": rows.collect::<Vec<_>>(), "profile": drawn::profile(run, from, to, hidden, colour) })
 }
 
 /// Gauges of servers in a window: the largest value in each of some hundred pieces of it.

@@ -18,8 +18,9 @@ use serde_json::{Value, json};
 use weft_trace::record::{Body, flags};
 
 use super::formula::Formula;
-use super::lanes::{SpanKind, SubLane};
+use super::lanes::SpanKind;
 use super::run::Run;
+use super::sublane::SubLane;
 use super::table::csv_line;
 
 /// Pieces of a window at most.
@@ -304,7 +305,7 @@ fn sum_up(run: &Run, field: Field, events: &str) -> Sums {
     for lane in &run.lanes.lanes {
         for (_, track) in lane.tracks.iter().filter(|(kind, _)| is_meant(&run.lanes.kinds[usize::from(*kind)], events)) {
             nodes[lane.node].extend(track.bars().iter().map(|bar| {
-                let record = &run.merged.events[bar.event as usize].record;
+                let record = &run.event(bar.event).record;
                 let value = match (field, &record.body) {
                     (Field::Bytes, Body::Span(span)) => u64::from(span.len),
                     (Field::Bytes, _) => 0,

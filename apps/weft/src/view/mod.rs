@@ -5,8 +5,9 @@
 mod api;
 mod bounds;
 mod compare;
-mod details;
+pub mod details;
 mod drawn;
+mod ecdf;
 mod formula;
 pub mod http;
 mod inputs;
@@ -23,6 +24,7 @@ mod running;
 mod sample;
 pub mod serve;
 mod site;
+pub mod sublane;
 mod table;
 mod tiles;
 mod window;
@@ -145,7 +147,7 @@ impl Shown {
         if path == "/api/state" {
             // Live numbers need no trace: without any there is nothing to wait for.
             let mut state = if self.has_traces { api::state(&self.site) } else { json!({ "state": "ready" }) };
-            (state["live"], state["traces"]) = (json!(self.watch.is_some()), json!(self.has_traces));
+            (state["live"], state["traces"], state["looks"]) = (json!(self.watch.is_some()), json!(self.has_traces), drawn::looks());
             return Answer::json(&state);
         }
         let live = self.watch.as_ref().and_then(|watch| live::route(watch, path, query));

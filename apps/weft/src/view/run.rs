@@ -14,8 +14,9 @@ use weft_trace::merge::{Event, Merged, merge};
 use weft_trace::record::Body;
 
 use super::inputs::{self, Content, Input};
-use super::lanes::{Lanes, SubLane};
+use super::lanes::Lanes;
 use super::results::Results;
+use super::sublane::SubLane;
 
 /// Suspects that are listed for each kind of operation.
 const SUSPECTS: usize = 5;
@@ -142,6 +143,11 @@ impl Run {
             metrics: Default::default(),
             analysed: OnceLock::new(),
         }
+    }
+
+    /// The record at a position.
+    pub fn event(&self, position: u32) -> &Event {
+        &self.merged.events[position as usize]
     }
 
     /// True if there are records to look at.

@@ -210,10 +210,7 @@ impl Running {
 
     fn of_trace(run: &Run, asked: &Asked) -> Running {
         let interval_ns = interval(asked.interval_ns, run.duration_ns, 0);
-        let kinds = match asked.kinds.as_slice() {
-            [] => latency::usual_kinds(run),
-            kinds => kinds.iter().filter_map(|kind| u16::try_from(*kind).ok()).collect(),
-        };
+        let kinds = latency::chosen_kinds(run, &asked.kinds);
         let mut found: BTreeMap<usize, Process> = BTreeMap::new();
         for lane in &run.lanes.lanes {
             for (_, track) in lane.tracks.iter().filter(|(kind, _)| kinds.contains(kind)) {

@@ -6,6 +6,7 @@ use weft_trace::record::Body;
 
 use super::lanes::is_span;
 use super::run::Run;
+use super::sublane::class_name;
 
 /// Which rows.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ fn cells(run: &Run, event: &Event) -> Vec<String> {
         event.dur_ns.to_string(),
         node.name.clone(),
         node.events.name(record.event),
-        ["", "no seek", "near seek", "far seek"][usize::from(record.class.min(3))].to_string(),
+        class_name(record.event, record.class).to_string(),
         if record.req == 0 { String::new() } else { format!("{:x}", record.req) },
         if span.obj == 0 { String::new() } else { format!("{:x}", span.obj) },
         number(span.off),

@@ -38,13 +38,15 @@ async function start() {
   for (;;) {
     answer = await ask("state");
     if (answer.state === "ready") break;
+    // Live numbers need no trace.
+    if (answer.state === "failed" && answer.live) break;
     if (answer.state === "failed") return void main.replaceChildren(el("p", { class: "loading" }, answer.reason));
     const share = answer.total ? Math.round((answer.read / answer.total) * 100) : 0;
     main.replaceChildren(el("div", { class: "loading" }, el("p", {}, share >= 100 ? "Sorting the records…" : `Reading the trace: ${share} %`), el("progress", { max: 100, value: share })));
     await new Promise((wake) => setTimeout(wake, 150));
   }
-  state.live = answer.live;
-  state.runs = answer.traces ? await ask("runs") : [];
+  Object.assign(state, { live: answer.live, looks: answer.looks });
+  state.runs = answer.traces && answer.state === "ready" ? await ask("runs") : [];
   [state.a] = runsIn(location.hash);
   await openRun();
   readAddress(location.hash);

@@ -23,6 +23,7 @@ export const state = {
   selected: null, // number of a record
   measure: null, // [from, to] in nanoseconds
   kinds: null, // kinds of the latency screen, or null for the usual ones
+  looks: { stages: {}, seeks: [] }, // colours and patterns of stages and disk accesses
   live: false, // there are live numbers
   liveSpan: "300", // seconds that Live shows
   liveEach: "", // "1": Live has a chart for each server
@@ -229,6 +230,9 @@ export function count(number) {
   return digits(number / unit) + name;
 }
 
+/** A number of things: 1 operation, 12.5k operations. */
+export const things = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+
 export function bytes(number) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
@@ -239,33 +243,15 @@ export function bytes(number) {
 /** A share; what is not all of it never reads as 100 %. */
 export const percent = (share) => share === 0 ? "0 %" : share > 0 && share < 0.0005 ? "<0.1 %" : `${(share * 100).toFixed(share < 0.0995 || (share > 0.985 && share < 0.9995) ? 1 : share >= 0.9995 && share < 1 ? 2 : 0)} %`;
 
-// Okabe and Ito's colours: told apart with any colour vision.
-export const PALETTE = ["#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#F0E442", "#D55E00", "#7a7a7a"];
-export const SEEK = ["#7a7a7a", "#009E73", "#F0E442", "#D55E00"];
 export const SEEK_NAMES = ["", "no seek", "near seek", "far seek"];
+const NO_DISK = { colour: "#b9b9b9", pattern: 0 };
 
-const CLASSES = [
-  [/(create|mkdir)$/, "#0072B2"],
-  [/(write)$/, "#E69F00"],
-  [/(read)$/, "#009E73"],
-  [/(lookup|getattr|stat|open|close|readdir|release|flush)$/, "#56B4E9"],
-  [/(sync|commit)$/, "#CC79A7"],
-  [/(unlink|rmdir|rename|setattr)$/, "#D55E00"],
-  [/(window|lock|pause)$/, "#F0E442"],
-  [/net\.call$/, "#8c8c8c"],
-  [/net\.send$/, "#a8a49c"],
-  [/net\.receive$/, "#6f7681"],
-];
-
-/** The colour of a kind in the present mode. */
-export function kindColour(kind) {
-  if (state.colour === "seek") return kind.sub_lane === "disk" ? SEEK[kind.class] : "#b9b9b9";
-  const found = CLASSES.find(([pattern]) => pattern.test(kind.name));
-  return found ? found[1] : "#7a7a7a";
+/** The look of a kind in the present mode: a colour, and a pattern that says the same: 0 none, 1 dots, 2 hatched. */
+export function kindLook(kind) {
+  if (state.colour === "seek") return kind.sub_lane === "disk" ? state.looks.seeks[kind.class] : NO_DISK;
+  return { colour: kind.colour, pattern: 0 };
 }
-
-/** Dots and lines that say the same as the seek colours: 0 none, 1 dots, 2 diagonal. */
-export const kindPattern = (kind) => (state.colour === "seek" && kind.sub_lane === "disk" ? [0, 0, 1, 2][kind.class] : 0);
+export const kindColour = (kind) => kindLook(kind).colour;
 
 // Dark is short, bright is long; lightness alone tells the order.
 const SEQUENTIAL = [[42, 30, 80], [57, 64, 126], [52, 97, 141], [42, 127, 142], [43, 157, 134], [81, 185, 115], [159, 208, 79], [243, 229, 30]];
@@ -279,14 +265,8 @@ export function durationColour(ns) {
 
 export const kindTitle = (kind) => kind.name + (kind.class ? `, ${SEEK_NAMES[kind.class]}` : "");
 
-export const STAGES = {
-  client: ["client", "#0072B2"], kernel: ["kernel and FUSE", "#56B4E9"], send_queue: ["send queue", "#8da0cb"], network: ["network", "#E69F00"],
-  server_queue: ["server queue", "#CC79A7"], cpu: ["server CPU", "#44AA99"], lock: ["lock or token wait", "#882255"],
-  journal: ["journal wait", "#5b4aa0"], disk_no_seek: ["disk, no seek", "#009E73"], disk_near: ["disk, near seek", "#F0E442"],
-  disk_far: ["disk, far seek", "#D55E00"], retry: ["pause before a retry", "#7a7a7a"], unseen: ["not seen", "#c9c9c9"],
-};
-export const stageTitle = (stage) => (STAGES[stage] || [stage])[0];
-export const stageColour = (stage) => (STAGES[stage] || ["", "#7a7a7a"])[1];
+export const stageTitle = (stage) => state.looks.stages[stage]?.title || stage;
+export const stageLook = (stage) => state.looks.stages[stage]?.look || NO_DISK;
 
 /** Black or white, whichever is read better on this colour. */
 export function textOn(colour) {

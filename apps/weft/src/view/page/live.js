@@ -14,6 +14,7 @@ export class Live {
   constructor(main) {
     this.paused = false;
     this.drawn = 0;
+    this.titleBefore = document.title;
     const choice = (label, name, options) => el("label", {}, `${label} `, el("select", { "data-state": name, onchange: (event) => set({ [name]: event.target.value }) }, options.map(([value, text]) => el("option", { value, selected: String(value) === String(state[name]) }, text))));
     this.words = el("span", { class: "dim" });
     this.warning = el("div", { class: "silence", role: "alert", hidden: true });
@@ -39,6 +40,7 @@ export class Live {
 
   close() {
     this.closed = true;
+    document.title = this.titleBefore;
   }
 
   changed(changes) {

@@ -1,7 +1,7 @@
 // Lanes of clients and servers over time, on a canvas: what the timeline and the comparison of two runs share. The server sends spans where
 // there are few and tiles of a pixel where there are many, so the browser never sees more than its screen holds.
 
-import { askOf, busy, count, durationColour, el, getOf, hiddenQuery, kindColour, kindPattern, moment, state, textOn, theme, time } from "./core.js";
+import { askOf, busy, count, durationColour, el, getOf, hiddenQuery, kindColour, kindLook, state, textOn, theme, time } from "./core.js";
 import { CanvasPainter } from "./paint.js";
 
 export const GUTTER = 168; // pixels of the names at the left
@@ -214,7 +214,7 @@ export class Plot {
       if (x < GUTTER - 1) continue;
       painter.line(x + 0.5, RULER - 5, x + 0.5, RULER, theme("dim"));
       const room = GUTTER + this.width - x;
-      painter.text(x + (room < 50 ? -3 : 3), RULER / 2 - 2, moment(at, step * 20), theme("dim"), { small: true, anchor: room < 50 ? "end" : "start" });
+      painter.text(x + (room < 50 ? -3 : 3), RULER / 2 - 2, tickText(at, step, this.to), theme("dim"), { small: true, anchor: room < 50 ? "end" : "start" });
     }
     painter.text(8, RULER / 2, time(this.to - this.from), theme("dim"), { small: true });
   }
@@ -242,7 +242,7 @@ export class Plot {
           const wide = Math.max(Math.min(end, GUTTER + width + 2) - left, 1);
           const kind = this.run.kinds[part.spans[4 * at + 2]];
           const colour = this.colourOf(part.spans[4 * at + 2], part.spans[4 * at + 1]);
-          painter.rect(left, lane.y - scroll, wide, lane.height, colour, kindPattern(kind));
+          painter.rect(left, lane.y - scroll, wide, lane.height, colour, state.colour === "duration" ? 0 : kindLook(kind).pattern);
           if (wide > 3) painter.rect(left + wide - 1, lane.y - scroll, 1, lane.height, back);
           if (wide > 42 && lane.height >= 9) painter.text(left + 4, lane.y - scroll + lane.height / 2 + 0.5, `${kind.name} ${time(part.spans[4 * at + 1])}`, textOn(colour), { small: true, width: wide - 8 });
         }
@@ -399,6 +399,12 @@ export class Plot {
     const start = (this.picture.first + part.words[8 * at]) * this.picture.tile;
     return { lane: part.lane, start, dur: this.picture.tile, kind: part.words[8 * at + 2], event: part.words[8 * at + 6], folded: part.words[8 * at + 4], longest: part.floats[8 * at + 5], busy: part.floats[8 * at + 3] };
   }
+}
+
+/** A tick in the unit of the window's end, with as many digits as its neighbours differ in. */
+function tickText(at, step, end) {
+  const [unit, name] = end >= 1e9 ? [1e9, "s"] : end >= 1e6 ? [1e6, "ms"] : [1e3, "µs"];
+  return at === 0 ? "0" : `${(at / unit).toFixed(Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9)))} ${name}`;
 }
 
 /** The answer of /api/window; window.rs describes its bytes. */

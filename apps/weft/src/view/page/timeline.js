@@ -113,7 +113,7 @@ export class Timeline extends Plot {
   showDetails(span) {
     const shown = span || this.selected;
     if (!shown) {
-      this.details.replaceChildren(el("span", { class: "dim" }, "Wheel: zoom at the pointer. Drag: measure, then F or a double click zooms in. Shift+drag or Shift+wheel: move. Click: choose a span. ", el("kbd", {}, "?"), " lists all keys."));
+      this.details.replaceChildren(el("span", { class: "dim hint" }, "Wheel: zoom at the pointer. Drag: measure, then F or a double click zooms in. Shift+drag or Shift+wheel: move. Click: choose a span. ", el("kbd", {}, "?"), " lists all keys."));
       return;
     }
     const kind = this.run.kinds[shown.kind];
@@ -388,7 +388,7 @@ function describe(fields) {
   if (fields.request) facts.push(["request", fields.request]);
   if (fields.result) facts.push(["result", String(fields.result)]);
   for (const [name, , ns] of fields.phases || []) facts.push([name, time(ns)]);
-  for (const flag of fields.flags || []) if (flag !== "at a server" && flag !== "simulated") facts.push(["", flag]);
+  for (const flag of fields.flags || []) if (flag !== "server" && flag !== "simulated") facts.push(["", flag]);
   return facts;
 }
 
