@@ -168,7 +168,9 @@ impl Source {
 
     /// All spans in lanes, by [`nodes_in_order`] and sub-lane: each span on the lowest row that is free when it begins.
     pub fn lanes(&self) -> Vec<Lane> {
-        let mut found: BTreeMap<(usize, SubLane), (Rows, Vec<Vec<u32>>)> = BTreeMap::new();
+        // The rows of each sub-lane of a node, and the spans on them.
+        type Placed = (Rows, Vec<Vec<u32>>);
+        let mut found: BTreeMap<(usize, SubLane), Placed> = BTreeMap::new();
         for position in self.chosen.iter().copied() {
             let event = self.event(position);
             if !matches!(event.record.kind(), Kind::Span | Kind::Ladder) {
