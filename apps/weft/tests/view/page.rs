@@ -95,7 +95,7 @@ fn the_page_works_in_a_real_browser() {
         browser.until("document.body.innerText.length > 100");
         if screen == "timeline" {
             browser.until("document.querySelector('.legend tbody tr')");
-            browser.value("weftView.timeline.side.toggleTable()");
+            browser.value("weftView.timeline.key({ key: 't' })");
             browser.until("document.querySelectorAll('.twin tbody tr').length > 3");
             browser.value("weftView.timeline.exportSvg()");
             assert_eq!(browser.value(&format!("{parsed}.querySelector('parsererror, script, img') === null")), json!(true));

@@ -107,6 +107,28 @@ fn every_control_is_in_the_address() {
             changed += 1;
         }
     }
+    // Buttons that change what is shown.
+    for (screen, press) in [
+        ("timeline", "weftView.timeline.key({ key: 't' })"),
+        ("timeline", "document.querySelector('.sort').click()"),
+        ("timeline", "weftView.timeline.fold(0)"),
+        ("compare", "weftView.compare.fold('client0')"),
+        ("timeline", "document.querySelector('.metrics button').click()"),
+    ] {
+        browser.go(&viewer, &format!("#/{screen}?b=1&mt=l%3Acount"));
+        let shown =
+            format!("document.querySelector('main').innerText + [...weftView.{screen}.rows || weftView.{screen}.halves[1].rows].length");
+        browser.until("document.querySelectorAll('.legend tbody tr').length > 5 || weftView.compare");
+        let (before, text) = (browser.value("location.hash"), browser.value(&shown));
+        browser.value(press);
+        browser.until(&format!("location.hash !== {before} && weftView.idle"));
+        let (after, changed) = (browser.value("location.hash"), browser.value(&shown));
+        assert_ne!(text, changed, "{press}");
+        browser.go(&viewer, before.as_str().unwrap());
+        browser.until(&format!("{shown} === {text}"));
+        browser.go(&viewer, after.as_str().unwrap());
+        browser.until(&format!("{shown} === {changed}"));
+    }
     assert!(changed > 18, "{changed} controls");
     browser.asked_only_of(&[&viewer]);
 }

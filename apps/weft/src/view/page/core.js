@@ -29,6 +29,8 @@ export const state = {
   liveEach: "", // "1": Live has a chart for each server
   liveBy: "requests_s", // what the busiest are sorted by
   metrics: [], // lanes by formula: { formula, style: gradient or line }
+  sort: "time", // what the legend is sorted by: time, count or name
+  table: false, // the window is shown as a table too
   folded: new Set(), // numbers of nodes whose lanes are folded
 };
 
@@ -63,7 +65,8 @@ function clampWindow() {
 
 // The address says everything that is needed to see the same again.
 export function address() {
-  const parts = [`w=${Math.round(state.from)}..${Math.round(state.to)}`];
+  // Without a run there is no window of it.
+  const parts = state.runs.length ? [`w=${Math.round(state.from)}..${Math.round(state.to)}`] : [];
   if (state.a !== firstRun()) parts.push(`r=${state.a}`);
   if (state.b !== null) parts.push(`b=${state.b}`);
   if (state.align !== "start") parts.push(`al=${state.align}`);
@@ -83,9 +86,11 @@ export function address() {
   if (state.liveSpan !== "300") parts.push(`ls=${state.liveSpan}`);
   if (state.liveEach) parts.push("le=1");
   if (state.liveBy !== "requests_s") parts.push("lb=bytes");
+  if (state.sort !== "time") parts.push(`so=${state.sort}`);
+  if (state.table) parts.push("tb=1");
   if (state.metrics.length) parts.push(`mt=${encodeURIComponent(state.metrics.map(({ formula, style }) => `${style[0]}:${formula}`).join(";"))}`);
   if (state.folded.size) parts.push(`fold=${[...state.folded].join(",")}`);
-  return `#/${state.screen}?${parts.join("&")}`;
+  return `#/${state.screen}${parts.length ? `?${parts.join("&")}` : ""}`;
 }
 
 /** The run that is shown if the address names none: the first one with a trace. */
@@ -132,6 +137,8 @@ export function readAddress(text) {
   state.liveSpan = ["60", "600"].includes(values.get("ls")) ? values.get("ls") : "300";
   state.liveEach = values.get("le") === "1" ? "1" : "";
   state.liveBy = values.get("lb") === "bytes" ? "bytes_s" : "requests_s";
+  state.sort = ["count", "name"].includes(values.get("so")) ? values.get("so") : "time";
+  state.table = values.get("tb") === "1";
   const lanes = (values.get("mt") || "").split(";").map((part) => /^([gl]):(.+)$/.exec(part)).filter(Boolean);
   state.metrics = lanes.map(([, style, formula]) => ({ formula, style: style === "l" ? "line" : "gradient" }));
   clampWindow();

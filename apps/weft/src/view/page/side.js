@@ -7,11 +7,10 @@ import { key, swatch } from "./parts.js";
 export class Side {
   constructor(timeline) {
     this.timeline = timeline;
-    this.sort = "time";
     this.legend = el("div");
     this.profile = el("div");
     this.panel = el("aside", { class: "side", "aria-label": "Legend and profile" }, this.legend, this.profile);
-    this.table = el("section", { class: "twin", hidden: true, "aria-label": "Spans of the window as a table" });
+    this.table = el("section", { class: "twin", hidden: !state.table, "aria-label": "Spans of the window as a table" });
     this.skip = 0;
   }
 
@@ -56,8 +55,8 @@ export class Side {
     }
     const orders = { time: (a, b) => b.time - a.time, count: (a, b) => b.count - a.count, name: (a, b) => kindTitle(a.kind).localeCompare(kindTitle(b.kind)) };
     const whole = (state.to - state.from) * nodes.length;
-    const rows = [...sums].sort(orders[this.sort]).map((sum) => this.legendRow(sum, whole));
-    const head = (name, text, title) => el("th", { scope: "col" }, el("button", { type: "button", class: "sort", title, "aria-pressed": this.sort === name, onclick: () => { this.sort = name; this.drawLegend(); } }, text));
+    const rows = [...sums].sort(orders[state.sort]).map((sum) => this.legendRow(sum, whole));
+    const head = (name, text, title) => el("th", { scope: "col" }, el("button", { type: "button", class: "sort", title, "aria-pressed": state.sort === name, onclick: () => set({ sort: name }) }, text));
     const focused = document.activeElement?.dataset?.kind;
     this.legend.replaceChildren(
       el("h2", {}, "Legend"),
@@ -108,10 +107,12 @@ export class Side {
     this.legend.querySelector("input")?.focus();
   }
 
-  toggleTable() {
-    this.table.hidden = !this.table.hidden;
+  /** Shows the table or takes it away, as the state says. */
+  showTable() {
+    if (this.table.hidden === !state.table) return;
+    this.table.hidden = !state.table;
     this.skip = 0;
-    if (!this.table.hidden) this.loadTable().then(() => this.table.querySelector("button")?.focus());
+    if (state.table) this.loadTable().then(() => this.table.querySelector("button")?.focus());
   }
 
   async loadTable() {
@@ -125,13 +126,13 @@ export class Side {
       this.loadTable();
     };
     this.table.replaceChildren(
+      ...this.timeline.lanesByFormula.table(),
       el("div", { class: "bulk" }, el("b", {}, "Spans that begin in the window "),
         el("button", { type: "button", disabled: this.skip === 0, onclick: page(-limit) }, "Earlier"),
         el("button", { type: "button", disabled: !answer.more, onclick: page(limit) }, "Later"),
-        el("span", { class: "dim" }, ` ${this.skip + 1} to ${this.skip + rows.length}`),
-        el("button", { type: "button", class: "right", onclick: () => this.toggleTable() }, "Close")),
-      el("table", {}, el("thead", {}, el("tr", {}, ["start", "duration", ...answer.columns.slice(2)].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows)),
-      ...this.timeline.lanesByFormula.table());
+        el("span", { class: "dim" }, rows.length ? ` ${this.skip + 1} to ${this.skip + rows.length}` : " none"),
+        el("button", { type: "button", class: "right", onclick: () => set({ table: false }) }, "Close")),
+      el("table", {}, el("thead", {}, el("tr", {}, ["start", "duration", ...answer.columns.slice(2)].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows)));
     announce(`${rows.length} spans in the table`);
   }
 }

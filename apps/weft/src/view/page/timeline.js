@@ -25,7 +25,7 @@ export class Timeline extends Plot {
       this.search, this.found,
       el("span", { class: "right" },
         el("button", { type: "button", title: "Values of each node by formula, as lanes", onclick: () => this.lanesByFormula.toggle() }, "Formula (E)"),
-        el("button", { type: "button", onclick: () => this.side.toggleTable() }, "Table (T)"),
+        el("button", { type: "button", onclick: () => set({ table: !state.table }) }, "Table (T)"),
         el("button", { type: "button", onclick: () => this.exportSvg() }, "SVG"),
         el("button", { type: "button", onclick: () => this.exportPng() }, "PNG"),
         this.csv));
@@ -317,7 +317,7 @@ export class Timeline extends Plot {
     const actions = {
       w: () => this.zoom(0.7 ** large, this.pointer ?? undefined), s: () => this.zoom(1 / 0.7 ** large, this.pointer ?? undefined), "+": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7),
       a: () => this.pan(-0.15 * large), d: () => this.pan(0.15 * large), f: () => this.fit(),
-      m: () => this.mark(), n: () => this.step(false), p: () => this.step(true), t: () => this.side.toggleTable(), e: () => this.lanesByFormula.toggle(), g: () => this.goTo(),
+      m: () => this.mark(), n: () => this.step(false), p: () => this.step(true), t: () => set({ table: !state.table }), e: () => this.lanesByFormula.toggle(), g: () => this.goTo(),
       "/": () => this.search.focus(), c: () => set({ colour: { operation: "seek", seek: "duration", duration: "operation" }[state.colour] }),
       l: () => this.side.focusLegend(), Escape: () => (state.measure ? set({ measure: null }) : this.select(null)),
       Enter: () => this.selected && set({ screen: "request" }, true),
@@ -354,6 +354,8 @@ export class Timeline extends Plot {
 
   changed(changes) {
     if ("folded" in changes) this.layOut();
+    if ("table" in changes || "screen" in changes) this.side.showTable();
+    if ("sort" in changes || "screen" in changes) this.side.refresh();
     if ("metrics" in changes || "screen" in changes) this.lanesByFormula.draw(true);
     for (const select of this.tools.querySelectorAll("select")) select.value = state[select.dataset.state];
     const onlyDraw = !["from", "to", "hidden", "metrics"].some((name) => name in changes);
