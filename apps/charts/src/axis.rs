@@ -47,7 +47,7 @@ fn seconds(value: f64) -> String {
     let (scale, unit) = match magnitude {
         m if m >= 0.9995 => (1.0, "s"),
         m if m >= 0.9995e-3 => (1e3, "ms"),
-        m if m >= 0.9995e-6 => (1e6, "us"),
+        m if m >= 0.9995e-6 => (1e6, "µs"),
         _ => (1e9, "ns"),
     };
     format!("{} {unit}", digits(value * scale))
@@ -110,6 +110,12 @@ impl Axis {
     pub fn ranging(mut self, from: f64, to: f64) -> Axis {
         self.range = Some((from, to));
         self
+    }
+
+    /// From 0 to the round number above this value, whatever the data are.
+    pub fn reaching(self, value: f64) -> Axis {
+        let top = self.clone().linear_scale((0.0, value), (0.0, 1.0), 6).to;
+        self.ranging(0.0, top)
     }
 
     /// With a count under each tick: points of (value of the axis, count), by value.
@@ -210,7 +216,7 @@ mod tests {
         let cases = [
             (Unit::Count, 48_500.0, "48.5k"),
             (Unit::Count, 999.96, "1k"),
-            (Unit::Seconds, 0.000_07, "70 us"),
+            (Unit::Seconds, 0.000_07, "70 µs"),
             (Unit::Seconds, 0.5, "500 ms"),
             (Unit::Seconds, 90.0, "90 s"),
             (Unit::Bytes, 65_536.0, "64 KiB"),

@@ -83,7 +83,7 @@ impl Bars {
         }
         for (category, name) in self.categories.iter().enumerate() {
             let middle = canvas.left + band * (category as f64 + 0.5);
-            self.bar(&mut canvas, &scale, category, (middle, band), totals[category]);
+            self.bar(&mut canvas, &scale, category, (middle, band));
             match upright {
                 true => canvas.svg.text_up((middle + 4.0, canvas.bottom + 8.0), Anchor::End, "", &shortened(name, 110.0)),
                 false => canvas.svg.text((middle, canvas.bottom + 18.0), Anchor::Middle, "", name),
@@ -93,6 +93,10 @@ impl Bars {
         let middle = (canvas.left + canvas.right) / 2.0;
         canvas.svg.text((middle, canvas.bottom + labels + 14.0), Anchor::Middle, "", &self.x_label);
         self.draw_overlay(&mut canvas, pixels, band);
+        for (category, total) in totals.iter().enumerate() {
+            let middle = canvas.left + band * (category as f64 + 0.5);
+            self.total_text(&mut canvas, &scale, (middle, band), *total);
+        }
         for (category, name) in self.categories.iter().enumerate().filter(|_| targets) {
             let x = canvas.left + band * category as f64;
             let text = format!("{name}: {}", self.y.unit.format(totals[category]));
@@ -126,7 +130,7 @@ impl Bars {
         self.series.iter().map(|series| at(&series.values, category)).sum()
     }
 
-    fn bar(&self, canvas: &mut Canvas, scale: &Scale, category: usize, (middle, band): (f64, f64), total: f64) {
+    fn bar(&self, canvas: &mut Canvas, scale: &Scale, category: usize, (middle, band): (f64, f64)) {
         let width = (band * 0.8).max(1.0);
         let mut below = 0.0;
         for series in &self.series {
@@ -139,14 +143,15 @@ impl Bars {
                 canvas.svg.rect((middle - width / 2.0, top), (width, bottom - top), series.fill, &title);
             }
         }
-        if self.totals
-            && total > 0.0
-            && let Some(top) = scale.pixel(total)
-        {
+    }
+
+    /// The sum over a bar, in front of what is drawn behind it.
+    fn total_text(&self, canvas: &mut Canvas, scale: &Scale, (middle, band): (f64, f64), total: f64) {
+        if let Some(top) = scale.pixel(total).filter(|_| self.totals && total > 0.0) {
             let text = self.y.unit.format(total);
             match text_width(&text) > band {
-                true => canvas.svg.text_up((middle + 4.0, top - 4.0), Anchor::Start, "small", &text),
-                false => canvas.svg.text((middle, top - 4.0), Anchor::Middle, "small", &text),
+                true => canvas.svg.text_up((middle + 4.0, top - 4.0), Anchor::Start, "small halo", &text),
+                false => canvas.svg.text((middle, top - 4.0), Anchor::Middle, "small halo", &text),
             }
         }
     }

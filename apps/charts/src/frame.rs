@@ -176,7 +176,7 @@ impl Canvas {
 }
 
 /// Keys with names, in as many rows as they need. Returns the last base line.
-fn draw_legend(svg: &mut Svg, legend: &[(Key, &str)], top: f64, width: f64) -> f64 {
+pub(crate) fn draw_legend(svg: &mut Svg, legend: &[(Key, &str)], top: f64, width: f64) -> f64 {
     if legend.is_empty() {
         return top;
     }

@@ -1,6 +1,6 @@
-//! Diagrams as SVG text, for the command line, the reports and the page alike: bars ([`Bars`], [`Rows`]), lines and distribution functions
-//! ([`Lines`]), lanes over time ([`Timeline`], and
-//! [`Strips`] for many thousands of blocks), heat maps ([`HeatMap`]), and for each the same content as a table ([`Table`]) for those who
+//! Diagrams as SVG text, for the command line, the reports and the page alike: bars ([`Bars`], [`Rows`],
+//! [`SmallRows`]), lines and distribution functions
+//! ([`Lines`]), lanes over time ([`Timeline`], and [`Strips`] for many thousands of blocks), heat maps ([`HeatMap`]), and for each the same content as a table ([`Table`]) for those who
 //! cannot see it or want to compute with it. Colours are told apart with any colour vision and never carry meaning alone. It never reads or
 //! writes a file, and the same data gives the same bytes.
 
@@ -11,6 +11,7 @@ mod heat;
 mod lines;
 mod palette;
 mod rows;
+mod small;
 mod stack;
 mod strips;
 mod svg;
@@ -25,6 +26,7 @@ pub use heat::HeatMap;
 pub use lines::{Line, Lines, Mark, Style};
 pub use palette::{Fill, Pattern, categorical, diverging, seek, sequential};
 pub use rows::Rows;
+pub use small::SmallRows;
 pub use stack::stacked;
 pub use strips::{Panel, Strip, StripLane, Strips};
 pub use svg::escape;

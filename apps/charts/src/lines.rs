@@ -3,7 +3,7 @@
 use crate::axis::{Axis, Scale};
 use crate::bars::plain;
 use crate::frame::{Canvas, Frame, Key, Plot, Room};
-use crate::svg::{Anchor, shortened};
+use crate::svg::{Anchor, SMALL, shortened, text_width};
 use crate::table::Table;
 
 /// How the points of a line are joined.
@@ -69,11 +69,14 @@ impl Lines {
             let Some(at) = x.pixel(mark.x) else { continue };
             let (top, bottom) = (canvas.top, canvas.bottom);
             canvas.svg.line((at, top), (at, bottom), "mark");
-            // A name is cut at the next mark, and left out where there is no room for it.
+            // Where there is no room for a name its first word stands, which is the number of an iteration; without room for that, nothing.
             let next = self.marks[number + 1..].iter().filter_map(|next| x.pixel(next.x)).find(|next| *next > at);
             let room = (next.unwrap_or(canvas.right + 20.0) - at - 6.0).min(120.0);
             if at >= free && room > 16.0 {
-                canvas.svg.text((at + 3.0, top + 10.0), Anchor::Start, "small", &shortened(&mark.text, room));
+                let fits = text_width(&mark.text) * SMALL <= room;
+                let first = || shortened(mark.text.split(' ').next().unwrap_or_default(), room);
+                let text = if fits { mark.text.clone() } else { first() };
+                canvas.svg.text((at + 3.0, top + 10.0), Anchor::Start, "small", &text);
                 free = at + 16.0;
             }
         }

@@ -15,6 +15,9 @@ pub(crate) enum Anchor {
 /// Height of usual text in pixels.
 pub(crate) const TEXT: f64 = 12.0;
 
+/// Width of small text beside usual one.
+pub(crate) const SMALL: f64 = 10.0 / TEXT;
+
 /// A picture that is being drawn.
 #[derive(Debug)]
 pub(crate) struct Svg {
@@ -28,6 +31,7 @@ pub(crate) struct Svg {
 const STYLE: &str = "\
 text{font:12px system-ui,'DejaVu Sans',sans-serif;fill:#222}\
 .title{font-size:16px;font-weight:600}.sub{fill:#555}.small{font-size:10px}\
+.halo{paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round}\
 .grid{stroke:#ddd;stroke-width:1}.axis{stroke:#555;stroke-width:1}.ref{stroke:#222;stroke-width:1.5;stroke-dasharray:6 3}\
 .mark{stroke:#222;stroke-width:1;stroke-dasharray:3 3}.bg{fill:#fff}.band{fill:#000;fill-opacity:.07}rect{shape-rendering:crispEdges}";
 

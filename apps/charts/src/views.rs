@@ -1,10 +1,12 @@
 //! The charts that Weft shows of its own data.
 
 use weft_trace::Stage;
-use weft_trace::explain::{Explanation, Waterfall};
+use weft_trace::explain::{Explanation, KindReport, StageReport, Waterfall};
 use weft_trace::latency::{self, Latency, SLOTS, Stacked};
 
-use crate::{Axis, Bars, Block, Fill, Frame, Lane, Line, Lines, Overlay, Pattern, Rows, Series, Style, Timeline, Unit, categorical, seek};
+use crate::{
+    Axis, Bars, Block, Fill, Frame, Lane, Line, Lines, Overlay, Pattern, Rows, Series, SmallRows, Style, Timeline, Unit, categorical, seek,
+};
 
 /// The distribution of figures 4.12 to 4.15 of Vef's thesis: the number of operations in each of the 50 bins, stacked by client or task,
 /// and as a line the share of the total time that each bin took. Bins before the first and behind the last that has an entry are left out.
@@ -30,7 +32,7 @@ pub fn latency_bins(frame: Frame, stacked: &Stacked, tail_from_ns: Option<u64>) 
     Bars {
         frame,
         x_label: "latency, rounded to one digit".to_string(),
-        categories: used.clone().map(latency::slot_label).collect(),
+        categories: used.clone().map(|slot| latency::slot_label(slot).replace(" us", " µs")).collect(),
         y: Axis::linear("operations", Unit::Count),
         series: series.collect(),
         overlay: Some(Overlay {
@@ -52,58 +54,120 @@ fn used_slots(total: &Latency) -> std::ops::Range<usize> {
     first..last + 1
 }
 
-/// Distribution functions over a logarithmic axis, one for each part: known at the edges of the bins, straight lines between them.
-pub fn latency_ecdf(frame: Frame, stacked: &Stacked) -> Lines {
-    let line = |(number, (name, part)): (usize, &(String, Latency))| {
-        let begin = (part.min_ns().max(1) as f64 / 1e9, 0.0);
-        let points = part.ecdf().into_iter().map(|(ns, share)| (ns as f64 / 1e9, share));
-        let points = if part.count() == 0 { Vec::new() } else { std::iter::once(begin).chain(points).collect() };
-        Line { name: name.clone(), color: categorical(number).color, style: Style::Line, points }
+/// Distribution functions over a logarithmic axis: lines of a name and points, nanoseconds and the share that is not longer.
+pub fn latency_ecdf(frame: Frame, parts: impl IntoIterator<Item = (String, Vec<(u64, f64)>)>) -> Lines {
+    let line = |(number, (name, points)): (usize, (String, Vec<(u64, f64)>))| Line {
+        name,
+        color: categorical(number).color,
+        style: Style::Line,
+        points: points.into_iter().map(|(ns, share)| (ns.max(1) as f64 / 1e9, share)).collect(),
     };
     Lines {
         frame,
         x: Axis::log("latency", Unit::Seconds),
         y: Axis::linear("share of the operations", Unit::Share).ranging(0.0, 1.0),
-        lines: stacked.parts().iter().enumerate().map(line).collect(),
+        lines: parts.into_iter().enumerate().map(line).collect(),
         marks: Vec::new(),
     }
 }
 
-/// The look of a stage: disks by their seeks, what was not seen hatched.
+/// The look of a stage: disks by their seeks, what was not seen hatched. Two stages differ in their pattern, or so much in lightness that
+/// they are told apart without any colour.
 pub fn stage_fill(stage: Stage) -> Fill {
     match stage {
         Stage::Client => categorical(0),
-        Stage::Kernel => categorical(2),
+        Stage::Kernel => categorical(18),
         Stage::SendQueue => categorical(9),
         Stage::Network => categorical(1),
         Stage::ServerQueue => categorical(11),
-        Stage::Cpu => categorical(3),
+        Stage::Cpu => categorical(19),
         Stage::Lock => categorical(16),
         Stage::Journal => categorical(8),
         Stage::DiskNoSeek => seek(1),
         Stage::DiskNear => seek(2),
         Stage::DiskFar => seek(3),
-        Stage::Retry => categorical(7),
+        Stage::Retry => Fill::plain(0x333333),
         Stage::Unseen => Fill { color: 0xDDDDDD, pattern: Pattern::Hatch },
     }
 }
 
+/// The look of an event by what is done, whoever does it: `client.create` as `meta.create`. Messages are shades of grey, so that
+/// operations stand out; disk accesses are told apart by [`seek`] where that is asked for.
+pub fn event_fill(name: &str) -> Fill {
+    let done = name.rsplit('.').next().unwrap_or(name);
+    Fill::plain(match (name, done) {
+        ("net.call", _) => 0x8C8C8C,
+        ("net.send", _) => 0xA8A49C,
+        ("net.receive", _) => 0x6F7681,
+        (_, "create" | "mkdir") => 0x0072B2,
+        (_, "write") => 0xE69F00,
+        (_, "read") => 0x009E73,
+        (_, "lookup" | "getattr" | "stat" | "open" | "close" | "readdir" | "release" | "flush") => 0x56B4E9,
+        (_, "sync" | "fsync" | "commit") => 0xCC79A7,
+        (_, "unlink" | "rmdir" | "rename" | "setattr") => 0xD55E00,
+        (_, "window" | "lock" | "pause") => 0xF0E442,
+        _ => 0x7A7A7A,
+    })
+}
+
+/// The time of each kind of operation, cut into its stages: their shares, or, if `shares` is false, seconds on one scale.
+pub fn stage_rows(title: &str, kinds: &[KindReport], shares: bool, width: u32) -> SmallRows {
+    let value = |kind: &KindReport, stage: Stage| kind.stages.iter().find(|s| s.stage == stage.name()).map_or(0.0, |s| s.seconds);
+    SmallRows {
+        title: title.to_string(),
+        width,
+        rows: kinds.iter().map(|kind| kind.operation.clone()).collect(),
+        parts: stage_parts(kinds, value),
+        unit: if shares { Unit::Share } else { Unit::Seconds },
+        shares,
+        sums: !shares,
+        legend: true,
+    }
+}
+
+/// One kind of operation: the stages of all, of the usual ones, and of the slowest hundredth.
+pub fn stages_of(kind: &KindReport, width: u32) -> SmallRows {
+    type Share = fn(&StageReport) -> f64;
+    let rows: [(&str, Share); 3] =
+        [("all", |stage| stage.share), ("usual", |stage| stage.median_share), ("tail", |stage| stage.tail_share)];
+    let part = |stage: &StageReport| {
+        let of = Stage::from_name(stage.stage).unwrap_or(Stage::Unseen);
+        Series { name: of.title().to_string(), fill: stage_fill(of), values: rows.iter().map(|(_, share)| share(stage)).collect() }
+    };
+    SmallRows {
+        title: format!("Stages of {}", kind.operation),
+        width,
+        rows: rows.iter().map(|(name, _)| (*name).to_string()).collect(),
+        parts: kind.stages.iter().map(part).collect(),
+        unit: Unit::Share,
+        shares: true,
+        sums: false,
+        legend: false,
+    }
+}
+
+/// For each stage that any of the kinds has its value of every kind.
+fn stage_parts(kinds: &[KindReport], value: impl Fn(&KindReport, Stage) -> f64) -> Vec<Series> {
+    let used = Stage::ALL.into_iter().filter(|stage| kinds.iter().any(|kind| kind.stages.iter().any(|s| s.stage == stage.name())));
+    let part = |stage: Stage| Series {
+        name: stage.title().to_string(),
+        fill: stage_fill(stage),
+        values: kinds.iter().map(|kind| value(kind, stage)).collect(),
+    };
+    used.map(part).collect()
+}
+
 /// Where the time goes: a row for each kind of operation, cut into its stages.
 pub fn where_time_goes(frame: Frame, explanation: &Explanation) -> Rows {
-    let used =
-        Stage::ALL.into_iter().filter(|stage| explanation.kinds.iter().any(|kind| kind.stages.iter().any(|s| s.stage == stage.name())));
-    let parts = used.map(|stage| {
-        let share = |kind: &weft_trace::explain::KindReport| kind.stages.iter().find(|s| s.stage == stage.name()).map_or(0.0, |s| s.share);
-        Series { name: stage.title().to_string(), fill: stage_fill(stage), values: explanation.kinds.iter().map(share).collect() }
-    });
-    let name = |kind: &weft_trace::explain::KindReport| {
+    let share = |kind: &KindReport, stage: Stage| kind.stages.iter().find(|s| s.stage == stage.name()).map_or(0.0, |s| s.share);
+    let name = |kind: &KindReport| {
         format!("{}, {} x {}", kind.operation, Unit::Count.format(kind.count as f64), Unit::Seconds.format(kind.p50_us / 1e6))
     };
     Rows {
         frame,
         rows: explanation.kinds.iter().map(name).collect(),
         x: Axis::linear("share of the time", Unit::Share).ranging(0.0, 1.0),
-        parts: parts.collect(),
+        parts: stage_parts(&explanation.kinds, share),
     }
 }
 
@@ -144,4 +208,30 @@ fn keep_used_classes(timeline: &mut Timeline) {
         block.class = used.iter().position(|class| *class == block.class).unwrap_or(0);
     }
     timeline.classes = used.iter().map(|class| timeline.classes[*class].clone()).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lightness of CIE 1976 L*, 0 to 100.
+    fn lightness(color: u32) -> f64 {
+        let linear = |shift: u32| (f64::from(color >> shift & 255) / 255.0).powf(2.2);
+        let y = 0.2126 * linear(16) + 0.7152 * linear(8) + 0.0722 * linear(0);
+        116.0 * y.cbrt() - 16.0
+    }
+
+    #[test]
+    fn stages_and_seeks_are_told_apart_without_any_colour() {
+        let stages: Vec<Fill> = Stage::ALL.into_iter().map(stage_fill).collect();
+        let seeks: Vec<Fill> = (0..4).map(seek).collect();
+        for fills in [stages, seeks] {
+            for (number, one) in fills.iter().enumerate() {
+                for other in &fills[number + 1..] {
+                    let apart = (lightness(one.color) - lightness(other.color)).abs();
+                    assert!(one.pattern != other.pattern || apart > 7.0, "{one:x?} and {other:x?}: {apart}");
+                }
+            }
+        }
+    }
 }

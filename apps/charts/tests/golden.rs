@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use weft_charts::{
-    Arrow, Axis, Bars, Block, Frame, HeatMap, Lane, Line, Lines, Mark, Rows, Series, Style, Table, Timeline, Unit, categorical, seek, views,
+    Arrow, Axis, Bars, Block, Frame, HeatMap, Lane, Line, Lines, Mark, Panel, Rows, Series, Strip, StripLane, Strips, Style, Table,
+    Timeline, Unit, categorical, seek, views,
 };
 use weft_trace::explain::{Explanation, KindReport, StageReport, Step, Waterfall};
 use weft_trace::latency::{Stacked, slot_bounds_ns};
@@ -79,7 +80,10 @@ fn latency_in_fifty_bins() {
 
 #[test]
 fn latency_as_distribution_functions() {
-    let chart = views::latency_ecdf(Frame::new("Creates in one directory", "80 000 files by 4 clients"), &creates());
+    let creates = creates();
+    let parts =
+        creates.parts().iter().map(|(name, part)| (name.clone(), std::iter::once((part.min_ns(), 0.0)).chain(part.ecdf()).collect()));
+    let chart = views::latency_ecdf(Frame::new("Creates in one directory", "80 000 files by 4 clients"), parts);
     golden("latency-ecdf", &chart.svg(), &chart.table());
 }
 
@@ -166,6 +170,34 @@ fn a_timeline_with_clients_servers_arrows_and_gauges() {
     };
     assert_eq!(chart.totals()[2].1, 3);
     golden("timeline", &chart.svg(), &chart.table());
+}
+
+/// Two runs of two servers: what lies within half a pixel is one, a server's second row belongs to it, marks go through their panel only.
+#[test]
+fn strips_of_two_runs() {
+    let mut seed = 11;
+    let mut lane = |name: &str, is_minor: bool| {
+        let strip = |number: u32| {
+            let from = f64::from(number) * 0.06 + 0.03 * noise(&mut seed);
+            Strip { from, to: from + 0.02 + 0.03 * noise(&mut seed), class: (noise(&mut seed) * 3.0) as usize }
+        };
+        StripLane { name: name.into(), is_minor, strips: (0..if is_minor { 20 } else { 150 }).map(strip).collect() }
+    };
+    let mut panel = |title: &str, marks: Vec<Mark>| Panel {
+        title: title.into(),
+        lanes: vec![lane("client0", false), lane("data0", false), lane("", true), lane("data1 <&>", false)],
+        marks,
+    };
+    let chart = Strips {
+        frame: Frame::new("Two cache layers", "1 client, 2 data servers").with_note("Synthetic data of a test."),
+        x: Axis::linear("time", Unit::Seconds).ranging(0.0, 10.0),
+        classes: vec![("no seek".into(), seek(1)), ("near seek".into(), seek(2)), ("far seek".into(), seek(3))],
+        panels: vec![
+            panel("none", vec![Mark { x: 2.0, text: "#1".into() }, Mark { x: 6.0, text: "#2".into() }]),
+            panel("write behind", Vec::new()),
+        ],
+    };
+    golden("strips", &chart.svg(), &chart.table());
 }
 
 #[test]
@@ -255,6 +287,11 @@ fn where_the_time_goes_and_one_request() {
         views::where_time_goes(Frame::new("Where the time goes", "24 690 operations, 98.5 % covered").sized(960, 200), &explanation);
     golden("where-time-goes", &chart.svg(), &chart.table());
 
+    let seconds = views::stage_rows("Seconds by stage", &explanation.kinds, false, 700);
+    golden("stages-seconds", &seconds.svg(), &seconds.table());
+    let shares = views::stages_of(&explanation.kinds[0], 500);
+    golden("stages-of-one", &shares.svg(), &shares.table());
+
     let step = |stage, place: &str, event: &str, at_us, dur_us| Step { stage, place: place.into(), event: event.into(), at_us, dur_us };
     let request = Waterfall {
         operation: "client.create".into(),
@@ -300,7 +337,7 @@ fn plain_bars() {
 fn poor_data_makes_poor_but_sound_pictures() {
     let empty = Stacked::default();
     well_formed(&views::latency_bins(Frame::new("", ""), &empty, None).svg());
-    well_formed(&views::latency_ecdf(Frame::new("t", "s"), &empty).svg());
+    well_formed(&views::latency_ecdf(Frame::new("t", "s"), [("nothing".to_string(), Vec::new())]).svg());
     let lines = |points: Vec<(f64, f64)>| Lines {
         frame: Frame::new(&"long title ".repeat(50), &"x".repeat(900)).sized(300, 100),
         x: Axis::log("x", Unit::Bytes),

@@ -238,7 +238,12 @@ fn rates_and_hostile_names_in_a_pipe_and_in_a_terminal() {
 fn the_live_page_shows_what_happens_and_keeps_the_door() {
     let demo = Demo::up();
     let viewer = Serving::start(&["view", "--live", &demo.state(), "--interval", "0.2", "--no-open"]);
-    for (target, wanted) in [("/", "<title>weft live</title>"), ("/live.js", "polyline"), ("/metrics", "# TYPE weft_up gauge")] {
+    for (target, wanted) in [
+        ("/", "<title>weft view</title>"),
+        ("/live.js", "Last answer"),
+        ("/api/state", "\"live\":true"),
+        ("/metrics", "# TYPE weft_up gauge"),
+    ] {
         let (status, text) = viewer.get(target);
         assert!(status == 200 && text.contains(wanted) && text.contains("Content-Security-Policy: default-src 'none'"), "{target}: {text}");
     }
@@ -251,11 +256,11 @@ fn the_live_page_shows_what_happens_and_keeps_the_door() {
     demo.copy(100, HOSTILE);
     demo.kill("data1");
     let state = |viewer: &Serving| -> Value {
-        let (_, text) = viewer.get("/api/live?after=-1");
+        let (_, text) = viewer.get("/api/live?each=1&span=60");
         serde_json::from_str(text.split("\r\n\r\n").nth(1).unwrap()).unwrap()
     };
-    let history = state(&viewer)["history"].as_array().unwrap().len();
-    assert_eq!(history, 4, "one list for each server");
+    // Bandwidths of data servers, metadata of metadata servers, queue and processor time of all.
+    assert_eq!(state(&viewer)["charts"].as_array().unwrap().len(), 2 * 2 + 2 * 2 + 2 * 4);
 
     let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
         Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())

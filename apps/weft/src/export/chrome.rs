@@ -10,6 +10,7 @@ use weft_trace::merge::Event;
 use weft_trace::record::Body;
 
 use super::source::{Fact, Source};
+use crate::view::sublane::nodes_in_order;
 
 /// Threads with marks have this number, beyond all lanes.
 const MARKS: usize = 1_000_000;
@@ -21,7 +22,7 @@ const MARKS: usize = 1_000_000;
 pub fn write(source: &Source, out: &mut dyn Write) -> io::Result<String> {
     let mut file = Writer { source, out, written: 0, requests: BTreeMap::new() };
     file.out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
-    for (order, node) in source.node_order().into_iter().enumerate() {
+    for (order, node) in nodes_in_order(&source.merged).into_iter().enumerate() {
         file.meta(node, None, "process_name", json!({ "name": source.merged.nodes[node].name }))?;
         file.meta(node, None, "process_sort_index", json!({ "sort_index": order }))?;
     }

@@ -1,5 +1,6 @@
 //! Files of HDTrace, the format of the tools around PIOsimHD (2009): a project, a trace for each lane with a state for each span (pieces of
-//! a span as states nested in it), the marks of a node as events, its gauges as a statistics group. Written and read by `core/hdtrace`.
+//! a span as states nested in it), the marks of a node as events, its gauges as a statistics group, and which record was made on behalf of
+//! which ([`super::relations`]). Written and read by `core/hdtrace`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,12 +8,14 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use weft_hdtrace::{
     Entry, Event, Project, Row, Stamp, State, Statistics, StatisticsGroup, Time, TopologyNode, Trace, Value, ValueDescription, ValueKind,
-    project_stem, statistics_file, trace_file,
+    project_stem, relation_file, statistics_file, trace_file,
 };
 use weft_trace::Kind;
 use weft_trace::record::Body;
 
+use super::relations::relations;
 use super::source::{Fact, Source};
+use crate::view::sublane::nodes_in_order;
 
 const MARKS: &str = "marks";
 
@@ -52,7 +55,11 @@ pub fn write(source: &Source, output: &Path) -> Result<String> {
         put(statistics_file(stem, &[&names[node]], &statistics.group.name), &bytes)?;
         files += 1;
     }
-    let topology = source.node_order().into_iter().map(|node| TopologyNode {
+    for (node, relations) in relations(source, &names) {
+        put(relation_file(stem, &[&names[node]]), relations.write().as_bytes())?;
+        files += 1;
+    }
+    let topology = nodes_in_order(&source.merged).into_iter().map(|node| TopologyNode {
         name: names[node].clone(),
         kind: None,
         children: std::mem::take(&mut children[node]),
@@ -86,7 +93,8 @@ fn node_names(source: &Source) -> Vec<String> {
     names
 }
 
-fn time(ns: u64) -> Time {
+/// Nanoseconds since the origin.
+pub fn time(ns: u64) -> Time {
     Time(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
@@ -111,7 +119,7 @@ fn state(source: &Source, position: u32) -> State {
 }
 
 /// Names of elements have no spaces.
-fn xml_name(name: &str) -> String {
+pub fn xml_name(name: &str) -> String {
     name.replace(' ', "_")
 }
 

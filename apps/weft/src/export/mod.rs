@@ -8,6 +8,7 @@ mod hdtrace;
 mod parquet;
 mod perfetto;
 mod proto;
+mod relations;
 mod rows;
 pub mod source;
 

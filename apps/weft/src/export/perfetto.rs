@@ -16,6 +16,7 @@ use weft_trace::record::Body;
 
 use super::proto::Message;
 use super::source::{Fact, Lane, Source};
+use crate::view::sublane::nodes_in_order;
 
 mod trace {
     pub const PACKET: u32 = 1;
@@ -81,7 +82,7 @@ pub fn write(source: &Source, out: &mut dyn Write) -> io::Result<String> {
     let clients = file.track(Some(root), "Clients", 0, true, false)?;
     let servers = file.track(Some(root), "Servers", 1, true, false)?;
     let mut nodes = BTreeMap::new();
-    for (rank, node) in source.node_order().into_iter().enumerate() {
+    for (rank, node) in nodes_in_order(&source.merged).into_iter().enumerate() {
         let of = &source.merged.nodes[node];
         let group = if of.server.is_some() { servers } else { clients };
         nodes.insert(node, file.track(Some(group), &of.name, rank as u64, true, false)?);

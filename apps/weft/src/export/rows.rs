@@ -7,7 +7,9 @@ use weft_trace::Kind;
 use weft_trace::merge::Event;
 use weft_trace::record::{Body, fine};
 
-use super::source::{Source, class_name, flag_names, part_of};
+use super::source::Source;
+use crate::view::details::flag_names;
+use crate::view::sublane::{SubLane, class_name};
 
 /// A value; every column may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +102,7 @@ impl Table {
             node.server.map_or(Cell::Empty, |server| Cell::Number(u64::from(server))),
             Cell::Number(u64::from(event.ring)),
             Cell::Number(u64::from(record.lane)),
-            if is_span { text(part_of(event).name().to_string()) } else { Cell::Empty },
+            if is_span { text(SubLane::of(record.event).name().to_string()) } else { Cell::Empty },
             text(source.name(event)),
             hex(record.req),
             number(u64::from(span.map_or(ladder.map_or(0, |ladder| ladder.span), |span| span.span))),
@@ -111,9 +113,9 @@ impl Table {
             span.map_or(Cell::Empty, |span| Cell::Number(span.off)),
             of_span(|span| u64::from(span.len)),
             span.map_or(Cell::Empty, |span| number(ns(fine(span.wait).min(span.dur)))),
-            text(class_name(event).to_string()),
+            text(class_name(record.event, record.class).to_string()),
             number(u64::from(record.res)),
-            text(flag_names(record.flags)),
+            text(flag_names(record.flags).join(" ")),
             if record.kind() == Kind::Mark { text(record.text()) } else { Cell::Empty },
         ];
         let parts = node.events.get(record.event).map_or(&[][..], |info| &info.parts);

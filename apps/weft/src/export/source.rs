@@ -6,11 +6,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_base::FastMap;
-use weft_trace::event::{DATA_TURN, META_TURN, NET_CALL, NET_RECEIVE, NET_SEND};
+use weft_trace::event::NET_CALL;
 use weft_trace::file::TraceFile;
 use weft_trace::merge::{Event, Merged, merge};
 use weft_trace::record::{Body, fine, flags};
 use weft_trace::{Kind, Mask};
+
+use crate::view::details::flag_names;
+use crate::view::sublane::{Rows, SubLane, class_name, node_order};
 
 /// Which records are wanted.
 #[derive(Clone, Debug, Default)]
@@ -39,40 +42,13 @@ pub struct Source {
     answers: BTreeSet<u64>,
 }
 
-/// A part of a node's lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    /// Calls of applications.
-    Application,
-    /// Requests of the kernel.
-    Gateway,
-    /// Operations of a client, requests at a server.
-    Operation,
-    /// Waiting inside an operation.
-    Wait,
-    /// Requests under way.
-    Call,
-    /// Sends on sockets.
-    Sent,
-    /// Receives from sockets.
-    Received,
-    /// Turns of a server's loop.
-    Turn,
-    /// The journal.
-    Journal,
-    /// Disk accesses.
-    Disk,
-    /// Events that this program does not know.
-    Other,
-}
-
-/// Spans of one part of one node that do not overlap.
+/// Spans of one sub-lane of one node that do not overlap.
 pub struct Lane {
     /// Position of the node.
     pub node: usize,
     /// The part of the node.
-    pub part: Part,
-    /// Number within the part, from 0.
+    pub sub_lane: SubLane,
+    /// Number within the sub-lane, from 0.
     pub row: usize,
     /// Positions of the spans, by beginning.
     pub spans: Vec<u32>,
@@ -193,41 +169,28 @@ impl Source {
         self.answers.contains(&ladder.record.req)
     }
 
-    /// Nodes: clients, then metadata servers, then data servers, each by name.
-    pub fn node_order(&self) -> Vec<usize> {
-        let mut nodes: Vec<usize> = (0..self.merged.nodes.len()).collect();
-        nodes.sort_by_key(|node| (self.merged.nodes[*node].server, &self.merged.nodes[*node].name));
-        nodes
-    }
-
-    /// All spans in lanes, by [`Source::node_order`] and part: each span on the lowest row that is free when it begins.
+    /// All spans in lanes, by [`nodes_in_order`] and sub-lane: each span on the lowest row that is free when it begins.
     pub fn lanes(&self) -> Vec<Lane> {
-        // For each part of a node the ends of its rows, and the spans on them.
-        type Rows = (Vec<u64>, Vec<Vec<u32>>);
-        let mut rows: BTreeMap<(usize, Part), Rows> = BTreeMap::new();
+        // The rows of each sub-lane of a node, and the spans on them.
+        type Placed = (Rows, Vec<Vec<u32>>);
+        let mut found: BTreeMap<(usize, SubLane), Placed> = BTreeMap::new();
         for position in self.chosen.iter().copied() {
             let event = self.event(position);
             if !matches!(event.record.kind(), Kind::Span | Kind::Ladder) {
                 continue;
             }
-            let (ends, lanes) = rows.entry((event.node, part_of(event))).or_default();
+            let (rows, lanes) = found.entry((event.node, SubLane::of(event.record.event))).or_default();
             let start = self.start_ns(event);
-            let row = ends.iter().position(|end| *end <= start).unwrap_or_else(|| {
-                ends.push(0);
-                lanes.push(Vec::new());
-                ends.len() - 1
-            });
-            // A span without length takes its nanosecond, or two of them would lie on each other.
-            ends[row] = start + event.dur_ns.max(1);
+            let row = rows.place((start, start + event.dur_ns), usize::MAX).unwrap_or(0);
+            lanes.resize(lanes.len().max(row + 1), Vec::new());
             lanes[row].push(position);
         }
-        let mut place = vec![0; self.merged.nodes.len()];
-        self.node_order().into_iter().enumerate().for_each(|(order, node)| place[node] = order);
-        let lanes = rows
-            .into_iter()
-            .flat_map(|((node, part), (_, lanes))| lanes.into_iter().enumerate().map(move |(row, spans)| Lane { node, part, row, spans }));
+        let place = node_order(&self.merged);
+        let lanes = found.into_iter().flat_map(|((node, sub_lane), (_, lanes))| {
+            lanes.into_iter().enumerate().map(move |(row, spans)| Lane { node, sub_lane, row, spans })
+        });
         let mut lanes: Vec<Lane> = lanes.collect();
-        lanes.sort_by_key(|lane| (place[lane.node], lane.part, lane.row));
+        lanes.sort_by_key(|lane| (place[lane.node], lane.sub_lane, lane.row));
         lanes
     }
 
@@ -283,17 +246,18 @@ impl Source {
             _ => [("server", 0), ("offset", 0), ("length", 0), ("operation", 0)],
         };
         facts.extend(numbers.into_iter().filter(|(_, value)| *value != 0).map(|(name, value)| (name, Fact::Number(value))));
-        let class = class_name(event);
+        let class = class_name(record.event, record.class);
         facts.extend((!class.is_empty()).then(|| ("class", Fact::Text(class.to_string()))));
         facts.extend((record.res != 0).then(|| ("result", Fact::Number(u64::from(record.res)))));
-        let flags = flag_names(record.flags);
+        let flags = flag_names(record.flags).join(" ");
         facts.extend((!flags.is_empty()).then_some(("flags", Fact::Text(flags))));
         facts
     }
 
     /// The name of a lane: `disk`, from the second row on with its number.
     pub fn lane_name(lane: &Lane) -> String {
-        if lane.row == 0 { lane.part.name().to_string() } else { format!("{} {}", lane.part.name(), lane.row + 1) }
+        let name = lane.sub_lane.name();
+        if lane.row == 0 { name.to_string() } else { format!("{name} {}", lane.row + 1) }
     }
 }
 
@@ -304,72 +268,6 @@ pub enum Fact {
     Number(u64),
     /// A text.
     Text(String),
-}
-
-impl Part {
-    /// For people and file names.
-    pub fn name(self) -> &'static str {
-        match self {
-            Part::Application => "application",
-            Part::Gateway => "gateway",
-            Part::Operation => "operation",
-            Part::Wait => "wait",
-            Part::Call => "call",
-            Part::Sent => "sent",
-            Part::Received => "received",
-            Part::Turn => "turn",
-            Part::Journal => "journal",
-            Part::Disk => "disk",
-            Part::Other => "other",
-        }
-    }
-}
-
-const DISK_LAYER: usize = 7;
-/// Codes of the client's layer from which on they say what happens inside an operation.
-const CLIENT_INSIDE: u16 = 32;
-
-/// The part of its node that shows an event.
-pub fn part_of(event: &Event) -> Part {
-    let id = event.record.event;
-    match id.layer() {
-        0 => Part::Application,
-        1 => Part::Gateway,
-        2 if id.0 & 63 >= CLIENT_INSIDE => Part::Wait,
-        _ if id == META_TURN || id == DATA_TURN => Part::Turn,
-        2 | 4 | 5 => Part::Operation,
-        _ if id == NET_CALL => Part::Call,
-        _ if id == NET_SEND => Part::Sent,
-        _ if id == NET_RECEIVE => Part::Received,
-        6 => Part::Journal,
-        DISK_LAYER => Part::Disk,
-        _ => Part::Other,
-    }
-}
-
-/// The class of a disk access; empty for everything else.
-pub fn class_name(event: &Event) -> &'static str {
-    match (event.record.event.layer(), event.record.class) {
-        (DISK_LAYER, 1) => "no seek",
-        (DISK_LAYER, 2) => "near seek",
-        (DISK_LAYER, 3) => "far seek",
-        _ => "",
-    }
-}
-
-/// Names of the flags that are set, with spaces between them.
-pub fn flag_names(bits: u16) -> String {
-    let names = [
-        (flags::SERVER, "server"),
-        (flags::SIMULATED, "simulated"),
-        (flags::ERROR, "failed"),
-        (flags::RETRY, "retry"),
-        (flags::SAMPLED, "sampled"),
-        (flags::SYNC, "sync"),
-        (flags::HIT, "cached"),
-        (flags::OPEN, "running"),
-    ];
-    names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect::<Vec<_>>().join(" ")
 }
 
 /// A mask for each node, as files have their own events; none if all are wanted.
@@ -473,7 +371,7 @@ mod tests {
         let lanes = source.lanes();
         let names: Vec<String> =
             lanes.iter().map(|lane| format!("{} {}", source.merged.nodes[lane.node].name, Source::lane_name(lane))).collect();
-        assert_eq!(names, ["client0 operation", "client0 operation 2", "client0 call", "meta0 operation", "meta0 disk"]);
+        assert_eq!(names, ["client0 operation", "client0 operation 2", "client0 calls", "meta0 operation", "meta0 disk"]);
         for lane in &lanes {
             let spans: Vec<&Event> = lane.spans.iter().map(|position| source.event(*position)).collect();
             assert!(spans.windows(2).all(|pair| pair[0].end_ns() <= pair[1].start_ns));

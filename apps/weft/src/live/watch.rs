@@ -14,8 +14,8 @@ use super::snapshot::{Rates, Seen, Snapshot, rates, snapshot};
 use crate::connect::Fs;
 use crate::output::show_name;
 
-/// Points of the past that are kept for each server.
-const HISTORY: usize = 900;
+/// Seconds of the past that are kept for each server.
+const HISTORY_S: f64 = 620.0;
 /// A server is silent if it has not answered for so many intervals, and at least [`PATIENCE_S`] seconds.
 const PATIENCE_INTERVALS: f64 = 3.0;
 const PATIENCE_S: f64 = 3.0;
@@ -49,7 +49,6 @@ pub struct Point {
     /// Seconds since the watching began.
     pub at: f64,
     pub rates: Rates,
-    pub queued: u32,
 }
 
 impl Watch {
@@ -174,10 +173,10 @@ impl Shared {
                 if let Some((before_at, before)) = &before
                     && let Some(rates) = rates(before, &reply, at - before_at)
                 {
-                    if track.history.len() == HISTORY {
+                    while track.history.front().is_some_and(|point| point.at < at - HISTORY_S) {
                         track.history.pop_front();
                     }
-                    track.history.push_back(Point { at, rates, queued: reply.queued });
+                    track.history.push_back(Point { at, rates });
                 }
                 let entry = track.seen.entry.clone();
                 track.seen = Seen { entry, last: Some((at, reply)), before, problem: None };

@@ -9,7 +9,8 @@ use weft_trace::Kind;
 use weft_trace::merge::Event;
 
 use super::Common;
-use crate::export::source::{self, Part, Selection, Source, part_of};
+use crate::export::source::{self, Selection, Source};
+use crate::view::sublane::SubLane;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -57,7 +58,8 @@ fn picture(input: &Path, label: &str, names: &[String]) -> Result<Timeline> {
 /// The steps between the beginning of the first chosen operation and the end of the last one.
 fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
     let is_client = |event: &Event| source.merged.nodes[event.node].server.is_none();
-    let mut chosen: Vec<&Event> = source.events().filter(|event| is_client(event) && part_of(event) == Part::Operation).collect();
+    let mut chosen: Vec<&Event> =
+        source.events().filter(|event| is_client(event) && SubLane::of(event.record.event) == SubLane::Operation).collect();
     if !names.is_empty() {
         chosen = names.iter().filter_map(|name| chosen.iter().rev().find(|event| source.name(event) == *name).copied()).collect();
         chosen.sort_by_key(|event| event.start_ns);
@@ -66,7 +68,16 @@ fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
     let at = |ns: u64| (ns as f64 + source.origin_ns as f64 - from as f64) / 1e9;
     let inside = |event: &Event| event.start_ns >= from && event.end_ns() <= to;
     let wanted = |lane: &source::Lane| {
-        matches!(lane.part, Part::Application | Part::Gateway | Part::Operation | Part::Call | Part::Wait | Part::Journal | Part::Disk)
+        matches!(
+            lane.sub_lane,
+            SubLane::Application
+                | SubLane::Gateway
+                | SubLane::Operation
+                | SubLane::Calls
+                | SubLane::Wait
+                | SubLane::Journal
+                | SubLane::Disk
+        )
     };
     let mut timeline = Timeline {
         frame: Frame::new(label, &said(source, &chosen, inside)).sized(1100, 0),
@@ -89,7 +100,7 @@ fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
         for event in spans {
             let name = source.name(event);
             let (begin, end) = (at(source.start_ns(event)), at(source.start_ns(event) + event.dur_ns));
-            match (lane.part, event.record.kind()) {
+            match (lane.sub_lane, event.record.kind()) {
                 (_, Kind::Ladder) => {
                     for piece in source.pieces(event) {
                         let text = if piece.name == "cpu" { name.clone() } else { piece.name.clone() };
@@ -97,15 +108,15 @@ fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
                     }
                     served.extend(source.is_answer(event).then_some((event.record.req, number, begin, end)));
                 }
-                (Part::Call, _) => {
+                (SubLane::Calls, _) => {
                     blocks.push(Block { from: begin, to: end, class: class("call"), text: name });
                     calls.extend(source.served(event).map(|_| (event.record.req, number, begin, end)));
                 }
                 (part, _) => {
                     let kind = match part {
-                        Part::Journal => "journal",
-                        Part::Disk => "disk",
-                        Part::Wait => "lock",
+                        SubLane::Journal => "journal",
+                        SubLane::Disk => "disk",
+                        SubLane::Wait => "lock",
                         _ => "operation",
                     };
                     blocks.push(Block { from: begin, to: end, class: class(kind), text: name });
@@ -137,11 +148,13 @@ fn class(name: &str) -> usize {
 /// The steps in words: operations, and how many requests, journal writes and disk accesses they made.
 fn said(source: &Source, operations: &[&Event], inside: impl Fn(&Event) -> bool) -> String {
     let names: Vec<String> = operations.iter().map(|event| source.name(event)).collect();
-    let count = |part: Part, on_server: bool| {
-        let of = |event: &&Event| inside(event) && part_of(event) == part && source.merged.nodes[event.node].server.is_some() == on_server;
+    let count = |part: SubLane, on_server: bool| {
+        let of = |event: &&Event| {
+            inside(event) && SubLane::of(event.record.event) == part && source.merged.nodes[event.node].server.is_some() == on_server
+        };
         source.events().filter(of).count()
     };
-    let (requests, disk) = (count(Part::Call, false), count(Part::Disk, true));
+    let (requests, disk) = (count(SubLane::Calls, false), count(SubLane::Disk, true));
     let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let us = operations.iter().map(|event| Unit::Seconds.format(event.dur_ns as f64 / 1e9));
     let timed: Vec<String> = names.iter().zip(us).map(|(name, time)| format!("{name} {time}")).collect();
@@ -158,14 +171,14 @@ mod tests {
         let source = samples::two_creates();
         let timeline = draw(&source, "create", &[]).expect("a client");
         let names: Vec<String> = timeline.lanes.iter().map(|lane| format!("{} {}", lane.group, lane.name)).collect();
-        assert_eq!(names, ["client0 operation", "client0 operation 2", "client0 call", "meta0 operation", "meta0 disk"]);
+        assert_eq!(names, ["client0 operation", "client0 operation 2", "client0 calls", "meta0 operation", "meta0 disk"]);
         assert_eq!(timeline.arrows.len(), 2);
         let (there, back) = (&timeline.arrows[0], &timeline.arrows[1]);
         assert_eq!((there.from.0, there.to.0, back.from.0, back.to.0), (2, 3, 3, 2));
         assert!(there.from.1 <= there.to.1 && there.to.1 < back.from.1 && back.from.1 <= back.to.1);
         let phases: Vec<&str> = timeline.lanes[3].blocks.iter().map(|block| timeline.classes[block.class].0.as_str()).collect();
         assert_eq!(phases, ["queue", "cpu", "journal", "send"]);
-        assert_eq!(timeline.frame.subtitle, "client.create 8 us, client.create 9 us; 1 request, 1 disk access");
+        assert_eq!(timeline.frame.subtitle, "client.create 8 µs, client.create 9 µs; 1 request, 1 disk access");
         let named = |name: &str| draw(&source, "create", &[name.to_string()]);
         let one = named("client.create").expect("a client");
         assert_eq!(one.lanes.iter().map(|lane| lane.blocks.len()).sum::<usize>(), 6, "the last operation, which began later");

@@ -9,7 +9,8 @@ use weft_trace::merge::Event;
 use weft_trace::record::Body;
 
 use super::Common;
-use crate::export::source::{Part, Selection, Source, part_of};
+use crate::export::source::{Selection, Source};
+use crate::view::sublane::{SubLane, nodes_in_order};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -78,7 +79,7 @@ impl Args {
         let source = Source::load(&[input.to_path_buf()], selection)?;
         let mut panel = Panel::default();
         let last_s = source.events().map(|event| end_s(&source, event)).fold(0.0, f64::max);
-        for node in source.node_order() {
+        for node in nodes_in_order(&source.merged) {
             let name = &source.merged.nodes[node].name;
             let is_client = source.merged.nodes[node].server.is_none();
             let lane = |name: &str, is_minor, wanted: &dyn Fn(&Event) -> Option<usize>| {
@@ -91,8 +92,8 @@ impl Args {
             };
             panel.lanes.push(lane(name, false, &|event| main_class(&source, event, is_client)));
             if self.network {
-                panel.lanes.push(lane("", true, &|event| (part_of(event) == Part::Received).then_some(7)));
-                panel.lanes.push(lane("", true, &|event| (part_of(event) == Part::Sent).then_some(8)));
+                panel.lanes.push(lane("", true, &|event| (SubLane::of(event.record.event) == SubLane::Received).then_some(7)));
+                panel.lanes.push(lane("", true, &|event| (SubLane::of(event.record.event) == SubLane::Sent).then_some(8)));
             }
         }
         if panel.lanes.iter().all(|lane| lane.strips.is_empty()) {
@@ -111,7 +112,7 @@ fn end_s(source: &Source, event: &Event) -> f64 {
 /// The run in numbers.
 fn said(source: &Source, last_s: f64) -> String {
     let mut classes = [0u64; 4];
-    for event in source.events().filter(|event| part_of(event) == Part::Disk) {
+    for event in source.events().filter(|event| SubLane::of(event.record.event) == SubLane::Disk) {
         classes[usize::from(event.record.class).min(3)] += 1;
     }
     let [_, none, near, far] = classes;
@@ -121,9 +122,9 @@ fn said(source: &Source, last_s: f64) -> String {
 
 /// What the main lane of a node shows: programs on clients (or, without any, operations of the client library), disks on servers.
 fn main_class(source: &Source, event: &Event, is_client: bool) -> Option<usize> {
-    let part = part_of(event);
+    let part = SubLane::of(event.record.event);
     match (is_client, part) {
-        (true, Part::Application | Part::Operation) => {
+        (true, SubLane::Application | SubLane::Operation) => {
             let name = source.name(event);
             Some(match name.split('.').nth(1).unwrap_or_default() {
                 "compute" => 0,
@@ -133,7 +134,7 @@ fn main_class(source: &Source, event: &Event, is_client: bool) -> Option<usize> 
                 _ => 1,
             })
         }
-        (false, Part::Disk) => Some(if (1..=3).contains(&event.record.class) { 3 + event.record.class as usize } else { 4 }),
+        (false, SubLane::Disk) => Some(if (1..=3).contains(&event.record.class) { 3 + event.record.class as usize } else { 4 }),
         _ => None,
     }
 }
@@ -142,7 +143,7 @@ fn main_class(source: &Source, event: &Event, is_client: bool) -> Option<usize> 
 fn iterations(source: &Source, bytes: u64) -> Vec<Mark> {
     let mut done: Vec<(f64, u64)> = source
         .events()
-        .filter(|event| part_of(event) == Part::Disk)
+        .filter(|event| SubLane::of(event.record.event) == SubLane::Disk)
         .map(|event| (end_s(source, event), if let Body::Span(span) = &event.record.body { u64::from(span.len) } else { 0 }))
         .collect();
     done.sort_by(|a, b| a.0.total_cmp(&b.0));

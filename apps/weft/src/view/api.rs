@@ -5,22 +5,23 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weft_charts::views;
 use weft_trace::record::Body;
 
 use super::compare::Part;
 use super::http::Answer;
-use super::lanes::node_order;
 use super::run::Run;
 use super::site::{Site, State};
+use super::sublane::node_order;
 use super::window::{WIDTH_MAX, Window, picture};
-use super::{compare, details, drawn, latency, limits, overview, report, running, table};
+use super::{compare, details, drawn, latency, limits, metrics, overview, report, running, table};
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 17] = [
+const PARTS: [(&str, &str, &str); 18] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
@@ -28,9 +29,10 @@ const PARTS: [(&str, &str, &str); 17] = [
     ("/timeline.js", SCRIPT, include_str!("page/timeline.js")),
     ("/paint.js", SCRIPT, include_str!("page/paint.js")),
     ("/side.js", SCRIPT, include_str!("page/side.js")),
-    ("/charts.js", SCRIPT, include_str!("page/charts.js")),
     ("/screens.js", SCRIPT, include_str!("page/screens.js")),
     ("/plot.js", SCRIPT, include_str!("page/plot.js")),
+    ("/metrics.js", SCRIPT, include_str!("page/metrics.js")),
+    ("/live.js", SCRIPT, include_str!("page/live.js")),
     ("/parts.js", SCRIPT, include_str!("page/parts.js")),
     ("/drawn.js", SCRIPT, include_str!("page/drawn.js")),
     ("/running.js", SCRIPT, include_str!("page/running.js")),
@@ -98,7 +100,7 @@ impl Query {
     }
 
     /// Pixels of a chart.
-    fn chart_width(&self) -> u32 {
+    pub fn chart_width(&self) -> u32 {
         self.number("width", 960).clamp(320, 3000) as u32
     }
 
@@ -143,17 +145,13 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
     if !path.starts_with("/api/") {
         return Answer::refused(404, "there is no such page");
     }
-    match site.state() {
-        State::Ready => {}
-        State::Loading(done, total) if path == "/api/state" => {
-            // Who waits for the trace learns at once that it is there.
-            if site.await_loaded(STATE_WAIT) {
-                return route(site, path, query);
-            }
-            return Answer::json(&json!({ "state": "loading", "read": done, "total": total }));
-        }
-        State::Failed(reason) if path == "/api/state" => return Answer::json(&json!({ "state": "failed", "reason": reason })),
-        _ => return Answer::refused(503, "the trace is not loaded yet"),
+    if path == "/api/state" {
+        // Who waits for the trace learns at once that it is there.
+        site.await_loaded(STATE_WAIT);
+        return Answer::json(&state(site));
+    }
+    if site.state() != State::Ready {
+        return Answer::refused(503, "the trace is not loaded yet");
     }
     let first = site.runs().next().map_or(0, |(number, _)| number as u64);
     let Some(run) = site.run(query.number("run", first)) else {
@@ -162,7 +160,6 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
     let (from, to) = query.window(&run);
     let event = query.number("event", u64::MAX).min(u64::from(u32::MAX)) as u32;
     match path {
-        "/api/state" => Answer::json(&json!({ "state": "ready", "analysed": run.analysed().is_some() })),
         "/api/runs" => Answer::json(&overview::runs(site)),
         "/api/run" => Answer::json(&describe(&run)),
         "/api/window" => {
@@ -171,14 +168,23 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
             site.note_shown();
             Answer::ok("application/octet-stream", picture)
         }
-        "/api/totals" => Answer::json(&totals(&run, from, to)),
+        "/api/totals" => Answer::json(&totals(&run, from, to, &query.hidden(&run), query.text("colour"))),
         "/api/gauges" => Answer::json(&gauges(&run, from, to)),
+        "/api/metrics" => match query.text("format") {
+            "csv" => Answer::file("text/csv; charset=utf-8", "weft-metrics.csv", metrics::csv(&run, from, to, query.text("formulas"))),
+            _ => Answer::json(&metrics::lanes(&run, from, to, query.text("formulas"))),
+        },
         "/api/event" => found(details::event(&run, event)),
         "/api/request" => found(details::request(&run, event)),
         "/api/arrows" => Answer::json(&details::arrows(&run, from, to, ARROWS_MAX)),
         "/api/find" => Answer::json(&details::find(&run, query.text("q"), query.text("back") == "1", query.number("at", 0), event)),
         "/api/latency" => Answer::json(&latency::distribution(&run, from, to, &query.numbers("kind"))),
-        "/api/explain" => Answer::json(&json!(run.explain(from, to))),
+        "/api/explain" => {
+            let explanation = run.explain(from, to);
+            let mut told = json!(explanation);
+            told["charts"] = drawn::explained(&explanation, query.chart_width());
+            Answer::json(&told)
+        }
         "/api/slowest" => Answer::json(&details::slowest(&run, from, to, query.number("count", 20).min(200) as usize)),
         "/api/compare" | "/api/chart/compare" | "/api/chart/stages" => {
             let Some(other) = site.run(query.number("with", first)) else {
@@ -200,9 +206,7 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
             let others = query.numbers("with").into_iter().filter_map(|number| site.run(number)).collect::<Vec<_>>();
             let runs: Vec<&Run> = std::iter::once(&*run).chain(others.iter().map(|other| &**other)).collect();
             let hardware = if matches!(query.text("hardware"), "tcp" | "2006") { query.text("hardware") } else { "unix" };
-            let mut answer = Answer::ok(HTML, report::html(&runs, hardware));
-            answer.headers.push(("Content-Disposition", "attachment; filename=\"weft-report.html\"".into()));
-            answer
+            Answer::file(HTML, "weft-report.html", report::html(&runs, hardware))
         }
         "/api/bounds" | "/api/chart/bounds" => {
             let transport = if matches!(query.text("hardware"), "tcp" | "2006") { query.text("hardware") } else { "unix" };
@@ -223,7 +227,7 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
             Answer::json(&drawn::lines(&running::chart(&run, other.as_deref(), &query.running(), view, query.chart_width())))
         }
         "/api/chart/latency" => Answer::json(&drawn::latency_bins(&run, from, to, &query.numbers("kind"), query.chart_width())),
-        "/api/chart/ecdf" => Answer::json(&drawn::latency_ecdf(&run, from, to, &query.numbers("kind"), query.chart_width())),
+        "/api/chart/ecdf" => Answer::json(&drawn::lines(&drawn::latency_ecdf(&run, from, to, &query.numbers("kind"), query.chart_width()))),
         "/api/health" => Answer::json(&health(&run)),
         "/api/table" => {
             let rows = table::Rows {
@@ -234,15 +238,20 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
                 limit: query.number("limit", 200).min(ROWS_MAX),
             };
             match query.text("format") {
-                "csv" => {
-                    let mut answer = Answer::ok("text/csv; charset=utf-8", table::csv(&run, &rows));
-                    answer.headers.push(("Content-Disposition", "attachment; filename=\"weft-spans.csv\"".into()));
-                    answer
-                }
+                "csv" => Answer::file("text/csv; charset=utf-8", "weft-spans.csv", table::csv(&run, &rows)),
                 _ => Answer::json(&table::json(&run, &rows)),
             }
         }
         _ => Answer::refused(404, "there is no such page"),
+    }
+}
+
+/// How far the loading is.
+pub fn state(site: &Site) -> Value {
+    match site.state() {
+        State::Ready => json!({ "state": "ready" }),
+        State::Loading(done, total) => json!({ "state": "loading", "read": done, "total": total }),
+        State::Failed(reason) => json!({ "state": "failed", "reason": reason }),
     }
 }
 
@@ -261,6 +270,11 @@ fn describe(run: &Run) -> Value {
         json!({ "node": lane.node, "sub": lane.sub_lane, "row": lane.row, "overlaps": lane.overlaps, "spans": spans })
     });
     let marks = run.marks().map(|(event, value)| json!([run.since_origin(event.start_ns), value, event.record.text(), event.node]));
+    let kinds = run.lanes.kinds.iter().map(|kind| {
+        let mut told = json!(kind);
+        told["colour"] = json!(format!("#{:06x}", views::event_fill(&kind.name).color));
+        told
+    });
     json!({
         "name": run.name,
         "has_trace": run.has_trace(),
@@ -269,7 +283,7 @@ fn describe(run: &Run) -> Value {
         "simulated": overview::is_simulated(run),
         "nodes": nodes.collect::<Vec<_>>(),
         "lanes": lanes.collect::<Vec<_>>(),
-        "kinds": run.lanes.kinds,
+        "kinds": kinds.collect::<Vec<_>>(),
         "marks": marks.take(2000).collect::<Vec<_>>(),
         "sources": run.sources.iter().map(|source| source.path.display().to_string()).collect::<Vec<_>>(),
         "lost": run.merged.nodes.iter().map(|node| node.lost).sum::<u64>(),
@@ -286,18 +300,10 @@ pub fn problem_count(run: &Run) -> usize {
 }
 
 /// Number and time of the spans that begin in a window, by node and kind: the legend and the profile.
-fn totals(run: &Run, from: u64, to: u64) -> Value {
-    let mut sums: BTreeMap<(usize, u16), (u64, u64)> = BTreeMap::new();
-    for lane in &run.lanes.lanes {
-        let all = run.spans_of(lane.node);
-        for (kind, track) in &lane.tracks {
-            let (count, time) = track.total(&all, from, to);
-            let sum = sums.entry((lane.node, *kind)).or_default();
-            *sum = (sum.0 + count, sum.1 + time);
-        }
-    }
+fn totals(run: &Run, from: u64, to: u64, hidden: &[bool], colour: &str) -> Value {
+    let sums = drawn::totals(run, from, to);
     let rows = sums.into_iter().filter(|(_, (count, _))| *count > 0).map(|((node, kind), (count, time))| json!([node, kind, count, time]));
-    json!({ "from": from, "to": to, "rows": rows.collect::<Vec<_>>() })
+    json!({ "from": from, "to": to, "rows": rows.collect::<Vec<_>>(), "profile": drawn::profile(run, from, to, hidden, colour) })
 }
 
 /// Gauges of servers in a window: the largest value in each of some hundred pieces of it.
@@ -375,8 +381,14 @@ mod tests {
     #[test]
     fn every_route_answers_for_any_window_and_any_record() {
         let site = site(200);
-        for window in ["", "from=0&to=0", "from=5&to=2", "from=1e18&to=1e19", "from=1000&to=2000000&kind=0,1,99&hide=99&event=5&q=create"] {
-            let paths = "state runs run totals gauges arrows find latency explain slowest health table compare chart/compare chart/stages chart/latency chart/ecdf running chart/running bounds chart/bounds";
+        for window in [
+            "",
+            "from=0&to=0",
+            "from=5&to=2",
+            "from=1e18&to=1e19",
+            "from=1000&to=2000000&kind=0,1,99&hide=99&event=5&q=create&formulas=count(disk.*);x",
+        ] {
+            let paths = "runs run totals gauges metrics arrows find latency explain slowest health table compare chart/compare chart/stages chart/latency chart/ecdf running chart/running bounds chart/bounds";
             for path in paths.split(' ') {
                 get(&site, &format!("/api/{path}?{window}"));
             }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use weft_charts::{Axis, Frame, Line, Lines, Rows, Series, Style, Unit, categorical, views};
 use weft_trace::Stage;
 use weft_trace::explain::{Explanation, KindReport};
-use weft_trace::latency::Latency;
 
+use super::ecdf::Durations;
 use super::run::Run;
 
 /// A run, and the part of it that is looked at, in nanoseconds since its beginning.
@@ -77,17 +77,15 @@ pub fn compare(a: Part<'_>, b: Part<'_>) -> Value {
 pub fn ecdf(a: Part<'_>, b: Part<'_>, operation: &str) -> Lines {
     let line = |(number, (letter, part)): (usize, (&str, Part<'_>))| {
         let (begin, end) = part.run.absolute(part.from, part.to);
-        let mut latency = Latency::default();
+        let mut durations = Durations::default();
         for one in part.run.analyse().analysis.between(begin, end) {
             if operation.is_empty() || part.run.merged.nodes[one.node].events.name(one.event) == operation {
-                latency.record(one.dur_ns);
+                durations.record(one.dur_ns);
             }
         }
-        let first = (latency.min_ns().max(1) as f64 / 1e9, 0.0);
-        let points = latency.ecdf().into_iter().map(|(ns, share)| (ns as f64 / 1e9, share));
-        let points = if latency.count() == 0 { Vec::new() } else { std::iter::once(first).chain(points).collect() };
+        let points = durations.points().into_iter().map(|(ns, share)| (ns.max(1) as f64 / 1e9, share)).collect();
         let style = if number == 0 { Style::Line } else { Style::Dashed };
-        let count = rounded(latency.count() as f64);
+        let count = rounded(durations.count() as f64);
         Line { name: format!("{letter}: {}, {count} operations", part.run.name), color: categorical(number).color, style, points }
     };
     let what = if operation.is_empty() { "all operations of clients" } else { operation };
@@ -249,7 +247,7 @@ fn change(ratio: f64, more: &str, less: &str) -> String {
 }
 
 fn micros(us: f64) -> String {
-    weft_charts::Unit::Seconds.format(us / 1e6).replace(" us", " µs")
+    weft_charts::Unit::Seconds.format(us / 1e6)
 }
 
 /// About three digits.

@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 use weft_trace::event::NET_CALL;
 use weft_trace::events::{Event, before};
+use weft_trace::explain::{Step, Waterfall};
 use weft_trace::record::{Body, fine, flags};
 
-use super::lanes::{Spans, SubLane, is_span};
+use super::lanes::{Spans, is_span};
 use super::run::{Analysed, Run};
+use super::sublane::SubLane;
 use super::tiles::Track;
 
 /// Records of one request that are shown at most.
@@ -48,16 +50,17 @@ pub fn event(run: &Run, position: u32) -> Option<Value> {
     Some(fields)
 }
 
-fn flag_names(bits: u16) -> Vec<&'static str> {
+/// Names of the flags that are set.
+pub fn flag_names(bits: u16) -> Vec<&'static str> {
     let names = [
-        (flags::SERVER, "at a server"),
+        (flags::SERVER, "server"),
         (flags::SIMULATED, "simulated"),
         (flags::ERROR, "failed"),
-        (flags::RETRY, "sent again"),
+        (flags::RETRY, "retry"),
         (flags::SAMPLED, "sampled"),
-        (flags::SYNC, "to stable storage"),
-        (flags::HIT, "from a cache"),
-        (flags::OPEN, "still running"),
+        (flags::SYNC, "sync"),
+        (flags::HIT, "cached"),
+        (flags::OPEN, "running"),
     ];
     names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect()
 }
@@ -80,7 +83,7 @@ fn wait_ns(event: &Event) -> u64 {
 }
 
 /// Phases of a ladder: name, stage, nanoseconds.
-fn phases(run: &Run, event: &Event) -> Vec<Value> {
+pub fn phases(run: &Run, event: &Event) -> Vec<(String, &'static str, u64)> {
     let Body::Ladder(ladder) = &event.record.body else { return Vec::new() };
     let total: u64 = ladder.phases.iter().map(|phase| u64::from(*phase)).sum();
     let info = run.merged.nodes[event.node].events.get(event.record.event);
@@ -88,7 +91,7 @@ fn phases(run: &Run, event: &Event) -> Vec<Value> {
     let phase = |(number, length): (usize, &u32)| {
         let ns = (u128::from(event.dur_ns) * u128::from(*length) / u128::from(total.max(1))) as u64;
         let (name, stage) = parts.get(number).map_or(("?", "unseen"), |part| (part.name.as_str(), part.stage.name()));
-        json!([name, stage, ns])
+        (name.to_string(), stage, ns)
     };
     ladder.phases.iter().enumerate().filter(|(_, length)| **length > 0).map(phase).collect()
 }
@@ -140,9 +143,7 @@ fn around_in_thread(run: &Run, analysed: &Analysed, position: u32) -> Option<u32
 pub fn request(run: &Run, position: u32) -> Option<Value> {
     run.merged.events.get(position).filter(is_span)?;
     let analysed = run.analyse();
-    let root = root_of(run, analysed, position);
-    let mut steps = Vec::new();
-    collect(run, analysed, root, 0, &mut steps);
+    let (root, steps) = records_of(run, position);
     let first = &run.merged.events.event(root);
     let rows = steps.iter().map(|(step, depth)| {
         let event = &run.merged.events.event(*step);
@@ -171,6 +172,15 @@ pub fn request(run: &Run, position: u32) -> Option<Value> {
         "slower_than": if count == 0 { Value::Null } else { json!(faster as f64 / count as f64) }, "of": count,
         "steps": rows.collect::<Vec<_>>(), "path": path.collect::<Vec<_>>(), "cut": steps.len() >= STEPS_MAX,
     }))
+}
+
+/// The operation around a record, and all its records with their depths, in the order of a waterfall.
+pub fn records_of(run: &Run, position: u32) -> (u32, Vec<(u32, usize)>) {
+    let analysed = run.analyse();
+    let root = root_of(run, analysed, position);
+    let mut records = Vec::new();
+    collect(run, analysed, root, 0, &mut records);
+    (root, records)
 }
 
 fn collect(run: &Run, analysed: &Analysed, position: u32, depth: usize, out: &mut Vec<(u32, usize)>) {
@@ -321,11 +331,10 @@ pub fn find(run: &Run, text: &str, back: bool, at: u64, after: u32) -> Value {
 }
 
 /// Of the operations that begin in a window those that took longest, each with the record to look at.
-pub fn slowest(run: &Run, from: u64, to: u64, count: usize) -> Value {
+pub fn slowest_operations(run: &Run, from: u64, to: u64, count: usize) -> Vec<(Option<u32>, Waterfall)> {
     let (begin, end) = run.absolute(from, to);
-    let waterfalls = run.analyse().analysis.slowest_between(count, begin, end);
-    let row = |waterfall: weft_trace::explain::Waterfall| {
-        let events = &run.merged.events;
+    let events = &run.merged.events;
+    let record = |waterfall: &Waterfall| {
         let same = |position: &u32| {
             let event = events.event(*position);
             let node = &run.merged.nodes[event.node];
@@ -334,15 +343,27 @@ pub fn slowest(run: &Run, from: u64, to: u64, count: usize) -> Value {
                 && node.events.name(event.record.event) == waterfall.operation
         };
         let at_once = events.from(before(waterfall.start_ns)).take_while(|position| events.start_ns(*position) == waterfall.start_ns);
-        let position = at_once.into_iter().find(same);
-        let most = waterfall.steps.iter().max_by(|a, b| a.dur_us.total_cmp(&b.dur_us));
+        at_once.into_iter().find(same)
+    };
+    let waterfalls = run.analyse().analysis.slowest_between(count, begin, end);
+    waterfalls.into_iter().map(|waterfall| (record(&waterfall), waterfall)).collect()
+}
+
+/// The piece of an operation that took longest.
+pub fn most_of(waterfall: &Waterfall) -> Option<&Step> {
+    waterfall.steps.iter().max_by(|a, b| a.dur_us.total_cmp(&b.dur_us))
+}
+
+/// The same for the page.
+pub fn slowest(run: &Run, from: u64, to: u64, count: usize) -> Value {
+    let row = |(position, waterfall): (Option<u32>, Waterfall)| {
         json!({
             "event": position, "operation": waterfall.operation, "client": waterfall.client, "object": format!("{:x}", waterfall.object),
             "start": run.since_origin(waterfall.start_ns), "dur_us": waterfall.dur_us, "slower_than": waterfall.slower_than,
-            "most": most.map(|step| json!({ "stage": step.stage, "place": step.place, "dur_us": step.dur_us })),
+            "most": most_of(&waterfall).map(|step| json!({ "stage": step.stage, "place": step.place, "dur_us": step.dur_us })),
         })
     };
-    json!(waterfalls.into_iter().map(row).collect::<Vec<_>>())
+    json!(slowest_operations(run, from, to, count).into_iter().map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

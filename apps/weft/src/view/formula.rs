@@ -1,19 +1,17 @@
 //! Metrics that a person writes as a formula: `bytes / time`, `busy / count`, `100 * failed / max(count, 1)`. Numbers, names, `+ - * /`,
-//! brackets, `min` and `max`; nothing else is understood, so a formula from an address can do no harm.
+//! brackets, `min` and `max`; nothing else is understood, so a formula from an address can do no harm. Who asks says which names there
+//! are: those of an interval of Running ([`Formula::of_interval`]), or those of the timeline's lanes ([`super::metrics`]).
 
 use std::fmt;
 
-/// What a formula may name.
-pub const NAMES: [&str; 5] = ["count", "bytes", "time", "busy", "failed"];
+/// What a formula about an interval of Running may name.
+pub const INTERVAL_NAMES: [&str; 5] = ["count", "bytes", "time", "busy", "failed"];
 
 /// A formula that was understood.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Formula {
     root: Term,
 }
-
-/// Values of [`NAMES`].
-pub type Values = [f64; NAMES.len()];
 
 /// Why a formula was not understood: at which letter, and what belongs there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,14 +38,17 @@ enum Term {
 const LENGTH_MAX: usize = 200;
 const DEPTH_MAX: usize = 30;
 
+/// Says which of the values a name means, perhaps with what stands in brackets behind it; or why it means none.
+pub type Meaning<'a> = dyn FnMut(&str, Option<&str>) -> Result<usize, String> + 'a;
+
 impl Formula {
-    /// Reads a formula.
+    /// Reads a formula whose names mean what `meaning` says.
     ///
     /// # Errors
     /// Where and why it is none.
-    pub fn new(text: &str) -> Result<Formula, Misread> {
+    pub fn new(text: &str, meaning: &mut Meaning<'_>) -> Result<Formula, Misread> {
         let letters: Vec<char> = text.chars().collect();
-        let mut reader = Reader { letters: &letters, at: 0, depth: 0 };
+        let mut reader = Reader { letters: &letters, at: 0, depth: 0, meaning };
         if letters.len() > LENGTH_MAX {
             return Err(reader.misread(&format!("more than {LENGTH_MAX} letters")));
         }
@@ -58,16 +59,28 @@ impl Formula {
         }
     }
 
+    /// Reads a formula about an interval of Running: its values are those of [`INTERVAL_NAMES`].
+    ///
+    /// # Errors
+    /// Where and why it is none.
+    pub fn of_interval(text: &str) -> Result<Formula, Misread> {
+        let unknown = |word: &str| format!("{word} is unknown; there are {}, min and max", INTERVAL_NAMES.join(", "));
+        Formula::new(text, &mut |word, inside| match inside {
+            Some(_) => Err(unknown(&format!("{word}(...)"))),
+            None => INTERVAL_NAMES.iter().position(|name| *name == word).ok_or_else(|| unknown(word)),
+        })
+    }
+
     /// Its value; `None` where it has none, for example 0 / 0.
-    pub fn value(&self, values: &Values) -> Option<f64> {
+    pub fn value(&self, values: &[f64]) -> Option<f64> {
         Some(value(&self.root, values)).filter(|value| value.is_finite())
     }
 }
 
-fn value(term: &Term, values: &Values) -> f64 {
+fn value(term: &Term, values: &[f64]) -> f64 {
     match term {
         Term::Number(number) => *number,
-        Term::Name(name) => values[*name],
+        Term::Name(name) => values.get(*name).copied().unwrap_or(f64::NAN),
         Term::Negative(inner) => -value(inner, values),
         Term::Two(sign, left, right) => {
             let (left, right) = (value(left, values), value(right, values));
@@ -83,13 +96,14 @@ fn value(term: &Term, values: &Values) -> f64 {
     }
 }
 
-struct Reader<'a> {
+struct Reader<'a, 'b> {
     letters: &'a [char],
     at: usize,
     depth: usize,
+    meaning: &'a mut Meaning<'b>,
 }
 
-impl Reader<'_> {
+impl Reader<'_, '_> {
     fn misread(&self, reason: &str) -> Misread {
         Misread { at: self.at, reason: reason.to_string() }
     }
@@ -171,13 +185,14 @@ impl Reader<'_> {
     fn name(&mut self) -> Result<Term, Misread> {
         let begin = self.at;
         let word = self.word(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-        if let Some(name) = NAMES.iter().position(|name| *name == word) {
-            return Ok(Term::Name(name));
-        }
         let sign = match word.as_str() {
             "min" => '<',
             "max" => '>',
-            _ => return Err(Misread { at: begin, reason: format!("{word} is unknown; there are {}, min and max", NAMES.join(", ")) }),
+            _ => {
+                let inside = self.inside()?;
+                let meant = (self.meaning)(&word, inside.as_deref());
+                return meant.map(Term::Name).map_err(|reason| Misread { at: begin, reason });
+            }
         };
         self.expect('(')?;
         let left = self.sum()?;
@@ -185,6 +200,17 @@ impl Reader<'_> {
         let right = self.sum()?;
         self.expect(')')?;
         Ok(Term::Two(sign, Box::new(left), Box::new(right)))
+    }
+
+    /// What stands in brackets behind a name: the name of a gauge or of events, `disk.*`.
+    fn inside(&mut self) -> Result<Option<String>, Misread> {
+        if !self.take('(') {
+            return Ok(None);
+        }
+        self.peek();
+        let word = self.word(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | '*'));
+        self.expect(')')?;
+        Ok(Some(word))
     }
 }
 
@@ -195,10 +221,10 @@ mod tests {
     use super::*;
 
     /// count, bytes, time, busy, failed.
-    const VALUES: Values = [10.0, 4096.0, 2.0, 5.0, 0.0];
+    const VALUES: [f64; 5] = [10.0, 4096.0, 2.0, 5.0, 0.0];
 
     fn of(text: &str) -> Option<f64> {
-        Formula::new(text).unwrap_or_else(|error| panic!("{text}: {error}")).value(&VALUES)
+        Formula::of_interval(text).unwrap_or_else(|error| panic!("{text}: {error}")).value(&VALUES)
     }
 
     #[test]
@@ -215,19 +241,32 @@ mod tests {
         for (text, place) in
             [("", 1), ("bytes/", 7), ("(count", 7), ("count count", 7), ("alert(1)", 1), ("1..2", 1), ("min(1)", 6), ("a;b", 1)]
         {
-            let error = Formula::new(text).unwrap_err();
+            let error = Formula::of_interval(text).unwrap_err();
             assert_eq!(error.at + 1, place, "{text}: {error}");
         }
-        assert!(
-            Formula::new(&"(".repeat(100)).is_err() && Formula::new(&"-".repeat(150)).is_err() && Formula::new(&"1+".repeat(150)).is_err()
-        );
+        for text in ["(".repeat(100), "-".repeat(150), "1+".repeat(150)] {
+            assert!(Formula::of_interval(&text).is_err());
+        }
+    }
+
+    #[test]
+    fn names_with_brackets_mean_what_the_asker_says() {
+        let mut asked = Vec::new();
+        let formula = Formula::new("count( disk.* ) / max(2, rise(net_in_bytes)) + queue", &mut |word, inside| {
+            asked.push((word.to_string(), inside.map(str::to_string)));
+            Ok(asked.len() - 1)
+        });
+        let inside = |word: &str, inside: &str| (word.to_string(), Some(inside.to_string()));
+        assert_eq!(formula.unwrap().value(&[12.0, 3.0, 0.5]), Some(4.5));
+        assert_eq!(asked, [inside("count", "disk.*"), inside("rise", "net_in_bytes"), ("queue".to_string(), None)]);
+        assert!(Formula::new("count(disk", &mut |_, _| Ok(0)).is_err());
     }
 
     proptest! {
         /// Any text: read or refused, never a crash.
         #[test]
         fn any_text_is_survived(text in "[-+*/()., 0-9a-z]{0,220}") {
-            if let Ok(formula) = Formula::new(&text) {
+            if let Ok(formula) = Formula::new(&text, &mut |_, _| Ok(0)) {
                 let _ = formula.value(&VALUES);
             }
         }

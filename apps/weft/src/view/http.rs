@@ -27,6 +27,13 @@ impl Answer {
         Answer { status: 200, content_type, body: body.into(), headers: Vec::new() }
     }
 
+    /// A file to be saved under this name.
+    pub fn file(content_type: &'static str, name: &str, body: impl Into<Vec<u8>>) -> Answer {
+        let mut answer = Answer::ok(content_type, body);
+        answer.headers.push(("Content-Disposition", format!("attachment; filename=\"{name}\"")));
+        answer
+    }
+
     /// JSON.
     pub fn json(value: &serde_json::Value) -> Answer {
         Answer::ok("application/json", value.to_string())

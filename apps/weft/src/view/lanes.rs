@@ -1,16 +1,16 @@
-//! Rows of the timeline. Every node has sub-lanes (operation, received, sent, disk ...), and what overlaps on a sub-lane is put on several
-//! rows: each span on the lowest row that is free when it begins, so that spans of one row never hide one another.
+//! Rows of the timeline: on each sub-lane of a node ([`super::sublane`]) its spans by row and kind, so that spans of one row never hide one
+//! another.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use serde::Serialize;
-use weft_trace::event::{DATA_TURN, META_TURN, NET_CALL, NET_RECEIVE, NET_SEND};
+use weft_trace::Kind;
 use weft_trace::events::{Events, Times};
 use weft_trace::file::Sort;
 use weft_trace::merge::{Each, Event, Merged, Node};
-use weft_trace::{EventId, Kind};
 
+use super::sublane::{Rows, SubLane, node_order};
 use super::tiles::{Bar, Bars, Track};
 
 /// More rows than this a sub-lane does not get: the last one takes what is left, and there spans overlap.
@@ -29,32 +29,12 @@ pub struct SpanKind {
     pub is_operation: bool,
 }
 
-/// A part of a node's lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SubLane {
-    /// Calls of applications.
-    Application,
-    /// Requests of the kernel.
-    Gateway,
-    /// Operations of a client, requests at a server.
-    Operation,
-    /// Waiting inside an operation.
-    Wait,
-    /// Requests under way, from the submission to the reply.
-    Calls,
-    /// Sends on sockets.
-    Sent,
-    /// Receives from sockets.
-    Received,
-    /// Turns of a server's loop.
-    Turn,
-    /// The journal.
-    Journal,
-    /// Disk accesses.
-    Disk,
-    /// Events that this program does not know.
-    Other,
+impl SpanKind {
+    /// The name, and at disks the class of the access.
+    pub fn title(&self) -> String {
+        let class = ["", ", no seek", ", near seek", ", far seek"][usize::from(self.class.min(3))];
+        format!("{}{class}", self.name)
+    }
 }
 
 /// One row of spans.
@@ -203,53 +183,22 @@ impl OfNode {
     }
 }
 
-/// For each node its place on the page: clients, metadata servers, data servers, each by name.
-pub fn node_order(merged: &Merged) -> Vec<usize> {
-    let mut nodes: Vec<usize> = (0..merged.nodes.len()).collect();
-    nodes.sort_by_key(|node| (merged.nodes[*node].server, &merged.nodes[*node].name));
-    let mut order = vec![0; nodes.len()];
-    for (place, node) in nodes.into_iter().enumerate() {
-        order[node] = place;
-    }
-    order
-}
-
 /// True if the record took time: a span or a ladder.
 pub fn is_span(event: &Event) -> bool {
     matches!(event.record.kind(), Kind::Span | Kind::Ladder)
 }
 
-const DISK_LAYER: usize = 7;
-/// Codes of the client's layer from which on they say what happens inside an operation.
-const CLIENT_INSIDE: u16 = 32;
-
 fn kind_of(node: &Node, sort: Sort) -> SpanKind {
-    let sub_lane = sub_lane_of(sort.event);
+    let sub_lane = SubLane::of(sort.event);
     let is_operation = matches!(sub_lane, SubLane::Application | SubLane::Gateway | SubLane::Operation);
     let class = if sub_lane == SubLane::Disk { sort.class.min(3) } else { 0 };
     SpanKind { name: node.events.name(sort.event), class, sub_lane, is_operation }
 }
 
-fn sub_lane_of(id: EventId) -> SubLane {
-    match id.layer() {
-        0 => SubLane::Application,
-        1 => SubLane::Gateway,
-        2 if id.0 & 63 >= CLIENT_INSIDE => SubLane::Wait,
-        _ if id == META_TURN || id == DATA_TURN => SubLane::Turn,
-        2 | 4 | 5 => SubLane::Operation,
-        _ if id == NET_CALL => SubLane::Calls,
-        _ if id == NET_SEND => SubLane::Sent,
-        _ if id == NET_RECEIVE => SubLane::Received,
-        6 => SubLane::Journal,
-        DISK_LAYER => SubLane::Disk,
-        _ => SubLane::Other,
-    }
-}
-
-/// Rows that fill up from the lowest.
+/// The spans of a sub-lane, on their rows.
 #[derive(Default)]
 struct Shelf {
-    ends: Vec<u64>,
+    placed: Rows,
     /// By row: its spans by kind.
     rows: Vec<Vec<(u16, Vec<Bar>)>>,
     overflowed: bool,
@@ -257,18 +206,13 @@ struct Shelf {
 
 impl Shelf {
     fn put(&mut self, kind: u16, bar: Bar) {
-        let free = self.ends.iter().position(|end| *end <= bar.start);
-        let row = free.unwrap_or_else(|| {
-            if self.ends.len() < ROWS_MAX {
-                self.ends.push(0);
-                self.rows.push(Vec::new());
-            } else {
-                self.overflowed = true;
-            }
-            self.ends.len() - 1
+        let row = self.placed.place((bar.start, bar.end), ROWS_MAX).unwrap_or_else(|| {
+            self.overflowed = true;
+            ROWS_MAX - 1
         });
-        // A span without length takes its nanosecond, or two of them would lie on each other.
-        self.ends[row] = bar.end.max(bar.start + 1).max(self.ends[row]);
+        if row == self.rows.len() {
+            self.rows.push(Vec::new());
+        }
         let tracks = &mut self.rows[row];
         match tracks.iter_mut().find(|(other, _)| *other == kind) {
             Some((_, bars)) => bars.push(bar),

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use weft_trace::latency::{Latency, SLOTS, Stacked, slot_bounds_ns, slot_label};
 
-use super::lanes::SubLane;
 use super::run::Run;
+use super::sublane::SubLane;
 
 /// Percentiles that are shown.
 const QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
@@ -19,12 +19,17 @@ pub struct Chosen {
     longest: Option<(u64, u32)>,
 }
 
-/// Spans of these kinds that begin in the window; without kinds, those of the outermost operations of clients.
-pub fn chosen(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Chosen {
-    let kinds: Vec<u16> = match kinds {
+/// These kinds; without any, those of the outermost operations of clients.
+pub fn chosen_kinds(run: &Run, kinds: &[u64]) -> Vec<u16> {
+    match kinds {
         [] => usual_kinds(run),
         kinds => kinds.iter().filter_map(|kind| u16::try_from(*kind).ok()).collect(),
-    };
+    }
+}
+
+/// Spans of [`chosen_kinds`] that begin in the window.
+pub fn chosen(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Chosen {
+    let kinds = chosen_kinds(run, kinds);
     let mut stacked = Stacked::default();
     let mut longest: Option<(u64, u32)> = None;
     for lane in &run.lanes.lanes {
@@ -78,7 +83,7 @@ pub fn distribution(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Value {
 }
 
 /// Operations of the outermost layer that was recorded at clients; of servers if there is no client.
-pub fn usual_kinds(run: &Run) -> Vec<u16> {
+fn usual_kinds(run: &Run) -> Vec<u16> {
     let of = |sub_lane: SubLane, client: bool| -> Vec<u16> {
         let lanes = run.lanes_of(sub_lane).filter(|(_, lane)| run.merged.nodes[lane.node].server.is_none() == client);
         let mut kinds: Vec<u16> = lanes.flat_map(|(_, lane)| lane.tracks.iter().map(|(kind, _)| *kind)).collect();
@@ -94,7 +99,7 @@ fn summary(name: &str, latency: &Latency) -> Value {
     let quantiles: Vec<(f64, u64)> = QUANTILES.iter().map(|q| (*q, latency.quantile_ns(*q))).collect();
     json!({
         "name": name, "count": latency.count(), "sum": latency.sum_ns(), "min": latency.min_ns(), "max": latency.max_ns(),
-        "mean": latency.mean_ns(), "quantiles": quantiles, "ecdf": latency.ecdf(),
+        "mean": latency.mean_ns(), "quantiles": quantiles,
     })
 }
 

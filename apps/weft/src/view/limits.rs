@@ -122,7 +122,7 @@ fn creates(run: &Run) -> Vec<Point> {
     if count > 0 {
         // While creates ran: other operations of the same threads took the rest of the time.
         let all: u64 = run
-            .lanes_of(super::lanes::SubLane::Operation)
+            .lanes_of(super::sublane::SubLane::Operation)
             .filter(|(_, lane)| run.merged.nodes[lane.node].server.is_none())
             .flat_map(|(_, lane)| lane.tracks.iter().map(move |(_, track)| track.total(&run.spans_of(lane.node), 0, u64::MAX).1))
             .sum();

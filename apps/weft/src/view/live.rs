@@ -1,72 +1,102 @@
-//! `weft view --live`: a page with live numbers of a running file system, and `/metrics`. It is a page of its own, so that it works
-//! without any trace; with traces the two link to each other. The door is the viewer's.
+//! `weft view --live`: live numbers of a running file system for the screen Live of the page, and `/metrics`. They need no trace.
 
 use serde_json::{Value, json};
+use weft_charts::{Axis, Frame, Line, Lines, Style, Unit, categorical};
 
 use super::api::Query;
+use super::drawn;
 use super::http::Answer;
 use crate::live::metrics;
+use crate::live::snapshot::{Rates, Snapshot};
 use crate::live::watch::{Point, Watch};
 
-const PAGE: &str = include_str!("page/live.html");
-const STYLE: &str = include_str!("page/live.css");
-const SCRIPT: &str = include_str!("page/live.js");
-
-/// Live numbers behind the viewer.
-pub struct Live {
-    /// Who asks the servers.
-    pub watch: Watch,
-    /// There are traces too.
-    pub has_traces: bool,
+/// The servers whose number a chart shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Data,
+    Meta,
+    All,
 }
 
-impl Live {
-    /// The answer to a path, if it is about live numbers.
-    pub fn route(&self, path: &str, query: &Query) -> Option<Answer> {
-        let answer = match path {
-            "/" if !self.has_traces => page(false),
-            "/live" => page(self.has_traces),
-            "/live.css" => Answer::ok("text/css; charset=utf-8", STYLE),
-            "/live.js" => Answer::ok("text/javascript; charset=utf-8", SCRIPT),
-            "/api/live" => Answer::json(&self.state(query.text("after").parse().unwrap_or(-1.0))),
-            "/metrics" => Answer::ok(metrics::CONTENT_TYPE, metrics::text(&self.watch.snapshot().fs, &self.watch.replies())),
-            _ => return None,
+/// A number of every server over time: its name, unit, servers, least end of its scale, and the number itself.
+type Chart = (&'static str, Unit, Of, f64, fn(&Rates) -> f64);
+
+const CHARTS: [Chart; 6] = [
+    ("Read bandwidth", Unit::BytesPerSecond, Of::Data, 1e3, |rates| rates.read_bytes_s),
+    ("Write bandwidth", Unit::BytesPerSecond, Of::Data, 1e3, |rates| rates.written_bytes_s),
+    ("Metadata reads", Unit::PerSecond, Of::Meta, 10.0, |rates| rates.meta_reads_s),
+    ("Metadata changes", Unit::PerSecond, Of::Meta, 10.0, |rates| rates.meta_changes_s),
+    ("Queue: mean requests in the server", Unit::Number, Of::All, 1.0, |rates| rates.queue_mean),
+    ("Processor time: processors", Unit::Number, Of::All, 1.0, |rates| rates.cpus),
+];
+
+/// Seconds that a chart can reach back.
+const SPAN_MAX_S: u64 = 600;
+/// Points of a line at most: more are no more than pixels.
+const POINTS_MAX: usize = 400;
+
+/// The answer to a path, if it is about live numbers.
+pub fn route(watch: &Watch, path: &str, query: &Query) -> Option<Answer> {
+    match path {
+        "/api/live" => Some(Answer::json(&state(watch, query))),
+        "/metrics" => Some(Answer::ok(metrics::CONTENT_TYPE, metrics::text(&watch.snapshot().fs, &watch.replies()))),
+        _ => None,
+    }
+}
+
+/// What is known now, and the charts of the last seconds.
+fn state(watch: &Watch, query: &Query) -> Value {
+    let now = watch.snapshot();
+    let span_s = query.number("span", 300).clamp(10, SPAN_MAX_S) as f64;
+    let history = watch.history(now.seconds - span_s);
+    let charts = charts(&now, &history, span_s, query.text("each") == "1", query.chart_width());
+    json!({ "now": now, "charts": charts.iter().map(drawn::lines).collect::<Vec<_>>() })
+}
+
+/// A chart for each number with a line for each server, or, if `each`, one for each server on a scale of its own.
+fn charts(now: &Snapshot, history: &[Vec<Point>], span_s: f64, each: bool, width: u32) -> Vec<Lines> {
+    let mut drawn = Vec::new();
+    for (title, unit, of, least, number) in CHARTS {
+        let is_shown = |role: &str| of == Of::All || role == if of == Of::Data { "data" } else { "meta" };
+        let servers = now.servers.iter().zip(history).enumerate().filter(|(_, (server, _))| is_shown(&server.role));
+        let lines: Vec<(&str, Vec<Line>)> = servers
+            .map(|(place, (server, points))| {
+                let points: Vec<(f64, f64)> = points.iter().map(|point| (point.at - now.seconds, number(&point.rates))).collect();
+                (server.name.as_str(), lines_of(&server.name, place, &points, now.interval_s))
+            })
+            .collect();
+        let chart = |title: String, lines: Vec<Line>| {
+            let largest = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(least, f64::max);
+            Lines {
+                frame: Frame::new(&title, "").sized(width, 190),
+                x: Axis::linear("before now", Unit::Seconds).ranging(-span_s, 0.0),
+                y: Axis::linear("", unit).reaching(largest),
+                lines,
+                marks: Vec::new(),
+            }
         };
-        Some(answer)
+        if each {
+            drawn.extend(lines.into_iter().map(|(name, lines)| chart(format!("{title}, {name}"), lines)));
+        } else {
+            drawn.push(chart(title.to_string(), lines.into_iter().flat_map(|(_, lines)| lines).collect()));
+        }
     }
-
-    /// What is known now, and what has happened after second `after`.
-    fn state(&self, after: f64) -> Value {
-        let points = |points: Vec<Point>| points.iter().map(point).collect::<Vec<_>>();
-        let history: Vec<_> = self.watch.history(after).into_iter().map(points).collect();
-        json!({ "now": self.watch.snapshot(), "history": history })
-    }
+    drawn
 }
 
-/// A link to this page in another one.
-pub fn linked(page: &str) -> String {
-    page.replacen("</header>", "<a class=\"button\" href=\"/live\">Live</a></header>", 1)
-}
-
-fn page(has_traces: bool) -> Answer {
-    let link = if has_traces { "<a class=\"button\" href=\"/\">Traces</a></header>" } else { "</header>" };
-    Answer::ok("text/html; charset=utf-8", PAGE.replacen("</header>", link, 1))
-}
-
-/// As the page reads it: second, bytes read and written, looks, changes, mean queue, requests now, processors.
-fn point(point: &Point) -> Value {
-    let rates = point.rates;
-    let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
-    json!([
-        rounded(point.at),
-        rates.read_bytes_s.round(),
-        rates.written_bytes_s.round(),
-        rounded(rates.meta_reads_s),
-        rounded(rates.meta_changes_s),
-        rounded(rates.queue_mean),
-        point.queued,
-        rounded(rates.cpus),
-    ])
+/// The line of a server, in pieces: where it was silent there is a gap.
+fn lines_of(name: &str, place: usize, points: &[(f64, f64)], interval_s: f64) -> Vec<Line> {
+    let style = [Style::Line, Style::Dashed, Style::Bound][place % 3];
+    let piece = |points: &[(f64, f64)]| {
+        let several = points.len().div_ceil(POINTS_MAX).max(1);
+        let mean = |points: &[(f64, f64)]| {
+            let sum = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
+            (sum.0 / points.len() as f64, sum.1 / points.len() as f64)
+        };
+        Line { name: name.to_string(), color: categorical(place).color, style, points: points.chunks(several).map(mean).collect() }
+    };
+    // A server that has not answered yet is in the legend too.
+    if points.is_empty() { vec![piece(points)] } else { points.chunk_by(|a, b| b.0 - a.0 <= 2.5 * interval_s).map(piece).collect() }
 }
 
 #[cfg(test)]
@@ -74,13 +104,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pages_link_to_each_other_and_hold_no_code() {
-        let text = |answer: Answer| String::from_utf8(answer.body).unwrap();
-        assert!(text(page(true)).contains("href=\"/\"") && !text(page(false)).contains("href=\"/\""));
-        let index = include_str!("page/index.html");
-        assert_eq!(linked(index).matches("href=\"/live\"").count(), 1);
-        for page in [PAGE, index] {
-            assert!(!page.contains("<script>") && !page.contains("style=") && !page.contains("onclick"), "the policy forbids it");
-        }
+    fn a_silent_server_leaves_a_gap_and_many_points_are_thinned() {
+        let points: Vec<(f64, f64)> = (0..10).chain(20..30).map(|second| (f64::from(second), 1.0)).collect();
+        let lines = lines_of("data0", 1, &points, 1.0);
+        assert_eq!(lines.iter().map(|line| line.points.len()).collect::<Vec<_>>(), [10, 10]);
+        assert!(lines.iter().all(|line| line.style == Style::Dashed && line.name == "data0"));
+        let many: Vec<(f64, f64)> = (0..6_000).map(|number| (f64::from(number) / 10.0, f64::from(number % 2))).collect();
+        let thin = lines_of("data0", 0, &many, 0.1);
+        assert!(thin.len() == 1 && thin[0].points.len() <= POINTS_MAX);
+        assert!(thin[0].points.iter().all(|point| (0.4..0.6).contains(&point.1)), "means");
+        assert_eq!(lines_of("new", 0, &[], 1.0)[0].points, []);
     }
 }

@@ -5,8 +5,9 @@
 mod api;
 mod bounds;
 mod compare;
-mod details;
+pub mod details;
 mod drawn;
+mod ecdf;
 mod formula;
 pub mod http;
 mod inputs;
@@ -14,6 +15,7 @@ mod lanes;
 mod latency;
 mod limits;
 mod live;
+mod metrics;
 mod overview;
 pub mod report;
 mod results;
@@ -22,6 +24,7 @@ mod running;
 mod sample;
 pub mod serve;
 mod site;
+pub mod sublane;
 mod table;
 mod tiles;
 mod window;
@@ -36,12 +39,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 
 use crate::connect::{Common, Fs, random};
 use crate::live::watch::Watch;
 use crate::output::print;
 use http::{Answer, Door};
-use live::Live;
 use site::Site;
 
 /// Show runs in a browser: timeline, latencies, where the time goes, single requests, one run against another
@@ -94,7 +97,7 @@ impl Args {
         if let Some(spans) = self.sample {
             return write_sample(spans, self.sample_data, &self.paths);
         }
-        let live = self.live.as_ref().map(|fs| self.watch(fs, common)).transpose()?;
+        let watch = self.live.as_ref().map(|fs| self.watch(fs, common)).transpose()?;
         let inputs = inputs::inputs(&self.paths)?;
         let loopback = self.listen.is_loopback();
         let token = if loopback && !self.token { None } else { Some(hex(&random::<16>()?)) };
@@ -118,7 +121,7 @@ impl Args {
             open(&url);
         }
         let door = Door { loopback, hostname, token };
-        let shown = Shown { site, live };
+        let shown = Shown { site, has_traces: !self.paths.is_empty(), watch };
         let answer = move |ask: &http::Ask<'_>| http::answer_by(&door, ask, |path, query| shown.route(path, query));
         serve::serve(listener, answer).context("the viewer cannot be reached any more")?;
         Ok(ExitCode::SUCCESS)
@@ -126,29 +129,29 @@ impl Args {
 }
 
 impl Args {
-    fn watch(&self, fs: &OsStr, common: &Common) -> Result<Live> {
+    fn watch(&self, fs: &OsStr, common: &Common) -> Result<Watch> {
         let fs = Fs::open(fs, &common.for_a_look())?;
-        Ok(Live { watch: Watch::start(fs, Duration::from_secs_f64(self.interval)), has_traces: !self.paths.is_empty() })
+        Ok(Watch::start(fs, Duration::from_secs_f64(self.interval)))
     }
 }
 
 /// What there is to see.
 struct Shown {
     site: Arc<Site>,
-    live: Option<Live>,
+    has_traces: bool,
+    watch: Option<Watch>,
 }
 
 impl Shown {
     fn route(&self, path: &str, query: &api::Query) -> Answer {
-        let Some(live) = &self.live else { return api::route(&self.site, path, query) };
-        if let Some(answer) = live.route(path, query) {
-            return answer;
+        if path == "/api/state" {
+            // Live numbers need no trace: without any there is nothing to wait for.
+            let mut state = if self.has_traces { api::state(&self.site) } else { json!({ "state": "ready" }) };
+            (state["live"], state["traces"], state["looks"]) = (json!(self.watch.is_some()), json!(self.has_traces), drawn::looks());
+            return Answer::json(&state);
         }
-        let mut answer = api::route(&self.site, path, query);
-        if path == "/" {
-            answer.body = live::linked(&String::from_utf8_lossy(&answer.body)).into_bytes();
-        }
-        answer
+        let live = self.watch.as_ref().and_then(|watch| live::route(watch, path, query));
+        live.unwrap_or_else(|| api::route(&self.site, path, query))
     }
 }
 

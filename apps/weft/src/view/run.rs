@@ -15,8 +15,9 @@ use weft_trace::record::Body;
 use crate::parallel::at_once;
 
 use super::inputs::{self, Content, Input};
-use super::lanes::{Lanes, Spans, SubLane};
+use super::lanes::{Lanes, Spans};
 use super::results::Results;
+use super::sublane::SubLane;
 
 /// Suspects that are listed for each kind of operation.
 const SUSPECTS: usize = 5;
@@ -49,6 +50,8 @@ pub struct Run {
     pub sources: Vec<Source>,
     /// What `weft bench` measured.
     pub results: Results,
+    /// What formulas asked for.
+    pub metrics: super::metrics::Store,
     analysed: OnceLock<Analysed>,
 }
 
@@ -140,7 +143,17 @@ impl Run {
         let origin_ns = (0..merged.nodes.len()).filter_map(begin).min().unwrap_or(0);
         let lanes = Lanes::new(merged, origin_ns, &at_once);
         let duration_ns = if merged.events.is_empty() { results.duration_ns() } else { lanes.end_ns }.max(1);
-        Run { name: name.to_string(), merged, lanes, origin_ns, duration_ns, sources, results, analysed: OnceLock::new() }
+        Run {
+            name: name.to_string(),
+            merged,
+            lanes,
+            origin_ns,
+            duration_ns,
+            sources,
+            results,
+            metrics: Default::default(),
+            analysed: OnceLock::new(),
+        }
     }
 
     /// True if there are records to look at.

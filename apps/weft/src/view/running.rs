@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weft_charts::{Axis, Frame, Line, Lines, Mark, Style, Unit, categorical};
 use weft_trace::record::{Body, flags};
 
-use super::formula::{Formula, Values};
+use super::formula::{Formula, INTERVAL_NAMES};
 use super::latency;
 use super::run::Run;
 
@@ -68,7 +68,7 @@ impl Cell {
         self.failed += other.failed;
     }
 
-    fn values(self, seconds: f64) -> Values {
+    fn values(self, seconds: f64) -> [f64; INTERVAL_NAMES.len()] {
         [self.count as f64, self.bytes as f64, seconds, self.busy_ns as f64 / 1e9, self.failed as f64]
     }
 }
@@ -98,7 +98,7 @@ pub fn describe(run: &Run, asked: &Asked) -> Value {
             "mean": mean, "least": if least.is_finite() { least } else { 0.0 }, "most": most,
         })
     });
-    let formula = Formula::new(&asked.formula);
+    let formula = Formula::of_interval(&asked.formula);
     json!({
         "sources": sources(run), "source": source(run, asked), "interval": running.interval_ns, "duration": running.duration_ns,
         "count": all, "end": last_ns, "idle_share": if whole_ns > 0.0 { idle_ns as f64 / whole_ns } else { 0.0 },
@@ -111,9 +111,9 @@ pub fn describe(run: &Run, asked: &Asked) -> Value {
 pub fn chart(run: &Run, other: Option<&Run>, asked: &Asked, view: View, width: u32) -> Lines {
     let running = Running::new(run, asked);
     let typed = asked.formula.trim();
-    let formula = Formula::new(typed).ok();
+    let formula = Formula::of_interval(typed).ok();
     let usual = formula.is_none();
-    let metric = formula.unwrap_or_else(|| Formula::new("count / time").expect("it is a formula"));
+    let metric = formula.unwrap_or_else(|| Formula::of_interval("count / time").expect("it is a formula"));
     let mut lines = running.lines(&metric, view, "");
     let mut duration_ns = running.duration_ns.max(1);
     let marks = if running.is_trace(run, asked) { marks(run) } else { Vec::new() };
@@ -208,10 +208,7 @@ impl Running {
 
     fn of_trace(run: &Run, asked: &Asked) -> Running {
         let interval_ns = interval(asked.interval_ns, run.duration_ns, 0);
-        let kinds = match asked.kinds.as_slice() {
-            [] => latency::usual_kinds(run),
-            kinds => kinds.iter().filter_map(|kind| u16::try_from(*kind).ok()).collect(),
-        };
+        let kinds = latency::chosen_kinds(run, &asked.kinds);
         let mut found: BTreeMap<usize, Process> = BTreeMap::new();
         for lane in &run.lanes.lanes {
             for (_, track) in lane.tracks.iter().filter(|(kind, _)| kinds.contains(kind)) {

@@ -5,6 +5,7 @@ use weft_trace::events::{Event, before};
 use weft_trace::record::Body;
 
 use super::run::Run;
+use super::sublane::class_name;
 
 /// Which rows.
 #[derive(Clone, Debug)]
@@ -48,15 +49,13 @@ pub fn json(run: &Run, rows: &Rows) -> Value {
 
 /// All rows up to the limit as CSV (RFC 4180); a last line says if there would be more.
 pub fn csv(run: &Run, rows: &Rows) -> String {
-    let mut text = format!("{}\r\n", COLUMNS.join(","));
+    let mut text = csv_line(&COLUMNS);
     for (number, (_, event)) in chosen(run, rows).enumerate() {
         if number as u64 >= rows.limit {
             text += &format!("# only the first {} spans of the window: zoom in for the others\r\n", rows.limit);
             break;
         }
-        let line: Vec<String> = cells(run, &event).iter().map(|cell| quoted(cell)).collect();
-        text += &line.join(",");
-        text += "\r\n";
+        text += &csv_line(&cells(run, &event).iter().map(String::as_str).collect::<Vec<_>>());
     }
     text
 }
@@ -71,7 +70,7 @@ fn cells(run: &Run, event: &Event) -> Vec<String> {
         event.dur_ns.to_string(),
         node.name.clone(),
         node.events.name(record.event),
-        ["", "no seek", "near seek", "far seek"][usize::from(record.class.min(3))].to_string(),
+        class_name(record.event, record.class).to_string(),
         if record.req == 0 { String::new() } else { format!("{:x}", record.req) },
         if span.obj == 0 { String::new() } else { format!("{:x}", span.obj) },
         number(span.off),
@@ -80,9 +79,15 @@ fn cells(run: &Run, event: &Event) -> Vec<String> {
     ]
 }
 
+/// A line of CSV.
+pub fn csv_line(cells: &[&str]) -> String {
+    let line: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
+    format!("{}\r\n", line.join(","))
+}
+
 /// Names come from the trace: quoted, and never a formula for a spreadsheet.
 fn quoted(cell: &str) -> String {
-    let cell = if cell.starts_with(['=', '+', '@', '\t', '\r']) || (cell.starts_with('-') && cell.parse::<i64>().is_err()) {
+    let cell = if cell.starts_with(['=', '+', '@', '\t', '\r']) || (cell.starts_with('-') && cell.parse::<f64>().is_err()) {
         format!("'{cell}")
     } else {
         cell.to_string()

@@ -3,6 +3,7 @@
 import { address, ask, busy, count, el, moment, onChange, readAddress, runsIn, set, state } from "./core.js";
 import { Timeline } from "./timeline.js";
 import { Compare } from "./compare.js";
+import { Live } from "./live.js";
 import { bounds } from "./bounds.js";
 import { report } from "./report.js";
 import { running } from "./running.js";
@@ -13,33 +14,42 @@ import * as documents from "./screens.js";
 const SCREENS = [
   ["runs", "Runs", "7", false], ["overview", "Overview", "1", true], ["timeline", "Timeline", "2", true], ["latency", "Latency", "3", true], ["where", "Where time goes", "4", true], ["request", "Request", "5", true],
   ["running", "Running", "8", false], ["compare", "Compare", "9", true], ["bounds", "Bounds", "0", false], ["report", "Report", "R", false], ["health", "Trace health", "6", false],
+  ["live", "Live", "V", false],
 ];
+/** The screens that there is something for. */
+const present = () => SCREENS.filter(([name]) => (name === "live" ? state.live : state.runs.length > 0));
+/** The run that is shown if no trace was given, only live numbers. */
+const NO_RUN = { name: "", has_trace: false, duration: 1, spans: 0, nodes: [], lanes: [], kinds: [], marks: [], lost: 0, problems: 0 };
 // Screens that keep what they have drawn while the state changes.
-const LASTING = { timeline: Timeline, compare: Compare };
+const LASTING = { timeline: Timeline, compare: Compare, live: Live };
 const screens = { ...documents, runs, running, bounds, report };
 const KEYS = [
-  ["0 to 9, R", "choose a screen"], ["[ ]", "previous and next run"], ["X", "exchange runs A and B"], ["W S, + −, wheel", "zoom in and out at the pointer"], ["A D, Shift+wheel, Shift+drag", "move (with Shift: faster)"],
+  ["0 to 9, R, V", "choose a screen"], ["[ ]", "previous and next run"], ["X", "exchange runs A and B"], ["W S, + −, wheel", "zoom in and out at the pointer"], ["A D, Shift+wheel, Shift+drag", "move (with Shift: faster)"],
   ["F", "zoom to the measured range or the chosen span"], ["Home", "look at the whole run"], ["U, Back", "undo a zoom"], ["M", "set a mark, then a second one: the time between is measured"],
   ["drag", "measure; a double click zooms in"], ["click, arrow keys", "choose a span"], ["Enter", "its request over all nodes"], ["N P", "next and previous span of this kind at this node"],
-  ["/", "search"], ["G", "go to a time"], ["C", "change what colours mean"], ["L", "to the legend"], ["T", "the window as a table"], ["Space, click on a name", "fold a node"], ["Esc", "clear marks, then the choice"], ["?", "this list"],
+  ["/", "search"], ["G", "go to a time"], ["C", "change what colours mean"], ["L", "to the legend"], ["T", "the window as a table"], ["E", "lanes by formula"], ["Space, click on a name", "fold a node"], ["Esc", "clear marks, then the choice"], ["P", "in Live: stand still, go on"], ["?", "this list"],
 ];
 
 const main = document.getElementById("main");
 let shown = null;
 
 async function start() {
+  let answer;
   for (;;) {
-    const answer = await ask("state");
+    answer = await ask("state");
     if (answer.state === "ready") break;
+    // Live numbers need no trace.
+    if (answer.state === "failed" && answer.live) break;
     if (answer.state === "failed") return void main.replaceChildren(el("p", { class: "loading" }, answer.reason));
     const share = answer.total ? Math.round((answer.read / answer.total) * 100) : 0;
     main.replaceChildren(el("div", { class: "loading" }, el("p", {}, share >= 100 ? "Sorting the records…" : `Reading the trace: ${share} %`), el("progress", { max: 100, value: share })));
   }
-  state.runs = await ask("runs");
+  Object.assign(state, { live: answer.live, looks: answer.looks });
+  state.runs = answer.traces && answer.state === "ready" ? await ask("runs") : [];
   [state.a] = runsIn(location.hash);
   await openRun();
   readAddress(location.hash);
-  if (!SCREENS.some(([name]) => name === state.screen)) state.screen = "timeline";
+  if (!present().some(([name]) => name === state.screen)) state.screen = state.runs.length ? "timeline" : "live";
   if (!location.hash && state.runs.length > 1) state.screen = "runs";
   onChange(changed);
   const moved = async () => {
@@ -64,7 +74,7 @@ async function start() {
 
 /** Learns what run a is; what was chosen in another run means nothing in this one. */
 async function openRun() {
-  state.run = await ask("run");
+  state.run = state.runs.length ? await ask("run") : NO_RUN;
   Object.assign(state, { hidden: new Set(), selected: null, measure: null, kinds: null, folded: new Set() });
   warn();
   tellWhenAnalysed(state.a);
@@ -118,12 +128,12 @@ function runChoice() {
 
 function navigation() {
   document.getElementById("run").replaceChildren(...runChoice());
-  document.getElementById("nav").replaceChildren(...SCREENS.map(([name, title, key]) => el("a", { href: `#/${name}`, "aria-current": state.screen === name ? "page" : false, title: `Key ${key}`, onclick: (event) => {
+  document.getElementById("nav").replaceChildren(...present().map(([name, title, key]) => el("a", { href: `#/${name}`, "aria-current": state.screen === name ? "page" : false, title: `Key ${key}`, onclick: (event) => {
     event.preventDefault();
     set({ screen: name }, true);
   } }, title)));
   const length = state.to - state.from;
-  const whole = length >= state.run.duration * 0.999;
+  const whole = length >= state.run.duration * 0.999 || state.screen === "live";
   document.getElementById("window").textContent = whole ? "" : `${moment(Math.max(0, state.from), length)} to ${moment(Math.min(state.to, state.run.duration), length)}`;
   document.getElementById("whole").hidden = whole;
 }
@@ -189,7 +199,7 @@ function help() {
 
 function key(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=search], input[type=text], input[type=number], textarea, select") || document.getElementById("help").open) return;
-  const screen = SCREENS.find(([, , key]) => key === event.key.toUpperCase());
+  const screen = present().find(([, , key]) => key === event.key.toUpperCase());
   let used = true;
   if (event.key === "?") help();
   else if (screen) set({ screen: screen[0] }, true);

@@ -1,7 +1,7 @@
 // Bounds: facts about the hardware, the formulas of Kunkel 2006 (chapter 4) with these filled in, and what was measured beside them.
 
 import { ask, bytes, count, el, percent, set, state } from "./core.js";
-import { chart, chartWidth } from "./drawn.js";
+import { chartWidth, figure } from "./drawn.js";
 import { card, number, page, table } from "./parts.js";
 
 const three = (value) => (value === null ? "" : Number(value.toPrecision(4)).toString());
@@ -10,7 +10,8 @@ export async function bounds(main) {
   const query = { ...state.facts, hardware: state.hardware };
   const width = chartWidth(main);
   const half = Math.max(480, Math.floor((width - 30) / (main.clientWidth > 1150 ? 2 : 1)));
-  const [data, creates, large, small] = await Promise.all([ask("bounds", query), chart("bounds", { ...query, of: "create", width }), chart("bounds", { ...query, of: "large", width: half }), chart("bounds", { ...query, of: "small", width: half })]);
+  const filled = (of, wide) => ask("chart/bounds", { ...query, of, width: wide }).then((drawn) => (drawn.rows.length ? figure(`bounds-${of}`, drawn) : null));
+  const [data, creates, large, small] = await Promise.all([ask("bounds", query), filled("create", width), filled("large", half), filled("small", half)]);
   const known = data.facts.some((fact) => fact.name === "rtt_us" && fact.value !== null);
   const type = (name, text) => {
     const facts = { ...state.facts };
@@ -34,8 +35,9 @@ export async function bounds(main) {
       known ? null : el("p", { class: "bad" }, "Nothing is known of this machine. Measure it and give the file as well: ", el("code", {}, "weft bench ceiling --json > ceiling.json; weft view RUN ceiling.json"), ". Or type it in."),
       el("p", {}, el("label", {}, "Facts from ", source), Object.keys(state.facts).length ? el("button", { type: "button", class: "go", onclick: () => set({ facts: {}, again: true }) }, "Forget what was typed") : null),
       el("div", { class: "fact-fields" }, data.facts.map(field))),
-    el("section", { class: "card" }, creates),
-    el("div", { class: "grid-two" }, [large, small].map((one) => el("section", { class: "card" }, one))),
+    // A chart without a point would be axes only.
+    creates ? el("section", { class: "card" }, creates) : null,
+    large || small ? el("div", { class: "grid-two" }, [large, small].filter(Boolean).map((one) => el("section", { class: "card" }, one))) : null,
     card("Measured, and its part of each bound", rows.length ? table(["measurement", ">clients or block", ">median", ">smallest to largest", "part of the bounds"], rows) : el("p", {}, "This run measured neither creates nor streams."),
       el("p", { class: "dim" }, "Bounds leave processing out, so they are estimates; batches that share one message or one disk access may pass them. A bound that was passed assumes what does not hold here: for example that every create waits for the disk.")));
 }

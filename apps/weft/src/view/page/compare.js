@@ -1,6 +1,6 @@
 // Run A against run B: two timelines that move together, what changed by kind of operation, distributions over one another.
 
-import { announce, ask, busy, count, el, getOf, kindTitle, moment, percent, set, stageTitle, state, time } from "./core.js";
+import { announce, ask, askOf, busy, count, el, kindTitle, moment, percent, set, stageTitle, state, time } from "./core.js";
 import { GUTTER, Plot, RULER } from "./plot.js";
 import { chart } from "./drawn.js";
 import { card, number, table } from "./parts.js";
@@ -9,7 +9,7 @@ import { card, number, table } from "./parts.js";
 class Half extends Plot {
   constructor(run, index, letter, mapping, screen) {
     super(run, index, `Timeline of run ${letter}, ${run.name}. Both timelines move together.`);
-    Object.assign(this, { letter, mapping, screen, ownFolded: new Set() });
+    Object.assign(this, { letter, mapping, screen, onlyHere: new Set() });
     this.label = el("div", { class: "half-name" }, el("b", {}, letter), ` ${run.name}`, el("span", { class: "dim" }, ` ${run.simulated ? "simulated, " : ""}${time(run.duration)}`));
     this.facts = el("span", { class: "half-facts", role: "status" });
     this.label.append(this.facts);
@@ -22,8 +22,10 @@ class Half extends Plot {
   get to() {
     return this.mapping.own(state.to);
   }
+  /** Nodes that are folded in A are folded in B too; those that only B has, by themselves. */
   get folded() {
-    return this.ownFolded;
+    const names = new Set([...[...state.folded].map((node) => state.run.nodes[node]?.name), ...this.onlyHere]);
+    return new Set(this.run.nodes.flatMap((node, at) => (names.has(node.name) ? [at] : [])));
   }
   own(ns) {
     return this.mapping.own(ns);
@@ -80,14 +82,6 @@ class Half extends Plot {
       this.draw();
     });
   }
-
-  fold(name) {
-    const node = this.run.nodes.findIndex((node) => node.name === name);
-    if (node < 0) return;
-    if (!this.ownFolded.delete(node)) this.ownFolded.add(node);
-    this.layOut();
-    this.draw();
-  }
 }
 
 function describe(run, span) {
@@ -125,8 +119,7 @@ export class Compare {
       if (others.length === 1) set({ b: others[0].number });
       return;
     }
-    const answer = await getOf(state.b, "run");
-    this.other = await answer.json();
+    this.other = await askOf(state.b, "run");
     if (this.closed) return;
     const own = { own: (ns) => ns, shared: (ns) => ns };
     const mapping = { own: (ns) => this.toB(ns), shared: (ns) => this.fromB(ns) };
@@ -241,7 +234,11 @@ export class Compare {
     set({ from: Math.min(...state.measure), to: Math.max(...state.measure), measure: null }, true);
   }
   fold(name) {
-    this.halves.forEach((half) => half.fold(name));
+    const toggled = (all, one) => (all.has(one) ? new Set([...all].filter((other) => other !== one)) : new Set([...all, one]));
+    const node = state.run.nodes.findIndex((node) => node.name === name);
+    if (node >= 0) return set({ folded: toggled(state.folded, node) });
+    this.halves[1].onlyHere = toggled(this.halves[1].onlyHere, name);
+    this.changed({ folded: true });
   }
 
   key(event) {
@@ -257,6 +254,8 @@ export class Compare {
 
   changed(changes) {
     if (!this.other) return;
+    if ("folded" in changes) this.halves.forEach((half) => half.layOut());
+    if ("metrics" in changes) this.halves.forEach((half) => half.refresh());
     if (!["from", "to", "hidden", "align", "stretch", "of"].some((name) => name in changes)) return this.halves.forEach((half) => half.draw());
     if ("align" in changes || "stretch" in changes) this.drawTools();
     this.halves.forEach((half) => half.refresh());

@@ -23,6 +23,14 @@ export const state = {
   selected: null, // number of a record
   measure: null, // [from, to] in nanoseconds
   kinds: null, // kinds of the latency screen, or null for the usual ones
+  looks: { stages: {}, seeks: [] }, // colours and patterns of stages and disk accesses
+  live: false, // there are live numbers
+  liveSpan: "300", // seconds that Live shows
+  liveEach: "", // "1": Live has a chart for each server
+  liveBy: "requests_s", // what the busiest are sorted by
+  metrics: [], // lanes by formula: { formula, style: gradient or line }
+  sort: "time", // what the legend is sorted by: time, count or name
+  table: false, // the window is shown as a table too
   folded: new Set(), // numbers of nodes whose lanes are folded
 };
 
@@ -57,7 +65,8 @@ function clampWindow() {
 
 // The address says everything that is needed to see the same again.
 export function address() {
-  const parts = [`w=${Math.round(state.from)}..${Math.round(state.to)}`];
+  // Without a run there is no window of it.
+  const parts = state.runs.length ? [`w=${Math.round(state.from)}..${Math.round(state.to)}`] : [];
   if (state.a !== firstRun()) parts.push(`r=${state.a}`);
   if (state.b !== null) parts.push(`b=${state.b}`);
   if (state.align !== "start") parts.push(`al=${state.align}`);
@@ -74,8 +83,14 @@ export function address() {
   if (state.selected !== null) parts.push(`sel=${state.selected}`);
   if (state.measure) parts.push(`m=${state.measure.map(Math.round).join("..")}`);
   if (state.kinds) parts.push(`k=${state.kinds.join(",")}`);
+  if (state.liveSpan !== "300") parts.push(`ls=${state.liveSpan}`);
+  if (state.liveEach) parts.push("le=1");
+  if (state.liveBy !== "requests_s") parts.push("lb=bytes");
+  if (state.sort !== "time") parts.push(`so=${state.sort}`);
+  if (state.table) parts.push("tb=1");
+  if (state.metrics.length) parts.push(`mt=${encodeURIComponent(state.metrics.map(({ formula, style }) => `${style[0]}:${formula}`).join(";"))}`);
   if (state.folded.size) parts.push(`fold=${[...state.folded].join(",")}`);
-  return `#/${state.screen}?${parts.join("&")}`;
+  return `#/${state.screen}${parts.length ? `?${parts.join("&")}` : ""}`;
 }
 
 /** The run that is shown if the address names none: the first one with a trace. */
@@ -119,6 +134,13 @@ export function readAddress(text) {
   state.selected = /^\d+$/.test(values.get("sel") || "") ? Number(values.get("sel")) : null;
   state.kinds = values.has("k") ? numbers("k") : null;
   state.folded = new Set(numbers("fold"));
+  state.liveSpan = ["60", "600"].includes(values.get("ls")) ? values.get("ls") : "300";
+  state.liveEach = values.get("le") === "1" ? "1" : "";
+  state.liveBy = values.get("lb") === "bytes" ? "bytes_s" : "requests_s";
+  state.sort = ["count", "name"].includes(values.get("so")) ? values.get("so") : "time";
+  state.table = values.get("tb") === "1";
+  const lanes = (values.get("mt") || "").split(";").map((part) => /^([gl]):(.+)$/.exec(part)).filter(Boolean);
+  state.metrics = lanes.map(([, style, formula]) => ({ formula, style: style === "l" ? "line" : "gradient" }));
   clampWindow();
 }
 
@@ -134,9 +156,15 @@ function writeAddress(step) {
 /** An answer from the server about run a. */
 export const get = (path, query = {}) => getOf(state.a, path, query);
 
-/** An answer from the server about a run. A question that is not answered for long is asked again on a new connection: reading twice does no harm. */
-export async function getOf(run, path, query = {}) {
-  const url = `/api/${path}?${new URLSearchParams({ run, ...query })}`;
+/** An answer from the server about a run. */
+export const getOf = (run, path, query = {}) => fetched(path, { run, ...query });
+
+/** What the servers of the file system do now. */
+export const getLive = (query) => fetched("live", query).then(parsed);
+
+/** A question that is not answered for long is asked again on a new connection: reading twice does no harm. */
+async function fetched(path, query) {
+  const url = `/api/${path}?${new URLSearchParams(query)}`;
   for (let tries = 3; ; tries -= 1) {
     try {
       return await fetch(url, tries > 0 ? { signal: AbortSignal.timeout(8000) } : {});
@@ -146,9 +174,13 @@ export async function getOf(run, path, query = {}) {
   }
 }
 
-/** JSON from the server. */
-export async function ask(path, query = {}) {
-  const answer = await get(path, query);
+/** JSON about run a. */
+export const ask = (path, query = {}) => askOf(state.a, path, query);
+
+/** JSON about a run. */
+export const askOf = (run, path, query = {}) => getOf(run, path, query).then(parsed);
+
+async function parsed(answer) {
   if (!answer.ok) throw new Error((await answer.text()).trim());
   return answer.json();
 }
@@ -205,6 +237,9 @@ export function count(number) {
   return digits(number / unit) + name;
 }
 
+/** A number of things: 1 operation, 12.5k operations. */
+export const things = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+
 export function bytes(number) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
@@ -215,33 +250,15 @@ export function bytes(number) {
 /** A share; what is not all of it never reads as 100 %. */
 export const percent = (share) => share === 0 ? "0 %" : share > 0 && share < 0.0005 ? "<0.1 %" : `${(share * 100).toFixed(share < 0.0995 || (share > 0.985 && share < 0.9995) ? 1 : share >= 0.9995 && share < 1 ? 2 : 0)} %`;
 
-// Okabe and Ito's colours: told apart with any colour vision.
-export const PALETTE = ["#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#F0E442", "#D55E00", "#7a7a7a"];
-export const SEEK = ["#7a7a7a", "#009E73", "#F0E442", "#D55E00"];
 export const SEEK_NAMES = ["", "no seek", "near seek", "far seek"];
+const NO_DISK = { colour: "#b9b9b9", pattern: 0 };
 
-const CLASSES = [
-  [/(create|mkdir)$/, "#0072B2"],
-  [/(write)$/, "#E69F00"],
-  [/(read)$/, "#009E73"],
-  [/(lookup|getattr|stat|open|close|readdir|release|flush)$/, "#56B4E9"],
-  [/(sync|commit)$/, "#CC79A7"],
-  [/(unlink|rmdir|rename|setattr)$/, "#D55E00"],
-  [/(window|lock|pause)$/, "#F0E442"],
-  [/net\.call$/, "#8c8c8c"],
-  [/net\.send$/, "#a8a49c"],
-  [/net\.receive$/, "#6f7681"],
-];
-
-/** The colour of a kind in the present mode. */
-export function kindColour(kind) {
-  if (state.colour === "seek") return kind.sub_lane === "disk" ? SEEK[kind.class] : "#b9b9b9";
-  const found = CLASSES.find(([pattern]) => pattern.test(kind.name));
-  return found ? found[1] : "#7a7a7a";
+/** The look of a kind in the present mode: a colour, and a pattern that says the same: 0 none, 1 dots, 2 hatched. */
+export function kindLook(kind) {
+  if (state.colour === "seek") return kind.sub_lane === "disk" ? state.looks.seeks[kind.class] : NO_DISK;
+  return { colour: kind.colour, pattern: 0 };
 }
-
-/** Dots and lines that say the same as the seek colours: 0 none, 1 dots, 2 diagonal. */
-export const kindPattern = (kind) => (state.colour === "seek" && kind.sub_lane === "disk" ? [0, 0, 1, 2][kind.class] : 0);
+export const kindColour = (kind) => kindLook(kind).colour;
 
 // Dark is short, bright is long; lightness alone tells the order.
 const SEQUENTIAL = [[42, 30, 80], [57, 64, 126], [52, 97, 141], [42, 127, 142], [43, 157, 134], [81, 185, 115], [159, 208, 79], [243, 229, 30]];
@@ -255,14 +272,8 @@ export function durationColour(ns) {
 
 export const kindTitle = (kind) => kind.name + (kind.class ? `, ${SEEK_NAMES[kind.class]}` : "");
 
-export const STAGES = {
-  client: ["client", "#0072B2"], kernel: ["kernel and FUSE", "#56B4E9"], send_queue: ["send queue", "#8da0cb"], network: ["network", "#E69F00"],
-  server_queue: ["server queue", "#CC79A7"], cpu: ["server CPU", "#44AA99"], lock: ["lock or token wait", "#882255"],
-  journal: ["journal wait", "#5b4aa0"], disk_no_seek: ["disk, no seek", "#009E73"], disk_near: ["disk, near seek", "#F0E442"],
-  disk_far: ["disk, far seek", "#D55E00"], retry: ["pause before a retry", "#7a7a7a"], unseen: ["not seen", "#c9c9c9"],
-};
-export const stageTitle = (stage) => (STAGES[stage] || [stage])[0];
-export const stageColour = (stage) => (STAGES[stage] || ["", "#7a7a7a"])[1];
+export const stageTitle = (stage) => state.looks.stages[stage]?.title || stage;
+export const stageLook = (stage) => state.looks.stages[stage]?.look || NO_DISK;
 
 /** Black or white, whichever is read better on this colour. */
 export function textOn(colour) {

@@ -20,6 +20,9 @@ export function figure(name, data, { onBrush = null, shown = null, onTarget = nu
     el("details", { ontoggle: (event) => event.target.open && event.target.children.length === 1 && event.target.append(twin(data)) }, el("summary", {}, "As a table")), exports));
 }
 
+/** A picture alone, where its numbers stand beside it anyway. */
+export const picture = (data) => el("div", { class: "drawn" }, inline(data.svg));
+
 /** The SVG text as elements. Its styles are those of the page (no style may come from inside it), so that it follows the theme. */
 export function inline(text) {
   // The policy of the page allows no style from inside, not even while the text is read.

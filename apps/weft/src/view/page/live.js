@@ -1,168 +1,134 @@
-// The page of live numbers: asks once a second, keeps the last ten minutes, draws them. Names reach the page as text nodes only.
+// Live numbers of a running file system: asks once a second. Names reach the page as text nodes only.
 
-import { PALETTE, announce, ask, bytes, count, el, svg } from "./core.js";
-import { key } from "./charts.js";
+import { announce, bytes, count, el, getLive, set, state } from "./core.js";
+import { figure } from "./drawn.js";
+import { number } from "./parts.js";
 
-const serverColour = (number) => PALETTE[number % PALETTE.length];
+const seconds = (value) => (value < 0.001 ? `${Math.round(value * 1e6)} µs` : value < 1 ? `${(value * 1000).toFixed(value < 0.1 ? 1 : 0)} ms` : value < 120 ? `${value.toFixed(value < 10 ? 1 : 0)} s` : value < 7200 ? `${Math.round(value / 60)} min` : `${Math.round(value / 3600)} h`);
+const bandwidth = (value) => `${bytes(Math.round(value))}/s`;
+const rate = (value) => `${count(value)}/s`;
+const table = (head, rows) => el("table", { class: "live-table" }, el("tr", {}, head.map((name) => el("th", { scope: "col", class: name.startsWith(">") ? "number" : false }, name.replace(/^>/, "")))), rows);
+const BUSIEST = [["requests_s", "requests"], ["bytes_s", "bytes"]];
 
-const KEEP = 620; // seconds
-const $ = (id) => document.getElementById(id);
-const look = { span: 300, same: true, by: "requests_s", paused: false };
-let history = []; // for each server its points
-let after = -1;
-let began = null; // tells one viewer from the next one at the same address
-window.weftLive = { get state() { return { history, look }; }, drawn: 0 };
+export class Live {
+  constructor(main) {
+    this.paused = false;
+    this.drawn = 0;
+    this.titleBefore = document.title;
+    const choice = (label, name, options) => el("label", {}, `${label} `, el("select", { "data-state": name, onchange: (event) => set({ [name]: event.target.value }) }, options.map(([value, text]) => el("option", { value, selected: String(value) === String(state[name]) }, text))));
+    this.words = el("span", { class: "dim" });
+    this.warning = el("div", { class: "silence", role: "alert", hidden: true });
+    this.pause = el("button", { type: "button", "aria-pressed": "false", title: "Let the screen stand still (P)", onclick: () => this.stop() }, "Pause");
+    this.servers = el("div", { class: "card" });
+    this.charts = el("div", { class: "live-charts" });
+    this.tops = el("section", { class: "live-tops card", "aria-label": "The busiest and the oldest" });
+    main.replaceChildren(el("div", { class: "page live" },
+      el("div", { class: "compare-tools" }, this.words,
+        choice("Last", "liveSpan", [[60, "1 min"], [300, "5 min"], [600, "10 min"]]),
+        choice("A chart for", "liveEach", [["", "all servers"], ["1", "each server"]]),
+        choice("Busiest by", "liveBy", BUSIEST), this.pause),
+      this.warning, this.servers, el("section", { class: "card", "aria-label": "The last minutes" }, this.charts), this.tops,
+      el("p", { class: "dim small" }, "The busiest clients, files and directories are those of the last 10 to 20 s; numbers are lower bounds. A request with a name counts for the directory. Times of operations are those inside the server; percentiles are rounded up to a power of two.")));
+  }
 
-// What is drawn of a point: title, column of the point, how a number is written, which servers, the smallest scale, its steps.
-const CHARTS = [
-  ["Read bandwidth", 1, (value) => `${bytes(Math.round(value))}/s`, "data", 1024, 1024], ["Write bandwidth", 2, (value) => `${bytes(Math.round(value))}/s`, "data", 1024, 1024],
-  ["Metadata reads", 3, (value) => `${count(value)}/s`, "meta", 10, 10], ["Metadata changes", 4, (value) => `${count(value)}/s`, "meta", 10, 10],
-  ["Queue (mean requests in the server)", 5, (value) => count(value), "all", 1, 10], ["Processor time (processors)", 7, (value) => count(value), "all", 1, 10],
-];
-
-async function tick() {
-  if (look.paused) return;
-  const answer = await ask("live", { after });
-  const now = answer.now;
-  const restarted = began !== null && now.seconds < began;
-  began = now.seconds;
-  if (restarted || history.length !== now.servers.length) {
-    history = now.servers.map(() => []);
-    if (restarted) {
-      after = -1;
-      return;
+  async begin() {
+    while (!this.closed) {
+      if (!this.paused) await this.look();
+      await new Promise((wake) => setTimeout(wake, 1000));
     }
   }
-  answer.history.forEach((points, server) => {
-    history[server].push(...points);
-    history[server] = history[server].filter((point) => point[0] > now.seconds - KEEP);
-  });
-  after = Math.max(after, ...answer.history.flat().map((point) => point[0]));
-  draw(now);
+
+  close() {
+    this.closed = true;
+    document.title = this.titleBefore;
+  }
+
+  changed(changes) {
+    for (const select of document.querySelectorAll(".page.live select")) select.value = state[select.dataset.state];
+    if (["liveSpan", "liveEach", "liveBy"].some((name) => name in changes) || "screen" in changes) this.look();
+  }
+
+  key(event) {
+    if (event.key.toLowerCase() !== "p") return false;
+    this.stop();
+    return true;
+  }
+
+  stop() {
+    this.paused = !this.paused;
+    this.pause.setAttribute("aria-pressed", this.paused);
+    this.pause.textContent = this.paused ? "Go on" : "Pause";
+  }
+
+  async look() {
+    try {
+      const width = Math.floor(Math.max(430, this.charts.clientWidth / Math.max(1, Math.floor((this.charts.clientWidth + 22) / 452)) - 22));
+      const { now, charts } = await getLive({ span: state.liveSpan, each: state.liveEach, width });
+      if (!this.closed) this.draw(now, charts);
+    } catch (error) {
+      this.warn(`The viewer does not answer: ${error.message || error}. What is shown is old.`);
+    }
+  }
+
+  warn(text) {
+    if (text && this.warning.textContent !== text) announce(text);
+    this.warning.hidden = !text;
+    this.warning.textContent = text;
+  }
+
+  draw(now, charts) {
+    document.title = `weft live: ${now.fs}`;
+    this.words.replaceChildren(el("b", {}, now.fs), `, ${now.servers.length} servers, every ${count(now.interval_s)} s; read ${bandwidth(now.sums.read_bytes_s)}, write ${bandwidth(now.sums.written_bytes_s)}, ${rate(now.sums.meta_reads_s)} metadata reads, ${rate(now.sums.meta_changes_s)} changes`);
+    const silent = now.servers.filter((server) => !server.answers).map((server) => server.name);
+    this.warn(silent.length ? `No answer from ${silent.join(", ")}.` : "");
+    this.servers.replaceChildren(el("h2", {}, "Servers"), serverTable(now),
+      el("p", { class: "dim small" }, "Space: ", el("b", { class: "green" }, "green"), ", ", el("b", { class: "yellow" }, "- yellow"), " with less than 30 % of the disk free, ", el("b", { class: "red" }, "! red"), " with less than 10 %. Queue: mean number of requests in the server since the last look (their time divided by the time that passed), and how many there were when it was asked. A server is silent after three intervals, at least 3 s, without an answer; its last numbers are not drawn on."));
+    // A table that was opened stays open.
+    const open = new Set([...this.charts.querySelectorAll("details[open]")].map((details) => details.closest("figure").dataset.title));
+    this.charts.replaceChildren(...charts.map((data) => {
+      const one = figure("live", data);
+      one.dataset.title = data.title;
+      if (open.has(data.title)) one.querySelector("details").open = true;
+      return one;
+    }));
+    this.tops.replaceChildren(...busiest(now));
+    this.drawn += 1;
+  }
 }
 
-function draw(now) {
-  document.title = `weft live: ${now.fs}`;
-  $("what").textContent = `${now.fs}, ${now.servers.length} servers, every ${count(now.interval_s)} s; read ${bytes(Math.round(now.sums.read_bytes_s))}/s, write ${bytes(Math.round(now.sums.written_bytes_s))}/s, ${count(now.sums.meta_reads_s)} metadata reads/s, ${count(now.sums.meta_changes_s)} changes/s`;
-  const silent = now.servers.filter((server) => !server.answers).map((server) => server.name);
-  const warning = $("warning");
-  if (silent.length && warning.hidden) announce(`silent: ${silent.join(", ")}`);
-  warning.hidden = silent.length === 0;
-  warning.textContent = `No answer from ${silent.join(", ")}.`;
-  servers(now);
-  charts(now);
-  tops(now);
-  window.weftLive.drawn += 1;
-}
-
-const number = (text) => el("td", { class: "number" }, text);
-const heads = (names) => el("tr", {}, names.map((name) => el("th", { scope: "col", class: name.startsWith(">") ? "number" : false }, name.replace(/^>/, ""))));
-const seconds = (value) => (value < 0.001 ? `${Math.round(value * 1e6)} µs` : value < 1 ? `${(value * 1000).toFixed(value < 0.1 ? 1 : 0)} ms` : value < 120 ? `${value.toFixed(value < 10 ? 1 : 0)} s` : value < 7200 ? `${Math.round(value / 60)} min` : `${Math.round(value / 3600)} h`);
-
-function servers(now) {
+function serverTable(now) {
   const rows = now.servers.map((server) => {
     if (!server.answers) {
-      const words = server.age_s === null ? `no answer${server.problem ? `: ${server.problem}` : " yet"}` : `no data for ${seconds(server.age_s)}${server.problem ? `: ${server.problem}` : ""}`;
-      return el("tr", { class: "silent" }, el("td", { class: "name" }, server.name), el("td", { colspan: 12, class: "words" }, words));
+      const why = server.problem ? `: ${server.problem}` : "";
+      return el("tr", { class: "silent" }, el("td", { class: "name" }, server.name), el("td", { colspan: 12, class: "words" }, server.age_s === null ? `no answer${why || " yet"}` : `no data for ${seconds(server.age_s)}${why}`));
     }
-    const rates = server.rates;
-    const rate = (value, format) => number(rates ? format(value(rates)) : "");
+    const { rates } = server;
+    const cell = (value, format) => number(rates ? format(value(rates)) : "");
     const free = server.free_bytes / Math.max(server.capacity_bytes, 1);
     const sign = { red: "! ", yellow: "- ", green: "" }[server.space] || "";
     const space = el("td", { class: server.space }, el("meter", { min: 0, max: 1, low: 0.7, high: 0.9, optimum: 0, value: 1 - free, title: `${bytes(server.free_bytes)} of ${bytes(server.capacity_bytes)} free` }), ` ${sign}${Math.round(free * 100)} % free`);
     return el("tr", {}, el("td", { class: "name", title: server.address }, server.name), el("td", {}, server.state),
-      rate((of) => of.read_bytes_s, (value) => `${bytes(Math.round(value))}/s`), rate((of) => of.written_bytes_s, (value) => `${bytes(Math.round(value))}/s`),
-      rate((of) => of.meta_reads_s, (value) => `${count(value)}/s`), rate((of) => of.meta_changes_s, (value) => `${count(value)}/s`),
-      number(rates ? `${count(rates.queue_mean)} (${server.queued})` : String(server.queued)), rate((of) => of.cpus, (value) => `${Math.round(value * 100)} %`),
+      cell((of) => of.read_bytes_s, bandwidth), cell((of) => of.written_bytes_s, bandwidth), cell((of) => of.meta_reads_s, rate), cell((of) => of.meta_changes_s, rate),
+      number(rates ? `${count(rates.queue_mean)} (${server.queued})` : String(server.queued)), cell((of) => of.cpus, (value) => `${Math.round(value * 100)} %`),
       number(server.cache_bytes_max ? `${bytes(server.cache_bytes)} of ${bytes(server.cache_bytes_max)}` : "none"), number(String(server.clients)), space,
       el("td", { class: "number", title: `start number ${server.boot}` }, seconds(server.uptime_s)), number(seconds(server.age_s)));
   });
-  $("servers").replaceChildren(heads(["Server", "State", ">Read", ">Write", ">Looks", ">Changes", ">Queue", ">Processor", ">Cache", ">Clients", "Space", ">Up", ">Last answer"]), ...rows);
+  return table(["Server", "State", ">Read", ">Write", ">Looks", ">Changes", ">Queue", ">Processor", ">Cache", ">Clients", "Space", ">Up", ">Last answer"], rows);
 }
 
-/** Lines over time, one for each server; where a server was silent there is a gap. */
-function lines(title, column, format, names, from, to, interval, largest) {
-  const [width, height, left, top, bottom] = [520, 120, 74, 8, 20];
-  const x = (second) => left + ((second - from) / (to - from)) * (width - left - 8);
-  const y = (value) => top + (1 - value / largest) * (height - top - bottom);
-  const parts = [];
-  for (const share of [0, 0.5, 1]) {
-    parts.push(svg("line", { x1: left, x2: width - 8, y1: y(largest * share), y2: y(largest * share), class: "grid" }));
-    parts.push(svg("text", { x: left - 5, y: y(largest * share) + 4, "text-anchor": "end", class: "dim small" }, format(largest * share)));
-  }
-  parts.push(svg("text", { x: left, y: height - 4, class: "dim small" }, `${seconds(to - from)} ago`), svg("text", { x: width - 8, y: height - 4, "text-anchor": "end", class: "dim small" }, "now"));
-  const facts = [];
-  for (const [position, [server, name]] of names.entries()) {
-    const points = history[server].filter((point) => point[0] >= from);
-    const pieces = [[]];
-    points.forEach((point, at) => {
-      if (at > 0 && point[0] - points[at - 1][0] > 2.5 * interval) pieces.push([]);
-      pieces[pieces.length - 1].push(`${x(point[0]).toFixed(1)},${y(Math.min(point[column], largest)).toFixed(1)}`);
-    });
-    const sum = points.reduce((all, point) => all + point[column], 0);
-    const highest = points.reduce((all, point) => Math.max(all, point[column]), 0);
-    if (points.length) facts.push(`${name}: mean ${format(sum / points.length)}, highest ${format(highest)}`);
-    for (const piece of pieces.filter((piece) => piece.length)) {
-      const line = svg("polyline", { points: piece.join(" "), fill: "none", stroke: serverColour(server), "stroke-width": 1.6, "stroke-dasharray": ["", "7 3", "2 3", "9 3 2 3"][position % 4] });
-      line.append(svg("title", {}, facts[facts.length - 1] || name));
-      parts.push(line);
-    }
-  }
-  const label = `${title} over the last ${seconds(to - from)}. ${facts.join("; ")}`;
-  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": label, class: "chart", "data-chart": title }, parts);
-}
-
-/** The next round number; of bytes, one of a binary unit. */
-function nice(value, base) {
-  const unit = base === 1024 ? 1024 ** Math.max(0, Math.floor(Math.log(value) / Math.log(1024))) : 1;
-  const power = 10 ** Math.floor(Math.log10(value / unit));
-  return unit * power * [1, 2, 4, 5, 8, 10].find((factor) => factor * power >= (value / unit) * 0.9999);
-}
-
-function charts(now) {
-  const [from, to] = [now.seconds - look.span, now.seconds];
-  const drawn = CHARTS.map(([title, column, format, role, least, base]) => {
-    const names = now.servers.map((server, number) => [number, server.name, server.role]).filter(([, , its]) => role === "all" || its === role);
-    const highest = (servers) => nice(servers.reduce((most, [server]) => history[server].reduce((all, point) => (point[0] >= from ? Math.max(all, point[column]) : all), most), least), base);
-    const body = look.same || names.length < 2
-      ? [lines(title, column, format, names, from, to, now.interval_s, highest(names))]
-      : names.map((one) => lines(`${title} of ${one[1]}`, column, format, [one], from, to, now.interval_s, highest([one])));
-    return el("div", {}, el("h3", {}, title), body, key(names.map(([server, name]) => [name, serverColour(server)]), true));
-  });
-  $("charts").replaceChildren(...drawn);
-}
-
-function tops(now) {
-  const busiest = (rows) => rows.slice().sort((a, b) => b[look.by] - a[look.by]).slice(0, 12).filter((row) => row[look.by] > 0)
-    .map((row) => el("tr", {}, el("td", { class: "name", title: row.name === null ? row.id : `${row.name} (${row.id})` }, row.name === null ? row.id : row.name), number(`${count(row.requests_s)}/s`), number(`${bytes(Math.round(row.bytes_s))}/s`)));
-  $("clients").replaceChildren(heads(["Client", ">Requests", ">Bytes"]), ...busiest(now.clients));
-  $("objects").replaceChildren(heads(["Path, or handle", ">Requests", ">Bytes"]), ...busiest(now.objects));
+function busiest(now) {
+  const by = state.liveBy;
+  const rows = (list) => list.slice().sort((a, b) => b[by] - a[by]).slice(0, 12).filter((row) => row[by] > 0)
+    .map((row) => el("tr", {}, el("td", { class: "name", title: row.name === null ? row.id : `${row.name} (${row.id})` }, row.name === null ? row.id : row.name), number(rate(row.requests_s)), number(bandwidth(row.bytes_s))));
   const operations = now.operations.filter((row) => row.per_s > 0).slice(0, 12)
-    .map((row) => el("tr", {}, el("td", {}, row.name), number(`${count(row.per_s)}/s`), number(seconds(row.mean_us / 1e6)), number(seconds(row.p50_us / 1e6)), number(seconds(row.p99_us / 1e6)), number(count(row.count)), number(count(row.failed))));
-  $("operations").replaceChildren(heads(["Operation", ">Rate", ">Mean", ">Median <", ">99 % <", ">Since start", ">Errors"]), ...operations);
+    .map((row) => el("tr", {}, el("td", {}, row.name), number(rate(row.per_s)), number(seconds(row.mean_us / 1e6)), number(seconds(row.p50_us / 1e6)), number(seconds(row.p99_us / 1e6)), number(count(row.count)), number(count(row.failed))));
   const oldest = now.oldest.slice(0, 12)
     .map((row) => el("tr", {}, el("td", {}, row.operation), el("td", {}, row.server), el("td", { class: "name", title: row.object }, row.name || row.object || ""), el("td", { class: "name", title: row.client }, row.client_name || row.client), number(seconds(row.age_s))));
-  $("oldest").replaceChildren(heads(["Operation", "At", "About", "Client", ">Age"]), ...(oldest.length ? oldest : [el("tr", {}, el("td", { colspan: 5, class: "dim" }, "Nothing waits."))]));
-}
-
-$("span").addEventListener("change", (event) => (look.span = Number(event.target.value)));
-$("same").addEventListener("change", (event) => (look.same = event.target.checked));
-$("by").addEventListener("change", (event) => (look.by = event.target.value));
-const pause = () => {
-  look.paused = !look.paused;
-  $("pause").setAttribute("aria-pressed", look.paused);
-  $("pause").textContent = look.paused ? "Go on" : "Pause";
-};
-$("pause").addEventListener("click", pause);
-document.addEventListener("keydown", (event) => event.key.toLowerCase() === "p" && !event.target.matches("input, select") && !event.ctrlKey && !event.metaKey && pause());
-
-for (;;) {
-  try {
-    await tick();
-  } catch (error) {
-    const warning = $("warning");
-    warning.hidden = false;
-    warning.textContent = `The viewer does not answer: ${error.message || error}. What is shown is old.`;
-  }
-  await new Promise((wake) => setTimeout(wake, 1000));
+  const nothing = (rows, columns, text) => (rows.length ? rows : [el("tr", {}, el("td", { colspan: columns, class: "dim" }, text))]);
+  return [
+    ["Clients", table(["Client", ">Requests", ">Bytes"], nothing(rows(now.clients), 3, "Nobody asks."))],
+    ["Files and directories", table(["Path, or handle", ">Requests", ">Bytes"], nothing(rows(now.objects), 3, "Nothing is asked for."))],
+    ["Operations", table(["Operation", ">Rate", ">Mean", ">Median <", ">99 % <", ">Since start", ">Errors"], nothing(operations, 7, "None since the last look."))],
+    ["Oldest waiting requests", table(["Operation", "At", "About", "Client", ">Age"], nothing(oldest, 5, "Nothing waits."))],
+  ].map(([title, content]) => el("div", {}, el("h2", {}, title), content));
 }

@@ -59,6 +59,15 @@ export class CanvasPainter {
     this.context.stroke();
     this.context.setLineDash([]);
   }
+  polyline(points, colour, width) {
+    this.context.strokeStyle = colour;
+    this.context.lineWidth = width;
+    this.context.beginPath();
+    for (const [x, y] of points) this.context.lineTo(x, y);
+    // A single point is seen too.
+    if (points.length === 1) this.context.lineTo(points[0][0] + 1.5, points[0][1]);
+    this.context.stroke();
+  }
   arrow(x1, y1, x2, y2, colour, width = 1) {
     this.line(x1, y1, x2, y2, colour, [], width);
     const length = Math.hypot(x2 - x1, y2 - y1) || 1;
@@ -128,6 +137,10 @@ export class SvgPainter {
   }
   line(x1, y1, x2, y2, stroke, dash = []) {
     this.element("line", { x1, y1, x2, y2, stroke, ...(dash.length ? { "stroke-dasharray": dash.join(" ") } : {}) });
+  }
+  polyline(points, stroke, width) {
+    const all = points.length === 1 ? [points[0], [points[0][0] + 1.5, points[0][1]]] : points;
+    this.element("polyline", { points: all.map((point) => point.map((value) => Math.round(value * 10) / 10).join(",")).join(" "), fill: "none", stroke, "stroke-width": width });
   }
   arrow(x1, y1, x2, y2, stroke, width = 1) {
     this.element("line", { x1, y1, x2, y2, stroke, "stroke-width": width, "marker-end": "url(#head)" });

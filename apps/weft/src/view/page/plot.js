@@ -1,7 +1,7 @@
 // Lanes of clients and servers over time, on a canvas: what the timeline and the comparison of two runs share. The server sends spans where
 // there are few and tiles of a pixel where there are many, so the browser never sees more than its screen holds.
 
-import { busy, count, durationColour, el, getOf, hiddenQuery, kindColour, kindPattern, moment, state, textOn, theme, time } from "./core.js";
+import { askOf, busy, count, durationColour, el, getOf, hiddenQuery, kindColour, kindLook, state, textOn, theme, time } from "./core.js";
 import { CanvasPainter } from "./paint.js";
 
 export const GUTTER = 168; // pixels of the names at the left
@@ -15,7 +15,8 @@ export class Plot {
     this.number = number;
     this.picture = null;
     this.arrows = { arrows: [] };
-    this.gauges = { gauges: [] };
+    this.gauges = []; // what is drawn below the lanes of a node: { node, name, from, piece, least, largest, points, style }
+    this.metrics = { metrics: [], gauges: [] };
     this.hover = this.selected = null;
     this.canvas = el("canvas", { class: "plot", tabindex: "0", role: "application", "aria-label": label });
     this.spacer = el("div", { class: "spacer" });
@@ -46,10 +47,7 @@ export class Plot {
     return { ...this.windowQuery(), hide: hiddenQuery().hide };
   }
   ask(path, query) {
-    return getOf(this.number, path, query).then(async (answer) => {
-      if (!answer.ok) throw new Error((await answer.text()).trim());
-      return answer.json();
-    });
+    return askOf(this.number, path, query);
   }
   /** What follows when new data has been drawn, and when there is none. */
   loaded() {}
@@ -81,9 +79,10 @@ export class Plot {
         parts.forEach((lane, row) => this.laneAt.set(lane.number, { y: y + row * height, height: height - 1, node, sub, number: lane.number }));
         y += Math.max(parts.length * height, 14) + 3;
       }
-      for (const gauge of this.gauges.gauges.filter((gauge) => gauge.node === node)) {
-        this.rows.push({ type: "gauge", y, height: 12, node, gauge, text: gauge.name });
-        y += 14;
+      for (const gauge of this.gauges.filter((gauge) => gauge.node === node)) {
+        const height = gauge.style === "bars" ? 12 : 26;
+        this.rows.push({ type: "gauge", y, height, node, gauge, at: this.gauges.indexOf(gauge), text: gauge.name });
+        y += height + 2;
       }
       y += 3;
     }
@@ -124,13 +123,20 @@ export class Plot {
       const { weftView } = window;
       // For measurements: request, drawing, and the time from the opened page to the first picture.
       Object.assign(weftView, { windowMs: answered - begun, drawMs: performance.now() - answered, firstPictureMs: weftView.firstPictureMs ?? performance.now() });
-      const [arrows, gauges] = await Promise.all([this.ask("arrows", this.windowQuery()), this.ask("gauges", this.windowQuery())]);
+      const own = this.windowQuery();
+      const formulas = state.metrics.map((metric) => metric.formula).join(";");
+      const [arrows, gauges, metrics] = await Promise.all([this.ask("arrows", own), this.ask("gauges", own), formulas ? this.ask("metrics", { ...own, formulas }) : { metrics: [], gauges: [] }]);
       this.arrows = arrows;
-      const names = (list) => list.gauges.map((gauge) => `${gauge.node} ${gauge.name}`).join();
-      const changed = names(gauges) !== names(this.gauges);
-      this.gauges = gauges;
+      this.metrics = metrics;
+      const drawn = [
+        ...gauges.gauges.map((gauge) => ({ ...gauge, from: gauges.from, piece: gauges.piece, least: 0, style: "bars" })),
+        ...metrics.metrics.flatMap(({ formula, least, largest, lanes }, at) => lanes.map(({ node, points }) => ({ node, name: formula, points, least, largest, from: metrics.from, piece: metrics.piece, style: state.metrics[at]?.style || "gradient" }))),
+      ];
+      const names = (list) => list.map((gauge) => `${gauge.node} ${gauge.style} ${gauge.name}`).join();
+      const changed = names(drawn) !== names(this.gauges);
+      this.gauges = drawn;
       if (changed) this.layOut();
-      else for (const row of this.rows.filter((row) => row.type === "gauge")) row.gauge = gauges.gauges.find((gauge) => gauge.node === row.node && gauge.name === row.gauge.name);
+      else this.rows.filter((row) => row.type === "gauge").forEach((row) => (row.gauge = drawn[row.at]));
       this.draw();
     } catch (error) {
       this.failed(String(error.message || error));
@@ -164,7 +170,9 @@ export class Plot {
           painter.line(0, y + 0.5, width, y + 0.5, faint);
           painter.text(8, y + row.height / 2 + 1, `${this.folded.has(row.node) ? "▸" : "▾"} ${row.text}`, ink, { width: GUTTER - 14 });
         } else {
-          const text = row.gauge ? `${row.text}, max ${count(row.gauge.largest)}` : row.text;
+          const isHigh = row.gauge && row.height > 20;
+          if (isHigh) painter.text(GUTTER - 8, y + 20, `${row.gauge.least < 0 ? `${count(row.gauge.least)} to` : "up to"} ${count(row.gauge.largest)}`, theme("dim"), { anchor: "end", small: true });
+          const text = row.gauge && !isHigh ? `${row.text}, max ${count(row.gauge.largest)}` : row.text;
           painter.text(GUTTER - 8, y + Math.min(row.height, 16) / 2, text, theme("dim"), { anchor: "end", small: true, width: GUTTER - 14 });
         }
       }
@@ -206,7 +214,7 @@ export class Plot {
       if (x < GUTTER - 1) continue;
       painter.line(x + 0.5, RULER - 5, x + 0.5, RULER, theme("dim"));
       const room = GUTTER + this.width - x;
-      painter.text(x + (room < 50 ? -3 : 3), RULER / 2 - 2, moment(at, step * 20), theme("dim"), { small: true, anchor: room < 50 ? "end" : "start" });
+      painter.text(x + (room < 50 ? -3 : 3), RULER / 2 - 2, tickText(at, step, this.to), theme("dim"), { small: true, anchor: room < 50 ? "end" : "start" });
     }
     painter.text(8, RULER / 2, time(this.to - this.from), theme("dim"), { small: true });
   }
@@ -234,7 +242,7 @@ export class Plot {
           const wide = Math.max(Math.min(end, GUTTER + width + 2) - left, 1);
           const kind = this.run.kinds[part.spans[4 * at + 2]];
           const colour = this.colourOf(part.spans[4 * at + 2], part.spans[4 * at + 1]);
-          painter.rect(left, lane.y - scroll, wide, lane.height, colour, kindPattern(kind));
+          painter.rect(left, lane.y - scroll, wide, lane.height, colour, state.colour === "duration" ? 0 : kindLook(kind).pattern);
           if (wide > 3) painter.rect(left + wide - 1, lane.y - scroll, 1, lane.height, back);
           if (wide > 42 && lane.height >= 9) painter.text(left + 4, lane.y - scroll + lane.height / 2 + 0.5, `${kind.name} ${time(part.spans[4 * at + 1])}`, textOn(colour), { small: true, width: wide - 8 });
         }
@@ -283,17 +291,39 @@ export class Plot {
 
   paintGauges(painter, scroll, height) {
     for (const row of this.rows) {
-      if (row.type !== "gauge" || !row.gauge || row.y < scroll - 20 || row.y > scroll + height) continue;
-      const { from, piece } = this.gauges;
-      for (const [at, value] of row.gauge.points) {
-        const share = value / row.gauge.largest;
+      if (row.type !== "gauge" || !row.gauge || row.y < scroll - 30 || row.y > scroll + height) continue;
+      const { from, piece, points, least, largest, style } = row.gauge;
+      const share = (value) => (value - least) / (largest - least || 1);
+      const [top, bottom] = [row.y - scroll, row.y - scroll + row.height - 1];
+      if (style === "line") {
+        // Where there is no value there is no line.
+        const pieces = points.reduce((all, point) => (all.length && point[0] === all.at(-1).at(-1)[0] + 1 ? all.at(-1).push(point) : all.push([point]), all), []);
+        painter.line(GUTTER, bottom + 0.5, GUTTER + this.width, bottom + 0.5, theme("faint"));
+        for (const one of pieces) painter.polyline(one.map(([at, value]) => [this.x(from + (at + 0.5) * piece), bottom - share(value) * (row.height - 3)]), theme("blue"), 1.5);
+        continue;
+      }
+      for (const [at, value] of points) {
         const left = this.x(from + at * piece);
-        const right = Math.max(this.x(from + (at + 1) * piece), left + 1);
-        // Height and strength of the colour both say how much.
-        const bar = Math.max(1, share * (row.height - 1));
-        if (value) painter.rect(left, row.y - scroll + row.height - 1 - bar, right - left + 0.5, bar, share > 0.66 ? "#1b6ca8" : share > 0.33 ? "#4f97c7" : "#8fbfdd");
+        const wide = Math.max(this.x(from + (at + 1) * piece), left + 1) - left + 0.5;
+        if (style === "gradient") painter.rect(left, top, wide, row.height - 1, `rgba(0, 114, 178, ${(0.04 + 0.96 * share(value)).toFixed(2)})`);
+        else if (value) {
+          // Height and strength of the colour both say how much.
+          const bar = Math.max(1, share(value) * (row.height - 1));
+          painter.rect(left, bottom - bar, wide, bar, share(value) > 0.66 ? "#1b6ca8" : share(value) > 0.33 ? "#4f97c7" : "#8fbfdd");
+        }
       }
     }
+  }
+
+  /** The gauge or metric under a point of the canvas, with its value there. */
+  gaugeAt(x, y) {
+    const scrolled = y + this.scroller.scrollTop;
+    const row = x >= GUTTER && y >= RULER && this.rows.find((row) => row.type === "gauge" && scrolled >= row.y && scrolled <= row.y + row.height);
+    if (!row?.gauge) return null;
+    const { from, piece, points, name } = row.gauge;
+    const at = Math.floor((this.ns(x) - from) / piece);
+    const point = points.find((point) => point[0] === at);
+    return { name, node: this.run.nodes[row.node].name, value: point ? point[1] : null, start: from + at * piece };
   }
 
   paintArrows(painter, scroll) {
@@ -369,6 +399,12 @@ export class Plot {
     const start = (this.picture.first + part.words[8 * at]) * this.picture.tile;
     return { lane: part.lane, start, dur: this.picture.tile, kind: part.words[8 * at + 2], event: part.words[8 * at + 6], folded: part.words[8 * at + 4], longest: part.floats[8 * at + 5], busy: part.floats[8 * at + 3] };
   }
+}
+
+/** A tick in the unit of the window's end, with as many digits as its neighbours differ in. */
+function tickText(at, step, end) {
+  const [unit, name] = end >= 1e9 ? [1e9, "s"] : end >= 1e6 ? [1e6, "ms"] : [1e3, "µs"];
+  return at === 0 ? "0" : `${(at / unit).toFixed(Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9)))} ${name}`;
 }
 
 /** The answer of /api/window; window.rs describes its bytes. */

@@ -1,6 +1,6 @@
 // Running performance: rate and sum over time, of each process and of all together; a range chosen here is the window of every other screen.
 
-import { announce, ask, bytes, count, el, kindTitle, moment, percent, set, state, time } from "./core.js";
+import { announce, ask, bytes, count, el, kindTitle, moment, percent, set, state, things, time } from "./core.js";
 import { chart, chartWidth } from "./drawn.js";
 import { card, number, page, table } from "./parts.js";
 
@@ -17,8 +17,9 @@ export async function running(main) {
     set({ from: from * 1e9, to: to * 1e9 }, true);
     announce(`Window from ${moment(from * 1e9, (to - from) * 1e9)} to ${moment(to * 1e9, (to - from) * 1e9)}`);
   };
-  const draw = (view, sum) => chart("running", { ...query, ...(view === "all" ? compared : {}), view, sum, width }, { onBrush: brush, shown });
-  const charts = await Promise.all([draw("all", 0), draw("all", 1), draw("each", 0), draw("each", 1)]);
+  const views = data.count ? ["all", "each"].flatMap((view) => [[view, 0], [view, 1]]) : [];
+  const draw = ([view, sum]) => chart("running", { ...query, ...(view === "all" ? compared : {}), view, sum, width }, { onBrush: brush, shown });
+  const charts = await Promise.all(views.map(draw));
   const choice = (label, name, options) => el("label", {}, `${label} `, el("select", { "aria-label": label, onchange: (event) => set({ [name]: event.target.value, again: true }) }, options.map(([value, text]) => el("option", { value, selected: String(value) === String(state[name]) }, text))));
   const own = data.processes.length;
   const slowest = [...data.processes].sort((a, b) => a.mean - b.mean);
@@ -34,7 +35,8 @@ export async function running(main) {
       el("label", {}, "Metric ", formula, el("datalist", { id: "metrics" }, METRICS.map((value) => el("option", { value })))),
       data.formula_error ? el("span", { class: "bad", role: "alert" }, `Not understood ${data.formula_error}`) : null),
     card("Running performance",
-      el("p", { class: "sentence" }, `${count(data.count)} operations by ${own} ${own === 1 ? "process" : "processes"} in ${time(data.end)}: ${count((data.count * 1e9) / Math.max(1, data.end))} a second. `,
+      el("p", { class: "sentence" }, `${things(data.count, "operation")} by ${things(own, "process", "processes")} in ${time(data.end)}: ${count((data.count * 1e9) / Math.max(1, data.end))} a second. `,
+        data.count === 0 ? "Nothing ended in the intervals of this source, so there is nothing to draw." : null,
         own > 1 ? `The fastest process did ${spread.toFixed(2)} times as much a second as the slowest. ` : "",
         own > 1 ? `${percent(data.idle_share)} of the processes' time passed after they were done, while others still worked.` : ""),
       el("p", { class: "dim" }, "Drag over a chart to choose the window of time for every screen; Home shows the whole run. W, S, A and D zoom and move.")),

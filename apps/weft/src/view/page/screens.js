@@ -1,18 +1,11 @@
 // The screens beside the timeline: Overview, Latency, Where time goes, Request, Trace health.
 
-import { STAGES, ask, bytes, count, el, kindColour, kindTitle, moment, percent, set, stageColour, stageTitle, state, svg, time, windowQuery } from "./core.js";
-import { key, shortened, stacked } from "./charts.js";
-import { chart, chartWidth, figure } from "./drawn.js";
-import { around, card, goTo, number, page, table } from "./parts.js";
-
-function stageRows(kinds, value) {
-  return kinds.map((kind) => ({ name: kind.operation, parts: kind.stages.map((stage) => ({ name: stageTitle(stage.stage), value: value(kind, stage), colour: stageColour(stage.stage) })) }));
-}
-
-const stageKey = (kinds) => key(Object.keys(STAGES).filter((name) => kinds.some((kind) => kind.stages.some((stage) => stage.stage === name))).map((name) => [stageTitle(name), stageColour(name)]));
+import { ask, bytes, count, el, kindLook, kindTitle, moment, percent, set, stageLook, stageTitle, state, svg, things, time, windowQuery } from "./core.js";
+import { chart, chartWidth, figure, picture } from "./drawn.js";
+import { around, bar, card, goTo, key, number, page, shortened, swatch, table } from "./parts.js";
 
 export async function overview(main) {
-  const query = windowQuery();
+  const query = { ...windowQuery(), width: chartWidth(main) };
   const [explain, latency, slowest, totals] = await Promise.all([ask("explain", query), ask("latency", query), ask("slowest", { ...query, count: 5 }), ask("totals", query)]);
   const { run } = state;
   const length = Math.max(1, Math.min(query.to, run.duration) - query.from);
@@ -28,20 +21,22 @@ export async function overview(main) {
     [String(clients), clients === 1 ? "client" : "clients"], [String(run.nodes.length - clients), "servers"], [count(totals.rows.reduce((sum, [, , spans]) => sum + spans, 0)), "spans"],
     [time(latency.total.quantiles[0][1]), "median"], [time(latency.total.quantiles[3][1]), "99th percentile"],
   ];
+  if (!latency.total.count) return page(main, "overview", card(isWhole() ? "This run" : windowTitle(), el("p", { class: "sentence" }, NO_OPERATION)), card("Most time by event", eventTable(totals.rows)));
   page(main, "overview",
     card(isWhole() ? "This run" : windowTitle(),
-      el("p", { class: "sentence" }, `${count(latency.total.count)} operations by ${clients} ${clients === 1 ? "client" : "clients"} ${isWhole() ? "" : "begin "}in ${time(length)}${run.simulated ? " of virtual time" : ""}: `,
+      el("p", { class: "sentence" }, `${things(latency.total.count, "operation")} by ${things(clients, "client")} ${isWhole() ? "" : "begin "}in ${time(length)}${run.simulated ? " of virtual time" : ""}: `,
         el("b", {}, `${count(latency.total.count / seconds)} a second`), ". ",
         `The slowest ${percent(slow.count_share)} of them (from ${time(slow.from)} on) take ${percent(slow.time_share)} of the time. `,
         top.length ? el("span", {}, "Most of an operation's time goes to ", el("b", {}, stageTitle(top[0].stage)), ` (${percent(top[0].seconds / explain.seconds)})`, top[1] ? [" and ", el("b", {}, stageTitle(top[1].stage)), ` (${percent(top[1].seconds / explain.seconds)})`] : null, ".") : null),
       el("dl", { class: "facts" }, facts.map(([value, name]) => el("div", {}, el("dd", {}, value), el("dt", {}, name))))),
-    card("Where an operation's time goes", stageKey(explain.kinds), stacked(stageRows(explain.kinds, (kind, stage) => stage.share), { width: 980, each: true, label: 130, format: percent, total: false }),
+    card("Where an operation's time goes", figure("stages", explain.charts.shares),
       el("p", { class: "dim" }, `Records explain ${percent(explain.covered)} of the time. `, goTo("All stages", { screen: "where" }))),
     card("Places that stand out", explain.suspects.length ? el("ol", { class: "suspects" }, explain.suspects.map((suspect) => el("li", {}, suspectText(suspect)))) : el("p", {}, "Nothing was recorded at the servers.")),
     card("Slowest operations", slowestTable(slowest)),
     card("Most time by event", eventTable(totals.rows)));
 }
 
+const NO_OPERATION = "No operation of a client was recorded here.";
 const isWhole = () => state.from <= 0 && state.to >= state.run.duration * 0.999;
 const windowTitle = () => `The window from ${moment(Math.max(0, state.from), state.to - state.from)} to ${moment(Math.min(state.to, state.run.duration), state.to - state.from)}`;
 
@@ -68,9 +63,7 @@ function eventTable(rows) {
   }
   const order = [...sums].sort((a, b) => b[1][1] - a[1][1]).slice(0, 12);
   return table(["event", ">count", ">time", ">mean"], order.map(([kind, [spans, ns]]) => {
-    const swatch = el("i", { class: "swatch" });
-    swatch.style.backgroundColor = kindColour(state.run.kinds[kind]);
-    return el("tr", {}, el("td", {}, swatch, kindTitle(state.run.kinds[kind])), number(count(spans)), number(time(ns)), number(time(ns / spans)));
+    return el("tr", {}, el("td", {}, swatch(kindLook(state.run.kinds[kind])), kindTitle(state.run.kinds[kind])), number(count(spans)), number(time(ns)), number(time(ns / spans)));
   }));
 }
 
@@ -103,7 +96,7 @@ export async function latency(main) {
   const quantile = (part) => el("tr", {}, el("td", {}, part.name), number(count(part.count)), number(time(part.mean)), part.quantiles.map(([, ns]) => number(time(ns))), number(percent(part.sum / Math.max(1, total.sum))));
   page(main, "latency", pick,
     total.count === 0 ? el("p", {}, "No operation of these kinds begins in the window.") : [
-      card(`${count(total.count)} operations`, figure("latency", bins, { onTarget: (bar) => example(bins.first_slot + bar), targetText: "Show one of them" }),
+      card(things(total.count, "operation"), figure("latency", bins, { onTarget: (bar) => example(bins.first_slot + bar), targetText: "Show one of them" }),
         el("p", { class: "dim" }, `A click on a bar shows one of its operations. ${outside ? `${outside} operations lie outside the 50 bins, in the slots at the ends. ` : ""}Window: ${moment(Math.max(0, state.from), state.to - state.from)} to ${moment(Math.min(state.to, state.run.duration), state.to - state.from)}.`)),
       el("div", { class: "pair" },
         card("Percentiles", table(["", ">count", ">mean", ">p50", ">p90", ">p95", ">p99", ">p99.9", ">max", ">of the time"], [...data.parts.map(quantile), quantile(total)]),
@@ -112,19 +105,18 @@ export async function latency(main) {
 }
 
 export async function where(main) {
-  const explain = await ask("explain", windowQuery());
-  const kindCard = (kind) => card(`${kind.operation}: ${count(kind.count)} operations, ${time(kind.seconds * 1e9)}, median ${time(kind.p50_us * 1e3)}, p99 ${time(kind.p99_us * 1e3)}`,
+  const explain = await ask("explain", { ...windowQuery(), width: chartWidth(main) });
+  if (!explain.operations) return page(main, "where", card(isWhole() ? "All operations" : windowTitle(), el("p", { class: "sentence" }, NO_OPERATION)));
+  const kindCard = (kind, at) => card(`${kind.operation}: ${things(kind.count, "operation")}, ${time(kind.seconds * 1e9)}, median ${time(kind.p50_us * 1e3)}, p99 ${time(kind.p99_us * 1e3)}`,
     el("p", { class: "dim" }, `${kind.failed ? `${kind.failed} failed. ` : ""}Records explain ${percent(kind.covered)} of the time. Usual: the middle half by duration; tail: the slowest hundredth.`),
-    stacked([["all", "share"], ["usual", "median_share"], ["tail", "tail_share"]].map(([name, field]) => ({ name, parts: kind.stages.map((stage) => ({ name: stageTitle(stage.stage), value: stage[field], colour: stageColour(stage.stage) })) })), { width: 900, label: 60, each: true, format: percent, total: false }),
+    picture(explain.charts.kinds[at]),
     table(["stage", ">share", ">usual", ">tail", ">time", ">p50 of an operation", ">p99", ">operations"], [...kind.stages].sort((a, b) => b.share - a.share).map((stage) => {
-      const swatch = el("i", { class: "swatch" });
-      swatch.style.backgroundColor = stageColour(stage.stage);
-      return el("tr", {}, el("td", {}, swatch, stageTitle(stage.stage)), number(percent(stage.share)), number(percent(stage.median_share)), number(percent(stage.tail_share)), number(time(stage.seconds * 1e9)), number(time(stage.p50_us * 1e3)), number(time(stage.p99_us * 1e3)), number(count(stage.operations)));
+      return el("tr", {}, el("td", {}, swatch(stageLook(stage.stage)), stageTitle(stage.stage)), number(percent(stage.share)), number(percent(stage.median_share)), number(percent(stage.tail_share)), number(time(stage.seconds * 1e9)), number(time(stage.p50_us * 1e3)), number(time(stage.p99_us * 1e3)), number(count(stage.operations)));
     })),
     kind.suspects.length ? [el("h3", {}, "Places that stand out"), el("ol", { class: "suspects" }, kind.suspects.map((suspect) => el("li", {}, suspectText(suspect))))] : null);
   page(main, "where",
-    card(isWhole() ? "All operations" : "Operations that begin in the window", el("p", {}, `${count(explain.operations)} operations spent ${time(explain.seconds * 1e9)}; records explain ${percent(explain.covered)} of it. ${isWhole() ? "" : `${windowTitle()}: choose another one in Timeline or Running, or press Home for the whole run.`}`),
-      stageKey(explain.kinds), stacked(stageRows(explain.kinds, (kind, stage) => stage.seconds * 1e9), { width: 980, label: 130, format: time }),
+    card(isWhole() ? "All operations" : "Operations that begin in the window", el("p", {}, `${things(explain.operations, "operation")} spent ${time(explain.seconds * 1e9)}; records explain ${percent(explain.covered)} of it. ${isWhole() ? "" : `${windowTitle()}: choose another one in Timeline or Running, or press Home for the whole run.`}`),
+      figure("seconds", explain.charts.seconds),
       explain.missing.length ? el("ul", { class: "missing" }, explain.missing.map((sentence) => el("li", {}, sentence))) : null),
     explain.kinds.map(kindCard));
 }
@@ -132,11 +124,11 @@ export async function where(main) {
 export async function request(main) {
   const slowest = await ask("slowest", { ...windowQuery(), count: 20 });
   const event = state.selected ?? slowest[0]?.event ?? null;
-  if (event === null) return page(main, "request", el("p", {}, "The trace holds no operation of a client."));
+  if (event === null) return page(main, "request", el("p", {}, NO_OPERATION));
   const data = await ask("request", { event });
   page(main, "request",
     card(`${data.name} by ${data.node}: ${time(data.dur)}`,
-      el("p", {}, `Began at ${moment(data.start, state.run.duration / 100)}${data.slower_than === null ? "" : `; slower than ${percent(data.slower_than)} of ${count(data.of)} such operations`}. `,
+      el("p", {}, `Began at ${moment(data.start, state.run.duration / 100)}${data.slower_than === null ? "" : `; slower than ${percent(data.slower_than)} of ${things(data.of, "such operation")}`}. `,
         goTo("In the timeline", around(data.start, data.dur, data.root)), data.cut ? " Only its first records are shown." : ""),
       data.path.length ? [el("h3", {}, "Critical path"), pathBar(data)] : null,
       el("h3", {}, "Records on all nodes"), waterfall(data)),
@@ -146,13 +138,10 @@ export async function request(main) {
 function pathBar(data) {
   const width = 1100;
   const used = [...new Set(data.path.map((piece) => piece.stage))];
-  const pieces = data.path.map((piece) => {
-    const bar = svg("rect", { x: (piece.at / data.dur) * width, y: 0, width: Math.max((piece.dur / data.dur) * width, 0.5), height: 22, fill: stageColour(piece.stage), class: "bar" }, svg("title", {}, `${piece.title}: ${time(piece.dur)} (${percent(piece.dur / data.dur)})`));
-    return bar;
-  });
+  const pieces = data.path.flatMap((piece) => bar({ x: (piece.at / data.dur) * width, y: 0, width: Math.max((piece.dur / data.dur) * width, 0.5), height: 22 }, stageLook(piece.stage), `${piece.title}: ${time(piece.dur)} (${percent(piece.dur / data.dur)})`));
   const sums = used.map((stage) => [stage, data.path.filter((piece) => piece.stage === stage).reduce((sum, piece) => sum + piece.dur, 0)]).sort((a, b) => b[1] - a[1]);
   return [svg("svg", { viewBox: `0 0 ${width} 22`, width: "100%", preserveAspectRatio: "none", height: 22, role: "img", "aria-label": sums.map(([stage, ns]) => `${stageTitle(stage)} ${time(ns)}`).join(", ") }, pieces),
-    key(sums.map(([stage, ns]) => [`${stageTitle(stage)} ${time(ns)} (${percent(ns / data.dur)})`, stageColour(stage)]))];
+    key(sums.map(([stage, ns]) => [`${stageTitle(stage)} ${time(ns)} (${percent(ns / data.dur)})`, stageLook(stage)]))];
 }
 
 function waterfall(data) {
@@ -169,19 +158,19 @@ function waterfall(data) {
     if (step.phases.length) {
       let at = step.at;
       for (const [name, stage, ns] of step.phases) {
-        parts.push(svg("rect", { x: x(at), y, width: Math.max(x(at + ns) - x(at), 0.7), height: 15, fill: stageColour(stage), class: "bar" }, svg("title", {}, `${title}; ${name}: ${time(ns)}`)));
+        parts.push(bar({ x: x(at), y, width: Math.max(x(at + ns) - x(at), 0.7), height: 15 }, stageLook(stage), `${title}; ${name}: ${time(ns)}`));
         at += ns;
       }
     } else {
       const kind = state.run.kinds[step.kind];
-      parts.push(svg("rect", { x: x(step.at), y: y + 2, width: Math.max(x(step.at + step.dur) - x(step.at), 1), height: 11, fill: kind ? kindColour(kind) : "#7a7a7a", class: "bar" }, svg("title", {}, title)));
+      parts.push(bar({ x: x(step.at), y: y + 2, width: Math.max(x(step.at + step.dur) - x(step.at), 1), height: 11 }, kind ? kindLook(kind) : stageLook(""), title));
     }
     parts.push(svg("text", { x: Math.min(x(step.at + step.dur) + 5, width - 62), y: y + 12, class: "dim small" }, time(step.dur)));
   });
   for (const share of [0, 0.25, 0.5, 0.75, 1]) parts.unshift(svg("line", { x1: x(share * data.dur), x2: x(share * data.dur), y1: 14, y2: data.steps.length * height + 22, class: "grid" }), svg("text", { x: x(share * data.dur), y: 10, "text-anchor": "middle", class: "dim small" }, time(share * data.dur)));
   const stages = [...new Set(data.steps.flatMap((step) => step.phases.map(([, stage]) => stage)))];
   return [svg("svg", { viewBox: `0 0 ${width} ${data.steps.length * height + 26}`, width: "100%", class: "chart waterfall", role: "img", "aria-label": `${data.steps.length} records of the operation` }, parts),
-    stages.length ? el("div", { class: "dim" }, "Phases at servers: ", key(stages.map((stage) => [stageTitle(stage), stageColour(stage)]))) : null,
+    stages.length ? el("div", { class: "dim" }, "Phases at servers: ", key(stages.map((stage) => [stageTitle(stage), stageLook(stage)]))) : null,
     el("details", {}, el("summary", {}, "As a table"), table(["record", "node", ">begins after", ">takes", ">waited", "phases"], data.steps.map((step) => el("tr", {}, el("td", {}, `${"· ".repeat(step.depth)}${step.name}`), el("td", {}, step.node), number(time(step.at)), number(time(step.dur)), number(step.wait ? time(step.wait) : ""), el("td", {}, step.phases.map(([name, , ns]) => `${name} ${time(ns)}`).join(", "))))))];
 }
 

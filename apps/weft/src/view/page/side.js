@@ -1,16 +1,16 @@
 // Beside the timeline: the legend with filter and totals, the profile of the visible window, and below it the table twin.
 
-import { SEEK, SEEK_NAMES, announce, ask, busy, count, durationColour, el, hiddenQuery, kindColour, kindTitle, percent, set, state, time, windowQuery } from "./core.js";
-import { stacked } from "./charts.js";
+import { SEEK_NAMES, announce, ask, busy, count, durationColour, el, hiddenQuery, kindLook, kindTitle, set, state, time } from "./core.js";
+import { picture } from "./drawn.js";
+import { key, swatch } from "./parts.js";
 
 export class Side {
   constructor(timeline) {
     this.timeline = timeline;
-    this.sort = "time";
     this.legend = el("div");
     this.profile = el("div");
     this.panel = el("aside", { class: "side", "aria-label": "Legend and profile" }, this.legend, this.profile);
-    this.table = el("section", { class: "twin", hidden: true, "aria-label": "Spans of the window as a table" });
+    this.table = el("section", { class: "twin", hidden: !state.table, "aria-label": "Spans of the window as a table" });
     this.skip = 0;
   }
 
@@ -36,7 +36,8 @@ export class Side {
 
   async load() {
     try {
-      this.totals = (await ask("totals", windowQuery())).rows;
+      const totals = await ask("totals", { ...hiddenQuery(), colour: state.colour });
+      [this.totals, this.profiled] = [totals.rows, totals.profile];
       this.drawLegend();
       this.drawProfile();
       if (!this.table.hidden) await this.loadTable();
@@ -54,8 +55,8 @@ export class Side {
     }
     const orders = { time: (a, b) => b.time - a.time, count: (a, b) => b.count - a.count, name: (a, b) => kindTitle(a.kind).localeCompare(kindTitle(b.kind)) };
     const whole = (state.to - state.from) * nodes.length;
-    const rows = [...sums].sort(orders[this.sort]).map((sum) => this.legendRow(sum, whole));
-    const head = (name, text, title) => el("th", { scope: "col" }, el("button", { type: "button", class: "sort", title, "aria-pressed": this.sort === name, onclick: () => { this.sort = name; this.drawLegend(); } }, text));
+    const rows = [...sums].sort(orders[state.sort]).map((sum) => this.legendRow(sum, whole));
+    const head = (name, text, title) => el("th", { scope: "col" }, el("button", { type: "button", class: "sort", title, "aria-pressed": state.sort === name, onclick: () => set({ sort: name }) }, text));
     const focused = document.activeElement?.dataset?.kind;
     this.legend.replaceChildren(
       el("h2", {}, "Legend"),
@@ -71,8 +72,6 @@ export class Side {
   }
 
   legendRow({ kind, number, count: spans, time: ns }) {
-    const swatch = el("i", { class: `swatch pattern${state.colour === "seek" && kind.sub_lane === "disk" ? [0, 0, 1, 2][kind.class] : 0}` });
-    swatch.style.backgroundColor = state.colour === "duration" ? "transparent" : kindColour(kind);
     const shown = !state.hidden.has(number);
     const toggle = (event) => {
       const hidden = new Set(state.hidden);
@@ -87,43 +86,33 @@ export class Side {
     };
     return el("tr", { class: spans ? "" : "empty" },
       el("td", {}, el("input", { type: "checkbox", checked: shown, "data-kind": number, "aria-label": `Show ${kindTitle(kind)}`, onchange: toggle })),
-      el("td", {}, el("button", { type: "button", class: "name", title: `Only ${kindTitle(kind)} (again: all)`, onclick: alone }, swatch, kindTitle(kind))),
+      el("td", {}, el("button", { type: "button", class: "name", title: `Only ${kindTitle(kind)} (again: all)`, onclick: alone }, state.colour === "duration" ? null : swatch(kindLook(kind)), kindTitle(kind))),
       el("td", { class: "number" }, count(spans)),
       el("td", { class: "number" }, spans ? time(ns) : ""));
   }
 
   // What the colours mean when they do not mean events.
   scale() {
-    const patch = (colour, text, pattern = 0) => {
-      const swatch = el("i", { class: `swatch pattern${pattern}` });
-      swatch.style.backgroundColor = colour;
-      return el("span", { class: "patch" }, swatch, text);
-    };
-    if (state.colour === "seek") return el("p", { class: "scale" }, [1, 2, 3].map((number) => patch(SEEK[number], SEEK_NAMES[number], number - 1)), patch("#b9b9b9", "no disk access"));
-    if (state.colour === "duration") return el("p", { class: "scale" }, [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9].map((ns) => patch(durationColour(ns), time(ns))));
+    if (state.colour === "seek") return key([...[1, 2, 3].map((number) => [SEEK_NAMES[number], state.looks.seeks[number]]), ["no disk access", kindLook({ sub_lane: "" })]]);
+    if (state.colour === "duration") return key([1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9].map((ns) => [time(ns), { colour: durationColour(ns), pattern: 0 }]));
     return el("p", { class: "scale dim" }, "A stronger colour: more of the pixel's time is busy.");
   }
 
   drawProfile() {
-    const { kinds, nodes } = state.run;
-    const shown = this.totals.filter(([, kind]) => !state.hidden.has(kind) && ["operation", "application", "gateway", "disk", "journal"].includes(kinds[kind].sub_lane));
-    const order = nodes.map((_, node) => node).sort((a, b) => nodes[a].order - nodes[b].order);
-    const rows = order.map((node) => {
-      const own = shown.filter(([at]) => at === node).sort((a, b) => b[3] - a[3]);
-      return { name: nodes[node].name, parts: own.map(([, kind, spans, ns]) => ({ name: `${kindTitle(kinds[kind])}: ${count(spans)} spans`, value: ns, colour: state.colour === "duration" ? durationColour(ns / spans) : kindColour(kinds[kind]) })) };
-    });
     const measured = state.measure ? el("p", {}, "Measured: ", el("b", {}, time(Math.abs(state.measure[1] - state.measure[0]))), " ", el("button", { type: "button", onclick: () => this.timeline.fit() }, "Zoom in (F)"), " ", el("button", { type: "button", onclick: () => set({ measure: null }) }, "Clear")) : null;
-    this.profile.replaceChildren(...[measured, el("h2", {}, "Profile of the window"), el("p", { class: "dim small" }, "Time in operations, journal and disk that began here, by node."), stacked(rows, { width: 300, label: 84, format: time })].filter(Boolean));
+    this.profile.replaceChildren(...[measured, el("h2", {}, "Profile of the window"), el("p", { class: "dim small" }, "Time in operations, journal and disk that began here, by node."), picture(this.profiled)].filter(Boolean));
   }
 
   focusLegend() {
     this.legend.querySelector("input")?.focus();
   }
 
-  toggleTable() {
-    this.table.hidden = !this.table.hidden;
+  /** Shows the table or takes it away, as the state says. */
+  showTable() {
+    if (this.table.hidden === !state.table) return;
+    this.table.hidden = !state.table;
     this.skip = 0;
-    if (!this.table.hidden) this.loadTable().then(() => this.table.querySelector("button")?.focus());
+    if (state.table) this.loadTable().then(() => this.table.querySelector("button")?.focus());
   }
 
   async loadTable() {
@@ -137,11 +126,12 @@ export class Side {
       this.loadTable();
     };
     this.table.replaceChildren(
+      ...this.timeline.lanesByFormula.table(),
       el("div", { class: "bulk" }, el("b", {}, "Spans that begin in the window "),
         el("button", { type: "button", disabled: this.skip === 0, onclick: page(-limit) }, "Earlier"),
         el("button", { type: "button", disabled: !answer.more, onclick: page(limit) }, "Later"),
-        el("span", { class: "dim" }, ` ${this.skip + 1} to ${this.skip + rows.length}`),
-        el("button", { type: "button", class: "right", onclick: () => this.toggleTable() }, "Close")),
+        el("span", { class: "dim" }, rows.length ? ` ${this.skip + 1} to ${this.skip + rows.length}` : " none"),
+        el("button", { type: "button", class: "right", onclick: () => set({ table: false }) }, "Close")),
       el("table", {}, el("thead", {}, el("tr", {}, ["start", "duration", ...answer.columns.slice(2)].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows)));
     announce(`${rows.length} spans in the table`);
   }

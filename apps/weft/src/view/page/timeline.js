@@ -3,6 +3,7 @@
 import { announce, ask, busy, count, download, el, get, hiddenQuery, kindTitle, moment, percent, set, state, theme, time } from "./core.js";
 import { CanvasPainter, SvgPainter } from "./paint.js";
 import { GUTTER, Plot, RULER, decode } from "./plot.js";
+import { Metrics } from "./metrics.js";
 import { Side } from "./side.js";
 
 export class Timeline extends Plot {
@@ -16,18 +17,20 @@ export class Timeline extends Plot {
     this.found = el("span", { class: "found" });
     this.csv = el("a", { class: "button", href: "#", download: "weft-spans.csv" }, "CSV");
     this.side = new Side(this);
+    this.lanesByFormula = new Metrics(this);
     const choice = (label, name, options) => el("label", {}, `${label} `, el("select", { "aria-label": label, "data-state": name, onchange: (event) => set({ [name]: event.target.value }) }, options.map(([value, text]) => el("option", { value, selected: state[name] === value }, text))));
     this.tools = el("div", { class: "tools" },
       choice("Colour", "colour", [["operation", "operation"], ["seek", "disk seeks"], ["duration", "duration"]]),
       choice("Pixel shows", "rule", [["dominant", "most time"], ["longest", "longest span"]]),
       this.search, this.found,
       el("span", { class: "right" },
-        el("button", { type: "button", onclick: () => this.side.toggleTable() }, "Table (T)"),
+        el("button", { type: "button", title: "Values of each node by formula, as lanes", onclick: () => this.lanesByFormula.toggle() }, "Formula (E)"),
+        el("button", { type: "button", onclick: () => set({ table: !state.table }) }, "Table (T)"),
         el("button", { type: "button", onclick: () => this.exportSvg() }, "SVG"),
         el("button", { type: "button", onclick: () => this.exportPng() }, "PNG"),
         this.csv));
     main.replaceChildren(el("div", { class: "timeline" },
-      el("div", { class: "left" }, this.tools, this.details, this.overview, this.stage, this.side.table), this.side.panel));
+      el("div", { class: "left" }, this.tools, this.lanesByFormula.bar, this.details, this.overview, this.stage, this.side.table), this.side.panel));
     this.layOut();
     this.listen();
     this.resize = new ResizeObserver(() => this.refresh());
@@ -55,6 +58,7 @@ export class Timeline extends Plot {
   }
 
   loaded() {
+    this.lanesByFormula.draw();
     this.side.refresh();
     this.csv.setAttribute("href", `/api/table?${new URLSearchParams({ run: this.number, ...hiddenQuery(), format: "csv", limit: 100000 })}`);
   }
@@ -109,7 +113,7 @@ export class Timeline extends Plot {
   showDetails(span) {
     const shown = span || this.selected;
     if (!shown) {
-      this.details.replaceChildren(el("span", { class: "dim" }, "Wheel: zoom at the pointer. Drag: measure, then F or a double click zooms in. Shift+drag or Shift+wheel: move. Click: choose a span. ", el("kbd", {}, "?"), " lists all keys."));
+      this.details.replaceChildren(el("span", { class: "dim hint" }, "Wheel: zoom at the pointer. Drag: measure, then F or a double click zooms in. Shift+drag or Shift+wheel: move. Click: choose a span. ", el("kbd", {}, "?"), " lists all keys."));
       return;
     }
     const kind = this.run.kinds[shown.kind];
@@ -127,6 +131,10 @@ export class Timeline extends Plot {
     }
     if (!span && shown.fields) facts.push(el("a", { class: "button", href: `#/request?sel=${shown.event}`, onclick: (event) => { event.preventDefault(); set({ screen: "request" }, true); } }, "Request (Enter)"));
     this.details.replaceChildren(...facts);
+  }
+
+  showGauge({ name, node, value, start }) {
+    this.details.replaceChildren(el("b", {}, name), ` at ${node}, from ${moment(start, state.to - state.from)} on: `, el("b", {}, value === null ? "no value" : count(value)));
   }
 
   /** Chooses a record, shows what it says and the arrows of its request. */
@@ -254,7 +262,9 @@ export class Timeline extends Plot {
       } else if (this.drag?.moved) set({ measure: [this.ns(Math.max(this.drag.x, GUTTER)), this.ns(Math.max(x, GUTTER))] });
       else {
         this.hover = this.at(x, y);
-        this.showDetails(this.hover);
+        const gauge = this.hover ? null : this.gaugeAt(x, y);
+        if (gauge) this.showGauge(gauge);
+        else this.showDetails(this.hover);
         this.draw();
       }
     });
@@ -307,7 +317,7 @@ export class Timeline extends Plot {
     const actions = {
       w: () => this.zoom(0.7 ** large, this.pointer ?? undefined), s: () => this.zoom(1 / 0.7 ** large, this.pointer ?? undefined), "+": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7),
       a: () => this.pan(-0.15 * large), d: () => this.pan(0.15 * large), f: () => this.fit(),
-      m: () => this.mark(), n: () => this.step(false), p: () => this.step(true), t: () => this.side.toggleTable(), g: () => this.goTo(),
+      m: () => this.mark(), n: () => this.step(false), p: () => this.step(true), t: () => set({ table: !state.table }), e: () => this.lanesByFormula.toggle(), g: () => this.goTo(),
       "/": () => this.search.focus(), c: () => set({ colour: { operation: "seek", seek: "duration", duration: "operation" }[state.colour] }),
       l: () => this.side.focusLegend(), Escape: () => (state.measure ? set({ measure: null }) : this.select(null)),
       Enter: () => this.selected && set({ screen: "request" }, true),
@@ -344,8 +354,11 @@ export class Timeline extends Plot {
 
   changed(changes) {
     if ("folded" in changes) this.layOut();
+    if ("table" in changes || "screen" in changes) this.side.showTable();
+    if ("sort" in changes || "screen" in changes) this.side.refresh();
+    if ("metrics" in changes || "screen" in changes) this.lanesByFormula.draw(true);
     for (const select of this.tools.querySelectorAll("select")) select.value = state[select.dataset.state];
-    const onlyDraw = !("from" in changes || "to" in changes || "hidden" in changes);
+    const onlyDraw = !["from", "to", "hidden", "metrics"].some((name) => name in changes);
     if (onlyDraw) {
       this.draw();
       if ("colour" in changes || "measure" in changes) this.side.refresh();
@@ -377,7 +390,7 @@ function describe(fields) {
   if (fields.request) facts.push(["request", fields.request]);
   if (fields.result) facts.push(["result", String(fields.result)]);
   for (const [name, , ns] of fields.phases || []) facts.push([name, time(ns)]);
-  for (const flag of fields.flags || []) if (flag !== "at a server" && flag !== "simulated") facts.push(["", flag]);
+  for (const flag of fields.flags || []) if (flag !== "server" && flag !== "simulated") facts.push(["", flag]);
   return facts;
 }
 

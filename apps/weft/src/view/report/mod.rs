@@ -2,6 +2,7 @@
 //! dot, distributions, running performance, where the time goes, bounds, and what speaks against the numbers.
 
 mod document;
+mod excerpt;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use super::limits;
 use super::results::Ceiling;
 use super::run::Run;
 use super::running::{self, Asked, View};
-use super::{api, latency, overview};
+use super::{api, drawn, latency, overview};
 use crate::output::print;
 use document::{Block, Document};
 
@@ -106,6 +107,9 @@ fn report(runs: &[&Run], refused: &[String], hardware: &str) -> Document {
     }
     performance(runs, &mut blocks);
     for run in &traced {
+        excerpt::excerpt(run, traced.len() > 1, &mut blocks);
+    }
+    for run in &traced {
         stages(run, traced.len() > 1, &mut blocks);
     }
     let rows: Vec<Ceiling> = runs.iter().map(|run| run.results.ceilings.clone()).find(|rows| !rows.is_empty()).unwrap_or_default();
@@ -148,7 +152,7 @@ fn per_second(rate: f64) -> String {
 }
 
 fn time(ns: f64) -> String {
-    Unit::Seconds.format(ns / 1e9).replace(" us", " µs")
+    Unit::Seconds.format(ns / 1e9)
 }
 
 fn count(number: u64) -> String {
@@ -338,7 +342,7 @@ fn distribution(run: &Run, several: bool, blocks: &mut Vec<Block>) {
     let frame = Frame::new("Number of operations and share of time by latency", "stacked by node").with_note(note);
     let bars = views::latency_bins(frame, &stacked, Some(tail).filter(|_| entries < 0.5));
     blocks.push(Block::Picture(bars.svg(), bars.table()));
-    let lines = views::latency_ecdf(Frame::new("Share of the operations that were at least as fast", "").sized(960, 340), &stacked);
+    let lines = drawn::latency_ecdf(run, 0, u64::MAX, &[], 960);
     blocks.push(Block::Picture(lines.svg(), lines.table()));
 }
 
@@ -509,6 +513,8 @@ mod tests {
             "Latency: two",
             "Running performance: one",
             "Running performance: two",
+            "Timeline: one",
+            "Timeline: two",
             "Where the time goes: one",
             "Where the time goes: two",
             "Bounds: one",
