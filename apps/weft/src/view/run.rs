@@ -181,6 +181,14 @@ impl Run {
         self.analysed.get()
     }
 
+    /// Marks with their values, by time.
+    pub fn marks(&self) -> impl Iterator<Item = (&Event, u64)> {
+        self.merged.events.iter().filter_map(|event| match &event.record.body {
+            Body::Mark { value, .. } => Some((event, *value)),
+            _ => None,
+        })
+    }
+
     /// Nanoseconds from the beginning of the run.
     pub fn since_origin(&self, ns: i64) -> i64 {
         ns - self.origin_ns

@@ -153,12 +153,11 @@ pub fn chart(run: &Run, other: Option<&Run>, asked: &Asked, view: View, width: u
     }
 }
 
-fn marks(run: &Run) -> Vec<Mark> {
-    let found = run.merged.events.iter().filter_map(|event| match &event.record.body {
-        Body::Mark { value, .. } => {
-            Some(Mark { x: run.since_origin(event.start_ns) as f64 / 1e9, text: format!("#{value} {}", event.record.text()) })
-        }
-        _ => None,
+/// The marks of a run, if they are few enough to be read.
+pub fn marks(run: &Run) -> Vec<Mark> {
+    let found = run.marks().map(|(event, value)| {
+        let x = run.since_origin(event.start_ns) as f64 / 1e9;
+        Mark { x, text: format!("#{value} {}", event.record.text()) }
     });
     let found: Vec<Mark> = found.take(MARKS_MAX + 1).collect();
     if found.len() > MARKS_MAX { Vec::new() } else { found }
