@@ -21,8 +21,9 @@ const TOPOLOGY: u64 = 0;
 pub fn relations(source: &Source, names: &[String]) -> BTreeMap<usize, Relations> {
     let parents = parents(source);
     let related: BTreeSet<u32> = parents.iter().flat_map(|(child, parent)| [*child, *parent]).collect();
-    // Entries of a file stand by time; of one token as they happen, and at one time what was there first.
-    let mut entries: BTreeMap<usize, Vec<(u64, u32, Relation)>> = BTreeMap::new();
+    // Entries of a file stand by time. At one time what begins comes first, as it may come from what ends there.
+    type Entry = (u64, bool, u32, Relation);
+    let mut entries: BTreeMap<usize, Vec<Entry>> = BTreeMap::new();
     for position in related {
         let event = source.event(position);
         let token = token(position);
@@ -39,16 +40,16 @@ pub fn relations(source: &Source, names: &[String]) -> BTreeMap<usize, Relations
         let (begin, end) = (time(start_ns), time(end_ns));
         let name = xml_name(&source.name(event));
         let of_node = entries.entry(event.node).or_default();
-        of_node.push((start_ns, position, Relation::Create { token, time: begin, parents: parent.into_iter().collect() }));
-        of_node.push((start_ns, position, Relation::Start { token, time: begin, name, attributes: Vec::new(), data: Vec::new() }));
-        of_node.push((end_ns, position, Relation::End { token, time: end, attributes: Vec::new(), data: Vec::new() }));
-        of_node.push((end_ns, position, Relation::Destroy { token, time: end }));
+        of_node.push((start_ns, false, position, Relation::Create { token, time: begin, parents: parent.into_iter().collect() }));
+        of_node.push((start_ns, false, position, Relation::Start { token, time: begin, name, attributes: Vec::new(), data: Vec::new() }));
+        of_node.push((end_ns, true, position, Relation::End { token, time: end, attributes: Vec::new(), data: Vec::new() }));
+        of_node.push((end_ns, true, position, Relation::Destroy { token, time: end }));
     }
-    let file = |(node, mut entries): (usize, Vec<(u64, u32, Relation)>)| {
-        entries.sort_by_key(|(ns, position, _)| (*ns, *position));
+    let file = |(node, mut entries): (usize, Vec<Entry>)| {
+        entries.sort_by_key(|(ns, is_end, position, _)| (*ns, *is_end, *position));
         let header =
             RelationHeader { host: names[node].clone(), process: PROCESS.into(), topology_number: TOPOLOGY, ..RelationHeader::default() };
-        (node, Relations { header, entries: entries.into_iter().map(|(_, _, entry)| entry).collect() })
+        (node, Relations { header, entries: entries.into_iter().map(|(.., entry)| entry).collect() })
     };
     entries.into_iter().map(file).collect()
 }

@@ -2,6 +2,7 @@
 //! binary where there is much of it ([`super::window`]).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -146,15 +147,13 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
         return Answer::refused(404, "there is no such page");
     }
     if path == "/api/state" {
-        // Who waits for the trace learns at once that it is there.
-        site.await_loaded(STATE_WAIT);
-        return Answer::json(&state(site));
+        return Answer::json(&state(site, query));
     }
     if site.state() != State::Ready {
         return Answer::refused(503, "the trace is not loaded yet");
     }
-    let first = site.runs().next().map_or(0, |(number, _)| number as u64);
-    let Some(run) = site.run(query.number("run", first)) else {
+    let first = first_run(site);
+    let Some(run) = asked_run(site, query) else {
         return Answer::refused(404, "there is no such run, or it could not be read");
     };
     let (from, to) = query.window(&run);
@@ -246,10 +245,24 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
     }
 }
 
-/// How far the loading is.
-pub fn state(site: &Site) -> Value {
+/// The run that is shown if none is named.
+fn first_run(site: &Site) -> u64 {
+    site.runs().next().map_or(0, |(number, _)| number as u64)
+}
+
+fn asked_run(site: &Site, query: &Query) -> Option<Arc<Run>> {
+    site.run(query.number("run", first_run(site)))
+}
+
+/// How far the loading is, and whether the run that is asked for is analysed.
+pub fn state(site: &Site, query: &Query) -> Value {
+    // Who waits for the trace learns at once that it is there.
+    site.await_loaded(STATE_WAIT);
     match site.state() {
-        State::Ready => json!({ "state": "ready" }),
+        State::Ready => {
+            let run = asked_run(site, query);
+            json!({ "state": "ready", "analysed": run.is_some_and(|run| run.analysed().is_some()) })
+        }
         State::Loading(done, total) => json!({ "state": "loading", "read": done, "total": total }),
         State::Failed(reason) => json!({ "state": "failed", "reason": reason }),
     }

@@ -146,7 +146,7 @@ impl Shown {
     fn route(&self, path: &str, query: &api::Query) -> Answer {
         if path == "/api/state" {
             // Live numbers need no trace: without any there is nothing to wait for.
-            let mut state = if self.has_traces { api::state(&self.site) } else { json!({ "state": "ready" }) };
+            let mut state = if self.has_traces { api::state(&self.site, query) } else { json!({ "state": "ready", "analysed": true }) };
             (state["live"], state["traces"], state["looks"]) = (json!(self.watch.is_some()), json!(self.has_traces), drawn::looks());
             return Answer::json(&state);
         }

@@ -153,7 +153,8 @@ pub fn chart(run: &Run, other: Option<&Run>, asked: &Asked, view: View, width: u
     }
 }
 
-fn marks(run: &Run) -> Vec<Mark> {
+/// The marks of a run, if they are few enough to be read.
+pub fn marks(run: &Run) -> Vec<Mark> {
     let found = run.marks().map(|(event, value)| {
         let x = run.since_origin(event.start_ns) as f64 / 1e9;
         Mark { x, text: format!("#{value} {}", event.record.text()) }

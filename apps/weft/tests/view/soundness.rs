@@ -49,7 +49,7 @@ fn poor_traces_make_poor_but_sound_screens() {
     browser.asked_only_of(&[&viewer]);
 }
 
-/// Every control of every screen changes the address, and the address alone brings it back.
+/// Every control of every screen has a name and changes the address, and the address alone brings it back.
 #[test]
 fn every_control_is_in_the_address() {
     let Some(mut browser) = Browser::new() else {
@@ -90,6 +90,8 @@ fn every_control_is_in_the_address() {
         let base = format!("#/{screen}?b=1&mt=l%3Acount");
         browser.go(&viewer, &base);
         browser.value(script);
+        let nameless = "[...document.querySelectorAll('button, input, select, a, canvas, svg[role=img]')].filter((one) => !(one.textContent.trim() || one.title || one.getAttribute('aria-label') || one.labels?.length)).map((one) => one.outerHTML)";
+        assert_eq!(browser.value(nameless), json!([]), "{screen}: those who cannot see it must be told what it is");
         let count = browser.value("testControls.count()").as_u64().unwrap();
         for number in 0..count {
             browser.go(&viewer, &base);

@@ -13,6 +13,7 @@ use super::document::Block;
 use super::{count, section, time, titled};
 use crate::view::details;
 use crate::view::run::Run;
+use crate::view::running;
 use crate::view::sublane::{Rows, SubLane, node_order, nodes_in_order};
 use crate::view::window::Window;
 
@@ -23,8 +24,6 @@ const NODES_MAX: usize = 16;
 /// Slowest operations in the table, and of these with a picture.
 const SLOWEST: usize = 10;
 const DRAWN: usize = 3;
-/// Marks that are drawn at most.
-const MARKS_MAX: usize = 24;
 
 /// The section about one run.
 pub fn excerpt(run: &Run, several: bool, blocks: &mut Vec<Block>) {
@@ -96,7 +95,9 @@ fn whole_run(run: &Run) -> Strips {
         }
     }
     if let Some(first) = panels.first_mut() {
-        first.marks = marks(run);
+        // Their numbers: there is no room for names.
+        let number = |mark: Mark| Mark { text: mark.text.split(' ').next().unwrap_or_default().to_string(), ..mark };
+        first.marks = running::marks(run).into_iter().map(number).collect();
     }
     let frame = Frame::new("The whole run", "each half pixel in the colour of what took most of its time").sized(960, 200);
     Strips {
@@ -105,16 +106,6 @@ fn whole_run(run: &Run) -> Strips {
         classes: classes.0,
         panels,
     }
-}
-
-/// Iterations and phases, if they are few.
-fn marks(run: &Run) -> Vec<Mark> {
-    let found = run.merged.events.iter().filter_map(|event| match &event.record.body {
-        Body::Mark { value, .. } => Some(Mark { x: run.since_origin(event.start_ns) as f64 / 1e9, text: format!("#{value}") }),
-        _ => None,
-    });
-    let found: Vec<Mark> = found.take(MARKS_MAX + 1).collect();
-    if found.len() > MARKS_MAX { Vec::new() } else { found }
 }
 
 /// The records of the operation around a record, on the lanes of their nodes, with arrows along its messages.
