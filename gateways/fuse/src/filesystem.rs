@@ -124,7 +124,9 @@ impl WeftFilesystem {
 
     /// To be called by a thread that has taken a request, before anything else.
     fn begin(&self, event: EventId, request: &Request, object: INodeNo) -> Served<'_> {
-        let turn = self.threads.turn();
+        // Reading ahead, writing back and closing are the kernel's own: nobody waits for them one after the other.
+        let is_waited_for = !matches!(event, event::FUSE_READ | event::FUSE_WRITE | event::FUSE_RELEASE);
+        let turn = self.threads.turn(is_waited_for.then(|| request.pid()));
         let mut span = weft_trace::operation(event);
         if span.is_on() {
             // Of the calling thread: it joins what its process recorded with this request.
@@ -133,7 +135,7 @@ impl WeftFilesystem {
         if self.client.rt().delay_ns(FaultPoint::Fuse) > 0 {
             self.run(self.client.rt().pass(FaultPoint::Fuse));
         }
-        Served { filesystem: self, reply: None, span, _turn: turn }
+        Served { filesystem: self, reply: None, span, turn }
     }
 
     fn run<F: Future>(&self, future: F) -> F::Output {
@@ -237,12 +239,13 @@ struct Served<'a> {
     /// The reply is being handed to the kernel.
     reply: Option<OpenSpan>,
     span: OpenSpan,
-    _turn: Turn<'a>,
+    turn: Turn<'a>,
 }
 
 impl Served<'_> {
     /// What follows is the reply.
     fn replies(&mut self) {
+        self.turn.answers();
         if self.span.is_on() {
             self.reply = Some(weft_trace::span(event::FUSE_REPLY));
         }

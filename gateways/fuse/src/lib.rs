@@ -3,7 +3,7 @@
 //!
 //! It never holds file system state: what the kernel may forget, this crate does not remember, and two mounts of one file system
 //! agree because both ask the servers. The rules of its caches are in `docs/semantics.md`.
-#![allow(unsafe_code)] // `mount.rs`: descriptors and mount system calls; `threads.rs`: poll
+#![allow(unsafe_code)] // `mount.rs`: descriptors and mount system calls; `waits.rs`: poll
 
 mod convert;
 mod filesystem;
@@ -11,6 +11,7 @@ mod mount;
 mod open_files;
 mod threads;
 mod troubles;
+mod waits;
 
 use std::io;
 use std::os::fd::AsFd;

@@ -9,12 +9,14 @@
 //! work, every 20 ms otherwise: so much later does a sudden crowd get all threads. A rest ends by itself after a second, so that nothing
 //! depends on the samples but speed.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use weft_trace::event;
+
+use crate::waits::{Waits, request_waits};
 
 /// Between two samples while there is work.
 const TICK: Duration = Duration::from_millis(1);
@@ -40,10 +42,23 @@ pub struct Threads {
     busy: AtomicUsize,
     lock: Mutex<()>,
     changed: Condvar,
+    waits: Waits,
 }
 
 /// A request in service; its thread may rest when this is dropped.
-pub struct Turn<'a>(&'a Threads);
+pub struct Turn<'a> {
+    threads: &'a Threads,
+    program: Option<u32>,
+}
+
+impl Turn<'_> {
+    /// What follows is the answer.
+    pub fn answers(&self) {
+        if let Some(program) = self.program.filter(|_| weft_trace::is_on(event::LOAD_MOUNT)) {
+            self.threads.waits.answers(program);
+        }
+    }
+}
 
 impl Threads {
     /// For so many threads; all of them serve until [`Threads::watch`] knows better.
@@ -56,19 +71,24 @@ impl Threads {
             busy: AtomicUsize::new(0),
             lock: Mutex::default(),
             changed: Condvar::new(),
+            waits: Waits::new(),
         })
     }
 
     /// To be called by a thread that has taken a request, before anything else.
-    pub fn turn(&self) -> Turn<'_> {
+    /// `program` is the thread of a program that waits for the answer, if one does.
+    pub fn turn(&self, program: Option<u32>) -> Turn<'_> {
         self.busy.fetch_add(1, Ordering::Relaxed);
-        Turn(self)
+        if weft_trace::is_on(event::LOAD_MOUNT) {
+            self.waits.taken(program);
+        }
+        Turn { threads: self, program }
     }
 
     /// Adapts the number of threads until the connection `device` to the kernel ends; then all threads come back, to notice it.
     pub fn watch(self: &Arc<Self>, device: OwnedFd) {
-        if self.max == 1 {
-            return;
+        if let Ok(copy) = device.try_clone() {
+            self.waits.watch(copy);
         }
         let threads = self.clone();
         let spawned = std::thread::Builder::new().name("weft-threads".into()).spawn(move || threads.sample(&device));
@@ -84,12 +104,18 @@ impl Threads {
             std::thread::sleep(if idle < IDLE_SAMPLES { TICK } else { TICK_IDLE });
             let Some(waits) = request_waits(device) else { break };
             let busy = self.busy.load(Ordering::Relaxed);
+            if !waits {
+                self.waits.none();
+            }
             idle = if busy > 0 || waits { 0 } else { idle + 1 };
             self.want(demand.sample(busy, waits));
             if weft_trace::is_on(event::LOAD_MOUNT) && recorded.elapsed() >= LOAD_INTERVAL {
                 recorded = Instant::now();
                 let (serving, wanted) = (self.serving.load(Ordering::Relaxed), self.wanted.load(Ordering::Relaxed));
-                weft_trace::counters(event::LOAD_MOUNT, [u64::from(waits), busy as u64, serving as u64, wanted as u64, 0]);
+                weft_trace::counters(
+                    event::LOAD_MOUNT,
+                    [u64::from(waits), busy as u64, serving as u64, wanted as u64, self.waits.at_most_ns()],
+                );
             }
         }
         self.want(self.max);
@@ -129,9 +155,12 @@ impl Threads {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
-        if self.0.serving.load(Ordering::Relaxed) > self.0.wanted.load(Ordering::Relaxed) {
-            self.0.rest();
+        self.threads.busy.fetch_sub(1, Ordering::Relaxed);
+        if self.threads.serving.load(Ordering::Relaxed) > self.threads.wanted.load(Ordering::Relaxed) {
+            self.threads.rest();
+        }
+        if weft_trace::is_on(event::LOAD_MOUNT) {
+            self.threads.waits.free();
         }
     }
 }
@@ -175,17 +204,6 @@ impl Demand {
     }
 }
 
-/// True if the kernel has a request that no thread has taken; `None` if the connection has ended.
-fn request_waits(device: &OwnedFd) -> Option<bool> {
-    let mut watched = libc::pollfd { fd: device.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: `watched` is one valid pollfd; with time limit 0 the call does not wait.
-    let result = unsafe { libc::poll(&raw mut watched, 1, 0) };
-    if watched.revents & (libc::POLLERR | libc::POLLNVAL | libc::POLLHUP) != 0 {
-        return None;
-    }
-    Some(result > 0 && watched.revents & libc::POLLIN != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
@@ -224,7 +242,7 @@ mod tests {
                 let (threads, stop) = (threads.clone(), stop.clone());
                 std::thread::spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        drop(threads.turn());
+                        drop(threads.turn(None));
                     }
                 })
             })

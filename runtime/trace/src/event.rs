@@ -265,9 +265,10 @@ events! {
     // Layer 3: messages. `req` is the key of the request, `peer` the server, `off` the code of the wire operation.
     /// One attempt of a request at its client: from the submission until the reply is there; `wait` is the time in the send queue.
     NET_CALL = 3 0 "net.call" Span Network NONE;
-    /// One send on a socket.
+    /// A message leaves through a network card. Recorded by models of machines only: the spans of calls and the phases of ladders hold this time of
+    /// real processes, and two more spans for each message would cost as much as all others of a request.
     NET_SEND = 3 1 "net.send" Span Network NONE;
-    /// One receive from a socket.
+    /// A message arrives through a network card; recorded as the one above.
     NET_RECEIVE = 3 2 "net.receive" Span Network NONE;
 
     // Layer 4: requests at a metadata server. `code` is the wire operation.
@@ -353,9 +354,10 @@ events! {
         ("done", Stage::Unseen), ("done_bytes", Stage::Unseen)];
 
     /// Load of a mount: requests of the kernel that no thread has taken (0 or 1: more cannot be seen), requests in service, threads that do
-    /// not rest, threads that shall not.
+    /// not rest, threads that shall not; and nanoseconds that all requests together have waited for a thread at most.
     LOAD_MOUNT = 8 2 "load.mount" Counter Unseen &[
-        ("waits", Stage::Unseen), ("busy", Stage::Unseen), ("serving", Stage::Unseen), ("wanted", Stage::Unseen)];
+        ("waits", Stage::Unseen), ("busy", Stage::Unseen), ("serving", Stage::Unseen), ("wanted", Stage::Unseen),
+        ("waited_at_most_ns", Stage::Unseen)];
 
     // Layer 9: marks.
     /// An iteration of a program begins.

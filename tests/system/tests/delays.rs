@@ -218,6 +218,44 @@ fn a_delay_in_the_gateway_is_named_first() {
     assert_eq!((first["stage"].as_str(), first["place"].as_str()), (Some("kernel"), Some("mount-mnt")), "{:#}", report["suspects"]);
 }
 
+/// Requests of six programs to a mount with two threads, each of which holds a request for 5 ms: so each request waits 10 ms until a thread takes
+/// it. The kernel does not say so; the bound must be above that, and not far above. A program alone waits for nobody.
+#[test]
+fn the_wait_for_a_thread_of_the_mount_is_bounded() {
+    if !available("the_wait_for_a_thread_of_the_mount_is_bounded", &[Need::Fuse]) {
+        return;
+    }
+    const REQUESTS: usize = 20;
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let fs = prepare();
+    let mut command = favoured();
+    command.args(["up", "--state"]).arg(fs.state()).arg("--mount").arg(fs.mnt()).args(["-o", "threads=2"]).args(SHAPE);
+    ok(command.env("WEFT_FAULT", "fuse:5ms@client"));
+    // Seconds that the programs take together, and that all requests have waited at most.
+    let measure = |programs: usize| {
+        let dirs: Vec<PathBuf> = (0..programs).map(|number| fs.mnt().join(format!("of{programs}.{number}"))).collect();
+        dirs.iter().for_each(|dir| std::fs::create_dir(dir).expect("a new directory"));
+        let folder = fs.path(&format!("trace{programs}"));
+        ok(weft().args(["trace", "on"]).arg(fs.state()).args(["--mask", "fuse.*,load.mount", "--nodes", "mount*", "--dir"]).arg(&folder));
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let work = |dir: PathBuf| move || (0..REQUESTS).for_each(|name| drop(std::fs::metadata(dir.join(format!("no{name}")))));
+            dirs.into_iter().for_each(|dir| drop(scope.spawn(work(dir))));
+        });
+        let seconds = begun.elapsed().as_secs_f64() * programs as f64;
+        ok(weft().args(["trace", "off"]).arg(fs.state()));
+        let report: Value = serde_json::from_str(&ok(weft().args(["explain", "--json"]).arg(&folder))).expect("JSON");
+        (seconds, report["nodes"][0]["thread_wait_at_most_s"].as_f64().unwrap_or_else(|| panic!("{report}")))
+    };
+    let (alone_s, waited_alone_s) = measure(1);
+    let (crowd_s, waited_s) = measure(6);
+    let _ = writeln!(std::io::stderr(), "alone {waited_alone_s:.3} of {alone_s:.3} s at most, six {waited_s:.3} of {crowd_s:.3} s");
+    assert!(waited_alone_s < 0.1 * alone_s, "{waited_alone_s} of {alone_s} s");
+    // Two of six are in service; the first and the last ones wait less.
+    assert!((0.5 * crowd_s..1.2 * crowd_s).contains(&waited_s), "{waited_s} of {crowd_s} s");
+    fs.down();
+}
+
 /// A variable that somebody has left in an environment slows nothing down that matters.
 #[test]
 fn faults_must_be_allowed() {

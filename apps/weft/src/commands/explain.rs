@@ -9,9 +9,11 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use weft_charts::{Frame, views};
 use weft_trace::Stage;
+use weft_trace::event::LOAD_MOUNT;
 use weft_trace::explain::{Analysis, Explanation, Waterfall};
 use weft_trace::file::TraceFile;
 use weft_trace::merge::{Merged, Node, NodeClock, merge_by};
+use weft_trace::record::Body;
 
 use crate::connect::Common;
 use crate::fs_arg::CONFIG_NAME;
@@ -76,6 +78,9 @@ struct NodeRow {
     clock_rate_ppm: f64,
     /// Its times are right within so much; `None`: not comparable.
     clock_error_ns: Option<u64>,
+    /// Of a mount: all requests of the kernel together have waited so long for one of its threads at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread_wait_at_most_s: Option<f64>,
 }
 
 impl Args {
@@ -146,14 +151,36 @@ fn read(file: &Path) -> Result<TraceFile> {
 }
 
 fn nodes(merged: &Merged) -> Vec<NodeRow> {
-    let row = |(node, clock): (&Node, &NodeClock)| NodeRow {
+    let row = |(number, (node, clock)): (usize, (&Node, &NodeClock))| NodeRow {
+        thread_wait_at_most_s: thread_wait_at_most_s(merged, number),
         node: node.name.clone(),
         machine: node.machine.clone(),
         clock_offset_ns: clock.offset_ns,
         clock_rate_ppm: clock.rate * 1e6,
         clock_error_ns: clock.error_ns,
     };
-    merged.nodes.iter().zip(&merged.clocks).map(row).collect()
+    merged.nodes.iter().zip(&merged.clocks).enumerate().map(row).collect()
+}
+
+/// What the gauge of a mount has grown by.
+fn thread_wait_at_most_s(merged: &Merged, node: usize) -> Option<f64> {
+    let events = &merged.events;
+    let gauge = |position: u32| match (events.sort(position).event == LOAD_MOUNT).then(|| events.event(position).record.body) {
+        Some(Body::Counter([.., at_most_ns])) => Some(at_most_ns),
+        _ => None,
+    };
+    let mut gauges = events.of_node(node).filter_map(gauge);
+    let first = gauges.next()?;
+    Some(gauges.next_back()?.saturating_sub(first) as f64 / 1e9)
+}
+
+/// A line for each mount.
+fn wait_lines(nodes: &[NodeRow]) -> String {
+    let line = |node: &NodeRow| {
+        let seconds = node.thread_wait_at_most_s?;
+        Some(format!("requests of the kernel to {}: waited {seconds:.4} s at most for one of its threads, all together\n", node.node))
+    };
+    nodes.iter().filter_map(line).collect()
 }
 
 /// A line for each node whose clock is not that of the first.
@@ -171,7 +198,7 @@ fn clock_lines(nodes: &[NodeRow]) -> String {
 fn text(report: &Report) -> String {
     let all = &report.explanation;
     let mut text = format!("{} operations, {:.3} s, {:.1} % of the time covered\n", all.operations, all.seconds, all.covered * 100.0);
-    text += &clock_lines(&report.nodes);
+    text += &(clock_lines(&report.nodes) + &wait_lines(&report.nodes));
     for kind in &all.kinds {
         text += &format!(
             "\n{}: {} times, {:.3} s, median {:.0} us, 99th percentile {:.0} us, {:.1} % covered\n",
