@@ -160,7 +160,7 @@ impl Run {
         let analysed = self.analyse();
         match self.absolute(from, to) {
             (i64::MIN, i64::MAX) => analysed.explanation.clone(),
-            (begin, end) => analysed.analysis.explain_between(SUSPECTS, begin, end),
+            (begin, end) => analysed.analysis.explain_by(SUSPECTS, begin, end, &at_once),
         }
     }
 
@@ -214,7 +214,7 @@ impl Analysed {
     fn new(merged: &'static Merged) -> Analysed {
         let analysis = Analysis::by(merged, &at_once);
         merged.causality_violations();
-        let explanation = analysis.explain(SUSPECTS);
+        let explanation = analysis.explain_by(SUSPECTS, i64::MIN, i64::MAX, &at_once);
         // What is known of each node is found out for all at the same time.
         let found: Vec<Mutex<OfNode>> = merged.nodes.iter().map(|_| Mutex::default()).collect();
         at_once(found.len(), &|node| {
