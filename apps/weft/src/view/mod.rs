@@ -17,6 +17,7 @@ mod live;
 mod overview;
 pub mod report;
 mod results;
+mod room;
 mod run;
 mod running;
 mod sample;

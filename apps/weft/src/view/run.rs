@@ -17,6 +17,7 @@ use crate::parallel::at_once;
 use super::inputs::{self, Content, Input};
 use super::lanes::{Lanes, Spans, SubLane};
 use super::results::Results;
+use super::room;
 
 /// Suspects that are listed for each kind of operation.
 const SUSPECTS: usize = 5;
@@ -78,13 +79,14 @@ impl Run {
     /// Reads the files of a run and puts their records on one time line; `progress` is told bytes read and bytes in all.
     ///
     /// # Errors
-    /// If none of them can be read.
+    /// If none of them can be read, or they need more memory than there is.
     pub fn load(input: &Input, progress: impl Fn(u64, u64) + Sync) -> Result<Run> {
         let mut files = inputs::files(&input.paths)?;
         let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
         // The largest first: who has done a small one takes the next.
         files.sort_by_cached_key(|(path, _)| std::cmp::Reverse(size(path)));
         let total: u64 = files.iter().map(|(path, _)| size(path)).sum();
+        room::check(total)?;
         progress(0, total);
         let done = AtomicU64::new(0);
         let read = Mutex::new(Vec::new());
