@@ -5,9 +5,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use crate::file::{Brief, Records, Sort};
-use crate::record::{Record, Words};
+use crate::merge::Each;
+use crate::record::{Record, Words, flags};
 use crate::time_order;
 
 /// A record on the common time line.
@@ -34,6 +36,9 @@ impl Event {
 
 /// The order of time: beginning, the longer first, then by node and ring, and as they lie in the file.
 pub type Order = (i64, Reverse<u64>, u32);
+
+/// Records that are searched before it is looked whether another node was faster.
+const SEARCHED_BETWEEN: u32 = 1024;
 
 /// The order before everything that begins at `ns` or later.
 pub fn before(ns: i64) -> Order {
@@ -136,6 +141,17 @@ impl Events {
         self.place(position).1.sort
     }
 
+    /// True if the record says that something failed.
+    pub fn is_failed(&self, position: u32) -> bool {
+        let head = self.words(position)[2];
+        (head >> 48) as u8 != 0 || (head >> 32) as u16 & flags::ERROR != 0
+    }
+
+    /// The request of a record, or what its event says in this place.
+    pub fn request(&self, position: u32) -> u64 {
+        self.words(position)[1]
+    }
+
     /// The bits of a record.
     #[inline]
     pub(crate) fn words(&self, position: u32) -> Words {
@@ -208,21 +224,31 @@ impl Events {
         })
     }
 
-    /// The positions of the records before `order`, the latest first.
-    pub fn back_from(&self, order: Order) -> impl Iterator<Item = u32> {
-        // For each node the record before, and one behind the last one that is left.
-        let next = |end: u32, first: u32| (end > first).then(|| (self.order(end - 1), first));
-        let lasts = (0..self.nodes.len()).filter_map(|node| next(self.first_from(node, order), self.first(node)));
-        let mut heads: BinaryHeap<_> = lasts.collect();
-        std::iter::from_fn(move || {
-            let mut head = heads.peek_mut()?;
-            let ((_, _, position), first) = *head;
-            match next(position, first) {
-                Some(earlier) => *head = earlier,
-                None => drop(std::collections::binary_heap::PeekMut::pop(head)),
+    /// Of the records after `order` (or before it: `back`) that hold the nearest; nodes are searched one after the other or at the same
+    /// time, as `each` does it.
+    pub fn find(&self, order: Order, back: bool, holds: impl Fn(u32) -> bool + Sync, each: Each<'_>) -> Option<u32> {
+        let nearest: Mutex<Option<Order>> = Mutex::new(None);
+        let known = || *nearest.lock().unwrap_or_else(PoisonError::into_inner);
+        each(self.nodes.len(), &|node| {
+            let (first, here, end) = (self.first(node), self.first_from(node, order), self.ends[node]);
+            let is_farther = |position: u32, known: Order| if back { self.order(position) < known } else { self.order(position) > known };
+            let count = if back { here - first } else { end - here };
+            for step in 0..count {
+                let position = if back { here - 1 - step } else { here + step };
+                // Another node may have found a nearer one meanwhile.
+                if step % SEARCHED_BETWEEN == 0 && known().is_some_and(|known| is_farther(position, known)) {
+                    return;
+                }
+                if self.order(position) != order && holds(position) {
+                    let mut nearest = nearest.lock().unwrap_or_else(PoisonError::into_inner);
+                    if nearest.is_none_or(|known| !is_farther(position, known)) {
+                        *nearest = Some(self.order(position));
+                    }
+                    return;
+                }
             }
-            Some(position)
-        })
+        });
+        known().map(|(_, _, position)| position)
     }
 
     /// Position of the first record of a node that is not before `order`, or the end of the node.
@@ -310,6 +336,7 @@ mod tests {
 
     use super::*;
     use crate::event::DISK_READ;
+    use crate::merge::in_turn;
     use crate::record::{Body, Span};
 
     /// Nodes with spans of these beginnings and durations.
@@ -331,7 +358,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn forward_and_back_from_any_place_are_halves_of_a_plain_sort(
+        fn all_by_time_and_a_search_from_any_place_are_those_of_a_plain_sort(
             nodes in prop::collection::vec(prop::collection::vec((0i64..40, 0u64..4), 0..60), 0..5),
             at in 0i64..45,
             place in any::<prop::sample::Index>(),
@@ -346,8 +373,11 @@ mod tests {
             let somewhere = if plain.is_empty() { before(at) } else { events.order(plain[place.index(plain.len())]) };
             for order in [before(at), somewhere] {
                 let (earlier, later): (Vec<u32>, Vec<u32>) = plain.iter().partition(|position| events.order(**position) < order);
-                prop_assert_eq!(events.from(order).collect::<Vec<_>>(), later);
-                prop_assert_eq!(events.back_from(order).collect::<Vec<_>>(), earlier.into_iter().rev().collect::<Vec<_>>());
+                prop_assert_eq!(&events.from(order).collect::<Vec<_>>(), &later);
+                let holds = |position: u32| events.dur_ns(position) == 2;
+                let ahead = later.iter().copied().find(|position| holds(*position) && events.order(*position) != order);
+                prop_assert_eq!(events.find(order, false, holds, &in_turn), ahead);
+                prop_assert_eq!(events.find(order, true, holds, &in_turn), earlier.into_iter().rfind(|position| holds(*position)));
             }
         }
     }

@@ -101,8 +101,11 @@ impl Args {
         let read_all = read_all.into_iter().filter_map(|read| read.into_inner().unwrap_or_else(PoisonError::into_inner));
         let merged = merge_by(read_all.collect::<Result<_>>()?, &at_once);
         let analysis = Analysis::by(&merged, &at_once);
-        let mut report =
-            Report { explanation: analysis.explain(self.suspects), slowest: analysis.slowest(self.slowest), nodes: nodes(&merged) };
+        let mut report = Report {
+            explanation: analysis.explain_by(self.suspects, i64::MIN, i64::MAX, &at_once),
+            slowest: analysis.slowest(self.slowest),
+            nodes: nodes(&merged),
+        };
         report.explanation.missing.extend(problems);
         if let Some(svg) = &self.svg {
             let explained = format!("{} operations, {:.1} % covered", report.explanation.operations, report.explanation.covered * 100.0);

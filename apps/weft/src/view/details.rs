@@ -6,6 +6,8 @@ use weft_trace::events::{Event, before};
 use weft_trace::explain::{Step, Waterfall};
 use weft_trace::record::{Body, fine, flags};
 
+use crate::parallel::at_once;
+
 use super::lanes::{Spans, is_span};
 use super::run::{Analysed, Run};
 use super::sublane::SubLane;
@@ -290,12 +292,9 @@ impl<'a> Pattern<'a> {
                 Word::Node(name) => run.merged.nodes[events.node(position)].name.contains(name),
                 Word::Longer(ns) => events.dur_ns(position) > *ns,
                 Word::Shorter(ns) => events.dur_ns(position) < *ns,
-                Word::Request(number) => events.event(position).record.req == *number,
+                Word::Request(number) => events.request(position) == *number,
                 Word::Object(number) => matches!(&events.event(position).record.body, Body::Span(span) if span.obj == *number),
-                Word::Failed => {
-                    let record = events.event(position).record;
-                    record.res != 0 || record.flags & flags::ERROR != 0
-                }
+                Word::Failed => events.is_failed(position),
             })
         })
     }
@@ -322,8 +321,7 @@ pub fn find(run: &Run, text: &str, back: bool, at: u64, after: u32) -> Value {
     let events = &run.merged.events;
     let start = run.origin_ns.saturating_add_unsigned(at);
     let here = if (after as usize) < events.len() { events.order(after) } else { before(start) };
-    let holds = |position: &u32| pattern.holds(run, *position);
-    let found = if back { events.back_from(here).find(holds) } else { events.from(here).filter(|position| *position != after).find(holds) };
+    let found = events.find(here, back, |position| pattern.holds(run, position), &at_once);
     match found {
         Some(position) => json!({ "found": event(run, position) }),
         None => json!({ "found": Value::Null }),

@@ -73,12 +73,12 @@ pub fn by_node(run: &Run, from: u64, to: u64, kinds: &[u16]) -> Vec<(String, Dur
         let all = run.spans_of(lane.node);
         for (_, track) in lane.tracks.iter().filter(|(kind, _)| kinds.contains(kind)) {
             let name = &run.merged.nodes[lane.node].name;
-            for bar in track.beginning_in(&all, from, to) {
+            for (ns, _) in track.beginning_in(&all, from, to) {
                 if nodes.last().is_none_or(|(last, _)| last != name) {
                     nodes.push((name.clone(), Durations::default()));
                 }
                 if let Some((_, durations)) = nodes.last_mut() {
-                    durations.record(bar.end - bar.start);
+                    durations.record(ns);
                 }
             }
         }

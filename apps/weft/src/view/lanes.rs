@@ -95,13 +95,11 @@ impl Lanes {
         let found: Vec<Mutex<OfNode>> = merged.nodes.iter().map(|_| Mutex::default()).collect();
         each(found.len(), &|node| {
             let spans = Spans { times: merged.events.node_times(node), origin };
-            *found[node].lock().expect("nobody else works on this node") = OfNode::new(spans, &lanes.known[node]);
+            *found[node].lock().expect("nobody else works on this node") = OfNode::new(node, spans, &lanes.known[node]);
         });
-        for (node, found) in found.into_iter().enumerate() {
+        for found in found {
             let found = found.into_inner().expect("nobody has panicked");
-            for (sub_lane, row, overlaps, tracks) in found.rows {
-                lanes.lanes.push(Lane { node, sub_lane, row, overlaps, tracks });
-            }
+            lanes.lanes.extend(found.lanes);
             lanes.marks.extend(found.marks);
             lanes.gauges.extend(found.gauges);
             lanes.end_ns = lanes.end_ns.max(found.end_ns);
@@ -144,14 +142,14 @@ impl Bars for Spans<'_> {
 /// What is found out about one node.
 #[derive(Default)]
 struct OfNode {
-    rows: Vec<(SubLane, usize, bool, Vec<(u16, Track)>)>,
+    lanes: Vec<Lane>,
     marks: Vec<u32>,
     gauges: Vec<u32>,
     end_ns: u64,
 }
 
 impl OfNode {
-    fn new(spans: Spans<'_>, known: &[Option<Place>]) -> OfNode {
+    fn new(node: usize, spans: Spans<'_>, known: &[Option<Place>]) -> OfNode {
         let mut of_node = OfNode::default();
         let mut sub_lanes: Vec<SubLane> = known.iter().flatten().map(|(_, sub_lane)| *sub_lane).collect();
         sub_lanes.sort();
@@ -176,7 +174,7 @@ impl OfNode {
             for (row, tracks) in shelf.rows.into_iter().enumerate() {
                 let overlaps = shelf.overflowed && row + 1 == ROWS_MAX;
                 let tracks = tracks.into_iter().map(|(kind, bars)| (kind, Track::new(&bars))).collect();
-                of_node.rows.push((sub_lane, row, overlaps, tracks));
+                of_node.lanes.push(Lane { node, sub_lane, row, overlaps, tracks });
             }
         }
         of_node

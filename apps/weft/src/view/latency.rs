@@ -43,11 +43,10 @@ pub fn chosen(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Chosen {
                 continue;
             }
             let part = stacked.part(&run.merged.nodes[lane.node].name);
-            for bar in bars {
-                let ns = bar.end - bar.start;
+            for (ns, event) in bars {
                 part.record(ns);
                 if longest.is_none_or(|(other, _)| ns > other) {
-                    longest = Some((ns, bar.event));
+                    longest = Some((ns, event));
                 }
             }
         }

@@ -19,6 +19,7 @@ mod metrics;
 mod overview;
 pub mod report;
 mod results;
+mod room;
 mod run;
 mod running;
 mod sample;

@@ -17,6 +17,7 @@ use crate::parallel::at_once;
 use super::inputs::{self, Content, Input};
 use super::lanes::{Lanes, Spans};
 use super::results::Results;
+use super::room;
 use super::sublane::SubLane;
 
 /// Suspects that are listed for each kind of operation.
@@ -81,13 +82,14 @@ impl Run {
     /// Reads the files of a run and puts their records on one time line; `progress` is told bytes read and bytes in all.
     ///
     /// # Errors
-    /// If none of them can be read.
+    /// If none of them can be read, or they need more memory than there is.
     pub fn load(input: &Input, progress: impl Fn(u64, u64) + Sync) -> Result<Run> {
         let mut files = inputs::files(&input.paths)?;
         let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
         // The largest first: who has done a small one takes the next.
         files.sort_by_cached_key(|(path, _)| std::cmp::Reverse(size(path)));
         let total: u64 = files.iter().map(|(path, _)| size(path)).sum();
+        room::check(total)?;
         progress(0, total);
         let done = AtomicU64::new(0);
         let read = Mutex::new(Vec::new());
@@ -173,7 +175,7 @@ impl Run {
         let analysed = self.analyse();
         match self.absolute(from, to) {
             (i64::MIN, i64::MAX) => analysed.explanation.clone(),
-            (begin, end) => analysed.analysis.explain_between(SUSPECTS, begin, end),
+            (begin, end) => analysed.analysis.explain_by(SUSPECTS, begin, end, &at_once),
         }
     }
 
@@ -227,7 +229,7 @@ impl Analysed {
     fn new(merged: &'static Merged) -> Analysed {
         let analysis = Analysis::by(merged, &at_once);
         merged.causality_violations();
-        let explanation = analysis.explain(SUSPECTS);
+        let explanation = analysis.explain_by(SUSPECTS, i64::MIN, i64::MAX, &at_once);
         // What is known of each node is found out for all at the same time.
         let found: Vec<Mutex<OfNode>> = merged.nodes.iter().map(|_| Mutex::default()).collect();
         at_once(found.len(), &|node| {

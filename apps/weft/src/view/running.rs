@@ -1,11 +1,13 @@
 //! Running performance: what each process did in each interval and up to it, and all of them together (Vef 2016, section 3.3.1), from a
 //! trace or from the progress that `weft bench` recorded. The x axis says the time and how many operations were done by then (figure 4.5).
 
-use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use weft_charts::{Axis, Frame, Line, Lines, Mark, Style, Unit, categorical};
 use weft_trace::record::{Body, flags};
+
+use crate::parallel::at_once;
 
 use super::formula::{Formula, INTERVAL_NAMES};
 use super::latency;
@@ -210,24 +212,26 @@ impl Running {
     fn of_trace(run: &Run, asked: &Asked) -> Running {
         let interval_ns = interval(asked.interval_ns, run.duration_ns, 0);
         let kinds = latency::chosen_kinds(run, &asked.kinds);
-        let mut found: BTreeMap<usize, Process> = BTreeMap::new();
-        for lane in &run.lanes.lanes {
-            for (_, track) in lane.tracks.iter().filter(|(kind, _)| kinds.contains(kind)) {
-                let process = found.entry(lane.node).or_default();
-                let all = run.spans_of(lane.node);
-                for bar in track.bars(&all) {
-                    let record = all.times.record(bar.event);
-                    let bytes = if let Body::Span(span) = &record.body { u64::from(span.len) } else { 0 };
-                    let failed = u64::from(record.res != 0 || record.flags & flags::ERROR != 0);
-                    process.put(bar.end, interval_ns, Cell { count: 1, bytes, busy_ns: bar.end - bar.start, failed });
-                }
+        let found: Vec<Mutex<Option<Process>>> = run.merged.nodes.iter().map(|_| Mutex::default()).collect();
+        at_once(found.len(), &|node| {
+            let lanes = run.lanes.lanes.iter().filter(|lane| lane.node == node);
+            let mut tracks = lanes.flat_map(|lane| &lane.tracks).filter(|(kind, _)| kinds.contains(kind)).peekable();
+            if tracks.peek().is_none() {
+                return;
             }
-        }
-        for (node, process) in &mut found {
-            process.name.clone_from(&run.merged.nodes[*node].name);
-            process.node.clone_from(&process.name);
-        }
-        Running { interval_ns, duration_ns: run.duration_ns, processes: found.into_values().collect() }.squared()
+            let name = &run.merged.nodes[node].name;
+            let mut process = Process { name: name.clone(), node: name.clone(), ..Process::default() };
+            let all = run.spans_of(node);
+            for bar in tracks.flat_map(|(_, track)| track.bars(&all)) {
+                let record = all.times.record(bar.event);
+                let bytes = if let Body::Span(span) = &record.body { u64::from(span.len) } else { 0 };
+                let failed = u64::from(record.res != 0 || record.flags & flags::ERROR != 0);
+                process.put(bar.end, interval_ns, Cell { count: 1, bytes, busy_ns: bar.end - bar.start, failed });
+            }
+            *found[node].lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        });
+        let processes = found.into_iter().filter_map(|found| found.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
+        Running { interval_ns, duration_ns: run.duration_ns, processes }.squared()
     }
 
     fn of_progress(run: &Run, asked: &Asked, source: &str) -> Running {

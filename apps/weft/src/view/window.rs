@@ -39,6 +39,12 @@ impl Window {
         per_pixel.max(1).ilog2().min(LEVEL_MAX)
     }
 
+    /// The level, and the numbers of the first and the last tile.
+    fn tiles(&self) -> (u32, u64, u64) {
+        let level = self.level();
+        (level, self.from >> level, (self.to - 1) >> level)
+    }
+
     fn shows(&self, kind: u16) -> bool {
         !self.hidden.get(usize::from(kind)).copied().unwrap_or(false)
     }
@@ -46,8 +52,7 @@ impl Window {
 
 /// The picture of a window.
 pub fn picture(run: &Run, window: &Window) -> Vec<u8> {
-    let level = window.level();
-    let (first, last) = (window.from >> level, (window.to - 1) >> level);
+    let (level, first, _) = window.tiles();
     let mut payload = Vec::new();
     let mut lanes = Vec::new();
     let mut column = Column::default();
@@ -61,7 +66,7 @@ pub fn picture(run: &Run, window: &Window) -> Vec<u8> {
             spans(lane, &all, window, &mut payload);
             "spans"
         } else {
-            column.tiles(lane, &all, window, level, first, last, &mut payload);
+            column.tiles(lane, &all, window, &mut payload);
             "tiles"
         };
         if payload.len() > before {
@@ -108,7 +113,8 @@ struct Cell {
 }
 
 impl Column {
-    fn tiles(&mut self, lane: &Lane, all: &Spans<'_>, window: &Window, level: u32, first: u64, last: u64, out: &mut Vec<u8>) {
+    fn tiles(&mut self, lane: &Lane, all: &Spans<'_>, window: &Window, out: &mut Vec<u8>) {
+        let (level, first, last) = window.tiles();
         self.cells.clear();
         self.cells.resize((last - first + 1) as usize, Cell::default());
         for (kind, track) in lane.tracks.iter().filter(|(kind, _)| window.shows(*kind)) {

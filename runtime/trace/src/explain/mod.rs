@@ -168,7 +168,12 @@ impl<'a> Analysis<'a> {
 
     /// The same for the operations that begin in [`from_ns`, `to_ns`) of the reference clock.
     pub fn explain_between(&self, suspects: usize, from_ns: i64, to_ns: i64) -> Explanation {
-        report::explain(self, self.between(from_ns, to_ns), suspects)
+        self.explain_by(suspects, from_ns, to_ns, &in_turn)
+    }
+
+    /// The same with parts of the work one after the other or at the same time, as `each` does it.
+    pub fn explain_by(&self, suspects: usize, from_ns: i64, to_ns: i64, each: Each<'_>) -> Explanation {
+        report::explain(self, self.between(from_ns, to_ns), suspects, each)
     }
 
     /// The operations that begin in [`from_ns`, `to_ns`) of the reference clock.

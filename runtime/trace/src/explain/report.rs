@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use weft_base::FastMap;
 
+use super::index::for_each;
 use super::suspect::{Suspect, suspects};
 use super::tally::{Stages, Tally, quantile, rank};
 use super::{Analysis, Operation};
+use crate::merge::Each;
 use crate::{EventId, Stage};
 
 /// Where the time of all operations went.
@@ -71,34 +73,35 @@ pub struct StageReport {
     pub operations: u64,
 }
 
-/// The report on some of the operations.
-pub(super) fn explain(analysis: &Analysis<'_>, operations: &[Operation], suspects_max: usize) -> Explanation {
+/// The report on some of the operations; kinds are looked at one after the other or at the same time, as `each` does it.
+pub(super) fn explain(analysis: &Analysis<'_>, operations: &[Operation], suspects_max: usize, each: Each<'_>) -> Explanation {
     // Names are looked up once for each event of a node.
     let mut names: FastMap<(usize, EventId), usize> = FastMap::default();
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
-    let mut tallies: Vec<Tally<'_>> = Vec::new();
+    let mut by_kind: Vec<Vec<&Operation>> = Vec::new();
     for operation in operations {
         let number = *names.entry((operation.node, operation.event)).or_insert_with(|| {
-            *numbers.entry(analysis.name(operation.node, operation.event)).or_insert_with(|| {
-                tallies.push(Tally::new(&analysis.paths));
-                tallies.len() - 1
-            })
+            by_kind.push(Vec::new());
+            *numbers.entry(analysis.name(operation.node, operation.event)).or_insert(by_kind.len() - 1)
         });
-        tallies[number].add(&analysis.paths, operation);
+        by_kind[number].push(operation);
     }
-    let all: Vec<&Tally<'_>> = tallies.iter().collect();
+    let named = numbers.into_iter().map(|(name, number)| (name, std::mem::take(&mut by_kind[number]))).collect();
+    let (mut kinds, tallies): (Vec<KindReport>, Vec<Tally<'_>>) = for_each(each, named, |_, (name, operations)| {
+        let mut tally = Tally::new(&analysis.paths, operations);
+        (kind(analysis, name, &mut tally, suspects_max), tally)
+    })
+    .into_iter()
+    .unzip();
+    kinds.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let dur_ns = tallies.iter().map(|tally| tally.dur_ns).sum();
     let covered = covered(tallies.iter().map(|tally| tally.stages[Stage::Unseen as usize]).sum(), dur_ns);
-    let suspects = suspects(analysis, &all, suspects_max);
-    let mut kinds: Vec<KindReport> =
-        numbers.into_iter().map(|(name, number)| kind(analysis, name, &mut tallies[number], suspects_max)).collect();
-    kinds.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     Explanation {
         operations: operations.len() as u64,
         seconds: seconds(dur_ns),
         covered,
         kinds,
-        suspects,
+        suspects: suspects(analysis, &tallies.iter().collect::<Vec<_>>(), suspects_max),
         missing: missing(analysis, covered),
     }
 }

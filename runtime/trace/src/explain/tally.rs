@@ -37,11 +37,13 @@ pub(super) struct Visits {
 }
 
 impl<'a> Tally<'a> {
-    pub fn new(paths: &Paths) -> Tally<'a> {
-        Tally { spots: vec![Visits::default(); paths.spots().len()], ..Tally::default() }
+    pub fn new(paths: &Paths, operations: Vec<&'a Operation>) -> Tally<'a> {
+        let mut tally = Tally { spots: vec![Visits::default(); paths.spots().len()], ..Tally::default() };
+        operations.iter().for_each(|operation| tally.add(paths, operation));
+        Tally { operations, ..tally }
     }
 
-    pub fn add(&mut self, paths: &Paths, operation: &'a Operation) {
+    fn add(&mut self, paths: &Paths, operation: &Operation) {
         let mut stages = Stages::default();
         for (spot, ns) in paths.segments(operation.segments.clone()) {
             stages[paths.spots()[spot as usize].stage as usize] += ns;
@@ -62,7 +64,6 @@ impl<'a> Tally<'a> {
         }
         self.dur_ns += operation.dur_ns;
         self.failed += u64::from(operation.result != 0);
-        self.operations.push(operation);
     }
 
     /// The durations of the operations, sorted only as far as needed: `quantile` of them.

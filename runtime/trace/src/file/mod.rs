@@ -290,6 +290,7 @@ mod tests {
             sizes in prop::collection::vec(1usize..6, 0..6),
             damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
             cut in any::<prop::sample::Index>(),
+            piece in 1u64..2_000,
         ) {
             let (mut bytes, written) = sample(&sizes);
             for (place, value) in &damage {
@@ -297,6 +298,9 @@ mod tests {
                 bytes[place] = *value;
             }
             bytes.truncate(cut.index(bytes.len() + 1));
+            // However the bytes come.
+            let by_pieces = TraceFile::read_by_pieces(bytes.as_slice(), 0, piece, |_| {});
+            prop_assert_eq!(&by_pieces, &TraceFile::read(&bytes));
             if let Ok(file) = TraceFile::read(&bytes) {
                 let found = found(&file);
                 prop_assert!(found.iter().all(|record| written.contains(record)));

@@ -132,12 +132,21 @@ impl TraceFile {
     ///
     /// # Errors
     /// [`ReadError`] if not even the header can be read.
-    pub fn read_from(mut input: impl Read, bytes_expected: usize, mut progress: impl FnMut(usize)) -> Result<TraceFile, ReadError> {
+    pub fn read_from(input: impl Read, bytes_expected: usize, progress: impl FnMut(usize)) -> Result<TraceFile, ReadError> {
+        TraceFile::read_by_pieces(input, bytes_expected, PIECE, progress)
+    }
+
+    pub(super) fn read_by_pieces(
+        mut input: impl Read,
+        bytes_expected: usize,
+        piece: u64,
+        mut progress: impl FnMut(usize),
+    ) -> Result<TraceFile, ReadError> {
         let mut reader = Reader::default();
         reader.records.expect(bytes_expected);
         loop {
             let bytes = reader.records.bytes_mut();
-            let read = input.by_ref().take(PIECE).read_to_end(bytes).map_err(|error| ReadError::System(error.to_string()))?;
+            let read = input.by_ref().take(piece).read_to_end(bytes).map_err(|error| ReadError::System(error.to_string()))?;
             progress(bytes.len());
             reader.advance(read == 0)?;
             if read == 0 {
