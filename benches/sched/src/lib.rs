@@ -40,7 +40,7 @@ const PIECE_BYTES: u64 = 512;
 /// The layers that are measured.
 pub fn layers() -> Vec<(&'static str, Layer)> {
     let classic = ClassicConfig::default();
-    let improved = ImprovedConfig { disk: DiskCost { access_ns: 0, bytes_per_s: 1 }, ..ImprovedConfig::default() };
+    let improved = ImprovedConfig { disk: DiskCost { access_ns: 0, bytes_per_s: 1, continues_free: false }, ..ImprovedConfig::default() };
     vec![
         ("2009 aggregation", Layer::classic(LayerKind::Aggregation, &classic)),
         ("2009 server_directed", Layer::classic(LayerKind::ServerDirected, &classic)),

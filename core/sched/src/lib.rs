@@ -11,11 +11,13 @@
 mod chain;
 pub mod classic;
 pub mod improved;
+mod kept;
 mod piece;
 mod places;
 
 use weft_base::Nanos;
 
+pub use kept::{Keep, Kept};
 pub use piece::{Access, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
 pub use places::{DiskCounts, Distance, Places};
 
@@ -36,6 +38,13 @@ pub trait CacheLayer {
     /// says how much there is; writes brought theirs when they were accepted.
     fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next;
 
+    /// Removes queued reads that lie wholly within a read job which the disk has just done, and appends them to its `parts` (which are in order
+    /// of their offsets, and are again): they arrived while it was under way, and their bytes are there. To be asked before
+    /// [`CacheLayer::completed`].
+    fn take_covered(&mut self, job: &Job, parts: &mut Vec<Part>) {
+        let _ = (job, parts);
+    }
+
     /// A job has left the disk.
     fn completed(&mut self, now: Nanos, job: &Job) {
         let _ = (now, job);
@@ -53,6 +62,12 @@ pub trait CacheLayer {
     /// no account of it, as the original never freed this memory.
     fn take_dropped(&mut self, parts: &mut Vec<Part>) {
         let _ = parts;
+    }
+
+    /// True if a write of some of these bytes is queued and not begun, or if that is not known.
+    fn has_write_in(&self, file: FileKey, start: u64, end: u64) -> bool {
+        let _ = (file, start, end);
+        true
     }
 
     /// What waits.
@@ -151,6 +166,10 @@ impl CacheLayer for Layer {
         each!(self, layer => layer.next(now, memory_free, parts))
     }
 
+    fn take_covered(&mut self, job: &Job, parts: &mut Vec<Part>) {
+        each!(self, layer => layer.take_covered(job, parts));
+    }
+
     fn completed(&mut self, now: Nanos, job: &Job) {
         each!(self, layer => layer.completed(now, job));
     }
@@ -165,6 +184,10 @@ impl CacheLayer for Layer {
 
     fn take_dropped(&mut self, parts: &mut Vec<Part>) {
         each!(self, layer => layer.take_dropped(parts));
+    }
+
+    fn has_write_in(&self, file: FileKey, start: u64, end: u64) -> bool {
+        each!(self, layer => layer.has_write_in(file, start, end))
     }
 
     fn queued(&self, access: Access) -> Queued {

@@ -114,7 +114,7 @@ pub struct LayerStats {
     pub overwritten_bytes: u64,
     /// Bytes that were lost by the fault that [`crate::classic::ClassicConfig::loses_tails`] keeps.
     pub lost_bytes: u64,
-    /// Bytes read only because they lie between two wanted ranges.
+    /// Bytes that jobs took along only because they lie between two wanted ranges, whether or not somebody wanted them soon after.
     pub sieved_bytes: u64,
 }
 

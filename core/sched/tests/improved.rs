@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use weft_base::Nanos;
 use weft_sched::improved::{Delay, DiskCost, Improved, ImprovedConfig};
-use weft_sched::{Access, CacheLayer, FileKey, Job, LayerKind, Next, Part, Piece};
+use weft_sched::{Access, CacheLayer, FileKey, Job, Keep, Kept, LayerKind, Next, Part, Piece};
 
 const FILES: usize = 2;
 const SPACE: usize = 64;
@@ -22,6 +22,9 @@ struct Rig {
     reads: BTreeMap<u64, (Piece, Vec<u64>, Vec<bool>)>,
     /// By tag: bytes of a write that are neither written nor replaced.
     writes: BTreeMap<u64, u64>,
+    /// What was read through, and how many reads that has answered.
+    kept: Kept<Vec<u64>>,
+    from_kept: u64,
     tag: u64,
 }
 
@@ -35,6 +38,8 @@ impl Rig {
             running: Vec::new(),
             reads: BTreeMap::new(),
             writes: BTreeMap::new(),
+            kept: Kept::new(config.keep),
+            from_kept: 0,
             tag: 0,
         }
     }
@@ -46,10 +51,16 @@ impl Rig {
         match access {
             Access::Read => {
                 let expected = self.model[file][range].to_vec();
+                if let Some((data, from)) = self.kept.take(Nanos(self.now), piece.file, offset, bytes) {
+                    assert_eq!(data[from as usize..(from + bytes) as usize], expected, "read {} of what was read through", self.tag);
+                    self.from_kept += 1;
+                    return;
+                }
                 self.reads.insert(self.tag, (piece, expected, vec![false; bytes as usize]));
             }
             Access::Write => {
                 self.model[file][range].fill(self.tag);
+                self.kept.written(piece.file, offset, bytes);
                 self.writes.insert(self.tag, bytes);
             }
         }
@@ -84,7 +95,10 @@ impl Rig {
     }
 
     fn complete(&mut self, index: usize) {
-        let (job, parts) = self.running.swap_remove(index);
+        let (job, mut parts) = self.running.swap_remove(index);
+        let started = parts.len();
+        self.layer.take_covered(&job, &mut parts);
+        assert!(job.access == Access::Read || parts.len() == started, "a write takes nothing along once it has begun");
         let file = job.file.0 as usize;
         let mut end = job.offset;
         for part in &parts {
@@ -109,6 +123,11 @@ impl Rig {
                 }
             }
             end = part.offset + part.bytes;
+        }
+        if job.access == Access::Read {
+            let (layer, disk) = (&self.layer, &self.disk[file]);
+            let data = |start: u64, len: u64| disk[start as usize..(start + len) as usize].to_vec();
+            self.kept.completed(Nanos(self.now), &job, &parts, |start, end| layer.has_write_in(job.file, start, end), data);
         }
         self.layer.completed(Nanos(self.now), &job);
     }
@@ -142,9 +161,20 @@ fn config() -> impl Strategy<Value = (LayerKind, ImprovedConfig)> {
     let kind = prop::sample::select(LayerKind::ALL.to_vec());
     let delay = prop::option::of((1u64..100, 1u64..60).prop_map(|(age_ns, bytes)| Delay { age_ns, bytes }));
     (kind, 2u64..30, 0u64..5, delay, 1u64..80, 1u64..80).prop_map(|(kind, granularity, hole, delay, read, write)| {
-        let disk = DiskCost { access_ns: hole * 1_000_000_000, bytes_per_s: 1 };
+        let disk = DiskCost { access_ns: hole * 1_000_000_000, bytes_per_s: 1, continues_free: false };
         let read_reserve = 8;
-        (kind, ImprovedConfig { granularity, disk, delay, read_deadline_ns: read, write_deadline_ns: write, read_reserve })
+        (
+            kind,
+            ImprovedConfig {
+                granularity,
+                disk,
+                delay,
+                read_deadline_ns: read,
+                write_deadline_ns: write,
+                read_reserve,
+                keep: Keep { bytes: 24, age_ns: 300 },
+            },
+        )
     })
 }
 
@@ -200,7 +230,7 @@ fn start(rig: &mut Rig) -> Option<(Access, u64, u64)> {
 }
 
 fn plain() -> ImprovedConfig {
-    ImprovedConfig { granularity: 20, disk: DiskCost { access_ns: 0, bytes_per_s: 1 }, ..ImprovedConfig::default() }
+    ImprovedConfig { granularity: 20, disk: DiskCost { access_ns: 0, bytes_per_s: 1, continues_free: false }, ..ImprovedConfig::default() }
 }
 
 #[test]
@@ -235,7 +265,7 @@ fn the_sweep_goes_up_and_starts_again() {
 
 #[test]
 fn reads_go_over_holes_that_are_cheaper_to_read_and_writes_never() {
-    let config = ImprovedConfig { disk: DiskCost { access_ns: 3_000_000_000, bytes_per_s: 1 }, ..plain() };
+    let config = ImprovedConfig { disk: DiskCost { access_ns: 3_000_000_000, bytes_per_s: 1, continues_free: false }, ..plain() };
     for (access, jobs) in [(Access::Read, vec![(0, 10), (14, 2)]), (Access::Write, vec![(0, 4), (7, 3), (14, 2)])] {
         let mut rig = Rig::new(LayerKind::ServerDirected, &config);
         for (offset, bytes) in [(7, 3), (0, 4), (14, 2)] {

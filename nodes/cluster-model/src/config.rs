@@ -5,7 +5,7 @@ use weft_model::units::{KIB, MIB, nanos};
 use weft_model::{CpuModel, NetworkModel, TieOrder, Topology};
 use weft_sched::classic::ClassicConfig;
 use weft_sched::improved::{DiskCost, ImprovedConfig};
-use weft_sched::{Layer, LayerKind};
+use weft_sched::{Keep, Layer, LayerKind};
 
 use crate::stripe::Striping;
 
@@ -102,6 +102,14 @@ impl CacheLayerConfig {
         }
     }
 
+    /// What servers keep of what they read through; those of 2009 nothing.
+    pub(crate) fn keep(&self) -> Keep {
+        match self {
+            CacheLayerConfig::Classic { .. } => Keep::NONE,
+            CacheLayerConfig::Improved { config, .. } => config.keep,
+        }
+    }
+
     /// Largest piece that the layer is given, bytes.
     pub fn granularity(&self) -> u64 {
         match self {
@@ -115,12 +123,14 @@ impl CacheLayerConfig {
 fn disk_cost(disk: &DiskModel) -> DiskCost {
     match *disk {
         DiskModel::Refined { rpm, track_seek, bandwidth, .. } => {
-            DiskCost { access_ns: nanos(30.0 / rpm + track_seek), bytes_per_s: bandwidth }
+            DiskCost { access_ns: nanos(30.0 / rpm + track_seek), bytes_per_s: bandwidth, continues_free: true }
         }
         DiskModel::Simple { access, bandwidth } | DiskModel::Ram { latency: access, bandwidth } => {
-            DiskCost { access_ns: nanos(access), bytes_per_s: bandwidth }
+            DiskCost { access_ns: nanos(access), bytes_per_s: bandwidth, continues_free: false }
         }
-        DiskModel::Ssd { page_read, bandwidth, .. } => DiskCost { access_ns: nanos(page_read), bytes_per_s: bandwidth },
+        DiskModel::Ssd { page_read, bandwidth, .. } => {
+            DiskCost { access_ns: nanos(page_read), bytes_per_s: bandwidth, continues_free: false }
+        }
     }
 }
 

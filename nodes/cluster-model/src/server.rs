@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use weft_base::Nanos;
 use weft_model::{Disk, DiskJob, JobKind, MessageId, Network};
-use weft_sched::{Access, CacheLayer, FileKey, Job, Layer, Next, Part, Piece};
+use weft_sched::{Access, CacheLayer, FileKey, Job, Keep, Kept, Layer, Next, Part, Piece};
 
 use crate::event::{Event, Tag};
 use crate::program::Extent;
@@ -143,6 +143,8 @@ pub struct Server {
     pub layer: Layer,
     memory_bytes: u64,
     memory_free: u64,
+    /// Of what it has read through.
+    kept: Kept<()>,
     /// Jobs at the disk.
     scheduled: u32,
     running: Vec<Running>,
@@ -156,13 +158,14 @@ pub struct Server {
 
 impl Server {
     /// An idle server.
-    pub fn new(process: u32, disk: Disk, layer: Layer, memory_bytes: u64) -> Server {
+    pub fn new(process: u32, disk: Disk, layer: Layer, keep: Keep, memory_bytes: u64) -> Server {
         Server {
             process,
             disk,
             layer,
             memory_bytes,
             memory_free: memory_bytes,
+            kept: Kept::new(keep),
             scheduled: 0,
             running: Vec::new(),
             free_running: Vec::new(),
@@ -187,6 +190,29 @@ impl Server {
         self.scheduled == 0 && queued > 0
     }
 
+    /// Keeps what a read job has read through.
+    fn keep_holes(&mut self, now: Nanos, job: &Job, parts: &[Part]) {
+        self.keep(|kept, layer| kept.completed(now, job, parts, |start, end| layer.has_write_in(job.file, start, end), |_, _| ()));
+    }
+
+    /// Changes what is kept, which takes memory.
+    fn keep(&mut self, change: impl FnOnce(&mut Kept<()>, &Layer)) {
+        let before = self.kept.bytes();
+        change(&mut self.kept, &self.layer);
+        self.memory_free = self.memory_free.saturating_sub(self.kept.bytes().saturating_sub(before));
+        self.add_memory(before.saturating_sub(self.kept.bytes()));
+    }
+
+    /// True if a read needs no disk because its bytes were read through; their memory goes over to the reply.
+    fn take_kept(&mut self, now: Nanos, piece: &Piece) -> bool {
+        let mut found = false;
+        self.keep(|kept, _| found = kept.take(now, piece.file, piece.offset, piece.bytes).is_some());
+        if found {
+            self.memory_free = self.memory_free.saturating_sub(piece.bytes);
+        }
+        found
+    }
+
     fn add_memory(&mut self, bytes: u64) {
         // Overlapping reads are answered with more bytes than were read, so the count might grow beyond what there is.
         self.memory_free = (self.memory_free + bytes).min(self.memory_bytes);
@@ -203,16 +229,26 @@ impl World<'_> {
         let now = Nanos(queue.now());
         match request.kind {
             RequestKind::Read => {
+                let mut served = 0;
                 for number in 0..self.requests.get(index).extents.len() {
                     let Extent { offset, bytes } = self.requests.get(index).extents[number];
                     let piece = Piece { access: Access::Read, file: FileKey(u64::from(file)), offset, bytes, tag: u64::from(index) };
                     for piece in piece.cut(self.granularity) {
-                        self.servers[server as usize].layer.add(now, piece);
+                        let state = &mut self.servers[server as usize];
+                        if state.take_kept(now, &piece) {
+                            served += piece.bytes;
+                            continue;
+                        }
+                        state.layer.add(now, piece);
                         self.schedule(queue, server);
                     }
                 }
                 let from = self.servers[server as usize].process;
-                self.requests.get_mut(index).reply = network.open(from, process, bytes, Tag::ReadData(index).pack());
+                let reply = network.open(from, process, bytes, Tag::ReadData(index).pack());
+                self.requests.get_mut(index).reply = reply;
+                if served > 0 {
+                    network.append(queue, reply, served);
+                }
             }
             RequestKind::Write if self.config.answers_written => self.confirm_written(network, queue, index),
             RequestKind::Write if left == 0 => self.requests.remove(index),
@@ -264,9 +300,11 @@ impl World<'_> {
         let (job, mut parts) = (*job, std::mem::take(parts));
         match job.access {
             Access::Read => {
-                // Holes that were read through are in no reply.
+                // What has arrived meanwhile takes its bytes from the job, too; what is left of its holes is in no reply.
+                state.layer.take_covered(&job, &mut parts);
                 let wanted: u64 = parts.iter().map(|part| part.bytes).sum();
                 state.add_memory(job.bytes.saturating_sub(wanted));
+                state.keep_holes(Nanos(queue.now()), &job, &parts);
                 for part in &parts {
                     let reply = self.requests.get(part.tag as u32).reply;
                     network.append(queue, reply, part.bytes);
@@ -338,6 +376,7 @@ impl World<'_> {
             left -= taken;
             if taken > 0 {
                 let state = &mut self.servers[server as usize];
+                state.keep(|kept, _| kept.written(file, piece.offset, piece.bytes));
                 state.layer.add(now, piece);
                 state.layer.take_dropped(&mut state.dropped);
                 let mut dropped = std::mem::take(&mut state.dropped);

@@ -124,7 +124,8 @@ impl<'a> Simulation<'a> {
         });
         let servers = (0..config.servers)
             .map(|server| {
-                Server::new(first_server + server, Disk::new(config.disk.clone()), config.cache_layer.build(), config.memory_bytes)
+                let (disk, layer) = (Disk::new(config.disk.clone()), config.cache_layer.build());
+                Server::new(first_server + server, disk, layer, config.cache_layer.keep(), config.memory_bytes)
             })
             .collect();
         let server_order = match &config.party_order {

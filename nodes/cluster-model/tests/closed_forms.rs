@@ -211,9 +211,9 @@ fn every_byte_reaches_the_disk_once() {
     every_way(|config, app, what| {
         let report = run(config, app);
         let disks = report.disks();
-        // Holes between wanted ranges may be read as well.
+        // Holes between wanted ranges may be read as well; who asks for them soon after needs no disk.
         let sieved: u64 = report.servers.iter().map(|server| server.layer.sieved_bytes).sum();
-        assert_eq!(disks.bytes - sieved, bytes, "{what}");
+        assert!((bytes..=bytes + sieved).contains(&disks.bytes), "{what}: {} of {bytes} and {sieved}", disks.bytes);
         assert_eq!(disks.operations, disks.no_seek + disks.fast + disks.slow, "{what}");
     });
 }

@@ -9,6 +9,8 @@
 //! lets no read overtake a write of the same bytes; a round of `durability.rs` begins by writing what was answered before it; and the
 //! disk is served by a flow of its own, not within turns.
 //!
+//! What was read through between wanted bytes is kept for a moment ([`weft_sched::Kept`]), and who asks for it needs no disk.
+//!
 //! The layer sees places of the container, not of objects: neighbours there are neighbours on the disk, whosever they are.
 
 use std::cell::{Cell, RefCell};
@@ -19,7 +21,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use weft_base::{FastMap, Payload};
 use weft_rt::{Disk, DiskError, Either, Event, FileId, Runtime, join_all, race};
-use weft_sched::{Access, CacheLayer, Distance, FileKey, Job, Layer, LayerKind, Next, Part, Piece, Places};
+use weft_sched::{Access, CacheLayer, Distance, FileKey, Job, Keep, Kept, Layer, LayerKind, Next, Part, Piece, Places};
 use weft_store::objects::{DiskPiece, ReadPiece};
 use weft_trace::record::class;
 use weft_trace::{OpenSpan, event};
@@ -39,6 +41,8 @@ const ROOM_BYTES: u64 = 256 << 20;
 pub struct Cache {
     config: CacheConfig,
     layer: RefCell<Layer>,
+    /// What was read only because it lay between wanted bytes. Nothing, where writes go past the layer.
+    kept: RefCell<Kept<Payload>>,
     accesses: RefCell<Accesses>,
     /// Something new is queued, or an operation has ended.
     changed: Event,
@@ -76,6 +80,7 @@ struct Accesses {
 }
 
 /// Pieces of one request.
+#[derive(Default)]
 struct Running {
     /// Data of a write.
     data: Payload,
@@ -101,9 +106,12 @@ impl Cache {
     /// An idle cache.
     pub fn new(config: CacheConfig) -> Cache {
         assert!(config.takes_all || config.write_back.is_none(), "reads must meet writes that are not done");
+        let rules = config.rules();
+        let keep = if config.takes_all { rules.keep } else { Keep::NONE };
         Cache {
             config,
-            layer: RefCell::new(Layer::improved(config.layer, &config.rules())),
+            layer: RefCell::new(Layer::improved(config.layer, &rules)),
+            kept: RefCell::new(Kept::new(keep)),
             accesses: RefCell::default(),
             changed: Event::new(),
             places: RefCell::new(Places::new(weft_sched::classic::NEAR_BYTES)),
@@ -293,16 +301,23 @@ impl Cache {
             let mut accesses = self.accesses.borrow_mut();
             accesses.last += 1;
             let id = accesses.last;
-            let (mut places, mut left_bytes) = (Vec::new(), 0);
-            let (now, mut layer) = (rt.now(), self.layer.borrow_mut());
+            let mut running = Running { data, class: class::UNKNOWN, ..Running::default() };
+            let mut data_offset = 0;
+            let (now, mut layer, mut kept) = (rt.now(), self.layer.borrow_mut(), self.kept.borrow_mut());
             for (index, (offset, bytes)) in pieces.enumerate() {
-                places.push(Place { disk_offset: offset, data_offset: left_bytes });
-                left_bytes += bytes;
+                running.pieces.push(Place { disk_offset: offset, data_offset });
+                if access == Access::Write {
+                    kept.written(CONTAINER, offset, bytes);
+                } else if let Some((data, from)) = kept.take(now, CONTAINER, offset, bytes) {
+                    running.got.push((data_offset, data.slice(from, bytes)));
+                    data_offset += bytes;
+                    continue;
+                }
+                data_offset += bytes;
+                running.left_bytes += bytes;
                 layer.add(now, Piece { access, file: CONTAINER, offset, bytes, tag: id << INDEX_BITS | index as u64 });
             }
-            assert!(places.len() < 1 << INDEX_BITS, "requests are bounded");
-            let running =
-                Running { data, pieces: places, got: Vec::new(), left_bytes, class: class::UNKNOWN, begun: 0, error: None, waker: None };
+            assert!(running.pieces.len() < 1 << INDEX_BITS, "requests are bounded");
             accesses.running.insert(id, running);
             id
         };
@@ -349,7 +364,7 @@ impl Cache {
                     self.operations.set(self.operations.get() + 1);
                     let error = match job.access {
                         Access::Write => disk.write_parts(container, job.offset, self.data_of(&parts)).await.err(),
-                        Access::Read => self.read_job(disk, container, &job, &parts).await.err(),
+                        Access::Read => self.read_job(rt, disk, container, &job, &mut parts).await.err(),
                     };
                     self.operations.set(self.operations.get() - 1);
                     drop(traced);
@@ -374,13 +389,27 @@ impl Cache {
         parts.iter().map(slice).collect()
     }
 
-    async fn read_job<D: Disk>(&self, disk: &D, container: FileId, job: &Job, parts: &[Part]) -> Result<(), DiskError> {
+    /// Reads for the parts of a job, to which those are added that have arrived meanwhile and lie within it.
+    async fn read_job<R: Runtime, D: Disk>(
+        &self,
+        rt: &R,
+        disk: &D,
+        container: FileId,
+        job: &Job,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), DiskError> {
         let data = disk.read(container, job.offset, job.bytes).await?;
         if data.len() != job.bytes {
             return Err(DiskError::Failed(format!("the container ends at {} of {} bytes", job.offset + data.len(), job.bytes)));
         }
+        let mut layer = self.layer.borrow_mut();
+        layer.take_covered(job, parts);
+        let is_written = |start, end| layer.has_write_in(CONTAINER, start, end);
+        // A part would keep the whole in memory.
+        let hole = |start, bytes| copied(&data.slice(start - job.offset, bytes));
+        self.kept.borrow_mut().completed(rt.now(), job, parts, is_written, hole);
         let mut accesses = self.accesses.borrow_mut();
-        for part in parts {
+        for part in parts.iter() {
             let (_, at) = accesses.find(part);
             let bytes = data.slice(part.offset - job.offset, part.bytes);
             accesses.running.get_mut(&(part.tag >> INDEX_BITS)).expect("just found").got.push((at, bytes));

@@ -78,7 +78,8 @@ impl<R: ServerRuntime> Server<R> {
     async fn turns(self: &Rc<Self>) {
         let mut arrivals = Vec::new();
         let mut stopping = false;
-        while !(self.has_stopped() || stopping && self.flights.is_empty()) {
+        let is_over = |stopping| self.has_stopped() || stopping && self.flights.is_empty();
+        while !is_over(stopping) {
             if !self.flights.have_landed() {
                 stopping |= self.wait_for_work(&mut arrivals, stopping).await;
             }

@@ -280,6 +280,52 @@ fn a_sync_ends_although_the_same_bytes_are_written_again_and_again() {
     }
 }
 
+/// Reads with holes between them, then the holes, with writes in between, of one object, many at a time, against an array of bytes. What was
+/// read through is not read again, and is never given after it was overwritten.
+#[test]
+fn holes_that_were_read_through_are_kept_until_they_are_written() {
+    let mut spared = 0;
+    for seed in 0..40 {
+        let mut profile = Profile::default();
+        (profile.disk.reads_cached, profile.disk.read_ns, profile.disk.call_ns) = (false, MILLISECOND, MILLISECOND);
+        let write_back = (seed % 2 == 1).then_some(WriteBack { bytes_max: 1 << 20, age_ns: 5 * MILLISECOND });
+        let durability = if seed % 2 == 1 { Durability::None } else { BATCH };
+        let cache = CacheConfig { write_back, depth: 1 + seed as usize % 3, ..layer(LayerKind::ServerDirected) };
+        let cluster = Cluster::new(seed, profile, DataServerConfig { cache, durability, ..config() });
+        let mut random = cluster.sim.random();
+        spared += cluster.run(async move |peer: Peer| {
+            let mut model = vec![1u8; 64 * 1000];
+            peer.write(1, 0, &model).await.unwrap();
+            let (mut asked, before) = (0, peer.ping().await.disk.unwrap().read_bytes);
+            for round in 0..30u8 {
+                // Each flow has a part of its own, in which it does one thing after another.
+                let mut flows = Vec::new();
+                for (at, part) in model.chunks_mut(1000).enumerate() {
+                    let (peer, delay_ns) = (peer.clone(), random.below(3 * MILLISECOND));
+                    let (writes, reads) = (random.below(6) == 0, random.coin());
+                    asked += if reads { 1000 } else { 0 };
+                    flows.push(async move {
+                        peer.rt.sleep_until(peer.rt.now() + delay_ns).await;
+                        let offset = at as u64 * 1000;
+                        if writes {
+                            part[300..700].fill(round + 2);
+                            peer.write(1, offset + 300, &part[300..700]).await.unwrap();
+                        }
+                        if reads {
+                            let seen = peer.read(1, offset, 1000).await.unwrap();
+                            assert!(seen == *part, "seed {seed}, round {round}, part {at}");
+                        }
+                    });
+                }
+                join_all(flows).await;
+            }
+            let read = peer.ping().await.disk.unwrap();
+            (asked + read.sieved_bytes).saturating_sub(read.read_bytes - before)
+        });
+    }
+    assert!(spared > 1_000_000, "{spared} bytes came from what was read through");
+}
+
 /// Waits for two different flows.
 async fn both<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::Output) {
     let (mut first_done, mut second_done) = (None, None);

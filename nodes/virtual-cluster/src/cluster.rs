@@ -151,7 +151,7 @@ impl Cluster {
 fn disk_cost(disk: &DiskProfile) -> DiskCost {
     let access_ns = disk.seek.map_or(disk.read_ns.max(disk.call_ns), |seek| seek.near_ns);
     let unlimited = |bytes_per_s: u64| if bytes_per_s == 0 { u64::MAX } else { bytes_per_s };
-    DiskCost { access_ns, bytes_per_s: unlimited(disk.read_bytes_per_s) }
+    DiskCost { access_ns, bytes_per_s: unlimited(disk.read_bytes_per_s), continues_free: disk.seek.is_some() }
 }
 
 fn start_servers(sim: &Sim, map: &ClusterMap, shape: &ClusterShape) -> Servers {

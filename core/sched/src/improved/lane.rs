@@ -233,6 +233,17 @@ impl Lane {
         span
     }
 
+    /// Removes the fragments that lie wholly in a range and appends them to `parts`. True if there were any.
+    pub fn take_within(&mut self, file: FileKey, start: u64, end: u64, parts: &mut Vec<Part>) -> bool {
+        let near = self.fragments.range((file, start, 0)..(file, end, 0));
+        let within: Vec<Key> = near.filter(|(key, fragment)| key.1 + fragment.bytes <= end).map(|(&key, _)| key).collect();
+        for key in &within {
+            let (fragment, _) = self.remove(*key);
+            parts.push(Part { tag: fragment.tag, offset: key.1, bytes: fragment.bytes });
+        }
+        !within.is_empty()
+    }
+
     /// Removes the fragments of a span that lie wholly in it, and what it takes of the first; `parts` gets them in order. Gives the bytes
     /// of the span that nobody wanted.
     pub fn take(&mut self, span: Span, parts: &mut Vec<Part>) -> u64 {

@@ -34,6 +34,8 @@ pub use queue::Improved;
 
 use weft_base::{MILLISECOND, SECOND};
 
+use crate::Keep;
+
 /// What the disk needs for an access, as far as the order of accesses depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskCost {
@@ -42,15 +44,17 @@ pub struct DiskCost {
     pub access_ns: u64,
     /// Bytes a second once it moves.
     pub bytes_per_s: u64,
+    /// An access that continues where the last one ended costs nothing before its first byte: a disk that turns, with nothing between.
+    pub continues_free: bool,
 }
 
 impl DiskCost {
     /// The disk of the thesis (section 6.1): 1 ms track to track and half a rotation at 7200 a minute; 50 MiB/s.
-    pub const DISK_2009: DiskCost = DiskCost { access_ns: 5_166_666, bytes_per_s: 50 << 20 };
+    pub const DISK_2009: DiskCost = DiskCost { access_ns: 5_166_666, bytes_per_s: 50 << 20, continues_free: true };
     /// The page cache of a local file system: a system call of 1 us, 4 GiB/s.
-    pub const PAGE_CACHE: DiskCost = DiskCost { access_ns: 1_000, bytes_per_s: 4 << 30 };
+    pub const PAGE_CACHE: DiskCost = DiskCost { access_ns: 1_000, bytes_per_s: 4 << 30, continues_free: false };
     /// A solid state disk behind the kernel: 30 us, 1 GiB/s (measured on a virtual one by direct reads: 29 us for 5 KiB, 66 us for 50 KiB).
-    pub const SSD: DiskCost = DiskCost { access_ns: 30_000, bytes_per_s: 1 << 30 };
+    pub const SSD: DiskCost = DiskCost { access_ns: 30_000, bytes_per_s: 1 << 30, continues_free: false };
 
     /// The longest hole between two wanted ranges that is read rather than skipped, in bytes. Reading `h` bytes that nobody wants takes `h /
     /// bytes_per_s`, skipping them takes `access_ns` for one more access: reading is cheaper below `access_ns * bytes_per_s`.
@@ -87,6 +91,8 @@ pub struct ImprovedConfig {
     pub write_deadline_ns: u64,
     /// Bytes of memory that are kept free for reads.
     pub read_reserve: u64,
+    /// How much of what is read through is kept for a moment, by the owner of the layer: see [`crate::Kept`].
+    pub keep: Keep,
 }
 
 impl Default for ImprovedConfig {
@@ -98,6 +104,7 @@ impl Default for ImprovedConfig {
             read_deadline_ns: 100 * MILLISECOND,
             write_deadline_ns: SECOND,
             read_reserve: 8 << 20,
+            keep: Keep::default(),
         }
     }
 }
@@ -110,6 +117,6 @@ mod tests {
     fn the_hole_where_reading_and_skipping_cost_the_same() {
         assert_eq!(DiskCost::DISK_2009.hole_bytes_max(), 270_882);
         assert_eq!(DiskCost::PAGE_CACHE.hole_bytes_max(), 4294);
-        assert_eq!(DiskCost { access_ns: 0, bytes_per_s: u64::MAX }.hole_bytes_max(), 0);
+        assert_eq!(DiskCost { access_ns: 0, bytes_per_s: u64::MAX, continues_free: false }.hole_bytes_max(), 0);
     }
 }

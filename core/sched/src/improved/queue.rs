@@ -275,6 +275,8 @@ impl Improved {
         let span = match (self.kind, access) {
             (LayerKind::None, _) | (LayerKind::WriteBehind, Access::Read) => lane.alone(key, limit),
             (LayerKind::WriteBehind, Access::Write) => lane.following(key, limit),
+            // What lies behind a hole may wait: its price is the same when the disk has come to the hole, and by then it may be wanted.
+            (LayerKind::ServerDirected, Access::Read) if self.config.disk.continues_free => lane.touching(key, limit, 0),
             (LayerKind::Aggregation | LayerKind::ServerDirected, _) => lane.touching(key, limit, hole),
         };
         if access == Access::Write
@@ -291,18 +293,28 @@ impl Improved {
 
     fn start(&mut self, (access, span): (Access, Span), parts: &mut Vec<Part>) -> Job {
         let file = span.first.0;
+        let offset = if access == Access::Read { self.read_from(file, span.start()) } else { span.start() };
         match access {
-            Access::Read => self.stats.sieved_bytes += self.reads.take(span, parts),
+            Access::Read => self.stats.sieved_bytes += self.reads.take(span, parts) + (span.start() - offset),
             Access::Write => {
                 self.writes.take(span, parts);
                 self.unblock(file);
             }
         }
-        let job = Job { access, file, offset: span.start(), bytes: span.end - span.start() };
+        let job = Job { access, file, offset, bytes: span.end - offset };
         self.place = (file, span.end);
         self.on_disk.push(job);
         self.stats.note_job(&job);
         job
+    }
+
+    /// Where a read begins for which the first wanted byte is at `start`: at the place of the disk, if reading the hole from there costs less
+    /// than to skip it.
+    fn read_from(&self, file: FileKey, start: u64) -> u64 {
+        let (place_file, place) = self.place;
+        let is_near = self.config.disk.continues_free && place_file == file && place < start && start - place <= self.hole;
+        let is_changing = |job: &Job| job.access == Access::Write && job.file == file && job.offset < start && place < job.end();
+        if is_near && !self.on_disk.iter().any(is_changing) { place } else { start }
     }
 
     /// When writes that are held back become ripe.
@@ -356,6 +368,13 @@ impl CacheLayer for Improved {
         }
     }
 
+    fn take_covered(&mut self, job: &Job, parts: &mut Vec<Part>) {
+        // Whatever read is in the lane is older than the queued writes that it overlaps, and none of these has begun beside the job.
+        if job.access == Access::Read && self.hole > 0 && self.reads.take_within(job.file, job.offset, job.end(), parts) {
+            parts.sort_unstable_by_key(|part| part.offset);
+        }
+    }
+
     fn completed(&mut self, _now: Nanos, job: &Job) {
         let at = self.on_disk.iter().position(|started| started == job).expect("only started jobs complete, once each");
         self.on_disk.swap_remove(at);
@@ -367,6 +386,12 @@ impl CacheLayer for Improved {
 
     fn take_dropped(&mut self, parts: &mut Vec<Part>) {
         parts.append(&mut self.dropped);
+    }
+
+    fn has_write_in(&self, file: FileKey, start: u64, end: u64) -> bool {
+        let overlaps = |piece: &Piece| piece.access == Access::Write && piece.offset < end && start < piece.end();
+        let mut blocked = self.blocked.get(&file).into_iter().flat_map(|blocked| &blocked.pieces);
+        self.writes.has_write_in(file, start, end).is_some() || blocked.any(|(_, _, piece)| overlaps(piece))
     }
 
     fn queued(&self, access: Access) -> Queued {

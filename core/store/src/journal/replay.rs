@@ -253,7 +253,8 @@ mod tests {
         let journal = filled();
         let (seen, end) = journal.replay(Lsn::FIRST, Lsn(60)).unwrap();
         assert_eq!(seen, (1..=60).collect::<Vec<_>>());
-        assert_eq!(end, ReplayEnd { next_lsn: Lsn(61), next_sequence: 5, end: EndReason::Clean });
+        let last_end = Some((journal.writer.segment().sequence, journal.writer.end_offset()));
+        assert_eq!(end, ReplayEnd { next_lsn: Lsn(61), next_sequence: 5, last_end, end: EndReason::Clean });
         let (seen, _) = journal.replay(Lsn(20), Lsn(60)).unwrap();
         assert_eq!(seen, (20..=60).collect::<Vec<_>>());
     }
