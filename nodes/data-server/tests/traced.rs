@@ -30,7 +30,7 @@ fn traced<F: Future<Output = ()> + 'static, G: Future<Output = ()> + 'static>(
     cluster.run(work);
     let files: Vec<_> = cluster.sim.take_trace_files().iter().map(|(_, bytes)| TraceFile::read(bytes).expect("just written")).collect();
     let server = files.into_iter().find(|file| file.header.server.is_some()).expect("the server ran");
-    server.records.into_iter().map(|recorded| recorded.record).collect()
+    server.records.iter().map(|recorded| recorded.record).collect()
 }
 
 fn spans(records: &[Record], event: EventId) -> Vec<(Record, Span)> {
