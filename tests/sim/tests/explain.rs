@@ -85,7 +85,7 @@ fn stages_cover_the_time_of_every_operation_and_nothing_is_served_before_it_is_s
     assert_eq!(merged.causality_violations(), 0);
     let analysis = Analysis::new(&merged);
     for operation in analysis.operations() {
-        assert_eq!(operation.path.iter().map(|segment| segment.dur_ns).sum::<u64>(), operation.dur_ns);
+        assert_eq!(analysis.path(operation).iter().map(|segment| segment.dur_ns).sum::<u64>(), operation.dur_ns);
     }
     let explanation = analysis.explain(3);
     let count = |name: &str| explanation.kinds.iter().find(|kind| kind.operation == name).map_or(0, |kind| kind.count as usize);
