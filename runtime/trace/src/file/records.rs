@@ -163,6 +163,24 @@ impl Records {
     }
 }
 
+impl IntoIterator for &Records {
+    type Item = Recorded;
+    type IntoIter = std::vec::IntoIter<Recorded>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl IntoIterator for Records {
+    type Item = Recorded;
+    type IntoIter = std::vec::IntoIter<Recorded>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
 /// Records as they would lie in a file.
 impl FromIterator<Recorded> for Records {
     fn from_iter<I: IntoIterator<Item = Recorded>>(recorded: I) -> Records {
