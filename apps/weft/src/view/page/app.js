@@ -77,7 +77,7 @@ async function openRun() {
   state.run = state.runs.length ? await ask("run") : NO_RUN;
   Object.assign(state, { hidden: new Set(), selected: null, measure: null, kinds: null, folded: new Set() });
   warn();
-  tellWhenAnalysed(state.a);
+  if (state.runs.length) tellWhenAnalysed(state.a);
   document.title = state.run.has_trace ? `weft view: ${state.run.name}, ${state.run.nodes.length} nodes, ${count(state.run.spans)} spans` : `weft view: ${state.run.name}`;
 }
 
