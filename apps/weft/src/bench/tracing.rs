@@ -23,8 +23,8 @@ use crate::output::Table;
 use crate::recording::files_in;
 use crate::recording::nodes::Traced;
 
-/// A server's ring in bytes for each create: one record, and as much again for its turns and gauges.
-const RING_BYTES_PER_FILE: u64 = 128;
+/// A server's ring in bytes for each create: one record, and if each create has a turn of its own, that and its part of the journal.
+const RING_BYTES_PER_FILE: u64 = 512;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]

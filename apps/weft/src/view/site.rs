@@ -30,6 +30,9 @@ struct Come {
 /// The analysis gives way to the first picture, but waits no longer than this for somebody who wants one.
 const PICTURE_WAIT: Duration = Duration::from_millis(1500);
 
+/// The analysis takes all processors: the browser needs one to draw what it was sent.
+const DRAWING_TIME: Duration = Duration::from_millis(300);
+
 /// One run.
 #[derive(Debug)]
 struct Slot {
@@ -66,7 +69,9 @@ impl Site {
         });
         self.come().loaded = true;
         self.news.notify_all();
-        self.wait_for(PICTURE_WAIT, |come| come.shown);
+        if self.wait_for(PICTURE_WAIT, |come| come.shown) {
+            thread::sleep(DRAWING_TIME);
+        }
         for (_, run) in self.runs() {
             run.analyse();
         }
