@@ -219,6 +219,9 @@ fn a_reply_that_leaves_takes_its_ladder_along() {
             assert_eq!((records[0].req, body.phases[served::SEND]), (1, 10));
         }
     }
+    // Nobody has fetched the second one: it is written before another node runs.
+    set_recorder(None);
+    assert_eq!(node.records().iter().map(|record| record.req).collect::<Vec<_>>(), [1, 2]);
 }
 
 #[test]

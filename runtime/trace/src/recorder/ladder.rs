@@ -47,6 +47,11 @@ pub fn take_leaving() -> Option<OpenLadder> {
     if is_any_on() { LEAVING.take() } else { None }
 }
 
+/// Writes the ladder of a reply that nobody has fetched.
+pub(super) fn write_leaving() {
+    drop(LEAVING.take());
+}
+
 /// The ladder of a request at a server. It is written when it is dropped.
 #[derive(Debug)]
 #[must_use = "a ladder ends when it is dropped"]

@@ -111,6 +111,8 @@ pub fn process_tracer() -> Option<Tracer> {
 /// Makes `recorder` the current one of this thread and returns the one before; each keeps its running operation. A simulator calls it
 /// before it runs a node.
 pub fn set_recorder(recorder: Option<Rc<Recorder>>) -> Option<Rc<Recorder>> {
+    // It belongs to the one before.
+    ladder::write_leaving();
     let context = set_context(recorder.as_ref().map_or(Context::default(), |recorder| recorder.context.get()));
     let next = recorder.map_or(Current::Unknown, Current::Here);
     match CURRENT.with(|current| current.replace(next)) {
