@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, ServerId, Status, check_name};
+use weft_base::{Attr, Credentials, Handle, ServerId, Status, check_name};
 use weft_rt::Runtime;
-use weft_wire::Rights;
-use weft_wire::ops::{CLOSES_MAX, CloseManyRequest, CreateRequest};
+use weft_wire::ops::{CLOSES_MAX, CloseManyRequest};
 
 use crate::client::Flow;
+use crate::files::file_request;
 use crate::gate::Passage;
 use crate::open_inode::Report;
 use crate::window::run_window;
@@ -33,21 +33,7 @@ impl<R: Runtime> Client<R> {
             let flow = self.flow("create", dir);
             let _op = weft_trace::operation(weft_trace::event::CLIENT_CREATE);
             check_name(name).map_err(|status| flow.error(status))?;
-            let request = |at| CreateRequest {
-                at,
-                name: name.clone(),
-                kind: FileKind::File,
-                mode: options.mode,
-                rdev: 0,
-                target: Bytes::new(),
-                exclusive: options.exclusive,
-                open: Rights::default(),
-                open_sequence: 0,
-                stripe_bytes: options.stripe_bytes,
-                stripe_width: options.stripe_width,
-                who: who.clone(),
-            };
-            self.make_unopened(flow, dir, name, request).await
+            self.make_unopened(flow, dir, name, |at| file_request(at, name, options, who)).await
         });
         run_window(flows, self.options().window).await
     }

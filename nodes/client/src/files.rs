@@ -10,7 +10,7 @@ use weft_base::{Attr, Credentials, FileKind, Handle, ServerRole, Status, check_n
 use weft_layout::local_bytes;
 use weft_rt::{FaultPoint, Runtime};
 use weft_wire::Rights;
-use weft_wire::ops::{CreateReply, CreateRequest, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
+use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
 
 use crate::client::Flow;
 use crate::gate::Passage;
@@ -23,6 +23,24 @@ const OPEN_TRIES: usize = 16;
 
 /// Renewing a capability is no new access: permissions were checked at the open.
 const RENEWAL: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: true };
+
+/// The request that makes a file and does not open it.
+pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions, who: &Credentials) -> CreateRequest {
+    CreateRequest {
+        at,
+        name: name.clone(),
+        kind: FileKind::File,
+        mode: options.mode,
+        rdev: 0,
+        target: Bytes::new(),
+        exclusive: options.exclusive,
+        open: Rights::default(),
+        open_sequence: 0,
+        stripe_bytes: options.stripe_bytes,
+        stripe_width: options.stripe_width,
+        who: who.clone(),
+    }
+}
 
 impl<R: Runtime> Client<R> {
     /// Makes a file and opens it, or opens the one that exists, in one request. Returns its attributes, the open file, and whether
@@ -68,18 +86,9 @@ impl<R: Runtime> Client<R> {
         let ticket = self.inner.opens.begin();
         let asked = self.ask();
         let outcome = self.call_in_dir(flow, dir, |at| CreateRequest {
-            at,
-            name: name.clone(),
-            kind: FileKind::File,
-            mode: options.mode,
-            rdev: 0,
-            target: Bytes::new(),
-            exclusive: options.exclusive,
             open: options.rights,
             open_sequence: ticket.sequence,
-            stripe_bytes: options.stripe_bytes,
-            stripe_width: options.stripe_width,
-            who: who.clone(),
+            ..file_request(at, name, options, who)
         });
         let outcome = outcome.await;
         self.inner.cache.forget_name(dir, name);

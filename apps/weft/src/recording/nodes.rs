@@ -131,7 +131,7 @@ impl Traced {
     /// Lets flight recorders write what they hold, and waits for the files; only these are in the answers.
     ///
     /// # Errors
-    /// None today.
+    /// None: it has the form of [`Traced::end`].
     pub fn dump(&self) -> Result<Vec<Answer>> {
         let asked = self.ask(&TraceRequest::new(TraceAction::Dump));
         let files_before = |at: usize| asked[at].reply.as_ref().map_or(0, |reply| reply.files.len());

@@ -2,7 +2,8 @@
 //!
 //! A guard that held its record by value would be copied (into a future, into a list of replies) right after its fields were written one
 //! by one. A processor cannot hand small stores on to a wide load that follows: it waits until they are in its cache, behind every other
-//! store that is on its way. That made a record cost 80 ns in a server and 20 ns in a loop. So a guard is one pointer.
+//! store that is on its way. That cost more than all else of a
+//! record in a server (`docs/trace.md`, what it costs). So a guard is one pointer.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
