@@ -11,6 +11,7 @@ use crate::change::Prepared;
 use crate::directory::{Directory, Entry, name_hash};
 use crate::locks::Locks;
 use crate::opens::Opens;
+use crate::ops::xattr_bytes;
 use crate::replies::Replies;
 use crate::table::InodeTable;
 use crate::{Admission, Change, Inode, InodeFlags, LockMode, OpenChange, Record};
@@ -26,6 +27,8 @@ pub struct Settings {
     pub data_servers: usize,
     /// The secret of the hash of names, the same on all servers of the file system.
     pub name_secret: [u8; 16],
+    /// What the extended attributes of all objects of this server may take in memory, about, in bytes.
+    pub xattr_bytes_max: u64,
 }
 
 /// Circumstances of one request.
@@ -64,6 +67,8 @@ pub struct State {
     pub(crate) next_counter: u64,
 
     // Derived from the above.
+    /// What all extended attributes take, about, in bytes.
+    pub(crate) xattr_bytes: u64,
     /// Files without a name.
     orphans: BTreeSet<Handle>,
     /// Files with the flag WRITING.
@@ -96,6 +101,7 @@ impl State {
             replies: Replies::default(),
             // Counter 0 names nothing, 1 is the root.
             next_counter: 2,
+            xattr_bytes: 0,
             orphans: BTreeSet::new(),
             writing: BTreeSet::new(),
             truncating: BTreeSet::new(),
@@ -148,12 +154,17 @@ impl State {
                 self.targets.insert(handle, Bytes::copy_from_slice(&target));
             }
             Change::PutXattr { handle, name, value } => {
+                self.xattr_bytes += xattr_bytes(&name, &value) as u64;
                 let attributes = self.xattrs.entry(handle).or_default();
-                attributes.insert(Bytes::copy_from_slice(&name), Bytes::copy_from_slice(&value));
+                if let Some(old) = attributes.insert(Bytes::copy_from_slice(&name), Bytes::copy_from_slice(&value)) {
+                    self.xattr_bytes -= xattr_bytes(&name, &old) as u64;
+                }
             }
             Change::DeleteXattr { handle, name } => {
                 if let Some(attributes) = self.xattrs.get_mut(&handle) {
-                    attributes.remove(&name);
+                    if let Some(old) = attributes.remove(&name) {
+                        self.xattr_bytes -= xattr_bytes(&name, &old) as u64;
+                    }
                     if attributes.is_empty() {
                         self.xattrs.remove(&handle);
                     }
@@ -212,7 +223,7 @@ impl State {
             // In a replay over a newer checkpoint, earlier records may have brought parts of it back.
             self.directories.remove(&handle);
             self.targets.remove(&handle);
-            self.xattrs.remove(&handle);
+            self.delete_xattrs(handle);
             return;
         };
         if old.is_directory() {
@@ -222,13 +233,19 @@ impl State {
             self.targets.remove(&handle);
         }
         if !self.xattrs.is_empty() {
-            self.xattrs.remove(&handle);
+            self.delete_xattrs(handle);
         }
         if old.flags != InodeFlags::default() || is_orphan(&old) {
             self.orphans.remove(&handle);
             self.writing.remove(&handle);
             self.truncating.remove(&handle);
             self.uncertain.remove(&handle);
+        }
+    }
+
+    fn delete_xattrs(&mut self, handle: Handle) {
+        for (name, value) in self.xattrs.remove(&handle).into_iter().flatten() {
+            self.xattr_bytes -= xattr_bytes(&name, &value) as u64;
         }
     }
 
@@ -249,6 +266,11 @@ impl State {
     /// Number of inodes.
     pub fn inode_count(&self) -> u64 {
         self.inodes.len()
+    }
+
+    /// What all extended attributes take in memory, about, in bytes.
+    pub fn xattr_bytes(&self) -> u64 {
+        self.xattr_bytes
     }
 
     /// Number of files that are open.

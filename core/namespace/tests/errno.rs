@@ -336,16 +336,14 @@ fn extended_attributes_follow_their_name_spaces() {
     assert_eq!(put(set(&owner, "nospace", b"", false, false)), Err(Status::NotSupported));
     assert_eq!(put(set(&owner, &format!("user.{}", "x".repeat(251)), b"", false, false)), Err(Status::Range));
     assert_eq!(put(set(&owner, "user.big", &[0; (64 << 10) + 1], false, false)), Err(Status::TooBig));
-    for i in 0..15 {
-        assert_eq!(put(set(&owner, &format!("user.big{i}"), &[0; 64 << 10], false, false)), Ok(()));
-    }
-    assert_eq!(put(set(&owner, "user.last", &[0; 64 << 10], false, false)), Err(Status::NoSpace));
+    assert_eq!(put(set(&owner, "user.big", &[0; 64 << 10], false, false)), Ok(()));
+    assert_eq!(put(set(&owner, "user.last", &[0; 8 << 10], false, false)), Err(Status::NoSpace));
     let get = |m: &Machine, who: &Credentials, attribute| m.look(|state, _| state.get_xattr(file, &name(attribute), who));
     assert_eq!(get(&m, &owner, "user.a").unwrap().value, name("22"));
     assert_eq!(get(&m, &other, "user.a"), Err(Status::AccessDenied));
     assert_eq!(get(&m, &owner, "trusted.a"), Err(Status::NoAttribute));
     let names = m.look(|state, _| state.list_xattr(file, &owner)).unwrap().names;
-    assert_eq!((names.len(), names.is_sorted(), names.contains(&name("trusted.a"))), (16, true, false));
+    assert_eq!((names.len(), names.is_sorted(), names.contains(&name("trusted.a"))), (2, true, false));
     let remove = RemoveXattrRequest { handle: file, name: name("user.a"), who: owner };
     m.change(|state, cx, record| state.prepare_remove_xattr(cx, &remove, record)).unwrap();
     assert_eq!(m.change(|state, cx, record| state.prepare_remove_xattr(cx, &remove, record)), Err(Status::NoAttribute));

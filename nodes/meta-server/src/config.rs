@@ -55,6 +55,9 @@ impl Durability {
     }
 }
 
+/// Room for extended attributes in memory unless the configuration says otherwise, in bytes: that of half a million inodes.
+const XATTR_BYTES_MAX_DEFAULT: u64 = 256 << 20;
+
 /// Everything that a metadata server needs besides its runtime.
 #[derive(Clone, Debug)]
 pub struct MetaServerConfig {
@@ -88,6 +91,8 @@ pub struct MetaServerConfig {
     pub patience_ns: u64,
     /// How long capabilities hold, in nanoseconds.
     pub capability_ns: i64,
+    /// What extended attributes may take in memory, in bytes; beyond that they are refused with "no space".
+    pub xattr_bytes_max: u64,
     /// Owner of the root directory of a new file system.
     pub root_uid: u32,
     /// Group of the root directory of a new file system.
@@ -115,6 +120,7 @@ impl MetaServerConfig {
             reply_retention_ns: 600 * SECOND,
             patience_ns: 5 * SECOND,
             capability_ns: 3600 * SECOND as i64,
+            xattr_bytes_max: XATTR_BYTES_MAX_DEFAULT,
             root_uid: 0,
             root_gid: 0,
             trace: None,

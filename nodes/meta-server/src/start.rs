@@ -80,7 +80,13 @@ fn settings(config: &MetaServerConfig) -> Settings {
     let secret = config.key.mac(b"weft names", &[&config.map.fs_id.0.to_le_bytes()]);
     let mut name_secret = [0; 16];
     name_secret.copy_from_slice(&secret[..16]);
-    Settings { server: config.server, meta_servers: config.map.meta.len(), data_servers: config.map.data.len(), name_secret }
+    Settings {
+        server: config.server,
+        meta_servers: config.map.meta.len(),
+        data_servers: config.map.data.len(),
+        name_secret,
+        xattr_bytes_max: config.xattr_bytes_max,
+    }
 }
 
 fn journal_config<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> JournalConfig {

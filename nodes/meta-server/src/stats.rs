@@ -21,7 +21,7 @@ pub(crate) struct Counters {
     pub(crate) turns: u64,
 }
 
-/// Memory and journal of one inode with its entry, about, in bytes.
+/// Memory and journal of one inode with its entry, about, in bytes. Extended attributes come on top.
 const BYTES_PER_INODE: u64 = 512;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
@@ -62,7 +62,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             uptime_ms: self.rt.now().since(self.started) / MILLISECOND,
             boot: self.boot,
             objects,
-            used_bytes: objects * BYTES_PER_INODE,
+            used_bytes: objects * BYTES_PER_INODE + state.xattr_bytes(),
             capacity_bytes,
             free_bytes,
             requests: counters.requests,

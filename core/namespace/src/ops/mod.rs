@@ -20,4 +20,5 @@ mod xattr;
 pub use close::ClosePlan;
 pub use rename::{CycleCheck, RenamePlan, RenameSource, RenameTarget};
 pub use setattr::SizePlan;
+pub(crate) use xattr::xattr_bytes;
 pub use xattr::{XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};

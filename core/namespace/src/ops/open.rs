@@ -46,14 +46,11 @@ impl State {
         who: &Credentials,
         record: &mut Record,
     ) -> Result<OpenReply> {
-        // Who has it open already gets a new capability whatever the mode bits say now.
-        let has = self.opens.of(cx.client, handle).is_some_and(|(has, _)| has.contains(rights));
-        if !has {
-            self.check_open(inode, rights, who)?;
-            // Its datafiles may be going already.
-            if self.is_reapable(handle, inode) {
-                return Err(Status::Stale);
-            }
+        // Also if the client has it open already: that was perhaps another of its users. Its renewals of a capability ask as the kernel.
+        self.check_open(inode, rights, who)?;
+        // Its datafiles may be going already.
+        if self.is_reapable(handle, inode) {
+            return Err(Status::Stale);
         }
         self.check_readable(handle, inode)?;
         record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence });

@@ -11,8 +11,13 @@ use crate::{Change, Context, Inode, MODE_STICKY, READ, Record, State, WRITE, may
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value in bytes.
 pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
-/// Names and values of one object together, in bytes.
-pub const XATTR_TOTAL_BYTES_MAX: usize = 1 << 20;
+/// What the attributes of one object may take together, in bytes: one value of the greatest length, or some hundreds of small ones.
+pub const XATTR_TOTAL_BYTES_MAX: usize = (64 << 10) + 4096;
+/// What an attribute takes besides its name and value, about, in bytes: its place in two tables.
+const XATTR_COST_BYTES: usize = 64;
+/// Names that are kept for what file systems tell each other through attributes. Weft understands none of them: a hint without an
+/// effect is refused, so that nobody relies on it.
+const RESERVED: [&[u8]; 2] = [b"user.pvfs2.", b"user.weft."];
 
 impl State {
     /// The value of an attribute.
@@ -43,11 +48,15 @@ impl State {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// As [`State::get_xattr`], and [`Status::Exists`], [`Status::TooBig`] (value), [`Status::NoSpace`] (all together too large).
+    /// As [`State::get_xattr`], and [`Status::NotSupported`] for reserved names, [`Status::Exists`], [`Status::TooBig`] (value),
+    /// [`Status::NoSpace`] (those of the object, or of all objects of this server, are too large together).
     pub fn prepare_set_xattr(&self, cx: &Context<'_>, request: &SetXattrRequest, record: &mut Record) -> Result<()> {
         let (handle, name) = (request.handle, &request.name);
         let inode = self.inode(handle)?;
         check_xattr(&request.who, inode, name, WRITE)?;
+        if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
+            return Err(Status::NotSupported);
+        }
         if request.value.len() > XATTR_VALUE_BYTES_MAX {
             return Err(Status::TooBig);
         }
@@ -59,9 +68,12 @@ impl State {
             None if request.replace_only => return Err(Status::NoAttribute),
             _ => {}
         }
-        let total: usize = attributes.into_iter().flatten().map(|(name, value)| name.len() + value.len()).sum();
-        let freed = present.map_or(0, |value| name.len() + value.len());
-        if total - freed + name.len() + request.value.len() > XATTR_TOTAL_BYTES_MAX {
+        let of_object: usize = attributes.into_iter().flatten().map(|(name, value)| xattr_bytes(name, value)).sum();
+        let freed = present.map_or(0, |value| xattr_bytes(name, value));
+        let added = xattr_bytes(name, &request.value);
+        let of_server = self.xattr_bytes - freed as u64 + added as u64;
+        // What makes them smaller is never refused.
+        if added > freed && (of_object - freed + added > XATTR_TOTAL_BYTES_MAX || of_server > self.settings.xattr_bytes_max) {
             return Err(Status::NoSpace);
         }
         record.changes.push(Change::PutXattr { handle, name: name.clone(), value: request.value.clone() });
@@ -85,6 +97,11 @@ impl State {
         record.changes.push(Change::PutInode { handle, inode: inode.changed(cx.now) });
         Ok(())
     }
+}
+
+/// What an attribute takes in memory, about.
+pub(crate) fn xattr_bytes(name: &[u8], value: &[u8]) -> usize {
+    XATTR_COST_BYTES + name.len() + value.len()
 }
 
 /// The rules of the name spaces, as in `xattr(7)`.

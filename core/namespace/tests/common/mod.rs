@@ -20,7 +20,7 @@ pub struct Machine {
 }
 
 pub fn settings() -> Settings {
-    Settings { server: ServerId(0), meta_servers: 1, data_servers: 2, name_secret: [5; 16] }
+    Settings { server: ServerId(0), meta_servers: 1, data_servers: 2, name_secret: [5; 16], xattr_bytes_max: 1 << 20 }
 }
 
 pub fn name(name: &str) -> Bytes {
