@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fuser::{Errno, FileAttr, FileType, INodeNo, Request, TimeOrNow};
 use weft_base::{Attr, Credentials, FileKind, Handle, Status, WallTime};
 use weft_wire::ops::SetTime;
+
+use crate::kernel::{Errno, FileAttr, FileType, INodeNo, Request, TimeOrNow};
 
 /// Unit in which programs see the preferred size of requests: 1 MiB would make some of them allocate too much, 128 KiB is what
 /// `cp` and `cat` use anyway.
@@ -57,7 +58,6 @@ pub fn attributes(attr: &Attr) -> FileAttr {
         atime: system_time(attr.atime),
         mtime: system_time(attr.mtime),
         ctime: system_time(attr.ctime),
-        crtime: UNIX_EPOCH,
         kind: file_type(attr.kind),
         perm: (attr.mode & 0o7777) as u16,
         nlink: attr.nlink,
@@ -65,7 +65,6 @@ pub fn attributes(attr: &Attr) -> FileAttr {
         gid: attr.gid,
         rdev: attr.rdev,
         blksize: BLOCK_BYTES,
-        flags: 0,
     }
 }
 
@@ -81,15 +80,11 @@ fn system_time(time: WallTime) -> SystemTime {
     if time.0 >= 0 { UNIX_EPOCH + Duration::from_nanos(time.0 as u64) } else { UNIX_EPOCH - Duration::from_nanos(time.0.unsigned_abs()) }
 }
 
-/// The time that a caller asked for, out of fuser's hands: before 1970 it subtracts the nanoseconds (version 0.18), while the kernel
-/// means them to be added to the rounded down second.
 fn wall_time(time: SystemTime) -> WallTime {
+    let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => WallTime::from_parts(i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
-        Err(before) => {
-            let before = before.duration();
-            WallTime::from_parts(i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds), before.subsec_nanos())
-        }
+        Ok(after) => WallTime(nanos(after)),
+        Err(before) => WallTime(-nanos(before.duration())),
     }
 }
 
@@ -100,13 +95,6 @@ mod tests {
     #[test]
     fn times_round_trip_on_both_sides_of_1970() {
         for nanos in [0, 1, 1_700_000_000_123_456_789, -1, -1_500_000_000] {
-            let (seconds, fraction) = WallTime(nanos).parts();
-            // As fuser makes it of the two halves.
-            let given = match u64::try_from(seconds) {
-                Ok(seconds) => UNIX_EPOCH + Duration::new(seconds, fraction),
-                Err(_) => UNIX_EPOCH - Duration::new(seconds.unsigned_abs(), fraction),
-            };
-            assert_eq!(wall_time(given), WallTime(nanos));
             let shown = system_time(WallTime(nanos));
             let expected = if nanos >= 0 {
                 UNIX_EPOCH + Duration::from_nanos(nanos as u64)
@@ -114,7 +102,10 @@ mod tests {
                 UNIX_EPOCH - Duration::from_nanos(nanos.unsigned_abs())
             };
             assert_eq!(shown, expected);
+            assert_eq!(wall_time(shown), WallTime(nanos));
         }
+        // Files can have later times than Weft keeps.
+        assert_eq!(wall_time(UNIX_EPOCH + Duration::from_secs(u64::MAX >> 8)), WallTime(i64::MAX));
     }
 
     #[test]

@@ -1,18 +1,12 @@
 //! The kernel's requests, one method each.
 
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use fuser::{
-    BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
-};
 use weft_base::{Attr, Credentials, FileKind, Handle, Payload, SECOND, Status};
 use weft_client::{CreateOptions, DirPage, Error, OpenFile, RenameFlags as NameFlags, SetAttr, XattrFlags};
 use weft_rt::{Bulk, FaultPoint, Runtime};
@@ -20,6 +14,11 @@ use weft_trace::{EventId, OpenSpan, event};
 use weft_wire::Rights;
 
 use crate::convert::{attributes, credentials, errno, file_type, handle, inode, kind_of_mode, set_time};
+use crate::kernel::{
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
 use crate::open_files::{Listing, Table};
 use crate::threads::{Threads, Turn};
 use crate::troubles::Troubles;
@@ -228,6 +227,16 @@ impl WeftFilesystem {
         self.files.add(Arc::new(KernelFile { file, cached: !how.contains(FopenFlags::FOPEN_DIRECT_IO) }))
     }
 
+    /// Closes a file whose opener does not wait any more: the kernel will not.
+    fn forget_open(&self, number: u64) {
+        if self.set_id_count.load(Ordering::Relaxed) > 0 {
+            self.watch_set_id(number, false);
+        }
+        if let Some(open) = self.files.remove(number) {
+            self.closer.close(open.file.clone());
+        }
+    }
+
     fn open_file(&self, number: FileHandle) -> Result<Arc<KernelFile>, Status> {
         self.files.get(number.0).ok_or(Status::Stale)
     }
@@ -299,7 +308,7 @@ fn is_unsupported_xattr(name: &OsStr) -> bool {
 }
 
 impl Filesystem for WeftFilesystem {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+    fn init(&self, config: &mut KernelConfig, _notifier: &Notifier) {
         // Each is an improvement that older kernels lack; without it the mount is slower or, for the mmap one, refuses MAP_SHARED.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -311,14 +320,13 @@ impl Filesystem for WeftFilesystem {
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_AUTO_INVAL_DATA,
         ] {
-            let _ = config.add_capabilities(wanted);
+            config.add_capabilities(wanted);
         }
-        let _ = config.set_max_write(REQUEST_BYTES_MAX);
-        let _ = config.set_max_background(BACKGROUND_REQUESTS);
-        Ok(())
+        config.set_max_write(REQUEST_BYTES_MAX);
+        config.set_max_background(BACKGROUND_REQUESTS);
     }
 
-    fn destroy(&mut self) {
+    fn destroy(&self) {
         for open in self.files.drain() {
             self.closer.close(open.file.clone());
         }
@@ -353,10 +361,6 @@ impl Filesystem for WeftFilesystem {
         mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
         file: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
         let mut served = self.begin(event::FUSE_SETATTR, request, ino);
@@ -460,7 +464,9 @@ impl Filesystem for WeftFilesystem {
             }
         }
         served.replies();
-        reply.opened(FileHandle(number), how);
+        if !reply.opened(FileHandle(number), how) {
+            self.forget_open(number);
+        }
     }
 
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
@@ -477,7 +483,10 @@ impl Filesystem for WeftFilesystem {
         let (attr, file, _created) = answer!(served, reply, result);
         let how = self.open_flags(&attr, rights, flags);
         served.replies();
-        reply.created(&self.ttl, &attributes(&attr), GENERATION, FileHandle(self.add_file(file, how)), how);
+        let number = self.add_file(file, how);
+        if !reply.created(&self.ttl, &attributes(&attr), GENERATION, FileHandle(number), how) {
+            self.forget_open(number);
+        }
     }
 
     fn read(
@@ -557,12 +566,7 @@ impl Filesystem for WeftFilesystem {
         served.replies();
         reply.ok();
         served.reply = None;
-        if self.set_id_count.load(Ordering::Relaxed) > 0 {
-            self.watch_set_id(file.0, false);
-        }
-        if let Some(open) = self.files.remove(file.0) {
-            self.closer.close(open.file.clone());
-        }
+        self.forget_open(file.0);
     }
 
     fn fsync(&self, request: &Request, ino: INodeNo, file: FileHandle, datasync: bool, reply: ReplyEmpty) {
@@ -577,7 +581,10 @@ impl Filesystem for WeftFilesystem {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
         let listing = Arc::new(Listing { dir: handle(ino), page: Mutex::default() });
         served.replies();
-        reply.opened(FileHandle(self.listings.add(listing)), FopenFlags::empty());
+        let number = self.listings.add(listing);
+        if !reply.opened(FileHandle(number), FopenFlags::empty()) {
+            self.listings.remove(number);
+        }
     }
 
     fn readdir(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectory) {
@@ -693,7 +700,7 @@ fn reply_xattr(served: &mut Served<'_>, reply: ReplyXattr, size: u32, value: &[u
 }
 
 /// Attributes that say nothing but the kind; the kernel does not keep them.
-fn name_only(ino: INodeNo, kind: FileType) -> fuser::FileAttr {
+fn name_only(ino: INodeNo, kind: FileType) -> FileAttr {
     let kind_of = |kind: FileType| match kind {
         FileType::Directory => FileKind::Directory,
         FileType::Symlink => FileKind::Symlink,

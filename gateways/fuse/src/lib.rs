@@ -3,10 +3,11 @@
 //!
 //! It never holds file system state: what the kernel may forget, this crate does not remember, and two mounts of one file system
 //! agree because both ask the servers. The rules of its caches are in `docs/semantics.md`.
-#![allow(unsafe_code)] // `mount.rs`: descriptors and mount system calls; `waits.rs`: poll
+#![allow(unsafe_code)] // `mount.rs`, `kernel`: descriptors and system calls on them; `waits.rs`: poll; `threads.rs`: the limit of descriptors
 
 mod convert;
 mod filesystem;
+mod kernel;
 mod mount;
 mod open_files;
 mod threads;
@@ -14,13 +15,11 @@ mod troubles;
 mod waits;
 
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fuser::{Config, MountOption, SessionACL, SessionUnmounter};
 use weft_client::Client;
 use weft_rt_real::{ClientRt, Log};
 
@@ -38,7 +37,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// No changes.
     pub read_only: bool,
-    /// Threads that serve requests: as many requests are in service at once. Those that are not needed rest.
+    /// Threads that serve requests while servers answer; those that are not needed rest. Requests that wait for servers have threads of their
+    /// own.
     pub threads: usize,
     /// How long the kernel may answer for attributes and names from its own memory: the bound on staleness between mounts.
     pub cache_ttl: Duration,
@@ -67,7 +67,6 @@ impl Default for MountOptions {
 #[derive(Debug)]
 pub struct Session {
     mountpoint: PathBuf,
-    unmounter: Option<SessionUnmounter>,
     thread: JoinHandle<io::Result<()>>,
     troubles: Arc<Troubles>,
 }
@@ -84,31 +83,16 @@ pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions)
     let closer = Closer::start(client.clone(), troubles.clone());
     let threads = Threads::new(options.threads);
     let filesystem = WeftFilesystem::new(client, closer.clone(), threads.clone(), troubles.clone(), &options);
-    let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    let mut config = Config::default();
-    config.acl = acl;
-    config.n_threads = Some(options.threads.max(1));
-    let mut session;
-    let unmounter;
-    if mount::can_open_device() {
-        config.clone_fd = true;
-        config.mount_options = mount_options(&fs_name, &options);
-        session = fuser::Session::new(filesystem, mountpoint, &config).map_err(explain)?;
-        unmounter = Some(session.unmount_callable());
-    } else {
-        config.clone_fd = false;
-        let device = mount::mount_by_helper(mountpoint, &helper_options(&fs_name, &options)).map_err(explain)?;
-        session = fuser::Session::from_fd(filesystem, device, acl, config).map_err(explain)?;
-        unmounter = None;
-    }
-    threads.watch(session.as_fd().try_clone_to_owned()?);
+    let device = mount::attach(mountpoint, &fs_name, &options).map_err(explain)?;
+    threads.waits().watch(device.try_clone()?);
     let patience = options.close_patience;
+    let session = kernel::Session::new(filesystem, device, threads, kernel::SessionOptions { patience }).map_err(explain)?;
     let thread = std::thread::Builder::new().name("weft-mount".into()).spawn(move || {
         let result = session.run();
         closer.stop(patience);
         result
     })?;
-    Ok(Session { mountpoint: mountpoint.to_path_buf(), unmounter, thread, troubles })
+    Ok(Session { mountpoint: mountpoint.to_path_buf(), thread, troubles })
 }
 
 impl Session {
@@ -127,7 +111,7 @@ impl Session {
 
     /// A callable that unmounts; usable from a signal thread while another thread is in [`Session::wait`].
     pub fn unmounter(&mut self) -> Unmounter {
-        Unmounter { mountpoint: self.mountpoint.clone(), first: self.unmounter.take() }
+        Unmounter { mountpoint: self.mountpoint.clone() }
     }
 
     /// Unmounts and waits until everything is closed.
@@ -144,7 +128,6 @@ impl Session {
 #[derive(Debug)]
 pub struct Unmounter {
     mountpoint: PathBuf,
-    first: Option<SessionUnmounter>,
 }
 
 impl Unmounter {
@@ -153,48 +136,8 @@ impl Unmounter {
     /// # Errors
     /// If even that is refused.
     pub fn unmount(&mut self) -> io::Result<()> {
-        if let Some(mut first) = self.first.take()
-            && first.unmount().is_ok()
-        {
-            return Ok(());
-        }
         unmount(&self.mountpoint, false).or_else(|_| unmount(&self.mountpoint, true))
     }
-}
-
-fn mount_options(fs_name: &str, options: &MountOptions) -> Vec<MountOption> {
-    let mut list = vec![
-        MountOption::FSName(format!("weft:{fs_name}")),
-        MountOption::Subtype("weft".into()),
-        MountOption::DefaultPermissions,
-        MountOption::NoAtime,
-        MountOption::NoDev,
-        MountOption::NoSuid,
-        MountOption::CUSTOM(format!("max_read={REQUEST_BYTES_MAX}")),
-    ];
-    if options.read_only {
-        list.push(MountOption::RO);
-    }
-    list
-}
-
-fn helper_options(fs_name: &str, options: &MountOptions) -> Vec<String> {
-    // The helper splits at commas, and a backslash quotes one.
-    let escaped = fs_name.replace('\\', "\\\\").replace(',', "\\,");
-    let mut list = vec![
-        format!("fsname=weft:{escaped}"),
-        "subtype=weft".into(),
-        "default_permissions".into(),
-        "noatime".into(),
-        "nodev".into(),
-        "nosuid".into(),
-        format!("max_read={REQUEST_BYTES_MAX}"),
-    ];
-    if options.allow_other {
-        list.push("allow_other".into());
-    }
-    list.push(if options.read_only { "ro".into() } else { "rw".into() });
-    list
 }
 
 /// Shared by everything in this crate.

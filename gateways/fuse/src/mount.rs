@@ -4,23 +4,79 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::MountOptions;
+
 /// Largest request in bytes; the kernel allows 256 pages.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
-/// True if this process may open the FUSE device itself.
-pub fn can_open_device() -> bool {
-    std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
+/// Attaches a new connection at `mountpoint`: as root by the system call, else, or where root may not mount, by the helper.
+///
+/// # Errors
+/// What the kernel or the helper says.
+pub fn attach(mountpoint: &Path, fs_name: &str, options: &MountOptions) -> io::Result<OwnedFd> {
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } == 0 {
+        match mount_directly(mountpoint, fs_name, options) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
+            done => return done,
+        }
+    }
+    mount_by_helper(mountpoint, &helper_options(fs_name, options))
+}
+
+fn mount_directly(mountpoint: &Path, fs_name: &str, options: &MountOptions) -> io::Result<OwnedFd> {
+    let device: OwnedFd = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse")?.into();
+    let root_mode = std::fs::metadata(mountpoint)?.mode() & libc::S_IFMT;
+    // SAFETY: getuid and getgid have no preconditions.
+    let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+    let mut data = format!("fd={},rootmode={root_mode:o},user_id={uid},group_id={gid},", device.as_raw_fd());
+    data.push_str(&format!("default_permissions,max_read={REQUEST_BYTES_MAX}"));
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let mut flags = libc::MS_NODEV | libc::MS_NOSUID | libc::MS_NOATIME;
+    if options.read_only {
+        flags |= libc::MS_RDONLY;
+    }
+    let source = CString::new(format!("weft:{fs_name}"))?;
+    let target = CString::new(mountpoint.as_os_str().as_bytes())?;
+    let data = CString::new(data)?;
+    // The part behind the dot is what tables of mounts show beside `fuse`.
+    let kind = c"fuse.weft";
+    // SAFETY: all four are NUL-terminated strings that outlive the call.
+    let done = unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(device) }
+}
+
+fn helper_options(fs_name: &str, options: &MountOptions) -> Vec<String> {
+    // The helper splits at commas, and a backslash quotes one.
+    let escaped = fs_name.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = vec![
+        format!("fsname=weft:{escaped}"),
+        "subtype=weft".into(),
+        "default_permissions".into(),
+        "noatime".into(),
+        "nodev".into(),
+        "nosuid".into(),
+        format!("max_read={REQUEST_BYTES_MAX}"),
+    ];
+    if options.allow_other {
+        list.push("allow_other".into());
+    }
+    list.push(if options.read_only { "ro".into() } else { "rw".into() });
+    list
 }
 
 /// Mounts through the set-uid helper `fusermount3` and gives the connection to the kernel.
 ///
 /// # Errors
 /// With the words of the helper, or that it is not installed.
-pub fn mount_by_helper(mountpoint: &Path, options: &[String]) -> io::Result<OwnedFd> {
+fn mount_by_helper(mountpoint: &Path, options: &[String]) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     // SAFETY: fcntl on a descriptor that we own; clearing FD_CLOEXEC lets the helper inherit it.
     if unsafe { libc::fcntl(theirs.as_raw_fd(), libc::F_SETFD, 0) } < 0 {

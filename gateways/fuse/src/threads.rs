@@ -1,4 +1,4 @@
-//! How many threads serve the kernel's requests: as few as keep up with it.
+//! How many threads serve the kernel's requests: as few as keep up with it, and however many wait for servers, some more.
 //!
 //! The kernel gives a request to the thread that has waited longest. With four threads and one program, each request therefore wakes
 //! another thread, with a cold stack, a cold buffer and often on another processor: a create through the mount took a fifth longer than
@@ -8,44 +8,66 @@
 //! samples of how many requests are in service and whether one waits that nobody has taken. A sample every millisecond while there is
 //! work, every 20 ms otherwise: so much later does a sudden crowd get all threads. A rest ends by itself after a second, so that nothing
 //! depends on the samples but speed.
+//!
+//! A thread whose request has been in service for some samples waits for a server. It does not count: others take its place, new ones if
+//! need be, up to [`THREADS_MAX`]. So a server that does not answer holds up only those who want something of it. Threads beyond the usual
+//! number end when they have rested for a second.
 
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use weft_trace::event;
 
-use crate::waits::{Waits, request_waits};
+use crate::kernel::Service;
+use crate::waits::Waits;
 
-/// Between two samples while there is work.
-const TICK: Duration = Duration::from_millis(1);
-/// Between two samples of a mount that is idle.
-const TICK_IDLE: Duration = Duration::from_millis(20);
-/// So many samples without work, and the mount counts as idle.
-const IDLE_SAMPLES: u32 = 50;
+/// Requests in service at once at most: far more than programs wait at a time. The next one waits until one of these has its answer.
+pub const THREADS_MAX: usize = 4096;
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_secs(1);
-
-/// The load is recorded at most so often.
-const LOAD_INTERVAL: Duration = Duration::from_millis(10);
+/// A request that is in service for so many samples waits for a server.
+const WAITING_SAMPLES: u32 = 5;
+/// While requests wait for servers, at most so many threads more are at hand at once.
+const AT_HAND_MAX: usize = 64;
 
 /// The threads of one mount.
 #[derive(Debug)]
 pub struct Threads {
+    base: usize,
     max: usize,
     /// How many shall serve.
     wanted: AtomicUsize,
     /// How many do not rest. Changed under the lock.
     serving: AtomicUsize,
-    /// Requests in service.
-    busy: AtomicUsize,
-    lock: Mutex<()>,
+    /// How many there are. Changed under the lock.
+    total: AtomicUsize,
+    /// The number of the present sample.
+    now: AtomicU32,
+    services: Mutex<Vec<Arc<Service>>>,
     changed: Condvar,
     waits: Waits,
 }
 
-/// A request in service; its thread may rest when this is dropped.
+/// What a thread that has answered shall do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    /// Serve the next request.
+    Serve,
+    /// End.
+    Leave,
+}
+
+/// What the threads do at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Requests in service.
+    pub busy: usize,
+    /// Those among them that wait for servers.
+    pub waiting: usize,
+}
+
+/// A request in service.
 pub struct Turn<'a> {
     threads: &'a Threads,
     program: Option<u32>,
@@ -60,117 +82,173 @@ impl Turn<'_> {
     }
 }
 
-impl Threads {
-    /// For so many threads; all of them serve until [`Threads::watch`] knows better.
-    pub fn new(max: usize) -> Arc<Threads> {
-        let max = max.max(1);
-        Arc::new(Threads {
-            max,
-            wanted: AtomicUsize::new(max),
-            serving: AtomicUsize::new(max),
-            busy: AtomicUsize::new(0),
-            lock: Mutex::default(),
-            changed: Condvar::new(),
-            waits: Waits::new(),
-        })
-    }
-
-    /// To be called by a thread that has taken a request, before anything else.
-    /// `program` is the thread of a program that waits for the answer, if one does.
-    pub fn turn(&self, program: Option<u32>) -> Turn<'_> {
-        self.busy.fetch_add(1, Ordering::Relaxed);
-        if weft_trace::is_on(event::LOAD_MOUNT) {
-            self.waits.taken(program);
-        }
-        Turn { threads: self, program }
-    }
-
-    /// Adapts the number of threads until the connection `device` to the kernel ends; then all threads come back, to notice it.
-    pub fn watch(self: &Arc<Self>, device: OwnedFd) {
-        if let Ok(copy) = device.try_clone() {
-            self.waits.watch(copy);
-        }
-        let threads = self.clone();
-        let spawned = std::thread::Builder::new().name("weft-threads".into()).spawn(move || threads.sample(&device));
-        // Without it all threads serve, which is only slower.
-        drop(spawned);
-    }
-
-    fn sample(&self, device: &OwnedFd) {
-        let mut demand = Demand::new(self.max);
-        let mut idle = 0;
-        let mut recorded = Instant::now();
-        loop {
-            std::thread::sleep(if idle < IDLE_SAMPLES { TICK } else { TICK_IDLE });
-            let Some(waits) = request_waits(device) else { break };
-            let busy = self.busy.load(Ordering::Relaxed);
-            if !waits {
-                self.waits.none();
-            }
-            idle = if busy > 0 || waits { 0 } else { idle + 1 };
-            self.want(demand.sample(busy, waits));
-            if weft_trace::is_on(event::LOAD_MOUNT) && recorded.elapsed() >= LOAD_INTERVAL {
-                recorded = Instant::now();
-                let (serving, wanted) = (self.serving.load(Ordering::Relaxed), self.wanted.load(Ordering::Relaxed));
-                weft_trace::counters(
-                    event::LOAD_MOUNT,
-                    [u64::from(waits), busy as u64, serving as u64, wanted as u64, self.waits.at_most_ns()],
-                );
-            }
-        }
-        self.want(self.max);
-    }
-
-    fn want(&self, wanted: usize) {
-        if self.wanted.swap(wanted, Ordering::Relaxed) < wanted {
-            drop(self.locked());
-            self.changed.notify_all();
-        }
-    }
-
-    fn rest(&self) {
-        let until = Instant::now() + REST_MAX;
-        let mut lock = self.locked();
-        let is_needed = |others: usize| others < self.wanted.load(Ordering::Relaxed);
-        let others = self.serving.load(Ordering::Relaxed) - 1;
-        // At least one always serves.
-        if others == 0 || is_needed(others) {
-            return;
-        }
-        self.serving.fetch_sub(1, Ordering::Relaxed);
-        while !is_needed(self.serving.load(Ordering::Relaxed)) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            lock = self.changed.wait_timeout(lock, left).expect("no code panics while it holds this lock").0;
-        }
-        self.serving.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn locked(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.lock.lock().expect("no code panics while it holds this lock")
-    }
-}
-
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.threads.busy.fetch_sub(1, Ordering::Relaxed);
-        if self.threads.serving.load(Ordering::Relaxed) > self.threads.wanted.load(Ordering::Relaxed) {
-            self.threads.rest();
-        }
         if weft_trace::is_on(event::LOAD_MOUNT) {
             self.threads.waits.free();
         }
     }
 }
 
+impl Threads {
+    /// For so many threads while no server keeps them waiting; all of them serve until samples know better.
+    pub fn new(base: usize) -> Arc<Threads> {
+        let base = base.max(1);
+        Arc::new(Threads {
+            base,
+            max: threads_max().max(base),
+            wanted: AtomicUsize::new(base),
+            serving: AtomicUsize::new(0),
+            total: AtomicUsize::new(0),
+            now: AtomicU32::new(1),
+            services: Mutex::default(),
+            changed: Condvar::new(),
+            waits: Waits::new(),
+        })
+    }
+
+    /// Threads while no server keeps them waiting.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
+    /// All threads.
+    pub fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Those that do not rest.
+    pub fn serving(&self) -> usize {
+        self.serving.load(Ordering::Relaxed)
+    }
+
+    /// The bound on the time that requests have waited.
+    pub fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    /// The number of the present sample.
+    pub fn now(&self) -> u32 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// What the threads serve.
+    pub fn services(&self) -> Vec<Arc<Service>> {
+        self.locked().clone()
+    }
+
+    /// One more thread begins.
+    pub fn add(&self, service: Service) -> Arc<Service> {
+        let service = Arc::new(service);
+        let mut services = self.locked();
+        services.push(service.clone());
+        self.serving.fetch_add(1, Ordering::Relaxed);
+        self.total.store(services.len(), Ordering::Relaxed);
+        service
+    }
+
+    /// A thread ends; nothing if that is known.
+    pub fn remove(&self, service: &Arc<Service>) {
+        self.remove_from(&mut self.locked(), service);
+    }
+
+    fn remove_from(&self, services: &mut Vec<Arc<Service>>, service: &Arc<Service>) {
+        let Some(at) = services.iter().position(|other| Arc::ptr_eq(other, service)) else { return };
+        services.swap_remove(at);
+        self.serving.fetch_sub(1, Ordering::Relaxed);
+        self.total.store(services.len(), Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// To be called by a thread that has taken a request, before anything else.
+    /// `program` is the thread of a program that waits for the answer, if one does.
+    pub fn turn(&self, program: Option<u32>) -> Turn<'_> {
+        if weft_trace::is_on(event::LOAD_MOUNT) {
+            self.waits.taken(program);
+        }
+        Turn { threads: self, program }
+    }
+
+    /// Begins the next sample.
+    pub fn sample(&self) -> Load {
+        let now = self.now.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let services = self.locked();
+        let ages = services.iter().filter_map(|service| service.began()).map(|began| now.wrapping_sub(began));
+        ages.fold(Load::default(), |load, age| Load { busy: load.busy + 1, waiting: load.waiting + usize::from(age >= WAITING_SAMPLES) })
+    }
+
+    /// So many shall serve, or as many as there may be.
+    pub fn want(&self, wanted: usize) -> usize {
+        let wanted = wanted.min(self.max);
+        if self.wanted.swap(wanted, Ordering::Relaxed) < wanted {
+            drop(self.locked());
+            self.changed.notify_all();
+        }
+        wanted
+    }
+
+    /// To be called by a thread that has answered: rests if it is not needed.
+    pub fn stays(&self, service: &Arc<Service>) -> Stay {
+        match self.serving() > self.wanted.load(Ordering::Relaxed) {
+            true => self.rest(service),
+            false => Stay::Serve,
+        }
+    }
+
+    fn rest(&self, service: &Arc<Service>) -> Stay {
+        let until = Instant::now() + REST_MAX;
+        let mut services = self.locked();
+        let is_needed = |others: usize| others < self.wanted.load(Ordering::Relaxed);
+        let others = self.serving() - 1;
+        // At least one always serves.
+        if others == 0 || is_needed(others) {
+            return Stay::Serve;
+        }
+        self.serving.fetch_sub(1, Ordering::Relaxed);
+        while !is_needed(self.serving()) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            services = self.changed.wait_timeout(services, left).expect("no code panics while it holds this lock").0;
+        }
+        self.serving.fetch_add(1, Ordering::Relaxed);
+        if is_needed(self.serving() - 1) || services.len() <= self.base {
+            return Stay::Serve;
+        }
+        self.remove_from(&mut services, service);
+        Stay::Leave
+    }
+
+    /// Waits until all threads have ended, but not longer than `patience`; false if some have not.
+    pub fn wait_for_end(&self, patience: Duration) -> bool {
+        let services = self.locked();
+        let waited = self.changed.wait_timeout_while(services, patience, |services| !services.is_empty());
+        waited.expect("no code panics while it holds this lock").0.is_empty()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<Arc<Service>>> {
+        self.services.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+/// Each thread that waits for a server has a descriptor to be woken by, and other things need some too.
+fn threads_max() -> usize {
+    // SAFETY: an all-zero limit is valid; the call fills it.
+    let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
+    // SAFETY: as above, and the pointer is live.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } < 0 {
+        return THREADS_MAX;
+    }
+    THREADS_MAX.min(usize::try_from(limit.rlim_cur / 4 * 3).unwrap_or(THREADS_MAX))
+}
+
 /// From samples to a number of threads: moving averages with some distance between the marks for more and for fewer.
 #[derive(Debug)]
-struct Demand {
+pub struct Demand {
     max: usize,
     threads: usize,
-    /// Requests in service on average.
+    /// Requests in service on average, those left out that wait for servers.
     busy: f64,
     /// How often a request waited.
     waits: f64,
@@ -186,11 +264,14 @@ const FEWER_BELOW: f64 = 0.45;
 const SPARE: f64 = 0.3;
 
 impl Demand {
-    fn new(max: usize) -> Demand {
+    /// At most so many threads, those left out that wait for servers.
+    pub fn new(max: usize) -> Demand {
         Demand { max, threads: max, busy: max as f64, waits: 0.0 }
     }
 
-    fn sample(&mut self, busy: usize, waits: bool) -> usize {
+    /// How many threads shall serve; `waits`: a request waits that nobody has taken.
+    pub fn sample(&mut self, load: Load, waits: bool) -> usize {
+        let busy = load.busy - load.waiting;
         self.busy += WEIGHT * (busy as f64 - self.busy);
         self.waits += WEIGHT * (f64::from(u8::from(waits)) - self.waits);
         if self.waits > MORE_ABOVE && self.threads < self.max {
@@ -200,7 +281,10 @@ impl Demand {
         } else if self.threads > 1 && self.waits < FEWER_BELOW && self.busy < self.threads as f64 - 1.0 - SPARE {
             self.threads -= 1;
         }
-        self.threads
+        // A crowd that wants something of a server that does not answer comes at once: as many more as there are already, so that the one
+        // behind it that wants something else waits for a few samples only.
+        let at_hand = if waits { load.waiting.min(AT_HAND_MAX) } else { 0 };
+        load.waiting + self.threads.max(at_hand)
     }
 }
 
@@ -209,10 +293,15 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
+    use crate::kernel::test_service;
+
+    fn busy(busy: usize) -> Load {
+        Load { busy, waiting: 0 }
+    }
 
     /// The number of threads after so many equal samples.
     fn after(demand: &mut Demand, samples: usize, busy: usize, waits: bool) -> usize {
-        (0..samples).map(|_| demand.sample(busy, waits)).last().expect("at least one sample")
+        (0..samples).map(|_| demand.sample(self::busy(busy), waits)).last().expect("at least one sample")
     }
 
     #[test]
@@ -220,11 +309,11 @@ mod tests {
         let mut demand = Demand::new(4);
         for sample in 0..2000 {
             // In service two times of three, seen waiting one time of three.
-            demand.sample(usize::from(sample % 3 > 0), sample % 3 == 0);
+            demand.sample(busy(usize::from(sample % 3 > 0)), sample % 3 == 0);
         }
         assert_eq!(demand.threads, 1);
         for _ in 0..40 {
-            demand.sample(demand.threads, true);
+            demand.sample(busy(demand.threads), true);
         }
         assert_eq!(demand.threads, 4, "within 40 ms");
         assert_eq!(after(&mut demand, 1000, 4, false), 4, "as many as are busy");
@@ -233,28 +322,61 @@ mod tests {
     }
 
     #[test]
-    fn threads_rest_and_come_back() {
+    fn whoever_waits_for_a_server_is_replaced() {
+        let mut demand = Demand::new(4);
+        for _ in 0..2000 {
+            demand.sample(busy(1), false);
+        }
+        assert_eq!(demand.sample(Load { busy: 1, waiting: 1 }, false), 1 + demand.threads, "as many as before beside the one that waits");
+        // A crowd of 1,000 that wants something of the same server: whatever is taken begins to wait.
+        let (mut threads, mut samples) = (2, 0);
+        while threads < 1000 {
+            threads = demand.sample(Load { busy: threads, waiting: threads }, true);
+            samples += 1;
+        }
+        assert!(samples < 30, "{samples} steps");
+        assert_eq!(demand.sample(Load { busy: 1000, waiting: 1000 }, false) - 1000, demand.threads);
+    }
+
+    #[test]
+    fn a_request_that_stays_in_service_counts_as_waiting() {
+        let threads = Threads::new(2);
+        let service = threads.add(test_service());
+        assert_eq!(threads.sample(), busy(0));
+        service.begin(8, 1, threads.now());
+        assert_eq!(threads.sample(), busy(1));
+        let loads: Vec<Load> = (0..WAITING_SAMPLES).map(|_| threads.sample()).collect();
+        assert_eq!(loads.last(), Some(&Load { busy: 1, waiting: 1 }));
+        service.end();
+        assert_eq!(threads.sample(), busy(0));
+        threads.remove(&service);
+        assert!(threads.wait_for_end(Duration::ZERO));
+    }
+
+    #[test]
+    fn threads_rest_and_come_back_and_those_too_many_end() {
         let threads = Threads::new(3);
-        threads.want(1);
         let stop = Arc::new(AtomicBool::new(false));
-        let workers: Vec<_> = (0..3)
-            .map(|_| {
+        let services: Vec<_> = (0..5).map(|_| threads.add(test_service())).collect();
+        threads.want(1);
+        let workers: Vec<_> = services
+            .into_iter()
+            .map(|service| {
                 let (threads, stop) = (threads.clone(), stop.clone());
                 std::thread::spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        drop(threads.turn(None));
-                    }
+                    while !stop.load(Ordering::Relaxed) && threads.stays(&service) == Stay::Serve {}
+                    threads.remove(&service);
                 })
             })
             .collect();
         let limit = Instant::now() + Duration::from_secs(20);
-        while threads.serving.load(Ordering::Relaxed) > 1 {
-            assert!(Instant::now() < limit, "two of three rest");
+        while threads.serving() > 1 || threads.total() > 3 {
+            assert!(Instant::now() < limit, "two of five end, two rest");
             std::thread::yield_now();
         }
         stop.store(true, Ordering::Relaxed);
         threads.want(3);
         workers.into_iter().for_each(|worker| worker.join().expect("nobody rests any more"));
-        assert_eq!((threads.serving.load(Ordering::Relaxed), threads.busy.load(Ordering::Relaxed)), (3, 0));
+        assert_eq!((threads.serving(), threads.total()), (0, 0));
     }
 }

@@ -1,0 +1,335 @@
+//! The bytes of the kernel's FUSE protocol (version 7): numbers of operations, and records in the byte order of the machine.
+//!
+//! A request is a header, a record of a size that its operation fixes, and the rest: names, a value, data. Over the device they follow each
+//! other; over io_uring each has its own place.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::types::{FileAttr, FileType, INodeNo};
+
+/// Version of the protocol that is spoken here.
+pub const MAJOR: u32 = 7;
+/// As above; 42 brought io_uring.
+pub const MINOR: u32 = 42;
+/// The oldest that can be spoken: with it came the number of pages.
+pub const MINOR_MIN: u32 = 28;
+
+/// Bytes of the header of a request.
+pub const IN_HEADER_BYTES: usize = 40;
+/// Bytes of the header of a reply.
+pub const OUT_HEADER_BYTES: usize = 16;
+
+/// Numbers of operations.
+#[allow(missing_docs)]
+pub mod opcode {
+    pub const LOOKUP: u32 = 1;
+    pub const FORGET: u32 = 2;
+    pub const GETATTR: u32 = 3;
+    pub const SETATTR: u32 = 4;
+    pub const READLINK: u32 = 5;
+    pub const SYMLINK: u32 = 6;
+    pub const MKNOD: u32 = 8;
+    pub const MKDIR: u32 = 9;
+    pub const UNLINK: u32 = 10;
+    pub const RMDIR: u32 = 11;
+    pub const RENAME: u32 = 12;
+    pub const LINK: u32 = 13;
+    pub const OPEN: u32 = 14;
+    pub const READ: u32 = 15;
+    pub const WRITE: u32 = 16;
+    pub const STATFS: u32 = 17;
+    pub const RELEASE: u32 = 18;
+    pub const FSYNC: u32 = 20;
+    pub const SETXATTR: u32 = 21;
+    pub const GETXATTR: u32 = 22;
+    pub const LISTXATTR: u32 = 23;
+    pub const REMOVEXATTR: u32 = 24;
+    pub const FLUSH: u32 = 25;
+    pub const INIT: u32 = 26;
+    pub const OPENDIR: u32 = 27;
+    pub const READDIR: u32 = 28;
+    pub const RELEASEDIR: u32 = 29;
+    pub const FSYNCDIR: u32 = 30;
+    pub const GETLK: u32 = 31;
+    pub const SETLK: u32 = 32;
+    pub const SETLKW: u32 = 33;
+    pub const CREATE: u32 = 35;
+    pub const INTERRUPT: u32 = 36;
+    pub const DESTROY: u32 = 38;
+    pub const NOTIFY_REPLY: u32 = 41;
+    pub const BATCH_FORGET: u32 = 42;
+    pub const FALLOCATE: u32 = 43;
+    pub const READDIRPLUS: u32 = 44;
+    pub const RENAME2: u32 = 45;
+}
+
+/// Bytes of the record of an operation; `None` for an operation that is not served.
+pub fn fixed_bytes(code: u32) -> Option<usize> {
+    use opcode::*;
+    Some(match code {
+        LOOKUP | READLINK | SYMLINK | UNLINK | RMDIR | STATFS | REMOVEXATTR | DESTROY => 0,
+        FORGET | MKDIR | RENAME | LINK | OPEN | OPENDIR | SETXATTR | GETXATTR | LISTXATTR | INTERRUPT | BATCH_FORGET => 8,
+        GETATTR | MKNOD | CREATE | FSYNC | FSYNCDIR | RENAME2 => 16,
+        RELEASE | RELEASEDIR | FLUSH => 24,
+        FALLOCATE => 32,
+        READ | WRITE | READDIR | READDIRPLUS | NOTIFY_REPLY => 40,
+        GETLK | SETLK | SETLKW => 48,
+        SETATTR => 88,
+        INIT => 16,
+        _ => return None,
+    })
+}
+
+/// A request that does not follow the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// The header of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InHeader {
+    /// Bytes of the whole request.
+    pub len: u32,
+    /// The operation.
+    pub opcode: u32,
+    /// What the reply must repeat.
+    pub unique: u64,
+    /// The object.
+    pub node: u64,
+    /// Who asks.
+    pub uid: u32,
+    /// As above.
+    pub gid: u32,
+    /// The thread that asks.
+    pub pid: u32,
+}
+
+impl InHeader {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// If it is cut short.
+    pub fn parse(bytes: &[u8]) -> Result<InHeader, Malformed> {
+        let mut fields = Fields(bytes.get(..IN_HEADER_BYTES).ok_or(Malformed)?);
+        Ok(InHeader {
+            len: fields.u32()?,
+            opcode: fields.u32()?,
+            unique: fields.u64()?,
+            node: fields.u64()?,
+            uid: fields.u32()?,
+            gid: fields.u32()?,
+            pid: fields.u32()?,
+        })
+    }
+}
+
+/// Numbers one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// The next 4 bytes.
+    ///
+    /// # Errors
+    /// If there are none, like everything here.
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(u32::from_ne_bytes(*first))
+    }
+
+    /// The next 8 bytes.
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(u64::from_ne_bytes(*first))
+    }
+
+    /// The next bytes up to a zero, which is taken too.
+    pub fn name(&mut self) -> Result<&'a [u8], Malformed> {
+        let end = self.0.iter().position(|byte| *byte == 0).ok_or(Malformed)?;
+        let name = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Ok(name)
+    }
+
+    /// So many bytes.
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        let (first, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(first)
+    }
+}
+
+/// A record that is being written.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<const MAX: usize> {
+    bytes: [u8; MAX],
+    len: usize,
+}
+
+impl<const MAX: usize> Record<MAX> {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Record { bytes: [0; MAX], len: 0 }
+    }
+
+    fn put(mut self, bytes: &[u8]) -> Self {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+        self
+    }
+
+    /// Appends 2 bytes.
+    pub fn u16(self, value: u16) -> Self {
+        self.put(&value.to_ne_bytes())
+    }
+
+    /// Appends 4 bytes.
+    pub fn u32(self, value: u32) -> Self {
+        self.put(&value.to_ne_bytes())
+    }
+
+    /// Appends 8 bytes.
+    pub fn u64(self, value: u64) -> Self {
+        self.put(&value.to_ne_bytes())
+    }
+
+    /// Appends attributes.
+    pub fn attr(self, attr: &FileAttr) -> Self {
+        let times = [attr.atime, attr.mtime, attr.ctime].map(parts_of_time);
+        let record = self.u64(attr.ino.0).u64(attr.size).u64(attr.blocks);
+        let record = record.u64(times[0].0 as u64).u64(times[1].0 as u64).u64(times[2].0 as u64);
+        let record = record.u32(times[0].1).u32(times[1].1).u32(times[2].1);
+        let record = record.u32(attr.kind.mode() | u32::from(attr.perm)).u32(attr.nlink).u32(attr.uid).u32(attr.gid);
+        record.u32(attr.rdev).u32(attr.blksize).u32(0)
+    }
+
+    /// Appends what an answer to a look-up says: the object, and for how long name and attributes may be kept.
+    pub fn entry(self, node: INodeNo, generation: u64, name_ttl: Duration, ttl: Duration, attr: &FileAttr) -> Self {
+        let record = self.u64(node.0).u64(generation).u64(name_ttl.as_secs()).u64(ttl.as_secs());
+        record.u32(name_ttl.subsec_nanos()).u32(ttl.subsec_nanos()).attr(attr)
+    }
+
+    /// What has been written.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The header of a reply to `unique` with so many bytes behind it; `error` is 0 or the number of an error.
+pub fn out_header(unique: u64, error: i32, bytes: usize) -> Record<OUT_HEADER_BYTES> {
+    Record::new().u32((OUT_HEADER_BYTES + bytes) as u32).u32((-error) as u32).u64(unique)
+}
+
+/// Bytes of an entry of a listing with a name of so many bytes: records begin at multiples of 8.
+fn dirent_bytes(name: usize) -> usize {
+    (24 + name).next_multiple_of(8)
+}
+
+/// Appends an entry of a listing, after `before` bytes of its own, if it fits into `max` bytes in all.
+pub fn add_dirent(list: &mut Vec<u8>, max: usize, before: &[u8], ino: INodeNo, cookie: u64, kind: FileType, name: &[u8]) -> bool {
+    let bytes = before.len() + dirent_bytes(name.len());
+    if list.len() + bytes > max {
+        return false;
+    }
+    let end = list.len() + bytes;
+    list.extend_from_slice(before);
+    list.extend_from_slice(Record::<24>::new().u64(ino.0).u64(cookie).u32(name.len() as u32).u32(kind.mode() >> 12).bytes());
+    list.extend_from_slice(name);
+    list.resize(end, 0);
+    true
+}
+
+/// Seconds, rounded down, and nanoseconds since 1970.
+fn parts_of_time(time: SystemTime) -> (i64, u32) {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            let seconds = i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds);
+            match before.subsec_nanos() {
+                0 => (seconds, 0),
+                nanos => (seconds.saturating_sub(1), 1_000_000_000 - nanos),
+            }
+        }
+    }
+}
+
+/// The time that these parts mean; `None` if no clock can show it.
+pub fn time_of_parts(seconds: i64, nanos: u32) -> Option<SystemTime> {
+    let whole = match u64::try_from(seconds) {
+        Ok(after) => UNIX_EPOCH.checked_add(Duration::from_secs(after)),
+        Err(_) => UNIX_EPOCH.checked_sub(Duration::from_secs(seconds.unsigned_abs())),
+    };
+    whole?.checked_add(Duration::from_nanos(u64::from(nanos)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attr() -> FileAttr {
+        FileAttr {
+            ino: INodeNo(0x1122),
+            size: 3,
+            blocks: 4,
+            atime: UNIX_EPOCH + Duration::new(5, 6),
+            mtime: UNIX_EPOCH - Duration::new(7, 8),
+            ctime: UNIX_EPOCH,
+            kind: FileType::Directory,
+            perm: 0o751,
+            nlink: 9,
+            uid: 10,
+            gid: 11,
+            rdev: 12,
+            blksize: 13,
+        }
+    }
+
+    #[test]
+    fn records_have_the_sizes_and_places_of_the_kernel() {
+        let record = Record::<88>::new().attr(&attr());
+        assert_eq!(record.bytes().len(), 88);
+        let mut fields = Fields(record.bytes());
+        let longs: Vec<u64> = (0..6).map(|_| fields.u64().expect("a number")).collect();
+        assert_eq!(longs, [0x1122, 3, 4, 5, (-8i64) as u64, 0]);
+        let shorts: Vec<u32> = (0..10).map(|_| fields.u32().expect("a number")).collect();
+        assert_eq!(shorts, [6, 999_999_992, 0, 0o040751, 9, 10, 11, 12, 13, 0]);
+        assert_eq!(fields.u32(), Err(Malformed));
+        let entry = Record::<128>::new().entry(INodeNo(1), 2, Duration::new(3, 4), Duration::new(5, 6), &attr());
+        assert_eq!(entry.bytes().len(), 128);
+        assert_eq!(entry.bytes()[32..40], [4u32.to_ne_bytes(), 6u32.to_ne_bytes()].concat());
+        assert_eq!(
+            out_header(7, libc::ENOENT, 0).bytes(),
+            [&16u32.to_ne_bytes()[..], &(-2i32).to_ne_bytes(), &7u64.to_ne_bytes()].concat()
+        );
+    }
+
+    #[test]
+    fn times_round_trip_on_both_sides_of_1970() {
+        for (seconds, nanos) in [(0, 0), (0, 1), (1_700_000_000, 123_456_789), (-1, 999_999_999), (-2, 500_000_000), (-3, 0)] {
+            let time = time_of_parts(seconds, nanos).expect("a time");
+            assert_eq!(parts_of_time(time), (seconds, nanos));
+        }
+        assert_eq!(time_of_parts(i64::MAX, 2_000_000_000), None);
+    }
+
+    #[test]
+    fn entries_of_listings_begin_at_multiples_of_eight_and_stop_at_the_end() {
+        let mut list = Vec::new();
+        assert!(add_dirent(&mut list, 64, &[], INodeNo(5), 6, FileType::RegularFile, b"abc"));
+        assert_eq!(list.len(), 32);
+        assert_eq!(list[16..], [&3u32.to_ne_bytes()[..], &8u32.to_ne_bytes(), b"abc\0\0\0\0\0"].concat());
+        assert!(!add_dirent(&mut list, 63, &[], INodeNo(5), 7, FileType::Symlink, b"12345678"));
+        assert!(add_dirent(&mut list, 64, &[], INodeNo(5), 7, FileType::Symlink, b"12345678"));
+        assert_eq!(list.len(), 64);
+    }
+
+    #[test]
+    fn what_is_cut_short_is_refused() {
+        assert_eq!(InHeader::parse(&[0; IN_HEADER_BYTES - 1]), Err(Malformed));
+        assert_eq!(Fields(b"name").name(), Err(Malformed));
+        assert_eq!(Fields(b"abc").bytes(4), Err(Malformed));
+        assert_eq!(fixed_bytes(4096), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! The connection to the kernel: the FUSE protocol, the threads that serve it, and how requests come.
+//!
+//! Nothing here knows Weft; [`Filesystem`] is the seam.
+
+mod abi;
+mod answer;
+mod filesystem;
+mod init;
+mod interrupts;
+mod notify;
+mod request;
+mod session;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub use answer::{
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Service,
+};
+pub use filesystem::Filesystem;
+pub use init::KernelConfig;
+pub use notify::Notifier;
+pub use request::Request;
+pub use session::{Session, SessionOptions};
+pub use types::{
+    Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, LockOwner, OpenFlags, RenameFlags, TimeOrNow,
+    WriteFlags,
+};
+
+/// What a thread of a test serves.
+#[cfg(test)]
+pub fn test_service() -> Service {
+    Service::new(answer::Way::Memory(std::sync::Mutex::default()))
+}

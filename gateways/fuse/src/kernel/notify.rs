@@ -1,0 +1,66 @@
+//! What a file system tells the kernel without being asked.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::abi::Record;
+use super::answer::write_reply;
+use super::types::INodeNo;
+
+/// Numbers of notifications.
+#[allow(dead_code)]
+mod code {
+    pub const INVAL_INODE: i32 = 2;
+    pub const INVAL_ENTRY: i32 = 3;
+    pub const INC_EPOCH: i32 = 8;
+}
+
+/// Tells the kernel what it knows no longer holds. Usable from any thread, also while the kernel waits for an answer about another object; one
+/// that serves a request must not tell about the object of the request, whose lock the kernel may hold.
+#[derive(Clone, Debug)]
+#[allow(dead_code)] // not everything that the kernel can be told is told yet
+pub struct Notifier {
+    device: Arc<OwnedFd>,
+}
+
+#[allow(dead_code)]
+impl Notifier {
+    pub(super) fn new(device: Arc<OwnedFd>) -> Notifier {
+        Notifier { device }
+    }
+
+    /// Attributes of an object have changed, and with them, unless `offset` is negative, `length` bytes of its data from there (0: all).
+    ///
+    /// # Errors
+    /// If the connection has ended. An object that the kernel does not know is no error.
+    pub fn inval_inode(&self, ino: INodeNo, offset: i64, length: i64) -> io::Result<()> {
+        self.send(code::INVAL_INODE, &[Record::<24>::new().u64(ino.0).u64(offset as u64).u64(length as u64).bytes()])
+    }
+
+    /// A name in a directory leads elsewhere or nowhere.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn inval_entry(&self, parent: INodeNo, name: &OsStr) -> io::Result<()> {
+        let name = name.as_encoded_bytes();
+        self.send(code::INVAL_ENTRY, &[Record::<16>::new().u64(parent.0).u32(name.len() as u32).u32(0).bytes(), name, &[0]])
+    }
+
+    /// All names that the kernel keeps must be looked up again (Linux 6.16).
+    ///
+    /// # Errors
+    /// `EINVAL` if the kernel does not know this; else as above.
+    pub fn increment_epoch(&self) -> io::Result<()> {
+        self.send(code::INC_EPOCH, &[])
+    }
+
+    fn send(&self, code: i32, pieces: &[&[u8]]) -> io::Result<()> {
+        // The code takes the place of the error, which replies write with the opposite sign.
+        match write_reply(&self.device, 0, -code, pieces) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            done => done,
+        }
+    }
+}

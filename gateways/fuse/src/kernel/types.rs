@@ -1,0 +1,249 @@
+//! The nouns of the kernel's FUSE interface.
+
+use std::time::SystemTime;
+
+/// The number of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct INodeNo(pub u64);
+
+/// What the kernel repeats in every request on an open file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileHandle(pub u64);
+
+/// Distinguishes inodes that had the same number one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation(pub u64);
+
+/// Whose lock it is: the same for all threads of a process, or for all who share an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LockOwner(pub u64);
+
+/// The flags of an `open`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFlags(pub i32);
+
+/// The number of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(i32);
+
+#[allow(missing_docs, dead_code)]
+impl Errno {
+    pub const EAGAIN: Errno = Errno(libc::EAGAIN);
+    pub const ENOLCK: Errno = Errno(libc::ENOLCK);
+    pub const EINTR: Errno = Errno(libc::EINTR);
+    pub const EINVAL: Errno = Errno(libc::EINVAL);
+    pub const EIO: Errno = Errno(libc::EIO);
+    pub const ENOSYS: Errno = Errno(libc::ENOSYS);
+    pub const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
+    pub const ERANGE: Errno = Errno(libc::ERANGE);
+}
+
+impl Errno {
+    /// The error with this number; one that is no number of an error is `EIO`.
+    pub fn from_i32(code: i32) -> Errno {
+        // The kernel takes no others.
+        if (1..512).contains(&code) { Errno(code) } else { Errno::EIO }
+    }
+
+    /// Its number, positive.
+    pub fn code(self) -> i32 {
+        self.0
+    }
+}
+
+/// The kind of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileType {
+    /// A pipe with a name.
+    NamedPipe,
+    /// A device that is read byte by byte.
+    CharDevice,
+    /// A device that is read in blocks.
+    BlockDevice,
+    /// A directory.
+    Directory,
+    /// A file.
+    RegularFile,
+    /// A symbolic link.
+    Symlink,
+    /// A Unix socket.
+    Socket,
+}
+
+impl FileType {
+    /// The bits of `st_mode` for it.
+    pub fn mode(self) -> u32 {
+        match self {
+            FileType::NamedPipe => libc::S_IFIFO,
+            FileType::CharDevice => libc::S_IFCHR,
+            FileType::BlockDevice => libc::S_IFBLK,
+            FileType::Directory => libc::S_IFDIR,
+            FileType::RegularFile => libc::S_IFREG,
+            FileType::Symlink => libc::S_IFLNK,
+            FileType::Socket => libc::S_IFSOCK,
+        }
+    }
+}
+
+/// Attributes of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileAttr {
+    /// Number.
+    pub ino: INodeNo,
+    /// Bytes.
+    pub size: u64,
+    /// Blocks of 512 bytes.
+    pub blocks: u64,
+    /// Last read.
+    pub atime: SystemTime,
+    /// Last change of the contents.
+    pub mtime: SystemTime,
+    /// Last change of the attributes.
+    pub ctime: SystemTime,
+    /// Kind.
+    pub kind: FileType,
+    /// Permissions.
+    pub perm: u16,
+    /// Names.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of the device that it stands for.
+    pub rdev: u32,
+    /// Unit in which programs like to read and write.
+    pub blksize: u32,
+}
+
+/// A time stamp to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeOrNow {
+    /// This one.
+    SpecificTime(SystemTime),
+    /// That of the change.
+    Now,
+}
+
+/// A lock on a range of a file, or on the file as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileLock {
+    /// First byte.
+    pub start: u64,
+    /// Last byte; the largest number that there is means the end of the file, wherever it is.
+    pub end: u64,
+    /// `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
+    pub kind: i32,
+    /// The process that holds it.
+    pub pid: u32,
+}
+
+/// Defines a set of bits.
+macro_rules! flags {
+    ($(#[$doc:meta])* $name:ident: $int:ty { $($(#[$flag_doc:meta])* $flag:ident = $bit:expr),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name($int);
+
+        #[allow(dead_code)]
+        impl $name {
+            $($(#[$flag_doc])* pub const $flag: $name = $name(1 << $bit);)*
+
+            /// None of them.
+            pub const fn empty() -> $name {
+                $name(0)
+            }
+            /// Those in `bits`.
+            pub const fn from_bits(bits: $int) -> $name {
+                $name(bits)
+            }
+            /// As the kernel writes them.
+            pub const fn bits(self) -> $int {
+                self.0
+            }
+            /// True if all of `other` are set.
+            pub const fn contains(self, other: $name) -> bool {
+                self.0 & other.0 == other.0
+            }
+        }
+
+        impl std::ops::BitOr for $name {
+            type Output = $name;
+            fn bitor(self, other: $name) -> $name {
+                $name(self.0 | other.0)
+            }
+        }
+    };
+}
+
+flags! {
+    /// How the kernel shall treat an open file.
+    FopenFlags: u32 {
+        /// Past the page cache.
+        FOPEN_DIRECT_IO = 0,
+        /// Pages of earlier opens are still good.
+        FOPEN_KEEP_CACHE = 1,
+        /// No FLUSH at every close.
+        FOPEN_NOFLUSH = 5,
+        /// Several direct writes at once.
+        FOPEN_PARALLEL_DIRECT_WRITES = 6,
+    }
+}
+
+flags! {
+    /// The flags of `renameat2`.
+    RenameFlags: u32 {
+        /// Not over an existing name.
+        RENAME_NOREPLACE = 0,
+        /// The two names change places.
+        RENAME_EXCHANGE = 1,
+    }
+}
+
+flags! {
+    /// What is special about a write.
+    WriteFlags: u32 {
+        /// From the page cache: who wrote is not known.
+        FUSE_WRITE_CACHE = 0,
+        /// The lock owner is known.
+        FUSE_WRITE_LOCKOWNER = 1,
+        /// Set-id bits are to be cleared.
+        FUSE_WRITE_KILL_SUIDGID = 2,
+    }
+}
+
+flags! {
+    /// What kernel and file system can do, agreed upon once.
+    InitFlags: u64 {
+        /// Reads of one file at once.
+        FUSE_ASYNC_READ = 0,
+        /// POSIX locks are asked for.
+        FUSE_POSIX_LOCKS = 1,
+        /// `O_TRUNC` comes with the open.
+        FUSE_ATOMIC_O_TRUNC = 3,
+        /// Writes of more than a page.
+        FUSE_BIG_WRITES = 5,
+        /// BSD locks are asked for.
+        FUSE_FLOCK_LOCKS = 10,
+        /// Pages go when size or time have changed.
+        FUSE_AUTO_INVAL_DATA = 12,
+        /// Listings with attributes.
+        FUSE_DO_READDIRPLUS = 13,
+        /// ... when they seem to be wanted.
+        FUSE_READDIRPLUS_AUTO = 14,
+        /// Asynchronous direct I/O.
+        FUSE_ASYNC_DIO = 15,
+        /// Look-ups and listings of one directory at once.
+        FUSE_PARALLEL_DIROPS = 18,
+        /// The number of pages in a request is agreed upon.
+        FUSE_MAX_PAGES = 22,
+        /// Targets of symbolic links are kept.
+        FUSE_CACHE_SYMLINKS = 23,
+        /// There are more than 32 flags.
+        FUSE_INIT_EXT = 30,
+        /// `mmap` of files past the page cache.
+        FUSE_DIRECT_IO_ALLOW_MMAP = 36,
+        /// Requests over io_uring.
+        FUSE_OVER_IO_URING = 41,
+    }
+}

@@ -1,0 +1,100 @@
+//! A server that does not answer holds up those who want something of it, and nobody else; and they can be stopped.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use weft_system_tests::{FileSystem, Need, available, states_of_threads, wait_until};
+
+/// The deadline of the mounts in these tests, in seconds: nothing here may take so long.
+const DEADLINE_S: u64 = 30;
+/// A tenth of it: however busy the machine is, what does not wait for the deadline is done by then.
+const SOON: Duration = Duration::from_secs(DEADLINE_S / 10);
+
+/// Three metadata operations and a look at a directory, as another user of the mount makes them.
+fn somebody_else_works(mnt: &Path, name: &str) -> Duration {
+    let begun = Instant::now();
+    let dir = mnt.join(name);
+    fs::create_dir(&dir).expect("the metadata server answers");
+    assert!(fs::metadata(&dir).expect("the metadata server answers").is_dir());
+    assert!(fs::read_dir(mnt).expect("the metadata server answers").count() > 1);
+    fs::remove_dir(&dir).expect("the metadata server answers");
+    begun.elapsed()
+}
+
+fn threads_of(process: u32) -> usize {
+    states_of_threads(process).len()
+}
+
+fn reader(path: &Path) -> Child {
+    Command::new("cat").arg(path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("cat runs")
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("the child lives");
+}
+
+/// How long it takes a child to end.
+fn time_to_end(child: &mut Child) -> Duration {
+    let begun = Instant::now();
+    wait_until("the end of a program that got a signal", Duration::from_secs(2 * DEADLINE_S), || {
+        child.try_wait().expect("a child").is_some()
+    });
+    begun.elapsed()
+}
+
+fn hung_server_holds_up_only_its_own(test: &str, options: &str) {
+    if !available(test, &[Need::Fuse]) {
+        return;
+    }
+    let timeout = DEADLINE_S.to_string();
+    // Past the page cache of the kernel: what waits there can be ended but not diverted.
+    let options = format!("cache_ms=0,direct_from=64KiB{options}");
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1", "--timeout", &timeout, "-o", &options]);
+    let mnt = fs.mnt();
+    let file = |number: usize| mnt.join(format!("file{number}"));
+    (0..52).for_each(|number| fs::write(file(number), vec![7; 300_000]).expect("the servers answer"));
+    somebody_else_works(&mnt, "before");
+    let mount = fs.mount_pid(&mnt);
+    let threads_before = threads_of(mount);
+    fs.signal("data0", Signal::STOP);
+    let mut readers = Vec::new();
+    for count in [12, 40] {
+        let first = readers.len();
+        readers.extend((first..first + count).map(|number| reader(&file(number))));
+        // All of them wait: each has a thread of the mount.
+        wait_until("all readers to wait for the server", SOON * 3, || threads_of(mount) >= readers.len());
+        let took = somebody_else_works(&mnt, &format!("beside{count}"));
+        assert!(took < SOON, "{took:?} beside {count} readers that wait");
+    }
+    // Programs that wait can be stopped, in the usual way and by force.
+    for (reader, with) in readers.iter_mut().zip([Signal::INT, Signal::KILL, Signal::TERM]) {
+        signal(reader, with);
+        let took = time_to_end(reader);
+        assert!(took < SOON, "{took:?} until {with:?} ended a reader");
+    }
+    // One that catches the signal hears of it.
+    let script = "trap 'exit 9' INT; read line < \"$0\"; exit 1";
+    let mut catching = Command::new("sh").args(["-c", script]).arg(file(0)).spawn().expect("sh runs");
+    wait_until("one more reader to wait", SOON * 3, || threads_of(mount) >= readers.len() - 2);
+    std::thread::sleep(Duration::from_millis(100));
+    signal(&catching, Signal::INT);
+    let took = time_to_end(&mut catching);
+    assert!(took < SOON, "{took:?} until a handler ran");
+    assert_eq!(catching.wait().expect("a child").code(), Some(9));
+    // When the server answers again, those who have waited get their data, and the threads go.
+    fs.signal("data0", Signal::CONT);
+    for mut reader in readers.drain(3..) {
+        assert!(reader.wait().expect("a child").success(), "a reader that waited has its data");
+    }
+    wait_until("the threads that are not needed any more to end", Duration::from_secs(60), || threads_of(mount) <= threads_before + 1);
+    assert_eq!(fs::read(file(0)).expect("the servers answer"), vec![7; 300_000]);
+    fs.down();
+}
+
+#[test]
+fn promise_hung_server_holds_up_only_its_own() {
+    hung_server_holds_up_only_its_own("promise_hung_server_holds_up_only_its_own", "");
+}
