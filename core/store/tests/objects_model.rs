@@ -420,7 +420,7 @@ fn journal_images(records: &[Vec<u8>]) -> Vec<(u64, Vec<u8>)> {
             writer.push(record);
         }
         if !writer.fits() {
-            images.push(begin(writer.roll(i as u32)));
+            images.push(begin(writer.roll(i as u32, 8192)));
         }
         let append = writer.seal(durable).expect("records wait");
         let (_, image) = images.last_mut().expect("one at least");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use weft_base::{FsId, Handle, ServerId, WallTime};
 use weft_store::Lsn;
 use weft_store::checkpoint::{CheckpointHeader, CheckpointReader, CheckpointWriter};
-use weft_store::journal::{EndReason, FrameBuilder, SegmentHeader, scan};
+use weft_store::journal::{EndReason, FrameBuilder, JournalWriter, SegmentHeader, scan};
 use weft_store::objects::{ContainerHeader, ExtentPut, ObjectKey, ObjectRecord};
 
 const DOCUMENT: &str = include_str!("../../../docs/on-disk.md");
@@ -54,6 +54,16 @@ fn on_disk_md_frame() {
     check("frame", &frame);
     let image = [&SEGMENT.encode()[..], &frame].concat();
     assert_eq!(scan(&image).expect("a segment").end, EndReason::Clean);
+}
+
+#[test]
+fn on_disk_md_mark() {
+    let mut writer = JournalWriter::start(SegmentHeader { first_lsn: Lsn(1002), ..SEGMENT }, 1 << 20);
+    let (_, mark) = writer.mark(Lsn(1001)).expect("an empty segment has room");
+    check("mark", &mark);
+    writer.push(b"over it");
+    let frame = writer.seal(Lsn(1001)).expect("a record waits");
+    assert!(frame.bytes.len() > mark.len() && frame.offset == 4096, "the next frame covers the mark");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use weft_base::{MILLISECOND, Nanos, Status};
-use weft_journal::JournalError;
-use weft_rt::{Disk, Event, FaultPoint, ServerRuntime, race};
+use weft_journal::{Journal, JournalError};
+use weft_rt::{Disk, Either, Event, FaultPoint, ServerRuntime, race};
 
 use crate::record::Record;
 use crate::state::Server;
@@ -18,6 +18,9 @@ use crate::{DataServerError, Durability};
 /// Nanoseconds between rounds that nobody asks for, where the configuration does not say: what is not promised is kept all the same,
 /// and freed space comes back by rounds only.
 const INTERVAL: u64 = 50 * MILLISECOND;
+
+/// A server to which nothing has come for so many nanoseconds rests.
+const REST_AFTER: u64 = 250 * MILLISECOND;
 
 /// Counts changes and what became of them.
 #[derive(Default)]
@@ -89,6 +92,20 @@ impl<R: ServerRuntime> Server<R> {
     pub async fn bring_to_rest(&self) {
         // If this fails, so does the server.
         let _ = self.wait_durable(self.progress.newest()).await;
+        if let Some(journal) = self.journal.as_ref().filter(|_| !self.has_stopped())
+            && let Err(error) = journal.bring_to_rest().await
+        {
+            self.fail(stopped_by(error));
+        }
+    }
+
+    /// Nothing has come for a while: the journal says that it ends here, so that damage to its last frame is noticed.
+    async fn rest(&self) {
+        if let Some(journal) = &self.journal
+            && let Err(error) = journal.mark_end().await
+        {
+            self.fail(stopped_by(error));
+        }
     }
 
     /// One round.
@@ -158,6 +175,10 @@ pub async fn sync_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
             dirty_since = (progress.newest() > progress.durable.get()).then_some(began);
         } else if dirty {
             race(server.rt.sleep_until(due), work).await;
+        } else if server.journal.as_ref().is_some_and(Journal::wants_mark) {
+            if let Either::First(()) = race(server.rt.sleep_until(server.rt.now() + REST_AFTER), work).await {
+                server.rest().await;
+            }
         } else {
             work.await;
         }

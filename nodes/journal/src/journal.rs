@@ -1,21 +1,28 @@
 //! The journal of a running server: append, commit, sync, and the life of segment files.
 
 use std::cell::RefCell;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use weft_base::{FsId, Payload, ServerId};
 use weft_rt::{Disk, Event, FaultPoint, FileId};
 use weft_store::Lsn;
-use weft_store::journal::{JournalWriter, SEGMENT_BYTES_DEFAULT, SegmentHeader, first_segment_for};
+use weft_store::journal::{JournalWriter, MARK_BYTES, SEGMENT_BYTES_DEFAULT, SegmentHeader, first_segment_for};
 
 use crate::{JournalError, names};
 
 /// Allocated files that are kept for future segments; more are given back to the disk.
 const SPARES_MAX: usize = 4;
 
-/// Bytes that are overwritten at once.
-const ZERO_BYTES: usize = 1 << 20;
+/// The largest segment is so many times as large as the first.
+const GROWTH_MAX: u64 = 4;
+
+/// Room for the files of a server beside its journal: superblocks, the header of a container, directories, in bytes.
+const SMALL_FILES_BYTES: u64 = 256 << 10;
+
+/// What lies behind the end of a journal is compared and overwritten in pieces of so many bytes.
+const TAIL_BYTES: usize = 64 << 10;
 
 /// What a journal must know.
 #[derive(Clone, Debug)]
@@ -24,7 +31,8 @@ pub struct JournalConfig {
     pub fs_id: FsId,
     /// The server.
     pub server: ServerId,
-    /// Size of new segments in bytes, at least 64 KiB. A frame (the records of one commit) must fit a segment.
+    /// Size of the first segment in bytes, at least 64 KiB. Later ones are larger, up to four times, where the journal grows and the disk has
+    /// room. A frame (the records of one commit) must fit the first.
     pub segment_bytes: u64,
     /// A random number; the salts of segments are derived from it.
     pub salt: u64,
@@ -38,6 +46,17 @@ impl JournalConfig {
     pub fn new(fs_id: FsId, server: ServerId, salt: u64) -> JournalConfig {
         JournalConfig { fs_id, server, segment_bytes: SEGMENT_BYTES_DEFAULT, salt, same_boot: false }
     }
+}
+
+impl JournalConfig {
+    /// Sizes that segments may have.
+    pub(crate) fn segment_sizes(&self) -> RangeInclusive<u64> {
+        self.segment_bytes..=self.segment_bytes * GROWTH_MAX
+    }
+}
+
+fn check_segment_bytes(config: &JournalConfig) {
+    assert!(config.segment_bytes >= 64 << 10, "a segment of {} bytes is too small", config.segment_bytes);
 }
 
 /// Counters since the journal was opened.
@@ -70,11 +89,13 @@ pub(crate) struct Inner {
     writer: JournalWriter,
     /// The segments that hold records, oldest first; the last is the one that is written.
     pub(crate) segments: Vec<Segment>,
-    /// Numbers of files that are allocated and wait to become segments.
-    spares: Vec<u64>,
+    /// Files that are allocated and wait to become segments.
+    spares: Vec<Spare>,
     next_spare: u64,
     written: Lsn,
     durable: Lsn,
+    /// A mark behind the last frame says that all records are durable.
+    is_marked: bool,
     committing: bool,
     syncing: bool,
     failed: Option<JournalError>,
@@ -91,14 +112,31 @@ pub(crate) struct Segment {
     pub(crate) file: FileId,
 }
 
+/// A file `spare.<number>`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spare {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The end of a journal that recovery found.
+pub(crate) struct End {
+    /// Where the frames of the newest segment end, in bytes.
+    pub(crate) offset: u64,
+    /// Everything that this segment holds.
+    pub(crate) image: Bytes,
+    pub(crate) is_marked: bool,
+}
+
 /// What recovery or creation hands to a new journal.
 pub(crate) struct Start {
     pub(crate) next_lsn: Lsn,
+    /// Of a segment that must be begun.
     pub(crate) sequence: u64,
-    pub(crate) older: Vec<Segment>,
-    /// Where the frames of the newest of these end, in bytes.
-    pub(crate) last_end: Option<u64>,
-    pub(crate) spares: Vec<u64>,
+    pub(crate) segments: Vec<Segment>,
+    /// Where the newest of these goes on; `None` if there is none.
+    pub(crate) end: Option<End>,
+    pub(crate) spares: Vec<Spare>,
     pub(crate) generation: u64,
     pub(crate) bytes_since_checkpoint: u64,
 }
@@ -115,37 +153,57 @@ impl<D: Disk> Journal<D> {
                 disk.remove(&name(number)).await.map_err(JournalError::during(format!("remove {prefix}.{number}")))?;
             }
         }
-        let spares = names::numbers(&listed, "spare");
+        for number in names::numbers(&listed, "spare") {
+            let name = names::spare(number);
+            disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
+        }
+        check_segment_bytes(&config);
+        // The first segment, one in reserve, and the small files beside them.
+        let needed_bytes = 2 * config.segment_bytes + SMALL_FILES_BYTES;
+        if let Ok((_, free_bytes)) = disk.space().await
+            && free_bytes < needed_bytes
+        {
+            return Err(JournalError::NoSpaceToBegin { needed_bytes, free_bytes });
+        }
         let start = Start {
             next_lsn: Lsn::FIRST,
             sequence: 1,
-            older: Vec::new(),
-            last_end: None,
-            spares,
+            segments: Vec::new(),
+            end: None,
+            spares: Vec::new(),
             generation: 0,
             bytes_since_checkpoint: 0,
         };
         Journal::start(disk, config, start).await
     }
 
-    /// Begins a new segment behind what recovery found; goes on in the newest if the disk has no room for another.
+    /// Goes on behind the end that recovery found, or begins the first segment.
     pub(crate) async fn start(disk: &D, config: JournalConfig, start: Start) -> Result<Journal<D>, JournalError> {
-        assert!(config.segment_bytes >= 64 << 10, "a segment of {} bytes is too small", config.segment_bytes);
-        let header = SegmentHeader {
+        check_segment_bytes(&config);
+        let segment_bytes = config.segment_bytes;
+        let new = SegmentHeader {
             fs_id: config.fs_id,
             server_id: config.server,
             salt: salt(config.salt, start.sequence),
             sequence: start.sequence,
             first_lsn: start.next_lsn,
         };
+        let writer = match (&start.end, start.segments.last()) {
+            (Some(end), Some(newest)) => {
+                let file_bytes = end.image.len() as u64;
+                JournalWriter::resume(newest.header, segment_bytes, file_bytes, end.offset, start.next_lsn)
+            }
+            _ => JournalWriter::start(new, segment_bytes),
+        };
         let inner = Inner {
-            writer: JournalWriter::start(header, config.segment_bytes),
+            writer,
             config,
-            segments: start.older,
-            next_spare: start.spares.last().map_or(1, |last| last + 1),
+            segments: start.segments,
+            next_spare: start.spares.iter().map(|spare| spare.number + 1).max().unwrap_or(1),
             spares: start.spares,
             written: start.next_lsn.prev(),
             durable: start.next_lsn.prev(),
+            is_marked: false,
             committing: false,
             syncing: false,
             failed: None,
@@ -153,20 +211,19 @@ impl<D: Disk> Journal<D> {
             generation: start.generation,
             bytes_since_checkpoint: start.bytes_since_checkpoint,
         };
-        let is_new = inner.segments.is_empty();
         let journal = Journal { disk: disk.clone(), inner: Rc::new(RefCell::new(inner)), changed: Event::new() };
-        match (journal.ensure_room().await, start.last_end) {
-            (Err(JournalError::NoSpace), Some(end_offset)) => return journal.resume_segment(end_offset, start.next_lsn).await,
-            (outcome, _) => outcome?,
-        }
-        journal.begin_segment(header).await?;
+        let Some(end) = start.end else {
+            journal.ensure_room().await?;
+            journal.begin_segment(new).await?;
+            journal.ensure_room().await?;
+            return Ok(journal);
+        };
+        journal.clear_behind(end).await?;
         match journal.ensure_room().await {
-            // A restart on a full disk has taken the file that was kept for it: reading and removing go on, and whoever wants to
-            // change more asks for room first.
-            Err(JournalError::NoSpace) if !is_new => {}
-            outcome => outcome?,
+            // A restart on a full disk: reading and removing go on, and whoever wants to change more asks for room first.
+            Err(JournalError::NoSpace) => Ok(journal),
+            outcome => outcome.map(|()| journal),
         }
-        Ok(journal)
     }
 
     /// Appends a record (at most 16 MiB, and [`Journal::accepts`] it) to the open frame; the next commit writes it.
@@ -197,7 +254,7 @@ impl<D: Disk> Journal<D> {
     /// # Errors
     /// [`JournalError::NoSpace`] if there is no such file and the disk is full, [`JournalError::Disk`].
     pub async fn ensure_room(&self) -> Result<(), JournalError> {
-        let (number, bytes) = {
+        let (number, sizes) = {
             let mut inner = self.inner.borrow_mut();
             if let Some(error) = &inner.failed {
                 return Err(error.clone());
@@ -207,12 +264,11 @@ impl<D: Disk> Journal<D> {
             }
             let number = inner.next_spare;
             inner.next_spare += 1;
-            (number, inner.config.segment_bytes)
+            (number, [inner.next_segment_bytes(), inner.config.segment_bytes])
         };
         // Asked first: an attempt may fill the disk to the last block before it fails, and whoever is short of room asks often.
-        if self.disk.space().await.is_ok_and(|(_, free)| free < bytes) {
-            return Err(JournalError::NoSpace);
-        }
+        let free = self.disk.space().await.map_or(u64::MAX, |(_, free)| free);
+        let Some(bytes) = sizes.into_iter().find(|bytes| *bytes <= free) else { return Err(JournalError::NoSpace) };
         let name = names::spare(number);
         let file = self.disk.open(&name, true).await.map_err(JournalError::during(format!("create {name}")))?;
         let allocated = self.disk.allocate(file, 0, bytes).await;
@@ -222,7 +278,7 @@ impl<D: Disk> Journal<D> {
             self.disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
             return Err(JournalError::during(format!("allocate {name}"))(error));
         }
-        self.inner.borrow_mut().spares.push(number);
+        self.inner.borrow_mut().spares.push(Spare { number, bytes });
         Ok(())
     }
 
@@ -235,7 +291,53 @@ impl<D: Disk> Journal<D> {
     /// Bytes that still fit the current segment, for records that must be written although [`Journal::has_room`] says no.
     pub fn segment_bytes_left(&self) -> u64 {
         let inner = self.inner.borrow();
-        inner.config.segment_bytes.saturating_sub(inner.writer.end_offset() + inner.writer.pending_bytes() as u64)
+        inner.writer.segment_bytes().saturating_sub(inner.writer.end_offset() + (inner.writer.pending_bytes() + MARK_BYTES) as u64)
+    }
+
+    /// True if everything is on stable storage and nothing behind the last frame says so yet.
+    pub fn wants_mark(&self) -> bool {
+        let inner = self.inner.borrow();
+        !inner.is_marked && inner.rests()
+    }
+
+    /// Writes behind the last frame that everything is on stable storage, if it is and nothing is under way: then damage to that frame is not
+    /// taken for a write that never ended. Worth it when nothing has come for a while, and at the end. The mark itself needs no sync.
+    ///
+    /// # Errors
+    /// [`JournalError::Disk`], for good.
+    pub async fn mark_end(&self) -> Result<(), JournalError> {
+        let (file, mark) = {
+            let mut inner = self.inner.borrow_mut();
+            if inner.is_marked || !inner.rests() {
+                return Ok(());
+            }
+            let Some(mark) = inner.writer.mark(inner.durable) else { return Ok(()) };
+            // The next frame goes to the same place and must not be overtaken.
+            inner.committing = true;
+            (inner.current().file, mark)
+        };
+        let (offset, bytes) = mark;
+        let result = self.disk.write(file, offset, Payload::Real(bytes)).await.map_err(JournalError::during("mark the end of the journal"));
+        {
+            let mut inner = self.inner.borrow_mut();
+            inner.committing = false;
+            inner.is_marked = result.is_ok();
+            inner.note_failure(&result);
+        }
+        self.changed.notify();
+        result
+    }
+
+    /// Before an orderly end: brings everything that was appended to stable storage, and the mark that says so.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`] and [`Journal::sync_through`].
+    pub async fn bring_to_rest(&self) -> Result<(), JournalError> {
+        self.commit().await?;
+        self.sync().await?;
+        self.mark_end().await?;
+        let file = self.inner.borrow().current().file;
+        self.disk.sync(file).await.map_err(JournalError::during("sync the journal"))
     }
 
     /// Writes everything that was appended, as one frame; returns the newest record that is written. Flows that commit at the same time
@@ -405,6 +507,7 @@ impl<D: Disk> Journal<D> {
         drop((traced, waited));
         let mut inner = self.inner.borrow_mut();
         inner.written = append.last_lsn;
+        inner.is_marked = false;
         inner.stats.writes += 1;
         inner.stats.bytes += bytes;
         inner.bytes_since_checkpoint += bytes;
@@ -419,7 +522,8 @@ impl<D: Disk> Journal<D> {
         let header = {
             let mut inner = self.inner.borrow_mut();
             let salt = salt(inner.config.salt, inner.writer.segment().sequence + 1);
-            inner.writer.roll(salt)
+            let bytes = inner.spares.last().expect("there is room").bytes;
+            inner.writer.roll(salt, bytes)
         };
         // From here on the writer points into the new segment: a failure is for good, even "no space".
         self.begin_segment(header).await.map_err(|error| match error {
@@ -432,7 +536,7 @@ impl<D: Disk> Journal<D> {
         let name = names::segment(header.sequence);
         let failed = || JournalError::during(format!("begin {name}"));
         let spare = self.inner.borrow_mut().spares.pop().expect("ensure_room was asked before");
-        self.disk.rename(&names::spare(spare), &name).await.map_err(failed())?;
+        self.disk.rename(&names::spare(spare.number), &name).await.map_err(failed())?;
         let file = self.disk.open(&name, false).await.map_err(failed())?;
         self.disk.write(file, 0, Payload::Real(header.encode())).await.map_err(failed())?;
         self.disk.sync(file).await.map_err(failed())?;
@@ -442,29 +546,39 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
-    /// Goes on in the newest segment behind its last whole frame, which needs no room on the disk. What lies there (a torn frame, frames that a
-    /// power cut has separated from those before) is overwritten first: it must never be taken for a continuation of what is written now.
-    async fn resume_segment(self, end_offset: u64, next_lsn: Lsn) -> Result<Journal<D>, JournalError> {
-        let (Segment { header, file }, segment_bytes) = {
+    /// Makes the rest of the newest segment what the writer expects: a mark, where there is room for one, and zeros. What else lies there (a
+    /// torn frame, frames that a power cut has separated from those before, an earlier life of the file) must never be taken for a
+    /// continuation of what is written from now on. The file was synced before `end.image` was read, so zeros there are on stable storage.
+    async fn clear_behind(&self, end: End) -> Result<(), JournalError> {
+        let (Segment { header, file }, mark) = {
             let inner = self.inner.borrow();
-            (*inner.current(), inner.config.segment_bytes)
+            (*inner.current(), inner.writer.mark(inner.durable))
         };
-        let name = names::segment(header.sequence);
-        let failed = || JournalError::during(format!("go on in {name}"));
-        if self.disk.len(file).await.map_err(failed())? != segment_bytes {
-            // Made under another configuration: it ends where frames of today may not.
-            return Err(JournalError::NoSpace);
+        let failed = || JournalError::during(format!("go on in {}", names::segment(header.sequence)));
+        let (_, mark) = mark.unwrap_or_default();
+        let found = end.image.get(end.offset as usize..).unwrap_or_default();
+        let mut is_changed = false;
+        let mut at = 0;
+        while at < found.len() {
+            let found = &found[at..found.len().min(at + TAIL_BYTES)];
+            let mut wanted = BytesMut::zeroed(found.len());
+            if at == 0 {
+                let len = mark.len().min(wanted.len());
+                wanted[..len].copy_from_slice(&mark[..len]);
+            }
+            if found != wanted {
+                let wanted = Payload::Real(wanted.freeze());
+                self.disk.write(file, end.offset + at as u64, wanted).await.map_err(failed())?;
+                is_changed = true;
+            }
+            at += found.len();
         }
-        let mut offset = end_offset;
-        while offset < segment_bytes {
-            let bytes = ZERO_BYTES.min((segment_bytes - offset) as usize);
-            let zeros = Payload::Real(BytesMut::zeroed(bytes).freeze());
-            self.disk.write(file, offset, zeros).await.map_err(failed())?;
-            offset += bytes as u64;
+        debug_assert!(!end.is_marked || !mark.is_empty(), "what was found as a mark had room");
+        if is_changed {
+            self.disk.sync(file).await.map_err(failed())?;
         }
-        self.disk.sync(file).await.map_err(failed())?;
-        self.inner.borrow_mut().writer = JournalWriter::resume(header, segment_bytes, end_offset, next_lsn);
-        Ok(self)
+        self.inner.borrow_mut().is_marked = true;
+        Ok(())
     }
 
     /// Turns segments that hold only records before `start_lsn` into spare files, or removes them.
@@ -485,14 +599,14 @@ impl<D: Disk> Journal<D> {
             self.disk.close(segment.file);
             let spare = {
                 let mut inner = self.inner.borrow_mut();
-                let wanted = len == inner.config.segment_bytes && inner.spares.len() < SPARES_MAX;
+                let wanted = inner.config.segment_sizes().contains(&len) && inner.spares.len() < SPARES_MAX;
                 inner.next_spare += u64::from(wanted);
-                wanted.then(|| inner.next_spare - 1)
+                wanted.then(|| Spare { number: inner.next_spare - 1, bytes: len })
             };
             match spare {
-                Some(number) => {
-                    self.disk.rename(&name, &names::spare(number)).await.map_err(JournalError::during(format!("recycle {name}")))?;
-                    self.inner.borrow_mut().spares.push(number);
+                Some(spare) => {
+                    self.disk.rename(&name, &names::spare(spare.number)).await.map_err(JournalError::during(format!("recycle {name}")))?;
+                    self.inner.borrow_mut().spares.push(spare);
                 }
                 None => self.disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?,
             }
@@ -504,6 +618,17 @@ impl<D: Disk> Journal<D> {
 impl Inner {
     fn current(&self) -> &Segment {
         self.segments.last().expect("a started journal has a segment")
+    }
+
+    /// Everything is on stable storage, and nothing is under way.
+    fn rests(&self) -> bool {
+        self.failed.is_none() && !self.committing && self.writer.is_empty() && self.durable == self.written
+    }
+
+    /// A journal that grows takes larger segments: each costs some syncs, and an idle server needs little room.
+    fn next_segment_bytes(&self) -> u64 {
+        let (sizes, unit) = (self.config.segment_sizes(), self.config.segment_bytes);
+        (self.bytes_since_checkpoint / unit * unit).clamp(*sizes.start(), *sizes.end())
     }
 
     fn note_failure<T>(&mut self, result: &Result<T, JournalError>) {

@@ -4,9 +4,11 @@ use weft_base::Status;
 use weft_rt::{Disk, FileId};
 use weft_store::Lsn;
 use weft_store::checkpoint::{CheckpointEnd, CheckpointReader};
-use weft_store::journal::{EndReason, JournalError as ReplayError, Replay, SEGMENT_HEADER_BYTES, SegmentHeader, first_segment_for};
+use weft_store::journal::{
+    EndReason, FRAME_ALIGN, JournalError as ReplayError, Replay, SEGMENT_HEADER_BYTES, SegmentHeader, first_segment_for,
+};
 
-use crate::journal::{Segment, Start};
+use crate::journal::{End, Segment, Spare, Start};
 use crate::{Journal, JournalConfig, JournalError, names};
 
 /// Bytes of a checkpoint that are read at once.
@@ -36,11 +38,10 @@ pub struct Recovered {
 
 impl<D: Disk> Journal<D> {
     /// Reads the directory and hands every record to `take`, first those of the checkpoint, then those of the journal in order. The
-    /// journal goes on in a new segment.
+    /// journal goes on where it ends.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`] if records that were promised to be there are not, or if `take` refuses one;
-    /// [`JournalError::NoSpace`] if there is no room for a new segment; [`JournalError::Disk`].
+    /// [`JournalError::Damaged`] if records that were promised to be there are not, or if `take` refuses one; [`JournalError::Disk`].
     pub async fn recover(
         disk: &D,
         config: JournalConfig,
@@ -65,9 +66,10 @@ impl<D: Disk> Journal<D> {
 
         let mut replay = Replay::new(config.fs_id, config.server, start_lsn);
         let (mut journal_records, mut bytes) = (0, 0);
+        let mut newest_image = bytes::Bytes::new();
         for segment in segments.iter().filter(|segment| segment.sequence >= first_needed) {
             let name = names::segment(segment.sequence);
-            // What a crash left in the page cache must be on the disk before a new segment may begin.
+            // What a crash left in the page cache must be on the disk before anything may follow it.
             disk.sync(segment.file).await.map_err(JournalError::during(format!("sync {name}")))?;
             let image = read_all(disk, segment.file, &name).await?;
             let records = replay.segment(segment.sequence, &image).map_err(damaged)?;
@@ -76,6 +78,9 @@ impl<D: Disk> Journal<D> {
                     .map_err(|status| JournalError::Damaged(format!("record {lsn} in {name} is not understood: {status}")))?;
                 journal_records += 1;
                 bytes += record.len() as u64;
+            }
+            if segment.header.is_some() {
+                newest_image = image;
             }
         }
         let end = replay.finish(checkpoint.map_or(Lsn::NONE, |end| end.end_lsn)).map_err(damaged)?;
@@ -86,22 +91,27 @@ impl<D: Disk> Journal<D> {
             )));
         }
 
-        let mut spares = take_spares(disk, &names::numbers(&listed, "spare"), config.segment_bytes).await?;
-        let mut older = Vec::new();
+        let mut spares = take_spares(disk, &names::numbers(&listed, "spare"), &config).await?;
+        let mut begun = Vec::new();
         for segment in &segments {
             match segment.header {
-                Some(header) => older.push(Segment { header, file: segment.file }),
-                None => spares.extend(take_unbegun(disk, segment, &listed, config.segment_bytes).await?),
+                Some(header) => begun.push(Segment { header, file: segment.file }),
+                None => spares.extend(take_unbegun(disk, segment, &listed, &config).await?),
             }
         }
+        give_back(disk, &mut spares, config.segment_bytes).await?;
+        let newest = begun.last().map(|newest| newest.header.sequence);
+        // A file that somebody has cut short may end within a frame; nothing follows that.
+        let is_aligned = newest_image.len().is_multiple_of(FRAME_ALIGN);
         let start = Start {
             next_lsn: end.next_lsn,
             sequence: end.next_sequence,
-            last_end: end
-                .last_end
-                .filter(|(sequence, _)| older.last().is_some_and(|last| last.header.sequence == *sequence))
-                .map(|(_, end)| end),
-            older,
+            end: end.last_end.filter(|(sequence, _)| newest == Some(*sequence) && is_aligned).map(|(_, offset)| End {
+                offset,
+                image: newest_image,
+                is_marked: end.is_marked,
+            }),
+            segments: begun,
             spares,
             generation: checkpoint.map_or(0, |end| end.header.generation),
             bytes_since_checkpoint: bytes,
@@ -166,17 +176,17 @@ async fn find_segments<D: Disk>(disk: &D, sequences: &[u64]) -> Result<Vec<Found
     Ok(found)
 }
 
-/// Allocated files that are still as large as a segment must be; others are removed.
-async fn take_spares<D: Disk>(disk: &D, numbers: &[u64], segment_bytes: u64) -> Result<Vec<u64>, JournalError> {
+/// Allocated files that are as large as a segment may be; others are removed.
+async fn take_spares<D: Disk>(disk: &D, numbers: &[u64], config: &JournalConfig) -> Result<Vec<Spare>, JournalError> {
     let mut spares = Vec::new();
     for number in numbers {
         let name = names::spare(*number);
         let failed = || JournalError::during(format!("look at {name}"));
         let file = disk.open(&name, false).await.map_err(failed())?;
-        let len = disk.len(file).await.map_err(failed())?;
+        let bytes = disk.len(file).await.map_err(failed())?;
         disk.close(file);
-        if len == segment_bytes {
-            spares.push(*number);
+        if config.segment_sizes().contains(&bytes) {
+            spares.push(Spare { number: *number, bytes });
         } else {
             disk.remove(&name).await.map_err(failed())?;
         }
@@ -184,25 +194,42 @@ async fn take_spares<D: Disk>(disk: &D, numbers: &[u64], segment_bytes: u64) -> 
     Ok(spares)
 }
 
-/// A segment that was named, but never begun, is a spare again; the number of that. On a full disk its space would not come back.
+/// A segment that was named, but never begun, is a spare again. On a full disk its space would not come back.
 async fn take_unbegun<D: Disk>(
     disk: &D,
     segment: &FoundSegment,
     listed: &[String],
-    segment_bytes: u64,
-) -> Result<Option<u64>, JournalError> {
+    config: &JournalConfig,
+) -> Result<Option<Spare>, JournalError> {
     let name = names::segment(segment.sequence);
     let failed = || JournalError::during(format!("take {name} back"));
-    let len = disk.len(segment.file).await.map_err(failed())?;
+    let bytes = disk.len(segment.file).await.map_err(failed())?;
     disk.close(segment.file);
     // Two such files, or a spare that was made meanwhile, are no matter: the number must only be new.
     let number = names::numbers(listed, "spare").last().map_or(1, |last| last + 1) + segment.sequence;
-    if len == segment_bytes {
+    if config.segment_sizes().contains(&bytes) {
         disk.rename(&name, &names::spare(number)).await.map_err(failed())?;
-        return Ok(Some(number));
+        return Ok(Some(Spare { number, bytes }));
     }
     disk.remove(&name).await.map_err(failed())?;
     Ok(None)
+}
+
+/// What an earlier life kept for a load that is gone: one spare of the smallest size remains.
+async fn give_back<D: Disk>(disk: &D, spares: &mut Vec<Spare>, segment_bytes: u64) -> Result<(), JournalError> {
+    for spare in spares.drain(1.min(spares.len())..) {
+        let name = names::spare(spare.number);
+        disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
+    }
+    if let Some(spare) = spares.first_mut().filter(|spare| spare.bytes > segment_bytes) {
+        let name = names::spare(spare.number);
+        let failed = || JournalError::during(format!("cut {name}"));
+        let file = disk.open(&name, false).await.map_err(failed())?;
+        disk.set_len(file, segment_bytes).await.map_err(failed())?;
+        disk.close(file);
+        spare.bytes = segment_bytes;
+    }
+    Ok(())
 }
 
 async fn read_all<D: Disk>(disk: &D, file: FileId, name: &str) -> Result<bytes::Bytes, JournalError> {

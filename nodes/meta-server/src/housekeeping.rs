@@ -76,6 +76,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.rt.sleep_until(self.rt.now() + tick_ns).await;
             self.expire_parked();
             self.expire_sessions();
+            self.kept(self.engine.rest().await);
             if self.rt.now() >= grace_ends {
                 self.state.borrow_mut().end_grace();
             }

@@ -77,6 +77,7 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     /// Who waits for the answers of flows.
     in_flight: RefCell<BTreeMap<Flight, Vec<(PeerId, Header)>>>,
     failure: RefCell<Option<JournalError>>,
+    is_to_stop: Cell<bool>,
     encoded: RefCell<Vec<u8>>,
 }
 
@@ -145,18 +146,23 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             load_sampled: Cell::new(Nanos(0)),
             in_flight: RefCell::default(),
             failure: RefCell::new(None),
+            is_to_stop: Cell::new(false),
             encoded: RefCell::default(),
             config,
         })
     }
 
-    /// Makes turns until the journal fails.
-    pub(crate) async fn serve(self: &Rc<Self>) -> MetaServerError {
+    /// Makes turns until the journal fails, or the server is asked to stop: then everything is on stable storage.
+    pub(crate) async fn serve(self: &Rc<Self>) -> std::result::Result<(), MetaServerError> {
+        self.rt.spawn(Rc::clone(self).stop_flow());
         let mut arrivals = Vec::new();
         loop {
             let wake = self.wake.wait();
             if let Some(error) = self.failure.borrow().clone() {
-                return error.into();
+                return Err(error.into());
+            }
+            if self.is_to_stop.get() {
+                return self.engine.bring_to_rest().await.map_err(MetaServerError::from);
             }
             if self.has_work() {
                 race(self.rt.receive(&mut arrivals), std::future::ready(())).await;
@@ -164,9 +170,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 race(self.rt.receive(&mut arrivals), wake).await;
             }
             if let Err(error) = self.turn(&mut arrivals).await {
-                return error.into();
+                return Err(error.into());
             }
         }
+    }
+
+    async fn stop_flow(self: Rc<Self>) {
+        self.rt.stop_requested().await;
+        self.is_to_stop.set(true);
+        self.wake.notify();
     }
 
     fn has_work(&self) -> bool {

@@ -12,7 +12,7 @@ use crate::{Engine, MetaServerConfig, MetaServerError};
 /// More handles than can be given out between two flushes of the journal.
 const HANDLES_LOST_MAX: u64 = 1 << 24;
 
-/// Runs a metadata server until it must stop.
+/// Runs a metadata server until it must stop, or is asked to: then everything is on stable storage when it ends.
 ///
 /// # Errors
 /// [`MetaServerError`]: the configuration makes no sense, the directory holds no metadata or somebody else's, or the journal is
@@ -174,5 +174,5 @@ async fn serve<R: ServerRuntime, E: crate::engine::Engine>(
     let server = Server::new(rt, engine, config, boot, state);
     debug_assert!(!server.engine.has_pending(), "recovery leaves nothing to commit");
     server.start_background();
-    Err(server.serve().await)
+    server.serve().await
 }

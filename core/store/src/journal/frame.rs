@@ -8,6 +8,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// Bytes of a frame header.
 pub const FRAME_HEADER_BYTES: usize = 48;
 
+/// Bytes of a mark: a frame header and nothing behind it.
+pub const MARK_BYTES: usize = FRAME_HEADER_BYTES;
+
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"WFRM");
 const RECORD_HEADER_BYTES: usize = 4;
 
@@ -107,10 +110,20 @@ pub(super) struct FrameHeader {
 pub(super) enum FrameRead {
     /// A whole frame that passed its checksums.
     Whole { header: FrameHeader, end: usize },
+    /// A frame without records: the writer rested here.
+    Mark { header: FrameHeader },
     /// Something that begins like a frame of this segment, but is torn or damaged.
     Broken,
     /// Nothing of this segment.
     Absent,
+}
+
+/// A mark for the end of `segment`: the next record is `next_lsn`, and everything up to `durable_lsn` is on stable storage. The next frame
+/// is written over it.
+pub(super) fn encode_mark(segment: &SegmentHeader, next_lsn: Lsn, durable_lsn: Lsn) -> [u8; MARK_BYTES] {
+    assert!(durable_lsn < next_lsn, "a record cannot be durable before it is written");
+    let payload_crc = weft_base::crc32c(&[]);
+    FrameHeader { first_lsn: next_lsn, durable_lsn, record_count: 0, payload_bytes: 0, payload_crc }.encode(segment)
 }
 
 impl FrameHeader {
@@ -147,10 +160,10 @@ impl FrameHeader {
         })
     }
 
-    /// The number after the last record; `None` if the header is nonsense.
+    /// The number after the last record; of a mark, that of the next record. `None` if the header is nonsense.
     pub(super) fn next_lsn(&self) -> Option<Lsn> {
         let next = self.first_lsn.0.checked_add(u64::from(self.record_count))?;
-        (self.record_count > 0 && self.first_lsn >= Lsn::FIRST).then_some(Lsn(next))
+        (self.first_lsn >= Lsn::FIRST).then_some(Lsn(next))
     }
 }
 
@@ -166,6 +179,9 @@ pub(super) fn read_frame(bytes: &[u8], offset: usize, segment: &SegmentHeader) -
     let Some(header) = FrameHeader::decode(rest, segment) else {
         return if looks_like_frame(rest, segment.sequence) { FrameRead::Broken } else { FrameRead::Absent };
     };
+    if header.record_count == 0 && header.payload_bytes == 0 {
+        return FrameRead::Mark { header };
+    }
     let payload = rest[FRAME_HEADER_BYTES..].get(..header.payload_bytes as usize);
     match payload {
         Some(payload) if weft_base::crc32c(payload) == header.payload_crc && records_fill(payload, header.record_count) => {

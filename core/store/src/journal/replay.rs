@@ -88,6 +88,7 @@ pub struct Replay {
     last_end: Option<(u64, usize)>,
     sequence_max: Option<u64>,
     end: EndReason,
+    is_marked: bool,
 }
 
 /// Where a replay ended.
@@ -95,18 +96,20 @@ pub struct Replay {
 pub struct ReplayEnd {
     /// The number for the next record.
     pub next_lsn: Lsn,
-    /// The sequence number for the next segment: the server begins a new one.
+    /// The sequence number for the next segment.
     pub next_sequence: u64,
     /// Where the frames of the last segment end that has any life: its sequence number and the offset in bytes.
     pub last_end: Option<(u64, u64)>,
     /// Why the last segment ended where it did; worth a line in the log unless it is [`EndReason::Clean`].
     pub end: EndReason,
+    /// A mark at this end says that all records are on stable storage.
+    pub is_marked: bool,
 }
 
 impl Replay {
     /// A replay of the journal of this server from record `start_lsn` on.
     pub fn new(fs_id: FsId, server_id: ServerId, start_lsn: Lsn) -> Replay {
-        Replay { fs_id, server_id, start_lsn, next_lsn: None, sequence_max: None, last_end: None, end: EndReason::Clean }
+        Replay { fs_id, server_id, start_lsn, next_lsn: None, sequence_max: None, last_end: None, end: EndReason::Clean, is_marked: false }
     }
 
     /// Takes the image of the next segment, in ascending order of `sequence` (the number in the file's name), and returns its records
@@ -119,6 +122,7 @@ impl Replay {
                 self.check(&found.header, found.next_lsn, found.end)?;
                 self.next_lsn = Some(found.next_lsn);
                 self.end = found.end;
+                self.is_marked = found.is_marked;
                 self.last_end = Some((sequence, found.end_offset));
                 Some(found.records())
             }
@@ -143,7 +147,13 @@ impl Replay {
             return Err(JournalError::MissingTail { last: next_lsn.prev(), needed: needed_lsn });
         }
         let last_end = self.last_end.map(|(sequence, offset)| (sequence, offset as u64));
-        Ok(ReplayEnd { next_lsn, next_sequence: self.sequence_max.map_or(1, |newest| newest + 1), last_end, end: self.end })
+        Ok(ReplayEnd {
+            next_lsn,
+            next_sequence: self.sequence_max.map_or(1, |newest| newest + 1),
+            last_end,
+            end: self.end,
+            is_marked: self.is_marked,
+        })
     }
 
     fn check(&self, header: &SegmentHeader, next_lsn: Lsn, end: EndReason) -> Result<(), JournalError> {
@@ -216,7 +226,7 @@ mod tests {
                 self.writer.push(&lsn.0.to_le_bytes());
             }
             if !self.writer.fits() {
-                let header = self.writer.roll(self.writer.segment().salt + 1);
+                let header = self.writer.roll(self.writer.segment().salt + 1, self.size as u64);
                 self.begin(header);
             }
             let append = self.writer.seal(durable).expect("records wait");
@@ -254,7 +264,7 @@ mod tests {
         let (seen, end) = journal.replay(Lsn::FIRST, Lsn(60)).unwrap();
         assert_eq!(seen, (1..=60).collect::<Vec<_>>());
         let last_end = Some((journal.writer.segment().sequence, journal.writer.end_offset()));
-        assert_eq!(end, ReplayEnd { next_lsn: Lsn(61), next_sequence: 5, last_end, end: EndReason::Clean });
+        assert_eq!(end, ReplayEnd { next_lsn: Lsn(61), next_sequence: 5, last_end, end: EndReason::Clean, is_marked: false });
         let (seen, _) = journal.replay(Lsn(20), Lsn(60)).unwrap();
         assert_eq!(seen, (20..=60).collect::<Vec<_>>());
     }
@@ -330,5 +340,30 @@ mod tests {
         let (seen, end) = journal.replay(Lsn::FIRST, Lsn(64)).unwrap();
         assert_eq!(seen, (1..=64).collect::<Vec<_>>());
         assert_eq!(end.end, EndReason::Clean);
+    }
+
+    #[test]
+    fn behind_a_mark_no_byte_of_the_last_frame_changes_unnoticed() {
+        let mut journal = filled();
+        let append = journal.commit(3, Lsn(60));
+        let (at, mark) = journal.writer.mark(append.last_lsn).expect("frames leave room for a mark");
+        let image = &mut journal.images.last_mut().expect("one segment at least").1;
+        image[at as usize..][..mark.len()].copy_from_slice(&mark);
+        let whole = journal.replay(Lsn::FIRST, Lsn::NONE).expect("nothing is damaged");
+        assert!(whole.1.is_marked && whole.1.end == EndReason::Clean && whole.1.next_lsn == Lsn(64));
+        let frame = append.offset as usize..at as usize;
+        for bit in frame.start * 8..(at as usize + mark.len()) * 8 {
+            let flip = |journal: &mut Images| journal.images.last_mut().expect("one").1[bit / 8] ^= 1 << (bit % 8);
+            flip(&mut journal);
+            match journal.replay(Lsn::FIRST, Lsn::NONE) {
+                Err(error) => {
+                    assert_eq!(error, JournalError::Damage { sequence: 5, offset: frame.start, lost: Lsn(61) }, "bit {bit}");
+                    assert!(frame.contains(&(bit / 8)));
+                }
+                // Padding means nothing, and a mark that is damaged hides no record.
+                Ok((seen, end)) => assert_eq!((seen.len(), end.next_lsn), (63, Lsn(64)), "bit {bit}"),
+            }
+            flip(&mut journal);
+        }
     }
 }

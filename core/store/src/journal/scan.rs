@@ -47,6 +47,8 @@ pub struct Scan<'a> {
     pub next_lsn: Lsn,
     /// Why the frames end at `end_offset`.
     pub end: EndReason,
+    /// A mark at `end_offset` says that all records before it are on stable storage.
+    pub is_marked: bool,
     bytes: &'a [u8],
 }
 
@@ -65,6 +67,7 @@ pub fn scan(bytes: &[u8]) -> Result<Scan<'_>, SegmentError> {
     let header = SegmentHeader::decode(bytes)?;
     let mut end_offset = SEGMENT_HEADER_BYTES;
     let mut next_lsn = header.first_lsn;
+    let mut is_marked = false;
     let end = loop {
         match read_frame(bytes, end_offset, &header) {
             FrameRead::Whole { header: frame, end, .. } if frame.first_lsn == next_lsn => match frame.next_lsn() {
@@ -73,16 +76,22 @@ pub fn scan(bytes: &[u8]) -> Result<Scan<'_>, SegmentError> {
             },
             FrameRead::Whole { header: frame, .. } if frame.first_lsn < next_lsn => break EndReason::OutOfOrder { offset: end_offset },
             FrameRead::Whole { .. } => break judge_hole(bytes, end_offset, next_lsn, &header, true),
+            FrameRead::Mark { header: mark } if mark.first_lsn < next_lsn => break EndReason::OutOfOrder { offset: end_offset },
+            FrameRead::Mark { header: mark } => {
+                is_marked = mark.first_lsn == next_lsn && mark.durable_lsn.next() == next_lsn;
+                // A frame may have been written over the mark and lost, and later ones not.
+                break judge_hole(bytes, end_offset, next_lsn, &header, false);
+            }
             FrameRead::Broken => break judge_hole(bytes, end_offset, next_lsn, &header, true),
             FrameRead::Absent => break judge_hole(bytes, end_offset, next_lsn, &header, false),
         }
     };
     // The padding of the last frame may lie beyond the end of a file that was cut short.
-    Ok(Scan { header, end_offset: end_offset.min(bytes.len()), next_lsn, end, bytes })
+    Ok(Scan { header, end_offset: end_offset.min(bytes.len()), next_lsn, end, is_marked, bytes })
 }
 
 /// No frame could be read at `offset`, where record `missing` should begin. Looks for witnesses behind it: headers are enough, since
-/// a sealed header tells what was durable even if its own payload did not arrive.
+/// a sealed header tells what was durable even if its own payload did not arrive. Marks are such headers.
 fn judge_hole(bytes: &[u8], offset: usize, missing: Lsn, segment: &SegmentHeader, torn: bool) -> EndReason {
     let mut newest: Option<(Lsn, Lsn)> = None;
     let mut at = offset;

@@ -1,5 +1,6 @@
 //! The writing end: where does the next frame go, and when must a new segment be begun?
 
+use super::frame::{MARK_BYTES, encode_mark};
 use super::{FRAME_ALIGN, FrameBuilder, Lsn, SEGMENT_HEADER_BYTES, SegmentHeader};
 use bytes::{Bytes, BytesMut};
 
@@ -14,7 +15,7 @@ use bytes::{Bytes, BytesMut};
 /// let lsn = writer.push(b"what was decided");
 /// if !writer.fits() {
 ///     // Sync the old segment file, then write and sync this header at the beginning of the next one.
-///     let next = writer.roll(next_salt);
+///     let next = writer.roll(next_salt, SEGMENT_BYTES_DEFAULT);
 /// }
 /// let append = writer.seal(Lsn::NONE).expect("a record waits");
 /// // Write append.bytes at append.offset of segment append.sequence; after a sync, append.last_lsn is durable.
@@ -23,7 +24,10 @@ use bytes::{Bytes, BytesMut};
 #[derive(Debug)]
 pub struct JournalWriter {
     segment: SegmentHeader,
+    /// Size of this segment.
     segment_bytes: u64,
+    /// Size of the smallest segment: frames fit any.
+    segment_bytes_min: u64,
     end_offset: u64,
     frame: FrameBuilder,
 }
@@ -42,22 +46,25 @@ pub struct Append {
 }
 
 impl JournalWriter {
-    /// Begins with an empty segment of `segment_bytes` whose header the caller writes and syncs before any frame.
+    /// Begins with an empty segment of `segment_bytes` whose header the caller writes and syncs before any frame. Later segments may be
+    /// larger, but not smaller.
     pub fn start(header: SegmentHeader, segment_bytes: u64) -> JournalWriter {
-        assert!(segment_bytes > SEGMENT_HEADER_BYTES as u64, "a segment needs room for frames");
+        assert!(segment_bytes > (SEGMENT_HEADER_BYTES + MARK_BYTES) as u64, "a segment needs room for frames");
         JournalWriter {
             segment: header,
             segment_bytes,
+            segment_bytes_min: segment_bytes,
             end_offset: SEGMENT_HEADER_BYTES as u64,
             frame: FrameBuilder::new(header.first_lsn, 256 << 10),
         }
     }
 
-    /// Goes on in a segment whose frames end at `end_offset`, where only zeros follow; the next record is `next_lsn`.
-    pub fn resume(header: SegmentHeader, segment_bytes: u64, end_offset: u64, next_lsn: Lsn) -> JournalWriter {
-        assert!(end_offset.is_multiple_of(FRAME_ALIGN as u64) && end_offset <= segment_bytes, "frames end within the segment");
+    /// Goes on in a segment of `segment_bytes` whose frames end at `end_offset`, where nothing of this segment follows; the next record is
+    /// `next_lsn`. Segments have at least `segment_bytes_min`, this one perhaps not: then the first frame goes into the next.
+    pub fn resume(header: SegmentHeader, segment_bytes_min: u64, segment_bytes: u64, end_offset: u64, next_lsn: Lsn) -> JournalWriter {
+        assert!(end_offset.is_multiple_of(FRAME_ALIGN as u64), "frames are aligned");
         let frame = FrameBuilder::new(next_lsn, 256 << 10);
-        JournalWriter { end_offset, frame, ..JournalWriter::start(header, segment_bytes) }
+        JournalWriter { segment_bytes, end_offset, frame, ..JournalWriter::start(header, segment_bytes_min) }
     }
 
     /// Appends a record to the open frame. Panics if the frame would not fit even an empty segment: ask [`Self::accepts`] first
@@ -80,7 +87,20 @@ impl JournalWriter {
 
     /// True if the open frame fits the current segment; else [`Self::roll`] before [`Self::seal`].
     pub fn fits(&self) -> bool {
-        self.end_offset + self.frame.frame_bytes() as u64 <= self.segment_bytes
+        self.end_offset + (self.frame.frame_bytes() + MARK_BYTES) as u64 <= self.segment_bytes
+    }
+
+    /// What to write at the end of the frames when no record waits: that they end there, and that everything up to `durable_lsn` is on
+    /// stable storage. The next frame takes its place. `None` if the segment has no room for it, as one of another configuration may.
+    pub fn mark(&self, durable_lsn: Lsn) -> Option<(u64, Bytes)> {
+        assert!(self.is_empty(), "what waits goes where the mark would");
+        let mark = encode_mark(&self.segment, self.next_lsn(), durable_lsn);
+        (self.end_offset + MARK_BYTES as u64 <= self.segment_bytes).then(|| (self.end_offset, Bytes::copy_from_slice(&mark)))
+    }
+
+    /// Size of the current segment in bytes.
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
     }
 
     /// True if no record waits.
@@ -109,11 +129,14 @@ impl JournalWriter {
     }
 
     /// Turns to the next segment and returns its header. The caller syncs the old segment, then writes and syncs the new header,
-    /// before it writes the next frame. Records that wait go into the new segment. `salt` is a fresh random number.
-    pub fn roll(&mut self, salt: u32) -> SegmentHeader {
+    /// before it writes the next frame. Records that wait go into the new segment. `salt` is a fresh random number, `segment_bytes` the size
+    /// of the new segment.
+    pub fn roll(&mut self, salt: u32, segment_bytes: u64) -> SegmentHeader {
+        assert!(segment_bytes >= self.segment_bytes_min, "a frame that was accepted fits the next segment");
         let first_lsn = Lsn(self.frame.next_lsn().0 - u64::from(self.frame.record_count()));
         self.segment = SegmentHeader { salt, sequence: self.segment.sequence + 1, first_lsn, ..self.segment };
         self.end_offset = SEGMENT_HEADER_BYTES as u64;
+        self.segment_bytes = segment_bytes;
         self.segment
     }
 
@@ -131,6 +154,6 @@ impl JournalWriter {
     }
 
     fn frame_bytes_max(&self) -> u64 {
-        self.segment_bytes - SEGMENT_HEADER_BYTES as u64
+        self.segment_bytes_min - (SEGMENT_HEADER_BYTES + MARK_BYTES) as u64
     }
 }

@@ -1,5 +1,8 @@
 //! The durable engine: a journal under one of three contracts.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use weft_journal::{Journal, JournalError, JournalStats, Lsn};
 use weft_rt::Disk;
 
@@ -15,11 +18,13 @@ pub(crate) struct JournalEngine<D: Disk> {
     journal: Journal<D>,
     durability: Durability,
     segment_bytes: u64,
+    /// The newest record when the engine was last asked to rest.
+    seen: Rc<Cell<Lsn>>,
 }
 
 impl<D: Disk> JournalEngine<D> {
     pub(crate) fn new(journal: Journal<D>, durability: Durability, segment_bytes: u64) -> JournalEngine<D> {
-        JournalEngine { journal, durability, segment_bytes }
+        JournalEngine { journal, durability, segment_bytes, seen: Rc::default() }
     }
 }
 
@@ -80,6 +85,13 @@ impl<D: Disk> Engine for JournalEngine<D> {
     }
     async fn ensure_room(&self) -> Result<(), JournalError> {
         self.journal.ensure_room().await
+    }
+    async fn rest(&self) -> Result<(), JournalError> {
+        let last = self.journal.last_lsn();
+        if self.seen.replace(last) == last && self.journal.wants_mark() { self.journal.mark_end().await } else { Ok(()) }
+    }
+    async fn bring_to_rest(&self) -> Result<(), JournalError> {
+        self.journal.bring_to_rest().await
     }
     fn journal(&self) -> Option<&Journal<D>> {
         Some(&self.journal)

@@ -68,6 +68,12 @@ impl<D: Disk> Engine for MemoryEngine<D> {
     async fn ensure_room(&self) -> Result<(), JournalError> {
         Ok(())
     }
+    async fn rest(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+    async fn bring_to_rest(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
     fn journal(&self) -> Option<&Journal<D>> {
         None
     }

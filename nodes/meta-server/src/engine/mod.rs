@@ -64,6 +64,12 @@ pub(crate) trait Engine: Clone + 'static {
     /// Tries to make room.
     fn ensure_room(&self) -> impl Future<Output = Result<(), JournalError>>;
 
+    /// To be called now and then: an engine that has had nothing to do since the last time sees to it that damage to its end is noticed.
+    fn rest(&self) -> impl Future<Output = Result<(), JournalError>>;
+
+    /// Before an orderly end: everything is on stable storage.
+    fn bring_to_rest(&self) -> impl Future<Output = Result<(), JournalError>>;
+
     /// The journal, of an engine that has one.
     fn journal(&self) -> Option<&Journal<Self::Disk>>;
 

@@ -1,0 +1,279 @@
+//! Where a journal ends: after any number of restarts it is where it was, an end of the machine at any moment of a restart loses nothing
+//! promised, and damage to the last frame is noticed.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use weft_base::{FsId, SECOND, ServerId};
+use weft_journal::{Found, Journal, JournalConfig, JournalError, Lsn};
+use weft_rt::{Runtime, ServerRuntime};
+use weft_rt_sim::{Fault, NodeConfig, NodeId, Profile, Sim, SimDisk, SimRt};
+
+const SEGMENT: u64 = 64 << 10;
+
+fn config(salt: u64) -> JournalConfig {
+    JournalConfig { segment_bytes: SEGMENT, ..JournalConfig::new(FsId(5), ServerId(3), salt) }
+}
+
+fn world(seed: u64) -> (Sim, NodeId) {
+    let sim = Sim::new(seed, Profile::instant());
+    let node = sim.add_node(NodeConfig::client("server"));
+    (sim, node)
+}
+
+fn record(number: u64) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(8 + (number * 37 % 300) as usize, number as u8);
+    bytes
+}
+
+/// Recovers and counts the records, which must come without gaps and unchanged.
+async fn recover(disk: &SimDisk, salt: u64, same_boot: bool) -> Result<(Journal<SimDisk>, u64), JournalError> {
+    let mut count = 0;
+    let (journal, _) = Journal::recover(disk, JournalConfig { same_boot, ..config(salt) }, |found| {
+        let Found::Journal(lsn, bytes) = found else { panic!("there is no checkpoint") };
+        count += 1;
+        assert_eq!((lsn, bytes), (Lsn(count), &record(count)[..]));
+        Ok(())
+    })
+    .await?;
+    Ok((journal, count))
+}
+
+async fn write(journal: &Journal<SimDisk>, records: u64) {
+    for _ in 0..records {
+        journal.append(&record(journal.last_lsn().0 + 1));
+    }
+    journal.commit().await.expect("the disk works");
+}
+
+/// Bytes and numbers of the journal's files.
+fn files(sim: &Sim, node: NodeId) -> Vec<(String, u64)> {
+    sim.disk_files(node).into_iter().filter(|(name, _)| name.starts_with("journal.") || name.starts_with("spare.")).collect()
+}
+
+#[test]
+fn promise_restarts_take_no_room() {
+    let (sim, node) = world(1);
+    sim.block_on(node, SECOND, |rt| async move {
+        let journal = Journal::create(rt.disk(), config(1)).await.expect("there is room");
+        write(&journal, 3).await;
+    })
+    .expect("it ends");
+    let before = files(&sim, node);
+    assert_eq!(before.iter().map(|(_, bytes)| bytes).sum::<u64>(), 2 * SEGMENT, "{before:?}");
+    for life in 0..100 {
+        let is_clean = life % 3 == 0;
+        sim.block_on(node, SECOND, move |rt| async move {
+            let (journal, found) = recover(rt.disk(), rt.random(), true).await.expect("nothing is damaged");
+            assert_eq!(found, 3 + life, "what is replayed does not grow by restarting");
+            write(&journal, 1).await;
+            if is_clean {
+                journal.bring_to_rest().await.expect("the disk works");
+            }
+        })
+        .expect("it ends");
+        match life % 3 {
+            1 => {
+                sim.crash(node);
+                sim.restart(node);
+            }
+            2 => {
+                // Nothing may be missing, so this one rested before.
+                sim.block_on(node, SECOND, |rt| async move {
+                    let (journal, _) = recover(rt.disk(), rt.random(), true).await.expect("nothing is damaged");
+                    journal.bring_to_rest().await.expect("the disk works");
+                })
+                .expect("it ends");
+                sim.power_cut(node);
+                sim.restart(node);
+            }
+            _ => {}
+        }
+        assert_eq!(files(&sim, node), before, "life {life}");
+    }
+}
+
+#[test]
+fn what_a_load_left_is_given_back_by_a_restart() {
+    let (sim, node) = world(2);
+    sim.block_on(node, 10 * SECOND, |rt| async move {
+        let journal = Journal::create(rt.disk(), config(2)).await.expect("there is room");
+        for _ in 0..100 {
+            journal.ensure_room().await.expect("there is room");
+            write(&journal, 100).await;
+        }
+        journal.ensure_room().await.expect("there is room");
+        journal.bring_to_rest().await.expect("the disk works");
+    })
+    .expect("it ends");
+    let sizes: Vec<u64> = files(&sim, node).into_iter().map(|(_, bytes)| bytes).collect();
+    assert!(sizes.contains(&(4 * SEGMENT)), "a journal that grows takes larger segments: {sizes:?}");
+    sim.block_on(node, SECOND, |rt| async move {
+        assert_eq!(recover(rt.disk(), 3, true).await.expect("nothing is damaged").1, 10_000);
+    })
+    .expect("it ends");
+    let spares: Vec<_> = files(&sim, node).into_iter().filter(|(name, _)| name.starts_with("spare.")).collect();
+    assert_eq!(spares.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(), [SEGMENT]);
+}
+
+/// A tail that was not synced, a power cut, and another end (of the power or of the process) at every moment of the start that follows;
+/// then a start that goes through and writes more. What was promised is there each time, and what a start found is never lost again.
+#[test]
+fn power_cuts_at_every_moment_of_a_restart_lose_nothing_promised() {
+    let mut moments = 0;
+    for seed in 0..6 {
+        for polls in 1.. {
+            let (sim, node) = world(1000 * seed + polls);
+            let promised: Rc<RefCell<(u64, u64)>> = Rc::default();
+            let told = Rc::clone(&promised);
+            let life = move |rt: SimRt, told: Rc<RefCell<(u64, u64)>>| async move {
+                let journal = Journal::create(rt.disk(), config(rt.random())).await.expect("there is room");
+                write(&journal, 20).await;
+                journal.sync().await.expect("the disk works");
+                told.borrow_mut().0 = 20;
+                for records in 1..4 + seed {
+                    write(&journal, records).await;
+                }
+            };
+            sim.block_on(node, SECOND, move |rt| life(rt, told)).expect("it ends");
+            sim.power_cut(node);
+            sim.restart(node);
+
+            let kill = polls % 2 == 0;
+            sim.strike_after_polls(
+                node,
+                polls,
+                if kill { Fault::Crash { node, down_ns: 1 } } else { Fault::PowerCut { node, down_ns: 1 } },
+            );
+            let told = Rc::clone(&promised);
+            let flow = sim.spawn_on(node, move |rt| async move {
+                let (journal, found) = recover(rt.disk(), rt.random(), false).await.expect("a power cut is no damage");
+                assert!(found >= told.borrow().0);
+                *told.borrow_mut() = (found, 0);
+                for records in 1..6 {
+                    write(&journal, records).await;
+                    told.borrow_mut().1 = journal.written_lsn().0;
+                }
+            });
+            sim.run_for(1_000_000);
+            if flow.take().is_some() {
+                break;
+            }
+            moments += 1;
+            let (durable, written) = *promised.borrow();
+            // The machine has not told anybody of its new start unless recovery came to its end, so this one is the same to it.
+            sim.block_on(node, SECOND, move |rt| async move {
+                let (journal, found) = recover(rt.disk(), rt.random(), false).await.expect("a power cut is no damage");
+                assert!(found >= durable, "seed {seed}, {polls} polls: {found} of {durable}");
+                assert!(!kill || found >= written, "seed {seed}, {polls} polls: {found} of {written}");
+                write(&journal, 7).await;
+                journal.sync().await.expect("the disk works");
+                let (_, again) = recover(rt.disk(), rt.random(), true).await.expect("nothing is damaged");
+                assert_eq!(again, found + 7);
+            })
+            .expect("it ends");
+        }
+    }
+    assert!(moments > 60, "{moments} moments");
+}
+
+/// The bytes that differ between two images of the first segment.
+fn changed(before: &[u8], after: &[u8]) -> std::ops::Range<u64> {
+    let differs = |at: &usize| before[*at] != after[*at];
+    let first = (0..after.len()).find(differs).expect("something was written");
+    let last = (0..after.len()).rfind(differs).expect("something was written");
+    first as u64..last as u64 + 1
+}
+
+/// Flips every byte behind the frames `..before`, one at a time, and recovers. How many were noticed, and how many bytes there are.
+fn flip_all(sim: &Sim, node: NodeId, before: &[u8], records: u64) -> (u64, u64) {
+    let whole = sim.disk_content(node, "journal.1").expect("it is there").to_bytes();
+    let range = changed(before, &whole);
+    let mut noticed = 0;
+    for at in range.clone() {
+        assert!(sim.corrupt(node, "journal.1", at, vec![whole[at as usize] ^ 0x20]));
+        let outcome = sim.block_on(node, SECOND, |rt| async move { recover(rt.disk(), 9, true).await.map(|(_, count)| count) });
+        match outcome.expect("it ends") {
+            Ok(count) => assert_eq!(count, records, "byte {at} took a record away and nobody noticed"),
+            Err(JournalError::Damaged(text)) => {
+                noticed += 1;
+                assert!(text.starts_with("journal.1: ") && text.contains("acknowledged records"), "{text}");
+            }
+            Err(other) => panic!("byte {at}: {other}"),
+        }
+        // A recovery writes; the next byte is for the journal as it was.
+        assert!(sim.corrupt(node, "journal.1", 0, whole.to_vec()));
+    }
+    (noticed, range.end - range.start)
+}
+
+#[test]
+fn promise_a_damaged_end_of_the_journal_is_noticed_after_an_orderly_stop() {
+    let (sim, node) = world(4);
+    sim.block_on(node, SECOND, |rt| async move {
+        let journal = Journal::create(rt.disk(), config(4)).await.expect("there is room");
+        write(&journal, 5).await;
+        journal.sync().await.expect("the disk works");
+    })
+    .expect("it ends");
+    let before = sim.disk_content(node, "journal.1").expect("it is there").to_bytes();
+    sim.block_on(node, SECOND, |rt| async move {
+        let (journal, _) = recover(rt.disk(), 5, true).await.expect("nothing is damaged");
+        write(&journal, 2).await;
+        journal.bring_to_rest().await.expect("the disk works");
+        assert!(!journal.wants_mark());
+    })
+    .expect("it ends");
+    sim.power_cut(node);
+    sim.restart(node);
+    let (noticed, bytes) = flip_all(&sim, node, &before, 7);
+    // All but padding and the mark itself, which hide no record.
+    assert!(bytes > 150 && noticed >= bytes - 48 - 8, "{noticed} of {bytes}");
+}
+
+#[test]
+fn a_damaged_end_is_noticed_after_a_kill_of_a_server_that_had_rested() {
+    let (sim, node) = world(5);
+    sim.block_on(node, SECOND, |rt| async move {
+        let journal = Journal::create(rt.disk(), config(4)).await.expect("there is room");
+        write(&journal, 5).await;
+        journal.sync().await.expect("the disk works");
+    })
+    .expect("it ends");
+    let before = sim.disk_content(node, "journal.1").expect("it is there").to_bytes();
+    sim.block_on(node, SECOND, |rt| async move {
+        let (journal, _) = recover(rt.disk(), 5, true).await.expect("nothing is damaged");
+        write(&journal, 2).await;
+        assert!(!journal.wants_mark(), "not everything is on stable storage");
+        journal.sync().await.expect("the disk works");
+        assert!(journal.wants_mark());
+        let syncs = journal.stats().syncs;
+        journal.mark_end().await.expect("the disk works");
+        assert_eq!(journal.stats().syncs, syncs, "a mark needs none");
+        // Commits and marks take turns at the end.
+        let commit = write(&journal, 1);
+        weft_rt::join_all([
+            Box::pin(async { journal.mark_end().await.expect("the disk works") }) as std::pin::Pin<Box<dyn Future<Output = ()>>>,
+            Box::pin(commit),
+        ])
+        .await;
+        journal.sync().await.expect("the disk works");
+        journal.mark_end().await.expect("the disk works");
+    })
+    .expect("it ends");
+    sim.crash(node);
+    sim.restart(node);
+    let (noticed, bytes) = flip_all(&sim, node, &before, 8);
+    assert!(bytes > 150 && noticed >= bytes - 48 - 16, "{noticed} of {bytes}");
+}
+
+#[test]
+fn too_little_room_for_a_journal_is_told_with_numbers_and_leaves_nothing() {
+    let (sim, node) = world(6);
+    sim.control().set_disk_bytes(node, SEGMENT);
+    let refused = sim.block_on(node, SECOND, |rt| async move { Journal::create(rt.disk(), config(1)).await.map(|_| ()) }).expect("it ends");
+    assert!(matches!(refused, Err(JournalError::NoSpaceToBegin { .. })), "{refused:?}");
+    assert!(refused.expect_err("refused").to_string().contains("at least 1 MiB"));
+    assert_eq!(sim.disk_files(node), []);
+}
