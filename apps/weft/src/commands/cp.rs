@@ -26,7 +26,8 @@ Examples:
   weft cp -r /tmp/weft:/src /tmp/copy            and out of it
   weft cp big.h5 weft://node1:7000/demo:/data/   over the network
 
-Mode and modification time are kept, symlinks are copied as symlinks. A local path with `:/` in it is written ./like:/this.")]
+Mode and modification time are kept, owner and set-user and set-group bits are not; symlinks are copied as symlinks. Symlinks below the target \
+are not followed: a file replaces one, a directory does not. A local path with `:/` in it is written ./like:/this.")]
 pub struct Args {
     /// What to copy, and last where to: a new name or an existing directory
     #[arg(required = true, num_args = 2.., value_name = "PATH or FS:/PATH")]
@@ -89,7 +90,7 @@ impl Args {
         let mut copier = Copier::start(options, stop.clone());
         let mut failed = None;
         for source in &sources {
-            if let Err(error) = copier.copy(source, &destination(&target, into.as_ref(), source)) {
+            if let Err(error) = destination(&target, into.as_ref(), source).and_then(|target| copier.copy(source, &target)) {
                 failed = Some(error);
                 break;
             }
@@ -118,23 +119,23 @@ impl Args {
 }
 
 /// An existing directory gets the copy under its own name.
-fn destination(target: &Place, into: Option<&Meta>, source: &Place) -> Place {
+fn destination(target: &Place, into: Option<&Meta>, source: &Place) -> Result<Place> {
     let name = source.name();
     match into {
-        Some(meta) if !name.is_empty() => target.child(meta, &name),
-        _ => target.clone(),
+        Some(meta) if !name.is_empty() => target.child(meta, &name, false),
+        _ => Ok(target.clone()),
     }
 }
 
 /// What an argument means: in a file system if it has the form FS:/PATH and FS names one, else a local path. File systems that are
 /// named twice share a client.
 fn open(text: &OsString, common: &Common, systems: &mut Vec<(OsString, Arc<Fs>)>) -> Result<Place> {
-    let Some(at) = FsPath::split(text) else { return Ok(Place::Local(PathBuf::from(text))) };
+    let Some(at) = FsPath::split(text) else { return Ok(Place::local(text)) };
     if let Err(error) = FsArg::parse(&at.fs) {
         let local = PathBuf::from(text);
         // A local name may have a colon too; it is one if it is there, or begins as only a path does.
         if local.exists() || at.fs.as_encoded_bytes().starts_with(b"./") && local.parent().is_some_and(std::path::Path::exists) {
-            return Ok(Place::Local(local));
+            return Ok(Place::local(local));
         }
         return Err(error.context(format!("{} names nothing", at.display())));
     }

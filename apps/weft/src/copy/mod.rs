@@ -2,8 +2,12 @@
 //!
 //! One thread walks the source, makes directories and queues files; workers copy them. A large file is cut into chunks that several
 //! workers copy. Directories get their mode and times at the end, deepest first, since every entry that is made changes them.
-//! `place.rs` knows what local and remote objects can do, `workers.rs` the queue and the workers.
+//! `place.rs` knows what objects can do, `local.rs` those of this machine, `workers.rs` the queue and the workers.
+//!
+//! Owners are not kept, so set-user and set-group bits are not kept either: a user's program would otherwise run with the rights of
+//! whoever copied it.
 
+mod local;
 mod place;
 mod workers;
 
@@ -127,8 +131,9 @@ impl Copier {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let (from, to) = (source.child(&meta, &name), target.child(&made, &name));
-            let copied = from.meta(self.options.dereference).and_then(|meta| self.copy_one(&from, &to, meta));
+            let follow = self.options.dereference;
+            let places = source.child(&meta, &name, follow).and_then(|from| Ok((from, target.child(&made, &name, false)?)));
+            let copied = places.and_then(|(from, to)| self.copy_one(&from, &to, from.meta(follow)?));
             if let Err(error) = copied {
                 self.workers.report(&error);
             }
@@ -149,9 +154,13 @@ impl Copier {
         Ok(())
     }
 
-    /// What the copy shall have: everything, or only the permission bits that the umask leaves.
+    /// What the copy shall have: mode and times, or only the permission bits that the umask leaves; never set-user and set-group bits.
     fn wanted(&self, meta: Meta) -> Meta {
-        if self.options.preserve { meta } else { Meta { mode: meta.mode & 0o777 & !self.options.umask, times: None, ..meta } }
+        if self.options.preserve {
+            Meta { mode: meta.mode & 0o1777, ..meta }
+        } else {
+            Meta { mode: meta.mode & 0o777 & !self.options.umask, times: None, ..meta }
+        }
     }
 }
 

@@ -1,21 +1,20 @@
 //! An object that is copied from or to: a local path, or a name in a directory of a file system.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use nix::sys::stat::{UtimensatFlags, utimensat};
-use nix::sys::time::TimeSpec;
 use weft_base::{Attr, FileKind, Handle, Payload, ROOT_HANDLE, Status, WallTime};
 use weft_client::{CreateOptions, OpenFile, SetAttr};
 use weft_rt::Bulk;
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
+use super::local::{self, LocalPlace};
 use crate::connect::Fs;
 use crate::output::show_name;
 
@@ -23,7 +22,7 @@ use crate::output::show_name;
 #[derive(Clone)]
 pub enum Place {
     /// On this machine.
-    Local(PathBuf),
+    Local(LocalPlace),
     /// In a file system: a name in a directory; the empty name is the directory itself.
     Remote {
         /// The file system.
@@ -34,6 +33,8 @@ pub enum Place {
         name: Vec<u8>,
         /// The path, for messages.
         path: Vec<u8>,
+        /// A person named it, so that a symlink stands for what it leads to.
+        named: bool,
     },
 }
 
@@ -90,6 +91,11 @@ impl Block<'_> {
 }
 
 impl Place {
+    /// The object at a path of this machine.
+    pub fn local(path: impl Into<PathBuf>) -> Place {
+        Place::Local(LocalPlace::named(path.into()))
+    }
+
     /// The object at a path of a file system.
     ///
     /// # Errors
@@ -100,13 +106,13 @@ impl Place {
         } else {
             fs.parent(path).map(|(dir, name)| (dir, name.to_vec()))?
         };
-        Ok(Place::Remote { fs, dir, name, path: path.to_vec() })
+        Ok(Place::Remote { fs, dir, name, path: path.to_vec(), named: true })
     }
 
     /// For messages.
     pub fn display(&self) -> String {
         match self {
-            Place::Local(path) => path.display().to_string(),
+            Place::Local(place) => place.path().display().to_string(),
             Place::Remote { fs, path, .. } => format!("{}:{}", fs.name, show_name(path)),
         }
     }
@@ -114,21 +120,30 @@ impl Place {
     /// The last name of the path; empty for a root.
     pub fn name(&self) -> Vec<u8> {
         match self {
-            Place::Local(path) => path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default(),
+            Place::Local(place) => place.path().file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default(),
             Place::Remote { name, .. } => name.clone(),
         }
     }
 
-    /// An entry of the directory that this is; `meta` is the directory's.
-    pub fn child(&self, meta: &Meta, child: &[u8]) -> Place {
+    /// An entry of the directory that this is; `meta` is the directory's. With `follow` a symlink there stands for what it leads to, as if
+    /// a person had named it.
+    ///
+    /// # Errors
+    /// If the directory cannot be opened.
+    pub fn child(&self, meta: &Meta, child: &[u8], follow: bool) -> Result<Place> {
         match self {
-            Place::Local(path) => Place::Local(path.join(std::ffi::OsStr::from_bytes(child))),
+            Place::Local(place) => Ok(Place::Local(place.child(child, follow)?)),
             Place::Remote { fs, path, .. } => {
                 let handle = meta.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
                 let path = [path.strip_suffix(b"/").unwrap_or(path), b"/", child].concat();
-                Place::Remote { fs: fs.clone(), dir: handle, name: child.to_vec(), path }
+                Ok(Place::Remote { fs: fs.clone(), dir: handle, name: child.to_vec(), path, named: follow })
             }
         }
+    }
+
+    /// A symlink there stands for what it leads to.
+    fn follows(&self) -> bool {
+        matches!(self, Place::Remote { named: true, .. })
     }
 
     /// True if both are in one file system, or both on this machine.
@@ -146,11 +161,8 @@ impl Place {
     /// If nothing is, or it cannot be looked at.
     pub fn meta(&self, follow: bool) -> Result<Meta> {
         match self {
-            Place::Local(path) => {
-                let meta = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) };
-                Ok(local_meta(&meta.with_context(|| self.display())?))
-            }
-            Place::Remote { fs, dir, name, path } => {
+            Place::Local(place) => place.meta(follow).with_context(|| self.display()),
+            Place::Remote { fs, dir, name, path, .. } => {
                 let attr = if name.is_empty() {
                     fs.run_at(path, fs.client.getattr(*dir))?
                 } else {
@@ -168,15 +180,9 @@ impl Place {
     /// If it is none or may not be read.
     pub fn list(&self) -> Result<Vec<Vec<u8>>> {
         match self {
-            Place::Local(path) => {
-                let names = fs::read_dir(path)
-                    .and_then(|entries| entries.map(|entry| Ok(entry?.file_name().into_vec())).collect::<io::Result<Vec<_>>>());
-                let mut names = names.with_context(|| format!("cannot list {}", self.display()))?;
-                names.sort();
-                Ok(names)
-            }
+            Place::Local(place) => place.list().with_context(|| format!("cannot list {}", self.display())),
             Place::Remote { fs, path, .. } => {
-                let handle = self.meta(true)?.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
+                let handle = self.meta(self.follows())?.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
                 Ok(fs.list(path, handle, false)?.into_iter().map(|item| item.name.to_vec()).collect())
             }
         }
@@ -188,14 +194,9 @@ impl Place {
     /// If something else is there, or it cannot be made.
     pub fn make_dir(&self, mode: u32) -> Result<Meta> {
         match self {
-            Place::Local(path) => match fs::DirBuilder::new().mode(mode & 0o777).create(path) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    Err(error).with_context(|| format!("cannot make {}", self.display()))
-                }
-                _ => self.directory_there(),
-            },
+            Place::Local(place) => place.make_dir(mode),
             Place::Remote { name, .. } if name.is_empty() => self.directory_there(),
-            Place::Remote { fs, dir, name, path } => match fs.run(fs.client.mkdir(&fs.who, *dir, name, mode & 0o7777)) {
+            Place::Remote { fs, dir, name, path, .. } => match fs.run(fs.client.mkdir(&fs.who, *dir, name, mode & 0o1777)) {
                 Ok(attr) => Ok(remote_meta(fs, &attr)),
                 Err(error) if error.status == Status::Exists => self.directory_there(),
                 Err(error) => Err(fs.explain(path, error)),
@@ -204,11 +205,14 @@ impl Place {
     }
 
     fn directory_there(&self) -> Result<Meta> {
-        let meta = self.meta(true)?;
-        if meta.kind != FileKind::Directory {
-            bail!("{} exists and is no directory", self.display());
+        let meta = self.meta(self.follows())?;
+        match meta.kind {
+            FileKind::Directory => Ok(meta),
+            FileKind::Symlink => {
+                bail!("{} is a symlink, which a copy does not follow; remove it, or name what it leads to", self.display())
+            }
+            _ => bail!("{} exists and is no directory", self.display()),
         }
-        Ok(meta)
     }
 
     /// Target of a symlink.
@@ -217,8 +221,8 @@ impl Place {
     /// If it is none.
     pub fn read_link(&self) -> Result<Vec<u8>> {
         match self {
-            Place::Local(path) => Ok(fs::read_link(path).with_context(|| self.display())?.into_os_string().into_vec()),
-            Place::Remote { fs, dir, name, path } => {
+            Place::Local(place) => place.read_link().with_context(|| self.display()),
+            Place::Remote { fs, dir, name, path, .. } => {
                 let (handle, _) = fs.run_at(path, fs.client.lookup_handle(&fs.who, *dir, name))?;
                 Ok(fs.run_at(path, fs.client.readlink(handle))?.to_vec())
             }
@@ -232,11 +236,11 @@ impl Place {
     pub fn make_symlink(&self, target: &[u8]) -> Result<()> {
         for again in [true, false] {
             let exists = match self {
-                Place::Local(path) => match std::os::unix::fs::symlink(Path::new(std::ffi::OsStr::from_bytes(target)), path) {
+                Place::Local(place) => match place.make_symlink(target) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists && again => true,
                     other => return other.with_context(|| format!("cannot make the symlink {}", self.display())),
                 },
-                Place::Remote { fs, dir, name, path } => match fs.run(fs.client.symlink(&fs.who, *dir, name, target)) {
+                Place::Remote { fs, dir, name, path, .. } => match fs.run(fs.client.symlink(&fs.who, *dir, name, target)) {
                     Err(error) if error.status == Status::Exists && again => true,
                     other => return other.map(|_| ()).map_err(|error| fs.explain(path, error)),
                 },
@@ -254,8 +258,8 @@ impl Place {
     /// If it cannot be removed.
     pub fn remove(&self) -> Result<()> {
         match self {
-            Place::Local(path) => fs::remove_file(path).with_context(|| format!("cannot remove {}", self.display())),
-            Place::Remote { fs, dir, name, path } => fs.run_at(path, fs.client.unlink(&fs.who, *dir, name)),
+            Place::Local(place) => place.remove().with_context(|| format!("cannot remove {}", self.display())),
+            Place::Remote { fs, dir, name, path, .. } => fs.run_at(path, fs.client.unlink(&fs.who, *dir, name)),
         }
     }
 
@@ -265,8 +269,8 @@ impl Place {
     /// If the owner is somebody else.
     pub fn set_meta(&self, meta: &Meta) -> Result<()> {
         match self {
-            Place::Local(path) => set_local_meta(path, meta).with_context(|| format!("cannot set mode and times of {}", self.display())),
-            Place::Remote { fs, dir, name, path } => {
+            Place::Local(place) => place.set_meta(meta).with_context(|| format!("cannot set mode and times of {}", self.display())),
+            Place::Remote { fs, dir, name, path, .. } => {
                 let handle = if name.is_empty() { *dir } else { fs.run_at(path, fs.client.lookup_handle(&fs.who, *dir, name))?.0 };
                 set_remote_meta(fs, path, handle, meta)
             }
@@ -279,9 +283,9 @@ impl Place {
     /// If there is none or it may not be read.
     pub fn open(&self) -> Result<Source> {
         match self {
-            Place::Local(path) => Ok(Source::Local(File::open(path).with_context(|| format!("cannot read {}", self.display()))?)),
+            Place::Local(place) => Ok(Source::Local(place.open().with_context(|| format!("cannot read {}", self.display()))?)),
             Place::Remote { fs, path, .. } => {
-                let handle = self.meta(true)?.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
+                let handle = self.meta(self.follows())?.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
                 let (_, file) = fs.run_at(path, fs.client.open(&fs.who, handle, Rights::READ, false))?;
                 Ok(Source::Remote(fs.clone(), file))
             }
@@ -294,18 +298,11 @@ impl Place {
     /// If it cannot be made.
     pub fn create(&self, mode: u32) -> Result<(Target, bool)> {
         match self {
-            Place::Local(path) => {
-                let options = || File::options().write(true).mode(mode & 0o777 | 0o200).to_owned();
-                let made = match options().create_new(true).open(path) {
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                        options().truncate(true).open(path).map(|file| (file, false))
-                    }
-                    made => made.map(|file| (file, true)),
-                };
-                let (file, new) = made.with_context(|| format!("cannot write {}", self.display()))?;
+            Place::Local(place) => {
+                let (file, new) = place.create(mode).with_context(|| format!("cannot write {}", self.display()))?;
                 Ok((Target::Local(file), new))
             }
-            Place::Remote { fs, dir, name, path } => {
+            Place::Remote { fs, dir, name, path, .. } => {
                 let options = CreateOptions { mode: mode & 0o777, rights: Rights::WRITE, truncate: true, ..CreateOptions::default() };
                 let (_, file, new) = fs.run_at(path, fs.client.create(&fs.who, *dir, name, &options))?;
                 Ok((Target::Remote(fs.clone(), file), new))
@@ -382,7 +379,9 @@ impl Target {
     /// If what was written cannot be made known, or the owner is somebody else.
     pub fn finish(&self, place: &Place, meta: &Meta) -> Result<()> {
         match self {
-            Target::Local(_) => place.set_meta(meta),
+            Target::Local(file) => {
+                local::set_meta_of(file, meta).with_context(|| format!("cannot set mode and times of {}", place.display()))
+            }
             Target::Remote(fs, file) => {
                 let handle = file.handle();
                 told(fs, fs.run(fs.client.close(file.clone())))?;
@@ -408,27 +407,9 @@ fn told<T>(fs: &Fs, result: weft_client::Result<T>) -> Result<T> {
     result.map_err(|error| anyhow::Error::new(error).context(fs.why(&error)))
 }
 
-fn local_meta(meta: &fs::Metadata) -> Meta {
-    let kind = FileKind::from_code(((meta.mode() >> 12) & 15) as u8).unwrap_or(FileKind::Fifo);
-    let times =
-        (WallTime::from_parts(meta.atime(), meta.atime_nsec() as u32), WallTime::from_parts(meta.mtime(), meta.mtime_nsec() as u32));
-    Meta { kind, mode: meta.mode() & 0o7777, bytes: meta.len(), times: Some(times), identity: Some((0, meta.dev(), meta.ino())) }
-}
-
 fn remote_meta(fs: &Fs, attr: &Attr) -> Meta {
     let identity = Some((fs.id().0, 0, attr.handle.0));
     Meta { kind: attr.kind, mode: attr.mode, bytes: attr.size, times: Some((attr.atime, attr.mtime)), identity }
-}
-
-fn set_local_meta(path: &Path, meta: &Meta) -> io::Result<()> {
-    if meta.kind != FileKind::Symlink {
-        fs::set_permissions(path, fs::Permissions::from_mode(meta.mode))?;
-    }
-    if let Some((atime, mtime)) = meta.times {
-        let spec = |time: WallTime| TimeSpec::new(time.parts().0, i64::from(time.parts().1));
-        utimensat(nix::fcntl::AT_FDCWD, path, &spec(atime), &spec(mtime), UtimensatFlags::NoFollowSymlink)?;
-    }
-    Ok(())
 }
 
 fn set_remote_meta(fs: &Fs, path: &[u8], handle: Handle, meta: &Meta) -> Result<()> {
@@ -445,11 +426,12 @@ fn set_remote_meta(fs: &Fs, path: &[u8], handle: Handle, meta: &Meta) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn local_objects_keep_mode_and_times() {
         let dir = tempfile::tempdir().unwrap();
-        let (a, b) = (Place::Local(dir.path().join("a")), Place::Local(dir.path().join("b")));
+        let (a, b) = (Place::local(dir.path().join("a")), Place::local(dir.path().join("b")));
         fs::write(dir.path().join("a"), "hello").unwrap();
         let wanted = Meta { mode: 0o640, times: Some((WallTime(1_000_000_001), WallTime(-5))), ..a.meta(false).unwrap() };
         let (target, new) = b.create(wanted.mode).unwrap();
@@ -470,11 +452,11 @@ mod tests {
     #[test]
     fn symlinks_replace_files_but_not_directories() {
         let dir = tempfile::tempdir().unwrap();
-        let link = Place::Local(dir.path().join("link"));
+        let link = Place::local(dir.path().join("link"));
         link.make_symlink(b"first").unwrap();
         link.make_symlink(b"second").unwrap();
         assert_eq!(link.read_link().unwrap(), b"second");
-        let sub = Place::Local(dir.path().join("sub"));
+        let sub = Place::local(dir.path().join("sub"));
         sub.make_dir(0o755).unwrap();
         assert_eq!(sub.make_dir(0o755).unwrap().kind, FileKind::Directory);
         assert!(sub.make_symlink(b"x").is_err());

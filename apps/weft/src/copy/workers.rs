@@ -270,7 +270,7 @@ mod tests {
     fn copy(from: &std::path::Path, to: &std::path::Path, stop: bool) -> Copied {
         let options = CopyOptions { recursive: true, preserve: true, dereference: false, jobs: 4, progress: false, umask: 0o22 };
         let mut copier = Copier::start(options, Arc::new(AtomicBool::new(stop)));
-        copier.copy(&Place::Local(from.into()), &Place::Local(to.into())).unwrap();
+        copier.copy(&Place::local(from), &Place::local(to)).unwrap();
         copier.finish()
     }
 
@@ -297,6 +297,43 @@ mod tests {
         let mtime = |path: &std::path::Path| fs::metadata(path).unwrap().modified().unwrap();
         assert_eq!(mtime(&to.join("a")), mtime(&from.join("a")));
         assert_eq!(mtime(&to.join("a/f7")), mtime(&from.join("a/f7")));
+    }
+
+    #[test]
+    fn set_user_and_set_group_bits_are_not_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("sub")).unwrap();
+        fs::write(from.join("program"), "#!").unwrap();
+        for (name, mode) in [("program", 0o6755), ("sub", 0o7775), ("", 0o2755)] {
+            fs::set_permissions(from.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        assert_eq!(copy(&from, &to, false).failures, 0);
+        let mode = |path: std::path::PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!([mode(to.join("program")), mode(to.join("sub")), mode(to)], [0o755, 0o1775, 0o755]);
+    }
+
+    #[test]
+    fn a_second_copy_stays_inside_its_target() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to, outside) = (dir.path().join("from"), dir.path().join("to"), dir.path().join("outside"));
+        for made in [&from, &from.join("sub"), &outside] {
+            fs::create_dir(made).unwrap();
+        }
+        fs::write(from.join("sub/f"), "new").unwrap();
+        fs::write(from.join("g"), "new").unwrap();
+        fs::write(outside.join("g"), "precious").unwrap();
+        assert_eq!(copy(&from, &to, false).failures, 0);
+        // Somebody who may write to the copy plants symlinks in it.
+        fs::remove_dir_all(to.join("sub")).unwrap();
+        fs::remove_file(to.join("g")).unwrap();
+        std::os::unix::fs::symlink(&outside, to.join("sub")).unwrap();
+        std::os::unix::fs::symlink(outside.join("g"), to.join("g")).unwrap();
+        let counts = copy(&from, &to, false);
+        assert_eq!((counts.files, counts.failures), (1, 1), "the symlink to a directory is refused, that to a file replaced");
+        assert!(!outside.join("f").exists());
+        assert_eq!(fs::read(outside.join("g")).unwrap(), b"precious");
+        assert_eq!(fs::read(to.join("g")).unwrap(), b"new");
     }
 
     #[test]
