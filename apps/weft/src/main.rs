@@ -11,6 +11,7 @@ mod copy;
 mod export;
 mod faults;
 mod fs_arg;
+mod identity;
 mod live;
 mod mount_list;
 mod mounts;
@@ -21,6 +22,7 @@ mod process;
 mod recording;
 mod sim;
 mod state;
+mod trust;
 mod units;
 mod view;
 

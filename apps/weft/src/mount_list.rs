@@ -16,6 +16,7 @@ use crate::mounts;
 use crate::process::{self, Ended};
 use crate::recording::socket;
 use crate::state::{self, StateDir};
+use crate::trust;
 
 /// How long a mount process has for closing its files after the unmount.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(15);
@@ -51,8 +52,11 @@ pub enum Unmounted {
 /// If there is neither a usable state directory nor a run directory of the user.
 pub fn dir_for(config: Option<&Path>) -> Result<PathBuf> {
     if let Some(config) = config {
-        let run = StateDir::of_config(config).run_dir();
-        if state::make_private_dir(&run).is_ok() && nix::unistd::access(&run, nix::unistd::AccessFlags::W_OK).is_ok() {
+        let state = StateDir::of_config(config);
+        let run = state.run_dir();
+        // In a folder of somebody else, or open to others, what this process writes could be led elsewhere.
+        let usable = trust::is_own_folder(state.root()) && state::make_private_dir(&run).is_ok() && trust::is_own_folder(&run);
+        if usable && nix::unistd::access(&run, nix::unistd::AccessFlags::W_OK).is_ok() {
             return Ok(run);
         }
     }
@@ -86,7 +90,7 @@ pub fn note(fs_id: FsId, place: &Path) -> String {
 /// If a pid file cannot be read.
 pub fn of(fs_id: FsId, state: &StateDir) -> Result<Vec<ListedMount>> {
     let mut dirs = vec![state.run_dir()];
-    dirs.extend(state::user_run_dir());
+    dirs.extend(state::user_run_dirs());
     in_dirs(fs_id, dirs)
 }
 
@@ -106,12 +110,12 @@ pub fn of_fs(fs: &Fs) -> Result<Vec<ListedMount>> {
 /// # Errors
 /// If a pid file cannot be read.
 fn of_user(fs_id: FsId) -> Result<Vec<ListedMount>> {
-    in_dirs(fs_id, state::user_run_dir().into_iter().collect())
+    in_dirs(fs_id, state::user_run_dirs())
 }
 
 fn in_dirs(fs_id: FsId, dirs: Vec<PathBuf>) -> Result<Vec<ListedMount>> {
     let mut listed = Vec::new();
-    for dir in dirs {
+    for dir in dirs.into_iter().filter(|dir| trust::is_own_folder(dir)) {
         let Ok(entries) = fs::read_dir(&dir) else { continue };
         for entry in entries.flatten() {
             let name = entry.file_name();
@@ -126,7 +130,7 @@ fn in_dirs(fs_id: FsId, dirs: Vec<PathBuf>) -> Result<Vec<ListedMount>> {
 }
 
 fn read(pid_file: &Path, fs_id: FsId) -> Result<Option<ListedMount>> {
-    let Ok(text) = fs::read_to_string(pid_file) else { return Ok(None) };
+    let Ok(Some(text)) = trust::read_own_file(pid_file) else { return Ok(None) };
     let mut lines = text.splitn(3, '\n').skip(1);
     let (Some(id), Some(place)) = (lines.next(), lines.next()) else { return Ok(None) };
     if id != fs_id.to_string() {

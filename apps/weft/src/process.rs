@@ -2,7 +2,8 @@
 //!
 //! A process that others must find holds an exclusive lock (`flock`) on its pid file for as long as it lives. The kernel drops the lock
 //! with the process, however it dies, so a pid file without a lock is nobody's, and a pid that was given to a stranger is never
-//! signalled.
+//! signalled. Nor is one that somebody else wrote: a pid file must be of this user or of root, and the process that it names must have begun
+//! when it says, run this program and be of this user.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
+
+use crate::{identity, trust};
 
 /// How often something that should happen soon is looked at.
 const POLL: Duration = Duration::from_millis(5);
@@ -34,6 +37,8 @@ pub struct PidFile {
 pub struct Holder {
     /// Its pid.
     pub pid: i32,
+    /// When it began ([`identity::started`]).
+    pub began: u64,
     /// What it wrote behind the pid (the mount point of a mount).
     pub note: String,
 }
@@ -55,8 +60,9 @@ impl PidFile {
     /// # Errors
     /// If another living process holds it, or the disk refuses.
     pub fn take(path: &Path, note: &str) -> Result<PidFile> {
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path);
+        let open = trust::own_file().read(true).write(true).create(true).truncate(false).mode(0o644).open(path);
         let mut file = open.with_context(|| format!("cannot open the pid file {}", path.display()))?;
+        trust::check_file(path, &file)?;
         // Somebody who only looks holds a shared lock for some microseconds: try again before believing in a rival.
         let end = Instant::now() + Duration::from_millis(500);
         while let Err(error) = file.try_lock() {
@@ -70,7 +76,8 @@ impl PidFile {
             }
         }
         file.set_len(0)?;
-        write!(file, "{}\n{note}", std::process::id())?;
+        let pid = std::process::id();
+        write!(file, "{pid} {}\n{note}", identity::started(pid as i32)?)?;
         Ok(PidFile { file, path: path.to_path_buf() })
     }
 
@@ -92,10 +99,11 @@ impl PidFile {
 /// # Errors
 /// If the file exists and cannot be read.
 pub fn holder(path: &Path) -> Result<Option<Holder>> {
-    let mut file = match File::open(path) {
+    let mut file = match trust::own_file().read(true).open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         opened => opened.with_context(|| format!("cannot open the pid file {}", path.display()))?,
     };
+    trust::check_file(path, &file)?;
     let end = Instant::now() + Duration::from_millis(200);
     loop {
         match file.try_lock_shared() {
@@ -106,10 +114,11 @@ pub fn holder(path: &Path) -> Result<Option<Holder>> {
         let mut text = String::new();
         file.rewind()?;
         file.read_to_string(&mut text)?;
-        if let Some((pid, note)) = text.split_once('\n')
-            && let Ok(pid) = pid.parse()
+        if let Some((who, note)) = text.split_once('\n')
+            && let Some((pid, began)) = who.split_once(' ')
+            && let (Ok(pid), Ok(began)) = (pid.parse(), began.parse())
         {
-            return Ok(Some(Holder { pid, note: note.to_string() }));
+            return Ok(Some(Holder { pid, began, note: note.to_string() }));
         }
         // The holder has locked the file and not yet written its pid.
         if Instant::now() >= end {
@@ -129,6 +138,13 @@ pub fn end(path: &Path, patience: Duration) -> Result<Ended> {
             let _ = std::fs::remove_file(path);
             return Ok(if signal == Signal::SIGTERM { Ended::WasNotRunning } else { Ended::Stopped });
         };
+        if let Err(error) = identity::check(first.pid, first.began) {
+            // It may have ended meanwhile.
+            if holder(path)?.as_ref() != Some(&first) {
+                continue;
+            }
+            return Err(error.context(format!("the process that {} names is not ended", path.display())));
+        }
         send(first.pid, signal)?;
         if wait_until(patience, || Ok(holder(path)?.is_none_or(|holder| holder.pid != first.pid)))? {
             let _ = std::fs::remove_file(path);
@@ -249,7 +265,8 @@ mod tests {
         let path = dir.path().join("x.pid");
         assert_eq!(holder(&path).unwrap(), None);
         let mine = PidFile::take(&path, "/mnt/a\nb").unwrap();
-        let expected = Holder { pid: std::process::id() as i32, note: "/mnt/a\nb".into() };
+        let pid = std::process::id() as i32;
+        let expected = Holder { pid, began: identity::started(pid).unwrap(), note: "/mnt/a\nb".into() };
         assert_eq!(holder(&path).unwrap(), Some(expected));
         assert!(PidFile::take(&path, "").unwrap_err().to_string().contains("runs already"));
         drop(mine);
@@ -267,6 +284,33 @@ mod tests {
         std::fs::write(&path, format!("{}\n", std::process::id())).unwrap();
         assert_eq!(end(&path, Duration::from_secs(1)).unwrap(), Ended::WasNotRunning);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_pid_file_that_names_somebody_elses_process_ends_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.pid");
+        let mut victim = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = victim.id() as i32;
+        for began in [0, identity::started(pid).unwrap()] {
+            // Whoever could write here would hold the lock as well.
+            let mut forged = File::create(&path).unwrap();
+            writeln!(forged, "{pid} {began}").unwrap();
+            forged.lock().unwrap();
+            let refused = wait_until(Duration::from_secs(20), || {
+                // Between fork and exec the child still is this program.
+                Ok(began == 0 || identity::check(pid, began).is_err())
+            });
+            assert!(refused.unwrap());
+            let message = format!("{:#}", end(&path, Duration::from_secs(1)).unwrap_err());
+            assert!(message.contains("left alone"), "{message}");
+        }
+        assert!(victim.try_wait().unwrap().is_none(), "it lives");
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+        assert!(PidFile::take(&path, "").is_err() && holder(&path).is_err(), "a symlink in its place is not followed");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::config::SOCKET_PATH_BYTES_MAX;
 use crate::fs_arg::CONFIG_NAME;
+use crate::trust;
 
 /// Names that an interrupted creation may leave behind; a folder with nothing else may be used.
 const OURS: [&str; 5] = ["weft.toml.new", "key", "key.new", "servers", "run"];
@@ -44,6 +45,7 @@ impl StateDir {
         if !state.config_file().is_file() {
             bail!("{} holds no Weft file system (no {CONFIG_NAME}); `weft up --state {0}` makes one", root.display());
         }
+        state.check()?;
         Ok(state)
     }
 
@@ -54,9 +56,11 @@ impl StateDir {
     pub fn existing_or_new(root: &Path) -> Result<(StateDir, bool)> {
         let state = StateDir::at(root)?;
         if state.config_file().is_file() {
+            state.check()?;
             return Ok((state, false));
         }
         make_private_dir(&state.root)?;
+        state.check()?;
         let foreign = fs::read_dir(&state.root)
             .with_context(|| format!("cannot look into {}", root.display()))?
             .filter_map(|entry| Some(entry.ok()?.file_name()))
@@ -70,7 +74,23 @@ impl StateDir {
         }
         make_private_dir(&state.servers_dir())?;
         make_private_dir(&state.run_dir())?;
+        state.check()?;
         Ok((state, true))
+    }
+
+    /// Refuses a state that another user prepared or may change: what lies in it decides which processes are ended, where is mounted, and
+    /// who may use the file system.
+    ///
+    /// # Errors
+    /// Names what is not this user's.
+    pub fn check(&self) -> Result<()> {
+        trust::check_folder(&self.root)?;
+        for dir in [self.run_dir(), self.servers_dir()] {
+            if fs::symlink_metadata(&dir).is_ok() {
+                trust::check_folder(&dir)?;
+            }
+        }
+        Ok(())
     }
 
     fn at(root: &Path) -> Result<StateDir> {
@@ -120,9 +140,11 @@ impl StateDir {
     }
 
     /// The mount point that `up` is to make again: that of the last `up --mount`.
-    pub fn remembered_mount(&self) -> Option<PathBuf> {
-        let text = fs::read_to_string(self.mount_file()).ok()?;
-        Some(PathBuf::from(text.trim_end_matches('\n')))
+    ///
+    /// # Errors
+    /// If somebody else wrote it.
+    pub fn remembered_mount(&self) -> Result<Option<PathBuf>> {
+        Ok(trust::read_own_file(&self.mount_file())?.map(|text| PathBuf::from(text.trim_end_matches('\n'))))
     }
 
     /// Remembers a mount point instead of the one before.
@@ -151,24 +173,54 @@ pub fn make_private_dir(dir: &Path) -> Result<()> {
     made.with_context(|| format!("cannot make the directory {}", dir.display()))
 }
 
-/// A folder of this user with short sockets, pid files and logs that belong to no state directory: under `XDG_RUNTIME_DIR`, or in
-/// `/tmp` if there is none.
+/// A folder of this user with short sockets, pid files and logs that belong to no state directory. Where others may make folders too, one
+/// that they made in its place is passed by.
 ///
 /// # Errors
-/// If it cannot be made, or somebody else made it.
+/// If none of the places can be used.
 pub fn user_run_dir() -> Result<PathBuf> {
-    let uid = nix::unistd::geteuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute() && dir.is_dir());
-    let dir = match runtime {
-        Some(runtime) => runtime.join("weft"),
-        None => PathBuf::from(format!("/tmp/weft-{uid}")),
-    };
-    make_private_dir(&dir)?;
-    let meta = fs::symlink_metadata(&dir).with_context(|| format!("cannot look at {}", dir.display()))?;
-    if !meta.is_dir() || meta.uid() != uid || meta.permissions().mode() & 0o077 != 0 {
-        bail!("{} is not a private directory of this user; remove it or set XDG_RUNTIME_DIR to one that is", dir.display());
+    let mut refused = None;
+    for place in run_places() {
+        match private_dir(&place) {
+            Ok(()) => return Ok(place),
+            Err(error) => refused = Some(error),
+        }
     }
-    Ok(dir)
+    let refused = refused.context("this user has no home directory and no XDG_RUNTIME_DIR")?;
+    Err(refused.context("there is no private directory for sockets and pid files; set XDG_RUNTIME_DIR to one"))
+}
+
+/// Those of the places for [`user_run_dir`] that are in use.
+pub fn user_run_dirs() -> Vec<PathBuf> {
+    run_places().into_iter().filter(|place| is_private_dir(place)).collect()
+}
+
+/// The runtime directory of the session or of root, a folder in `/tmp` by the user's number, and one in his home for this machine.
+fn run_places() -> Vec<PathBuf> {
+    let user = nix::unistd::geteuid();
+    let own = |dir: &PathBuf| dir.is_absolute() && fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == user.as_raw());
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let usual = if user.is_root() { PathBuf::from("/run") } else { PathBuf::from(format!("/run/user/{user}")) };
+    let mut places: Vec<PathBuf> = [session, Some(usual)].into_iter().flatten().filter(own).map(|dir| dir.join("weft")).collect();
+    places.push(PathBuf::from(format!("/tmp/weft-{user}")));
+    let machine = nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default();
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(own);
+    places.extend(home.map(|home| home.join(".cache/weft").join(crate::recording::in_file_name(&machine))));
+    places.dedup();
+    places
+}
+
+fn private_dir(dir: &Path) -> Result<()> {
+    make_private_dir(dir)?;
+    if !is_private_dir(dir) {
+        bail!("{} is not a private directory of this user", dir.display());
+    }
+    Ok(())
+}
+
+fn is_private_dir(dir: &Path) -> bool {
+    let own = nix::unistd::geteuid().as_raw();
+    fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == own && meta.permissions().mode() & 0o077 == 0)
 }
 
 /// Where the socket of a server goes, as a config says it: inside the state directory if the path is short enough for a socket,
@@ -223,11 +275,45 @@ mod tests {
     fn the_last_mount_is_remembered() {
         let dir = tempfile::tempdir().unwrap();
         let (state, _) = StateDir::existing_or_new(&dir.path().join("s")).unwrap();
-        assert_eq!(state.remembered_mount(), None);
+        assert_eq!(state.remembered_mount().unwrap(), None);
         for place in ["/mnt/a", "/mnt/b"] {
             state.remember_mount(Path::new(place)).unwrap();
-            assert_eq!(state.remembered_mount(), Some(PathBuf::from(place)));
+            assert_eq!(state.remembered_mount().unwrap(), Some(PathBuf::from(place)));
         }
+        fs::set_permissions(state.mount_file(), fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(state.remembered_mount().unwrap_err().to_string().contains("chmod go-w"));
+        fs::remove_file(state.mount_file()).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", state.mount_file()).unwrap();
+        assert!(state.remembered_mount().is_err(), "a symlink is not followed");
+    }
+
+    #[test]
+    fn a_state_that_others_may_change_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, _) = StateDir::existing_or_new(&dir.path().join("s")).unwrap();
+        fs::write(state.config_file(), "").unwrap();
+        for (folder, bad) in [(state.root().to_path_buf(), 0o777), (state.run_dir(), 0o770), (state.servers_dir(), 0o702)] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(bad)).unwrap();
+            for refused in [StateDir::existing(state.root()).map(drop), StateDir::existing_or_new(state.root()).map(drop)] {
+                assert!(refused.unwrap_err().to_string().contains("chmod go-w"), "{}", folder.display());
+            }
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        assert!(StateDir::existing(state.root()).is_ok());
+    }
+
+    #[test]
+    fn a_run_directory_that_somebody_else_made_is_passed_by() {
+        let dir = tempfile::tempdir().unwrap();
+        for (mode, good) in [(0o700, true), (0o755, false), (0o770, false)] {
+            let path = dir.path().join(format!("{mode:o}"));
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(private_dir(&path).is_ok(), good, "{mode:o}");
+        }
+        std::os::unix::fs::symlink(dir.path().join("700"), dir.path().join("link")).unwrap();
+        assert!(private_dir(&dir.path().join("link")).is_err());
+        assert!(run_places().len() > 1, "there is always another place");
     }
 
     #[test]

@@ -300,6 +300,10 @@ fn the_same_by_hand_over_tcp() {
 
     let other_key = demo.path("other-key");
     fs::write(&other_key, "0".repeat(64)).unwrap();
+    fs::set_permissions(&other_key, fs::Permissions::from_mode(0o644)).unwrap();
+    let open = fails(weft(["ping", &url, "--timeout", "2", "--key-file"]).arg(&other_key));
+    assert!(open.contains("chmod 600"), "a key that others may read is refused: {open}");
+    fs::set_permissions(&other_key, fs::Permissions::from_mode(0o600)).unwrap();
     assert!(fails(weft(["ping", &url, "--timeout", "2", "--key-file"]).arg(&other_key)).contains("key"));
     assert!(fails(&mut weft(["ping", &url, "--timeout", "2"])).contains("WEFT_KEY_FILE"));
     ok(weft(["mkdir", &format!("{url}:/dir")]).env("WEFT_KEY_FILE", &key));

@@ -31,6 +31,7 @@ impl Args {
         let state = StateDir::existing(&self.state)?;
         let config = Config::load(&state.config_file())?;
         crate::state::make_private_dir(&state.run_dir())?;
+        state.check()?;
         let lock = PidFile::take(&state.up_lock(), "down")?;
         let report = stop_all(&state, &config);
         lock.remove();

@@ -59,6 +59,7 @@ impl Args {
         let key = config.key()?;
         let state = StateDir::of_config(&config.file);
         make_private_dir(&state.run_dir())?;
+        state.check()?;
         let pid_file = PidFile::take(&state.pid_file(&server.name), "");
         pid_file.with_context(|| format!("cannot start {}", server.name))?.hold_until_exit();
         // Whoever may connect to a socket of this machine without a key must not make this process write files.

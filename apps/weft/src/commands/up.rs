@@ -231,7 +231,7 @@ impl Args {
     fn mount_again(&self, state: &StateDir, config: &Config, common: &Common) -> Result<Option<PathBuf>> {
         let place = match &self.mount {
             Some(place) => mounts::resolve(place),
-            None => match state.remembered_mount() {
+            None => match state.remembered_mount()? {
                 Some(place) => place,
                 None => return Ok(None),
             },

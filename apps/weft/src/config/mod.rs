@@ -15,6 +15,7 @@ use weft_base::{ClusterMap, FsId, ServerEntry, ServerId, ServerRole};
 use weft_rt_real::{Address, AddressError};
 use weft_wire::ClusterKey;
 
+use crate::trust;
 use crate::units::ByteSize;
 
 pub use render::{Draft, DraftServer, write_in_one_step};
@@ -137,7 +138,9 @@ impl Config {
     /// # Errors
     /// Says file, line, key and what to do.
     pub fn load(file: &Path) -> Result<Config> {
-        let text = fs::read_to_string(file).with_context(|| format!("cannot read the config {}", file.display()))?;
+        let opened = fs::File::open(file).with_context(|| format!("cannot read the config {}", file.display()))?;
+        trust::check_file(file, &opened)?;
+        let text = std::io::read_to_string(opened).with_context(|| format!("cannot read the config {}", file.display()))?;
         let file = std::path::absolute(file).with_context(|| format!("cannot tell where {} is", file.display()))?;
         Config::parse(&file, &text).map_err(|error| {
             let line = error.at.map(|at| format!(":{}", 1 + text[..at.start.min(text.len())].matches('\n').count()));
@@ -224,14 +227,17 @@ impl Config {
     }
 }
 
-/// Reads a key file: 64 hexadecimal digits.
+/// Reads a key file: 64 hexadecimal digits, which nobody else may read.
 ///
 /// # Errors
-/// If it cannot be read or is no key. Its content is never part of the message.
+/// If it cannot be read, others may read it, or it is no key. Its content is never part of the message.
 pub fn read_key(file: &Path) -> Result<ClusterKey> {
-    let text = fs::read_to_string(file).with_context(|| {
+    let unreadable = || {
         format!("cannot read the cluster key {}; copy it from the machine where the file system was made, with mode 0600", file.display())
-    })?;
+    };
+    let opened = fs::File::open(file).with_context(unreadable)?;
+    trust::check_secret(file, &opened)?;
+    let text = std::io::read_to_string(opened).with_context(unreadable)?;
     let digits = text.trim();
     let mut key = [0; 32];
     if digits.len() != 64 || !digits.is_ascii() {
@@ -406,6 +412,7 @@ fn parse_fs_id(text: &str) -> Result<FsId, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     const GOOD: &str = r#"
 [fs]
@@ -497,6 +504,12 @@ dir = "/srv/names"
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("key");
         fs::write(&file, format!("{}\n", "0f".repeat(32))).unwrap();
+        for open in [0o644, 0o640, 0o604] {
+            fs::set_permissions(&file, PermissionsExt::from_mode(open)).unwrap();
+            let message = read_key(&file).unwrap_err().to_string();
+            assert!(message.contains("chmod 600") && !message.contains("0f0f"), "{message}");
+        }
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
         assert_eq!(read_key(&file).unwrap(), ClusterKey([15; 32]));
         for bad in ["", "0f", &"xy".repeat(32), &"é".repeat(32)] {
             fs::write(&file, bad).unwrap();

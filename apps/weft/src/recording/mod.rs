@@ -19,7 +19,7 @@ use weft_wire::ops::{TraceAction, TraceMode, TraceReply, TraceRequest};
 
 use keeper::Keeper;
 pub use keeper::{block_dump_signal, files_in};
-pub use output::identify;
+pub use output::{identify, in_file_name};
 pub use pieces::read;
 
 /// Bytes of one record.
