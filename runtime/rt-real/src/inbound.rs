@@ -141,6 +141,16 @@ impl FrameReader {
         !self.buffer.is_empty() || !matches!(self.stage, Stage::Header)
     }
 
+    /// Bytes of a frame that is not complete.
+    pub(crate) fn half_bytes(&self) -> usize {
+        let taken = match &self.stage {
+            Stage::Header => 0,
+            Stage::Rest(_) => HEADER_BYTES,
+            Stage::Bulk { body, bulk, .. } => HEADER_BYTES + body.len() + bulk.0.len(),
+        };
+        taken + self.buffer.len()
+    }
+
     /// Receives what is there without waiting, `budget` bytes or little more, and appends all complete frames.
     ///
     /// # Errors

@@ -186,12 +186,43 @@ fn set_option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, valu
 
 /// The process at the other end of a Unix socket; `None` if it is another kind of socket.
 pub(crate) fn peer_process(fd: BorrowedFd<'_>) -> Option<i32> {
+    peer_credentials(fd).map(|who| who.pid)
+}
+
+/// The user at the other end of a Unix socket; `None` if it is another kind of socket.
+pub(crate) fn peer_user(fd: BorrowedFd<'_>) -> Option<u32> {
+    peer_credentials(fd).map(|who| who.uid)
+}
+
+fn peer_credentials(fd: BorrowedFd<'_>) -> Option<libc::ucred> {
     let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: `who` and `len` are valid for writes for the duration of the call, and `len` says how large `who` is.
     let got = unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &raw mut len) };
     // A socket of another kind has no such process, which the kernel tells as 0.
-    (got == 0 && who.pid > 0).then_some(who.pid)
+    (got == 0 && who.pid > 0).then_some(who)
+}
+
+/// The address of the machine at the other end of a TCP connection; takes no descriptor.
+pub(crate) fn peer_ip(fd: BorrowedFd<'_>) -> Option<std::net::IpAddr> {
+    // SAFETY: all-zero bytes are a valid address of no family; sockaddr_in6 is the largest that a TCP socket has.
+    let mut address: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+    // SAFETY: `address` and `len` are valid for writes for the duration of the call, and `len` says how large `address` is.
+    if unsafe { libc::getpeername(fd.as_raw_fd(), (&raw mut address).cast(), &raw mut len) } != 0 {
+        return None;
+    }
+    match i32::from(address.sin6_family) {
+        libc::AF_INET6 => Some(std::net::Ipv6Addr::from(address.sin6_addr.s6_addr).into()),
+        // The address of IPv4 lies behind the port, where IPv6 has its flow label, in network order too.
+        libc::AF_INET => Some(std::net::Ipv4Addr::from(address.sin6_flowinfo.to_ne_bytes()).into()),
+        _ => None,
+    }
+}
+
+/// True if the process, or the machine, has no descriptor left.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// The address at the other end of a TCP connection.
@@ -578,10 +609,17 @@ mod tests {
         let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(peer_process(unix.as_fd()), Some(std::process::id() as i32));
         assert_eq!(peer_address(unix.as_fd()), None);
+        assert_eq!((peer_user(unix.as_fd()).is_some(), peer_ip(unix.as_fd())), (true, None));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
         assert_eq!(peer_process(server.as_fd()), None);
         assert_eq!(peer_address(server.as_fd()), client.local_addr().ok());
+        assert_eq!(peer_ip(server.as_fd()), client.local_addr().ok().map(|address| address.ip()));
+        if let Ok(listener) = std::net::TcpListener::bind("[::1]:0") {
+            let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (server, _) = listener.accept().unwrap();
+            assert_eq!(peer_ip(server.as_fd()), Some(std::net::Ipv6Addr::LOCALHOST.into()));
+        }
     }
 }

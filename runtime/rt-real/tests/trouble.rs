@@ -167,19 +167,6 @@ fn a_silent_stranger_holds_up_nobody_and_is_dropped() {
 }
 
 #[test]
-fn more_strangers_than_places_wait_and_then_come_in() {
-    let server = TestServer::start(tcp(), Some(KEY));
-    let silent: Vec<_> = (0..256).map(|_| connect(&server.address)).collect();
-    let rt = server.client();
-    let limit = Instant::now() + Duration::from_secs(20);
-    // Its own patience ends before the silent ones are dropped; so it comes again, as clients do.
-    while rt.block_on(ask(&rt, ECHO, b"", b"", 500 * MILLISECOND)).is_err() {
-        assert!(Instant::now() < limit, "the silent ones are dropped after 5 seconds");
-    }
-    drop(silent);
-}
-
-#[test]
 fn a_server_that_dies_fails_its_requests_and_is_found_again() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut server = TestServer::start(unix(&dir), Some(KEY));

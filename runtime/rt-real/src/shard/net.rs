@@ -4,9 +4,13 @@
 //! inbound:   Stranger ──handshake──▶ Client ──error, end, silence while we send──▶ gone (Disconnected)
 //! outbound:  a helper thread dials and shakes hands ──▶ Server ──error, end──▶ gone (its requests: Unreachable)
 //! ```
-//! Bounds: [`STRANGERS_MAX`] handshakes of [`HANDSHAKE_NS_MAX`] each; nothing is read from a connection that does not take its
-//! replies ([`OUT_BYTES_PAUSE`]) or while the server has not taken what arrived ([`ARRIVED_BYTES_MAX`]); a connection that takes
-//! nothing for [`STALL_NS_MAX`] is dropped.
+//! Bounds: strangers ([`strangers`], [`admission`]); what a peer may make this server keep ([`pressure`]); nothing is read from a connection
+//! that does not take its replies ([`OUT_BYTES_PAUSE`]) or while the server has not taken what arrived ([`ARRIVED_BYTES_MAX`]); a connection
+//! that takes nothing for [`STALL_NS_MAX`] is dropped.
+
+mod admission;
+mod pressure;
+mod strangers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,27 +22,28 @@ use weft_base::{ClientId, Nanos, Payload, SECOND, ServerId, Status};
 use weft_rt::{Arrival, FaultPoint, PeerId, Usage};
 use weft_trace::OpenLadder;
 use weft_trace::event::served;
-use weft_wire::handshake::{self, RegionAnswer, RegionOffer, ServerHandshake};
+use weft_wire::handshake::{self, RegionAnswer, RegionOffer};
 use weft_wire::{Flags, Frame, Header, Kind, Wire};
+
+use pressure::{Pressure, Sums};
+use strangers::Strangers;
 
 use super::log::LimitedLog;
 use super::peers::Peer;
 use crate::address::Address;
-use crate::handshake::{Greeting, HANDSHAKE_NS_MAX, Step};
+use crate::handshake::{Greeting, Step};
 use crate::inbound::{Broken, FrameReader, Limits};
 use crate::outbound::{Flushed, OutQueue};
 use crate::region::{self, Memory};
 use crate::sys::{self, Epoll, Happened};
 use crate::{clock, fault};
 
-/// Connections whose peer has not proved yet who it is.
-const STRANGERS_MAX: usize = 256;
 /// Bytes read from one connection in one turn.
 const TURN_BYTES: usize = 1 << 20;
 /// A connection with so many unsent bytes is not read from until they are fewer than a quarter.
 const OUT_BYTES_PAUSE: usize = 16 << 20;
 /// A connection with so many unsent bytes is dropped.
-const OUT_BYTES_MAX: usize = 512 << 20;
+const OUT_BYTES_MAX: usize = 256 << 20;
 /// Replies of one turn are sent early beyond this, so that bulk data is not piled up.
 const OUT_BYTES_EARLY: usize = 512 << 10;
 /// Nothing is read while so much has arrived that the server has not taken.
@@ -63,7 +68,7 @@ const LISTENERS_MAX: u64 = 1 << 16;
 #[derive(Debug)]
 enum Role {
     /// Nobody knows yet.
-    Stranger { greeting: Box<Greeting>, until: Nanos },
+    Stranger { greeting: Box<Greeting>, since: Nanos, until: Nanos },
     /// A client, or a server that asks us.
     Client {
         client: ClientId,
@@ -95,6 +100,7 @@ struct Conn {
     watched: (bool, bool),
     /// Since when the socket takes nothing.
     blocked_since: Option<Nanos>,
+    pressure: Pressure,
 }
 
 impl Conn {
@@ -109,6 +115,11 @@ impl Conn {
             }
         }
         Ok(flushed)
+    }
+
+    /// Nothing more is read until it has taken what waits for it.
+    fn must_pause(&self) -> bool {
+        !self.pressure.waiting.is_empty() || self.out.len() > if self.paused { OUT_BYTES_PAUSE / 4 } else { OUT_BYTES_PAUSE }
     }
 
     fn has_region(&self) -> bool {
@@ -130,11 +141,12 @@ pub(crate) struct Net {
     listeners: Vec<Listener>,
     /// Accept memory that clients offer to share.
     pub(crate) share_memory: bool,
-    /// Listeners are out of the epoll set while there are too many strangers.
+    /// Listeners are out of the epoll set while there are no descriptors.
     accepting: bool,
     conns: Vec<(u32, Option<Conn>)>,
     free: Vec<usize>,
-    strangers: usize,
+    strangers: Strangers,
+    sums: Sums,
     /// When somebody may be late.
     sweep_at: Nanos,
     pub(crate) peers: BTreeMap<ServerId, Peer>,
@@ -177,7 +189,8 @@ impl Net {
             accepting: true,
             conns: Vec::new(),
             free: Vec::new(),
-            strangers: 0,
+            strangers: Strangers::default(),
+            sums: Sums::default(),
             sweep_at: Nanos::NEVER,
             peers: BTreeMap::new(),
             arrivals: Vec::new(),
@@ -197,6 +210,7 @@ impl Net {
 
     /// Moves everything that has arrived into `into`; if nothing has, `waker` is woken when something does.
     pub(crate) fn take_arrivals(&mut self, into: &mut Vec<Arrival>, waker: &Waker) -> bool {
+        self.next_turn();
         if self.arrivals.is_empty() {
             self.receiver = Some(waker.clone());
             return false;
@@ -217,12 +231,14 @@ impl Net {
             Role::Client { region, .. } => region.as_deref(),
             _ => None,
         };
+        let before = conn.out.len();
         conn.out.push(frame, region);
         if let Some(traced) = traced {
             conn.leaving.push_back((conn.sent_bytes + conn.out.len() as u64, traced));
         }
         let (len, blocked) = (conn.out.len(), conn.blocked_since.is_some());
         self.usage.sent_messages += 1;
+        self.count_unsent(to, len - before);
         self.mark_dirty(to);
         if len > OUT_BYTES_MAX {
             self.close(to, "it does not take its replies");
@@ -276,7 +292,7 @@ impl Net {
             self.flush_one(happened.token);
         }
         if happened.readable {
-            self.read(happened.token, happened.hangup);
+            self.read(happened.token, happened.hangup, now);
         }
     }
 
@@ -300,18 +316,17 @@ impl Net {
         for index in 0..self.conns.len() {
             let (generation, Some(conn)) = &self.conns[index] else { continue };
             let token = token(index, *generation);
-            let until = match &conn.role {
-                Role::Stranger { until, .. } => *until,
-                _ => conn.blocked_since.map_or(Nanos::NEVER, |since| since + STALL_NS_MAX),
-            };
+            let (until, reason) = self.patience(conn);
             if until <= now {
-                let stranger = matches!(conn.role, Role::Stranger { .. });
-                self.close(token, if stranger { "no handshake in time" } else { "it takes nothing that is sent to it" });
+                self.close(token, reason);
             } else {
                 self.sweep_at = self.sweep_at.min(until);
             }
         }
-        self.resume_accepting();
+        if std::mem::take(&mut self.flooded) {
+            self.resume_reading();
+        }
+        self.pause_accepting(false);
     }
 
     /// Closes all listeners; sockets in the file system are removed.
@@ -383,63 +398,15 @@ impl Net {
             paused: false,
             watched: (true, false),
             blocked_since: None,
+            pressure: Pressure::new(),
         });
         Ok(token)
     }
 
-    fn accept(&mut self, listener: usize, now: Nanos) {
-        while self.strangers < STRANGERS_MAX {
-            let Some(listener) = self.listeners.get(listener) else { return };
-            let fd = match sys::accept(listener.fd.as_fd()) {
-                Ok(fd) => fd,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    // Out of descriptors, or the peer was gone before we came. Without a pause the first would be a busy loop.
-                    self.log.line(&format!("cannot accept a connection: {error}"));
-                    self.sweep_at = self.sweep_at.min(now + SECOND);
-                    return self.pause_accepting(true);
-                }
-            };
-            match listener.address {
-                Address::Unix(_) => sys::tune_unix(fd.as_fd()),
-                // A connection that cannot be tuned is broken already; its first use will say so.
-                Address::Tcp { .. } => drop(sys::tune_tcp(fd.as_fd())),
-            }
-            let (key, fs_id, fs_name, server) = &self.greeting;
-            let greeting = Greeting::new(ServerHandshake::new(key.clone(), *fs_id, fs_name, *server));
-            let role = Role::Stranger { greeting: Box::new(greeting), until: now + HANDSHAKE_NS_MAX };
-            match self.insert(fd, role, Limits::HANDSHAKE) {
-                Ok(_) => {
-                    self.strangers += 1;
-                    self.sweep_at = self.sweep_at.min(now + HANDSHAKE_NS_MAX);
-                }
-                Err(error) => self.log.line(&format!("cannot watch a connection: {error}")),
-            }
-        }
-        self.pause_accepting(true);
-    }
-
-    fn pause_accepting(&mut self, pause: bool) {
-        if self.accepting != pause {
-            return;
-        }
-        self.accepting = !pause;
-        for (i, listener) in self.listeners.iter().enumerate() {
-            // Only fails for a descriptor that is not in the set, and these are.
-            let _ = self.epoll.change(listener.fd.as_fd(), TOKEN_LISTENERS - i as u64, !pause, false);
-        }
-    }
-
-    /// Accepts again after a pause if there is room.
-    fn resume_accepting(&mut self) {
-        if self.strangers < STRANGERS_MAX {
-            self.pause_accepting(false);
-        }
-    }
-
-    fn read(&mut self, token: u64, hangup: bool) {
+    fn read(&mut self, token: u64, hangup: bool, now: Nanos) {
         // A connection that has ended is read to its end all the same: it cannot grow, and would be reported again and again.
-        if !hangup && (self.arrivals.len() >= ARRIVED_MAX || self.arrived_bytes >= ARRIVED_BYTES_MAX) {
+        let full = self.arrivals.len() >= ARRIVED_MAX || self.arrived_bytes >= ARRIVED_BYTES_MAX;
+        if !hangup && (full || !self.may_begin(token, now)) {
             self.flooded = true;
             return self.pause(token, true);
         }
@@ -460,6 +427,10 @@ impl Net {
             None => Ok(Default::default()),
         };
         self.scratch = scratch;
+        let (bytes, complete) = (outcome.as_ref().map_or(0, |received| received.bytes), frames.len());
+        if bytes > 0 {
+            self.heard_stranger(token);
+        }
         for frame in frames.drain(..) {
             if let Err(status) = self.dispatch(token, frame) {
                 self.close(token, &status.to_string());
@@ -469,7 +440,10 @@ impl Net {
         frames.clear();
         self.frames = frames;
         match outcome {
-            Ok(received) => self.usage.received_bytes += received.bytes as u64,
+            Ok(received) => {
+                self.usage.received_bytes += received.bytes as u64;
+                self.count_half(token, received.bytes, complete, now);
+            }
             Err(Broken::Closed { within_frame: false }) => self.close(token, ""),
             Err(broken) => self.close(token, &broken.to_string()),
         }
@@ -503,8 +477,7 @@ impl Net {
                     }
                 }
                 self.usage.received_messages += 1;
-                self.arrived_bytes += frame.wire_bytes() as usize;
-                self.arrive(Arrival::Request { peer: PeerId(token), frame });
+                self.hand_over(token, frame);
                 Ok(())
             }
             Role::Server(server) => {
@@ -570,9 +543,8 @@ impl Net {
                 conn.role = Role::Client { client, incarnation, region: None, may_offer: true };
                 conn.reader.set_limits(Limits::OPEN);
                 conn.reader.await_descriptor();
-                self.strangers -= 1;
+                self.strangers.remove(token);
                 self.mark_dirty(token);
-                self.resume_accepting();
                 self.arrive(Arrival::Connected { peer: PeerId(token), client, incarnation });
             }
             Step::Refuse(bytes, status) => {
@@ -624,10 +596,10 @@ impl Net {
                     conn.blocked_since = Some(now);
                     sweep_at = now + STALL_NS_MAX;
                 }
-                let paused = conn.paused;
-                let pause = if paused { conn.out.len() > OUT_BYTES_PAUSE / 4 } else { conn.out.len() > OUT_BYTES_PAUSE };
+                let pause = conn.must_pause();
                 self.sweep_at = self.sweep_at.min(sweep_at);
                 self.usage.sent_bytes += flushed.bytes as u64;
+                self.count_unsent(token, 0);
                 self.pause(token, pause);
             }
             Err(error) => self.close(token, &error.to_string()),
@@ -637,6 +609,9 @@ impl Net {
     /// Suspends or resumes reading, and brings the epoll set up to date.
     fn pause(&mut self, token: u64, pause: bool) {
         let Some(conn) = self.conn_mut(token) else { return };
+        if conn.paused && !pause {
+            conn.pressure.read_again();
+        }
         conn.paused = pause;
         let watch = (!pause, conn.blocked_since.is_some());
         if watch == std::mem::replace(&mut conn.watched, watch) {
@@ -651,18 +626,6 @@ impl Net {
         }
     }
 
-    /// Reads again from connections that were suspended because too much had arrived.
-    fn resume_reading(&mut self) {
-        for index in 0..self.conns.len() {
-            if let (generation, Some(conn)) = &self.conns[index]
-                && conn.paused
-                && conn.out.len() <= OUT_BYTES_PAUSE / 4
-            {
-                self.pause(token(index, *generation), false);
-            }
-        }
-    }
-
     /// Ends a connection; an empty reason is not worth a line.
     fn close(&mut self, token: u64, reason: &str) {
         let index = (token & u64::from(u32::MAX)) as usize;
@@ -673,10 +636,12 @@ impl Net {
         *generation = (*generation + 1) & 0x3fff_ffff;
         let Some(conn) = place.take() else { return };
         self.free.push(index);
+        self.uncount(&conn);
         let who = match conn.role {
             Role::Stranger { .. } => {
-                self.strangers -= 1;
-                self.resume_accepting();
+                self.strangers.remove(token);
+                // A descriptor is free again.
+                self.pause_accepting(false);
                 "a stranger".to_string()
             }
             Role::Client { client, incarnation, .. } => {

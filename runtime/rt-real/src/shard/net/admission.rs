@@ -1,0 +1,91 @@
+//! Who comes in: new connections, and the first moments of strangers.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use weft_base::{Nanos, SECOND};
+use weft_wire::handshake::ServerHandshake;
+
+use super::strangers::Source;
+use super::{Net, Role, TOKEN_LISTENERS};
+use crate::address::Address;
+use crate::handshake::{Greeting, HANDSHAKE_NS_MAX};
+use crate::inbound::Limits;
+use crate::sys;
+
+/// Connections accepted from one listener in one turn: the handshakes of those before them go on in between.
+const ACCEPTED_PER_TURN: usize = 64;
+/// A stranger that has said nothing at all after this time goes, in nanoseconds.
+const FIRST_BYTE_NS_MAX: u64 = 2 * SECOND;
+
+impl Net {
+    pub(super) fn accept(&mut self, listener: usize, now: Nanos) {
+        for _ in 0..ACCEPTED_PER_TURN {
+            let Some(listening) = self.listeners.get(listener) else { return };
+            let fd = match sys::accept(listening.fd.as_fd()) {
+                Ok(fd) => fd,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    if sys::is_out_of_descriptors(&error)
+                        && let Some(stranger) = self.strangers.least_wanted()
+                    {
+                        self.close(stranger, "its descriptor is needed");
+                        continue;
+                    }
+                    // The peer was gone before we came, or everything is in use. Without a pause the second would be a busy loop.
+                    self.log.line(&format!("cannot accept a connection: {error}"));
+                    self.sweep_at = self.sweep_at.min(now + SECOND);
+                    return self.pause_accepting(true);
+                }
+            };
+            let source = match listening.address {
+                Address::Unix(_) => {
+                    sys::tune_unix(fd.as_fd());
+                    sys::peer_user(fd.as_fd()).map_or(Source::Unknown, Source::User)
+                }
+                Address::Tcp { .. } => {
+                    // A connection that cannot be tuned is broken already; its first use will say so.
+                    drop(sys::tune_tcp(fd.as_fd()));
+                    sys::peer_ip(fd.as_fd()).map_or(Source::Unknown, Source::of)
+                }
+            };
+            self.let_in(fd, source, now);
+        }
+    }
+
+    fn let_in(&mut self, fd: OwnedFd, source: Source, now: Nanos) {
+        while let Some(stranger) = self.strangers.in_the_way(source) {
+            self.close(stranger, "another stranger needs its place");
+        }
+        let (key, fs_id, fs_name, server) = &self.greeting;
+        let greeting = Greeting::new(ServerHandshake::new(key.clone(), *fs_id, fs_name, *server));
+        let role = Role::Stranger { greeting: Box::new(greeting), since: now, until: now + FIRST_BYTE_NS_MAX };
+        match self.insert(fd, role, Limits::HANDSHAKE) {
+            Ok(token) => {
+                self.strangers.add(token, source);
+                self.sweep_at = self.sweep_at.min(now + FIRST_BYTE_NS_MAX);
+                // Who is in earnest has sent its first message already, and has it in before the next stranger comes.
+                self.read(token, false, now);
+            }
+            Err(error) => self.log.line(&format!("cannot watch a connection: {error}")),
+        }
+    }
+
+    /// A stranger has sent something: now it has the time of a handshake.
+    pub(super) fn heard_stranger(&mut self, token: u64) {
+        if let Some(Role::Stranger { since, until, .. }) = self.conn_mut(token).map(|conn| &mut conn.role) {
+            *until = *since + HANDSHAKE_NS_MAX;
+            self.strangers.heard(token);
+        }
+    }
+
+    pub(super) fn pause_accepting(&mut self, pause: bool) {
+        if self.accepting != pause {
+            return;
+        }
+        self.accepting = !pause;
+        for (i, listener) in self.listeners.iter().enumerate() {
+            // Only fails for a descriptor that is not in the set, and these are.
+            let _ = self.epoll.change(listener.fd.as_fd(), TOKEN_LISTENERS - i as u64, !pause, false);
+        }
+    }
+}
