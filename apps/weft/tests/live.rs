@@ -237,7 +237,7 @@ fn rates_and_hostile_names_in_a_pipe_and_in_a_terminal() {
 #[test]
 fn the_live_page_shows_what_happens_and_keeps_the_door() {
     let demo = Demo::up();
-    let viewer = Serving::start(&["view", "--live", &demo.state(), "--interval", "0.2", "--no-open"]);
+    let viewer = Serving::start(&["view", "--live", &demo.state(), "--interval", "0.2", "--no-open", "--no-token"]);
     for (target, wanted) in [
         ("/", "<title>weft view</title>"),
         ("/live.js", "Last answer"),
@@ -250,7 +250,7 @@ fn the_live_page_shows_what_happens_and_keeps_the_door() {
     assert_eq!((viewer.ask("GET", "/api/live", "evil.example").0, viewer.ask("POST", "/api/live", viewer.host()).0), (421, 405));
     assert_eq!((viewer.get("/../etc/passwd").0, viewer.get("/api/run").0), (404, 503), "there is no trace");
 
-    let with_token = Serving::start(&["view", "--live", &demo.state(), "--token", "--no-open"]);
+    let with_token = Serving::start(&["view", "--live", &demo.state(), "--no-open"]);
     assert_eq!((with_token.get("/api/live").0, with_token.get("/metrics").0), (401, 401));
 
     demo.copy(100, HOSTILE);

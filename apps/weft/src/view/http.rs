@@ -1,6 +1,6 @@
 //! The door: which requests are answered at all. GET only, read only; the page may load nothing from outside (Content-Security-Policy); a
 //! request whose `Host` is a name that does not belong to this machine is refused, for it comes from a foreign page whose name was pointed
-//! here (DNS rebinding); beyond loopback, or if asked for, a token must be known.
+//! here (DNS rebinding); a token must be known, on this machine too: other users of it may not see what traces say.
 
 use std::net::IpAddr;
 
@@ -64,8 +64,16 @@ impl Answer {
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The cookie that keeps the token after the first request.
+/// The cookie that keeps the token after the first request, with the port behind it: viewers of one machine have one jar in the browser.
 const COOKIE: &str = "weft_view";
+
+/// The name of the cookie of the viewer that a browser calls so.
+fn cookie_name(host: &str) -> String {
+    match host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())) {
+        Some(port) => format!("{COOKIE}_{port}"),
+        None => COOKIE.to_string(),
+    }
+}
 
 /// A request as far as it matters.
 #[derive(Clone, Copy, Debug)]
@@ -104,9 +112,10 @@ pub fn answer_by(door: &Door, ask: &Ask<'_>, route: impl FnOnce(&str, &api::Quer
         answer.headers.push(("Allow", "GET".into()));
         return answer;
     }
-    if !ask.host.is_some_and(|host| door.knows(host)) {
+    let Some(host) = ask.host.filter(|host| door.knows(host)) else {
         return Answer::refused(421, "this name does not belong to the viewer: use the address that weft view printed");
-    }
+    };
+    let cookie = cookie_name(host);
     let (path, query) = ask.target.split_once('?').unwrap_or((ask.target, ""));
     if let Some(token) = &door.token {
         let given = query.split('&').find_map(|pair| pair.strip_prefix("token="));
@@ -114,10 +123,10 @@ pub fn answer_by(door: &Door, ask: &Ask<'_>, route: impl FnOnce(&str, &api::Quer
             // The token leaves the address, so that it is not in a copied link or in the history.
             let mut answer = Answer::refused(303, "see /");
             answer.headers.push(("Location", "/".into()));
-            answer.headers.push(("Set-Cookie", format!("{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/")));
+            answer.headers.push(("Set-Cookie", format!("{cookie}={token}; HttpOnly; SameSite=Strict; Path=/")));
             return answer;
         }
-        if !ask.cookie.is_some_and(|cookies| knows_token(cookies, token)) {
+        if !ask.cookie.is_some_and(|cookies| knows_token(cookies, &cookie, token)) {
             return Answer::refused(401, "the viewer asks for a token: open the address with ?token= that weft view printed");
         }
     }
@@ -139,8 +148,8 @@ impl Door {
     }
 }
 
-fn knows_token(cookies: &str, token: &str) -> bool {
-    cookies.split(';').filter_map(|cookie| cookie.trim().split_once('=')).any(|(name, value)| name == COOKIE && same(value, token))
+fn knows_token(cookies: &str, wanted: &str, token: &str) -> bool {
+    cookies.split(';').filter_map(|cookie| cookie.trim().split_once('=')).any(|(name, value)| name == wanted && same(value, token))
 }
 
 /// Compares without telling by its time how much was right.
@@ -224,6 +233,8 @@ mod tests {
         assert!(cookie.starts_with("weft_view=0123456789abcdef; HttpOnly; SameSite=Strict"));
         assert_eq!(with("/", Some("other=1; weft_view=0123456789abcdef")).status, 200);
         assert_eq!(with("/", Some("weft_view=0123456789abcdeX")).status, 401);
+        let at = |cookie| answer(&door, &site, &Ask { cookie: Some(cookie), ..get("/", "10.0.0.1:7070") }).status;
+        assert_eq!([at("weft_view_7070=0123456789abcdef"), at("weft_view_7071=0123456789abcdef")], [200, 401]);
     }
 
     #[test]

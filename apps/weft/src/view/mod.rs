@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use crate::connect::{Common, Fs, random};
@@ -57,8 +57,10 @@ Examples:
   weft view before/ after/                # two runs, to compare them
   weft view real=traces/ model=sim.trace  # with names; paths of one name are one run
   weft view before.json after.json progress.csv ceiling.json   # results of weft bench
-  weft view traces/ --listen 0.0.0.0      # for other machines; prints an address with a token
-  weft view --live /tmp/weft              # what the servers of a running file system do now; /metrics too")]
+  weft view traces/ --listen 0.0.0.0      # for other machines
+  weft view --live /tmp/weft              # what the servers of a running file system do now; /metrics too
+
+It prints an address with a token; without it nobody sees anything, other users of this machine neither.")]
 pub struct Args {
     /// Traces and results of weft bench: each directory is a run, single trace files together are one
     #[arg(required_unless_present = "live", value_name = "[NAME=]FILE|DIR")]
@@ -72,15 +74,15 @@ pub struct Args {
     /// Port; 0: any free one
     #[arg(long, value_name = "N", default_value_t = 0)]
     port: u16,
-    /// Address to listen on; beyond this machine a token is asked for
+    /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     listen: IpAddr,
     /// Do not open a browser
     #[arg(long)]
     no_open: bool,
-    /// Ask for a token on this machine too
+    /// Ask for no token: every user of this machine may see what is shown
     #[arg(long)]
-    token: bool,
+    no_token: bool,
     /// Do not view anything, but write a synthetic trace of about so many spans into the directory
     #[arg(long, value_name = "SPANS", hide = true)]
     sample: Option<u64>,
@@ -101,7 +103,10 @@ impl Args {
         let watch = self.live.as_ref().map(|fs| self.watch(fs, common)).transpose()?;
         let inputs = inputs::inputs(&self.paths)?;
         let loopback = self.listen.is_loopback();
-        let token = if loopback && !self.token { None } else { Some(hex(&random::<16>()?)) };
+        if self.no_token && !loopback {
+            bail!("--no-token is for viewers of this machine only; without --listen it is one");
+        }
+        let token = if self.no_token { None } else { Some(hex(&random::<16>()?)) };
         let address = SocketAddr::new(self.listen, self.port);
         let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
         let address = listener.local_addr().unwrap_or(address);

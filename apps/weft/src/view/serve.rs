@@ -1,10 +1,13 @@
 //! HTTP/1.1 for a browser on this machine or a few people beside it: `hyper` on one thread, answers computed on others, so that neither a
-//! slow answer nor a connection that stays open makes anybody wait.
+//! slow answer nor a connection that stays open makes anybody wait. When all places are taken, a connection that has not asked for anything
+//! yet makes room, the oldest first, and then one that waits for its next question: whoever opens connections and says nothing keeps nobody out.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -14,20 +17,42 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use super::http::{Answer, Ask};
 
-/// Connections at the same time; further ones wait in the listener's queue.
+/// Connections at the same time.
 const CONNECTIONS_MAX: usize = 64;
 /// Bytes of a request's line and headers.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// A connection that says nothing for so long is closed; a browser opens it anew.
-const IDLE: Duration = Duration::from_secs(60);
+/// A request that is not complete after this time ends its connection, and so does silence; a browser opens it anew.
+const REQUEST_MAX: Duration = Duration::from_secs(20);
 /// Nor does any connection last longer than this: its browser may have stopped reading.
 const LIFE_MAX: Duration = Duration::from_secs(600);
 /// After a failed accept, for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+/// While all connections are being answered.
+const TURN: Duration = Duration::from_millis(5);
+
+/// A connection.
+struct Visitor {
+    task: AbortHandle,
+    state: Arc<VisitorState>,
+}
+
+#[derive(Default)]
+struct VisitorState {
+    /// Requests that are being answered, and those that were.
+    answering: AtomicU32,
+    answered: AtomicU32,
+}
+
+/// Who makes room for another one: of those who are not being answered the oldest, who never asked before who did.
+fn in_the_way(visitors: &VecDeque<Visitor>) -> Option<usize> {
+    let idle = || visitors.iter().enumerate().filter(|(_, visitor)| visitor.state.answering.load(Ordering::Relaxed) == 0);
+    let never_asked = idle().find(|(_, visitor)| visitor.state.answered.load(Ordering::Relaxed) == 0);
+    never_asked.or_else(|| idle().next()).map(|(place, _)| place)
+}
 
 /// Answers requests for as long as the process lives. `answer` may take its time.
 ///
@@ -39,22 +64,41 @@ pub fn serve(listener: TcpListener, answer: impl Fn(&Ask<'_>) -> Answer + Send +
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(CONNECTIONS_MAX).build()?;
     runtime.block_on(async move {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut visitors: VecDeque<Visitor> = VecDeque::new();
         loop {
-            let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let answer = answer.clone();
-            tokio::spawn(async move {
-                let _place = place;
-                let service = service_fn(move |request| respond(answer.clone(), request));
+            loop {
+                visitors.retain(|visitor| !visitor.task.is_finished());
+                if visitors.len() < CONNECTIONS_MAX {
+                    break;
+                }
+                match in_the_way(&visitors).and_then(|place| visitors.remove(place)) {
+                    Some(visitor) => visitor.task.abort(),
+                    None => tokio::time::sleep(TURN).await,
+                }
+            }
+            let (answer, state) = (answer.clone(), Arc::<VisitorState>::default());
+            let theirs = state.clone();
+            let task = tokio::spawn(async move {
+                let service = service_fn(move |request| {
+                    let (answer, state) = (answer.clone(), theirs.clone());
+                    async move {
+                        state.answering.fetch_add(1, Ordering::Relaxed);
+                        let answered = respond(answer, request).await;
+                        state.answering.fetch_sub(1, Ordering::Relaxed);
+                        state.answered.fetch_add(1, Ordering::Relaxed);
+                        answered
+                    }
+                });
                 let mut protocol = http1::Builder::new();
-                protocol.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(HEAD_BYTES_MAX).title_case_headers(true);
+                protocol.timer(TokioTimer::new()).header_read_timeout(REQUEST_MAX).max_buf_size(HEAD_BYTES_MAX).title_case_headers(true);
                 // A browser that goes away in the middle of an answer is no event.
                 let _ = tokio::time::timeout(LIFE_MAX, protocol.serve_connection(TokioIo::new(stream), service)).await;
             });
+            visitors.push_back(Visitor { task: task.abort_handle(), state });
         }
     })
 }
@@ -143,6 +187,32 @@ mod tests {
                 assert_eq!(answer(reader), (200, format!("GET /{round} Some(\"h\")")));
             }
         }
+    }
+
+    #[test]
+    fn half_requests_keep_nobody_out() {
+        let address = start();
+        let mut known = BufReader::new(TcpStream::connect(address).unwrap());
+        write!(known.get_mut(), "GET /first HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        assert_eq!(answer(&mut known).0, 200);
+        let half: Vec<_> = (0..3 * CONNECTIONS_MAX)
+            .map(|_| {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(b"GET / HTTP/1.1\r\nHos").unwrap();
+                stream
+            })
+            .collect();
+        for _ in 0..5 {
+            let stream = TcpStream::connect(address).unwrap();
+            // Half of the time that a request may take: nobody waited for the others to be given up.
+            stream.set_read_timeout(Some(REQUEST_MAX / 2)).unwrap();
+            let mut reader = BufReader::new(stream);
+            write!(reader.get_mut(), "GET /next HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            assert_eq!(answer(&mut reader).0, 200);
+        }
+        write!(known.get_mut(), "GET /again HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        assert_eq!(answer(&mut known).0, 200, "who has asked before stays");
+        drop(half);
     }
 
     #[test]

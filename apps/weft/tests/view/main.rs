@@ -32,18 +32,19 @@ fn over_a_real_socket_only_harmless_requests_are_answered() {
 }
 
 #[test]
-fn a_token_is_asked_for_beyond_loopback() {
-    let viewer = Viewer::new(200, |_| {}, &["--token"]);
+fn a_token_is_asked_for() {
+    let viewer = Viewer::new(200, |_| {}, &["--port", "0"]);
     let (host, token) = viewer.address.split_once("/?token=").expect("the printed address has a token");
     assert_eq!(token.len(), 32);
     let with = |target: &str, cookie: &str| {
         viewer.send(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"))
     };
-    assert_eq!(with("/", "").0, 401);
+    let cookie = format!("weft_view_{}", host.rsplit_once(':').expect("a port").1);
+    assert_eq!(with("/", "").0, 401, "on this machine too");
     assert_eq!(with("/api/state", "weft_view=00000000000000000000000000000000").0, 401);
     let (status, text) = with(&format!("/?token={token}"), "");
-    assert!(status == 303 && text.contains(&format!("Set-Cookie: weft_view={token}; HttpOnly")), "{text}");
-    assert_eq!(with("/api/state", &format!("weft_view={token}")).0, 200);
+    assert!(status == 303 && text.contains(&format!("Set-Cookie: {cookie}={token}; HttpOnly")), "{text}");
+    assert_eq!(with("/api/state", &format!("{cookie}={token}")).0, 200);
 }
 
 #[test]
