@@ -182,7 +182,10 @@ impl Fs {
         let mut items = Vec::new();
         let mut cookie = 0;
         loop {
-            let page = self.run_at(path, self.client.readdir(&self.who, dir, cookie, LIST_BYTES, with_attrs))?;
+            let page = match with_attrs {
+                true => self.run_at(path, self.client.readdir_soon(&self.who, dir, cookie, LIST_BYTES))?,
+                false => self.run_at(path, self.client.readdir(&self.who, dir, cookie, LIST_BYTES, false))?,
+            };
             let last = page.entries.last().map(|entry| entry.cookie);
             items.extend(page.entries);
             match last {

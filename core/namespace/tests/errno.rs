@@ -121,7 +121,7 @@ fn mode_bits_rule_names() {
     assert!(m.look(|state, cx| state.readdir(cx, &list(&owner))).is_ok());
     assert_eq!(m.look(|state, cx| state.readdir(cx, &list(&other))), Err(Status::AccessDenied));
     let file = m.lookup(dir, "f").unwrap();
-    let open = |rights| OpenRequest { handle: file, rights, truncate: false, open_sequence: 1, who: other.clone() };
+    let open = |rights| OpenRequest { handle: file, rights, truncate: false, open_sequence: 1, who: other.clone(), judged: None };
     m.client = weft_base::ClientId(2);
     for rights in [Rights::READ, Rights::WRITE] {
         let refused = m.change(|state, cx, record| state.prepare_open(cx, &open(rights), record));

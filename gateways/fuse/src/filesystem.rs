@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use weft_base::{Attr, Credentials, FileKind, Handle, Payload, SECOND, Status};
-use weft_client::{CreateOptions, DirPage, Error, OpenFile, RenameFlags as NameFlags, SetAttr, XattrFlags};
+use weft_client::{CreateOptions, DirPage, Error, OpenFile, RenameFlags as NameFlags, Seen, SetAttr, XattrFlags};
 use weft_rt::{Bulk, FaultPoint, Runtime};
 use weft_trace::{EventId, OpenSpan, event};
 use weft_wire::Rights;
@@ -21,7 +21,9 @@ use crate::kernel::{
 };
 use crate::open_files::{Listing, Table};
 use crate::threads::{Threads, Turn};
+use crate::told::Told;
 use crate::troubles::Troubles;
+use crate::walks::{Second, Walks};
 use crate::{MountOptions, REQUEST_BYTES_MAX, SharedClient, SharedCloser};
 
 /// Handles are never reused, so one generation is enough.
@@ -35,6 +37,9 @@ const LISTING_AGE_MAX: u64 = SECOND;
 /// Cookies of the two entries that every directory has; those of the servers are larger.
 const COOKIE_SELF: u64 = 1;
 const COOKIE_PARENT: u64 = 2;
+
+/// No file: of an open that was to make one.
+const NO_FILE: Handle = Handle(0);
 
 /// Answers an error, or goes on with the value.
 macro_rules! answer {
@@ -60,6 +65,12 @@ pub struct WeftFilesystem {
     listings: Table<Listing>,
     ttl: Duration,
     direct_from_bytes: u64,
+    /// What the kernel may believe of files.
+    told: Told,
+    /// Threads that walk a path again.
+    walks: Arc<Walks>,
+    /// Tells the kernel what to forget; empty until the session has begun.
+    notifier: OnceLock<Notifier>,
     /// What the page cache of the kernel holds is good for this version of a file.
     cached_versions: Mutex<weft_base::FastMap<Handle, (u64, u64)>>,
     /// Open files with set-id bits that the first write by a plain user clears. The kernel does not do it for direct I/O.
@@ -74,7 +85,14 @@ struct KernelFile {
     file: Arc<OpenFile>,
     /// The kernel reads it through its page cache, in whole pages, and knows itself where the file ends.
     cached: bool,
+    /// The version of the file that the kernel's pages are from, once it has asked for one after it dropped those of other versions.
+    pages: Option<(u64, u64)>,
+    /// This is noted in `cached_versions`.
+    is_noted: AtomicBool,
 }
+
+/// How often a name is looked up again because its file was replaced before it could be opened.
+const FIND_TRIES: usize = 16;
 
 /// Versions remembered for the page cache; beyond that, all are forgotten, which costs rereading only.
 const CACHED_VERSIONS_MAX: usize = 65_536;
@@ -85,6 +103,7 @@ impl WeftFilesystem {
         closer: SharedCloser,
         threads: Arc<Threads>,
         troubles: Arc<Troubles>,
+        walks: Arc<Walks>,
         options: &MountOptions,
     ) -> WeftFilesystem {
         WeftFilesystem {
@@ -96,6 +115,9 @@ impl WeftFilesystem {
             listings: Table::default(),
             ttl: options.cache_ttl,
             direct_from_bytes: options.direct_from_bytes,
+            told: Told::new(options.cache_ttl.as_nanos() as u64),
+            walks,
+            notifier: OnceLock::new(),
             cached_versions: Mutex::default(),
             set_id: Mutex::default(),
             set_id_count: AtomicUsize::new(0),
@@ -117,6 +139,10 @@ impl WeftFilesystem {
         if mode != attr.mode {
             let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
             self.run(self.client.setattr(&Credentials::ROOT, file, &change))?;
+            // The kernel does not know of it.
+            let known = self.told.known(file);
+            self.forget_attributes(file);
+            known.into_iter().for_each(|known| self.told.forgotten(file, known));
         }
         Ok(())
     }
@@ -143,31 +169,113 @@ impl WeftFilesystem {
 
     fn reply_entry<E: Failure>(&self, served: &mut Served<'_>, reply: ReplyEntry, result: Result<Attr, E>) {
         let attr = answer!(served, reply, result);
+        self.told.tell(&attr, self.client.rt().now());
         served.replies();
         reply.entry(&self.ttl, &attributes(&attr), GENERATION);
     }
 
     fn reply_attr<E: Failure>(&self, served: &mut Served<'_>, reply: ReplyAttr, result: Result<Attr, E>) {
         let attr = answer!(served, reply, result);
+        self.told.tell(&attr, self.client.rt().now());
         served.replies();
         reply.attr(&self.ttl, &attributes(&attr));
+    }
+
+    /// Makes the kernel forget the attributes of a file: it asks again at their next use. Takes no lock of the kernel that somebody who
+    /// waits for this mount may hold (an offset below 0 touches no pages).
+    fn forget_attributes(&self, file: Handle) {
+        if let Some(notifier) = self.notifier.get() {
+            // A file that the kernel does not know any more needs no word.
+            let _ = notifier.inval_inode(inode(file), -1, 0);
+        }
+    }
+
+    /// Opens a file that the kernel has found by what it remembers of names and rights.
+    fn open_found(
+        &self,
+        thread: u32,
+        who: &Credentials,
+        file: Handle,
+        rights: Rights,
+        truncate: bool,
+    ) -> Result<(Attr, Arc<OpenFile>), Error> {
+        let (second, in_vain) = self.walks.opens(thread, file, rights);
+        in_vain.into_iter().for_each(|file| self.closer.close(file));
+        let (judged, is_first, held) = match second {
+            Second::Opened(attr, opened) if !truncate => return Ok((attr, opened)),
+            // Kept until it is open once more.
+            Second::Opened(_, opened) => (None, false, Some(opened)),
+            Second::Same => (None, false, None),
+            Second::No => (self.told.judged(file), true, None),
+        };
+        let outcome = self.run(self.client.open_judged(who, file, rights, truncate, judged));
+        held.into_iter().for_each(|file| self.closer.close(file));
+        match &outcome {
+            Err(error) if error.status == Status::Stale && is_first => {
+                self.walks.refuse(thread, file, rights, self.client.rt().now());
+                let known = self.told.known(file);
+                self.forget_attributes(file);
+                known.into_iter().for_each(|known| self.told.forgotten(file, known));
+            }
+            Ok((attr, _)) => {
+                if let Some(known) = self.told.differs(attr) {
+                    self.forget_attributes(file);
+                    self.told.forgotten(file, known);
+                }
+            }
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    /// Looks a name up for a thread that will open what it finds, and opens it: between look-up and open it could be replaced.
+    fn find(&self, thread: u32, who: &Credentials, dir: Handle, name: &[u8], rights: Rights) -> Result<Seen, Error> {
+        let mut seen = self.run(self.client.lookup_soon(who, dir, name))?;
+        for _ in 0..FIND_TRIES {
+            if seen.attr.kind != FileKind::File {
+                break;
+            }
+            match self.run(self.client.open(who, seen.attr.handle, rights, false)) {
+                Ok((opened, file)) => {
+                    seen = Seen { attr: opened, is_exact: true };
+                    let in_vain = self.walks.found(thread, opened, file);
+                    in_vain.into_iter().for_each(|file| self.closer.close(file));
+                    break;
+                }
+                Err(error) if error.status == Status::Stale => seen = self.run(self.client.lookup_soon(who, dir, name))?,
+                // The open will meet it, too.
+                Err(_) => break,
+            }
+        }
+        Ok(seen)
     }
 
     /// How the kernel shall treat the data of a file that is being opened. Writers and streams go past the page cache: one copy
     /// less, and what one mount writes another reads at once. Small files that are only read use the page cache, so that programs
     /// that read a few bytes at a time are fast; the kernel keeps their pages from an earlier open only if the file is the same.
-    fn open_flags(&self, attr: &Attr, rights: Rights, flags: i32) -> FopenFlags {
+    fn open_flags(&self, attr: &Attr, file: &OpenFile, flags: i32) -> FopenFlags {
         let no_flush = FopenFlags::FOPEN_NOFLUSH;
-        let direct = rights.contains(Rights::WRITE) || flags & libc::O_DIRECT != 0 || attr.size >= self.direct_from_bytes;
-        if direct {
+        let is_written = file.rights().contains(Rights::WRITE) || file.others_write();
+        if is_written || flags & libc::O_DIRECT != 0 || attr.size >= self.direct_from_bytes {
             return no_flush | FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
         }
-        let version = (attr.version, attr.size);
-        let mut versions = self.cached_versions.lock().expect("no code panics while it holds this lock");
-        if versions.len() >= CACHED_VERSIONS_MAX {
-            versions.clear();
+        let versions = self.cached_versions.lock().expect("no code panics while it holds this lock");
+        let is_same = versions.get(&attr.handle) == Some(&(attr.version, attr.size));
+        if is_same { no_flush | FopenFlags::FOPEN_KEEP_CACHE } else { no_flush }
+    }
+
+    /// Notes which version of a file the kernel's pages are from. Not before it asks for one: until it has taken in the answer to its
+    /// open, it may still hold pages of another version, and somebody else who opens the file would keep them.
+    fn note_pages(&self, open: &KernelFile) {
+        if let Some(version) = open.pages
+            && !open.is_noted.swap(true, Ordering::Relaxed)
+        {
+            let mut versions = self.cached_versions.lock().expect("no code panics while it holds this lock");
+            if versions.len() >= CACHED_VERSIONS_MAX {
+                versions.clear();
+            }
+            versions.insert(open.file.handle(), version);
         }
-        if versions.insert(attr.handle, version) == Some(version) { no_flush | FopenFlags::FOPEN_KEEP_CACHE } else { no_flush }
     }
 
     /// The page of a listing that follows `cookie`, from memory if it is there.
@@ -183,7 +291,10 @@ impl WeftFilesystem {
         {
             return Ok(page.clone());
         }
-        let page = self.run(self.client.readdir(who, listing.dir, server_cookie, LISTING_BYTES, with_attrs))?;
+        let page = match with_attrs {
+            true => self.run(self.client.readdir_soon(who, listing.dir, server_cookie, LISTING_BYTES)),
+            false => self.run(self.client.readdir(who, listing.dir, server_cookie, LISTING_BYTES, false)),
+        }?;
         let page = Arc::new(page);
         *kept = Some((server_cookie, now, page.clone()));
         Ok(page)
@@ -223,8 +334,10 @@ impl WeftFilesystem {
         }
     }
 
-    fn add_file(&self, file: Arc<OpenFile>, how: FopenFlags) -> u64 {
-        self.files.add(Arc::new(KernelFile { file, cached: !how.contains(FopenFlags::FOPEN_DIRECT_IO) }))
+    fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, how: FopenFlags) -> u64 {
+        let cached = !how.contains(FopenFlags::FOPEN_DIRECT_IO);
+        let pages = (cached && !how.contains(FopenFlags::FOPEN_KEEP_CACHE)).then_some((attr.version, attr.size));
+        self.files.add(Arc::new(KernelFile { file, cached, pages, is_noted: AtomicBool::new(false) }))
     }
 
     /// Closes a file whose opener does not wait any more: the kernel will not.
@@ -308,7 +421,9 @@ fn is_unsupported_xattr(name: &OsStr) -> bool {
 }
 
 impl Filesystem for WeftFilesystem {
-    fn init(&self, config: &mut KernelConfig, _notifier: &Notifier) {
+    fn init(&self, config: &mut KernelConfig, notifier: &Notifier) {
+        // The only one who sets it.
+        let _ = self.notifier.set(notifier.clone());
         // Each is an improvement that older kernels lack; without it the mount is slower or, for the mmap one, refuses MAP_SHARED.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -334,8 +449,17 @@ impl Filesystem for WeftFilesystem {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let mut served = self.begin(event::FUSE_LOOKUP, request, parent);
-        let result = self.run(self.client.lookup(&credentials(request), handle(parent), name.as_bytes()));
-        self.reply_entry(&mut served, reply, result);
+        let who = credentials(request);
+        let result = match self.walks.wants(request.pid()) {
+            Some(rights) => self.find(request.pid(), &who, handle(parent), name.as_bytes(), rights),
+            None => self.run(self.client.lookup_soon(&who, handle(parent), name.as_bytes())),
+        };
+        let seen = answer!(served, reply, result);
+        // Who wants a size that cannot be had asks for it, and waits.
+        let ttl = if seen.is_exact { self.ttl } else { Duration::ZERO };
+        self.told.tell(&seen.attr, self.client.rt().now());
+        served.replies();
+        reply.entry(&ttl, &attributes(&seen.attr), GENERATION);
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
@@ -453,9 +577,10 @@ impl Filesystem for WeftFilesystem {
         let mut served = self.begin(event::FUSE_OPEN, request, ino);
         let rights = rights(flags.0);
         let truncate = flags.0 & libc::O_TRUNC != 0;
-        let (attr, file) = answer!(served, reply, self.run(self.client.open(&credentials(request), handle(ino), rights, truncate)));
-        let how = self.open_flags(&attr, rights, flags.0);
-        let number = self.add_file(file, how);
+        let opened = self.open_found(request.pid(), &credentials(request), handle(ino), rights, truncate);
+        let (attr, file) = answer!(served, reply, opened);
+        let how = self.open_flags(&attr, &file, flags.0);
+        let number = self.add_file(&attr, file, how);
         if rights.contains(Rights::WRITE) && set_id_bits(attr.mode) != 0 {
             if truncate && request.uid() != 0 {
                 answer!(served, reply, self.clear_set_id(handle(ino)));
@@ -472,18 +597,34 @@ impl Filesystem for WeftFilesystem {
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
         let mut served = self.begin(event::FUSE_CREATE, request, parent);
         let rights = rights(flags);
+        // The kernel believes that there is no such name, and has checked no rights of a file: one that exists all the same is for it to
+        // find when it walks the path again. If it has done so already, somebody makes and removes the name in turns.
+        let mut who = credentials(request);
+        let (second, in_vain) = self.walks.opens(request.pid(), NO_FILE, rights);
+        in_vain.into_iter().for_each(|file| self.closer.close(file));
+        let wants_new = flags & libc::O_EXCL != 0;
+        let is_first = matches!(second, Second::No);
+        who.checked_by_kernel = is_first;
         let options = CreateOptions {
             mode: mode & 0o7777,
-            exclusive: flags & libc::O_EXCL != 0,
+            exclusive: wants_new || is_first,
             truncate: flags & libc::O_TRUNC != 0,
             rights,
             ..CreateOptions::default()
         };
-        let result = self.run(self.client.create(&credentials(request), handle(parent), name.as_bytes(), &options));
+        let result = self.run(self.client.create(&who, handle(parent), name.as_bytes(), &options));
+        let result = result.map_err(|error| {
+            if error.status != Status::Exists || wants_new || !is_first {
+                return error;
+            }
+            self.walks.refuse(request.pid(), NO_FILE, rights, self.client.rt().now());
+            Error { status: Status::Stale, ..error }
+        });
         let (attr, file, _created) = answer!(served, reply, result);
-        let how = self.open_flags(&attr, rights, flags);
+        self.told.tell(&attr, self.client.rt().now());
+        let how = self.open_flags(&attr, &file, flags);
         served.replies();
-        let number = self.add_file(file, how);
+        let number = self.add_file(&attr, file, how);
         if !reply.created(&self.ttl, &attributes(&attr), GENERATION, FileHandle(number), how) {
             self.forget_open(number);
         }
@@ -503,6 +644,7 @@ impl Filesystem for WeftFilesystem {
         let mut served = self.begin(event::FUSE_READ, request, ino);
         served.span.range(offset, u64::from(size));
         let open = answer!(served, reply, self.open_file(file));
+        self.note_pages(&open);
         // The kernel asks for whole pages; reading past the end would cost a question for the exact size, which an open file of the
         // page cache does not need: what follows the size of its open is for the next open to see.
         let bytes = match open.cached {
@@ -530,7 +672,7 @@ impl Filesystem for WeftFilesystem {
         offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
@@ -540,7 +682,14 @@ impl Filesystem for WeftFilesystem {
             answer!(served, reply, self.clear_set_id(handle(ino)));
         }
         let open = answer!(served, reply, self.open_file(file));
-        answer!(served, reply, self.run(self.client.write(&open.file, offset, Bulk::Slices(vec![data]))));
+        let bulk = Bulk::Slices(vec![data]);
+        let written = match flags.0 & libc::O_SYNC {
+            0 => self.run(self.client.write(&open.file, offset, bulk)),
+            // `O_SYNC` is two bits, one of them `O_DSYNC`.
+            sync => self.run(self.client.write_synced(&open.file, offset, bulk, sync == libc::O_DSYNC)),
+        };
+        answer!(served, reply, written);
+        self.told.written(handle(ino));
         served.replies();
         reply.written(data.len() as u32);
     }
@@ -599,9 +748,12 @@ impl Filesystem for WeftFilesystem {
 
     fn readdirplus(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let mut served = self.begin(event::FUSE_READDIR, request, ino);
-        let ttl = self.ttl;
+        let (ttl, now) = (self.ttl, self.client.rt().now());
         let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, attr: Option<&Attr>| match attr {
-            Some(attr) => reply.add(ino, cookie, OsStr::from_bytes(name), &ttl, &attributes(attr), GENERATION),
+            Some(attr) => {
+                self.told.tell(attr, now);
+                reply.add(ino, cookie, OsStr::from_bytes(name), &ttl, &attributes(attr), GENERATION)
+            }
             // Attributes that are not at hand (`.`, `..`, an object that vanished meanwhile): number 0 gives the kernel the name only.
             None => reply.add(INodeNo(0), cookie, OsStr::from_bytes(name), &Duration::ZERO, &name_only(ino, kind), GENERATION),
         };

@@ -11,8 +11,10 @@ mod kernel;
 mod mount;
 mod open_files;
 mod threads;
+mod told;
 mod troubles;
 mod waits;
+mod walks;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,7 @@ use weft_rt_real::{ClientRt, Log};
 use filesystem::WeftFilesystem;
 use open_files::Closer;
 use threads::Threads;
+use walks::Walks;
 
 pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, unmount};
 pub use troubles::{Trouble, Troubles};
@@ -80,9 +83,10 @@ pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions)
     let fs_name = client.map().fs_name.clone();
     client.follow_directories(options.cache_ttl.as_nanos() as u64);
     let troubles = Arc::new(Troubles::new(client.map().clone(), Log::to_stderr("weft mount")));
-    let closer = Closer::start(client.clone(), troubles.clone());
+    let walks = Arc::new(Walks::default());
+    let closer = Closer::start(client.clone(), troubles.clone(), walks.clone());
     let threads = Threads::new(options.threads);
-    let filesystem = WeftFilesystem::new(client, closer.clone(), threads.clone(), troubles.clone(), &options);
+    let filesystem = WeftFilesystem::new(client, closer.clone(), threads.clone(), troubles.clone(), walks, &options);
     let device = mount::attach(mountpoint, &fs_name, &options).map_err(explain)?;
     threads.waits().watch(device.try_clone()?);
     let patience = options.close_patience;

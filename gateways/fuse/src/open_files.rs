@@ -11,6 +11,7 @@ use weft_rt::Runtime;
 use weft_rt_real::ClientRt;
 
 use crate::troubles::Troubles;
+use crate::walks::Walks;
 
 /// How long a close may wait for company.
 const GATHER: Duration = Duration::from_millis(3);
@@ -71,6 +72,7 @@ pub struct Listing {
 pub struct Closer {
     client: Client<ClientRt>,
     troubles: Arc<Troubles>,
+    walks: Arc<Walks>,
     state: Mutex<CloserState>,
     changed: Condvar,
 }
@@ -84,8 +86,8 @@ struct CloserState {
 
 impl Closer {
     /// Starts the background thread.
-    pub fn start(client: Client<ClientRt>, troubles: Arc<Troubles>) -> Arc<Closer> {
-        let closer = Arc::new(Closer { client, troubles, state: Mutex::default(), changed: Condvar::new() });
+    pub fn start(client: Client<ClientRt>, troubles: Arc<Troubles>, walks: Arc<Walks>) -> Arc<Closer> {
+        let closer = Arc::new(Closer { client, troubles, walks, state: Mutex::default(), changed: Condvar::new() });
         let worker = closer.clone();
         std::thread::Builder::new()
             .name("weft-closer".into())
@@ -162,6 +164,7 @@ impl Closer {
             if timeout.timed_out() && !state.stop {
                 drop(state);
                 self.client.rt().block_on(self.client.keep_alive());
+                self.close_all(self.walks.expire(self.client.rt().now()));
                 state = self.lock();
             }
         }

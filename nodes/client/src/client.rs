@@ -11,6 +11,7 @@ use crate::cache::{Asked, Cache};
 use crate::known::KnownDirectories;
 use crate::open_table::OpenTable;
 use crate::partitions::Partitions;
+use crate::silence::Silent;
 use crate::window::run_window;
 use crate::{Caller, CallerStats, ClientOptions, Error, FsStats, Result};
 
@@ -31,6 +32,7 @@ pub(crate) struct Inner<R> {
     pub(crate) partitions: Partitions,
     pub(crate) cache: Cache,
     pub(crate) known: KnownDirectories,
+    pub(crate) silent: Silent,
 }
 
 impl<R: Runtime> Clone for Client<R> {
@@ -65,7 +67,8 @@ impl<R: Runtime> Client<R> {
         let caller = Caller::new(rt, options.client, options.incarnation);
         let cache = Cache::new(options.attr_cache_ns);
         let (opens, partitions) = (OpenTable::default(), Partitions::default());
-        Client { inner: Arc::new(Inner { caller, map, options, opens, partitions, cache, known: KnownDirectories::default() }) }
+        let (known, silent) = (KnownDirectories::default(), Silent::default());
+        Client { inner: Arc::new(Inner { caller, map, options, opens, partitions, cache, known, silent }) }
     }
 
     /// The servers of the file system.

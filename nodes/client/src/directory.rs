@@ -9,7 +9,7 @@ use weft_wire::ops::{FileState, GetAttrManyRequest, ParentRequest, ReadDirReply,
 use crate::cache::Asked;
 use crate::client::Flow;
 use crate::window::run_window;
-use crate::{Client, DirItem, DirPage, Result};
+use crate::{Client, DirItem, DirPage, Result, Seen};
 
 /// Most objects in one request for attributes. The protocol allows 4096; fewer let several requests overlap.
 const ATTRS_MAX: usize = 1024;
@@ -24,6 +24,19 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// [`Status::NotDirectory`], [`Status::Stale`] if the directory is gone, permissions, servers that do not answer.
     pub async fn readdir(&self, who: &Credentials, dir: Handle, cookie: u64, bytes_max: u32, with_attrs: bool) -> Result<DirPage> {
+        self.list(who, dir, cookie, bytes_max, with_attrs, false).await
+    }
+
+    /// Like [`Client::readdir`] with attributes, for listings beside servers that do not answer: sizes of files that others are writing
+    /// to such a data server are those known last ([`DirItem::is_exact`]), and an object whose own metadata server fails has none.
+    ///
+    /// # Errors
+    /// As [`Client::readdir`].
+    pub async fn readdir_soon(&self, who: &Credentials, dir: Handle, cookie: u64, bytes_max: u32) -> Result<DirPage> {
+        self.list(who, dir, cookie, bytes_max, true, true).await
+    }
+
+    async fn list(&self, who: &Credentials, dir: Handle, cookie: u64, bytes_max: u32, with_attrs: bool, soon: bool) -> Result<DirPage> {
         let flow = self.flow("readdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_READDIR);
         let asked = self.ask();
@@ -32,26 +45,35 @@ impl<R: Runtime> Client<R> {
         let mut items = Vec::with_capacity(entries.len());
         let mut states = Vec::new();
         for entry in entries {
-            items.push(DirItem { name: entry.name, handle: entry.handle, kind: entry.kind, cookie: entry.cookie, attr: None });
+            let (attr, is_exact) = (None, true);
+            items.push(DirItem { name: entry.name, handle: entry.handle, kind: entry.kind, cookie: entry.cookie, attr, is_exact });
             states.push(entry.state);
         }
         if with_attrs {
-            let attrs = self.attrs_of_entries(flow, &items, states, asked).await;
-            for (item, attr) in items.iter_mut().zip(attrs) {
-                item.attr = match attr {
-                    Ok(attr) => Some(attr),
+            let seen = self.attrs_of_entries(flow, &items, states, asked, soon).await;
+            for (item, seen) in items.iter_mut().zip(seen) {
+                match seen {
+                    Ok(seen) => (item.attr, item.is_exact) = (Some(seen.attr), seen.is_exact),
                     // Removed since the entry was read.
-                    Err(error) if matches!(error.status, Status::Stale | Status::NotFound) => None,
+                    Err(error) if matches!(error.status, Status::Stale | Status::NotFound) => {}
+                    Err(_) if soon => item.is_exact = false,
                     Err(error) => return Err(error),
-                };
+                }
             }
         }
         Ok(DirPage { entries: items, end, parent })
     }
 
-    async fn attrs_of_entries(&self, flow: Flow, items: &[DirItem], states: Vec<Option<FileState>>, asked: Asked) -> Vec<Result<Attr>> {
+    async fn attrs_of_entries(
+        &self,
+        flow: Flow,
+        items: &[DirItem],
+        states: Vec<Option<FileState>>,
+        asked: Asked,
+        soon: bool,
+    ) -> Vec<Result<Seen>> {
         let remote: Vec<Handle> = items.iter().zip(&states).filter(|(_, state)| state.is_none()).map(|(item, _)| item.handle).collect();
-        let mut remote_attrs = self.stat_many_in(flow, &remote).await.into_iter();
+        let mut remote_attrs = self.stat_many_in(flow, &remote, soon).await.into_iter();
         let flows = items.iter().zip(states).map(|(item, state)| {
             let known = match state {
                 Some(state) => Ok(state),
@@ -59,7 +81,7 @@ impl<R: Runtime> Client<R> {
             };
             async move {
                 match known {
-                    Ok(state) => self.settle(Flow { handle: item.handle, ..flow }, state, asked).await,
+                    Ok(state) => self.settle_or_soon(Flow { handle: item.handle, ..flow }, state, asked, soon).await,
                     Err(attr) => attr,
                 }
             }
@@ -67,14 +89,23 @@ impl<R: Runtime> Client<R> {
         run_window(flows, SETTLE_WINDOW).await
     }
 
+    async fn settle_or_soon(&self, flow: Flow, state: FileState, asked: Asked, soon: bool) -> Result<Seen> {
+        if soon {
+            return self.settle_soon(flow, state, asked).await;
+        }
+        Ok(Seen { attr: self.settle(flow, state, asked).await?, is_exact: true })
+    }
+
     /// Exact attributes of many objects: one request for up to 1024 objects of one server, all servers in parallel. One result for
     /// each handle, in their order.
     pub async fn stat_many(&self, handles: &[Handle]) -> Vec<Result<Attr>> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_GETATTR);
-        self.stat_many_in(self.flow("stat", Handle(0)), handles).await
+        let seen = self.stat_many_in(self.flow("stat", Handle(0)), handles, false).await;
+        seen.into_iter().map(|seen| seen.map(|seen| seen.attr)).collect()
     }
 
-    async fn stat_many_in(&self, flow: Flow, handles: &[Handle]) -> Vec<Result<Attr>> {
+    /// Attributes of many objects; with `soon`, sizes may be those known last.
+    pub(crate) async fn stat_many_in(&self, flow: Flow, handles: &[Handle], soon: bool) -> Vec<Result<Seen>> {
         let mut by_server: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
         let mut results = vec![Err(flow.error(Status::Stale)); handles.len()];
         for (position, handle) in handles.iter().enumerate() {
@@ -104,9 +135,12 @@ impl<R: Runtime> Client<R> {
             let flows = positions.iter().zip(states).map(|(position, state)| async move {
                 let flow = Flow { handle: handles[*position], ..flow };
                 match state {
-                    Ok(state) => self.settle(flow, state, asked).await,
+                    Ok(state) => self.settle_or_soon(flow, state, asked, soon).await,
                     // Busy in a transaction or truncation: asked for alone, it is waited for.
-                    Err(status) if status.is_transient() => self.getattr_now(flow, handles[*position]).await,
+                    Err(status) if status.is_transient() => {
+                        let attr = self.getattr_now(flow, handles[*position]).await?;
+                        Ok(Seen { attr, is_exact: true })
+                    }
                     Err(status) => Err(flow.error_at(status, server)),
                 }
             });

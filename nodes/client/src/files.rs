@@ -10,7 +10,7 @@ use weft_base::{Attr, Credentials, FileKind, Handle, ServerRole, Status, check_n
 use weft_layout::local_bytes;
 use weft_rt::{FaultPoint, Runtime};
 use weft_wire::Rights;
-use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
+use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
 
 use crate::client::Flow;
 use crate::gate::Passage;
@@ -109,10 +109,13 @@ impl<R: Runtime> Client<R> {
             // The inode is on another server; or this open was overtaken, and permissions for it were checked already.
             drop(ticket);
             let who = if capability.is_some() { &RENEWAL } else { who };
-            let (attr, file) = self.open_in(flow, who, handle, options.rights, truncate).await?;
+            let (attr, file) = self.open_in(flow, who, handle, options.rights, truncate, None).await?;
             return Ok((attr, file, created));
         };
         drop(ticket);
+        if state.ask_data.is_some() {
+            file.note_others_write();
+        }
         let attr = if truncate { self.truncate_opened(flow, who, handle).await } else { self.settle(flow, state, asked).await };
         match attr {
             Ok(attr) => Ok((attr, file, created)),
@@ -134,9 +137,26 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// [`Status::Stale`] if it is gone; permissions; servers that do not answer.
     pub async fn open(&self, who: &Credentials, handle: Handle, rights: Rights, truncate: bool) -> Result<(Attr, Arc<OpenFile>)> {
+        self.open_judged(who, handle, rights, truncate, None).await
+    }
+
+    /// [`Client::open`] for a mount, whose kernel has found the file and allowed the open by what it remembers: with `judged` that is
+    /// checked.
+    ///
+    /// # Errors
+    /// As [`Client::open`]; [`Status::Stale`] also if the rights are others by now or the file has no name any more. Nothing has been
+    /// opened or truncated then.
+    pub async fn open_judged(
+        &self,
+        who: &Credentials,
+        handle: Handle,
+        rights: Rights,
+        truncate: bool,
+        judged: Option<Judged>,
+    ) -> Result<(Attr, Arc<OpenFile>)> {
         let flow = self.flow("open", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OPEN);
-        self.open_in(flow, who, handle, rights, truncate).await
+        self.open_in(flow, who, handle, rights, truncate, judged).await
     }
 
     async fn open_in(
@@ -146,6 +166,7 @@ impl<R: Runtime> Client<R> {
         handle: Handle,
         rights: Rights,
         truncate: bool,
+        judged: Option<Judged>,
     ) -> Result<(Attr, Arc<OpenFile>)> {
         let server = self.owner(flow, handle)?;
         for _ in 0..OPEN_TRIES {
@@ -160,7 +181,8 @@ impl<R: Runtime> Client<R> {
             }
             let ticket = self.inner.opens.begin();
             let asked = self.ask();
-            let request = OpenRequest { handle, rights, truncate, open_sequence: ticket.sequence, who: who.clone() };
+            let request =
+                OpenRequest { handle, rights, truncate, open_sequence: ticket.sequence, who: who.clone(), judged: judged.clone() };
             let reply = self.call(flow, server, &request).await?;
             if truncate {
                 self.inner.cache.forget(handle);
@@ -171,6 +193,9 @@ impl<R: Runtime> Client<R> {
                 file.inode().truncated(&reply.state.attr, writes_before);
             }
             drop(passage);
+            if reply.state.ask_data.is_some() {
+                file.note_others_write();
+            }
             return match self.settle(flow, reply.state, asked).await {
                 Ok(attr) => Ok((attr, file)),
                 Err(error) => {
@@ -260,15 +285,17 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
         let inode = file.inode();
         let data = self.sync_data(flow, inode);
-        let meta = async {
-            let Some(change) = inode.unsynced_change(data_only) else { return Ok(()) };
-            self.report(flow, inode).await?;
-            self.call(flow, self.owner(flow, inode.handle)?, &SyncMetaRequest {}).await?;
-            inode.synced(change);
-            Ok(())
-        };
-        let (data, meta) = both(data, meta).await;
+        let (data, meta) = both(data, self.sync_attributes(flow, inode, data_only)).await;
         data.and(meta)
+    }
+
+    /// The attributes of [`Client::fsync`].
+    pub(crate) async fn sync_attributes(&self, flow: Flow, inode: &OpenInode, data_only: bool) -> Result<()> {
+        let Some(change) = inode.unsynced_change(data_only) else { return Ok(()) };
+        self.report(flow, inode).await?;
+        self.call(flow, self.owner(flow, inode.handle)?, &SyncMetaRequest {}).await?;
+        inode.synced(change);
+        Ok(())
     }
 
     /// Syncs every datafile in which bytes of the file may lie.
@@ -320,7 +347,8 @@ impl<R: Runtime> Client<R> {
         }
         let server = self.owner(flow, inode.handle)?;
         let ticket = self.inner.opens.begin();
-        let request = OpenRequest { handle: inode.handle, rights, truncate: false, open_sequence: ticket.sequence, who: RENEWAL };
+        let request =
+            OpenRequest { handle: inode.handle, rights, truncate: false, open_sequence: ticket.sequence, who: RENEWAL, judged: None };
         let reply = self.call(flow, server, &request).await?;
         self.inner.opens.renewed(&ticket, inode, rights, reply.capability);
         Ok(())

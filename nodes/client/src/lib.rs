@@ -24,6 +24,7 @@ mod paths;
 mod read;
 mod reclaim;
 mod sequence;
+mod silence;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -34,5 +35,5 @@ pub use caller::{Caller, CallerStats};
 pub use client::Client;
 pub use error::{Error, Result};
 pub use open_table::OpenFile;
-pub use types::{ClientOptions, CreateOptions, DirItem, DirPage, FsStats, RenameFlags, SetAttr, XattrFlags};
+pub use types::{ClientOptions, CreateOptions, DirItem, DirPage, FsStats, RenameFlags, Seen, SetAttr, XattrFlags};
 pub use window::run_window;

@@ -13,7 +13,7 @@ use weft_wire::ops::{
 use crate::attrs::Settled;
 use crate::cache::Asked;
 use crate::client::Flow;
-use crate::{Client, RenameFlags, Result};
+use crate::{Client, RenameFlags, Result, Seen};
 
 /// How often a name is looked up again because the object it led to was changing when its attributes were asked for.
 const LOOKUP_TRIES: usize = 16;
@@ -38,6 +38,40 @@ impl<R: Runtime> Client<R> {
             return Err(flow.error(Status::NotFound));
         }
         self.lookup_in(flow, who, dir, &name).await
+    }
+
+    /// Like [`Client::lookup`], but does not wait long for data servers that do not answer: names are there to be used although the size
+    /// of a file that others are writing cannot be had.
+    ///
+    /// # Errors
+    /// As [`Client::lookup`].
+    pub async fn lookup_soon(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<Seen> {
+        let flow = self.flow("lookup", dir);
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
+        let name = checked(flow, name)?;
+        let may_search = who.checked_by_kernel || who.uid == 0;
+        if may_search && self.inner.known.is_absent(dir, &name, self.rt().now()) {
+            return Err(flow.error(Status::NotFound));
+        }
+        if self.inner.cache.is_on() {
+            let attr = self.lookup_in(flow, who, dir, &name).await?;
+            return Ok(Seen { attr, is_exact: true });
+        }
+        for _ in 0..LOOKUP_TRIES {
+            let asked = self.ask();
+            let reply = self.lookup_request(flow, who, dir, &name).await?;
+            let found = Flow { handle: reply.handle, ..flow };
+            let outcome = match reply.state {
+                Some(state) => self.settle_soon(found, state, asked).await,
+                None => self.stat_many_in(found, &[reply.handle], true).await.pop().expect("one result for one object"),
+            };
+            match outcome {
+                // Removed or replaced in between: what is it now?
+                Err(error) if error.status == Status::Stale => {}
+                outcome => return outcome,
+            }
+        }
+        Err(flow.error(Status::Busy))
     }
 
     /// [`Client::lookup`] as a part of another operation.

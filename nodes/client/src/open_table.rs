@@ -33,6 +33,7 @@ pub struct OpenFile {
     inode: Arc<OpenInode>,
     rights: Rights,
     released: AtomicBool,
+    others_write: AtomicBool,
 }
 
 impl OpenFile {
@@ -49,6 +50,15 @@ impl OpenFile {
     /// What it was opened for.
     pub fn rights(&self) -> Rights {
         self.rights
+    }
+
+    /// True if some other client had the file open for writing when it was opened here: it may change at any time.
+    pub fn others_write(&self) -> bool {
+        self.others_write.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_others_write(&self) {
+        self.others_write.store(true, Ordering::Relaxed);
     }
 
     /// The largest size in bytes that this client has heard of since the last truncation. Exact sizes come from `getattr`.
@@ -141,7 +151,7 @@ impl OpenTable {
         let inode = state.inodes.entry(attr.handle).or_insert_with(make).clone();
         self.files.store(state.inodes.len(), Ordering::Relaxed);
         inode.opened(ticket.sequence, rights, capability);
-        Some(Arc::new(OpenFile { inode, rights, released: AtomicBool::new(false) }))
+        Some(Arc::new(OpenFile { inode, rights, released: AtomicBool::new(false), others_write: AtomicBool::new(false) }))
     }
 
     /// The server granted again what a file has open.

@@ -105,6 +105,17 @@ pub struct DirItem {
     pub cookie: u64,
     /// Given if attributes were wanted and the object was still there.
     pub attr: Option<Attr>,
+    /// The attributes are exact. Never false but in a listing that does not wait for data servers ([`crate::Client::readdir_soon`]).
+    pub is_exact: bool,
+}
+
+/// Attributes of an object as far as they can be had soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The attributes.
+    pub attr: Attr,
+    /// False: others are writing the file, and a data server does not answer; size and times are what the metadata server knew last.
+    pub is_exact: bool,
 }
 
 /// Some entries of a directory.

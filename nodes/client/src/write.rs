@@ -35,6 +35,18 @@ impl<R: Runtime> Client<R> {
         self.write_list(file, &[(offset, bytes)], data).await
     }
 
+    /// Like [`Client::write`], and when it returns, the data is on stable storage, and what is needed to find it (its size); without
+    /// `data_only` all attributes, too: what `O_DSYNC` and `O_SYNC` mean.
+    ///
+    /// # Errors
+    /// As [`Client::write`] and [`Client::fsync`].
+    pub async fn write_synced(&self, file: &OpenFile, offset: u64, data: Bulk<'_>, data_only: bool) -> Result<()> {
+        let flow = self.flow("write", file.handle());
+        let _op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
+        self.write_in(flow, file, &[(offset, data.len())], data, true).await?;
+        self.sync_attributes(flow, file.inode(), data_only).await
+    }
+
     /// Writes many ranges (byte offset, number of bytes) of a file, in the order of their offsets and without overlaps; `data` holds
     /// their bytes one after another.
     ///
@@ -43,6 +55,10 @@ impl<R: Runtime> Client<R> {
     pub async fn write_list(&self, file: &OpenFile, ranges: &[(u64, u64)], data: Bulk<'_>) -> Result<()> {
         let flow = self.flow("write", file.handle());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);
+        self.write_in(flow, file, ranges, data, false).await
+    }
+
+    async fn write_in(&self, flow: Flow, file: &OpenFile, ranges: &[(u64, u64)], data: Bulk<'_>, sync: bool) -> Result<()> {
         let ranges: Vec<FileRange> = ranges.iter().map(|(offset, bytes)| FileRange { offset: *offset, bytes: *bytes }).collect();
         if ranges.iter().try_fold(0u64, |sum, range| sum.checked_add(range.bytes)) != Some(data.len()) {
             return Err(flow.error(Status::Invalid));
@@ -56,7 +72,7 @@ impl<R: Runtime> Client<R> {
         let inode = file.inode();
         let mtime = self.rt().wall();
         let running = inode.begin_write();
-        let outcome = self.write_messages(flow, inode, lists, &data, mtime).await;
+        let outcome = self.write_messages(flow, inode, lists, &data, (mtime, sync)).await;
         inode.end_write(running, end, mtime, outcome.is_ok());
         self.inner.cache.forget(inode.handle);
         outcome
@@ -68,14 +84,14 @@ impl<R: Runtime> Client<R> {
         inode: &OpenInode,
         lists: Vec<DatafileList>,
         data: &Bulk<'_>,
-        mtime: weft_base::WallTime,
+        how: (weft_base::WallTime, bool),
     ) -> Result<()> {
         let bytes_max = if lists.len() == 1 { LONE_BYTES } else { BULK_BYTES_MAX as u64 };
         let mut messages = lists.into_iter().flat_map(|list| list.cut(bytes_max, PIECES_MAX, SLICES_MAX));
         let (Some(first), second) = (messages.next(), messages.next()) else { return Ok(()) };
-        let Some(second) = second else { return self.write_message(flow, inode, first, data, mtime).await };
+        let Some(second) = second else { return self.write_message(flow, inode, first, data, how).await };
         let all = [first, second].into_iter().chain(messages);
-        let flows = all.map(|list| self.write_message(flow, inode, list, data, mtime));
+        let flows = all.map(|list| self.write_message(flow, inode, list, data, how));
         run_window(flows, MESSAGES_MAX).await.into_iter().collect()
     }
 
@@ -85,14 +101,15 @@ impl<R: Runtime> Client<R> {
         inode: &OpenInode,
         list: DatafileList,
         data: &Bulk<'_>,
-        mtime: weft_base::WallTime,
+        how: (weft_base::WallTime, bool),
     ) -> Result<()> {
         let StripeIndex(index) = list.index;
+        let (mtime, sync) = how;
         let server = self.map().data_server(&inode.layout, index);
         let bulk = cut_bulk(data, &list.slices);
         let pieces = pieces_of(&list);
         self.with_capability(flow, inode, Rights::WRITE, async |capability| {
-            let request = WriteRequest { handle: inode.handle, index, capability, pieces: pieces.clone(), mtime, sync: false };
+            let request = WriteRequest { handle: inode.handle, index, capability, pieces: pieces.clone(), mtime, sync };
             self.call_with_bulk(flow, server, &request, bulk.clone()).await
         })
         .await?;

@@ -25,7 +25,7 @@ fn set_size(handle: Handle, size: u64) -> SetAttrRequest {
 }
 
 fn open(handle: Handle, rights: Rights, open_sequence: u64, truncate: bool) -> OpenRequest {
-    OpenRequest { handle, rights, truncate, open_sequence, who: Credentials::ROOT }
+    OpenRequest { handle, rights, truncate, open_sequence, who: Credentials::ROOT, judged: None }
 }
 
 impl Cluster {

@@ -40,6 +40,9 @@ struct Row {
     uid: u32,
     gid: u32,
     size: u64,
+    /// Somebody is writing the file and a data server does not answer: the size is the one known last.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    size_is_old: bool,
     mtime_s: i64,
     mtime_ns: u32,
     handle: String,
@@ -78,7 +81,7 @@ impl Args {
             return fs.list(path, attr.handle, self.long || self.json);
         }
         let name = bytes::Bytes::copy_from_slice(path);
-        Ok(vec![DirItem { name, handle: attr.handle, kind: attr.kind, cookie: 0, attr: Some(attr) }])
+        Ok(vec![DirItem { name, handle: attr.handle, kind: attr.kind, cookie: 0, attr: Some(attr), is_exact: true }])
     }
 }
 
@@ -96,12 +99,17 @@ fn long_listing(fs: &Fs, items: &[DirItem]) -> Result<String> {
             attr.nlink.to_string(),
             attr.uid.to_string(),
             attr.gid.to_string(),
-            attr.size.to_string(),
+            size_words(item, attr.size),
             time_string(attr.mtime),
             show_name(&item.name) + &arrow,
         ]);
     }
     Ok(table.render())
+}
+
+/// A size that only a data server knows which does not answer is the one known last.
+fn size_words(item: &DirItem, size: u64) -> String {
+    if item.is_exact { size.to_string() } else { format!("~{size}") }
 }
 
 fn link_target(fs: &Fs, item: &DirItem) -> Result<Option<String>> {
@@ -127,6 +135,7 @@ fn row(fs: &Fs, path: &[u8], item: &DirItem) -> Result<Row> {
         uid: attr.uid,
         gid: attr.gid,
         size: attr.size,
+        size_is_old: !item.is_exact,
         mtime_s,
         mtime_ns,
         handle: attr.handle.to_string(),

@@ -53,7 +53,8 @@ impl State {
         if !writes_on && !others_write && !self.is_uncertain(handle) {
             changed.flags = changed.flags.without(InodeFlags::WRITING);
         }
-        if changed != *inode {
+        // Written bytes are a change even if size and times are the same: caches go by the version.
+        if changed != *inode || request.written.is_some() {
             self.check_writable(handle, inode)?;
             changed.version += 1;
             record.changes.push(Change::PutInode { handle, inode: changed });
@@ -79,7 +80,8 @@ impl State {
         if !self.opens.has_writer(handle, None) {
             changed.flags = changed.flags.without(InodeFlags::WRITING);
         }
-        if changed != *inode {
+        // As above: what a lost writer wrote is not known.
+        if changed != *inode || inode.flags.has(InodeFlags::WRITING) {
             changed.version += 1;
             record.changes.push(Change::PutInode { handle, inode: changed });
         }

@@ -14,6 +14,7 @@ impl State {
     /// and as [`State::inode`].
     pub fn prepare_open(&self, cx: &Context<'_>, request: &OpenRequest, record: &mut Record) -> Result<OpenReply> {
         let inode = self.inode(request.handle)?;
+        check_judgement(inode, request)?;
         self.prepare_open_inode(cx, request.handle, inode, request.rights, request.open_sequence, &request.who, record)
     }
 
@@ -62,4 +63,14 @@ impl State {
         }
         Ok(OpenReply { state: self.file_state(cx, handle, inode), capability: cx.capability(handle, rights) })
     }
+}
+
+/// Checks that a kernel has judged an open by what is true now: it remembers names and rights for a while.
+///
+/// # Errors
+/// [`Status::Stale`].
+pub(super) fn check_judgement(inode: &Inode, request: &OpenRequest) -> Result<()> {
+    let Some(judged) = &request.judged else { return Ok(()) };
+    let is_true = (judged.mode, judged.uid, judged.gid) == (inode.mode, inode.uid, inode.gid);
+    if is_true && inode.nlink > 0 { Ok(()) } else { Err(Status::Stale) }
 }

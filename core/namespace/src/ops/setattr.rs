@@ -5,6 +5,7 @@ use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime};
 
+use super::open::check_judgement;
 use super::truncate::truncated;
 use crate::access::owns;
 use crate::{Change, Context, Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_SETUID, OpenChange, Record, State, WRITE, may_access};
@@ -59,6 +60,7 @@ impl State {
     pub fn prepare_open_truncate(&self, cx: &Context<'_>, request: &OpenRequest, record: &mut Record) -> Result<SizePlan<OpenReply>> {
         let (handle, rights, who) = (request.handle, request.rights, &request.who);
         let inode = self.inode(handle)?;
+        check_judgement(inode, request)?;
         self.check_open(inode, rights, who)?;
         may_access(who, inode, WRITE)?;
         self.check_writable(handle, inode)?;

@@ -86,7 +86,7 @@ impl Machine {
     }
 
     pub fn open(&mut self, handle: Handle, rights: Rights, sequence: u64) -> Result<OpenReply> {
-        let request = OpenRequest { handle, rights, truncate: false, open_sequence: sequence, who: ROOT };
+        let request = OpenRequest { handle, rights, truncate: false, open_sequence: sequence, who: ROOT, judged: None };
         self.change(|state, cx, record| state.prepare_open(cx, &request, record))
     }
 

@@ -64,6 +64,16 @@ wire_struct! {
         pub at: Option<WallTime>,
     }
 
+    /// What the kernel of a mount knew of a file when it allowed an open.
+    pub struct Judged {
+        /// Permission bits.
+        pub mode: u32,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+    }
+
     /// Opens by handle.
     pub struct OpenRequest {
         /// The file.
@@ -76,6 +86,8 @@ wire_struct! {
         pub open_sequence: u64,
         /// Who asks.
         pub who: Credentials,
+        /// If given and not true any more, or if the file has no name any more, the answer is Stale: the path must be walked again.
+        pub judged: Option<Judged>,
     }
 
     /// The open file.

@@ -163,7 +163,7 @@ pub fn requests(about: &Subject) -> Vec<Request> {
             who: who.clone(),
             opened_for_write: true,
         }),
-        Request::Open(OpenRequest { handle, rights: read, truncate: true, open_sequence: 6, who: who.clone() }),
+        Request::Open(OpenRequest { handle, rights: read, truncate: true, open_sequence: 6, who: who.clone(), judged: None }),
         Request::Close(CloseRequest {
             handle,
             open_sequence: 6,

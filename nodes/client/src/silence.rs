@@ -1,0 +1,87 @@
+//! Sizes beside a data server that does not answer.
+//!
+//! The exact size of a file that others are writing is known only to its data servers. Who lists a directory or looks for a name must not
+//! wait for one of them that hangs: he gets the size that the metadata server knows, after a short while, and is told so. A server that
+//! was waited for in vain is not waited for again for some time, so a thousand such files cost no more than one.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use weft_base::{Attr, FileKind, Layout, MILLISECOND, Nanos, SECOND, ServerId, ServerRole};
+use weft_rt::Runtime;
+use weft_wire::ops::FileState;
+
+use crate::cache::Asked;
+use crate::client::Flow;
+use crate::{Client, Result, Seen};
+
+/// So long is a data server waited for, in nanoseconds.
+const PATIENCE: u64 = 500 * MILLISECOND;
+/// So long is one that did not answer not waited for again, in nanoseconds.
+const SILENCE: u64 = 5 * SECOND;
+
+/// Data servers that were waited for in vain.
+#[derive(Debug, Default)]
+pub(crate) struct Silent {
+    any: AtomicBool,
+    until: Mutex<BTreeMap<ServerId, Nanos>>,
+}
+
+impl Silent {
+    fn note(&self, server: ServerId, until: Nanos) {
+        self.lock().insert(server, until);
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    fn is_silent(&self, server: ServerId, now: Nanos) -> bool {
+        self.any.load(Ordering::Relaxed) && self.lock().get(&server).is_some_and(|until| now < *until)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ServerId, Nanos>> {
+        self.until.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+impl<R: Runtime> Client<R> {
+    /// Like `settle`, but waits a short while only for data servers that do not answer.
+    pub(crate) async fn settle_soon(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Seen> {
+        let last_known = state.attr;
+        if state.ask_data.is_some() && self.has_silent_server(&last_known.layout) {
+            return Ok(self.seen_last(last_known));
+        }
+        let now = self.rt().now();
+        let quick = Flow { deadline: flow.deadline.min(now + PATIENCE), ..flow };
+        match self.settle(quick, state, asked).await {
+            Ok(attr) => Ok(Seen { attr, is_exact: true }),
+            Err(error) => match error.server.filter(|server| server.role() == ServerRole::Data && error.status.is_transient()) {
+                Some(server) => {
+                    self.inner.silent.note(server, self.rt().now() + SILENCE);
+                    Ok(self.seen_last(last_known))
+                }
+                // It was not a data server that kept silent: there is no hurry.
+                None if error.status.is_transient() => {
+                    let attr = self.getattr_now(flow, flow.handle).await?;
+                    Ok(Seen { attr, is_exact: true })
+                }
+                None => Err(error),
+            },
+        }
+    }
+
+    fn has_silent_server(&self, layout: &Layout) -> bool {
+        let now = self.rt().now();
+        (0..u32::from(layout.width)).any(|index| self.inner.silent.is_silent(self.map().data_server(layout, index), now))
+    }
+
+    /// What the metadata server knows of a file, and what this client has written itself.
+    fn seen_last(&self, mut attr: Attr) -> Seen {
+        if attr.kind == FileKind::File
+            && let Some(inode) = self.inner.opens.get(attr.handle)
+        {
+            // If even that is unclear, it stays what the server knows.
+            let _ = inode.view(&mut attr, u64::MAX);
+        }
+        Seen { attr, is_exact: false }
+    }
+}
