@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
@@ -198,6 +199,17 @@ pub fn start_in_background<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<It
 pub fn detach() {
     // Fails only for a process that leads a group already: then it is as detached as it needs to be.
     let _ = nix::unistd::setsid();
+}
+
+/// Lets this process open as many files and connections as its hard limit allows: the soft one, usually 1024, is for programs that still
+/// use `select`.
+pub fn raise_descriptors() {
+    // What cannot be raised stays as it is; then the process refuses connections earlier.
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// SIGTERM, SIGINT and SIGHUP, turned from a sudden end into something to wait for.

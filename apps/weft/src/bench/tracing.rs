@@ -20,8 +20,8 @@ use super::work::{Step, Work};
 use super::worker;
 use crate::connect::Common;
 use crate::output::Table;
-use crate::recording::files_in;
 use crate::recording::nodes::Traced;
+use crate::recording::{RING_BYTES_MAX_SERVER, files_in};
 
 /// A server's ring in bytes for each create: one record, and if each create has a turn of its own, that and its part of the journal.
 const RING_BYTES_PER_FILE: u64 = 512;
@@ -110,12 +110,11 @@ impl Args {
 
     /// Creates by a process of its own, so that its rings and its memory are new both times.
     fn repetition(&self, bench: &Bench<'_>, work: &Work, recorded: Option<(&Traced, &Path)>, pair: u32) -> Result<One> {
-        if let Some((servers, folder)) = recorded {
+        if let Some((servers, _)) = recorded {
             servers.ask_all(&TraceRequest {
                 mask: self.mask.clone(),
                 mode: TraceMode::Bench,
-                ring_bytes: work.files * u64::from(work.clients) * RING_BYTES_PER_FILE + (1 << 20),
-                folder: folder.to_str().context("the name of the folder for records is not UTF-8")?.into(),
+                ring_bytes: (work.files * u64::from(work.clients) * RING_BYTES_PER_FILE + (1 << 20)).min(RING_BYTES_MAX_SERVER),
                 ..TraceRequest::new(TraceAction::On)
             })?;
         }
@@ -125,8 +124,11 @@ impl Args {
         let one = bench.timed(&mut crew, Step::Create, work)?;
         // The processes write their records when they end: before the next ones begin.
         drop(crew);
-        if let Some((servers, _)) = recorded {
-            servers.end()?;
+        if let Some((servers, folder)) = recorded {
+            let problems = servers.gather(&mut servers.end()?, Some(folder), true);
+            if !problems.is_empty() {
+                bail!("the records of the servers are not here: {}", problems.join("; "));
+            }
         }
         say(if recorded.is_some() { "recorded" } else { "not recorded" }, pair, self.pairs, &one);
         let creates = one.outcome.tally.ops as f64;

@@ -19,7 +19,7 @@ use crate::connect::{Common, Fs};
 use crate::process::{self, PidFile, StopSignals};
 use crate::recording::socket::Service;
 use crate::state::StateDir;
-use crate::{mount_list, mounts, recording};
+use crate::{mount_list, mounts, recording, trust};
 
 /// Mount a file system through FUSE
 #[derive(Debug, clap::Args)]
@@ -129,6 +129,7 @@ fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready
     let options = parse_options(options)?;
     let signals = StopSignals::block()?;
     recording::block_dump_signal()?;
+    process::raise_descriptors();
     check_place(place)?;
     let fs = Fs::open(fs, common)?;
     // A mount without a server would only fail later, where nobody reads it.
@@ -159,7 +160,8 @@ fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready
 fn listen_to_commands(fs: &Fs, troubles: Arc<Troubles>, socket: &Path, dir: &Path) {
     let row = |trouble: Trouble| MountErrorRow { server: trouble.server, status: trouble.status.code(), count: trouble.count };
     let errors = move || MountErrors { rows: troubles.list().into_iter().map(row).collect() };
-    let home = fs.config.as_ref().map_or_else(|| dir.join("trace"), |config| StateDir::of_config(&config.file).trace_dir());
+    let state = fs.config.as_ref().map(|config| StateDir::of_config(&config.file)).filter(|state| trust::is_own_folder(state.root()));
+    let home = state.map_or_else(|| dir.join("trace"), |state| state.trace_dir());
     if let Err(error) = recording::socket::listen(socket, Service { home, errors: Arc::new(errors) }) {
         eprintln!("weft: commands cannot reach this mount while it runs: {error:#}");
     }

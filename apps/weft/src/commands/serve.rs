@@ -53,6 +53,7 @@ impl Args {
             process::detach();
         }
         recording::block_dump_signal()?;
+        process::raise_descriptors();
         let config = Config::load(&self.config)?;
         let server = config.server(&self.server)?;
         crate::faults::begin(&server.name, Some(&config))?;
@@ -113,7 +114,8 @@ const TRACE: TraceService = TraceService { command: trace, read: recording::read
 
 /// Executes a command about the recording of this process.
 fn trace(request: &TraceRequest) -> TraceReply {
-    let reply = recording::command(request, TRACES.get().map_or(Path::new(""), PathBuf::as_path));
+    let home = TRACES.get().map_or(Path::new(""), PathBuf::as_path);
+    let reply = recording::command(request, home, recording::Commander::KeyHolder);
     // The server's thread takes its ring now and not with the next request.
     weft_trace::now();
     reply

@@ -31,7 +31,7 @@ Examples:
   weft trace status /tmp/weft
   weft trace off /tmp/weft         prints the files; then: weft explain DIR, weft view DIR
 
-Files of servers on other machines are copied to this one by `off` and `dump`. Mounts on other machines are not reached: they listen to nobody.
+Servers write into a folder of their own; `off` and `dump` copy their files to where those of the mount are. Mounts on other machines are not reached: they listen to nobody.
 Give the commands there too, with --nodes 'mount*', and copy the files.")]
 pub struct Args {
     #[command(subcommand)]
@@ -68,7 +68,7 @@ struct Which {
 struct Ending {
     #[command(flatten)]
     which: Which,
-    /// Folder for copies of the files of servers on other machines [default: where the files of this machine are]
+    /// Folder for copies of the files of servers [default: where the files of the mount are]
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
 }
@@ -83,7 +83,7 @@ struct On {
     /// What becomes of the records
     #[arg(long, value_enum, default_value = "stream")]
     mode: Mode,
-    /// Folder for the files, on the machine of each process [default: `trace` in the state directory]
+    /// Folder for the files of mounts; `off` and `dump` copy those of servers to it [default: `trace` in the state directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Memory for the records of one thread [default: 16MiB for bench, else 4MiB]
@@ -141,6 +141,9 @@ impl On {
             ..TraceRequest::new(TraceAction::On)
         };
         let traced = Traced::find(&self.which.fs, &self.which.nodes, common)?;
+        if !request.folder.is_empty() && !traced.has_mount() {
+            bail!("--dir is for mounts, and none is recorded; servers write into a folder of their own: `weft trace off --into DIR`");
+        }
         show(&traced.ask(&request), Vec::new(), self.which.json)
     }
 }

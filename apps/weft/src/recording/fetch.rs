@@ -17,6 +17,17 @@ use crate::connect::Fs;
 /// A larger file stays where it is: it would fill the disk of whoever asks.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
+/// What is wanted of a file of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// To see it from this machine.
+    InSight,
+    /// To have it in the folder, as a copy if it is elsewhere.
+    Copied,
+    /// To have it in the folder and nowhere else.
+    Moved,
+}
+
 /// A server with files.
 pub struct Source<'a> {
     /// The file system.
@@ -30,15 +41,15 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The file with this number in the server's list, on this machine: where it is if this is the machine, else a copy in `folder`, which is made
-    /// if it is missing. A copy that is there already is not fetched again. With `move_it` the file is in `folder` afterwards and nowhere else.
+    /// The file with this number in the server's list, on this machine: where it is, if that is enough and this is the machine, else in `folder`,
+    /// which is made if it is missing. A copy that is there already is not fetched again.
     ///
     /// # Errors
     /// The server does not give it, or it cannot be written; the part that was written is removed.
-    pub fn local_copy(&self, number: usize, folder: &Path, move_it: bool) -> Result<PathBuf> {
+    pub fn local_copy(&self, number: usize, folder: &Path, want: Want) -> Result<PathBuf> {
         let there = &self.reply.files[number];
         let first = self.read(number, 0)?;
-        if is_same(Path::new(there), &first) && (!move_it || Path::new(there).parent() == Some(folder)) {
+        if is_same(Path::new(there), &first) && (want == Want::InSight || Path::new(there).parent() == Some(folder)) {
             return Ok(PathBuf::from(there));
         }
         if first.file_bytes > FILE_BYTES_MAX {
@@ -57,7 +68,7 @@ impl Source<'_> {
             let _ = std::fs::remove_file(&path);
             return Err(error.context(format!("cannot copy {there} of {} to {}", self.name, path.display())));
         }
-        if move_it {
+        if want == Want::Moved {
             self.ask(&TraceReadRequest { file: number as u32, offset: 0, remove: true })?;
         }
         Ok(path)

@@ -30,6 +30,10 @@ pub const RING_BYTES_BENCH: u64 = 16 << 20;
 pub const RING_BYTES: u64 = 4 << 20;
 /// The smallest and the largest ring.
 const RING_BYTES_RANGE: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 30;
+/// The largest ring of a server: whoever holds the key may ask for it, and it has one for each thread.
+pub const RING_BYTES_MAX_SERVER: u64 = 128 << 20;
+/// Recordings of one process that are still being written; no new one is begun before they are through.
+const WRITING_MAX: usize = 4;
 
 /// The recording of this process, or the last one.
 static RECORDING: Mutex<Option<State>> = Mutex::new(None);
@@ -118,6 +122,9 @@ impl State {
 fn start(settings: Settings) -> Result<()> {
     let mut guard = state();
     let mut earlier = Vec::new();
+    if guard.as_ref().is_some_and(|state| state.earlier.iter().filter(|keeper| !keeper.progress().is_over).count() >= WRITING_MAX) {
+        return Err(anyhow!("{WRITING_MAX} recordings before this one are still being written; begin again in a moment"));
+    }
     if let Some(mut running) = guard.take() {
         running.end();
         earlier = std::mem::take(&mut running.earlier);
@@ -167,12 +174,21 @@ fn dump_of_others() {
     }
 }
 
+/// Who commands a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commander {
+    /// Its user, or root, on its machine.
+    Owner,
+    /// Anybody in the network who holds the cluster key.
+    KeyHolder,
+}
+
 /// Does what a person wants with the recording of this process; `home` is the folder for files if the request names none. Completing
 /// files goes on after the answer: [`TraceReply::is_writing`].
-pub fn command(request: &TraceRequest, home: &std::path::Path) -> TraceReply {
+pub fn command(request: &TraceRequest, home: &std::path::Path, from: Commander) -> TraceReply {
     let outcome = match request.action {
         TraceAction::Status => Ok(()),
-        TraceAction::On => settings(request, home).and_then(start),
+        TraceAction::On => settings(request, home, from).and_then(start),
         TraceAction::Off => {
             state().as_mut().filter(|state| state.is_on).into_iter().for_each(State::end);
             Ok(())
@@ -193,7 +209,7 @@ fn dump() -> Result<()> {
     Ok(())
 }
 
-fn settings(request: &TraceRequest, home: &std::path::Path) -> Result<Settings> {
+fn settings(request: &TraceRequest, home: &std::path::Path, from: Commander) -> Result<Settings> {
     let mask = Mask::parse(&request.mask, &EventTable::builtin()).map_err(|problem| anyhow!(problem))?;
     let mode = match request.mode {
         TraceMode::Bench => Mode::Bench,
@@ -205,6 +221,15 @@ fn settings(request: &TraceRequest, home: &std::path::Path) -> Result<Settings> 
     let ring_bytes = if request.ring_bytes == 0 { usual } else { request.ring_bytes };
     if !RING_BYTES_RANGE.contains(&ring_bytes) {
         return Err(anyhow!("a ring has between 64 KiB and 1 GiB"));
+    }
+    if from == Commander::KeyHolder && ring_bytes > RING_BYTES_MAX_SERVER {
+        return Err(anyhow!("a ring of a server has at most 128 MiB; give a smaller --ring, or --nodes 'mount*'"));
+    }
+    if from == Commander::KeyHolder && !request.folder.is_empty() {
+        return Err(anyhow!(
+            "a server writes traces into its own folder only ({}); `weft trace off --into DIR` brings them elsewhere",
+            home.display()
+        ));
     }
     let folder = if request.folder.is_empty() { home.to_path_buf() } else { PathBuf::from(&request.folder) };
     if !folder.is_absolute() {
@@ -241,4 +266,32 @@ fn report() -> TraceReply {
     reply.files = progress.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
     reply.problem = progress.problem.clone().unwrap_or_default();
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_holder_of_the_key_chooses_neither_folder_nor_much_memory() {
+        let asked = |folder: &str, ring_bytes: u64, from| {
+            let request = TraceRequest {
+                mask: "*".into(),
+                mode: TraceMode::Stream,
+                folder: folder.into(),
+                ring_bytes,
+                ..TraceRequest::new(TraceAction::On)
+            };
+            settings(&request, Path::new("/home/of/server"), from).map(|settings| settings.folder).map_err(|error| error.to_string())
+        };
+        let (owner, key) = (Commander::Owner, Commander::KeyHolder);
+        assert_eq!(asked("", 0, key).unwrap(), Path::new("/home/of/server"));
+        assert_eq!(asked("/any/where", 1 << 30, owner).unwrap(), Path::new("/any/where"));
+        for folder in ["/any/where", "/home/of/server/../../..", "/home/of/server", "relative"] {
+            assert!(asked(folder, 0, key).unwrap_err().contains("own folder"), "{folder}");
+        }
+        assert!(asked("", RING_BYTES_MAX_SERVER, key).is_ok());
+        assert!(asked("", RING_BYTES_MAX_SERVER + 1, key).unwrap_err().contains("at most 128 MiB"));
+    }
 }

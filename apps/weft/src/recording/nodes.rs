@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use weft_base::ServerId;
-use weft_rt_real::Address;
 use weft_wire::ops::{TraceAction, TraceMode, TraceReply, TraceRequest};
 
-use super::fetch::Source;
+use super::fetch::{Source, Want};
 use super::socket;
 use crate::connect::{Common, Fs};
 use crate::mount_list;
@@ -31,8 +30,8 @@ const FOLDER_HERE: &str = "weft-trace";
 /// How a process is reached.
 #[derive(Clone, Debug)]
 enum Place {
-    /// A server, and whether its address is one of this machine only.
-    Server(ServerId, bool),
+    /// A server.
+    Server(ServerId),
     /// The socket of a mount.
     Mount(PathBuf),
 }
@@ -59,7 +58,7 @@ impl Traced {
     /// The file system cannot be found, or it has nothing of these names.
     pub fn find(fs: &OsStr, names: &str, common: &Common) -> Result<Traced> {
         let fs = Fs::open(fs, &common.for_a_look())?;
-        let server = |entry: &weft_base::ServerEntry| (entry.name.clone(), Place::Server(entry.id, is_local(&entry.address)));
+        let server = |entry: &weft_base::ServerEntry| (entry.name.clone(), Place::Server(entry.id));
         let mut nodes: Vec<(String, Place)> = fs.client.map().servers().map(server).collect();
         for mount in mount_list::of_fs(&fs)?.into_iter().filter(|mount| mount.pid.is_some()) {
             nodes.push((mount_list::trace_name(&mount.place), Place::Mount(socket::path_for(&mount.pid_file))));
@@ -71,9 +70,17 @@ impl Traced {
         Ok(Traced { fs, nodes })
     }
 
-    /// Sends a command to all of them.
+    /// Sends a command to all of them; a folder in it is for mounts, since servers have their own.
     pub fn ask(&self, request: &TraceRequest) -> Vec<Answer> {
-        self.ask_each(request.action, |_| request.clone())
+        self.ask_each(request.action, |place| match place {
+            Place::Server(_) => TraceRequest { folder: String::new(), ..request.clone() },
+            Place::Mount(_) => request.clone(),
+        })
+    }
+
+    /// True if a mount is among them.
+    pub fn has_mount(&self) -> bool {
+        self.nodes.iter().any(|(_, place)| matches!(place, Place::Mount(_)))
     }
 
     /// Servers first unless it ends something; the answers by name.
@@ -104,7 +111,7 @@ impl Traced {
 
     fn ask_one(&self, place: &Place, request: &TraceRequest) -> Result<TraceReply> {
         match place {
-            Place::Server(server, _) => {
+            Place::Server(server) => {
                 self.fs.run(self.fs.client.trace(*server, request)).map_err(|error| anyhow!("{}", self.fs.why(&error)))
             }
             Place::Mount(path) => socket::ask(path, request),
@@ -152,19 +159,23 @@ impl Traced {
         Ok(answers)
     }
 
-    /// Brings files that are on other machines to this one: into `into`, or where the files of a mount are, or the folder for traces of the state
-    /// directory. The answers name the copies then. With `move_them` all files of servers are brought to `into`, and removed where they were. What did
-    /// not work is said in words.
+    /// Brings files of servers to one folder: `into`, or where the files of a mount are. If there is neither, those of other machines come to the
+    /// folder for traces of the state directory. The answers name the copies then. With `move_them` they are removed where they were. What did not
+    /// work is said in words.
     pub fn gather(&self, answers: &mut [Answer], into: Option<&Path>, move_them: bool) -> Vec<String> {
-        let folder = into.map_or_else(|| self.usual_folder(answers), Path::to_path_buf);
+        let chosen = into.map(Path::to_path_buf).or_else(|| folder_of_mount(answers));
+        let want = match (move_them, &chosen) {
+            (true, _) => Want::Moved,
+            (false, Some(_)) => Want::Copied,
+            (false, None) => Want::InSight,
+        };
+        let folder = chosen.unwrap_or_else(|| self.usual_folder());
         let mut problems = Vec::new();
         for Answer { name, reply, place } in answers {
             let Ok(reply) = reply else { continue };
             for number in 0..reply.files.len() {
                 let here = match place {
-                    Place::Server(server, _) => {
-                        Source { fs: &self.fs, server: *server, name, reply }.local_copy(number, &folder, move_them)
-                    }
+                    Place::Server(server) => Source { fs: &self.fs, server: *server, name, reply }.local_copy(number, &folder, want),
                     Place::Mount(_) => in_sight(&reply.files[number]),
                 };
                 match here {
@@ -176,14 +187,17 @@ impl Traced {
         problems
     }
 
-    fn usual_folder(&self, answers: &[Answer]) -> PathBuf {
-        let of_mount = |answer: &Answer| match (&answer.place, &answer.reply) {
-            (Place::Mount(_), Ok(reply)) => reply.files.first().and_then(|file| Path::new(file).parent()).map(Path::to_path_buf),
-            _ => None,
-        };
-        let of_state = || self.fs.config.as_ref().map(|config| StateDir::of_config(&config.file).trace_dir());
-        answers.iter().find_map(of_mount).or_else(of_state).unwrap_or_else(|| PathBuf::from(FOLDER_HERE))
+    fn usual_folder(&self) -> PathBuf {
+        let of_state = self.fs.config.as_ref().map(|config| StateDir::of_config(&config.file).trace_dir());
+        of_state.unwrap_or_else(|| PathBuf::from(FOLDER_HERE))
     }
+}
+
+fn folder_of_mount(answers: &[Answer]) -> Option<PathBuf> {
+    answers.iter().find_map(|answer| match (&answer.place, &answer.reply) {
+        (Place::Mount(_), Ok(reply)) => reply.files.first().and_then(|file| Path::new(file).parent()).map(Path::to_path_buf),
+        _ => None,
+    })
 }
 
 /// Records `seconds` of a running file system into `folder`; what is wrong with it in words.
@@ -193,16 +207,13 @@ impl Traced {
 pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &Path) -> Result<Vec<String>> {
     let traced = Traced::find(fs, nodes, common)?;
     let folder = std::path::absolute(folder)?;
-    let text = text_of(folder.clone())?;
-    let begin = |place: &Place| TraceRequest {
+    let begun = traced.ask(&TraceRequest {
         mask: "*".into(),
         mode: TraceMode::Stream,
         ring_bytes: RECORD_RING_BYTES,
-        // Another machine has its own folder for traces, where nothing is left behind.
-        folder: if matches!(place, Place::Server(_, false)) { String::new() } else { text.clone() },
+        folder: text_of(folder.clone())?,
         ..TraceRequest::new(TraceAction::On)
-    };
-    let begun = traced.ask_each(TraceAction::On, begin);
+    });
     let mut problems = problems(&begun);
     if problems.len() == begun.len() {
         bail!("nothing can be recorded: {}", problems.join("; "));
@@ -243,15 +254,6 @@ fn in_sight(file: &str) -> Result<PathBuf> {
     if path.exists() { Ok(path) } else { bail!("{file} is not to be seen from here: is the mount in a container?") }
 }
 
-/// True if a server of this address can only be on this machine.
-fn is_local(address: &str) -> bool {
-    match address.parse() {
-        Ok(Address::Unix(_)) => true,
-        Ok(Address::Tcp { host, .. }) => host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()),
-        Err(_) => false,
-    }
-}
-
 /// True if `pattern` is the name, or its beginning with a `*` behind.
 fn is_match(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |beginning| name.starts_with(beginning))
@@ -262,9 +264,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_addresses_are_read() {
+    fn names_are_read() {
         assert!(is_match("*", "meta0") && is_match("meta*", "meta0") && is_match("meta0", "meta0") && !is_match("meta", "meta0"));
-        assert!(is_local("unix:/a/b.sock") && is_local("tcp:127.0.0.1:7000") && !is_local("tcp:10.0.0.2:7000") && !is_local("node1:7000"));
     }
 
     #[test]

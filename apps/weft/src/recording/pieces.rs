@@ -20,7 +20,11 @@ pub fn read(request: &TraceReadRequest) -> Result<TraceReadReply> {
     if request.remove {
         return match std::fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(Status::Io),
-            _ => Ok(TraceReadReply { path: name, file_bytes: 0, data: Bytes::new() }),
+            _ => {
+                // The folder was made for the recording; with its last file it goes.
+                let _ = path.parent().map(std::fs::remove_dir);
+                Ok(TraceReadReply { path: name, file_bytes: 0, data: Bytes::new() })
+            }
         };
     }
     let (file_bytes, data) = piece(&path, request.offset).map_err(|error| match error.kind() {

@@ -71,7 +71,7 @@ fn answer(mut stream: UnixStream, service: &Service) -> Result<()> {
         return Ok(send(&mut stream, &(service.errors)().to_bytes())?);
     }
     let request = TraceRequest::from_bytes(body.into()).map_err(|status| anyhow!("{status}"))?;
-    Ok(send(&mut stream, &super::command(&request, &service.home).to_bytes())?)
+    Ok(send(&mut stream, &super::command(&request, &service.home, super::Commander::Owner).to_bytes())?)
 }
 
 /// Sends a command to the process behind a socket.

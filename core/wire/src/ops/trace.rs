@@ -51,7 +51,7 @@ wire_struct! {
         pub sampling_bits: u8,
         /// A flight recorder is written when an operation takes longer, in nanoseconds; 0: however long it takes.
         pub slow_ns: u64,
-        /// Where the files go, an absolute path on the machine of the process; empty: to the state directory.
+        /// Where the files of a mount go, an absolute path; empty: to the state directory. Servers have a folder of their own and refuse one.
         pub folder: String,
     }
 
