@@ -78,6 +78,8 @@ pub struct Tracer(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) mask: SharedMask,
     pub(crate) config: TracerConfig,
+    /// When it was made, in ticks.
+    pub(crate) begun: u64,
     pub(crate) next_span: AtomicU32,
     /// One operation of 2^n is kept.
     pub(crate) sampling_bits: AtomicU32,
@@ -100,9 +102,11 @@ struct Lane {
 impl Tracer {
     /// A tracer with no event switched on.
     pub fn new(config: TracerConfig) -> Tracer {
+        let begun = config.clock.ticks();
         Tracer(Arc::new(Shared {
             mask: SharedMask::new(),
             config,
+            begun,
             next_span: AtomicU32::new(1),
             sampling_bits: AtomicU32::new(0),
             slow_ticks: AtomicU64::new(u64::MAX),

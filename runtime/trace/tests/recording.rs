@@ -224,6 +224,33 @@ fn a_reply_that_leaves_takes_its_ladder_along() {
     assert_eq!(node.records().iter().map(|record| record.req).collect::<Vec<_>>(), [1, 2]);
 }
 
+/// The request that ends a recording: its reply leaves when nothing is recorded any more.
+#[test]
+fn what_was_under_way_when_a_recording_ended_is_no_part_of_the_next_one() {
+    let node = Node::new(Mode::Bench, 64);
+    let last = ladder(event::META_OTHER);
+    let slow = ladder(event::META_CREATE);
+    node.tracer.set_mask(Mask::NONE);
+    last.leave();
+    assert!(weft_trace::take_leaving().is_none(), "nothing is on");
+    node.pass(80_000_000_000);
+    let again = Tracer::new(node.tracer.config().clone());
+    again.set_mask(Mask::ALL);
+    set_recorder(again.recorder().map(Rc::new));
+    assert!(weft_trace::take_leaving().is_none(), "the reply of the recording before was sent long ago");
+    // A request that was parked all the time.
+    drop(slow);
+    node.pass(1_000);
+    ladder(event::META_LOOKUP).leave();
+    drop(weft_trace::take_leaving().expect("just left"));
+    let begin_of = |tracer: &Tracer| {
+        let batches = Drain::new(tracer).fetch();
+        let records = batches.iter().flat_map(|batch| &batch.records);
+        records.map(|words| Record::from_words(words).expect("a known kind").t0).collect::<Vec<_>>()
+    };
+    assert_eq!((begin_of(&node.tracer), begin_of(&again)), (vec![], vec![80_000_002_000]));
+}
+
 #[test]
 fn of_sampled_operations_all_or_nothing_is_kept() {
     let node = Node::new(Mode::Bench, 1 << 12);

@@ -128,10 +128,11 @@ impl OpenLadder {
     }
 
     /// The reply leaves: whoever sends it fetches the ladder with [`take_leaving`], adds the time until then, and writes it. To be called
-    /// right before the reply is given to the runtime; with a runtime that does not fetch it, it is written at the next call.
+    /// right before the reply is given to the runtime; with a runtime that does not fetch it, it is written at the next call. Once nothing is
+    /// recorded any more nobody would fetch it, so it ends here.
     #[inline]
     pub fn leave(self) {
-        if self.is_on() {
+        if self.is_on() && is_any_on() {
             LEAVING.set(Some(self));
         }
     }
@@ -161,7 +162,8 @@ impl Drop for OpenLadder {
 #[inline(never)]
 fn end(open: Box<Open>, last: Option<(usize, u64)>) {
     with(|recorder| {
-        if recorder.wants(open.event) {
+        // What began before this tracer was there belongs to the recording before, which is over.
+        if recorder.wants(open.event) && open.t0 >= recorder.tracer.0.begun {
             let (mut phases, mut ended) = (open.phases, open.last);
             if let Some((phase, now)) = last {
                 phases.add(phase, coarse(now.saturating_sub(ended)));
