@@ -71,41 +71,58 @@ pub fn latency_ecdf(frame: Frame, parts: impl IntoIterator<Item = (String, Vec<(
     }
 }
 
-/// The look of a stage: disks by their seeks, what was not seen hatched. Two stages differ in their pattern, or so much in lightness that
-/// they are told apart without any colour.
+/// The look of a stage: disks by their seeks, what was not seen hatched. Each has a colour of its own; two stages differ in their pattern
+/// too, or so much in lightness that they are told apart without any colour.
 pub fn stage_fill(stage: Stage) -> Fill {
-    match stage {
-        Stage::Client => categorical(0),
-        Stage::Kernel => categorical(18),
-        Stage::SendQueue => categorical(9),
-        Stage::Network => categorical(1),
-        Stage::ServerQueue => categorical(11),
-        Stage::Cpu => categorical(19),
-        Stage::Lock => categorical(16),
-        Stage::Journal => categorical(8),
-        Stage::DiskNoSeek => seek(1),
-        Stage::DiskNear => seek(2),
-        Stage::DiskFar => seek(3),
-        Stage::Retry => Fill::plain(0x333333),
-        Stage::Unseen => Fill { color: 0xDDDDDD, pattern: Pattern::Hatch },
-    }
+    let (color, pattern) = match stage {
+        Stage::Client => (0x0072B2, Pattern::None),
+        Stage::Kernel => (0x56B4E9, Pattern::Hatch),
+        Stage::SendQueue => (0x8B5A2B, Pattern::Dots),
+        Stage::Network => (0xE69F00, Pattern::None),
+        Stage::ServerQueue => (0xCC79A7, Pattern::Dots),
+        Stage::Cpu => (0x8741B0, Pattern::Hatch),
+        Stage::Lock => (0x6B1F4F, Pattern::Hatch),
+        Stage::Journal => (0x004D40, Pattern::Dots),
+        Stage::DiskNoSeek => return seek(1),
+        Stage::DiskNear => return seek(2),
+        Stage::DiskFar => return seek(3),
+        Stage::Retry => (0x333333, Pattern::None),
+        Stage::Processor => (0xB5BD6B, Pattern::Dots),
+        Stage::NoAnswer => (0xB00020, Pattern::None),
+        Stage::Unseen => (0xDDDDDD, Pattern::Hatch),
+    };
+    Fill { color, pattern }
 }
 
-/// The look of an event by what is done, whoever does it: `client.create` as `meta.create`. Messages are shades of grey, so that
-/// operations stand out; disk accesses are told apart by [`seek`] where that is asked for.
+/// The look of an event by what is done, whoever does it: `client.create` as `meta.create`. What is alike has one hue: looking is blue,
+/// making safe is purple, with a shade for each. Messages are shades of grey, so that operations stand out; disk accesses are told apart by
+/// [`seek`] where that is asked for.
 pub fn event_fill(name: &str) -> Fill {
     let done = name.rsplit('.').next().unwrap_or(name);
     Fill::plain(match (name, done) {
         ("net.call", _) => 0x8C8C8C,
         ("net.send", _) => 0xA8A49C,
         ("net.receive", _) => 0x6F7681,
+        ("fuse.reply", _) => 0xC2B280,
+        ("journal.commit", _) => 0xA04E9C,
+        ("journal.sync", _) => 0x5E2A6B,
+        ("journal.wait", _) => 0xC9A6D6,
+        ("disk.sync", _) => 0xF2A0C0,
         (_, "create" | "mkdir") => 0x0072B2,
         (_, "write") => 0xE69F00,
         (_, "read") => 0x009E73,
-        (_, "lookup" | "getattr" | "stat" | "open" | "close" | "readdir" | "release" | "flush") => 0x56B4E9,
-        (_, "sync" | "fsync" | "commit") => 0xCC79A7,
-        (_, "unlink" | "rmdir" | "rename" | "setattr") => 0xD55E00,
-        (_, "window" | "lock" | "pause") => 0xF0E442,
+        (_, "lookup") => 0x56B4E9,
+        (_, "getattr" | "stat") => 0x8FD0F2,
+        (_, "open") => 0x2C8FC9,
+        (_, "close" | "release" | "flush") => 0xB5D8EA,
+        (_, "readdir") => 0x2A6F8F,
+        (_, "sync" | "fsync") => 0xCC79A7,
+        (_, "unlink" | "rmdir") => 0xD55E00,
+        (_, "rename") => 0xA83C00,
+        (_, "setattr" | "truncate") => 0xF2894A,
+        (_, "window") => 0xF0E442,
+        (_, "lock") => 0xC2B800,
+        (_, "pause") => 0xFFF59D,
         _ => 0x7A7A7A,
     })
 }
@@ -230,6 +247,7 @@ mod tests {
                 for other in &fills[number + 1..] {
                     let apart = (lightness(one.color) - lightness(other.color)).abs();
                     assert!(one.pattern != other.pattern || apart > 7.0, "{one:x?} and {other:x?}: {apart}");
+                    assert_ne!(one.color, other.color, "a pattern alone is not seen in a narrow bar");
                 }
             }
         }

@@ -282,7 +282,21 @@ fn where_the_time_goes_and_one_request() {
         kind("app.create", create.into_iter().map(|(name, share)| stage(name, share)).collect()),
         kind("app.read", read.into_iter().map(|(name, share)| stage(name, share)).collect()),
     ];
-    let explanation = Explanation { operations: 24_690, seconds: 2.0, covered: 0.985, kinds, suspects: Vec::new(), missing: Vec::new() };
+    let explanation = Explanation {
+        operations: 24_690,
+        seconds: 2.0,
+        covered: 0.985,
+        recorded_seconds: 1.0,
+        busy_seconds: 1.0,
+        at_once: 2.0,
+        verdict: Vec::new(),
+        unfinished_count: 0,
+        unfinished: Vec::new(),
+        silent: Vec::new(),
+        kinds,
+        suspects: Vec::new(),
+        missing: Vec::new(),
+    };
     let chart =
         views::where_time_goes(Frame::new("Where the time goes", "24 690 operations, 98.5 % covered").sized(960, 200), &explanation);
     golden("where-time-goes", &chart.svg(), &chart.table());

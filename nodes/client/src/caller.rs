@@ -125,7 +125,11 @@ impl<R: Runtime> Caller<R> {
             }
             self.rt.pass(FaultPoint::ClientSend).await;
             let mut outcome = self.rt.request(server, outgoing, attempt_ends).await;
-            traced.answered().finished();
+            traced.answered();
+            // A request that was given up has no end: nobody knows whether its server works on it.
+            if !matches!(outcome, Err(Status::TimedOut)) {
+                traced.finished();
+            }
             if self.rt.delay_ns(FaultPoint::NetReply) > 0 {
                 traced.goes_on();
                 self.rt.pass(FaultPoint::NetReply).await;

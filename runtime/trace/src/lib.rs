@@ -7,7 +7,6 @@ pub mod event;
 pub mod events;
 pub mod explain;
 pub mod file;
-mod in_flight;
 pub mod latency;
 pub mod mask;
 pub mod merge;
@@ -23,12 +22,11 @@ pub mod tsc;
 
 pub use clock::{Anchor, Clock, TickScale};
 pub use event::{EventId, EventTable, Kind};
-pub use in_flight::{InFlight, LANE_NONE, LANES};
 pub use mask::{Mask, is_any_on, is_on};
 pub use record::Record;
 pub use recorder::{
-    Context, OpenLadder, OpenSpan, Recorder, context, counters, ladder, ladder_since, mark, name, note_way, now, operation, process_tracer,
-    set_context, set_process_tracer, set_recorder, span, take_leaving, trouble, within,
+    Context, LANE_NONE, LANES, OpenLadder, OpenSpan, Recorder, context, counters, ladder, ladder_since, mark, name, note_way, now,
+    operation, process_tracer, set_context, set_process_tracer, set_recorder, span, take_leaving, trouble, within,
 };
 pub use request::{RequestKey, request_key};
 pub use stage::Stage;

@@ -28,13 +28,17 @@ pub enum Stage {
     DiskFar = 10,
     /// A pause before the request was sent again.
     Retry = 11,
+    /// A thread could go on and had to wait for a processor that others used.
+    Processor = 12,
+    /// A request was given up, or is still waited for: its server has not answered.
+    NoAnswer = 13,
     /// Known to be outside the client, but no record says where: the part that is not covered.
-    Unseen = 12,
+    Unseen = 14,
 }
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Stage; 13] = [
+    pub const ALL: [Stage; 15] = [
         Stage::Client,
         Stage::Kernel,
         Stage::SendQueue,
@@ -47,6 +51,8 @@ impl Stage {
         Stage::DiskNear,
         Stage::DiskFar,
         Stage::Retry,
+        Stage::Processor,
+        Stage::NoAnswer,
         Stage::Unseen,
     ];
 
@@ -65,6 +71,8 @@ impl Stage {
             Stage::DiskNear => "disk_near",
             Stage::DiskFar => "disk_far",
             Stage::Retry => "retry",
+            Stage::Processor => "processor",
+            Stage::NoAnswer => "no_answer",
             Stage::Unseen => "unseen",
         }
     }
@@ -89,6 +97,8 @@ impl Stage {
             Stage::DiskNear => "disk, near seek",
             Stage::DiskFar => "disk, far seek",
             Stage::Retry => "pause before a retry",
+            Stage::Processor => "waits for a processor",
+            Stage::NoAnswer => "no answer",
             Stage::Unseen => "not seen",
         }
     }

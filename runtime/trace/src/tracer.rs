@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::clock::Clock;
 use crate::event;
-use crate::in_flight::{InFlight, Table};
 use crate::mask::{Mask, SharedMask};
 use crate::record::{Body, Record, Words};
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, open_spans};
 use crate::ring::{Ring, RingWriter, WhenFull};
 
 /// What rings are for.
@@ -66,7 +65,7 @@ pub struct TracerStats {
     pub overwritten: u64,
     /// Threads that found no ring.
     pub threads_without_ring: u64,
-    /// Operations in the table that have not ended.
+    /// Operations that have not ended.
     pub in_flight: usize,
 }
 
@@ -89,14 +88,7 @@ pub(crate) struct Shared {
     /// Trouble calls for a dump.
     dump_on_trouble: AtomicBool,
     threads_without_ring: AtomicU64,
-    rings: Mutex<Vec<Lane>>,
-}
-
-/// A ring and the in-flight table of its thread.
-#[derive(Debug)]
-struct Lane {
-    ring: Arc<Ring>,
-    table: Arc<Table>,
+    rings: Mutex<Vec<Arc<Ring>>>,
 }
 
 impl Tracer {
@@ -177,9 +169,9 @@ impl Tracer {
     /// [`TracerConfig::rings_max`] already.
     pub fn recorder(&self) -> Option<Recorder> {
         let mut rings = self.rings();
-        for (number, lane) in rings.iter().enumerate() {
-            if let Some(writer) = lane.ring.writer() {
-                return Some(self.recorder_of(number, writer, lane.table.clone()));
+        for (number, ring) in rings.iter().enumerate() {
+            if let Some(writer) = ring.writer() {
+                return Some(self.recorder_of(number, writer));
             }
         }
         if rings.len() >= self.0.config.rings_max {
@@ -188,51 +180,39 @@ impl Tracer {
         }
         let ring = Ring::new(self.0.config.ring_records, self.0.config.mode.when_full());
         let writer = ring.writer().expect("nobody else knows the new ring");
-        let table = Arc::new(Table::new());
-        rings.push(Lane { ring, table: table.clone() });
-        Some(self.recorder_of(rings.len() - 1, writer, table))
+        rings.push(ring);
+        Some(self.recorder_of(rings.len() - 1, writer))
     }
 
-    fn recorder_of(&self, number: usize, writer: RingWriter, table: Arc<Table>) -> Recorder {
-        Recorder::new(self.clone(), number as u32, writer, table)
+    fn recorder_of(&self, number: usize, writer: RingWriter) -> Recorder {
+        Recorder::new(self.clone(), number as u32, writer)
     }
 
-    /// The operations that have not ended, threads in order.
-    pub fn in_flight(&self) -> Vec<InFlight> {
-        let mut found = Vec::new();
-        for (number, lane) in self.rings().iter().enumerate() {
-            lane.table.read(number as u32, &mut found);
-        }
-        found
-    }
-
-    /// The operations that have not ended as records: spans up to now with [`crate::record::flags::OPEN`], for a dump.
+    /// What has not ended as records: operations and what is open inside them, up to now and with [`crate::record::flags::OPEN`], by their
+    /// beginnings.
     pub fn in_flight_records(&self) -> Vec<Record> {
-        let now = self.ticks();
-        let record = |open: InFlight| {
-            let body = crate::record::Span { dur: now.saturating_sub(open.t0), obj: open.object, span: open.span, ..Default::default() };
-            let mut record = Record::new(open.t0, open.event, Body::Span(body));
-            (record.lane, record.flags) = (open.lane, crate::record::flags::OPEN | self.0.config.flags);
+        let own = |(_, mut record): (bool, Record)| {
+            record.flags |= self.0.config.flags;
             record
         };
-        self.in_flight().into_iter().map(record).collect()
+        open_spans(self.0.mask.short_number(), self.ticks()).into_iter().map(own).collect()
     }
 
     /// Counters.
     pub fn stats(&self) -> TracerStats {
-        let in_flight = self.in_flight().len();
+        let in_flight = open_spans(self.0.mask.short_number(), 0).iter().filter(|(is_operation, _)| *is_operation).count();
         let rings = self.rings();
         TracerStats {
             rings: rings.len(),
-            written: rings.iter().map(|lane| lane.ring.written()).sum(),
-            dropped: rings.iter().map(|lane| lane.ring.dropped()).sum(),
-            overwritten: rings.iter().map(|lane| lane.ring.overwritten()).sum(),
+            written: rings.iter().map(|ring| ring.written()).sum(),
+            dropped: rings.iter().map(|ring| ring.dropped()).sum(),
+            overwritten: rings.iter().map(|ring| ring.overwritten()).sum(),
             threads_without_ring: self.0.threads_without_ring.load(Ordering::Relaxed),
             in_flight,
         }
     }
 
-    fn rings(&self) -> MutexGuard<'_, Vec<Lane>> {
+    fn rings(&self) -> MutexGuard<'_, Vec<Arc<Ring>>> {
         self.0.rings.lock().expect("no code panics while it holds this lock")
     }
 }
@@ -277,7 +257,7 @@ impl Drain {
 
     /// Everything that was recorded since the last call.
     pub fn fetch(&mut self) -> Vec<Batch> {
-        let rings: Vec<Arc<Ring>> = self.tracer.rings().iter().map(|lane| lane.ring.clone()).collect();
+        let rings: Vec<Arc<Ring>> = self.tracer.rings().clone();
         self.cursors.resize(rings.len(), Cursor::default());
         let mut batches = Vec::new();
         for (number, (ring, cursor)) in rings.iter().zip(&mut self.cursors).enumerate() {

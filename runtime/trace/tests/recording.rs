@@ -134,18 +134,23 @@ fn lanes_are_used_again_and_operations_inside_operations_stay_on_theirs() {
 }
 
 #[test]
-fn what_runs_is_seen_while_it_runs() {
+fn what_runs_is_seen_while_it_runs_with_the_request_that_it_waits_for() {
     let node = Node::new(Mode::Flight, 64);
     let mut op = operation(event::CLIENT_READ);
     op.object(5);
     node.pass(500);
-    let running = node.tracer.in_flight();
-    assert_eq!(running.len(), 1);
-    assert_eq!((running[0].event, running[0].t0, running[0].object), (event::CLIENT_READ, 1_000, 5));
-    let records = node.tracer.in_flight_records();
-    assert_eq!((body(&records[0]).dur, records[0].flags & flags::OPEN), (500, flags::OPEN));
+    let mut call = span(event::NET_CALL);
+    call.request(77).peer(3);
+    node.pass(100);
+    let other = std::thread::scope(|scope| scope.spawn(|| node.tracer.in_flight_records()).join().expect("it reads"));
+    let seen: Vec<_> = other.iter().map(|record| (record.event, record.t0, body(record).dur, record.flags & flags::OPEN)).collect();
+    assert_eq!(seen, [(event::CLIENT_READ, 1_000, 600, flags::OPEN), (event::NET_CALL, 1_500, 100, flags::OPEN)]);
+    assert_eq!((body(&other[0]).obj, other[1].req, body(&other[1]).peer, body(&other[1]).parent), (5, 77, 3, body(&other[0]).span));
+    assert_eq!(node.tracer.stats().in_flight, 1, "one operation");
+    drop(call);
+    assert_eq!(node.tracer.in_flight_records().len(), 1);
     drop(op);
-    assert!(node.tracer.in_flight().is_empty());
+    assert_eq!((node.tracer.in_flight_records(), node.tracer.stats().in_flight), (vec![], 0));
 }
 
 #[test]
@@ -329,7 +334,7 @@ fn a_process_may_change_its_tracer_while_spans_run() {
     }
     assert_eq!((written(&first), written(&second)), (1, 2));
     assert!(first.recorder().is_some_and(|recorder| recorder.number() == 0), "this thread has given its ring up");
-    assert_eq!(second.in_flight(), []);
+    assert_eq!(second.in_flight_records(), []);
     weft_trace::set_process_tracer(None);
     drop(operation(event::CLIENT_CREATE));
     assert_eq!(written(&second), 2);

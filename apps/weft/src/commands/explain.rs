@@ -58,6 +58,23 @@ pub struct Args {
     svg: Option<PathBuf>,
 }
 
+/// What the numbers below are about.
+fn measured(all: &Explanation) -> String {
+    if all.operations == 0 {
+        return format!("0 operations ended in {:.2} s", all.recorded_seconds);
+    }
+    format!(
+        "{} operations, {:.3} s together; {:.1} % of that time is covered by records. Some were under way for {:.3} s of the {:.3} s that were \
+         recorded, {:.1} at once",
+        all.operations,
+        all.seconds,
+        all.covered * 100.0,
+        all.busy_seconds,
+        all.recorded_seconds,
+        all.at_once
+    )
+}
+
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -91,6 +108,7 @@ impl Args {
                 // Removed when this returns, unless the files are to be kept.
                 let folder = recorded.insert(tempfile::tempdir().context("cannot make a folder for traces")?);
                 let path = self.keep.as_deref().unwrap_or(folder.path());
+                refuse_a_second_recording(path)?;
                 problems = record(fs.as_os_str(), "*", common, self.seconds, path)?;
                 files(&[path.to_path_buf()])?
             }
@@ -99,7 +117,13 @@ impl Args {
         let read_all: Vec<Mutex<Option<Result<TraceFile>>>> = files.iter().map(|_| Mutex::default()).collect();
         at_once(files.len(), &|number| *read_all[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(read(&files[number])));
         let read_all = read_all.into_iter().filter_map(|read| read.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let merged = merge_by(read_all.collect::<Result<_>>()?, &at_once);
+        let (sound, damaged): (Vec<_>, Vec<_>) = read_all.partition(Result::is_ok);
+        let damaged = damaged.into_iter().filter_map(Result::err).map(|error| format!("{error:#}: this file is left out"));
+        problems.extend(damaged);
+        if sound.is_empty() {
+            bail!("{}", problems.join("; "));
+        }
+        let merged = merge_by(sound.into_iter().flatten().collect(), &at_once);
         let analysis = Analysis::by(&merged, &at_once);
         let mut report = Report {
             explanation: analysis.explain_by(self.suspects, i64::MIN, i64::MAX, &at_once),
@@ -145,6 +169,21 @@ fn files(traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
         bail!("no trace files there; `weft trace` makes some, and processes for which WEFT_TRACE names a folder, when they end");
     }
     Ok(files)
+}
+
+/// Files of one folder are one run: those of two recordings would be read as one.
+fn refuse_a_second_recording(folder: &Path) -> Result<()> {
+    match files_in(folder) {
+        Ok(files) if !files.is_empty() => bail!(
+            "{} holds a recording already ({} files), and two in one folder would be read as one: name a new folder with --keep, or explain \
+             that one with `weft explain {}`",
+            folder.display(),
+            files.len(),
+            folder.display()
+        ),
+        // Not there yet, or whatever is wrong with it is said when it is written to.
+        _ => Ok(()),
+    }
 }
 
 fn read(file: &Path) -> Result<TraceFile> {
@@ -200,8 +239,13 @@ fn clock_lines(nodes: &[NodeRow]) -> String {
 
 fn text(report: &Report) -> String {
     let all = &report.explanation;
-    let mut text = format!("{} operations, {:.3} s, {:.1} % of the time covered\n", all.operations, all.seconds, all.covered * 100.0);
+    let mut text: String = all.verdict.iter().map(|sentence| format!("{sentence}\n")).collect();
+    text += &format!("\n{}\n", measured(all));
     text += &(clock_lines(&report.nodes) + &wait_lines(&report.nodes));
+    for open in &all.unfinished {
+        let server = open.server.as_ref().map_or(String::new(), |server| format!(", waits for {server}"));
+        text += &format!("not over: {} by {} after {:.3} s, in {}{server}\n", open.operation, open.client, open.seconds, open.inside);
+    }
     for kind in &all.kinds {
         text += &format!(
             "\n{}: {} times, {:.3} s, median {:.0} us, 99th percentile {:.0} us, {:.1} % covered\n",

@@ -131,7 +131,7 @@ fn server_lines(now: &Snapshot, view: View, width: usize, rows: usize) -> Vec<Li
         right(&mark(Sort::Meta, "CHANGES"), 8),
         right(&mark(Sort::Queue, "QUEUE"), 6),
         right("CACHE", 6),
-        right("FREE", 5),
+        fitted("FREE", 9),
         right("AGE", 6)
     );
     let hidden = servers.len().saturating_sub(rows);
@@ -175,13 +175,14 @@ fn server_line(server: &Server, name: usize) -> Line {
             right(&size(server.cache_bytes.unwrap_or(0) as f64), 6)
         ),
     ));
-    let (style, sign) = match server.space {
-        Some(Space::Red) => (Style::Red, "!"),
-        Some(Space::Yellow) => (Style::Yellow, "-"),
-        _ => (Style::Green, " "),
+    // A word, too: nothing is said by colour alone. A sign before the number would be read as one.
+    let (style, word) = match server.space {
+        Some(Space::Red) => (Style::Red, "full"),
+        Some(Space::Yellow) => (Style::Yellow, "low"),
+        _ => (Style::Green, ""),
     };
     let free = server.free_bytes.unwrap_or(0) as f64 / server.capacity_bytes.unwrap_or(0).max(1) as f64;
-    line.push((style, right(&format!("{sign}{:.0}%", free * 100.0), 5)));
+    line.push((style, format!("{} {}", right(&format!("{:.0}%", free * 100.0), 4), fitted(word, 4))));
     line.push((Style::Plain, format!(" {}", right(&age, 6))));
     if server.state.as_deref() != Some("serving") {
         line.push((Style::Red, format!("  {}", plain(server.state.as_deref().unwrap_or("")))));
@@ -343,7 +344,7 @@ mod tests {
         {
             assert!(text.contains(wanted), "{wanted}:\n{text}");
         }
-        for wanted in ["/d/f", "Create", "Rmdir", "2.5s", "-25%", "4us", "q quit"] {
+        for wanted in ["/d/f", "Create", "Rmdir", "2.5s", "25% low", "4us", "q quit"] {
             assert!(text.contains(wanted), "{wanted}:\n{text}");
         }
     }

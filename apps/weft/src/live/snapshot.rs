@@ -240,7 +240,8 @@ pub fn snapshot(
     (now, interval_s, patience_s): (f64, f64, f64),
     name: impl Fn(u64) -> Option<String>,
 ) -> Snapshot {
-    let servers: Vec<Server> = seen.iter().map(|seen| server(seen, now, patience_s)).collect();
+    let mut servers: Vec<Server> = seen.iter().map(|seen| server(seen, now, patience_s)).collect();
+    one_space_for_each_disk(&mut servers);
     let fresh: Vec<(&Seen, &LiveReply)> = seen
         .iter()
         .zip(&servers)
@@ -284,6 +285,18 @@ pub fn snapshot(
     oldest.truncate(ROWS_MAX);
     let ok = servers.iter().all(|server| server.answers && server.state.as_deref() == Some("serving"));
     Snapshot { fs, fs_id, seconds: now, interval_s, ok, servers, sums, clients, objects, operations: operations(seen), oldest }
+}
+
+/// Servers that share a disk look at it at different moments, and some keep a little of it for themselves: what is one disk has one colour, that
+/// of the least that is free. Disks of one size to the byte that are equally full within a hundredth are taken for one.
+fn one_space_for_each_disk(servers: &mut [Server]) {
+    let sizes: Vec<Option<(u64, u64)>> = servers.iter().map(|server| server.free_bytes.zip(server.capacity_bytes)).collect();
+    for server in servers {
+        let Some((free, capacity)) = server.free_bytes.zip(server.capacity_bytes) else { continue };
+        let is_same = |(other, size): &(u64, u64)| *size == capacity && other.abs_diff(free) <= capacity / 100;
+        let least = sizes.iter().flatten().filter(|other| is_same(other)).map(|(free, _)| *free).min();
+        server.space = Some(space(least.unwrap_or(free), capacity));
+    }
 }
 
 /// Rows of a list of the busiest or the oldest, at most.
@@ -548,6 +561,16 @@ pub mod tests {
             (Space::Red, Space::Yellow, Space::Yellow, Space::Green)
         );
         assert_eq!(space(0, 0), Space::Red);
+    }
+
+    #[test]
+    fn one_disk_has_one_colour() {
+        let server = |free: u64, capacity: u64| Server { free_bytes: Some(free), capacity_bytes: Some(capacity), ..Server::default() };
+        let mut servers =
+            [server(30_010, 100_000), server(29_990, 100_000), server(60_000, 100_000), server(30_010, 100_001), Server::default()];
+        one_space_for_each_disk(&mut servers);
+        let colours = servers.map(|server| server.space);
+        assert_eq!(colours, [Some(Space::Yellow), Some(Space::Yellow), Some(Space::Green), Some(Space::Green), None]);
     }
 
     #[test]

@@ -104,8 +104,12 @@ fn summary(name: &str, latency: &Latency) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use weft_trace::event;
+    use weft_trace::merge::merge;
+    use weft_trace::record::{Body, Record, Span};
+
     use super::*;
-    use crate::view::sample::{Sample, merged};
+    use crate::view::sample::{Sample, file_of, merged};
 
     #[test]
     fn the_distribution_counts_every_operation_once_and_shares_add_up() {
@@ -119,6 +123,22 @@ mod tests {
         assert_eq!((parts, all["parts"].as_array().unwrap().len()), (800, 2));
         let longest = all["longest"]["event"].as_u64().unwrap() as u32;
         assert_eq!(run.merged.events.dur_ns(longest), all["total"]["max"].as_u64().unwrap());
+    }
+
+    /// A mount records the hand-over of each answer inside its request.
+    #[test]
+    fn an_operation_of_a_mount_counts_once_with_its_own_time() {
+        let node = |number: u64| {
+            let span = |event, t0, dur| Record::new(t0, event, Body::Span(Span { dur, ..Span::default() }));
+            let at = 1_000 + number * 1_000_000;
+            [span(event::FUSE_REPLY, at + 50_000, 10_000), span(event::FUSE_CREATE, at, 62_000)]
+        };
+        let records: Vec<Record> = (0..20).flat_map(node).collect();
+        let run = Run::new(merge(vec![file_of("mount", None, &records)]), Vec::new());
+        let all = distribution(&run, 0, u64::MAX, &[]);
+        assert_eq!((all["total"]["count"].as_u64(), all["total"]["min"].as_u64()), (Some(20), Some(62_000)));
+        let names: Vec<&str> = run.lanes.kinds.iter().filter(|kind| kind.is_operation).map(|kind| kind.name.as_str()).collect();
+        assert_eq!(names, ["fuse.create"]);
     }
 
     #[test]

@@ -312,6 +312,17 @@ pub fn files(sample: &Sample) -> Vec<Vec<u8>> {
     generate(sample, files).expect("memory does not fail").1
 }
 
+/// The file of one node with these records, for tests.
+#[cfg(test)]
+pub fn file_of(name: &str, server: Option<u16>, records: &[Record]) -> weft_trace::file::TraceFile {
+    let write = || -> io::Result<Vec<u8>> {
+        let mut node = Node::begin(name.into(), server, Vec::new())?;
+        records.iter().try_for_each(|record| node.put(record))?;
+        node.end()
+    };
+    weft_trace::file::TraceFile::read(&write().expect("memory does not fail")).expect("just written")
+}
+
 /// A sample as a merged trace, for tests.
 #[cfg(test)]
 pub fn merged(sample: &Sample) -> weft_trace::merge::Merged {

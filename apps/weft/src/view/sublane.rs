@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weft_trace::EventId;
-use weft_trace::event::{DATA_TURN, META_TURN, NET_CALL, NET_RECEIVE, NET_SEND};
+use weft_trace::event::{DATA_TURN, FUSE_REPLY, META_TURN, NET_CALL, NET_RECEIVE, NET_SEND};
 use weft_trace::merge::Merged;
 
 /// A part of a node's lanes.
@@ -15,7 +15,7 @@ pub enum SubLane {
     Gateway,
     /// Operations of a client, requests at a server.
     Operation,
-    /// Waiting inside an operation.
+    /// Waiting inside an operation, and the hand-over of its answer to the kernel.
     Wait,
     /// Requests under way, from the submission to the reply.
     Calls,
@@ -42,6 +42,8 @@ impl SubLane {
     pub fn of(id: EventId) -> SubLane {
         match id.layer() {
             0 => SubLane::Application,
+            // It is inside the request that it answers, which would count twice.
+            _ if id == FUSE_REPLY => SubLane::Wait,
             1 => SubLane::Gateway,
             2 if id.0 & 63 >= CLIENT_INSIDE => SubLane::Wait,
             _ if id == META_TURN || id == DATA_TURN => SubLane::Turn,

@@ -1,11 +1,11 @@
 //! The critical path: backwards from the end of a span, always to the child that ended last before.
 
+use super::Segment;
 use super::index::{Index, is_call, wait_ns};
-use super::{Segment, Storage};
 use crate::Stage;
 use crate::event::PHASES_MAX;
 use crate::events::Event;
-use crate::record::{Body, Span};
+use crate::record::{Body, Span, flags};
 
 /// Appends the pieces of [from, to) of a span, whose parts add up to `to - from`.
 pub(super) fn path(index: &Index<'_>, position: u32, window: (i64, i64), out: &mut Vec<Segment>) {
@@ -69,6 +69,8 @@ fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: 
     let sent = event.start_ns.saturating_add_unsigned(wait_ns);
     let left = event.dur_ns - wait_ns;
     match index.ladder(event) {
+        // Given up, and its server has no record of it: it was not answered, whoever recorded.
+        None if event.record.flags & flags::OPEN != 0 => whole.push(message(Stage::NoAnswer, sent, left)),
         None => {
             index.note_unseen(span);
             whole.push(message(Stage::Unseen, sent, left));
@@ -119,7 +121,7 @@ fn phases(index: &Index<'_>, position: u32, server: u16, begin: i64, served: u64
         let mut segment = piece(stage, &ladder, (at, end));
         (segment.peer, segment.phase) = (Some(server), Some(phase as u8));
         if stage == Stage::Journal {
-            segment.storage_ns = Storage::ALL.map(|kind| index.storage_ns(ladder.node, kind, at - shift, end - shift));
+            segment.storage_ns = index.storage_ns(ladder.node, at - shift, end - shift);
             out.push(segment);
         } else {
             with_inner(index, position, segment, shift, out);

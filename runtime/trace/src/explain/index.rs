@@ -64,6 +64,12 @@ struct OfNode {
     of_threads: Vec<(u32, Option<u32>)>,
     /// Requests of a client whose operation has no record.
     orphans: u64,
+    /// Requests that nobody has answered: given up, or still under way at the end.
+    open_calls: Vec<u32>,
+    /// When each server last answered this node.
+    answered: FastMap<u16, i64>,
+    /// From the first to the last record of any kind.
+    recorded: Option<Interval>,
     /// The shortest way of a message to a server, in nanoseconds.
     least_way_ns: FastMap<u16, u64>,
 }
@@ -79,6 +85,8 @@ pub(super) struct Index<'a> {
     repeated: FastMap<u64, Vec<u32>>,
     /// Outermost operations of all nodes, by beginning.
     pub roots: Vec<u32>,
+    /// Of them those that were not over when the recording ended.
+    pub open_roots: Vec<u32>,
     /// Requests of clients whose operation has no record.
     pub orphans: u64,
     unseen: Mutex<(BTreeSet<u16>, u64)>,
@@ -104,6 +112,7 @@ impl<'a> Index<'a> {
             ladders,
             repeated,
             roots: Vec::new(),
+            open_roots: Vec::new(),
             orphans: nodes.iter().map(|node| node.orphans).sum(),
             unseen: Mutex::default(),
         };
@@ -141,7 +150,7 @@ impl<'a> Index<'a> {
         }
         self.children = Groups::new(events.len(), &children, |child| (events.end_ns(child), events.order(child)));
         roots.sort_by_key(|root| events.order(*root));
-        self.roots = roots;
+        (self.open_roots, self.roots) = roots.into_iter().partition(|root| events.event(*root).record.flags & flags::OPEN != 0);
     }
 
     fn least_ways(&self, node: usize, calls: &[u32]) -> FastMap<u16, u64> {
@@ -151,6 +160,9 @@ impl<'a> Index<'a> {
             let (start_ns, dur_ns) = times.at(*position);
             let record = times.record(*position);
             let end_ns = start_ns.saturating_add_unsigned(dur_ns);
+            if record.flags & flags::OPEN != 0 {
+                continue;
+            }
             if let (Body::Span(span), Some(ladder)) = (&record.body, self.ladder_of(record.req, (start_ns, end_ns))) {
                 let sent = start_ns.saturating_add_unsigned(wait_of(dur_ns, span));
                 // The way back counts as well: a client may never meet its server idle, but no reply waits for one.
@@ -252,19 +264,46 @@ impl<'a> Index<'a> {
         disks[first..].iter().take_while(move |(other, _)| *other == request).map(|(_, position)| *position)
     }
 
-    /// Nanoseconds of [from, to) during which the storage of a node did this for several requests.
-    pub fn storage_ns(&self, node: usize, kind: Storage, from: i64, to: i64) -> u64 {
-        let busy = &self.nodes[node].storage[kind as usize];
-        let begin = busy.all.partition_point(|access| access.0 < from.saturating_sub_unsigned(busy.longest_ns));
-        let (mut covered, mut until) = (0, from);
-        for (start_ns, end_ns) in busy.all[begin..].iter().take_while(|access| access.0 < to) {
-            let (a, b) = (until.max(*start_ns), to.min(*end_ns));
-            if b > a {
-                covered += (b - a) as u64;
-                until = b;
+    /// Nanoseconds of [from, to) during which the storage of a node did each kind of work for several requests, in the order of
+    /// [`Storage::ALL`]. What happens at once counts once: a flush before the write that waits for it.
+    pub fn storage_ns(&self, node: usize, from: i64, to: i64) -> [u64; Storage::ALL.len()] {
+        let mut found = [0; Storage::ALL.len()];
+        let mut free = vec![(from, to)];
+        for kind in [Storage::JournalFlush, Storage::DataFlush, Storage::JournalWrite] {
+            let busy = &self.nodes[node].storage[kind as usize];
+            let mut left = Vec::with_capacity(free.len());
+            for (from, to) in free {
+                let begin = busy.all.partition_point(|access| access.0 < from.saturating_sub_unsigned(busy.longest_ns));
+                let mut until = from;
+                for (start_ns, end_ns) in busy.all[begin..].iter().take_while(|access| access.0 < to) {
+                    let (a, b) = (until.max(*start_ns), to.min(*end_ns));
+                    if b > a {
+                        found[kind as usize] += (b - a) as u64;
+                        left.extend((a > until).then_some((until, a)));
+                        until = b;
+                    }
+                }
+                left.extend((to > until).then_some((until, to)));
             }
+            free = left;
         }
-        covered
+        found
+    }
+
+    /// From the first to the last record of all nodes.
+    pub fn recorded(&self) -> Interval {
+        let all = || self.nodes.iter().filter_map(|node| node.recorded);
+        (all().map(|range| range.0).min().unwrap_or(0), all().map(|range| range.1).max().unwrap_or(0))
+    }
+
+    /// Requests that nobody has answered, by node.
+    pub fn open_calls(&self) -> impl Iterator<Item = u32> {
+        self.nodes.iter().flat_map(|node| &node.open_calls).copied()
+    }
+
+    /// When this server last answered anybody.
+    pub fn last_answer(&self, server: u16) -> Option<i64> {
+        self.nodes.iter().filter_map(|node| node.answered.get(&server)).copied().max()
     }
 
     /// A call whose server wrote nothing.
@@ -290,6 +329,8 @@ impl OfNode {
         for time in times.iter() {
             let sort = times.sorts()[time.sort as usize];
             let interval = (time.start_ns, time.start_ns.saturating_add_unsigned(time.dur_ns));
+            let (first, last) = found.recorded.unwrap_or(interval);
+            found.recorded = Some((first.min(interval.0), last.max(interval.1)));
             match sort.kind {
                 Kind::Span if matches!(sort.event, META_TURN | DATA_TURN) => {
                     found.turns.0.push(interval);
@@ -366,6 +407,12 @@ impl OfNode {
         let layer = record.event.layer();
         if record.event == NET_CALL {
             self.calls.push(position);
+            if record.flags & flags::OPEN == 0 {
+                let last = self.answered.entry(span.peer).or_insert(interval.1);
+                *last = interval.1.max(*last);
+            } else {
+                self.open_calls.push(position);
+            }
         }
         match named {
             named if THREAD_LAYERS.contains(&layer) => self.of_threads.push((position, named)),

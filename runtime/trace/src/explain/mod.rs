@@ -13,13 +13,17 @@ mod paths;
 mod report;
 mod suspect;
 mod tally;
+mod unfinished;
+mod verdict;
 mod waterfall;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 pub use report::{Explanation, KindReport, StageReport};
 pub use suspect::Suspect;
+pub use unfinished::{Silent, Unfinished};
+pub use verdict::advice;
 pub use waterfall::{Step, Waterfall};
 
 use crate::merge::{Each, Merged, in_turn};
@@ -98,12 +102,20 @@ pub struct Analysis<'a> {
     merged: &'a Merged,
     operations: Vec<Operation>,
     paths: Paths,
-    /// Requests whose server wrote no record, by server.
-    unanswered: BTreeSet<u16>,
+    /// Servers that wrote no record of a request.
+    unrecorded: BTreeSet<u16>,
     /// Requests without a record of their server.
     unseen_requests: u64,
     /// Requests of clients whose operation has no record.
     orphans: u64,
+    /// Operations that were not over when the recording ended.
+    open: Vec<unfinished::Open>,
+    /// Requests that nobody answered.
+    unanswered: Vec<unfinished::Unanswered>,
+    /// When the servers of these last answered anybody.
+    last_answers: BTreeMap<u16, i64>,
+    /// The first and the last moment of all records.
+    recorded: (i64, i64),
 }
 
 /// Operations that are split at once.
@@ -146,9 +158,12 @@ impl<'a> Analysis<'a> {
             let moved = |one: Operation| Operation { segments: one.segments.start + before..one.segments.end + before, ..one };
             operations.extend(part.into_iter().map(moved));
         }
-        let orphans = index.orphans;
-        let (unanswered, unseen_requests) = index.unseen();
-        Analysis { merged, operations, paths, unanswered, unseen_requests, orphans }
+        let (orphans, recorded) = (index.orphans, index.recorded());
+        let (open, unanswered) = (unfinished::open_operations(&index), unfinished::unanswered(&index));
+        let last_answer = |call: &unfinished::Unanswered| Some((call.server, index.last_answer(call.server)?));
+        let last_answers = unanswered.iter().filter_map(last_answer).collect();
+        let (unrecorded, unseen_requests) = index.unseen();
+        Analysis { merged, operations, paths, unrecorded, unseen_requests, orphans, open, unanswered, last_answers, recorded }
     }
 
     /// The critical path of an operation by time; the segments add up to its duration.
@@ -173,7 +188,7 @@ impl<'a> Analysis<'a> {
 
     /// The same with parts of the work one after the other or at the same time, as `each` does it.
     pub fn explain_by(&self, suspects: usize, from_ns: i64, to_ns: i64, each: Each<'_>) -> Explanation {
-        report::explain(self, self.between(from_ns, to_ns), suspects, each)
+        report::explain(self, (from_ns, to_ns), suspects, each)
     }
 
     /// The operations that begin in [`from_ns`, `to_ns`) of the reference clock.

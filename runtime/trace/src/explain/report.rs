@@ -8,6 +8,8 @@ use weft_base::FastMap;
 use super::index::for_each;
 use super::suspect::{Suspect, suspects};
 use super::tally::{Stages, Tally, quantile, rank};
+use super::unfinished::{Open, Silent, Unfinished};
+use super::verdict::verdict;
 use super::{Analysis, Operation};
 use crate::merge::Each;
 use crate::{EventId, Stage};
@@ -19,8 +21,22 @@ pub struct Explanation {
     pub operations: u64,
     /// Their time, in seconds; of operations that ran at the same time each counts.
     pub seconds: f64,
-    /// Share of the time that the stages explain, 0 to 1.
+    /// Share of the time that the stages explain, 0 to 1; 0 without operations.
     pub covered: f64,
+    /// How long was recorded, in seconds of the clock on the wall.
+    pub recorded_seconds: f64,
+    /// Of these, seconds in which at least one operation was under way.
+    pub busy_seconds: f64,
+    /// Operations that were under way at once, on the mean of these seconds.
+    pub at_once: f64,
+    /// What is the matter, as sentences for people.
+    pub verdict: Vec<String>,
+    /// Operations that were not over when the recording ended.
+    pub unfinished_count: u64,
+    /// Those that had run longest.
+    pub unfinished: Vec<Unfinished>,
+    /// Servers that owe answers.
+    pub silent: Vec<Silent>,
     /// Kinds of operations, most time first.
     pub kinds: Vec<KindReport>,
     /// The places with most time, all kinds together.
@@ -73,8 +89,12 @@ pub struct StageReport {
     pub operations: u64,
 }
 
-/// The report on some of the operations; kinds are looked at one after the other or at the same time, as `each` does it.
-pub(super) fn explain(analysis: &Analysis<'_>, operations: &[Operation], suspects_max: usize, each: Each<'_>) -> Explanation {
+/// Unfinished operations that are listed.
+const UNFINISHED_MAX: usize = 10;
+
+/// The report on the operations that begin in a window; kinds are looked at one after the other or at the same time, as `each` does it.
+pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), suspects_max: usize, each: Each<'_>) -> Explanation {
+    let operations = analysis.between(from_ns, to_ns);
     // Names are looked up once for each event of a node.
     let mut names: FastMap<(usize, EventId), usize> = FastMap::default();
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
@@ -96,13 +116,61 @@ pub(super) fn explain(analysis: &Analysis<'_>, operations: &[Operation], suspect
     kinds.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let dur_ns = tallies.iter().map(|tally| tally.dur_ns).sum();
     let covered = covered(tallies.iter().map(|tally| tally.stages[Stage::Unseen as usize]).sum(), dur_ns);
-    Explanation {
+    let mut unfinished: Vec<&Open> = analysis.open.iter().filter(|open| open.start_ns >= from_ns && open.start_ns < to_ns).collect();
+    unfinished.sort_by(|a, b| b.row.seconds.total_cmp(&a.row.seconds));
+    let (first, last) = (analysis.recorded.0.max(from_ns), analysis.recorded.1.min(to_ns));
+    let of_operations =
+        operations.iter().map(|operation| (operation.start_ns, operation.start_ns.saturating_add_unsigned(operation.dur_ns)));
+    let intervals = of_operations.chain(unfinished.iter().map(|open| (open.start_ns, open.end_ns)));
+    let under_way = UnderWay::new(intervals.collect(), last);
+    let mut explanation = Explanation {
         operations: operations.len() as u64,
         seconds: seconds(dur_ns),
-        covered,
+        covered: if operations.is_empty() { 0.0 } else { covered },
+        recorded_seconds: seconds(last.saturating_sub(first).max(0) as u64),
+        busy_seconds: seconds(under_way.busy_ns),
+        at_once: ratio(under_way.sum_ns, under_way.busy_ns),
+        verdict: Vec::new(),
+        unfinished_count: unfinished.len() as u64,
+        unfinished: unfinished.into_iter().take(UNFINISHED_MAX).map(|open| open.row.clone()).collect(),
+        silent: analysis.silent(from_ns, to_ns),
         kinds,
         suspects: suspects(analysis, &tallies.iter().collect::<Vec<_>>(), suspects_max),
         missing: missing(analysis, covered),
+    };
+    for open in &mut explanation.unfinished {
+        let asked = explanation.silent.iter().find(|silent| Some(&silent.server) == open.server.as_ref());
+        if let Some(other) = asked.and_then(|silent| silent.behind.clone()) {
+            open.through = open.server.replace(other);
+        }
+    }
+    if let Some(silent) = explanation.silent.iter().find(|silent| !silent.answers_others && silent.behind.is_none()) {
+        explanation.suspects.insert(0, Suspect::silent(silent, explanation.seconds));
+        explanation.suspects.truncate(suspects_max.max(1));
+    }
+    explanation.verdict = verdict(&explanation);
+    explanation
+}
+
+/// What was under way in a window, whatever it was.
+struct UnderWay {
+    /// At least one.
+    busy_ns: u64,
+    /// All together.
+    sum_ns: u64,
+}
+
+impl UnderWay {
+    fn new(mut intervals: Vec<(i64, i64)>, last: i64) -> UnderWay {
+        intervals.sort_unstable();
+        let (mut found, mut until) = (UnderWay { busy_ns: 0, sum_ns: 0 }, i64::MIN);
+        for (from, to) in intervals {
+            let to = to.min(last);
+            found.sum_ns += (to - from).max(0) as u64;
+            found.busy_ns += (to - from.max(until)).max(0) as u64;
+            until = until.max(to);
+        }
+        found
     }
 }
 
@@ -148,7 +216,7 @@ fn covered(unseen_ns: u64, dur_ns: u64) -> f64 {
 fn missing(analysis: &Analysis<'_>, covered: f64) -> Vec<String> {
     let mut sentences = Vec::new();
     if analysis.unseen_requests > 0 {
-        let servers: Vec<String> = analysis.unanswered.iter().map(|server| analysis.server_name(*server)).collect();
+        let servers: Vec<String> = analysis.unrecorded.iter().map(|server| analysis.server_name(*server)).collect();
         sentences.push(format!(
             "{} requests have no record of their server ({}), {:.1} % of all time: trace these servers too, with meta.* and data.* in the mask",
             analysis.unseen_requests,
@@ -158,7 +226,7 @@ fn missing(analysis: &Analysis<'_>, covered: f64) -> Vec<String> {
     }
     if analysis.orphans > 0 {
         sentences.push(format!(
-            "{} requests belong to no recorded operation: theirs was not over when the recording ended, or is not in the mask (app.*, fuse.*, \
+            "{} requests belong to no recorded operation: theirs had begun before the recording, or is not in the mask (app.*, fuse.*, \
              client.*), or its record was lost",
             analysis.orphans
         ));

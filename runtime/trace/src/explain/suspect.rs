@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::paths::{Spot, StorageNs};
 use super::report::{micros, ratio, seconds};
 use super::tally::{Tally, quantile};
+use super::unfinished::Silent;
 use super::{Analysis, Storage};
 use crate::{EventId, Stage};
 
@@ -42,6 +43,25 @@ pub struct Suspect {
     pub p99_us: f64,
     /// The same as sentences for people.
     pub evidence: String,
+}
+
+impl Suspect {
+    /// A server that owes answers; all operations that ended took `seconds`.
+    pub(super) fn silent(silent: &Silent, seconds: f64) -> Suspect {
+        Suspect {
+            stage: Stage::NoAnswer.name(),
+            place: silent.server.clone(),
+            share: silent.seconds / (silent.seconds + seconds).max(f64::MIN_POSITIVE),
+            seconds: silent.seconds,
+            excess_seconds: silent.seconds,
+            blocking_seconds: 0.0,
+            blocked_seconds: 0.0,
+            visits: silent.requests,
+            p50_us: silent.seconds * 1e6 / silent.requests.max(1) as f64,
+            p99_us: silent.longest_seconds * 1e6,
+            evidence: silent.sentence(),
+        }
+    }
 }
 
 /// Where a stage is.
@@ -161,13 +181,13 @@ fn name(analysis: &Analysis<'_>, place: Place) -> String {
 fn places(segment: &Spot) -> impl Iterator<Item = Place> + use<> {
     let server = segment.peer.filter(|_| is_message(segment.stage) && segment.phase.is_none());
     // What nobody saw happened at the server, or on the way to it.
-    let node = (segment.stage != Stage::Unseen || server.is_none()).then_some(segment.node);
+    let node = (!matches!(segment.stage, Stage::Unseen | Stage::NoAnswer) || server.is_none()).then_some(segment.node);
     let link = node.zip(server).map(|(node, server)| Place::Link(node, server));
     node.map(Place::Node).into_iter().chain(server.map(Place::Server)).chain(link)
 }
 
 fn is_message(stage: Stage) -> bool {
-    matches!(stage, Stage::Network | Stage::SendQueue | Stage::Unseen)
+    matches!(stage, Stage::Network | Stage::SendQueue | Stage::Unseen | Stage::NoAnswer)
 }
 
 /// Who sends messages to whom, and what stands out among them.
@@ -234,6 +254,8 @@ impl Messages {
                 let slow = |end| self.slow.get(&(stage, end)) == Some(&(node, server));
                 slow(Place::Node(node)) && slow(Place::Server(server))
             }
+            // Who did not answer, or did not record, is a server.
+            Place::Server(_) if matches!(stage, Stage::Unseen | Stage::NoAnswer) => true,
             // With one client and several servers only a server can stand out, and the other way round.
             end if is_message(stage) && is_alone(cells, end) && !is_alone(cells, other_end(cells, end)) => false,
             end => !self.slow.contains_key(&(stage, end)),

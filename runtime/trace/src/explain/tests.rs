@@ -374,3 +374,137 @@ fn of_parallel_requests_the_last_counts() {
     let path: Vec<_> = analysis.path(&analysis.operations()[0]).iter().map(|piece| (piece.start_ns, piece.dur_ns, piece.peer)).collect();
     assert_eq!(path, [(0, 5_000, None), (5_000, 7_000, Some(0x8002)), (12_000, 78_000, Some(0x8001)), (90_000, 10_000, None)]);
 }
+
+/// As a recorder writes what has not ended: up to the end of the recording.
+fn open(cluster: &mut Cluster, node: &'static str, event: EventId, (t0, end): (u64, u64), span: (u32, u32), peer: u16) {
+    let req = if event == event::NET_CALL { 1 << 60 | u64::from(span.0) } else { 0 };
+    cluster.span(node, event, req, (t0, end - t0), span).peer = peer;
+    cluster.records.get_mut(node).and_then(|all| all.last_mut()).expect("just pushed").flags |= flags::OPEN;
+}
+
+#[test]
+fn a_server_that_hangs_is_named_first_with_the_time_of_its_last_answer() {
+    let mut cluster = Cluster::new(None, 0);
+    let mut now = MS;
+    for turn in 0..30 {
+        now = cluster.operation("c0", turn, now);
+    }
+    let (last_answer, end) = (now, now + 2_000 * MS);
+    // A read that was given up once, and still waits.
+    let root = cluster.span_number();
+    open(&mut cluster, "c0", event::CLIENT_READ, (now + MS, end), (root, 0), 0);
+    for (from, to) in [(now + MS, now + 900 * MS), (now + 950 * MS, end)] {
+        let call = cluster.span_number();
+        open(&mut cluster, "c0", event::NET_CALL, (from, to), (call, root), 0x8001);
+    }
+    // One that had only just begun.
+    let (root, call) = (cluster.span_number(), cluster.span_number());
+    open(&mut cluster, "c1", event::CLIENT_CREATE, (end - 50_000, end), (root, 0), 0);
+    open(&mut cluster, "c1", event::NET_CALL, (end - 40_000, end), (call, root), 0);
+    let merged = cluster.merged();
+    let analysis = Analysis::new(&merged);
+    let explanation = analysis.explain(3);
+    assert_eq!(explanation.operations, 30, "what has not ended is not counted among what has: its time is not known");
+    assert!(explanation.kinds.iter().all(|kind| kind.p99_us < 5_000.0), "{:?}", explanation.kinds);
+    assert_eq!((explanation.unfinished_count, explanation.silent.len()), (2, 1), "{:?}", explanation.silent);
+    let [longest, short] = &explanation.unfinished[..] else { panic!("{:?}", explanation.unfinished) };
+    assert_eq!(
+        (longest.operation.as_str(), longest.inside.as_str(), longest.server.as_deref()),
+        ("client.read", "net.call", Some("data1"))
+    );
+    assert_eq!((short.client.as_str(), short.server.as_deref()), ("c1", Some("meta0")));
+    let silent = &explanation.silent[0];
+    assert_eq!((silent.server.as_str(), silent.requests, silent.has_answered, silent.answers_others), ("data1", 2, true, false));
+    assert!((silent.since_seconds - (end - last_answer) as f64 / 1e9).abs() < 0.01, "{silent:?}");
+    let first = &explanation.suspects[0];
+    assert_eq!((first.stage, first.place.as_str()), ("no_answer", "data1"));
+    assert!(explanation.verdict[0].starts_with("2 requests wait for data1, no answer since 2.0"), "{:?}", explanation.verdict);
+    assert!(explanation.verdict[1].contains("2 operations were not over") && explanation.verdict[1].contains("waits for data1"));
+    assert!(explanation.missing.is_empty(), "{:?}", explanation.missing);
+}
+
+#[test]
+fn a_recording_in_which_nothing_ended_covers_nothing_and_names_who_is_silent() {
+    let mut cluster = Cluster::new(None, 0);
+    // Its operation began before the recording.
+    open(&mut cluster, "c0", event::NET_CALL, (MS, 3_000 * MS), (5, 4), 0x8001);
+    let merged = cluster.merged();
+    let explanation = Analysis::new(&merged).explain(3);
+    assert_eq!((explanation.operations, explanation.covered), (0, 0.0));
+    assert!(explanation.verdict[0].starts_with("1 request waits for data1, no answer since 3.00 s"), "{:?}", explanation.verdict);
+    assert!(explanation.verdict[1].starts_with("No operation was under way in the 3.00 s"), "{:?}", explanation.verdict);
+}
+
+/// A mount asks meta0, which asks data1 for the size of an open file.
+#[test]
+fn of_servers_that_wait_for_one_another_the_last_is_named() {
+    let mut cluster = Cluster::new(None, 0);
+    let (root, call, inner) = (cluster.span_number(), cluster.span_number(), cluster.span_number());
+    open(&mut cluster, "c0", event::CLIENT_OPEN, (MS, 3_000 * MS), (root, 0), 0);
+    open(&mut cluster, "c0", event::NET_CALL, (2 * MS, 3_000 * MS), (call, root), 0);
+    open(&mut cluster, "meta0", event::NET_CALL, (3 * MS, 3_000 * MS), (inner, 900), 0x8001);
+    let merged = cluster.merged();
+    let explanation = Analysis::new(&merged).explain(3);
+    assert_eq!(explanation.suspects[0].place, "data1");
+    assert!(explanation.verdict[0].starts_with("1 request waits for data1, no answer since"), "{:?}", explanation.verdict);
+    assert!(explanation.verdict[1].contains("for meta0, which itself waits for data1"), "{:?}", explanation.verdict);
+    let open = &explanation.unfinished[0];
+    assert_eq!((open.server.as_deref(), open.through.as_deref()), (Some("data1"), Some("meta0")));
+}
+
+#[test]
+fn an_attempt_that_was_given_up_is_time_without_an_answer() {
+    let mut cluster = Cluster::new(None, 0);
+    let root = cluster.span_number();
+    cluster.span("c0", event::CLIENT_CREATE, 0, (MS, 2_100 * MS), (root, 0));
+    let call = cluster.span_number();
+    open(&mut cluster, "c0", event::NET_CALL, (MS, 2_001 * MS), (call, root), 0);
+    cluster.call("c0", SERVERS[0], event::META_CREATE, 2_050 * MS, root);
+    let merged = cluster.merged();
+    let explanation = Analysis::new(&merged).explain(3);
+    let first = &explanation.suspects[0];
+    assert_eq!((first.stage, first.place.as_str()), ("no_answer", "meta0"), "{:?}", explanation.suspects);
+    assert!(explanation.covered > 0.99 && explanation.missing.is_empty(), "{:?}", explanation.missing);
+}
+
+#[test]
+fn how_much_of_the_time_operations_were_under_way_is_told() {
+    let mut cluster = Cluster::new(None, 0);
+    for (t0, dur) in [(0, 100), (50, 100), (900, 100)] {
+        let root = cluster.span_number();
+        cluster.span("c0", event::CLIENT_READ, 0, (t0 * MS, dur * MS), (root, 0));
+    }
+    let merged = cluster.merged();
+    let analysis = Analysis::new(&merged);
+    let all = analysis.explain(3);
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+    assert!(near(all.recorded_seconds, 1.0) && near(all.busy_seconds, 0.25) && near(all.at_once, 1.2), "{all:?}");
+    assert!(all.verdict[0].starts_with("Operations were under way for 25 % of the time only"), "{:?}", all.verdict);
+    let part = analysis.explain_between(3, 800_000_000, 1_000_000_000);
+    assert!(near(part.recorded_seconds, 0.2) && near(part.busy_seconds, 0.1), "{part:?}");
+}
+
+/// A commit encloses its flush; two waits at once are one.
+#[test]
+fn the_shares_of_a_wait_for_the_journal_add_up() {
+    let mut cluster = Cluster::new(None, 0);
+    let mut now = MS;
+    for _ in 0..10 {
+        let (root, call) = (cluster.span_number(), cluster.span_number());
+        cluster.keys += 1;
+        let key = cluster.keys;
+        cluster.span("c0", event::CLIENT_CREATE, 0, (now, 1_100_000), (root, 0));
+        cluster.span("c0", event::NET_CALL, key, (now, 1_100_000), (call, root)).peer = 0;
+        let mut phases = [0; 8];
+        phases[served::JOURNAL] = coarse(1_000_000);
+        let record = Record::new(now + 50_000, event::META_CREATE, Body::Ladder(Ladder { phases, ..Ladder::default() }));
+        cluster.records.entry("meta0").or_default().push(Record { req: key, flags: flags::SERVER, ..record });
+        cluster.span("meta0", event::JOURNAL_COMMIT, 0, (now + 50_000, 930_000), (0, 0));
+        cluster.span("meta0", event::JOURNAL_SYNC, 0, (now + 350_000, 430_000), (0, 0));
+        now += 2 * MS;
+    }
+    let merged = cluster.merged();
+    let evidence = Analysis::new(&merged).explain(1).suspects.remove(0).evidence;
+    assert!(evidence.contains("50 % of it while the journal was written"), "{evidence}");
+    assert!(evidence.contains("43 % of it while the journal was flushed"), "{evidence}");
+}

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-use crate::in_flight::LANE_NONE;
+use super::span::LANE_NONE;
 
 thread_local! {
     /// The running operation of the flow that this thread works on. Without a destructor, so that it costs next to nothing to reach.
@@ -25,13 +25,23 @@ pub struct Context {
 pub(super) enum Fate {
     /// Nobody has decided.
     #[default]
-    Open,
-    Kept,
-    NotChosen,
+    Open = 0,
+    Kept = 1,
+    NotChosen = 2,
 }
 
 impl Context {
     pub(super) const NONE: Context = Context { span: 0, lane: 0, fate: Fate::Open };
+
+    pub(super) fn parts(self) -> (u32, u16, u8) {
+        (self.span, self.lane, self.fate as u8)
+    }
+
+    /// From its [`Context::parts`].
+    pub(super) fn of_parts(span: u32, lane: u16, fate: u8) -> Context {
+        let fate = [Fate::Open, Fate::Kept, Fate::NotChosen, Fate::NotChosen][usize::from(fate & 3)];
+        Context { span, lane, fate }
+    }
 
     /// Of what a request at a server begins: inside its ladder.
     pub(super) fn inside(span: u32) -> Context {

@@ -9,7 +9,7 @@ use crate::mask::{is_any_on, is_on};
 use crate::record::{self, Phases, coarse, flags, head_word, ladder_word};
 
 thread_local! {
-    static SPARE: Pool<Open> = const { Pool::new() };
+    static SPARE: Pool<Box<Open>> = const { Pool::new() };
     /// The ladder of the reply that the server is about to give to its runtime.
     static LEAVING: Cell<Option<OpenLadder>> = const { Cell::new(None) };
 }

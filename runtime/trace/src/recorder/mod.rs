@@ -19,20 +19,21 @@
 
 mod flow;
 mod ladder;
+mod open;
 mod pool;
 mod span;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 pub use flow::{Context, context, set_context, within};
 pub use ladder::{OpenLadder, ladder, ladder_since, take_leaving};
-pub use span::{OpenSpan, note_way, operation, span};
+pub(crate) use open::open_spans;
+pub use span::{LANE_NONE, LANES, OpenSpan, note_way, operation, span};
 
 use crate::event::EventId;
-use crate::in_flight::Table;
 use crate::mask::{is_any_on, is_on};
 use crate::record::{self, Body, Record};
 use crate::ring::RingWriter;
@@ -47,7 +48,6 @@ pub struct Recorder {
     tracer: Tracer,
     number: u32,
     writer: RingWriter,
-    table: Arc<Table>,
     spans: Cell<(u32, u32)>,
     /// A bit for each lane that is taken.
     lanes: Cell<u64>,
@@ -181,8 +181,8 @@ fn write(event: EventId, body: Body) {
 }
 
 impl Recorder {
-    pub(crate) fn new(tracer: Tracer, number: u32, writer: RingWriter, table: Arc<Table>) -> Recorder {
-        Recorder { tracer, number, writer, table, spans: Cell::new((0, 0)), lanes: Cell::new(0), context: Cell::default() }
+    pub(crate) fn new(tracer: Tracer, number: u32, writer: RingWriter) -> Recorder {
+        Recorder { tracer, number, writer, spans: Cell::new((0, 0)), lanes: Cell::new(0), context: Cell::default() }
     }
 
     /// The number of its ring.

@@ -12,22 +12,23 @@ use std::thread::LocalKey;
 const SPARE_MAX: usize = 256;
 
 /// Spare records of one thread.
-pub(super) struct Pool<T>(Cell<Vec<Box<T>>>);
+pub(super) struct Pool<P>(Cell<Vec<P>>);
 
-impl<T: Default> Pool<T> {
-    pub(super) const fn new() -> Pool<T> {
+/// `P` points to a record.
+impl<P: Default> Pool<P> {
+    pub(super) const fn new() -> Pool<P> {
         Pool(Cell::new(Vec::new()))
     }
 
     /// A record with whatever is in it from its last use.
     #[inline]
-    pub(super) fn take(pool: &'static LocalKey<Pool<T>>) -> Box<T> {
+    pub(super) fn take(pool: &'static LocalKey<Pool<P>>) -> P {
         pool.try_with(|pool| pool.with(Vec::pop)).ok().flatten().unwrap_or_default()
     }
 
     /// Takes a record back. At the end of a thread it is freed.
     #[inline]
-    pub(super) fn give(pool: &'static LocalKey<Pool<T>>, record: Box<T>) {
+    pub(super) fn give(pool: &'static LocalKey<Pool<P>>, record: P) {
         // If the thread ends, the closure is dropped with the record.
         let _ = pool.try_with(|pool| {
             pool.with(|spare| {
@@ -39,7 +40,7 @@ impl<T: Default> Pool<T> {
     }
 
     #[inline]
-    fn with<R>(&self, f: impl FnOnce(&mut Vec<Box<T>>) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&mut Vec<P>) -> R) -> R {
         let mut spare = self.0.take();
         let result = f(&mut spare);
         self.0.set(spare);
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        static POOL: Pool<u64> = const { Pool::new() };
+        static POOL: Pool<Box<u64>> = const { Pool::new() };
     }
 
     #[test]

@@ -3,15 +3,20 @@
 use std::cell::Cell;
 
 use super::flow::{Context, Fate, context, set_context};
+use super::open::{Open, Role, Shared};
 use super::pool::Pool;
 use super::{Recorder, now, with};
 use crate::event::EventId;
-use crate::in_flight::{LANE_NONE, LANES};
 use crate::mask::{is_any_on, is_on};
 use crate::record::{Span, coarse, flags, head_word};
 
+/// Lanes of one thread.
+pub const LANES: usize = 64;
+/// The lane of an operation that found all taken.
+pub const LANE_NONE: u16 = u16::MAX;
+
 thread_local! {
-    static SPARE: Pool<Open> = const { Pool::new() };
+    static SPARE: Pool<Shared> = const { Pool::new() };
     /// Of the request whose outcome is being handed to its flow.
     static ON_THE_WAY: Cell<OnTheWay> = const { Cell::new(OnTheWay { sent: 0, received: 0 }) };
 }
@@ -45,48 +50,10 @@ pub fn note_way(sent: u64, received: u64) {
     }
 }
 
-/// What the end of a span has to put back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Role {
-    /// Inside an operation: nothing.
-    #[default]
-    Inner,
-    /// An operation inside an operation.
-    Nested,
-    /// The outermost operation.
-    Operation,
-    /// An operation that was not chosen, and is not written.
-    Mute,
-}
-
 /// A span that has begun. It is written when it is dropped, on the thread that drops it.
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped"]
-pub struct OpenSpan(Option<Box<Open>>);
-
-#[derive(Debug, Default)]
-struct Open {
-    event: EventId,
-    flags: u16,
-    lane: u16,
-    peer: u16,
-    res: u8,
-    class: u8,
-    role: Role,
-    /// The number of the tracer that it began with.
-    tracer: u32,
-    t0: u64,
-    /// When it ended; 0: when it is dropped.
-    end: u64,
-    req: u64,
-    /// The running operation when it began: its parent.
-    before: Context,
-    obj: u64,
-    off: u64,
-    len: u32,
-    span: u32,
-    wait: u32,
-}
+pub struct OpenSpan(Option<Shared>);
 
 impl OpenSpan {
     const OFF: OpenSpan = OpenSpan(None);
@@ -94,103 +61,113 @@ impl OpenSpan {
     /// True if it will be written: ask before something is computed only for it.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.0.as_ref().is_some_and(|open| open.role != Role::Mute)
+        self.0.as_ref().is_some_and(|open| open.role() != Role::Mute)
     }
 
     #[inline]
-    fn with(&mut self, f: impl FnOnce(&mut Open)) -> &mut Self {
-        if let Some(open) = &mut self.0 {
+    fn with(&mut self, f: impl FnOnce(&Open)) -> &mut Self {
+        if let Some(open) = &self.0 {
             f(open);
         }
         self
     }
 
     /// The key of the request, see [`crate::RequestKey`].
+    #[inline]
     pub fn request(&mut self, key: u64) -> &mut Self {
-        self.with(|open| open.req = key)
+        self.with(|open| open.req.set(key))
     }
 
     /// The server talked to.
+    #[inline]
     pub fn peer(&mut self, server: u16) -> &mut Self {
-        self.with(|open| open.peer = server)
+        self.with(|open| open.peer.set(server))
     }
 
-    /// The handle of the object; others see it in the table of what is running.
+    /// The handle of the object.
+    #[inline]
     pub fn object(&mut self, handle: u64) -> &mut Self {
-        self.with(|open| {
-            open.obj = handle;
-            if open.role == Role::Operation && open.lane != LANE_NONE {
-                with(|recorder| recorder.table.set_object(usize::from(open.lane), handle));
-            }
-        })
+        self.with(|open| open.obj.set(handle))
     }
 
     /// Offset and length in bytes; a length beyond 4 GiB is recorded as 4 GiB.
+    #[inline]
     pub fn range(&mut self, offset: u64, len: u64) -> &mut Self {
-        self.with(|open| (open.off, open.len) = (offset, u32::try_from(len).unwrap_or(u32::MAX)))
+        self.with(|open| {
+            open.off.set(offset);
+            open.len.set(u32::try_from(len).unwrap_or(u32::MAX));
+        })
     }
 
     /// The class of a disk access, see [`crate::record::class`].
+    #[inline]
     pub fn class(&mut self, class: u8) -> &mut Self {
-        self.with(|open| open.class = class)
+        self.with(|open| open.class.set(class))
     }
 
     /// Adds flags, see [`crate::record::flags`].
+    #[inline]
     pub fn flag(&mut self, flags: u16) -> &mut Self {
-        self.with(|open| open.flags |= flags & !flags::KIND)
+        self.with(|open| open.flags.set(open.flags.get() | flags & !flags::KIND))
     }
 
     /// Until [`OpenSpan::finished`] is called its end is not known: a flow may be dropped before, for example because its process ends.
+    #[inline]
     pub fn unfinished(&mut self) -> &mut Self {
-        self.with(|open| open.flags |= flags::OPEN)
+        self.with(|open| open.flags.set(open.flags.get() | flags::OPEN))
     }
 
     /// What it tells of has ended.
+    #[inline]
     pub fn finished(&mut self) -> &mut Self {
-        self.with(|open| open.flags &= !flags::OPEN)
+        self.with(|open| open.flags.set(open.flags.get() & !flags::OPEN))
     }
 
     /// The number of the failure; 0: none.
+    #[inline]
     pub fn result(&mut self, status: u16) -> &mut Self {
         self.with(|open| {
-            open.res = u8::try_from(status).unwrap_or(u8::MAX);
+            open.res.set(u8::try_from(status).unwrap_or(u8::MAX));
             if status != 0 {
-                open.flags |= flags::ERROR;
+                open.flags.set(open.flags.get() | flags::ERROR);
             }
         })
     }
 
     /// The flow has the outcome of its request: as far as the runtime has told it ([`note_way`]), the part of the span until the request was
     /// sent was spent in a queue, and the span ended when the reply was received, not when the flow had its turn.
+    #[inline]
     pub fn answered(&mut self) -> &mut Self {
         if is_any_on() {
             let way = ON_THE_WAY.take();
             self.with(|open| {
                 // Something older belongs to a request that nobody recorded.
-                open.wait = if way.sent >= open.t0 { coarse(way.sent - open.t0) } else { 0 };
-                open.end = if way.received >= open.t0 { way.received } else { 0 };
+                let t0 = open.t0();
+                open.wait.set(if way.sent >= t0 { coarse(way.sent - t0) } else { 0 });
+                open.end.set(if way.received >= t0 { way.received } else { 0 });
             });
         }
         self
     }
 
     /// It goes on: it ends when it is dropped.
+    #[inline]
     pub fn goes_on(&mut self) -> &mut Self {
-        self.with(|open| open.end = 0)
+        self.with(|open| open.end.set(0))
     }
 
     /// The part of the span up to `ticks` was spent in a queue. A time before the span is ignored.
     pub fn waited_until(&mut self, ticks: u64) -> &mut Self {
         self.with(|open| {
-            if ticks > open.t0 {
-                open.wait = coarse(ticks - open.t0);
+            if ticks > open.t0() {
+                open.wait.set(coarse(ticks - open.t0()));
             }
         })
     }
 
     /// The part of the span up to now was spent in a queue.
     pub fn waited(&mut self) -> &mut Self {
-        self.with(|open| open.wait = coarse(now().saturating_sub(open.t0)))
+        self.with(|open| open.wait.set(coarse(now().saturating_sub(open.t0()))))
     }
 }
 
@@ -215,43 +192,44 @@ fn begin(event: EventId, is_operation: bool) -> OpenSpan {
 }
 
 #[inline(never)]
-fn end(open: Box<Open>) {
-    if open.role != Role::Inner {
-        set_context(open.before);
+fn end(open: Shared) {
+    let role = open.role();
+    if role != Role::Inner {
+        set_context(open.before());
     }
-    if open.role != Role::Mute {
-        with(|recorder| recorder.end(&open));
+    if role != Role::Mute {
+        with(|recorder| recorder.end(&open, role));
     }
+    open.ended();
     Pool::give(&SPARE, open);
 }
 
 impl Recorder {
-    fn begin(&self, event: EventId, around: Context, is_operation: bool) -> Box<Open> {
-        let mut open = Pool::take(&SPARE);
-        (open.event, open.flags, open.lane, open.peer, open.res, open.class) = (event, 0, around.lane, 0, 0, 0);
-        (open.role, open.tracer, open.before) = (Role::Inner, self.tracer.0.mask.short_number(), around);
-        (open.t0, open.end, open.req, open.obj, open.off) = (0, 0, 0, 0, 0);
-        (open.len, open.span, open.wait) = (0, self.next_span(), 0);
-        if is_operation {
-            self.begin_operation(&mut open);
-        }
-        if open.role != Role::Mute {
-            open.t0 = self.ticks();
-        }
-        if open.role == Role::Operation && open.lane != LANE_NONE {
-            self.table.begin(usize::from(open.lane), open.t0, event, open.span);
+    fn begin(&self, event: EventId, around: Context, is_operation: bool) -> Shared {
+        let open = Pool::take(&SPARE);
+        open.event.set(event.0);
+        open.lane.set(around.lane);
+        open.tracer.set(self.tracer.0.mask.short_number());
+        open.set_before(around);
+        open.clear();
+        let span = self.next_span();
+        open.span.set(span);
+        let role = if is_operation { self.begin_operation(&open, around, span) } else { Role::Inner };
+        open.set_role(role);
+        if role != Role::Mute {
+            open.begin(self.ticks());
         }
         open
     }
 
     /// Decides about the operation's records and takes a lane.
-    fn begin_operation(&self, open: &mut Open) {
-        let mut context = Context { span: open.span, ..open.before };
-        open.role = Role::Nested;
-        if open.before.span == 0 {
-            open.role = if self.chooses(open) { Role::Operation } else { Role::Mute };
+    fn begin_operation(&self, open: &Open, before: Context, span: u32) -> Role {
+        let mut context = Context { span, ..before };
+        let mut role = Role::Nested;
+        if before.span == 0 {
+            role = if self.chooses(open, span) { Role::Operation } else { Role::Mute };
         }
-        match open.role {
+        match role {
             Role::Mute => context.fate = Fate::NotChosen,
             Role::Operation => {
                 context.fate = Fate::Kept;
@@ -260,42 +238,44 @@ impl Recorder {
                 if context.lane != LANE_NONE {
                     self.lanes.set(self.lanes.get() | 1 << lane);
                 }
-                open.lane = context.lane;
+                open.lane.set(context.lane);
             }
             Role::Inner | Role::Nested => {}
         }
         set_context(context);
+        role
     }
 
     /// True if the records of this operation are kept: one operation of 2^n is.
-    fn chooses(&self, open: &mut Open) -> bool {
+    fn chooses(&self, open: &Open, span: u32) -> bool {
         match self.tracer.sampling_bits() {
             0 => true,
             bits => {
-                open.flags |= flags::SAMPLED;
-                spread(open.span) >> (32 - bits) == 0
+                open.flags.set(open.flags.get() | flags::SAMPLED);
+                spread(span) >> (32 - bits) == 0
             }
         }
     }
 
-    fn end(&self, open: &Open) {
-        if open.tracer != self.tracer.0.mask.short_number() {
+    fn end(&self, open: &Open, role: Role) {
+        if open.tracer.get() != self.tracer.0.mask.short_number() {
             // The process has another tracer than at the beginning, with other lanes and another clock.
             return;
         }
-        let end = if open.end == 0 { self.ticks() } else { open.end };
-        let dur = end.saturating_sub(open.t0);
-        if open.role == Role::Operation {
-            if open.lane != LANE_NONE {
-                self.lanes.set(self.lanes.get() & !(1 << open.lane));
-                self.table.end(usize::from(open.lane));
+        let (t0, lane) = (open.t0(), open.lane.get());
+        let end = if open.end.get() == 0 { self.ticks() } else { open.end.get() };
+        let dur = end.saturating_sub(t0);
+        if role == Role::Operation {
+            if lane != LANE_NONE {
+                self.lanes.set(self.lanes.get() & !(1 << lane));
             }
             self.look_at_duration(dur);
         }
-        let head = head_word(open.event, open.lane, open.flags | self.common_flags(), open.res, open.class);
-        let Open { peer, obj, off, len, span, wait, .. } = *open;
-        let [a, b, c, d, e] = Span { dur, peer, obj, off, len, span, parent: open.before.span, wait }.words();
-        self.writer.push(&[open.t0, open.req, head, a, b, c, d, e]);
+        let head = head_word(EventId(open.event.get()), lane, open.flags.get() | self.common_flags(), open.res.get(), open.class.get());
+        let (peer, obj, off, len) = (open.peer.get(), open.obj.get(), open.off.get(), open.len.get());
+        let (span, parent, wait) = (open.span.get(), open.before().span, open.wait.get());
+        let [a, b, c, d, e] = Span { dur, peer, obj, off, len, span, parent, wait }.words();
+        self.writer.push(&[t0, open.req.get(), head, a, b, c, d, e]);
     }
 }
 

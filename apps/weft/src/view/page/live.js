@@ -82,7 +82,7 @@ export class Live {
     const silent = now.servers.filter((server) => !server.answers).map((server) => server.name);
     this.warn(silent.length ? `No answer from ${silent.join(", ")}.` : "");
     this.servers.replaceChildren(el("h2", {}, "Servers"), serverTable(now),
-      el("p", { class: "dim small" }, "Space: ", el("b", { class: "green" }, "green"), ", ", el("b", { class: "yellow" }, "- yellow"), " with less than 30 % of the disk free, ", el("b", { class: "red" }, "! red"), " with less than 10 %. Queue: mean number of requests in the server since the last look (their time divided by the time that passed), and how many there were when it was asked. A server is silent after three intervals, at least 3 s, without an answer; its last numbers are not drawn on."));
+      el("p", { class: "dim small" }, "Space: ", el("b", { class: "green" }, "green"), ", ", el("b", { class: "yellow" }, "yellow, low"), " with less than 30 % of the disk free, ", el("b", { class: "red" }, "red, full"), " with less than 10 %. Queue: mean number of requests in the server since the last look (their time divided by the time that passed), and how many there were when it was asked. A server is silent after three intervals, at least 3 s, without an answer; its last numbers are not drawn on."));
     // A table that was opened stays open.
     const open = new Set([...this.charts.querySelectorAll("details[open]")].map((details) => details.closest("figure").dataset.title));
     this.charts.replaceChildren(...charts.map((data) => {
@@ -105,8 +105,8 @@ function serverTable(now) {
     const { rates } = server;
     const cell = (value, format) => number(rates ? format(value(rates)) : "");
     const free = server.free_bytes / Math.max(server.capacity_bytes, 1);
-    const sign = { red: "! ", yellow: "- ", green: "" }[server.space] || "";
-    const space = el("td", { class: server.space }, el("meter", { min: 0, max: 1, low: 0.7, high: 0.9, optimum: 0, value: 1 - free, title: `${bytes(server.free_bytes)} of ${bytes(server.capacity_bytes)} free` }), ` ${sign}${Math.round(free * 100)} % free`);
+    const word = { red: ", full", yellow: ", low", green: "" }[server.space] || "";
+    const space = el("td", { class: server.space }, el("meter", { min: 0, max: 1, low: 0.7, high: 0.9, optimum: 0, value: 1 - free, title: `${bytes(server.free_bytes)} of ${bytes(server.capacity_bytes)} free` }), ` ${Math.round(free * 100)} % free${word}`);
     return el("tr", {}, el("td", { class: "name", title: server.address }, server.name), el("td", {}, server.state),
       cell((of) => of.read_bytes_s, bandwidth), cell((of) => of.written_bytes_s, bandwidth), cell((of) => of.meta_reads_s, rate), cell((of) => of.meta_changes_s, rate),
       number(rates ? `${count(rates.queue_mean)} (${server.queued})` : String(server.queued)), cell((of) => of.cpus, (value) => `${Math.round(value * 100)} %`),
