@@ -1,6 +1,6 @@
 //! Attributes of objects, who asks, names, and where the data of a file is.
 
-use crate::{Handle, Result, Status, WallTime};
+use crate::{DataTime, Handle, Result, Status, WallTime};
 
 /// Longest name of a directory entry in bytes, as POSIX programs expect it (`NAME_MAX` of Linux).
 pub const NAME_BYTES_MAX: usize = 255;
@@ -90,6 +90,8 @@ pub struct Attr {
     pub atime: WallTime,
     /// Last change of the data.
     pub mtime: WallTime,
+    /// The place of that change in their order (files only; see [`DataTime`]).
+    pub mtime_epoch: u32,
     /// Last change of the inode.
     pub ctime: WallTime,
     /// Counts changes of the inode and its data as known to the metadata server.
@@ -98,6 +100,20 @@ pub struct Attr {
     pub truncate_epoch: u32,
     /// Striping of a file; of a directory, what files created in it inherit.
     pub layout: Layout,
+}
+
+impl Attr {
+    /// When the data was changed last, with the place of that change.
+    pub fn data_time(&self) -> DataTime {
+        DataTime { epoch: self.mtime_epoch, at: self.mtime }
+    }
+
+    /// Takes a write in that may be later than what is known.
+    pub fn written(&mut self, write: DataTime) {
+        let DataTime { epoch, at } = self.data_time().later(write);
+        (self.mtime_epoch, self.mtime) = (epoch, at);
+        self.ctime = self.ctime.max(write.at);
+    }
 }
 
 /// Who asks, for permission checks on the server.

@@ -19,4 +19,4 @@ pub use ids::{ClientId, FsId, Handle, ROOT_HANDLE, RequestId, ServerId, ServerRo
 pub use map::{ClusterMap, ServerEntry};
 pub use payload::Payload;
 pub use status::{Result, Status};
-pub use time::{MILLISECOND, Nanos, SECOND, WallTime};
+pub use time::{DataTime, MILLISECOND, Nanos, SECOND, WallTime};

@@ -56,3 +56,71 @@ impl WallTime {
         (self.0.div_euclid(SECOND as i64), self.0.rem_euclid(SECOND as i64) as u32)
     }
 }
+
+/// When the data of a file was changed last, with the place of this change in their order. The greater one is the later one: epochs
+/// decide, and times only within an epoch. So a time that somebody has set stands against all writes before it and none after it,
+/// whatever times they have.
+///
+/// Even epochs are those of writes and truncations, whose times are those of servers' clocks; an odd epoch belongs to one setting of the
+/// time. See `docs/decisions/0010-order-of-times.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DataTime {
+    /// Counts settings of the time and the first writes after them.
+    pub epoch: u32,
+    /// When, by the clock of a server, or as it was set.
+    pub at: WallTime,
+}
+
+impl Default for DataTime {
+    fn default() -> DataTime {
+        DataTime::NONE
+    }
+}
+
+impl DataTime {
+    /// Nothing is known of any change; the smallest.
+    pub const NONE: DataTime = DataTime { epoch: 0, at: NEVER };
+
+    /// Nothing was written in this epoch or later.
+    pub fn none_in(epoch: u32) -> DataTime {
+        DataTime { epoch, at: NEVER }
+    }
+
+    /// The later one of this and what a data server says, if that tells of a write at all.
+    pub fn later(self, written: DataTime) -> DataTime {
+        if written.at == NEVER { self } else { self.max(written) }
+    }
+
+    /// The epoch of writes that come after everything in `epoch`.
+    pub fn epoch_of_writes(epoch: u32) -> u32 {
+        epoch.saturating_add(epoch & 1)
+    }
+
+    /// The epoch of a setting that comes after everything in `epoch` and after all writes that may come after that.
+    pub fn epoch_of_setting(epoch: u32) -> u32 {
+        epoch.saturating_add(1) | 1
+    }
+}
+
+/// The time of no write.
+const NEVER: WallTime = WallTime(i64::MIN);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_decide_before_times() {
+        let at = |epoch, at| DataTime { epoch, at: WallTime(at) };
+        for known in 0..9 {
+            let (writes, setting) = (DataTime::epoch_of_writes(known), DataTime::epoch_of_setting(known));
+            assert!(writes >= known && writes % 2 == 0);
+            assert!(setting > writes && setting % 2 == 1, "whoever writes and does not know of the setting writes before it");
+            assert!(at(setting, -100) > at(writes, 100) && at(DataTime::epoch_of_writes(setting), -100) > at(setting, 100));
+        }
+        assert_eq!(at(4, 1).later(at(4, 3)), at(4, 3));
+        assert_eq!(at(3, 5).later(at(2, 9)), at(3, 5));
+        assert_eq!(at(3, 5).later(DataTime::none_in(4)), at(3, 5), "an epoch without a write is no write");
+        assert!(DataTime::NONE < DataTime::none_in(2));
+    }
+}

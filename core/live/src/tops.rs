@@ -186,6 +186,7 @@ pub fn object_of(request: &Request) -> Handle {
         Request::ObjectTruncate(request) => request.handle,
         Request::ObjectSync(request) => request.handle,
         Request::ObjectRemove(request) => request.handle,
+        Request::ObjectEpoch(request) => request.handle,
         _ => Handle(0),
     }
 }

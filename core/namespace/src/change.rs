@@ -9,7 +9,7 @@ use weft_wire::{Reader, Rights, Wire, wire_struct};
 use crate::Inode;
 
 /// Version of the encoding of records.
-pub const RECORD_VERSION: u8 = 1;
+pub const RECORD_VERSION: u8 = 2;
 
 wire_struct! {
     /// A part of a transaction that a participant has agreed to: kept until the coordinator decides.
@@ -306,7 +306,7 @@ mod tests {
                 assert_eq!(cut.changes, samples()[..cut.changes.len()]);
             }
         }
-        out[0] = 2;
+        out[0] = 1;
         assert_eq!(Record::decode(out.into()), Err(Status::VersionMismatch));
     }
 
@@ -316,7 +316,7 @@ mod tests {
         encode(&samples()[1..5], &mut out);
         #[rustfmt::skip]
         let expected = [
-            1,
+            2,
             2, 3, 0, 0, 0, 0, 0, 0, 0,
             3, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b'n', b'a', b'm', b'e', 3, 0, 0, 0, 0, 0, 0, 0, 10,
             4, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b'n', b'a', b'm', b'e',
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(out, expected);
         let mut inode = Vec::new();
         samples()[0].put(&mut inode);
-        assert_eq!(inode.len(), 1 + 8 + 88);
+        assert_eq!(inode.len(), 1 + 8 + 92);
         assert_eq!(inode[9..15], [8, 0, 0xa0, 0x01, 7, 0], "kind, flags, mode, owner");
     }
 

@@ -1,6 +1,6 @@
 //! The inode: what a metadata server keeps for each object.
 
-use weft_base::{Attr, FileKind, Handle, Layout, Result, WallTime};
+use weft_base::{Attr, DataTime, FileKind, Handle, Layout, Result, WallTime};
 use weft_wire::{Reader, Wire};
 
 /// Set-group-id bit of a mode.
@@ -23,6 +23,8 @@ impl InodeFlags {
     pub const WRITING: InodeFlags = InodeFlags(2);
     /// A truncation to [`Inode::truncating_to`] is under way at the data servers.
     pub const TRUNCATING: InodeFlags = InodeFlags(4);
+    /// The data servers were told that a time was set: each may hold a datafile of it, however small the file is.
+    pub const TOLD: InodeFlags = InodeFlags(8);
 
     /// True if all bits of `other` are set.
     pub fn has(self, other: InodeFlags) -> bool {
@@ -63,6 +65,8 @@ pub struct Inode {
     pub atime: WallTime,
     /// Last change of the data.
     pub mtime: WallTime,
+    /// The place of that change in their order; 0 for anything but a file.
+    pub mtime_epoch: u32,
     /// Last change of the inode.
     pub ctime: WallTime,
     /// Counts changes.
@@ -90,6 +94,7 @@ impl Inode {
             size: 0,
             atime: now,
             mtime: now,
+            mtime_epoch: 0,
             ctime: now,
             version: 1,
             layout,
@@ -103,9 +108,27 @@ impl Inode {
         Inode { parent, ..Inode::new(FileKind::Directory, mode, uid, gid, layout, now) }
     }
 
-    /// The same inode after a change at `now`: change time and version move on. Times never go backwards by a slow clock.
+    /// The same inode after a change at `now`: change time and version move on. The change time is always that of a server's clock, and
+    /// of several servers' clocks the latest.
     pub fn changed(&self, now: WallTime) -> Inode {
         Inode { ctime: self.ctime.max(now), version: self.version + 1, ..self.clone() }
+    }
+
+    /// When the data was changed last, with the place of that change.
+    pub fn data_time(&self) -> DataTime {
+        DataTime { epoch: self.mtime_epoch, at: self.mtime }
+    }
+
+    /// Takes in a write that a data server told of; it may be older than what is known.
+    pub(crate) fn written(&mut self, write: DataTime) {
+        let DataTime { epoch, at } = self.data_time().later(write);
+        (self.mtime_epoch, self.mtime) = (epoch, at);
+        self.ctime = self.ctime.max(write.at);
+    }
+
+    /// A change of the data by this server, as by a truncation.
+    pub(crate) fn written_here(&mut self, now: WallTime) {
+        self.written(DataTime { epoch: DataTime::epoch_of_writes(self.mtime_epoch), at: now });
     }
 
     /// The attributes, for anything but a directory (whose size and link count follow from its entries).
@@ -121,6 +144,7 @@ impl Inode {
             size: self.size,
             atime: self.atime,
             mtime: self.mtime,
+            mtime_epoch: self.mtime_epoch,
             ctime: self.ctime,
             version: self.version,
             truncate_epoch: self.truncate_epoch,
@@ -152,6 +176,7 @@ impl Wire for Inode {
         self.size.put(out);
         self.atime.put(out);
         self.mtime.put(out);
+        self.mtime_epoch.put(out);
         self.ctime.put(out);
         self.version.put(out);
         self.layout.put(out);
@@ -171,6 +196,7 @@ impl Wire for Inode {
             size: Wire::get(from)?,
             atime: Wire::get(from)?,
             mtime: Wire::get(from)?,
+            mtime_epoch: Wire::get(from)?,
             ctime: Wire::get(from)?,
             version: Wire::get(from)?,
             layout: Wire::get(from)?,

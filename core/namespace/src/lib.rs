@@ -11,6 +11,7 @@
 mod access;
 mod change;
 mod directory;
+mod graves;
 mod inode;
 mod locks;
 mod opens;

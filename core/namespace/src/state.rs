@@ -9,6 +9,7 @@ use weft_wire::{Capability, ClusterKey, Rights};
 
 use crate::change::Prepared;
 use crate::directory::{Directory, Entry, name_hash};
+use crate::graves::Graves;
 use crate::locks::Locks;
 use crate::opens::Opens;
 use crate::ops::xattr_bytes;
@@ -77,6 +78,7 @@ pub struct State {
     truncating: BTreeSet<Handle>,
 
     // Volatile.
+    pub(crate) graves: Graves,
     pub(crate) locks: Locks,
     pub(crate) opens: Opens,
     /// Files whose writer was lost: their size must be asked at the data servers.
@@ -105,6 +107,7 @@ impl State {
             orphans: BTreeSet::new(),
             writing: BTreeSet::new(),
             truncating: BTreeSet::new(),
+            graves: Graves::default(),
             locks: Locks::default(),
             opens: Opens::default(),
             uncertain: BTreeSet::new(),
@@ -241,6 +244,9 @@ impl State {
             self.truncating.remove(&handle);
             self.uncertain.remove(&handle);
         }
+        if old.kind != FileKind::File {
+            self.graves.bury(handle, old);
+        }
     }
 
     fn delete_xattrs(&mut self, handle: Handle) {
@@ -318,9 +324,13 @@ impl State {
     /// The inode of a directory whose entries are here, if the asking side knows its partition map.
     ///
     /// # Errors
-    /// [`Status::NotDirectory`], [`Status::StaleMap`], and as [`State::inode`].
+    /// [`Status::NotFound`] if it was removed, [`Status::NotDirectory`], [`Status::StaleMap`], and as [`State::inode`].
     pub fn directory(&self, at: &DirTarget) -> Result<&Inode> {
-        let inode = self.inode(at.dir)?;
+        let inode = self.inode(at.dir).map_err(|status| match status {
+            // Handles are never used again: it was removed, and nothing has a name in it.
+            Status::Stale => Status::NotFound,
+            status => status,
+        })?;
         if !inode.is_directory() {
             return Err(Status::NotDirectory);
         }
@@ -515,6 +525,11 @@ impl State {
         !self.orphans.is_empty() && !self.reapable(Handle(0), 1).is_empty()
     }
 
+    /// Files that are open for writing, or were when somebody was lost.
+    pub(crate) fn writing_files(&self) -> impl Iterator<Item = Handle> {
+        self.writing.iter().copied()
+    }
+
     /// Files with a truncation under way.
     pub fn truncating_files(&self) -> Vec<Handle> {
         self.truncating.iter().copied().collect()
@@ -522,7 +537,7 @@ impl State {
 
     /// The change that records new times of a directory whose entries change at `now`.
     pub(crate) fn touch(&self, dir: Handle, inode: &Inode, now: WallTime) -> Change {
-        Change::Touch { handle: dir, mtime: inode.mtime.max(now), ctime: inode.ctime.max(now), version: inode.version + 1 }
+        Change::Touch { handle: dir, mtime: now, ctime: inode.ctime.max(now), version: inode.version + 1 }
     }
 
     /// What happens to a file that is no directory when its link count changes by `delta`.

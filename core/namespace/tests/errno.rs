@@ -56,8 +56,10 @@ fn kinds_that_do_not_fit_are_refused() {
     assert_eq!(m.rmdir(TOP, "d"), Err(Status::NotEmpty));
     m.unlink(dir, "inside").unwrap();
     m.rmdir(TOP, "d").unwrap();
-    assert_eq!(m.create(dir, "late"), Err(Status::Stale));
-    assert_eq!(m.lookup(Handle(77), "x"), Err(Status::Stale));
+    assert_eq!(m.create(dir, "late"), Err(Status::NotFound), "nothing is below a removed directory");
+    assert_eq!(m.mkdir(dir, "late"), Err(Status::NotFound));
+    assert_eq!(m.lookup(Handle(77), "x"), Err(Status::NotFound));
+    assert_eq!((m.attr(dir).nlink, m.attr(dir).kind), (0, FileKind::Directory), "but who holds it still sees what it was");
     assert_eq!(m.lookup(Handle(7 << 48), "x"), Err(Status::WrongServer));
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use common::*;
 use proptest::prelude::*;
-use weft_base::{ClientId, Credentials, FileKind, Handle, RequestId, ServerId, Status, WallTime};
+use weft_base::{ClientId, Credentials, DataTime, FileKind, Handle, RequestId, ServerId, Status, WallTime};
 use weft_namespace::*;
 use weft_wire::Rights;
 use weft_wire::ops::*;
@@ -378,7 +378,8 @@ fn act(machine: &mut Machine, deed: &Deed) {
         Deed::Close(number, end_bytes) => {
             let Some(handle) = file(*number) else { return };
             let epoch = machine.state.peek(handle).map_or(0, |inode| inode.truncate_epoch);
-            let written = Some(Written { end_bytes: *end_bytes, mtime: WallTime(machine.now), truncate_epoch: epoch });
+            let written =
+                Some(Written { end_bytes: *end_bytes, mtime: DataTime { epoch: 0, at: WallTime(machine.now) }, truncate_epoch: epoch });
             let request = CloseRequest { handle, open_sequence: 100, keeps: Rights::default(), written };
             let _ = machine.change(|state, cx, record| state.prepare_close(cx, &request, record));
         }

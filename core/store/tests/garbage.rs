@@ -1,7 +1,7 @@
 //! Every reader of bytes takes any bytes: random ones, and valid ones with random damage.
 
 use proptest::prelude::*;
-use weft_base::{FsId, Handle, ServerId, WallTime};
+use weft_base::{DataTime, FsId, Handle, ServerId, WallTime};
 use weft_store::Lsn;
 use weft_store::checkpoint::{CheckpointHeader, CheckpointReader, CheckpointWriter};
 use weft_store::journal::{EndReason, FrameBuilder, Replay, SEGMENT_HEADER_BYTES, SegmentHeader, scan};
@@ -11,7 +11,7 @@ const HEADER: SegmentHeader = SegmentHeader { fs_id: FsId(1), server_id: ServerI
 
 fn record(i: u64) -> Vec<u8> {
     let key = ObjectKey { handle: Handle(i), index: 1 };
-    ObjectRecord::Truncate { key, size_bytes: i * i, mtime: WallTime(5), truncate_epoch: 6 }.to_vec()
+    ObjectRecord::Truncate { key, size_bytes: i * i, mtime: DataTime { epoch: 2, at: WallTime(5) }, truncate_epoch: 6 }.to_vec()
 }
 
 fn segment_image() -> Vec<u8> {

@@ -6,7 +6,7 @@
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use weft_base::{FsId, Handle, ServerId, WallTime};
+use weft_base::{DataTime, FsId, Handle, ServerId, WallTime};
 use weft_store::Lsn;
 use weft_store::checkpoint::{CheckpointHeader, CheckpointReader, CheckpointWriter};
 use weft_store::journal::{EndReason, JournalWriter, Replay, SegmentHeader};
@@ -175,7 +175,8 @@ impl World {
             }
             Op::Truncate { object, size } => {
                 self.clock += 1;
-                let record = self.table.plan_truncate(key(object), size as u64, WallTime(self.clock), 0).expect("small");
+                let record =
+                    self.table.plan_truncate(key(object), size as u64, DataTime { epoch: 2, at: WallTime(self.clock) }, 0).expect("small");
                 if let Some(record) = record {
                     self.model.entry(key(object)).or_default().resize(size, 0);
                     self.commit(record);
@@ -250,7 +251,7 @@ impl World {
         assert!(rest.is_empty(), "the pieces cover the write");
         self.writes.push((self.journal.len(), plan.key, offset, data.to_vec()));
         self.clock += 1;
-        let Ok(record) = self.table.record_for(plan, WallTime(self.clock)) else { return false };
+        let Ok(record) = self.table.record_for(plan, DataTime { epoch: 2, at: WallTime(self.clock) }) else { return false };
         let content = self.model.entry(plan.key).or_default();
         content.resize(content.len().max(offset + data.len()), 0);
         content[offset..][..data.len()].copy_from_slice(data);
@@ -258,11 +259,11 @@ impl World {
             Some(record) => self.commit(record),
             // An overwrite in place belongs to the state that the newest record left.
             None => {
-                self.table.note_mtime(plan.key, WallTime(self.clock));
+                self.table.note_mtime(plan.key, DataTime { epoch: 2, at: WallTime(self.clock) });
                 *self.history.last_mut().expect("never empty") = self.model.clone();
             }
         }
-        assert_eq!(self.table.stat(plan.key).expect("just written").mtime, WallTime(self.clock));
+        assert_eq!(self.table.stat(plan.key).expect("just written").mtime, DataTime { epoch: 2, at: WallTime(self.clock) });
         true
     }
 

@@ -1,11 +1,11 @@
 //! The object table by example: where bytes go, what is reserved, what a record costs.
 
-use weft_base::{Handle, WallTime};
+use weft_base::{DataTime, Handle, WallTime};
 use weft_store::objects::*;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-const NOW: WallTime = WallTime(1_700_000_000_000_000_000);
+const NOW: DataTime = DataTime { epoch: 2, at: WallTime(1_700_000_000_000_000_000) };
 
 fn key(handle: u64) -> ObjectKey {
     ObjectKey { handle: Handle(handle), index: 0 }
@@ -88,11 +88,11 @@ fn overwriting_in_place_needs_no_record() {
     let Some(ObjectRecord::Put { size_bytes, extents, .. }) = record else { panic!("it grew") };
     assert_eq!(size_bytes, 10001);
     assert_eq!(extents, [ExtentPut { local_offset: 10000, disk_offset: first[0].disk_offset + 10000, len: 1 }], "only what is new");
-    table.note_mtime(key(1), WallTime(NOW.0 + 5));
+    table.note_mtime(key(1), DataTime { at: WallTime(NOW.at.0 + 5), ..NOW });
     table.note_mtime(key(1), NOW);
-    assert_eq!(table.stat(key(1)).expect("it exists").mtime, WallTime(NOW.0 + 5));
+    assert_eq!(table.stat(key(1)).expect("it exists").mtime, DataTime { at: WallTime(NOW.at.0 + 5), ..NOW });
     let Some(ObjectRecord::Put { mtime, extents, .. }) = table.plan_touch(key(1)) else { panic!("it exists") };
-    assert_eq!((mtime, extents), (WallTime(NOW.0 + 5), vec![]));
+    assert_eq!((mtime, extents), (DataTime { at: WallTime(NOW.at.0 + 5), ..NOW }, vec![]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `docs/on-disk.md` shows bytes; these tests compare them with what the code writes.
 
 use std::fmt::Write;
-use weft_base::{FsId, Handle, ServerId, WallTime};
+use weft_base::{DataTime, FsId, Handle, ServerId, WallTime};
 use weft_store::Lsn;
 use weft_store::checkpoint::{CheckpointHeader, CheckpointReader, CheckpointWriter};
 use weft_store::journal::{EndReason, FrameBuilder, JournalWriter, SegmentHeader, scan};
@@ -87,7 +87,7 @@ fn on_disk_md_container_header() {
 #[test]
 fn on_disk_md_object_records() {
     let key = ObjectKey { handle: Handle(0x0001_0000_0000_1234), index: 3 };
-    let mtime = WallTime(0x1799_9999_0000_0001);
+    let mtime = DataTime { epoch: 4, at: WallTime(0x1799_9999_0000_0001) };
     let extents = vec![
         ExtentPut { local_offset: 5, disk_offset: 9 * 4096 + 5, len: 100 },
         ExtentPut { local_offset: 8192, disk_offset: 300 * 4096, len: 1 << 20 },

@@ -1,7 +1,8 @@
 //! Encodings of the nouns of `weft-base`.
 
 use weft_base::{
-    Attr, ClientId, ClusterMap, Credentials, FileKind, FsId, Handle, Layout, RequestId, Result, ServerEntry, ServerId, Status, WallTime,
+    Attr, ClientId, ClusterMap, Credentials, DataTime, FileKind, FsId, Handle, Layout, RequestId, Result, ServerEntry, ServerId, Status,
+    WallTime,
 };
 
 use crate::{Reader, Wire};
@@ -45,7 +46,8 @@ macro_rules! wire_for_structs {
 
 wire_for_structs! {
     RequestId { client, incarnation, sequence }
-    Attr { handle, kind, mode, uid, gid, nlink, rdev, size, atime, mtime, ctime, version, truncate_epoch, layout }
+    Attr { handle, kind, mode, uid, gid, nlink, rdev, size, atime, mtime, mtime_epoch, ctime, version, truncate_epoch, layout }
+    DataTime { epoch, at }
     Credentials { uid, gid, groups, checked_by_kernel }
     ServerEntry { id, name, address }
     ClusterMap { fs_id, fs_name, epoch, meta, data, stripe_bytes, stripe_width }

@@ -875,6 +875,7 @@ fn name_only(ino: INodeNo, kind: FileType) -> FileAttr {
         size: 0,
         atime: time,
         mtime: time,
+        mtime_epoch: 0,
         ctime: time,
         version: 0,
         truncate_epoch: 0,

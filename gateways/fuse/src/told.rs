@@ -140,6 +140,7 @@ mod tests {
             size: 10,
             atime: time,
             mtime: time,
+            mtime_epoch: 0,
             ctime: time,
             version,
             truncate_epoch: 0,

@@ -4,7 +4,7 @@
 //! [`Client::settle`], which corrects it by own unreported writes and, if another client writes, by asking the data servers.
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, Status, WallTime};
+use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, Status};
 use weft_layout::file_bytes;
 use weft_rt::Runtime;
 use weft_wire::Capability;
@@ -120,8 +120,7 @@ impl<R: Runtime> Client<R> {
             Err(error) if error.status == Status::CapabilityExpired => return Ok(Settled::Unknown),
             found => found?,
         };
-        attr.mtime = attr.mtime.max(mtime);
-        attr.ctime = attr.ctime.max(mtime);
+        attr.written(mtime);
         if size <= attr.size {
             return Ok(Settled::Exact(attr));
         }
@@ -135,14 +134,14 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Size and time of the newest write, as the data servers know them.
-    async fn ask_data(&self, flow: Flow, attr: &Attr, capability: Capability) -> Result<(u64, WallTime)> {
+    async fn ask_data(&self, flow: Flow, attr: &Attr, capability: Capability) -> Result<(u64, DataTime)> {
         let handle = attr.handle;
         let stats = (0..u32::from(attr.layout.width)).map(|index| async move {
             let server = self.map().data_server(&attr.layout, index);
             self.call(flow, server, &ObjectStatRequest { handle, index, capability }).await
         });
         let stats: Vec<_> = run_window(stats, self.options().window).await.into_iter().collect::<Result<_>>()?;
-        let mtime = stats.iter().map(|stat| stat.mtime).max().unwrap_or_default();
+        let mtime = stats.iter().fold(DataTime::NONE, |latest, stat| latest.later(stat.mtime));
         Ok((file_bytes(&attr.layout, stats.iter().map(|stat| stat.size)), mtime))
     }
 
@@ -158,18 +157,12 @@ impl<R: Runtime> Client<R> {
     /// [`Client::setattr`] as a part of another operation.
     pub(crate) async fn setattr_in(&self, flow: Flow, who: &Credentials, handle: Handle, changes: &SetAttr) -> Result<Attr> {
         let server = self.owner(flow, handle)?;
-        let inode = if changes.size.is_some() || changes.mtime.is_some() { self.inner.opens.get(handle) } else { None };
+        // A time needs no report of own writes before it: its epoch says that they came before it.
+        let inode = if changes.size.is_some() { self.inner.opens.get(handle) } else { None };
         let passage = match &inode {
             Some(inode) => Some(self.enter(inode).await),
             None => None,
         };
-        // Own writes came before a time that is set now: they must not overwrite it when they are reported.
-        if let Some(inode) = &inode
-            && changes.mtime.is_some()
-            && inode.has_unreported()
-        {
-            self.report_inside(flow, inode).await?;
-        }
         let writes_before = inode.as_ref().and_then(|inode| inode.writes_before_truncation());
         self.inner.cache.forget(handle);
         let SetAttr { mode, uid, gid, size, atime, mtime, opened_for_write } = changes.clone();

@@ -149,6 +149,7 @@ mod tests {
             size,
             atime: time,
             mtime: time,
+            mtime_epoch: 0,
             ctime: time,
             version: 1,
             truncate_epoch: 0,

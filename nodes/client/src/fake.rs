@@ -12,8 +12,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
 use weft_base::{
-    Attr, ClientId, ClusterMap, FileKind, FsId, Handle, Layout, Nanos, Payload, ROOT_HANDLE, SECOND, ServerEntry, ServerId, ServerRole,
-    Status, StripeIndex, WallTime,
+    Attr, ClientId, ClusterMap, DataTime, FileKind, FsId, Handle, Layout, Nanos, Payload, ROOT_HANDLE, SECOND, ServerEntry, ServerId,
+    ServerRole, Status, StripeIndex, WallTime,
 };
 use weft_layout::{file_bytes, local_bytes};
 use weft_rt::{Bulk, Outgoing, Runtime, Work};
@@ -71,7 +71,7 @@ pub(crate) struct World {
     pub(crate) inodes: BTreeMap<Handle, Inode>,
     pub(crate) names: BTreeMap<(Handle, Bytes), (Handle, FileKind)>,
     pub(crate) opens: BTreeMap<(ClientId, Handle), (Rights, u64)>,
-    pub(crate) objects: BTreeMap<(Handle, u32), (Vec<u8>, WallTime)>,
+    pub(crate) objects: BTreeMap<(Handle, u32), (Vec<u8>, DataTime)>,
     pub(crate) boots: BTreeMap<ServerId, u32>,
     pub(crate) reclaimed: Vec<OpenFile>,
     pub(crate) partitions: BTreeMap<Handle, PartitionMap>,
@@ -296,6 +296,7 @@ impl World {
             size: target.len() as u64,
             atime: time,
             mtime: time,
+            mtime_epoch: 0,
             ctime: time,
             version: 1,
             truncate_epoch: 0,
@@ -358,7 +359,7 @@ impl World {
             attr.truncate_epoch += 1;
             attr.version += 1;
             attr.size = size;
-            attr.mtime = WallTime(self.now.0 as i64);
+            attr.written(DataTime { epoch: DataTime::epoch_of_writes(attr.mtime_epoch), at: WallTime(self.now.0 as i64) });
             attr.layout
         };
         for index in 0..u32::from(layout.width) {
@@ -451,7 +452,10 @@ impl World {
                 let attr = &mut self.inodes.get_mut(&request.handle).ok_or(Status::Stale)?.attr;
                 attr.version += 1;
                 attr.mode = request.mode.unwrap_or(attr.mode);
-                attr.mtime = request.mtime.and_then(|time| time.at).unwrap_or(attr.mtime);
+                if let Some(time) = request.mtime {
+                    attr.mtime = time.at.unwrap_or(WallTime(self.now.0 as i64));
+                    attr.mtime_epoch = DataTime::epoch_of_setting(attr.mtime_epoch);
+                }
                 ok(&self.state(request.handle, client)?)
             }
             Request::Open(request) => {
@@ -515,7 +519,7 @@ impl World {
             let attr = &mut self.inodes.get_mut(&handle).expect("just found").attr;
             attr.version += 1;
             attr.size = attr.size.max(end);
-            attr.mtime = attr.mtime.max(written.mtime);
+            attr.written(written.mtime);
         }
         if !self.names.values().any(|(named, _)| *named == handle) && !self.opens.keys().any(|(_, open)| *open == handle) {
             self.inodes.remove(&handle);
@@ -530,7 +534,8 @@ impl World {
             Request::Write(request) => {
                 request.capability.verify(&KEY, request.handle, client, Rights::WRITE, now)?;
                 let (object, mtime) = self.objects.entry((request.handle, request.index)).or_default();
-                *mtime = request.mtime;
+                *mtime = DataTime { epoch: mtime.epoch.max(request.mtime_epoch), at: now };
+                let mtime = *mtime;
                 let mut bulk = bulk;
                 for piece in &request.pieces {
                     let (bytes, rest) = bulk.split_at(piece.bytes as usize);
@@ -540,7 +545,7 @@ impl World {
                     bulk = rest;
                 }
                 assert!(bulk.is_empty(), "the pieces cover the data");
-                ok(&WriteReply { size: object.len() as u64 })
+                ok(&WriteReply { size: object.len() as u64, mtime })
             }
             Request::Read(request) => {
                 request.capability.verify(&KEY, request.handle, client, Rights::READ, now)?;
@@ -560,7 +565,7 @@ impl World {
                 let (size, mtime) = self
                     .objects
                     .get(&(request.handle, request.index))
-                    .map_or((0, WallTime(0)), |(bytes, time)| (bytes.len() as u64, *time));
+                    .map_or((0, DataTime::NONE), |(bytes, time)| (bytes.len() as u64, *time));
                 ok(&ObjectStatReply { size, allocated_bytes: size, mtime })
             }
             Request::ObjectSync(request) => {

@@ -156,10 +156,14 @@ impl KnownDirectories {
         let is_known = change.version <= directory.attr.version || directory.ahead.contains(&change.version);
         let difference = directory.names.as_mut().map_or(0, note);
         if !is_known {
+            // The last change decides, not the greatest time.
+            let is_last = directory.ahead.last().is_none_or(|last| change.version > *last);
             directory.ahead.insert(change.version);
             let attr = &mut directory.attr;
             attr.size = attr.size.saturating_add_signed(entries);
-            attr.mtime = attr.mtime.max(change.time);
+            if is_last {
+                attr.mtime = change.time;
+            }
             attr.ctime = attr.ctime.max(change.time);
             while directory.ahead.first() == Some(&(attr.version + 1)) {
                 directory.ahead.pop_first();
@@ -215,6 +219,7 @@ mod tests {
             size: 0,
             atime: time,
             mtime: time,
+            mtime_epoch: 0,
             ctime: time,
             version,
             truncate_epoch: 0,

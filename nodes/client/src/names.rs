@@ -78,6 +78,7 @@ impl<R: Runtime> Client<R> {
     pub(crate) async fn lookup_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<Attr> {
         if let Some((handle, _)) = self.cached_name(who, dir, name)
             && let Ok(attr) = self.getattr_in(Flow { handle, ..flow }, handle).await
+            && attr.nlink > 0
         {
             return Ok(attr);
         }
@@ -92,6 +93,8 @@ impl<R: Runtime> Client<R> {
                 None => self.getattr_now(found, reply.handle).await.map(Settled::Exact),
             };
             match outcome {
+                // Removed in between, too: attributes without links are for those who hold the object.
+                Ok(Settled::Exact(attr) | Settled::Later(attr)) if attr.nlink == 0 => {}
                 Ok(Settled::Exact(attr)) => return Ok(attr),
                 Ok(Settled::Later(attr)) => later = Some(attr),
                 Ok(Settled::Unknown) => {}

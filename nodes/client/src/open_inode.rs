@@ -6,10 +6,14 @@
 //! lower bounds that stay true, and what the metadata server says is corrected by the end of own writes. A truncation begins a new
 //! epoch and voids both. If own writes of an older epoch are still unreported then, nobody knows on which side of the truncation
 //! they fell, and the data servers must be asked.
+//!
+//! # Times
+//! The data servers say when a write was made. The client only passes on the latest epoch that it has heard of, so that its own writes
+//! come after whatever time it has seen set ([`DataTime`]).
 
 use std::sync::{Mutex, MutexGuard};
 
-use weft_base::{Attr, Handle, Layout, Nanos, Status, WallTime};
+use weft_base::{Attr, DataTime, Handle, Layout, Nanos, Status};
 use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire, Written};
 use weft_wire::{Capability, Rights};
 
@@ -38,6 +42,8 @@ struct State {
     read_capability: Option<Capability>,
     write_capability: Option<Capability>,
     epoch: u32,
+    /// The latest epoch of the time of the last change that was heard of.
+    mtime_epoch: u32,
     /// Largest size heard of in this epoch, in bytes.
     size: u64,
     /// When the server that said so was asked.
@@ -63,7 +69,7 @@ struct Reported {
     /// The last report (numbers: see `open_table.rs`).
     number: u64,
     /// The newest write in any report.
-    mtime: WallTime,
+    mtime: DataTime,
     /// The last report that left it to the servers to find out the size.
     uncertain: Option<u64>,
 }
@@ -72,7 +78,7 @@ struct Reported {
 #[derive(Clone, Copy, Debug)]
 struct Unreported {
     end: u64,
-    mtime: WallTime,
+    mtime: DataTime,
     epoch: u32,
     /// A write failed: how far it got, only the data servers know.
     uncertain: bool,
@@ -107,6 +113,8 @@ pub(crate) enum View {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunningWrite {
     epoch: u32,
+    /// The epoch of the time of this write, as far as is known here.
+    pub(crate) mtime_epoch: u32,
 }
 
 /// A message to the server on what is open and written.
@@ -128,7 +136,7 @@ pub(crate) struct KnownSize {
 impl OpenInode {
     pub(crate) fn new(attr: &Attr) -> OpenInode {
         // What happened to the file before it was opened counts as the first change.
-        let state = State { epoch: attr.truncate_epoch, changes: 1, ..State::default() };
+        let state = State { epoch: attr.truncate_epoch, mtime_epoch: attr.mtime_epoch, changes: 1, ..State::default() };
         OpenInode { handle: attr.handle, layout: attr.layout, gate: Gate::default(), state: Mutex::new(state) }
     }
 
@@ -137,9 +145,10 @@ impl OpenInode {
         self.lock().changes += 1;
     }
 
-    /// A local open was granted. Called with the table locked.
-    pub(crate) fn opened(&self, sequence: u64, rights: Rights, capability: Capability) {
+    /// A local open was granted, with these attributes. Called with the table locked.
+    pub(crate) fn opened(&self, sequence: u64, rights: Rights, attr: &Attr, capability: Capability) {
         let mut state = self.lock();
+        state.mtime_epoch = state.mtime_epoch.max(attr.mtime_epoch);
         state.readers += u32::from(rights.contains(Rights::READ));
         state.writers += u32::from(rights.contains(Rights::WRITE));
         state.granted(sequence, rights, capability);
@@ -245,12 +254,13 @@ impl OpenInode {
         let mut state = self.lock();
         state.writes_running += 1;
         state.writes_begun += 1;
-        RunningWrite { epoch: state.epoch }
+        RunningWrite { epoch: state.epoch, mtime_epoch: DataTime::epoch_of_writes(state.mtime_epoch) }
     }
 
-    /// The write ended at file offset `end`; `done` if all of it was acknowledged.
-    pub(crate) fn end_write(&self, write: RunningWrite, end: u64, mtime: WallTime, done: bool) {
+    /// The write ended at file offset `end`; with the time of it if all of it was acknowledged.
+    pub(crate) fn end_write(&self, write: RunningWrite, end: u64, mtime: Option<DataTime>) {
         let mut state = self.lock();
+        let (done, mtime) = (mtime.is_some(), mtime.unwrap_or(DataTime::NONE));
         state.writes_running -= 1;
         state.changes += u64::from(!done || write.epoch != state.epoch || end > state.size);
         if done && write.epoch == state.epoch {
@@ -282,6 +292,7 @@ impl OpenInode {
     /// Corrects attributes from the metadata server, asked for after so many reports, by own writes.
     pub(crate) fn view(&self, attr: &mut Attr, asked_after: u64) -> View {
         let mut state = self.lock();
+        state.mtime_epoch = state.mtime_epoch.max(attr.mtime_epoch);
         if attr.truncate_epoch < state.epoch {
             return View::Outdated;
         }
@@ -296,8 +307,7 @@ impl OpenInode {
         }
         let reported = reported.map(|reported| reported.mtime);
         for mtime in news.into_iter().flatten().map(|news| news.mtime).chain(reported) {
-            attr.mtime = attr.mtime.max(mtime);
-            attr.ctime = attr.ctime.max(mtime);
+            attr.written(mtime);
         }
         let unclear = news.into_iter().flatten().any(|news| news.uncertain || news.epoch != state.epoch);
         if let (true, Some(capability)) = (unclear, state.any_capability()) {

@@ -150,7 +150,7 @@ impl OpenTable {
         };
         let inode = state.inodes.entry(attr.handle).or_insert_with(make).clone();
         self.files.store(state.inodes.len(), Ordering::Relaxed);
-        inode.opened(ticket.sequence, rights, capability);
+        inode.opened(ticket.sequence, rights, attr, capability);
         Some(Arc::new(OpenFile { inode, rights, released: AtomicBool::new(false), others_write: AtomicBool::new(false) }))
     }
 

@@ -1,7 +1,7 @@
 //! Writing: the ranges of one call are distributed over the datafiles, and every datafile gets its part in one message (more if it is
 //! large), all in parallel. The caller's bytes are passed on by reference.
 
-use weft_base::{Status, StripeIndex};
+use weft_base::{DataTime, Status, StripeIndex};
 use weft_layout::{BufferSlice, DatafileList, FileRange, file_end, split};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{Piece, WriteRequest};
@@ -70,12 +70,11 @@ impl<R: Runtime> Client<R> {
         let Some(last) = ranges.iter().rfind(|range| range.bytes > 0) else { return Ok(()) };
         let end = file_end(last.offset, last.bytes).map_err(|status| flow.error(status))?;
         let inode = file.inode();
-        let mtime = self.rt().wall();
         let running = inode.begin_write();
-        let outcome = self.write_messages(flow, inode, lists, &data, (mtime, sync)).await;
-        inode.end_write(running, end, mtime, outcome.is_ok());
+        let outcome = self.write_messages(flow, inode, lists, &data, (running.mtime_epoch, sync)).await;
+        inode.end_write(running, end, outcome.as_ref().ok().copied());
         self.inner.cache.forget(inode.handle);
-        outcome
+        outcome.map(drop)
     }
 
     async fn write_messages(
@@ -84,15 +83,16 @@ impl<R: Runtime> Client<R> {
         inode: &OpenInode,
         lists: Vec<DatafileList>,
         data: &Bulk<'_>,
-        how: (weft_base::WallTime, bool),
-    ) -> Result<()> {
+        how: (u32, bool),
+    ) -> Result<DataTime> {
         let bytes_max = if lists.len() == 1 { LONE_BYTES } else { BULK_BYTES_MAX as u64 };
         let mut messages = lists.into_iter().flat_map(|list| list.cut(bytes_max, PIECES_MAX, SLICES_MAX));
-        let (Some(first), second) = (messages.next(), messages.next()) else { return Ok(()) };
+        let (Some(first), second) = (messages.next(), messages.next()) else { return Ok(DataTime::NONE) };
         let Some(second) = second else { return self.write_message(flow, inode, first, data, how).await };
         let all = [first, second].into_iter().chain(messages);
         let flows = all.map(|list| self.write_message(flow, inode, list, data, how));
-        run_window(flows, MESSAGES_MAX).await.into_iter().collect()
+        let times = run_window(flows, MESSAGES_MAX).await;
+        times.into_iter().try_fold(DataTime::NONE, |latest, time| Ok(latest.later(time?)))
     }
 
     async fn write_message(
@@ -101,19 +101,18 @@ impl<R: Runtime> Client<R> {
         inode: &OpenInode,
         list: DatafileList,
         data: &Bulk<'_>,
-        how: (weft_base::WallTime, bool),
-    ) -> Result<()> {
+        how: (u32, bool),
+    ) -> Result<DataTime> {
         let StripeIndex(index) = list.index;
-        let (mtime, sync) = how;
+        let (mtime_epoch, sync) = how;
         let server = self.map().data_server(&inode.layout, index);
         let bulk = cut_bulk(data, &list.slices);
         let pieces = pieces_of(&list);
-        self.with_capability(flow, inode, Rights::WRITE, async |capability| {
-            let request = WriteRequest { handle: inode.handle, index, capability, pieces: pieces.clone(), mtime, sync };
+        let reply = self.with_capability(flow, inode, Rights::WRITE, async |capability| {
+            let request = WriteRequest { handle: inode.handle, index, capability, pieces: pieces.clone(), mtime_epoch, sync };
             self.call_with_bulk(flow, server, &request, bulk.clone()).await
-        })
-        .await?;
-        Ok(())
+        });
+        Ok(reply.await?.0.mtime)
     }
 }
 

@@ -78,7 +78,7 @@ impl Claim {
         let touches = match &job.request {
             Request::Read(request) => Touches::Bytes { pieces: request.pieces.clone(), writes: false },
             Request::Write(request) => Touches::Bytes { pieces: request.pieces.clone(), writes: true },
-            Request::ObjectTruncate(_) | Request::ObjectRemove(_) => Touches::All,
+            Request::ObjectTruncate(_) | Request::ObjectRemove(_) | Request::ObjectEpoch(_) => Touches::All,
             _ => return None,
         };
         let bytes = match &touches {

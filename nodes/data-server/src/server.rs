@@ -301,6 +301,7 @@ impl<R: ServerRuntime> Server<R> {
             Request::ObjectTruncate(request) => ops::truncate(self, header, &request, executed || self.was_executed(header)).await,
             Request::ObjectSync(request) => ops::sync(self, header, &request),
             Request::ObjectRemove(request) => ops::remove(self, header, &request).await,
+            Request::ObjectEpoch(request) => ops::epoch(self, header, &request).await,
             Request::Ping(_) => ops::ping(self).await,
             Request::Live(_) => ops::live(self).await,
             Request::GetMap(_) => ops::get_map(self),
@@ -436,6 +437,7 @@ pub fn object_of(request: &Request) -> Option<ObjectKey> {
         Request::ObjectTruncate(request) => (request.handle, request.index),
         Request::ObjectSync(request) => (request.handle, request.index),
         Request::ObjectRemove(request) => (request.handle, request.index),
+        Request::ObjectEpoch(request) => (request.handle, request.index),
         _ => return None,
     };
     Some(ObjectKey { handle, index })
@@ -451,9 +453,9 @@ mod tests {
     fn job(sequence: u64, pieces: Option<&[(u64, u32)]>) -> Job {
         let capability = Capability { handle: Handle(1), client: ClientId(1), rights: Rights::READ, expires: WallTime(0), tag: [0; 16] };
         let list = |pieces: &[(u64, u32)]| pieces.iter().map(|(offset, bytes)| Piece { offset: *offset, bytes: *bytes }).collect();
-        let (handle, index, mtime) = (Handle(1), 0, WallTime(0));
+        let (handle, index, mtime_epoch) = (Handle(1), 0, 0);
         let request = match pieces {
-            Some(pieces) => Request::Write(WriteRequest { handle, index, capability, pieces: list(pieces), mtime, sync: false }),
+            Some(pieces) => Request::Write(WriteRequest { handle, index, capability, pieces: list(pieces), mtime_epoch, sync: false }),
             None => Request::Read(ReadRequest { handle, index, capability, pieces: list(&[(0, 1)]) }),
         };
         let number = RequestId { client: ClientId(1), incarnation: 1, sequence };

@@ -257,14 +257,14 @@ pub fn capacity_bytes(configured: Option<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_base::{Handle, WallTime};
+    use weft_base::{DataTime, Handle};
     use weft_store::objects::ObjectKey;
 
     const KEY: ObjectKey = ObjectKey { handle: Handle(1), index: 0 };
 
     fn write(table: &mut ObjectTable, key: ObjectKey, offset: u64, len: u64) -> u64 {
         let plan = table.plan_write(key, offset, len).unwrap();
-        if let Some(record) = table.record_for(&plan, WallTime(1)).unwrap() {
+        if let Some(record) = table.record_for(&plan, DataTime::NONE).unwrap() {
             table.apply(&record);
         }
         plan.pieces[0].disk_offset
@@ -275,7 +275,7 @@ mod tests {
         let mut table = ObjectTable::new(1 << 30);
         let at = write(&mut table, KEY, 0, 40960) / BLOCK_BYTES;
         let mut space = SpaceState::new(Nanos(0));
-        let cut = |size_bytes| ObjectRecord::Truncate { key: KEY, size_bytes, mtime: WallTime(1), truncate_epoch: 1 };
+        let cut = |size_bytes| ObjectRecord::Truncate { key: KEY, size_bytes, mtime: DataTime::NONE, truncate_epoch: 1 };
         for (size, blocks) in [(0, 10), (1, 9), (4096, 9), (4097, 8), (36864, 1)] {
             space.freed_runs.clear();
             space.note_change(&table, &cut(size), 4096);

@@ -33,6 +33,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 this.finish_truncation(handle).await;
             });
         }
+        for handle in self.state.borrow().files_to_tell() {
+            let this = Rc::clone(self);
+            self.rt.spawn(async move { this.tell_epoch(handle).await });
+        }
         self.resolve_in_doubt();
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_base::{ClientId, Handle, MILLISECOND, Nanos, Payload, Result, Status};
+use weft_base::{ClientId, FastMap, Handle, MILLISECOND, Nanos, Payload, Result, Status};
 use weft_client::Caller;
 use weft_journal::{JournalError, Lsn};
 use weft_live::{Live, Ticket};
@@ -52,6 +52,8 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     pub(crate) reap: Event,
     /// Files whose writers were lost are being asked about.
     pub(crate) settling: Cell<bool>,
+    /// Files whose data servers are being told of a time that was set, and by how many flows.
+    pub(crate) telling: RefCell<FastMap<Handle, u32>>,
     pub(crate) checkpointing: Cell<bool>,
     pub(crate) flushing: Cell<bool>,
     pub(crate) next_tx: Cell<u64>,
@@ -131,6 +133,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             live: RefCell::new(Live::new(now)),
             reap: Event::new(),
             settling: Cell::new(false),
+            telling: RefCell::default(),
             checkpointing: Cell::new(false),
             flushing: Cell::new(false),
             next_tx: Cell::new(1),
@@ -381,7 +384,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// A repeated request is answered as before. What another server relies on must be durable before it hears of it; a truncation is
-    /// answered when the file is cut; and a file that was opened before a restart of this server is open again.
+    /// answered when the file is cut, a time that was set when the data servers know; and a file that was opened before a restart of this server is open again.
     fn answer_again(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes, answer: Result<Bytes>) -> Result<Step> {
         let answer = answer?;
         let Some(op) = Op::from_code(header.op) else { return Ok(Step::Answer(answer, 0)) };
@@ -392,7 +395,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                     Op::SetAttr => FileState::from_bytes(answer.clone())?.attr.handle,
                     _ => OpenReply::from_bytes(answer.clone())?.state.attr.handle,
                 };
-                if self.state.borrow().is_truncating(handle) {
+                if self.state.borrow().is_truncating(handle) || self.telling.borrow().contains_key(&handle) {
                     return Err(Status::Busy);
                 }
             }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use weft_base::{ClientId, Credentials, Handle, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
+use weft_base::{ClientId, Credentials, DataTime, Handle, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
 use weft_rt_sim::{DiskFaultKind, Fault};
 use weft_wire::Rights;
 use weft_wire::ops::*;
@@ -281,7 +281,7 @@ fn many_closes_in_one_request_are_judged_one_by_one() {
             files.push(user.create(ROOT_HANDLE, name, WRITE).await.unwrap().handle);
         }
         let close = |handle, end_bytes, truncate_epoch| {
-            let written = Some(Written { end_bytes, mtime: WallTime(i64::MAX), truncate_epoch });
+            let written = Some(Written { end_bytes, mtime: DataTime { epoch: 0, at: WallTime(i64::MAX) }, truncate_epoch });
             CloseRequest { handle, open_sequence: u64::MAX, keeps: Rights::default(), written }
         };
         let nobody = Handle::new(ServerId(0), 9999);

@@ -88,10 +88,20 @@ impl Servers {
     /// Adds a machine for every server of the map of `meta` and starts it: metadata servers as `meta` says, data servers as `data` says, each
     /// under its own number and name.
     pub fn start(sim: &Sim, meta: &MetaServerConfig, data: &DataServerConfig) -> Servers {
+        Servers::start_with_clocks(sim, meta, data, |_| 0)
+    }
+
+    /// The same on machines whose wall clocks are off by so many nanoseconds.
+    pub fn start_with_clocks(
+        sim: &Sim,
+        meta: &MetaServerConfig,
+        data: &DataServerConfig,
+        clock_skew_ns: impl Fn(ServerId) -> i64,
+    ) -> Servers {
         let exits = Rc::new(RefCell::new(Vec::new()));
         let mut nodes = Vec::new();
         for ServerEntry { id: server, name, .. } in meta.map.servers() {
-            let node = sim.add_node(NodeConfig::server(*server));
+            let node = sim.add_node(NodeConfig { clock_skew_ns: clock_skew_ns(*server), ..NodeConfig::server(*server) });
             let exits = exits.clone();
             match server.role() {
                 ServerRole::Meta => {

@@ -39,6 +39,10 @@ pub struct ClusterConfig {
 pub const BATCH_NS: u64 = 50 * MILLISECOND;
 /// How long servers keep what lost clients had open, in nanoseconds.
 pub const GRACE_NS: u64 = 30 * SECOND;
+/// How far the wall clocks of clients are off at most, in nanoseconds.
+pub const CLIENT_SKEW_NS_MAX: u64 = 3600 * SECOND;
+/// How far those of servers are off at most, in nanoseconds: as with a time service that works.
+pub const SERVER_SKEW_NS_MAX: u64 = 3 * MILLISECOND;
 /// Stripes are small, so that small writes meet several servers.
 pub const STRIPE_BYTES: u32 = 4096;
 
@@ -79,6 +83,13 @@ impl ClusterConfig {
 }
 
 impl ClusterConfig {
+    /// How far the clock of a server is off. Follows from what was drawn for other ends, as below.
+    fn server_skew_ns(&self, server: ServerId) -> i64 {
+        let drawn = self.checkpoint_bytes ^ u64::from(self.stripe_width) << 40 ^ (self.meta as u64) << 44 ^ (self.data as u64) << 48;
+        let mixed = Random::new(drawn ^ u64::from(server.0) << 16).draw();
+        (mixed % (2 * SERVER_SKEW_NS_MAX)) as i64 - SERVER_SKEW_NS_MAX as i64
+    }
+
     /// Data servers work as with direct I/O: all accesses pass the cache layer, and requests are under way over turns. Follows from what was drawn
     /// for other ends, so that seeds keep their histories.
     fn cache(&self) -> CacheConfig {
@@ -124,7 +135,7 @@ impl Cluster {
             cache: config.cache(),
             ..DataServerConfig::new(ServerId::data(0), map.clone(), key)
         };
-        let servers = Servers::start(sim, &meta, &data);
+        let servers = Servers::start_with_clocks(sim, &meta, &data, |server| config.server_skew_ns(server));
         let nodes = servers.nodes().iter().map(|(_, node)| *node).collect();
         Cluster { control: sim.control(), map, servers, nodes, clients: RefCell::new(sim.random()) }
     }
@@ -141,8 +152,10 @@ impl Cluster {
 
     /// Adds a node with a client process.
     pub fn add_client(&self, name: &str, deadline_ns: u64) -> (NodeId, Client<SimRt>) {
-        let node = self.control.add_node(NodeConfig::client(name));
         let identity = ClientId(self.clients.borrow_mut().draw() | 1);
+        // Nobody may rely on the clocks of clients.
+        let clock_skew_ns = (identity.0 % (2 * CLIENT_SKEW_NS_MAX)) as i64 - CLIENT_SKEW_NS_MAX as i64;
+        let node = self.control.add_node(NodeConfig { clock_skew_ns, ..NodeConfig::client(name) });
         let options = ClientOptions { deadline_ns, ..ClientOptions::new(identity, 1) };
         (node, Client::new(self.control.rt(node), self.map.clone(), options))
     }

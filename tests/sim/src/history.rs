@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use weft_base::{Attr, FileKind, Handle, Nanos, Status};
+use weft_base::{Attr, FileKind, Handle, Nanos, Status, WallTime};
 
 /// One of a few names, so that clients meet. Name 0 is `a`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -156,6 +156,13 @@ pub enum Action {
         /// The bits.
         mode: u32,
     },
+    /// Set the time of the last change of the data.
+    SetTime {
+        /// The file.
+        handle: Handle,
+        /// Which of the times that histories set ([`Time::Set`]).
+        time: u16,
+    },
     /// Truncate or extend.
     SetSize {
         /// The file.
@@ -232,11 +239,43 @@ pub struct Seen {
     pub nlink: u32,
     /// Bytes, or entries of a directory.
     pub size: u64,
+    /// Last change of the data.
+    pub mtime: Time,
+}
+
+/// A time as far as histories compare them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// One that somebody has set. Half of them lie far in the past, half far in the future.
+    Set(u16),
+    /// Of a clock.
+    Clock(WallTime),
+}
+
+/// A time that histories set lies so many seconds from 1970 or from [`FUTURE_S`].
+const SET_S_MAX: i64 = 1 << 16;
+/// 2100.
+const FUTURE_S: i64 = 4_102_444_800;
+
+impl Time {
+    /// The time that number `set` stands for.
+    pub fn of_set(set: u16) -> WallTime {
+        let base = if set.is_multiple_of(2) { 0 } else { FUTURE_S };
+        WallTime::from_parts(base + i64::from(set), 0)
+    }
+
+    fn of(time: WallTime) -> Time {
+        match time.parts().0 {
+            past @ 0..SET_S_MAX => Time::Set(past as u16),
+            future if (FUTURE_S..FUTURE_S + SET_S_MAX).contains(&future) => Time::Set((future - FUTURE_S) as u16),
+            _ => Time::Clock(time),
+        }
+    }
 }
 
 impl From<&Attr> for Seen {
     fn from(attr: &Attr) -> Seen {
-        Seen { handle: attr.handle, kind: attr.kind, mode: attr.mode, nlink: attr.nlink, size: attr.size }
+        Seen { handle: attr.handle, kind: attr.kind, mode: attr.mode, nlink: attr.nlink, size: attr.size, mtime: Time::of(attr.mtime) }
     }
 }
 
@@ -277,7 +316,7 @@ impl fmt::Debug for Answer {
 }
 
 fn fmt_seen(f: &mut fmt::Formatter<'_>, seen: &Seen) -> fmt::Result {
-    write!(f, "{} {:?} mode {:o} nlink {} size {}", seen.handle, seen.kind, seen.mode, seen.nlink, seen.size)
+    write!(f, "{} {:?} mode {:o} nlink {} size {} mtime {:?}", seen.handle, seen.kind, seen.mode, seen.nlink, seen.size, seen.mtime)
 }
 
 /// Bytes written as runs: `7*4096 0*10`.

@@ -16,6 +16,7 @@ pub mod plan;
 pub mod registers;
 mod run;
 pub mod stage;
+pub mod times;
 pub mod workload;
 
 pub use run::{Report, run_plan, run_seed};

@@ -140,9 +140,10 @@ fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
                 }
             }
             // The attributes are asked for after the change if data servers or another metadata server know them.
-            (Action::Link { handle, .. } | Action::SetMode { handle, .. } | Action::Open { handle }, Outcome::Done(Answer::Attr(seen)))
-                if seen.kind != FileKind::Directory =>
-            {
+            (
+                Action::Link { handle, .. } | Action::SetMode { handle, .. } | Action::SetTime { handle, .. } | Action::Open { handle },
+                Outcome::Done(Answer::Attr(seen)),
+            ) if seen.kind != FileKind::Directory => {
                 add(event.action.clone(), StepResult::Done(Answer::Nothing));
                 add(Action::GetAttr { handle: *handle, held: false }, StepResult::Done(Answer::Attr(*seen)));
             }
@@ -330,7 +331,7 @@ fn set_done(done: &mut Done, number: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{RenameMode, Seen};
+    use crate::history::{RenameMode, Seen, Time};
     use crate::model::{DIR_MODE, FILE_MODE};
     use weft_base::{Nanos, ROOT_HANDLE};
 
@@ -352,7 +353,7 @@ mod tests {
     }
 
     fn create(name: Name, handle: u64) -> (Action, Outcome) {
-        let seen = Seen { handle: Handle(handle), kind: FileKind::File, mode: FILE_MODE, nlink: 1, size: 0 };
+        let seen = Seen { handle: Handle(handle), kind: FileKind::File, mode: FILE_MODE, nlink: 1, size: 0, mtime: Time::Set(0) };
         let action = Action::Create { dir: ROOT_HANDLE, name, exclusive: true, truncate: false };
         (action, Outcome::Done(Answer::Created(seen, true)))
     }
@@ -428,10 +429,10 @@ mod tests {
 
     #[test]
     fn directories_are_counted() {
-        let dir = Seen { handle: Handle(5), kind: FileKind::Directory, mode: DIR_MODE, nlink: 2, size: 0 };
+        let dir = Seen { handle: Handle(5), kind: FileKind::Directory, mode: DIR_MODE, nlink: 2, size: 0, mtime: Time::Set(0) };
         let mkdir = (Action::Mkdir { dir: ROOT_HANDLE, name: A }, Outcome::Done(Answer::Attr(dir)));
         let root = |nlink, size| {
-            let seen = Seen { handle: ROOT_HANDLE, kind: FileKind::Directory, mode: DIR_MODE, nlink, size };
+            let seen = Seen { handle: ROOT_HANDLE, kind: FileKind::Directory, mode: DIR_MODE, nlink, size, mtime: Time::Set(0) };
             (Action::GetAttr { handle: ROOT_HANDLE, held: false }, Outcome::Done(Answer::Attr(seen)))
         };
         assert!(verdict(&[0, 0, 1, 1], &[mkdir.clone(), root(3, 1)]));

@@ -219,7 +219,7 @@ impl FileRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Seen;
+    use crate::history::{Seen, Time};
     use weft_base::{Nanos, Status};
 
     const FILE: Handle = Handle(7);
@@ -237,7 +237,7 @@ mod tests {
         (Action::SetSize { handle: FILE, size }, Outcome::Done(Answer::Nothing))
     }
     fn size(size: u64) -> (Action, Outcome) {
-        let seen = Seen { handle: FILE, kind: FileKind::File, mode: 0, nlink: 1, size };
+        let seen = Seen { handle: FILE, kind: FileKind::File, mode: 0, nlink: 1, size, mtime: Time::Set(0) };
         (Action::GetAttr { handle: FILE, held: false }, Outcome::Done(Answer::Attr(seen)))
     }
 

@@ -14,6 +14,7 @@ use crate::history::{Action, Answer, Event, History, Outcome};
 use crate::linear::{self, Allowances, Verdict};
 use crate::model::Statuses;
 use crate::registers;
+use crate::times;
 use crate::workload::{LATE_NS, SETTLE_NS, Shared, Worker, is_internal};
 
 /// Longest wait for any part of a run, in virtual nanoseconds.
@@ -158,6 +159,9 @@ impl Stage {
         let mut problems: Vec<String> = events.filter_map(|(number, event)| wrong_ending(number, event, tolerance)).collect();
         problems.extend(used_twice(history));
         problems.extend(registers::check(history, tolerance.lost_between).err());
+        if tolerance.lost_between.is_none() {
+            problems.extend(times::check(history).err());
+        }
         let refusals = if tolerance.full_disks { Statuses::of(&[Status::NoSpace]) } else { Statuses::default() };
         let allowances = Allowances { refusals, lost_between: tolerance.lost_between };
         let verdict = linear::check(history, allowances);

@@ -10,8 +10,9 @@ use weft_client::{Client, CreateOptions, OpenFile, RenameFlags, SetAttr, XattrFl
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{Control, Joined, NodeId, Random, SimRt};
 use weft_wire::Rights;
+use weft_wire::ops::SetTime;
 
-use crate::history::{Action, Answer, History, Name, Outcome, RenameMode, Seen};
+use crate::history::{Action, Answer, History, Name, Outcome, RenameMode, Seen, Time};
 use crate::model::{DIR_MODE, FILE_MODE};
 use crate::plan::Taste;
 
@@ -250,7 +251,10 @@ impl Worker {
             83..88 => Action::ReadDir { dir: dir(random), one_page: random.below(3) > 0 },
             88..89 => Action::Readlink { handle: any(random) },
             89..91 => Action::SetMode { handle: dir(random), mode: 0o700 + random.below(64) as u32 },
-            91..93 => Action::SetMode { handle: file(random), mode: random.below(0o1000) as u32 },
+            91..93 => match (file(random), random.below(0o1000)) {
+                (handle, time) if time.is_multiple_of(2) => Action::SetTime { handle, time: time as u16 / 2 },
+                (handle, mode) => Action::SetMode { handle, mode: mode as u32 },
+            },
             93..95 => Action::SetSize { handle: file(random), size: random.below(FILE_BYTES) },
             95..96 => Action::SetXattr { handle: any(random), value: random.below(200) as u8 },
             96..97 => Action::GetXattr { handle: any(random) },
@@ -277,6 +281,8 @@ impl Worker {
                 *tag += 1;
                 Action::Write { handle, offset, len, tag: *tag }
             }
+            9..15 if len.is_multiple_of(6) => Action::SetTime { handle, time: len as u16 },
+            9..15 if len.is_multiple_of(5) => Action::GetAttr { handle, held: true },
             9..15 => Action::Read { handle, offset, len },
             15 => Action::SetSize { handle, size: random.below(FILE_BYTES) },
             16 => Action::GetAttr { handle, held: true },
@@ -320,6 +326,10 @@ impl Worker {
             Action::Readlink { handle } => Ok(Answer::Number(client.readlink(*handle).await?.len() as u64)),
             Action::SetMode { handle, mode } => {
                 Ok(attr(client.setattr(who, *handle, &SetAttr { mode: Some(*mode), ..SetAttr::default() }).await?))
+            }
+            Action::SetTime { handle, time } => {
+                let mtime = Some(SetTime { at: Some(Time::of_set(*time)) });
+                Ok(attr(client.setattr(who, *handle, &SetAttr { mtime, ..SetAttr::default() }).await?))
             }
             Action::SetSize { handle, size } => {
                 Ok(attr(client.setattr(who, *handle, &SetAttr { size: Some(*size), ..SetAttr::default() }).await?))

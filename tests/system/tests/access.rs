@@ -148,7 +148,7 @@ fn promise_capability() {
     assert_eq!(stranger.ask(&read(given, handle), &[]).unwrap().unwrap_err(), refused, "of another client");
     assert_eq!(ours.ask(&read(given, Handle(handle.0 + 1)), &[]).unwrap().unwrap_err(), refused, "for another file");
     let all = Rights::READ.with(Rights::WRITE).with(Rights::MANAGE);
-    let write = |capability| WriteRequest { handle, index: 0, capability, pieces: pieces.clone(), mtime: WallTime(0), sync: false };
+    let write = |capability| WriteRequest { handle, index: 0, capability, pieces: pieces.clone(), mtime_epoch: 0, sync: false };
     let bulk = [0; 11];
     let forged = [
         ("with more rights", Capability { rights: all, ..given }),

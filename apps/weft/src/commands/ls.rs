@@ -210,6 +210,7 @@ mod tests {
                 size: 0,
                 atime: zero,
                 mtime: zero,
+                mtime_epoch: 0,
                 ctime: zero,
                 version: 0,
                 truncate_epoch: 0,

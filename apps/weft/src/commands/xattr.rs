@@ -86,7 +86,14 @@ impl Args {
             Action::Set { name, value, place, create, replace } => {
                 let (at, handle) = open(&place, common)?;
                 let flags = weft_client::XattrFlags { create_only: create, replace_only: replace };
-                at.fs.run_at(&at.path, at.fs.client.set_xattr(&at.fs.who, handle, name.as_bytes(), value.as_bytes(), flags))?;
+                let set = at.fs.run_at(&at.path, at.fs.client.set_xattr(&at.fs.who, handle, name.as_bytes(), value.as_bytes(), flags));
+                set.with_context(|| match is_hint(name.as_bytes()) {
+                    true => format!(
+                        "the hint {} has no meaning here; Weft has no hints in attributes, and their names are reserved",
+                        show_name(name.as_bytes())
+                    ),
+                    false => format!("set {}", show_name(name.as_bytes())),
+                })?;
             }
             Action::List { place, json } => {
                 let (at, handle) = open(&place, common)?;
@@ -109,6 +116,11 @@ impl Args {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// True if other file systems are told by an attribute of this name what to do.
+fn is_hint(name: &[u8]) -> bool {
+    name.starts_with(b"user.pvfs2.") || name.starts_with(b"user.weft.")
 }
 
 fn open(place: &OsString, common: &Common) -> Result<(FsPlace, weft_base::Handle)> {

@@ -36,8 +36,7 @@ impl State {
                 return Ok(ClosePlan::AskData);
             }
             changed.size = changed.size.max(written.end_bytes);
-            changed.mtime = changed.mtime.max(written.mtime);
-            changed.ctime = changed.ctime.max(written.mtime);
+            changed.written(written.mtime);
         }
         let (client, rights) = (cx.client, request.keeps);
         let applies = self.opens.of(client, handle).is_some_and(|(_, sequence)| sequence <= request.open_sequence);
@@ -69,14 +68,13 @@ impl State {
         handle: weft_base::Handle,
         truncate_epoch: u32,
         size: u64,
-        mtime: weft_base::WallTime,
+        mtime: weft_base::DataTime,
         record: &mut Record,
     ) {
         let Some(inode) = self.peek(handle).filter(|inode| inode.truncate_epoch == truncate_epoch) else { return };
         let mut changed: Inode = inode.clone();
         changed.size = changed.size.max(size);
-        changed.mtime = changed.mtime.max(mtime);
-        changed.ctime = changed.ctime.max(mtime);
+        changed.written(mtime);
         if !self.opens.has_writer(handle, None) {
             changed.flags = changed.flags.without(InodeFlags::WRITING);
         }

@@ -46,7 +46,7 @@ impl State {
             // Nobody else knows the object yet.
             state: Some(weft_wire::ops::FileState { attr: inode.attr(handle), ask_data: None, partitions: None }),
             capability: opened.then(|| cx.capability(handle, request.open)),
-            dir: DirChange { version: dir.version + 1, time: dir.mtime.max(cx.now) },
+            dir: DirChange { version: dir.version + 1, time: cx.now },
         };
         record.changes.push(Change::PutInode { handle, inode });
         if request.kind == FileKind::Symlink {

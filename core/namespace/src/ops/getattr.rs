@@ -9,11 +9,22 @@ use crate::{Context, State};
 const MANY_MAX: usize = 4096;
 
 impl State {
-    /// The attributes of an object.
+    /// The attributes of an object; without links of one that was removed lately and that somebody may still hold.
     ///
     /// # Errors
     /// [`Status::Busy`], and as [`State::inode`].
     pub fn getattr(&self, cx: &Context<'_>, handle: Handle) -> Result<FileState> {
+        match (self.getattr_living(cx, handle), self.graves.get(handle)) {
+            (Err(Status::Stale), Some(inode)) => Ok(FileState {
+                attr: inode.attr(handle),
+                ask_data: None,
+                partitions: inode.is_directory().then(|| self.partitions(handle)),
+            }),
+            (state, _) => state,
+        }
+    }
+
+    fn getattr_living(&self, cx: &Context<'_>, handle: Handle) -> Result<FileState> {
         let inode = self.inode(handle)?;
         self.check_readable(handle, inode)?;
         Ok(self.file_state(cx, handle, inode))
@@ -27,6 +38,6 @@ impl State {
         if request.handles.len() > MANY_MAX {
             return Err(Status::TooBig);
         }
-        Ok(GetAttrManyReply { states: request.handles.iter().map(|handle| self.getattr(cx, *handle)).collect() })
+        Ok(GetAttrManyReply { states: request.handles.iter().map(|handle| self.getattr_living(cx, *handle)).collect() })
     }
 }

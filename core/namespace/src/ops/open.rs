@@ -56,10 +56,14 @@ impl State {
         self.check_readable(handle, inode)?;
         record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence });
         let flags = inode.flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
-        if rights.contains(Rights::WRITE) && inode.flags != flags {
-            self.check_writable(handle, inode)?;
-            // No visible attribute changes, so neither do times and version.
-            record.changes.push(Change::PutInode { handle, inode: Inode { flags, ..inode.clone() } });
+        if rights.contains(Rights::WRITE) {
+            let drops = self.drop_capabilities(handle, record);
+            if drops || inode.flags != flags {
+                self.check_writable(handle, inode)?;
+                // Else no visible attribute changes, so neither do times and version.
+                let inode = if drops { inode.changed(cx.now) } else { inode.clone() };
+                record.changes.push(Change::PutInode { handle, inode: Inode { flags, ..inode } });
+            }
         }
         Ok(OpenReply { state: self.file_state(cx, handle, inode), capability: cx.capability(handle, rights) })
     }

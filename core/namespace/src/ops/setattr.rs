@@ -1,6 +1,7 @@
 //! SetAttr: mode, owner, group, times; with `truncate.rs` the size.
 
-use weft_base::{Credentials, FileKind, Result, Status, WallTime};
+use bytes::Bytes;
+use weft_base::{Credentials, DataTime, FileKind, Handle, Result, Status, WallTime};
 use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime};
@@ -34,16 +35,27 @@ impl State {
         self.check_readable(handle, inode)?;
         let mut changed = inode.changed(cx.now);
         if let Some(mode) = request.mode {
-            change_mode(who, inode, &mut changed, mode)?;
+            // With a truncation by somebody else than the owner, the kernel asks for what the truncation does anyway.
+            let only_drops = request.size.is_some() && (mode ^ inode.mode) & !set_id_bits(inode.mode) == 0;
+            if !only_drops || owns(who, inode) {
+                change_mode(who, inode, &mut changed, mode)?;
+            }
         }
         if request.uid.is_some() || request.gid.is_some() {
             change_owner(who, inode, &mut changed, request)?;
         }
-        change_times(who, inode, &mut changed, request, cx.now)?;
+        check_times(who, inode, request)?;
         let mut plan = None;
         if let Some(size) = request.size {
             check_size_change(request, inode, size)?;
+            self.drop_privileges(who, handle, &mut changed, record);
             plan = self.plan_size(handle, inode, &mut changed, size, cx.now);
+        }
+        if let Some(atime) = &request.atime {
+            changed.atime = atime.at.unwrap_or(cx.now);
+        }
+        if let Some(mtime) = &request.mtime {
+            self.set_mtime(cx, handle, &mut changed, mtime.at.unwrap_or(cx.now));
         }
         let result = match plan {
             Some(()) => SizePlan::Truncate(self.file_state(cx, handle, &truncated(&changed))),
@@ -51,6 +63,53 @@ impl State {
         };
         record.changes.push(Change::PutInode { handle, inode: changed });
         Ok(result)
+    }
+
+    /// Sets the time of the last change: it stands against all writes before it, also against those that are reported later, and
+    /// against none after it.
+    fn set_mtime(&self, cx: &Context<'_>, handle: Handle, changed: &mut Inode, at: WallTime) {
+        changed.mtime = at;
+        if changed.kind != FileKind::File {
+            return;
+        }
+        // A time that was set and not written over since is just replaced.
+        let is_set = changed.mtime_epoch % 2 == 1 && self.size_is_exact(handle, changed);
+        if !is_set {
+            changed.mtime_epoch = DataTime::epoch_of_setting(changed.mtime_epoch);
+        }
+        if self.others_may_write(cx, handle) {
+            changed.flags = changed.flags.with(InodeFlags::TOLD);
+        }
+    }
+
+    /// True if somebody else than the asking client may be writing to the file: the data servers must be told of a time that is set, so
+    /// that writes from then on count as later.
+    pub fn others_may_write(&self, cx: &Context<'_>, handle: Handle) -> bool {
+        self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle)
+    }
+
+    /// Files whose data servers may not have heard yet of a time that was set, after a restart.
+    pub fn files_to_tell(&self) -> Vec<Handle> {
+        let is_set = |inode: &Inode| inode.flags.has(InodeFlags::TOLD) && inode.mtime_epoch % 2 == 1;
+        self.writing_files().filter(|handle| self.peek(*handle).is_some_and(is_set)).collect()
+    }
+
+    /// A program that is changed has no longer the rights that it was given: a truncation by a plain user clears set-id bits, one by
+    /// anybody removes capabilities of programs.
+    fn drop_privileges(&self, who: &Credentials, handle: Handle, changed: &mut Inode, record: &mut Record) {
+        if who.uid != 0 {
+            changed.mode &= !set_id_bits(changed.mode);
+        }
+        self.drop_capabilities(handle, record);
+    }
+
+    /// Whoever opens a file for writing or cuts it removes the capabilities that it has as a program. True if there were any.
+    pub(crate) fn drop_capabilities(&self, handle: Handle, record: &mut Record) -> bool {
+        let has_any = !self.xattrs.is_empty() && self.xattrs.get(&handle).is_some_and(|attributes| attributes.contains_key(CAPABILITIES));
+        if has_any {
+            record.changes.push(Change::DeleteXattr { handle, name: Bytes::from_static(CAPABILITIES) });
+        }
+        has_any
     }
 
     /// Opens a file and cuts it to nothing, as one.
@@ -65,6 +124,7 @@ impl State {
         may_access(who, inode, WRITE)?;
         self.check_writable(handle, inode)?;
         let mut changed = inode.changed(cx.now);
+        self.drop_privileges(who, handle, &mut changed, record);
         let plan = self.plan_size(handle, inode, &mut changed, 0, cx.now);
         if rights.contains(Rights::WRITE) {
             changed.flags = changed.flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
@@ -78,6 +138,14 @@ impl State {
         record.changes.push(Change::PutInode { handle, inode: changed });
         Ok(result)
     }
+}
+
+/// The capabilities of a program.
+const CAPABILITIES: &[u8] = b"security.capability";
+
+/// Set-user-id, and set-group-id where it is not the mark of mandatory locking.
+fn set_id_bits(mode: u32) -> u32 {
+    (mode & MODE_SETUID) | if mode & 0o010 != 0 { mode & MODE_SETGID } else { 0 }
 }
 
 fn change_mode(who: &Credentials, inode: &Inode, changed: &mut Inode, mode: u32) -> Result<()> {
@@ -110,15 +178,12 @@ fn change_owner(who: &Credentials, inode: &Inode, changed: &mut Inode, request: 
     // A program that ran with its owner's rights must not run with the new owner's. A set-group-id bit without execute permission
     // means mandatory locking and stays. A mode given in the same request is the caller's last word.
     if !inode.is_directory() && request.mode.is_none() {
-        changed.mode &= !MODE_SETUID;
-        if changed.mode & 0o010 != 0 {
-            changed.mode &= !MODE_SETGID;
-        }
+        changed.mode &= !set_id_bits(changed.mode);
     }
     Ok(())
 }
 
-fn change_times(who: &Credentials, inode: &Inode, changed: &mut Inode, request: &SetAttrRequest, now: WallTime) -> Result<()> {
+fn check_times(who: &Credentials, inode: &Inode, request: &SetAttrRequest) -> Result<()> {
     let given = [&request.atime, &request.mtime];
     if given.iter().all(|time| time.is_none()) {
         return Ok(());
@@ -132,12 +197,6 @@ fn change_times(who: &Credentials, inode: &Inode, changed: &mut Inode, request: 
         if !request.opened_for_write {
             may_access(who, inode, WRITE)?;
         }
-    }
-    if let Some(atime) = &request.atime {
-        changed.atime = atime.at.unwrap_or(now);
-    }
-    if let Some(mtime) = &request.mtime {
-        changed.mtime = mtime.at.unwrap_or(now);
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ pub(super) fn truncated(inode: &Inode) -> Inode {
 impl State {
     /// Puts a new size into `changed`: `None` if that is all, `Some` if datafiles must be cut.
     pub(crate) fn plan_size(&self, handle: Handle, inode: &Inode, changed: &mut Inode, size: u64, now: WallTime) -> Option<()> {
-        changed.mtime = changed.mtime.max(now);
+        changed.written_here(now);
         let exact = self.size_is_exact(handle, inode);
         if exact && size >= inode.size || !inode.flags.has(InodeFlags::HAS_DATA) {
             // Nothing is cut: within one epoch sizes only grow.
@@ -49,7 +49,7 @@ impl State {
             return 0;
         }
         let width = u32::from(inode.layout.width);
-        if inode.truncate_epoch > 0 || !self.size_is_exact(handle, inode) {
+        if inode.truncate_epoch > 0 || inode.flags.has(InodeFlags::TOLD) || !self.size_is_exact(handle, inode) {
             return width;
         }
         let stripes = inode.size.div_ceil(u64::from(inode.layout.stripe_bytes));
@@ -57,7 +57,7 @@ impl State {
     }
 
     /// True if nobody can have written behind the size in the inode.
-    fn size_is_exact(&self, handle: Handle, inode: &Inode) -> bool {
+    pub(crate) fn size_is_exact(&self, handle: Handle, inode: &Inode) -> bool {
         let unknown = InodeFlags::WRITING.0 | InodeFlags::TRUNCATING.0;
         inode.flags.0 & unknown == 0 && !self.may_be_written(handle)
     }

@@ -41,7 +41,7 @@ mod table;
 mod windows;
 
 use std::fmt;
-use weft_base::{Handle, WallTime};
+use weft_base::{DataTime, Handle};
 
 pub use container::{CONTAINER_HEADER_BYTES, ContainerError, ContainerHeader};
 pub use extents::{Extent, ExtentMap};
@@ -75,7 +75,7 @@ pub struct ObjectStat {
     /// Local size: the end of its last written byte or what a truncation set, in bytes.
     pub size_bytes: u64,
     /// Time of the last write or truncation. Never moves back.
-    pub mtime: WallTime,
+    pub mtime: DataTime,
     /// The highest truncation count that a truncation carried.
     pub truncate_epoch: u32,
     /// Bytes of the container that it occupies (whole blocks, without reservations).

@@ -4,9 +4,9 @@ use super::{BLOCK_BYTES, OBJECT_BYTES_MAX, ObjectKey, block_of};
 use crate::codec::{Reader, put_varint};
 use bytes::BufMut;
 use std::fmt;
-use weft_base::{Handle, WallTime};
+use weft_base::{DataTime, Handle, WallTime};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const KIND_PUT: u8 = 1;
 const KIND_TRUNCATE: u8 = 2;
 const KIND_REMOVE: u8 = 3;
@@ -36,7 +36,7 @@ pub enum ObjectRecord {
         /// Its size is at least this many bytes.
         size_bytes: u64,
         /// It was changed at this time or later.
-        mtime: WallTime,
+        mtime: DataTime,
         /// Its truncation count is at least this.
         truncate_epoch: u32,
         /// Ascending, without overlap, none beyond `size_bytes`.
@@ -49,7 +49,7 @@ pub enum ObjectRecord {
         /// Its size in bytes.
         size_bytes: u64,
         /// It was changed at this time or later.
-        mtime: WallTime,
+        mtime: DataTime,
         /// Its truncation count is at least this.
         truncate_epoch: u32,
     },
@@ -171,10 +171,11 @@ fn put_head(out: &mut impl BufMut, kind: u8, key: &ObjectKey) {
     put_varint(out, u64::from(key.index));
 }
 
-fn put_attributes(out: &mut impl BufMut, size_bytes: u64, mtime: WallTime, truncate_epoch: u32) {
-    out.put_i64_le(mtime.0);
+fn put_attributes(out: &mut impl BufMut, size_bytes: u64, mtime: DataTime, truncate_epoch: u32) {
+    out.put_i64_le(mtime.at.0);
     put_varint(out, size_bytes);
     put_varint(out, u64::from(truncate_epoch));
+    put_varint(out, u64::from(mtime.epoch));
 }
 
 fn decode_body(reader: &mut Reader<'_>) -> Option<ObjectRecord> {
@@ -183,9 +184,10 @@ fn decode_body(reader: &mut Reader<'_>) -> Option<ObjectRecord> {
     if kind == KIND_REMOVE {
         return Some(ObjectRecord::Remove { key });
     }
-    let mtime = WallTime(reader.u64()? as i64);
+    let at = WallTime(reader.u64()? as i64);
     let size_bytes = reader.varint().filter(|size| *size <= OBJECT_BYTES_MAX)?;
     let truncate_epoch = u32::try_from(reader.varint()?).ok()?;
+    let mtime = DataTime { epoch: u32::try_from(reader.varint()?).ok()?, at };
     match kind {
         KIND_PUT => Some(ObjectRecord::Put { key, size_bytes, mtime, truncate_epoch, extents: decode_extents(reader, size_bytes)? }),
         KIND_TRUNCATE => Some(ObjectRecord::Truncate { key, size_bytes, mtime, truncate_epoch }),
@@ -220,14 +222,24 @@ mod tests {
         ObjectKey { handle: Handle(0x0001_0000_0000_1234), index: 3 }
     }
 
+    fn time(nanos: i64) -> DataTime {
+        DataTime { epoch: 0, at: WallTime(nanos) }
+    }
+
     fn put(local_offset: u64, disk_offset: u64, len: u64) -> ExtentPut {
         ExtentPut { local_offset, disk_offset, len }
     }
 
     fn samples() -> Vec<ObjectRecord> {
-        let mtime = WallTime(1_700_000_000_123_456_789);
+        let mtime = DataTime { epoch: 4, at: WallTime(1_700_000_000_123_456_789) };
         vec![
-            ObjectRecord::Put { key: key(), size_bytes: 0, mtime: WallTime(-5), truncate_epoch: u32::MAX, extents: vec![] },
+            ObjectRecord::Put {
+                key: key(),
+                size_bytes: 0,
+                mtime: DataTime { epoch: u32::MAX, at: WallTime(-5) },
+                truncate_epoch: u32::MAX,
+                extents: vec![],
+            },
             ObjectRecord::Put {
                 key: key(),
                 size_bytes: OBJECT_BYTES_MAX,
@@ -255,15 +267,14 @@ mod tests {
     #[test]
     fn a_growing_write_of_a_mebibyte_is_small() {
         let extents = vec![put(7 << 20, 300 << 30, 1 << 20)];
-        let mtime = WallTime(1_700_000_000_123_456_789);
+        let mtime = DataTime { epoch: 4, at: WallTime(1_700_000_000_123_456_789) };
         let record = ObjectRecord::Put { key: key(), size_bytes: 8 << 20, mtime, truncate_epoch: 0, extents };
         assert!(record.to_vec().len() <= 40, "{} bytes", record.to_vec().len());
     }
 
     #[test]
     fn contradictions_are_refused() {
-        let good =
-            ObjectRecord::Put { key: key(), size_bytes: 100, mtime: WallTime(0), truncate_epoch: 0, extents: vec![put(0, 4096, 100)] };
+        let good = ObjectRecord::Put { key: key(), size_bytes: 100, mtime: time(0), truncate_epoch: 0, extents: vec![put(0, 4096, 100)] };
         let with = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut bytes = good.to_vec();
             change(&mut bytes);
@@ -272,10 +283,10 @@ mod tests {
         let size_at = 2 + 8 + 1 + 8;
         assert_eq!(with(&|_| ()), Ok(good.clone()));
         assert_eq!(with(&|b| b[size_at] = 99), Err(RecordError::Malformed), "an extent beyond the size");
-        assert_eq!(with(&|b| b[size_at + 2] = 2), Err(RecordError::Malformed), "more extents than bytes");
-        assert_eq!(with(&|b| b[size_at + 4] = 0), Err(RecordError::Malformed), "an empty extent");
+        assert_eq!(with(&|b| b[size_at + 3] = 2), Err(RecordError::Malformed), "more extents than bytes");
+        assert_eq!(with(&|b| b[size_at + 5] = 0), Err(RecordError::Malformed), "an empty extent");
         assert_eq!(with(&|b| b[1] = 4), Err(RecordError::Malformed), "an unknown kind");
-        assert_eq!(with(&|b| b[0] = 2), Err(RecordError::Version(2)));
+        assert_eq!(with(&|b| b[0] = 1), Err(RecordError::Version(1)));
     }
 
     #[test]
@@ -283,7 +294,7 @@ mod tests {
         let write = |at: u64, disk| ObjectRecord::Put {
             key: key(),
             size_bytes: at + 10,
-            mtime: WallTime(at as i64),
+            mtime: time(at as i64),
             truncate_epoch: 0,
             extents: vec![put(at, disk + at, 10)],
         };
@@ -293,7 +304,7 @@ mod tests {
         assert_eq!(record.absorb(write(10, 4096)), Err(write(10, 4096)));
         assert_eq!(record.absorb(ObjectRecord::Remove { key: key() }), Err(ObjectRecord::Remove { key: key() }));
         let ObjectRecord::Put { size_bytes, mtime, extents, .. } = record else { panic!("still a write") };
-        assert_eq!((size_bytes, mtime, extents), (60, WallTime(50), vec![put(20, 4116, 20), put(50, 4146, 10)]));
+        assert_eq!((size_bytes, mtime, extents), (60, time(50), vec![put(20, 4116, 20), put(50, 4146, 10)]));
     }
 
     proptest! {

@@ -89,12 +89,12 @@ impl ObjectReplay {
 mod tests {
     use super::super::ExtentPut;
     use super::*;
-    use weft_base::{Handle, WallTime};
+    use weft_base::{DataTime, Handle};
 
     fn put(handle: u64, local_offset: u64, disk_offset: u64, len: u64) -> ObjectRecord {
         let key = ObjectKey { handle: Handle(handle), index: 0 };
         let extents = vec![ExtentPut { local_offset, disk_offset, len }];
-        ObjectRecord::Put { key, size_bytes: local_offset + len, mtime: WallTime(1), truncate_epoch: 0, extents }
+        ObjectRecord::Put { key, size_bytes: local_offset + len, mtime: DataTime::NONE, truncate_epoch: 0, extents }
     }
 
     fn replay(records: &[ObjectRecord]) -> Result<ObjectTable, RecoveryError> {

@@ -2,14 +2,14 @@
 
 use super::{ExtentMap, ExtentPut, ObjectKey};
 use std::collections::BTreeMap;
-use weft_base::WallTime;
+use weft_base::DataTime;
 
 pub(super) type Objects = BTreeMap<ObjectKey, Object>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     pub(super) size_bytes: u64,
-    pub(super) mtime: WallTime,
+    pub(super) mtime: DataTime,
     pub(super) truncate_epoch: u32,
     /// Blocks that the extents touch; kept by the live table only.
     pub(super) mapped_blocks: u64,
@@ -19,10 +19,10 @@ pub(super) struct Object {
 impl Object {
     /// An object of which nothing is known yet; every attribute joins by maximum.
     pub(super) fn new() -> Object {
-        Object { size_bytes: 0, mtime: WallTime(i64::MIN), truncate_epoch: 0, mapped_blocks: 0, extents: ExtentMap::default() }
+        Object { size_bytes: 0, mtime: DataTime::NONE, truncate_epoch: 0, mapped_blocks: 0, extents: ExtentMap::default() }
     }
 
-    pub(super) fn join(&mut self, size_bytes: u64, mtime: WallTime, truncate_epoch: u32) {
+    pub(super) fn join(&mut self, size_bytes: u64, mtime: DataTime, truncate_epoch: u32) {
         self.size_bytes = self.size_bytes.max(size_bytes);
         self.mtime = self.mtime.max(mtime);
         self.truncate_epoch = self.truncate_epoch.max(truncate_epoch);
@@ -32,7 +32,7 @@ impl Object {
         self.extents.put(put.local_offset, put.disk_offset, put.len);
     }
 
-    pub(super) fn truncate(&mut self, size_bytes: u64, mtime: WallTime, truncate_epoch: u32) {
+    pub(super) fn truncate(&mut self, size_bytes: u64, mtime: DataTime, truncate_epoch: u32) {
         self.join(0, mtime, truncate_epoch);
         self.size_bytes = size_bytes;
         self.extents.cut(size_bytes, u64::MAX);

@@ -11,7 +11,7 @@ use super::{
 };
 use std::fmt;
 use std::ops::Bound;
-use weft_base::{Handle, WallTime};
+use weft_base::{DataTime, Handle};
 
 /// All objects of a data server and the space of its container.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl ObjectTable {
 
     /// The record that makes the finished write of `plan` part of the object, to be journaled and applied in the same turn; `None` if
     /// it only overwrote bytes in place ([`Self::note_mtime`] then keeps the time). [`StalePlan`]: plan and write again.
-    pub fn record_for(&self, plan: &WritePlan, mtime: WallTime) -> Result<Option<ObjectRecord>, StalePlan> {
+    pub fn record_for(&self, plan: &WritePlan, mtime: DataTime) -> Result<Option<ObjectRecord>, StalePlan> {
         let end = plan.local_offset + plan.len;
         if self.places(plan.key, plan.local_offset, end).as_ref() != Some(&plan.pieces) {
             return Err(StalePlan);
@@ -98,7 +98,9 @@ impl ObjectTable {
         let extents = self.unmapped(plan.key, plan.local_offset, end);
         let object = self.objects.get(&plan.key);
         let size_bytes = object.map_or(0, |object| object.size_bytes);
-        if plan.len == 0 || (extents.is_empty() && end <= size_bytes) {
+        // The first write after a time was set is kept also if it is in place: it decides whose time is shown.
+        let is_later = object.is_none_or(|object| mtime.epoch > object.mtime.epoch);
+        if plan.len == 0 || (extents.is_empty() && end <= size_bytes && !is_later) {
             return Ok(None);
         }
         let truncate_epoch = object.map_or(0, |object| object.truncate_epoch);
@@ -107,7 +109,7 @@ impl ObjectTable {
 
     /// The record that sets the size of an object. `None` if nothing would change: an object that does not exist, at size and
     /// truncation count 0, or an object that has this size and count already. Errors: [`ObjectError::TooLarge`].
-    pub fn plan_truncate(&self, key: ObjectKey, size_bytes: u64, mtime: WallTime, epoch: u32) -> Result<Option<ObjectRecord>, ObjectError> {
+    pub fn plan_truncate(&self, key: ObjectKey, size_bytes: u64, mtime: DataTime, epoch: u32) -> Result<Option<ObjectRecord>, ObjectError> {
         if size_bytes > OBJECT_BYTES_MAX {
             return Err(ObjectError::TooLarge);
         }
@@ -119,6 +121,15 @@ impl ObjectTable {
     /// The record that removes an object; `None` if it does not exist.
     pub fn plan_remove(&self, key: ObjectKey) -> Option<ObjectRecord> {
         self.objects.contains_key(&key).then_some(ObjectRecord::Remove { key })
+    }
+
+    /// The record with which writes from now on belong to `epoch` at least; `None` if they do. The object begins to exist.
+    pub fn plan_epoch(&self, key: ObjectKey, epoch: u32) -> Option<ObjectRecord> {
+        let object = self.objects.get(&key);
+        let (size_bytes, truncate_epoch) = object.map_or((0, 0), |object| (object.size_bytes, object.truncate_epoch));
+        let is_known = object.is_some_and(|object| object.mtime.epoch >= epoch);
+        let mtime = DataTime::none_in(epoch);
+        (!is_known).then_some(ObjectRecord::Put { key, size_bytes, mtime, truncate_epoch, extents: Vec::new() })
     }
 
     /// A record that keeps the time that [`Self::note_mtime`] set; `None` if the object does not exist.
@@ -163,14 +174,14 @@ impl ObjectTable {
             }
             ObjectRecord::Truncate { key, size_bytes, mtime, truncate_epoch } => self.truncate(*key, *size_bytes, *mtime, *truncate_epoch),
             ObjectRecord::Remove { key } => {
-                self.truncate(*key, 0, WallTime(i64::MIN), 0);
+                self.truncate(*key, 0, DataTime::NONE, 0);
                 self.objects.remove(key);
             }
         }
     }
 
     /// Remembers the time of an in-place write. Volatile until the next record or checkpoint of the object.
-    pub fn note_mtime(&mut self, key: ObjectKey, mtime: WallTime) {
+    pub fn note_mtime(&mut self, key: ObjectKey, mtime: DataTime) {
         if let Some(object) = self.objects.get_mut(&key) {
             object.join(0, mtime, 0);
         }
@@ -445,7 +456,7 @@ impl ObjectTable {
         (mapped + self.reservations.blocks_of(key) + wanted).next_power_of_two().min(block_of(PIECE_BYTES_MAX))
     }
 
-    fn truncate(&mut self, key: ObjectKey, size_bytes: u64, mtime: WallTime, truncate_epoch: u32) {
+    fn truncate(&mut self, key: ObjectKey, size_bytes: u64, mtime: DataTime, truncate_epoch: u32) {
         let object = self.objects.entry(key).or_insert_with(Object::new);
         let first = block_of(size_bytes);
         let before = mapped(object, first, u64::MAX);

@@ -1,6 +1,6 @@
 //! Data servers: pieces of datafiles.
 
-use weft_base::{Handle, WallTime};
+use weft_base::{DataTime, Handle};
 
 use crate::{Capability, wire_struct};
 
@@ -23,8 +23,8 @@ wire_struct! {
         pub capability: Capability,
         /// At most 1024, ordered and disjoint.
         pub pieces: Vec<Piece>,
-        /// Time of the change.
-        pub mtime: WallTime,
+        /// The epoch of the change, as far as the client knows (see [`DataTime`]); the data server knows the time.
+        pub mtime_epoch: u32,
         /// On stable storage before the reply.
         pub sync: bool,
     }
@@ -33,6 +33,8 @@ wire_struct! {
     pub struct WriteReply {
         /// Local size of the datafile now, in bytes.
         pub size: u64,
+        /// When it was written, by the clock of the data server.
+        pub mtime: DataTime,
     }
 
     /// Reads pieces (list I/O).
@@ -71,8 +73,8 @@ wire_struct! {
         pub size: u64,
         /// Bytes allocated for it.
         pub allocated_bytes: u64,
-        /// Last write.
-        pub mtime: WallTime,
+        /// Last write; if nothing was written, a time that is no write ([`DataTime::NONE`]).
+        pub mtime: DataTime,
     }
 
     /// Cuts (never extends) a datafile. Idempotent: done once for each epoch.
@@ -87,6 +89,18 @@ wire_struct! {
         pub size: u64,
         /// `Attr::truncate_epoch` after the truncation.
         pub truncate_epoch: u32,
+    }
+
+    /// A time was set for the file while others may be writing to it: writes from now on belong to this epoch at least. Idempotent.
+    pub struct ObjectEpochRequest {
+        /// The file.
+        pub handle: Handle,
+        /// Which of its datafiles.
+        pub index: u32,
+        /// With the right MANAGE.
+        pub capability: Capability,
+        /// The epoch of writes after the time that was set.
+        pub mtime_epoch: u32,
     }
 
     /// Brings a datafile to stable storage.

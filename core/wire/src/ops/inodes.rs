@@ -1,7 +1,7 @@
 //! Metadata servers, by handle: attributes, opens and closes, extended attributes.
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, Handle, Result, WallTime};
+use weft_base::{Attr, Credentials, DataTime, Handle, Result, WallTime};
 
 use super::PartitionMap;
 use crate::{Capability, Rights, wire_struct};
@@ -102,8 +102,8 @@ wire_struct! {
     pub struct Written {
         /// One past the last byte written.
         pub end_bytes: u64,
-        /// When.
-        pub mtime: WallTime,
+        /// When, as the data servers said.
+        pub mtime: DataTime,
         /// `Attr::truncate_epoch` as the client knew it when it wrote.
         pub truncate_epoch: u32,
     }

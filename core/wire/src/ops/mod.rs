@@ -176,6 +176,8 @@ operations! {
     100 ObjectSync(ObjectSyncRequest) -> (), reads;
     /// Remove a datafile.
     101 ObjectRemove(ObjectRemoveRequest) -> (), reads;
+    /// Writes from now on come after a time that was set.
+    102 ObjectEpoch(ObjectEpochRequest) -> (), reads;
 }
 impl Wire for Rights {
     fn put(&self, out: &mut Vec<u8>) {

@@ -1,5 +1,6 @@
 //! One operation, one file. Each takes a request that was admitted, and says what to answer and when.
 
+mod epoch;
 mod info;
 mod read;
 mod remove;
@@ -8,6 +9,7 @@ mod sync;
 mod truncate;
 mod write;
 
+pub use epoch::epoch;
 pub use info::{get_map, live, ping, trace, trace_read};
 pub use read::read;
 pub use remove::remove;

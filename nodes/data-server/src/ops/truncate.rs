@@ -1,6 +1,6 @@
 //! ObjectTruncate: cuts a datafile, once for each truncation of the file. Final when it is answered: no crash brings back what was cut.
 
-use weft_base::{Result, Status, WallTime};
+use weft_base::{DataTime, Result, Status};
 use weft_rt::{FaultPoint, ServerRuntime, Work};
 use weft_store::objects::ObjectKey;
 use weft_wire::ops::ObjectTruncateRequest;
@@ -36,7 +36,7 @@ async fn cut<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, size: u64, ep
             }
             // The time of a truncation is kept by the inode; this one is the time of the last write.
             let kept = size.min(stat.map_or(0, |stat| stat.size_bytes));
-            table.plan_truncate(key, kept, WallTime(i64::MIN), epoch).map_err(|_| Status::FileTooBig)?
+            table.plan_truncate(key, kept, DataTime::NONE, epoch).map_err(|_| Status::FileTooBig)?
         };
         let Some(record) = record else { return Ok(()) };
         if server.accepts(&record) {

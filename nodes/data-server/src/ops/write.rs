@@ -1,6 +1,6 @@
 //! Write: plan, data into the container, record into the journal. A write within what exists goes in place and needs no record.
 
-use weft_base::{Payload, Result, Status, WallTime};
+use weft_base::{DataTime, Payload, Result, Status};
 use weft_rt::{FaultPoint, ServerRuntime, Work};
 use weft_store::objects::{ObjectKey, ObjectRecord, StalePlan, WritePlan};
 use weft_wire::ops::{Piece, WriteReply, WriteRequest};
@@ -23,10 +23,11 @@ pub async fn write<R: ServerRuntime>(
     server.authorize(&request.capability, request.handle, header.request.client, Rights::WRITE)?;
     let key = object(request.handle, request.index)?;
     if !executed {
-        write_pieces(server, header, key, &request.pieces, &bulk, request.mtime).await?;
+        write_pieces(server, header, key, &request.pieces, &bulk, request.mtime_epoch).await?;
     }
-    let size = server.table.borrow().stat(key).map_or(0, |stat| stat.size_bytes);
-    Ok(Done { when: when_written(server, request.sync), ..Done::now(&WriteReply { size }) })
+    // The time of the last write there: this one, or one that came after it.
+    let (size, mtime) = server.table.borrow().stat(key).map_or((0, DataTime::NONE), |stat| (stat.size_bytes, stat.mtime));
+    Ok(Done { when: when_written(server, request.sync), ..Done::now(&WriteReply { size, mtime }) })
 }
 
 async fn write_pieces<R: ServerRuntime>(
@@ -35,14 +36,14 @@ async fn write_pieces<R: ServerRuntime>(
     key: ObjectKey,
     pieces: &[Piece],
     bulk: &Payload,
-    mtime: WallTime,
+    epoch: u32,
 ) -> Result<()> {
     for _ in 0..PLANS_MAX {
         if server.is_removed(key) {
             return Err(Status::Stale);
         }
         let ticket = server.table.borrow_mut().begin_io();
-        let outcome = attempt(server, header, key, pieces, bulk, mtime).await;
+        let outcome = attempt(server, header, key, pieces, bulk, epoch).await;
         server.table.borrow_mut().end_io(ticket);
         if let Ok(()) = outcome? {
             return Ok(());
@@ -58,12 +59,12 @@ async fn attempt<R: ServerRuntime>(
     key: ObjectKey,
     pieces: &[Piece],
     bulk: &Payload,
-    mtime: WallTime,
+    epoch: u32,
 ) -> Result<std::result::Result<(), StalePlan>> {
     let plans = plan(server, key, pieces)?;
     // Asked before the data is written, so that a refused write has changed nothing.
     if server.is_short_of_room()
-        && let Ok(Some(record)) = record(server, &plans, mtime)
+        && let Ok(Some(record)) = record(server, &plans, time_of_write(server, key, epoch))
     {
         server.make_room(&record, false).await?;
     }
@@ -78,6 +79,7 @@ async fn attempt<R: ServerRuntime>(
     server.rt.cpu(Work::Record).await;
     loop {
         // From here to the change nothing waits, so the record fits the state that it changes.
+        let mtime = time_of_write(server, key, epoch);
         let record = match record(server, &plans, mtime) {
             Ok(record) => record,
             Err(StalePlan) => return Ok(Err(StalePlan)),
@@ -95,6 +97,12 @@ async fn attempt<R: ServerRuntime>(
     }
 }
 
+/// When a write that is recorded now was made: by the clock of this server, in the latest epoch that it or its client has heard of.
+fn time_of_write<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, epoch: u32) -> DataTime {
+    let known = server.table.borrow().stat(key).map_or(0, |stat| stat.mtime.epoch);
+    DataTime { epoch: DataTime::epoch_of_writes(known.max(epoch)), at: server.rt.wall() }
+}
+
 fn plan<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, pieces: &[Piece]) -> Result<Vec<WritePlan>> {
     let before = server.table.borrow().usage();
     let planned = pieces.iter().map(|piece| server.table.borrow_mut().plan_write(key, piece.offset, u64::from(piece.bytes)));
@@ -106,7 +114,7 @@ fn plan<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, pieces: &[Piece]) 
 fn record<R: ServerRuntime>(
     server: &Server<R>,
     plans: &[WritePlan],
-    mtime: WallTime,
+    mtime: DataTime,
 ) -> std::result::Result<Option<ObjectRecord>, StalePlan> {
     let table = server.table.borrow();
     let mut joined: Option<ObjectRecord> = None;

@@ -177,7 +177,7 @@ impl Peer {
             index: 0,
             capability: self.capability(handle, Rights::WRITE),
             pieces: pieces.iter().map(|(offset, bytes)| Piece { offset: *offset, bytes: *bytes }).collect(),
-            mtime: self.rt.wall(),
+            mtime_epoch: 0,
             sync,
         }
     }

@@ -8,6 +8,7 @@ mod reap;
 mod rename;
 mod rmdir;
 mod sizes;
+mod times;
 mod truncate;
 mod unlink;
 
@@ -75,6 +76,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             | Request::ObjectStat(_)
             | Request::ObjectTruncate(_)
             | Request::ObjectSync(_)
+            | Request::ObjectEpoch(_)
             | Request::ObjectRemove(_) => Err(Status::NotSupported),
         }
     }

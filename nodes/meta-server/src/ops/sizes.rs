@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weft_base::{Handle, Layout, Result, Status, WallTime};
+use weft_base::{DataTime, Handle, Layout, Result, Status};
 use weft_layout::file_bytes;
 use weft_namespace::{InodeFlags, Record};
 use weft_rt::{ServerRuntime, join_all};
@@ -51,7 +51,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
-    async fn ask_size(&self, handle: Handle, layout: Layout) -> Result<(u64, WallTime)> {
+    async fn ask_size(&self, handle: Handle, layout: Layout) -> Result<(u64, DataTime)> {
         let deadline = self.rt.now() + ASK_NS;
         let answers = join_all((0..u32::from(layout.width)).map(|index| {
             let request = ObjectStatRequest { handle, index, capability: self.manage(handle) };
@@ -59,13 +59,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             async move { self.caller.call(server, &request, deadline).await }
         }))
         .await;
-        let mut mtime = WallTime(i64::MIN);
+        let mut mtime = DataTime::NONE;
         let mut sizes = Vec::with_capacity(answers.len());
         for answer in answers {
             let answer = answer?;
-            if answer.size > 0 {
-                mtime = mtime.max(answer.mtime);
-            }
+            mtime = mtime.later(answer.mtime);
             sizes.push(answer.size);
         }
         Ok((file_bytes(&layout, sizes), mtime))

@@ -29,8 +29,12 @@ struct Cut {
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn setattr(self: &Rc<Self>, peer: PeerId, header: &Header, request: &SetAttrRequest) -> Result<Step> {
         let mut record = Record::default();
-        let plan = self.state.borrow().prepare_setattr(&self.context(header.request.client), request, &mut record)?;
-        self.truncate(peer, header, request.handle, plan, record)
+        let (plan, tells) = {
+            let (state, cx) = (self.state.borrow(), self.context(header.request.client));
+            let plan = state.prepare_setattr(&cx, request, &mut record)?;
+            (plan, request.mtime.is_some() && state.others_may_write(&cx, request.handle))
+        };
+        self.truncate(peer, header, request.handle, plan, record, tells)
     }
 
     pub(crate) fn open(self: &Rc<Self>, peer: PeerId, header: &Header, request: OpenRequest) -> Result<Step> {
@@ -39,10 +43,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
         let mut record = Record::default();
         let plan = self.state.borrow().prepare_open_truncate(&self.context(header.request.client), &request, &mut record)?;
-        self.truncate(peer, header, request.handle, plan, record)
+        self.truncate(peer, header, request.handle, plan, record, false)
     }
 
-    /// Journals a change of size with its answer, which is kept from now on, but given only when the file is cut (see `answer_again`).
+    /// Journals a change of size or time with its answer, which is kept from now on, but given only when the file is cut and (`tells`)
+    /// its data servers know of the time (see `answer_again`).
+    #[allow(clippy::too_many_arguments)] // a request, and what is to be done for it
     fn truncate<T: Wire>(
         self: &Rc<Self>,
         peer: PeerId,
@@ -50,17 +56,24 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         handle: Handle,
         plan: SizePlan<T>,
         mut record: Record,
+        tells: bool,
     ) -> Result<Step> {
         let (SizePlan::Done(reply) | SizePlan::Truncate(reply)) = &plan;
         let body = reply.to_bytes();
         let changes = record.changes.len();
         self.change_and_answer(header, &mut record, &body);
-        if let SizePlan::Done(_) = plan {
+        let cuts = matches!(plan, SizePlan::Truncate(_));
+        if !cuts && !tells {
             return Ok(Step::Answer(body, changes));
         }
         let this = Rc::clone(self);
         Ok(self.start_flow(peer, header, async move {
-            this.finish_truncation(handle).await;
+            if cuts {
+                this.finish_truncation(handle).await;
+            }
+            if tells {
+                this.tell_epoch(handle).await;
+            }
             Ok(body)
         }))
     }

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{
-    ClientId, ClusterMap, Credentials, FileKind, FsId, Handle, MILLISECOND, Nanos, Payload, ROOT_HANDLE, Result, SECOND, ServerEntry,
-    ServerId, Status, WallTime,
+    ClientId, ClusterMap, Credentials, DataTime, FileKind, FsId, Handle, MILLISECOND, Nanos, Payload, ROOT_HANDLE, Result, SECOND,
+    ServerEntry, ServerId, Status, WallTime,
 };
 use weft_client::Caller;
 use weft_meta_server::{Durability, Engine, MetaServerConfig, MetaServerError, run};
@@ -143,7 +143,7 @@ fn answer(state: &RefCell<DataState>, frame: &Frame) -> Result<Bytes> {
             request.capability.verify(&KEY, request.handle, client, Rights::READ, WallTime(0))?;
             state.calls.push(DataCall::Stat(request.handle));
             let size = state.sizes.get(&request.handle).copied().unwrap_or(0);
-            Ok(ObjectStatReply { size, allocated_bytes: size, mtime: WallTime(77) }.to_bytes())
+            Ok(ObjectStatReply { size, allocated_bytes: size, mtime: DataTime { epoch: 0, at: WallTime(77) } }.to_bytes())
         }
         Request::ObjectTruncate(request) => {
             request.capability.verify(&KEY, request.handle, client, Rights::MANAGE, WallTime(0))?;
@@ -235,7 +235,7 @@ impl TestClient {
     }
 
     pub async fn close(&self, handle: Handle, end_bytes: u64, truncate_epoch: u32) -> Result<()> {
-        let written = Some(Written { end_bytes, mtime: WallTime(99), truncate_epoch });
+        let written = Some(Written { end_bytes, mtime: DataTime { epoch: 0, at: WallTime(99) }, truncate_epoch });
         let request = CloseRequest { handle, open_sequence: u64::MAX, keeps: Rights::default(), written };
         self.call(handle.server(), &request).await
     }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use weft_base::{
-    Attr, ClientId, ClusterMap, Credentials, FileKind, FsId, Handle, Layout, ROOT_HANDLE, RequestId, ServerEntry, ServerId, Status,
-    WallTime,
+    Attr, ClientId, ClusterMap, Credentials, DataTime, FileKind, FsId, Handle, Layout, ROOT_HANDLE, RequestId, ServerEntry, ServerId,
+    Status, WallTime,
 };
 use weft_wire::handshake::{ANY_SERVER, ClientHandshake, NONCE_BYTES, RegionAnswer, RegionOffer, ServerHandshake, Welcome};
 use weft_wire::ops::*;
@@ -90,6 +90,7 @@ operations! {
     ObjectTruncate(ObjectTruncateRequest);
     ObjectSync(ObjectSyncRequest);
     ObjectRemove(ObjectRemoveRequest);
+    ObjectEpoch(ObjectEpochRequest);
 }
 
 /// A request of every operation.
@@ -168,7 +169,7 @@ pub fn requests(about: &Subject) -> Vec<Request> {
             handle,
             open_sequence: 6,
             keeps: read,
-            written: Some(Written { end_bytes: 99, mtime: time, truncate_epoch: 1 }),
+            written: Some(Written { end_bytes: 99, mtime: DataTime { epoch: 2, at: time }, truncate_epoch: 1 }),
         }),
         Request::Readlink(ReadlinkRequest { handle }),
         Request::GetXattr(GetXattrRequest { handle, name: Bytes::from_static(b"user.x"), who: who.clone() }),
@@ -191,7 +192,7 @@ pub fn requests(about: &Subject) -> Vec<Request> {
                     handle,
                     open_sequence: 7,
                     keeps: read,
-                    written: Some(Written { end_bytes: 9, mtime: time, truncate_epoch: 1 }),
+                    written: Some(Written { end_bytes: 9, mtime: DataTime { epoch: 2, at: time }, truncate_epoch: 1 }),
                 },
             ],
         }),
@@ -204,7 +205,7 @@ pub fn requests(about: &Subject) -> Vec<Request> {
             index: 1,
             capability: about.capability(write),
             pieces: pieces.clone(),
-            mtime: time,
+            mtime_epoch: 2,
             sync: false,
         }),
         Request::Read(ReadRequest { handle, index: 1, capability: about.capability(read), pieces }),
@@ -218,6 +219,7 @@ pub fn requests(about: &Subject) -> Vec<Request> {
         }),
         Request::ObjectSync(ObjectSyncRequest { handle, index: 0, capability: about.capability(write) }),
         Request::ObjectRemove(ObjectRemoveRequest { handle, index: 0, capability: about.capability(manage) }),
+        Request::ObjectEpoch(ObjectEpochRequest { handle, index: 0, capability: about.capability(manage), mtime_epoch: 4 }),
         Request::Live(LiveRequest {}),
         Request::Trace(TraceRequest {
             mask: "meta.*,-meta.turn".into(),
@@ -261,6 +263,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         size: 1 << 33,
         atime: time,
         mtime: time,
+        mtime_epoch: 1,
         ctime: time,
         version: 9,
         truncate_epoch: 1,
@@ -373,9 +376,9 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::TxPrepare, &TxPrepareReply { handles: Ok(vec![handle, Handle(0)]) }.to_bytes()),
         with_number(Op::TxStatus, &TxStatusReply { committed: Some(true) }.to_bytes()),
         with_number(Op::Parent, &ParentReply { parent: ROOT_HANDLE }.to_bytes()),
-        with_number(Op::Write, &WriteReply { size: 77 }.to_bytes()),
+        with_number(Op::Write, &WriteReply { size: 77, mtime: DataTime { epoch: 2, at: time } }.to_bytes()),
         with_number(Op::Read, &ReadReply { got: vec![4096, 0], size: 4096 }.to_bytes()),
-        with_number(Op::ObjectStat, &ObjectStatReply { size: 1, allocated_bytes: 4096, mtime: time }.to_bytes()),
+        with_number(Op::ObjectStat, &ObjectStatReply { size: 1, allocated_bytes: 4096, mtime: DataTime { epoch: 2, at: time } }.to_bytes()),
         with_number(Op::Live, &live.to_bytes()),
     ]
 }

@@ -1,7 +1,7 @@
 //! Valid pieces of what servers keep on disk.
 
 use bytes::Bytes;
-use weft_base::{ClientId, FileKind, FsId, Handle, Layout, ServerId, WallTime};
+use weft_base::{ClientId, DataTime, FileKind, FsId, Handle, Layout, ServerId, WallTime};
 use weft_namespace::{Change, Inode, Prepared};
 use weft_store::Lsn;
 use weft_store::checkpoint::{CheckpointHeader, CheckpointWriter};
@@ -58,7 +58,7 @@ pub fn records() -> Vec<(String, Vec<u8>)> {
         })
         .collect();
     let key = ObjectKey { handle: Handle(0x0001_0000_0000_1234), index: 3 };
-    let mtime = WallTime(1_700_000_000_123_456_789);
+    let mtime = DataTime { epoch: 2, at: WallTime(1_700_000_000_123_456_789) };
     let extents = vec![
         ExtentPut { local_offset: 5, disk_offset: 4096 * 9 + 5, len: 100 },
         ExtentPut { local_offset: 1 << 20, disk_offset: 1 << 21, len: 1 << 20 },

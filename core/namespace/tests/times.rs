@@ -1,0 +1,136 @@
+//! Times: order decides, not the larger value; and what a truncation or an open for writing takes from a program.
+
+mod common;
+
+use bytes::Bytes;
+use common::*;
+use weft_base::{ClientId, Credentials, DataTime, Handle, Status, WallTime};
+use weft_namespace::{InodeFlags, SizePlan};
+use weft_wire::Rights;
+use weft_wire::ops::*;
+
+const OTHER: ClientId = ClientId(2);
+const FUTURE: WallTime = WallTime(1 << 60);
+
+fn set_mtime(m: &mut Machine, handle: Handle, at: WallTime) -> FileState {
+    let request = SetAttrRequest { mtime: Some(SetTime { at: Some(at) }), ..setattr(handle, &ROOT) };
+    match m.setattr(&request) {
+        Ok(SizePlan::Done(state)) => state,
+        other => panic!("no size was given: {other:?}"),
+    }
+}
+
+fn close(m: &mut Machine, handle: Handle, mtime: DataTime, keeps: Rights) {
+    let written = Some(Written { end_bytes: 10, mtime, truncate_epoch: 0 });
+    let request = CloseRequest { handle, open_sequence: 9, keeps, written };
+    m.change(|state, cx, record| state.prepare_close(cx, &request, record)).unwrap();
+}
+
+fn at(epoch: u32, at: i64) -> DataTime {
+    DataTime { epoch, at: WallTime(at) }
+}
+
+#[test]
+fn a_write_after_a_time_in_the_future_brings_the_present_back() {
+    let mut m = Machine::new();
+    let file = m.create(TOP, "f").unwrap();
+    let state = set_mtime(&mut m, file, FUTURE);
+    assert_eq!((state.attr.mtime, state.attr.mtime_epoch), (FUTURE, 1));
+    m.open(file, Rights::WRITE, 9).unwrap();
+    close(&mut m, file, at(2, 5000), Rights::default());
+    assert_eq!((m.attr(file).mtime, m.attr(file).ctime), (WallTime(5000), WallTime(5000)));
+    close(&mut m, file, at(2, 4000), Rights::default());
+    assert_eq!(m.attr(file).mtime, WallTime(5000), "within an epoch the later clock decides");
+}
+
+#[test]
+fn a_time_stands_against_writes_before_it_whenever_they_are_reported() {
+    let mut m = Machine::new();
+    let file = m.create(TOP, "f").unwrap();
+    m.open(file, Rights::WRITE, 9).unwrap();
+    m.client = OTHER;
+    set_mtime(&mut m, file, WallTime(7));
+    assert!(m.state.peek(file).unwrap().flags.has(InodeFlags::TOLD), "another client writes: its data servers must be told");
+    m.client = ME;
+    close(&mut m, file, at(0, 5000), Rights::WRITE);
+    assert_eq!(m.attr(file).mtime, WallTime(7), "written before");
+    close(&mut m, file, at(2, 6000), Rights::default());
+    assert_eq!(m.attr(file).mtime, WallTime(6000), "written after");
+    let state = m.look(|state, cx| state.getattr(cx, file)).unwrap();
+    assert_eq!(state.attr.mtime_epoch, 2);
+}
+
+#[test]
+fn own_writes_need_nobody_to_be_told_and_quiet_files_no_new_epoch() {
+    let mut m = Machine::new();
+    let file = m.create(TOP, "f").unwrap();
+    m.open(file, Rights::WRITE, 9).unwrap();
+    set_mtime(&mut m, file, WallTime(7));
+    assert!(!m.state.peek(file).unwrap().flags.has(InodeFlags::TOLD));
+    close(&mut m, file, at(0, 5000), Rights::default());
+    assert_eq!(m.attr(file).mtime, WallTime(7));
+    for time in 10..20 {
+        assert_eq!(set_mtime(&mut m, file, WallTime(time)).attr.mtime_epoch, 1, "nobody has written in between");
+    }
+    assert_eq!(m.attr(file).mtime, WallTime(19), "a time goes backwards and forwards as it is set");
+}
+
+#[test]
+fn truncations_and_changes_of_names_come_after_a_time_that_was_set() {
+    let mut m = Machine::new();
+    let (file, dir) = (m.create(TOP, "f").unwrap(), m.mkdir(TOP, "d").unwrap());
+    set_mtime(&mut m, file, FUTURE);
+    set_mtime(&mut m, dir, FUTURE);
+    assert_eq!((m.attr(file).mtime, m.attr(dir).mtime), (FUTURE, FUTURE));
+    m.setattr(&SetAttrRequest { size: Some(3), ..setattr(file, &ROOT) }).unwrap();
+    assert_eq!(m.attr(file).mtime, WallTime(m.now));
+    m.create(dir, "x").unwrap();
+    assert_eq!(m.attr(dir).mtime, WallTime(m.now));
+    let both = SetAttrRequest { size: Some(1), mtime: Some(SetTime { at: Some(FUTURE) }), ..setattr(file, &ROOT) };
+    m.setattr(&both).unwrap();
+    assert_eq!(m.attr(file).mtime, FUTURE, "a time given with a size is the caller's last word");
+}
+
+#[test]
+fn a_truncation_by_somebody_else_clears_set_id_bits() {
+    let mut m = Machine::new();
+    let (owner, other) = (user(10, 10), user(11, 11));
+    let cut = |handle, who: &Credentials, mode| SetAttrRequest { size: Some(0), mode, ..setattr(handle, who) };
+    let file = m.create_as(&owner, TOP, "f", 0o6777).unwrap();
+    m.setattr(&SetAttrRequest { mode: Some(0o6777), ..setattr(file, &ROOT) }).unwrap();
+    m.setattr(&cut(file, &other, None)).unwrap();
+    assert_eq!(m.attr(file).mode, 0o777);
+    m.setattr(&SetAttrRequest { mode: Some(0o6777), ..setattr(file, &ROOT) }).unwrap();
+    m.setattr(&cut(file, &other, Some(0o777))).unwrap();
+    assert_eq!(m.attr(file).mode, 0o777, "as kernels ask for it");
+    assert_eq!(m.setattr(&cut(file, &other, Some(0o666))).unwrap_err(), Status::NotPermitted, "no other change of the mode");
+    assert_eq!(m.setattr(&cut(file, &other, Some(0o4777))).unwrap_err(), Status::NotPermitted);
+    m.setattr(&SetAttrRequest { mode: Some(0o6777), ..setattr(file, &ROOT) }).unwrap();
+    m.setattr(&cut(file, &ROOT, None)).unwrap();
+    assert_eq!(m.attr(file).mode, 0o6777, "the superuser keeps them, as on Linux");
+    let open = OpenRequest { handle: file, rights: Rights::WRITE, truncate: true, open_sequence: 1, who: other, judged: None };
+    m.change(|state, cx, record| state.prepare_open_truncate(cx, &open, record)).unwrap();
+    assert_eq!(m.attr(file).mode, 0o777);
+}
+
+#[test]
+fn capabilities_of_a_program_end_when_it_is_opened_for_writing_or_cut() {
+    let mut m = Machine::new();
+    let file = m.create(TOP, "f").unwrap();
+    let capability = name("security.capability");
+    let give = |m: &mut Machine| {
+        let value = Bytes::from_static(b"cap");
+        let request = SetXattrRequest { handle: file, name: capability.clone(), value, create_only: false, replace_only: false, who: ROOT };
+        m.change(|state, cx, record| state.prepare_set_xattr(cx, &request, record)).unwrap();
+    };
+    let has = |m: &Machine| m.look(|state, _| state.get_xattr(file, &capability, &ROOT)).is_ok();
+    give(&mut m);
+    m.open(file, Rights::READ, 1).unwrap();
+    assert!(has(&m));
+    let before = m.attr(file).version;
+    m.open(file, Rights::WRITE, 2).unwrap();
+    assert!(!has(&m) && m.attr(file).version > before);
+    give(&mut m);
+    m.setattr(&SetAttrRequest { size: Some(0), ..setattr(file, &ROOT) }).unwrap();
+    assert!(!has(&m));
+}

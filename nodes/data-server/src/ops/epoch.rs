@@ -1,0 +1,29 @@
+//! ObjectEpoch: somebody has set the time of the file, and what is written from now on comes after that.
+
+use weft_base::{Result, Status};
+use weft_rt::{ServerRuntime, Work};
+use weft_wire::ops::ObjectEpochRequest;
+use weft_wire::{Header, Rights};
+
+use super::{Done, object, when_written};
+use crate::state::Server;
+
+/// Begins the epoch, unless the datafile is in it or a later one already.
+pub async fn epoch<R: ServerRuntime>(server: &Server<R>, header: &Header, request: &ObjectEpochRequest) -> Result<Done> {
+    server.authorize(&request.capability, request.handle, header.request.client, Rights::MANAGE)?;
+    let key = object(request.handle, request.index)?;
+    server.rt.cpu(Work::Record).await;
+    loop {
+        if server.is_removed(key) {
+            return Err(Status::Stale);
+        }
+        let record = server.table.borrow().plan_epoch(key, request.mtime_epoch);
+        let Some(record) = record else { break };
+        if server.accepts(&record) {
+            server.change(&record);
+            break;
+        }
+        server.make_room(&record, false).await?;
+    }
+    Ok(Done { when: when_written(server, false), ..Done::now(&()) })
+}

@@ -1,0 +1,167 @@
+//! Times and removed objects as programs on one and on several mounts see them: order decides, not the larger value.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, fallocate, fstat, mkdirat, mkfifoat, open, renameat_with};
+use rustix::io::Errno;
+use weft_system_tests::{FileSystem, Need, available, fails, wait_until, weft};
+
+const FUTURE: Duration = Duration::from_secs(1_893_456_000);
+const PAST: Duration = Duration::from_secs(1_000_000_000);
+/// Servers and tests have one clock here; this is for its granularity.
+const GRAIN: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn two_mounts() -> (FileSystem, PathBuf, PathBuf) {
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "2", "--stripe-size", "64KiB", "-o", "cache_ms=0"]);
+    let (first, second) = (fs.mnt(), fs.mount("second", "cache_ms=0"));
+    (fs, first, second)
+}
+
+fn mtime(path: &Path) -> SystemTime {
+    fs::metadata(path).expect("the file is there").modified().expect("it has a time")
+}
+
+fn set_mtime(path: &Path, since_1970: Duration) {
+    File::open(path).and_then(|file| file.set_modified(UNIX_EPOCH + since_1970)).expect("the time can be set");
+}
+
+/// Does something after which the time of the file must be that of the clock.
+fn brings_now(path: &Path, what: &str, act: impl FnOnce()) {
+    let before = SystemTime::now() - GRAIN;
+    act();
+    let (shown, after) = (mtime(path), SystemTime::now() + GRAIN);
+    assert!((before..=after).contains(&shown), "{what}: {shown:?}, not between {before:?} and {after:?}");
+}
+
+#[test]
+fn promise_order_of_times() {
+    if !available("promise_order_of_times", &[Need::Fuse]) {
+        return;
+    }
+    let (_fs, a, b) = two_mounts();
+    let (at_a, at_b) = (a.join("file"), b.join("file"));
+    let append = |path: &Path| OpenOptions::new().append(true).open(path).unwrap().write_all(b"x").unwrap();
+    fs::write(&at_a, vec![1; 200_000]).unwrap();
+    for (time, what) in [(FUTURE, "an append after a time in the future"), (PAST, "an append after one in the past")] {
+        set_mtime(&at_a, time);
+        assert_eq!((mtime(&at_a), mtime(&at_b)), (UNIX_EPOCH + time, UNIX_EPOCH + time));
+        brings_now(&at_b, what, || append(&at_a));
+        brings_now(&at_a, what, || append(&at_b));
+        set_mtime(&at_a, time);
+        brings_now(&at_b, "a truncation", || File::options().write(true).open(&at_a).unwrap().set_len(100_000).unwrap());
+    }
+    set_mtime(&a, FUTURE);
+    brings_now(&b, "a name in a directory of the future", || fs::write(a.join("name"), b"").unwrap());
+
+    // The other mount sets the time while this one has the file open and has written.
+    for round in 0..10 {
+        let writer = OpenOptions::new().write(true).open(&at_a).unwrap();
+        writer.write_all_at(b"before", round * 30_000).unwrap();
+        let time = if round % 2 == 0 { FUTURE } else { PAST };
+        set_mtime(&at_b, time);
+        assert_eq!((mtime(&at_a), mtime(&at_b)), (UNIX_EPOCH + time, UNIX_EPOCH + time), "round {round}");
+        if round % 3 == 0 {
+            // Within and behind the file, so that both data servers see one.
+            for offset in [0, 70_000, 400_000] {
+                set_mtime(&at_b, time);
+                brings_now(&at_b, "a write after it", || writer.write_all_at(b"after", offset).unwrap());
+                brings_now(&at_a, "a write after it, seen by the writer", || writer.write_all_at(b"after", offset).unwrap());
+            }
+            set_mtime(&at_b, time);
+        }
+        drop(writer);
+        for _ in 0..20 {
+            assert_eq!((mtime(&at_a), mtime(&at_b)), (UNIX_EPOCH + time, UNIX_EPOCH + time), "round {round}, after the close");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    // As cp -p, tar and rsync do it.
+    for (number, closes_first) in [false, true].into_iter().enumerate() {
+        let (copy, name) = (a.join("copy"), a.join(format!("name{number}")));
+        let mut file = File::create(&copy).unwrap();
+        file.write_all(&[2; 10_000]).unwrap();
+        if closes_first {
+            drop(file);
+            set_mtime(&copy, PAST);
+        } else {
+            file.set_modified(UNIX_EPOCH + PAST).unwrap();
+            drop(file);
+        }
+        fs::rename(&copy, &name).unwrap();
+        for _ in 0..20 {
+            assert_eq!(mtime(&b.join(format!("name{number}"))), UNIX_EPOCH + PAST);
+            assert_eq!(mtime(&name), UNIX_EPOCH + PAST);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(fs::metadata(&name).unwrap().len(), 10_000);
+    }
+}
+
+#[test]
+fn removed_objects_are_known_to_who_holds_them() {
+    if !available("removed_objects_are_known_to_who_holds_them", &[Need::Fuse]) {
+        return;
+    }
+    let (_fs, a, b) = two_mounts();
+    for remover in [&a, &b] {
+        fs::create_dir(a.join("dir")).unwrap();
+        std::os::unix::fs::symlink("target", a.join("link")).unwrap();
+        mkfifoat(rustix::fs::CWD, a.join("pipe"), Mode::from_raw_mode(0o600)).unwrap();
+        let dir = open(a.join("dir"), OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let link = open(a.join("link"), OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap();
+        let pipe = open(a.join("pipe"), OFlags::RDWR, Mode::empty()).unwrap();
+        fs::remove_dir(remover.join("dir")).unwrap();
+        fs::remove_file(remover.join("link")).unwrap();
+        fs::remove_file(remover.join("pipe")).unwrap();
+        for (fd, kind) in [(&dir, 0o040_000), (&link, 0o120_000), (&pipe, 0o010_000)] {
+            let seen = fstat(fd).expect("who holds it can ask");
+            assert_eq!((seen.st_nlink, seen.st_mode & 0o170_000), (0, kind));
+        }
+        assert_eq!(mkdirat(&dir, "below", Mode::from_raw_mode(0o700)), Err(Errno::NOENT));
+        assert_eq!(open(a.join("dir"), OFlags::DIRECTORY, Mode::empty()).unwrap_err(), Errno::NOENT);
+    }
+}
+
+#[test]
+fn what_is_not_there_says_so() {
+    if !available("what_is_not_there_says_so", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1", "-o", "cache_ms=0"]);
+    let file = fs.mnt().join("file");
+    fs::write(&file, b"some bytes").unwrap();
+    let opened = OpenOptions::new().read(true).write(true).open(&file).unwrap();
+    for mode in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE] {
+        assert_eq!(fallocate(&opened, mode, 0, 4096), Err(Errno::OPNOTSUPP), "{mode:?}");
+    }
+    let unnamed = OpenOptions::new().write(true).custom_flags(OFlags::TMPFILE.bits() as i32).open(fs.mnt());
+    assert_eq!(unnamed.unwrap_err().raw_os_error(), Some(Errno::OPNOTSUPP.raw_os_error()));
+    let whiteout = renameat_with(rustix::fs::CWD, &file, rustix::fs::CWD, fs.mnt().join("other"), RenameFlags::WHITEOUT);
+    assert!(matches!(whiteout, Err(Errno::INVAL | Errno::PERM)), "{whiteout:?}");
+    assert!(file.exists());
+    // A file without holes, as far as anybody can see: programs copy the zeros.
+    opened.set_len(1 << 20).unwrap();
+    assert_eq!(rustix::fs::seek(&opened, SeekFrom::Data(100)), Ok(100));
+    assert_eq!(rustix::fs::seek(&opened, SeekFrom::Hole(100)), Ok(1 << 20));
+    assert_eq!(rustix::fs::seek(&opened, SeekFrom::Data(1 << 20)), Err(Errno::NXIO));
+    assert_eq!(fs::metadata(&file).unwrap().blocks(), (1 << 20) / 512);
+    let words = fails(weft().args(["xattr", "set", "user.pvfs2.no_metafile", "1", &fs.at("/file")]));
+    assert!(words.contains("hint user.pvfs2.no_metafile"), "{words}");
+    let far = OpenOptions::new().write(true).open(&file).unwrap().write_at(b"x", 1 << 62).unwrap_err();
+    assert_eq!(far.raw_os_error(), Some(Errno::FBIG.raw_os_error()));
+    let beyond = rustix::fs::Timestamps {
+        last_access: rustix::fs::Timespec { tv_sec: 1 << 40, tv_nsec: 0 },
+        last_modification: rustix::fs::Timespec { tv_sec: -(1 << 40), tv_nsec: 0 },
+    };
+    rustix::fs::utimensat(rustix::fs::CWD, &file, &beyond, AtFlags::empty()).unwrap();
+    wait_until("the ends of the range of times", PATIENCE, || {
+        let seen = fs::metadata(&file).unwrap();
+        seen.atime() == i64::MAX / 1_000_000_000 && seen.mtime() < -9_000_000_000
+    });
+}
