@@ -30,6 +30,7 @@ use open_files::Closer;
 use threads::Threads;
 use walks::Walks;
 
+pub use kernel::Transport;
 pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, unmount};
 pub use troubles::{Trouble, Troubles};
 
@@ -43,6 +44,8 @@ pub struct MountOptions {
     /// Threads that serve requests while servers answer; those that are not needed rest. Requests that wait for servers have threads of their
     /// own.
     pub threads: usize,
+    /// How requests come from the kernel.
+    pub transport: Transport,
     /// How long the kernel may answer for attributes and names from its own memory: the bound on staleness between mounts.
     pub cache_ttl: Duration,
     /// Files of at least this many bytes that are opened for reading bypass the kernel's page cache.
@@ -59,6 +62,7 @@ impl Default for MountOptions {
             allow_other: root,
             read_only: false,
             threads: 4,
+            transport: Transport::Auto,
             cache_ttl: Duration::from_secs(1),
             direct_from_bytes: 1 << 20,
             close_patience: Duration::from_secs(10),
@@ -87,10 +91,16 @@ pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions)
     let closer = Closer::start(client.clone(), troubles.clone(), walks.clone());
     let threads = Threads::new(options.threads);
     let filesystem = WeftFilesystem::new(client, closer.clone(), threads.clone(), troubles.clone(), walks, &options);
+    options.transport.may_use_rings().map_err(explain)?;
     let device = mount::attach(mountpoint, &fs_name, &options).map_err(explain)?;
     threads.waits().watch(device.try_clone()?);
     let patience = options.close_patience;
-    let session = kernel::Session::new(filesystem, device, threads, kernel::SessionOptions { patience }).map_err(explain)?;
+    let session = kernel::Session::new(filesystem, device, threads, kernel::SessionOptions { patience, transport: options.transport });
+    let session = session.map_err(|error| {
+        // Nobody serves there.
+        let _ = unmount(mountpoint, true);
+        explain(error)
+    })?;
     let thread = std::thread::Builder::new().name("weft-mount".into()).spawn(move || {
         let result = session.run();
         closer.stop(patience);

@@ -27,9 +27,9 @@ pub const THREADS_MAX: usize = 4096;
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_secs(1);
 /// A request that is in service for so many samples waits for a server.
-const WAITING_SAMPLES: u32 = 5;
+pub const WAITING_SAMPLES: u32 = 5;
 /// While requests wait for servers, at most so many threads more are at hand at once.
-const AT_HAND_MAX: usize = 64;
+pub const AT_HAND_MAX: usize = 64;
 
 /// The threads of one mount.
 #[derive(Debug)]

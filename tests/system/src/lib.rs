@@ -16,6 +16,7 @@ mod process;
 mod program;
 mod random;
 pub mod socket;
+mod uring;
 
 pub use filesystem::FileSystem;
 pub use machine::Machine;
@@ -24,3 +25,4 @@ pub use needs::{Need, available, skip};
 pub use process::{alive, signal, states_of_threads};
 pub use program::{Finished, fails, ok, run, wait_until, weft};
 pub use random::Random;
+pub use uring::Uring;

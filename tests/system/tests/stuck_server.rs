@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use weft_system_tests::{FileSystem, Need, available, states_of_threads, wait_until};
+use weft_system_tests::{FileSystem, Need, Uring, available, states_of_threads, wait_until};
 
 /// The deadline of the mounts in these tests, in seconds: nothing here may take so long.
 const DEADLINE_S: u64 = 30;
@@ -89,12 +89,22 @@ fn hung_server_holds_up_only_its_own(test: &str, options: &str) {
     for mut reader in readers.drain(3..) {
         assert!(reader.wait().expect("a child").success(), "a reader that waited has its data");
     }
-    wait_until("the threads that are not needed any more to end", Duration::from_secs(60), || threads_of(mount) <= threads_before + 1);
+    // Over io_uring they sleep, with their entries.
+    if !options.contains("uring") {
+        wait_until("the threads that are not needed any more to end", Duration::from_secs(60), || threads_of(mount) <= threads_before + 1);
+    }
     assert_eq!(fs::read(file(0)).expect("the servers answer"), vec![7; 300_000]);
     fs.down();
 }
 
 #[test]
 fn promise_hung_server_holds_up_only_its_own() {
-    hung_server_holds_up_only_its_own("promise_hung_server_holds_up_only_its_own", "");
+    hung_server_holds_up_only_its_own("promise_hung_server_holds_up_only_its_own", ",transport=device");
+}
+
+#[test]
+fn a_hung_server_holds_up_only_its_own_over_io_uring() {
+    let test = "a_hung_server_holds_up_only_its_own_over_io_uring";
+    let Some(_switched) = Uring::on(test) else { return };
+    hung_server_holds_up_only_its_own(test, ",transport=uring");
 }

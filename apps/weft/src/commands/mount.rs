@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use weft_fuse::{MountOptions, Trouble, Troubles};
+use weft_fuse::{MountOptions, Transport, Trouble, Troubles};
 use weft_wire::ops::{MountErrorRow, MountErrors, TraceAction, TraceRequest};
 
 use crate::connect::{Common, Fs};
@@ -27,7 +27,8 @@ use crate::{mount_list, mounts, recording, trust};
 Options for -o, separated by commas:
   allow_other        other users may use the mount (default for root)
   ro                 no changes
-  threads=N          requests in service at once (default 4)
+  threads=N          threads while servers answer (default 4); requests that wait for servers have their own
+  transport=NAME     how requests come from the kernel: auto (the default: uring if the kernel offers it), device, uring
   cache_ms=N         how long the kernel may remember names and attributes (default 1000)
   direct_from=SIZE   files at least this large are read past the page cache (default 1MiB)
 
@@ -207,6 +208,9 @@ fn parse_options(options: &[String]) -> Result<MountOptions> {
             ("ro", None) => parsed.read_only = true,
             ("rw", None) => parsed.read_only = false,
             ("threads", Some(_)) => parsed.threads = number()?.clamp(1, 256) as usize,
+            ("transport", Some("auto")) => parsed.transport = Transport::Auto,
+            ("transport", Some("device")) => parsed.transport = Transport::Device,
+            ("transport", Some("uring")) => parsed.transport = Transport::Uring,
             ("cache_ms", Some(_)) => parsed.cache_ttl = Duration::from_millis(number()?),
             ("direct_from", Some(size)) => {
                 parsed.direct_from_bytes =
@@ -225,10 +229,11 @@ mod tests {
     #[test]
     fn options_are_parsed_or_named() {
         let parse = |text: &str| parse_options(&text.split(',').map(str::to_string).collect::<Vec<_>>());
-        let options = parse("allow_other,ro,threads=3,cache_ms=0,direct_from=64KiB").unwrap();
+        let options = parse("allow_other,ro,threads=3,cache_ms=0,direct_from=64KiB,transport=device").unwrap();
         assert!(options.allow_other && options.read_only);
         assert_eq!((options.threads, options.cache_ttl, options.direct_from_bytes), (3, Duration::ZERO, 65536));
-        for bad in ["fast", "threads=many", "threads", "ro=1", "direct_from=big"] {
+        assert_eq!(options.transport, Transport::Device);
+        for bad in ["fast", "threads=many", "threads", "ro=1", "direct_from=big", "transport=fast"] {
             assert!(parse(bad).unwrap_err().to_string().contains(bad), "{bad}");
         }
     }

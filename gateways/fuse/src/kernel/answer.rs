@@ -4,11 +4,12 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::abi::{OUT_HEADER_BYTES, Record, add_dirent, out_header};
+use super::ring::RingAnswer;
 use super::types::{Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, Generation, INodeNo};
 
 /// Pieces of a reply: its record and data.
@@ -29,9 +30,11 @@ pub struct Service {
 pub enum Way {
     /// Written to the device.
     Device(Arc<OwnedFd>),
+    /// Left in the memory of an entry of a ring, for the thread that serves it.
+    Ring(Mutex<RingAnswer>),
     /// Nobody hears it.
     #[cfg(test)]
-    Memory(std::sync::Mutex<Vec<Vec<u8>>>),
+    Memory(Mutex<Vec<Vec<u8>>>),
 }
 
 impl fmt::Debug for Service {
@@ -74,6 +77,19 @@ impl Service {
         self.send(unique, Errno::EINTR.code(), &[])
     }
 
+    /// Takes the request from its thread, which finds that it has no answer to give. False if it has its answer already.
+    pub fn take_over(&self, unique: u64) -> bool {
+        self.unique.compare_exchange(unique, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// The answer in the memory of a ring, if that is the way.
+    pub fn ring_answer(&self) -> Option<MutexGuard<'_, RingAnswer>> {
+        match &self.way {
+            Way::Ring(answer) => Some(locked(answer)),
+            _ => None,
+        }
+    }
+
     fn is_awaited(&self, unique: u64) -> bool {
         self.unique.load(Ordering::Relaxed) == unique
     }
@@ -85,6 +101,10 @@ impl Service {
         }
         match &self.way {
             Way::Device(device) => write_reply(device, unique, error, pieces).is_ok(),
+            Way::Ring(answer) => {
+                locked(answer).give(error, pieces);
+                true
+            }
             #[cfg(test)]
             Way::Memory(list) => {
                 let header = out_header(unique, error, pieces.iter().map(|piece| piece.len()).sum());
@@ -99,10 +119,14 @@ impl Service {
     #[cfg(test)]
     pub fn answers(&self) -> Vec<Vec<u8>> {
         match &self.way {
-            Way::Device(_) => Vec::new(),
+            Way::Device(_) | Way::Ring(_) => Vec::new(),
             Way::Memory(list) => list.lock().expect("no panic").clone(),
         }
     }
+}
+
+fn locked(answer: &Mutex<RingAnswer>) -> MutexGuard<'_, RingAnswer> {
+    answer.lock().expect("no code panics while it holds this lock")
 }
 
 /// Writes one reply, or with `unique` 0 one notification, whose code takes the place of the error.

@@ -56,12 +56,6 @@ impl KernelConfig {
         offered
     }
 
-    /// True if it was asked for and is offered.
-    #[allow(dead_code)]
-    pub fn has(&self, flag: InitFlags) -> bool {
-        self.wanted.contains(flag)
-    }
-
     /// The largest write.
     pub fn set_max_write(&mut self, bytes: u32) {
         self.max_write = bytes;

@@ -45,10 +45,11 @@ struct Interrupt {
 
 impl Interrupts {
     /// The kernel says that the program that waits for this request got a signal.
-    pub fn add(&self, unique: u64, services: &[Arc<Service>]) {
+    /// `end` ends the wait for a request of a service.
+    pub fn add(&self, unique: u64, services: &[Arc<Service>], end: &dyn Fn(&Arc<Service>, u64)) {
         let now = Instant::now();
         let interrupt = Interrupt { unique, came: now, looked: now };
-        if keeps(&interrupt, services, true, now) {
+        if keeps(&interrupt, services, true, now, end) {
             let mut waiting = self.waiting();
             waiting.push(interrupt);
             self.count.store(waiting.len(), Ordering::Relaxed);
@@ -61,7 +62,7 @@ impl Interrupts {
     }
 
     /// Honours what is due.
-    pub fn honour(&self, services: &[Arc<Service>]) {
+    pub fn honour(&self, services: &[Arc<Service>], end: &dyn Fn(&Arc<Service>, u64)) {
         let now = Instant::now();
         let mut waiting = self.waiting();
         waiting.retain_mut(|interrupt| {
@@ -69,7 +70,7 @@ impl Interrupts {
             if looks {
                 interrupt.looked = now;
             }
-            keeps(interrupt, services, looks, now)
+            keeps(interrupt, services, looks, now, end)
         });
         self.count.store(waiting.len(), Ordering::Relaxed);
     }
@@ -80,7 +81,7 @@ impl Interrupts {
 }
 
 /// Honours an interrupt if it is due; false if it is done with.
-fn keeps(interrupt: &Interrupt, services: &[Arc<Service>], looks: bool, now: Instant) -> bool {
+fn keeps(interrupt: &Interrupt, services: &[Arc<Service>], looks: bool, now: Instant, end: &dyn Fn(&Arc<Service>, u64)) -> bool {
     let found = services.iter().find_map(|service| service.program_of(interrupt.unique).map(|program| (service, program)));
     let Some((service, program)) = found else {
         // Answered, or not taken yet.
@@ -96,7 +97,7 @@ fn keeps(interrupt: &Interrupt, services: &[Arc<Service>], looks: bool, now: Ins
         Signals::Harmless => false,
     };
     if is_due {
-        service.interrupt(interrupt.unique);
+        end(service, interrupt.unique);
     }
     !is_due
 }
@@ -159,17 +160,18 @@ mod tests {
         let service = Arc::new(Service::new(Way::Memory(std::sync::Mutex::default())));
         let services = [service.clone()];
         let interrupts = Interrupts::default();
-        interrupts.add(8, &services);
+        let end = |service: &Arc<Service>, unique| assert!(service.interrupt(unique));
+        interrupts.add(8, &services, &end);
         assert!(!interrupts.is_empty(), "its request may come yet");
         // No such thread: it counts as one that catches the signal, which has patience.
         service.begin(8, u32::MAX, 1);
-        interrupts.honour(&services);
+        interrupts.honour(&services, &end);
         assert!(service.answers().is_empty() && !interrupts.is_empty());
         let limit = Instant::now() + Duration::from_secs(20);
         while !interrupts.is_empty() {
             assert!(Instant::now() < limit);
             std::thread::sleep(Duration::from_millis(1));
-            interrupts.honour(&services);
+            interrupts.honour(&services, &end);
         }
         let answers = service.answers();
         assert_eq!((answers.len(), &answers[0][4..8]), (1, &(-libc::EINTR).to_ne_bytes()[..]));

@@ -9,10 +9,13 @@ mod init;
 mod interrupts;
 mod notify;
 mod request;
+mod ring;
+mod rings;
 mod session;
 #[cfg(test)]
 mod tests;
 mod types;
+mod uring;
 
 pub use answer::{
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
@@ -22,6 +25,7 @@ pub use filesystem::Filesystem;
 pub use init::KernelConfig;
 pub use notify::Notifier;
 pub use request::Request;
+pub use rings::Transport;
 pub use session::{Session, SessionOptions};
 pub use types::{
     Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, LockOwner, OpenFlags, RenameFlags, TimeOrNow,

@@ -14,6 +14,7 @@ use super::types::INodeNo;
 mod code {
     pub const INVAL_INODE: i32 = 2;
     pub const INVAL_ENTRY: i32 = 3;
+    pub const RETRIEVE: i32 = 5;
     pub const INC_EPOCH: i32 = 8;
 }
 
@@ -54,6 +55,16 @@ impl Notifier {
     /// `EINVAL` if the kernel does not know this; else as above.
     pub fn increment_epoch(&self) -> io::Result<()> {
         self.send(code::INC_EPOCH, &[])
+    }
+
+    /// Makes the kernel send a request that asks for nothing (`NOTIFY_REPLY`, about the root), on the processor of the calling thread.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn poke(&self, number: u32) -> io::Result<()> {
+        // Even, and beyond what requests of programs are called.
+        let unique = 1 << 62 | u64::from(number) << 1;
+        self.send(code::RETRIEVE, &[Record::<32>::new().u64(unique).u64(1).u64(0).u32(0).u32(0).bytes()])
     }
 
     fn send(&self, code: i32, pieces: &[&[u8]]) -> io::Result<()> {

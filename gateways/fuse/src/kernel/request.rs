@@ -217,7 +217,7 @@ fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<()
             let (file, offset, length, mode) = (FileHandle(fixed.u64()?), fixed.u64()?, fixed.u64()?, fixed.u32()?);
             fs.fallocate(request, node, file, offset, length, mode as i32, ReplyEmpty(answer));
         }
-        opcode::DESTROY => ReplyEmpty(answer).ok(),
+        opcode::DESTROY | opcode::NOTIFY_REPLY => ReplyEmpty(answer).ok(),
         // The kernel asks no second time.
         _ => ReplyEmpty(answer).error(Errno::ENOSYS),
     }

@@ -1,5 +1,8 @@
 //! A connection to the kernel, from its first request to its end.
 //!
+//! Requests come over the device or, where the kernel offers it, over io_uring ([`super::rings`]); interrupts and what the kernel forgets
+//! always over the device.
+//!
 //! Over the device, each thread reads a request and serves it to its end: no hand-over. As few threads as keep up with the load do this
 //! ([`Threads`]); a thread whose request waits for a server does not count, so others take its place, and however many requests wait, the
 //! next one is served.
@@ -19,6 +22,8 @@ use super::init::KernelConfig;
 use super::interrupts::Interrupts;
 use super::notify::Notifier;
 use super::request::{Pieces, dispatch};
+use super::rings::{Rings, Transport};
+use super::types::InitFlags;
 use crate::REQUEST_BYTES_MAX;
 use crate::threads::{Demand, Stay, Threads};
 use crate::waits::request_waits;
@@ -26,7 +31,7 @@ use crate::waits::request_waits;
 /// The largest request with all its headers.
 const BUFFER_BYTES: usize = REQUEST_BYTES_MAX as usize + 4096;
 /// The stack of a thread; what it does not touch costs nothing.
-const STACK_BYTES: usize = 1 << 20;
+pub(super) const STACK_BYTES: usize = 1 << 20;
 
 /// Between two samples while there is work.
 const TICK: Duration = Duration::from_millis(1);
@@ -45,14 +50,18 @@ const IOCTL_CLONE: libc::Ioctl = 0x8004_e500;
 pub struct SessionOptions {
     /// When the connection has ended, wait at most so long for requests that still wait for servers.
     pub patience: Duration,
+    /// How requests come.
+    pub transport: Transport,
 }
 
 /// A connection to the kernel.
 #[derive(Debug)]
 pub struct Session<F> {
-    filesystem: F,
-    device: Arc<OwnedFd>,
-    threads: Arc<Threads>,
+    pub(super) filesystem: F,
+    pub(super) device: Arc<OwnedFd>,
+    pub(super) threads: Arc<Threads>,
+    /// Those that serve requests over io_uring, if it was agreed upon.
+    pub(super) rings: Option<Rings>,
     interrupts: Interrupts,
     options: SessionOptions,
 }
@@ -64,8 +73,12 @@ impl<F: Filesystem> Session<F> {
     /// If there is none, or kernel and file system do not agree.
     pub fn new(filesystem: F, device: OwnedFd, threads: Arc<Threads>, options: SessionOptions) -> io::Result<Session<F>> {
         let device = Arc::new(device);
-        agree(&filesystem, &device)?;
-        Ok(Session { filesystem, device, threads, interrupts: Interrupts::default(), options })
+        let agreed = agree(&filesystem, &device, options.transport.may_use_rings()?)?;
+        if options.transport == Transport::Uring && !agreed {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel does not offer FUSE over io_uring to this mount"));
+        }
+        let rings = if agreed { Some(Rings::new(super::ring::queues()?)) } else { None };
+        Ok(Session { filesystem, device, threads, rings, interrupts: Interrupts::default(), options })
     }
 
     /// Serves until the connection ends: somebody has unmounted.
@@ -82,10 +95,14 @@ impl<F: Filesystem> Session<F> {
                 _ => {}
             }
         }
+        session.start_rings();
         session.watch();
         session.threads.want(usize::MAX);
-        if !session.threads.wait_for_end(session.options.patience) {
-            eprintln!("weft mount: {} requests still wait for servers that do not answer", session.threads.total());
+        let end = Instant::now() + session.options.patience;
+        let ended = session.threads.wait_for_end(session.options.patience);
+        let left = end.saturating_duration_since(Instant::now());
+        if !(session.rings.as_ref().is_none_or(|rings| rings.wait_for_end(left)) && ended) {
+            eprintln!("weft mount: requests still wait for servers that do not answer");
         }
         session.filesystem.destroy();
         Ok(())
@@ -107,7 +124,7 @@ impl<F: Filesystem> Session<F> {
     }
 
     /// Reads and serves requests until the connection ends or this thread is not needed any more.
-    fn serve(&self, device: &OwnedFd, service: &Arc<Service>) {
+    fn serve(self: &Arc<Self>, device: &OwnedFd, service: &Arc<Service>) {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let bytes = match read(device, &mut buffer) {
@@ -136,7 +153,8 @@ impl<F: Filesystem> Session<F> {
                 opcode::FORGET | opcode::BATCH_FORGET | opcode::NOTIFY_REPLY => continue,
                 opcode::INTERRUPT => {
                     if let Some(unique) = pieces.fixed.first_chunk() {
-                        self.interrupts.add(u64::from_ne_bytes(*unique), &self.threads.services());
+                        self.interrupts
+                            .add(u64::from_ne_bytes(*unique), &self.services(), &|service, unique| self.end_wait(service, unique));
                     }
                     continue;
                 }
@@ -151,6 +169,24 @@ impl<F: Filesystem> Session<F> {
         }
     }
 
+    /// Whatever is served.
+    fn services(&self) -> Vec<Arc<Service>> {
+        let mut services = self.threads.services();
+        if let Some(rings) = &self.rings {
+            services.extend(rings.services());
+        }
+        services
+    }
+
+    /// A program that got a signal does not wait any longer; its request goes on.
+    fn end_wait(self: &Arc<Self>, service: &Arc<Service>, unique: u64) {
+        if service.ring_answer().is_some() {
+            self.take_over(service, unique);
+        } else {
+            service.interrupt(unique);
+        }
+    }
+
     /// Adapts the number of threads to the load and honours interrupts until the connection ends.
     fn watch(self: &Arc<Self>) {
         let mut demand = Demand::new(self.threads.base());
@@ -161,10 +197,11 @@ impl<F: Filesystem> Session<F> {
             std::thread::sleep(if idle < IDLE_SAMPLES { TICK } else { TICK_IDLE });
             let Some(waits) = request_waits(&self.device) else { return };
             let load = self.threads.sample();
+            let busy_in_rings = self.grow_rings();
             if !waits {
                 waits_of_requests.none();
             }
-            let works = load.busy > 0 || waits || !self.interrupts.is_empty();
+            let works = load.busy + busy_in_rings > 0 || waits || !self.interrupts.is_empty();
             idle = if works { 0 } else { idle + 1 };
             let wanted = self.threads.want(demand.sample(load, waits));
             for _ in self.threads.total()..wanted {
@@ -174,14 +211,14 @@ impl<F: Filesystem> Session<F> {
                 }
             }
             if !self.interrupts.is_empty() {
-                self.interrupts.honour(&self.threads.services());
+                self.interrupts.honour(&self.services(), &|service, unique| self.end_wait(service, unique));
             }
             if weft_trace::is_on(event::LOAD_MOUNT) && recorded.elapsed() >= LOAD_INTERVAL {
                 recorded = Instant::now();
                 let serving = self.threads.serving();
                 weft_trace::counters(
                     event::LOAD_MOUNT,
-                    [u64::from(waits), load.busy as u64, serving as u64, wanted as u64, waits_of_requests.at_most_ns()],
+                    [u64::from(waits), (load.busy + busy_in_rings) as u64, serving as u64, wanted as u64, waits_of_requests.at_most_ns()],
                 );
             }
         }
@@ -197,8 +234,8 @@ impl Drop for Leaves<'_> {
     }
 }
 
-/// The first request and its answer.
-fn agree(filesystem: &impl Filesystem, device: &Arc<OwnedFd>) -> io::Result<()> {
+/// The first request and its answer; true if requests will come over io_uring.
+fn agree(filesystem: &impl Filesystem, device: &Arc<OwnedFd>, may_use_rings: bool) -> io::Result<bool> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let bytes = match read(device, &mut buffer) {
@@ -219,7 +256,8 @@ fn agree(filesystem: &impl Filesystem, device: &Arc<OwnedFd>) -> io::Result<()> 
             }
         };
         filesystem.init(&mut config, &Notifier::new(device.clone()));
-        return write_reply(device, header.unique, 0, &[config.reply().bytes()]);
+        let agreed = may_use_rings && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING);
+        return write_reply(device, header.unique, 0, &[config.reply().bytes()]).map(|()| agreed);
     }
 }
 

@@ -1,0 +1,50 @@
+//! FUSE over io_uring, which only root can switch on, for the whole machine.
+
+use std::sync::{Mutex, MutexGuard};
+
+use crate::needs::{Need, available, skip};
+
+/// The switch of the kernel.
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Tests of one program take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// While this lives, the kernel offers it to new mounts.
+#[derive(Debug)]
+pub struct Uring {
+    before: String,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Uring {
+    /// Switches it on; `None`, and words on the terminal, where that cannot be.
+    pub fn on(test: &str) -> Option<Uring> {
+        if !available(test, &[Need::Fuse, Need::Root]) {
+            return None;
+        }
+        let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let before = std::fs::read_to_string(SWITCH);
+        match before.and_then(|before| std::fs::write(SWITCH, "Y").map(|()| before)) {
+            Ok(before) => Some(Uring { before, _turn: turn }),
+            Err(error) => {
+                skip(test, &format!("the kernel has no FUSE over io_uring: {SWITCH}: {error}"));
+                None
+            }
+        }
+    }
+}
+
+impl Uring {
+    /// Until this is dropped, the kernel offers it to no new mount.
+    pub fn off(&self) {
+        std::fs::write(SWITCH, "N").expect("what was switched on can be switched off");
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // Nothing can be done if it fails; mounts that exist go on either way.
+        let _ = std::fs::write(SWITCH, self.before.trim());
+    }
+}
