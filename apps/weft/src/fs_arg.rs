@@ -85,7 +85,7 @@ impl FsPath {
     pub fn parse(text: &OsStr) -> Result<FsPath> {
         match FsPath::split(text) {
             Some(path) => Ok(path),
-            None => bail!("`{}` is no path in a file system: write FS:/PATH, for example /tmp/weft:/dir/file", text.display()),
+            None => bail!("`{}` is no path in a file system: write FS:/PATH, for example ~/fs:/dir/file", text.display()),
         }
     }
 

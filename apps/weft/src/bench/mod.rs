@@ -41,10 +41,10 @@ directory of its own that is removed afterwards.
 
 Examples:
   weft bench ceiling                                                what this machine allows at best
-  weft bench create --fs /tmp/weft --files 100000 --depth 64        by the library, 64 requests in flight
-  weft bench create --path /tmp/mnt --procs 4 --files 5000          by any mount, from 4 processes
-  weft bench all --path /tmp/mnt --fs /tmp/weft --ceiling           with what the servers spend, beside a null FUSE file system
-  weft bench write --path /tmp/mnt --procs 2 --interleaved --block 47008 --size 470080000
+  weft bench create --fs ~/fs --files 100000 --depth 64             by the library, 64 requests in flight
+  weft bench create --path ~/mnt --procs 4 --files 5000             by any mount, from 4 processes
+  weft bench all --path ~/mnt --fs ~/fs --ceiling                   with what the servers spend, beside a null FUSE file system
+  weft bench write --path ~/mnt --procs 2 --interleaved --block 47008 --size 470080000
   weft bench engines                                                the price of durability
   weft bench tracing                                                what recording costs
   weft bench layers                                                 what the order of accesses to the disk is worth")]
@@ -60,37 +60,37 @@ enum What {
     Ceiling(ceiling::Args),
     /// Make files; with --size write them too
     #[command(
-        after_help = "Examples:\n  weft bench create --fs /tmp/weft --files 100000 --depth 64\n  weft bench create --path /tmp/mnt --size 3901 --json"
+        after_help = "Examples:\n  weft bench create --fs ~/fs --files 100000 --depth 64\n  weft bench create --path ~/mnt --size 3901 --json"
     )]
     Create(Options),
     /// Ask for the attributes of files
-    #[command(after_help = "Example:\n  weft bench stat --path /tmp/mnt --procs 2")]
+    #[command(after_help = "Example:\n  weft bench stat --path ~/mnt --procs 2")]
     Stat(Options),
     /// List directories
-    #[command(after_help = "Example:\n  weft bench readdir --path /tmp/mnt --files 20000 --attrs")]
+    #[command(after_help = "Example:\n  weft bench readdir --path ~/mnt --files 20000 --attrs")]
     Readdir(Options),
     /// Remove files
-    #[command(after_help = "Example:\n  weft bench remove --fs /tmp/weft --depth 64 --files 100000")]
+    #[command(after_help = "Example:\n  weft bench remove --fs ~/fs --depth 64 --files 100000")]
     Remove(Options),
     /// Write files block by block
     #[command(
-        after_help = "Examples:\n  weft bench write --path /tmp/mnt --size 1GiB\n  weft bench write --path /tmp/mnt --procs 2 --shared-file --block 64KiB"
+        after_help = "Examples:\n  weft bench write --path ~/mnt --size 1GiB\n  weft bench write --path ~/mnt --procs 2 --shared-file --block 64KiB"
     )]
     Write(Options),
     /// Read files block by block; each block is checked to be the one that was written
-    #[command(after_help = "Example:\n  weft bench read --path /tmp/mnt --size 1GiB --cold")]
+    #[command(after_help = "Example:\n  weft bench read --path ~/mnt --size 1GiB --cold")]
     Read(Options),
     /// Write files block by block, then read them
-    #[command(after_help = "Example:\n  weft bench streams --path /tmp/mnt --procs 2 --size 1GiB --ceiling")]
+    #[command(after_help = "Example:\n  weft bench streams --path ~/mnt --procs 2 --size 1GiB --ceiling")]
     Streams(Options),
     /// Create, stat, readdir, remove, write and read
-    #[command(after_help = "Example:\n  weft bench all --path /tmp/mnt --ceiling")]
+    #[command(after_help = "Example:\n  weft bench all --path ~/mnt --ceiling")]
     All(Options),
     /// Write a given number of bytes in few or many files, timed as a whole
-    #[command(after_help = "Example:\n  weft bench split --path /tmp/mnt --procs 4 --size 50MiB --files 128")]
+    #[command(after_help = "Example:\n  weft bench split --path ~/mnt --procs 4 --size 50MiB --files 128")]
     Split(Options),
     /// Fill directories with empty files, list them with attributes, remove them
-    #[command(after_help = "Example:\n  weft bench stress --path /tmp/mnt --procs 5 --subdirs 100 --files 500")]
+    #[command(after_help = "Example:\n  weft bench stress --path ~/mnt --procs 5 --subdirs 100 --files 500")]
     Stress(Options),
     /// Compare the engines: temporary file systems side by side, creates by the library
     Engines(engines::Args),

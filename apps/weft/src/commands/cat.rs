@@ -14,7 +14,7 @@ const BLOCK_BYTES: u64 = 4 << 20;
 
 /// Write files to standard output without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft cat /tmp/weft:/results/log.txt | less")]
+#[command(after_help = "Example:\n  weft cat ~/fs:/results/log.txt | less")]
 pub struct Args {
     /// The files, as FS:/PATH
     #[arg(required = true, value_name = "FS:/PATH")]

@@ -22,8 +22,8 @@ use crate::units::human_bytes;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  weft cp -r src /tmp/weft:/                     into the file system
-  weft cp -r /tmp/weft:/src /tmp/copy            and out of it
+  weft cp -r src ~/fs:/                          into the file system
+  weft cp -r ~/fs:/src copy                      and out of it
   weft cp big.h5 weft://node1:7000/demo:/data/   over the network
 
 Mode and modification time are kept, owner and set-user and set-group bits are not; symlinks are copied as symlinks. Symlinks below the target \

@@ -14,7 +14,7 @@ use crate::units::human_bytes;
 
 /// Show how full a file system is, without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft df /tmp/weft")]
+#[command(after_help = "Example:\n  weft df ~/fs")]
 pub struct Args {
     /// The file system; a path behind it changes nothing
     #[arg(value_name = "FS[:/PATH]")]

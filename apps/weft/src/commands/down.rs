@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Unmount everything of a file system and stop its servers
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft down --state /tmp/weft\n\nWhat is stored stays; `weft up --state /tmp/weft` goes on with it.")]
+#[command(after_help = "Example:\n  weft down --state ~/fs\n\nWhat is stored stays; `weft up --state ~/fs` goes on with it.")]
 pub struct Args {
     /// The state directory
     #[arg(long, value_name = "DIR")]

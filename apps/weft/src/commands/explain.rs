@@ -29,11 +29,11 @@ Of a running file system the servers, wherever they are, and the mounts of this 
 processes (programs that use the library, `weft bench`) record when WEFT_TRACE names a folder, and write their files there when they end.
 
 Examples:
-  weft explain /tmp/weft                 the next 3 s of a running file system
-  weft explain /tmp/weft --seconds 10 --keep /tmp/t
-  weft explain /tmp/t                    from the files of `weft trace`
-  weft explain /tmp/t --slowest 10
-  weft explain /tmp/t --svg where.svg")]
+  weft explain ~/fs                 the next 3 s of a running file system
+  weft explain ~/fs --seconds 10 --keep t
+  weft explain t                    from the files of `weft trace`
+  weft explain t --slowest 10
+  weft explain t --svg where.svg")]
 pub struct Args {
     /// A running file system, or trace files and folders with them
     #[arg(required = true, value_name = "FS|TRACES")]

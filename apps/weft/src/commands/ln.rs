@@ -13,8 +13,8 @@ use crate::fs_arg::FsPath;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  weft ln /tmp/weft:/data /tmp/weft:/second-name      a hard link
-  weft ln -s ../data /tmp/weft:/dir/link              a symlink; its target is written as it is given")]
+  weft ln ~/fs:/data ~/fs:/second-name           a hard link
+  weft ln -s ../data ~/fs:/dir/link              a symlink; its target is written as it is given")]
 pub struct Args {
     /// What the link leads to: FS:/PATH, or with -s any text
     target: OsString,

@@ -13,7 +13,7 @@ use crate::output::{Table, print, print_json, show_name};
 
 /// List directories without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  weft ls /tmp/weft:/\n  weft ls -l weft://node1:7000/demo:/results")]
+#[command(after_help = "Examples:\n  weft ls ~/fs:/\n  weft ls -l weft://node1:7000/demo:/results")]
 pub struct Args {
     /// What to list, as FS:/PATH
     #[arg(required = true, value_name = "FS:/PATH")]

@@ -14,9 +14,9 @@ use crate::output::print;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  weft metrics /tmp/weft                          # http://127.0.0.1:9464/metrics
+  weft metrics ~/fs                          # http://127.0.0.1:9464/metrics
   weft metrics weft://node1:7000/demo --listen 0.0.0.0:9464 --key-file key
-  weft metrics /tmp/weft --once                   # print them and end
+  weft metrics ~/fs --once                   # print them and end
 
 One exporter asks all servers of a file system at every scrape; a silent one delays it by 2 s and has weft_up 0. What it serves are sums and \
 no names of files or clients; whoever reaches the address can read it.")]

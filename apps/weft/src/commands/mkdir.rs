@@ -11,7 +11,7 @@ use crate::output::show_name;
 
 /// Make directories without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft mkdir -p /tmp/weft:/results/2024/run1")]
+#[command(after_help = "Example:\n  weft mkdir -p ~/fs:/results/2024/run1")]
 pub struct Args {
     /// The directories, as FS:/PATH
     #[arg(required = true, value_name = "FS:/PATH")]

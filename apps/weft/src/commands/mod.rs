@@ -44,10 +44,10 @@ const AFTER_HELP: &str = "\
 FS is a state directory (weft up --state DIR), a config file, or weft://HOST:PORT/NAME.
 
 Example: a file system with 2 metadata and 4 data servers, mounted, used and stopped:
-  weft up --state /tmp/weft --meta 2 --data 4 --mount /tmp/mnt
-  cp -r /usr/include /tmp/mnt/
-  weft status --state /tmp/weft
-  weft down --state /tmp/weft";
+  weft up --state ~/fs --meta 2 --data 4 --mount ~/mnt
+  cp -r /usr/include ~/mnt/
+  weft status --state ~/fs
+  weft down --state ~/fs";
 
 #[derive(Debug, Subcommand)]
 enum Command {

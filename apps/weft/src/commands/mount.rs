@@ -33,7 +33,7 @@ Options for -o, separated by commas:
   direct_from=SIZE   files at least this large are read past the page cache (default 1MiB)
 
 Examples:
-  weft mount /tmp/weft /mnt/weft
+  weft mount ~/fs /mnt/weft
   weft mount weft://node1:7000/demo /mnt/demo --key-file key -o ro,threads=16")]
 pub struct Args {
     /// The file system

@@ -13,7 +13,7 @@ use crate::output::show_name;
 
 /// Rename or move within one file system, without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  weft mv /tmp/weft:/a /tmp/weft:/b\n  weft mv /tmp/weft:/x /tmp/weft:/y /tmp/weft:/directory")]
+#[command(after_help = "Examples:\n  weft mv ~/fs:/a ~/fs:/b\n  weft mv ~/fs:/x ~/fs:/y ~/fs:/directory")]
 pub struct Args {
     /// What to move, and last where to: a new name or an existing directory
     #[arg(required = true, num_args = 2.., value_name = "FS:/PATH")]

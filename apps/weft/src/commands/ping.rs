@@ -13,7 +13,7 @@ use crate::output::{Table, print, print_json};
 
 /// Check that every server answers and that they are one file system
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  weft ping /tmp/weft\n  weft ping weft://node1:7000/demo --timeout 5 --key-file key")]
+#[command(after_help = "Examples:\n  weft ping ~/fs\n  weft ping weft://node1:7000/demo --timeout 5 --key-file key")]
 pub struct Args {
     /// The file system
     fs: OsString,

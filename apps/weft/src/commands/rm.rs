@@ -12,7 +12,7 @@ use crate::output::show_name;
 
 /// Remove files and directories without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  weft rm /tmp/weft:/results/old.h5\n  weft rm -r /tmp/weft:/results/2023")]
+#[command(after_help = "Examples:\n  weft rm ~/fs:/results/old.h5\n  weft rm -r ~/fs:/results/2023")]
 pub struct Args {
     /// What to remove, as FS:/PATH
     #[arg(required = true, value_name = "FS:/PATH")]

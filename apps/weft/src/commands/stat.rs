@@ -14,7 +14,7 @@ use crate::units::human_bytes;
 
 /// Show attributes and striping of objects without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft stat /tmp/weft:/results/run1.h5")]
+#[command(after_help = "Example:\n  weft stat ~/fs:/results/run1.h5")]
 pub struct Args {
     /// The objects, as FS:/PATH
     #[arg(required = true, value_name = "FS:/PATH")]

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Show the servers of a state directory and whether they answer
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft status --state /tmp/weft\n\nThe exit code is 0 if every server serves, else 1.")]
+#[command(after_help = "Example:\n  weft status --state ~/fs\n\nThe exit code is 0 if every server serves, else 1.")]
 pub struct Args {
     /// The state directory
     #[arg(long, value_name = "DIR")]

@@ -16,10 +16,10 @@ use crate::output::{print, print_json};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  weft top /tmp/weft                     # a screen; q leaves it
+  weft top ~/fs                     # a screen; q leaves it
   weft top weft://node1:7000/demo --interval 5
-  weft top /tmp/weft --once --json       # for a script: one look, rates over one interval
-  weft top /tmp/weft | tee log           # without a terminal: tables, again each interval
+  weft top ~/fs --once --json       # for a script: one look, rates over one interval
+  weft top ~/fs | tee log           # without a terminal: tables, again each interval
 
 BUSY is the processor time of the server, QUEUE the mean number of requests in it, AGE the time since its last answer. FREE is marked - \
 below 30 % and ! below 10 %. The busiest are those of the last 10 to 20 s. With --once the exit code is 0 if every server serves, else 1.")]

@@ -25,11 +25,11 @@ Modes:
            should not, on SIGUSR1 to the process, by `weft trace dump`, and at `off`
 
 Examples:
-  weft trace on /tmp/weft
-  weft trace on /tmp/weft --mask 'meta.*,net.*,client.create' --nodes 'meta*,mount*' --dir /tmp/t
-  weft trace on /tmp/weft --mode flight --slower-than 50ms
-  weft trace status /tmp/weft
-  weft trace off /tmp/weft         prints the files; then: weft explain DIR, weft view DIR
+  weft trace on ~/fs
+  weft trace on ~/fs --mask 'meta.*,net.*,client.create' --nodes 'meta*,mount*' --dir t
+  weft trace on ~/fs --mode flight --slower-than 50ms
+  weft trace status ~/fs
+  weft trace off ~/fs         prints the files; then: weft explain DIR, weft view DIR
 
 Servers write into a folder of their own; `off` and `dump` copy their files to where those of the mount are. Mounts on other machines are not reached: they listen to nobody.
 Give the commands there too, with --nodes 'mount*', and copy the files.")]
@@ -40,13 +40,13 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Begin to record; Example: weft trace on /tmp/weft --mask 'meta.*'
+    /// Begin to record; Example: weft trace on ~/fs --mask 'meta.*'
     On(On),
-    /// End the recording, complete its files and bring them to this machine; Example: weft trace off /tmp/weft
+    /// End the recording, complete its files and bring them to this machine; Example: weft trace off ~/fs
     Off(Ending),
-    /// Show what is recorded, how much, and what was lost; Example: weft trace status /tmp/weft
+    /// Show what is recorded, how much, and what was lost; Example: weft trace status ~/fs
     Status(Which),
-    /// Let flight recorders write what they hold, and bring it to this machine; Example: weft trace dump /tmp/weft
+    /// Let flight recorders write what they hold, and bring it to this machine; Example: weft trace dump ~/fs
     Dump(Ending),
     /// List the events that a mask may name; Example: weft trace events
     Events,

@@ -28,10 +28,10 @@ const LOG_LINES: usize = 5;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  weft up --state /tmp/weft --meta 2 --data 4 --mount /tmp/mnt
-  weft up --state /tmp/weft                 starts again what is not running and mounts as before
+  weft up --state ~/fs --meta 2 --data 4 --mount ~/mnt
+  weft up --state ~/fs                 starts again what is not running and mounts as before
 
-Stop it with `weft down --state /tmp/weft`.")]
+Stop it with `weft down --state ~/fs`.")]
 pub struct Args {
     /// The state directory; made if it is missing
     #[arg(long, value_name = "DIR")]

@@ -21,7 +21,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Print the value of one
-    #[command(after_help = "Example:\n  weft xattr get user.origin /tmp/weft:/data")]
+    #[command(after_help = "Example:\n  weft xattr get user.origin ~/fs:/data")]
     Get {
         /// Its full name, as user.NAME
         name: OsString,
@@ -33,7 +33,7 @@ enum Action {
         json: bool,
     },
     /// Set one
-    #[command(after_help = "Example:\n  weft xattr set user.origin sensor-7 /tmp/weft:/data")]
+    #[command(after_help = "Example:\n  weft xattr set user.origin sensor-7 ~/fs:/data")]
     Set {
         /// Its full name, as user.NAME
         name: OsString,
@@ -50,7 +50,7 @@ enum Action {
         replace: bool,
     },
     /// Print the names of all
-    #[command(after_help = "Example:\n  weft xattr list /tmp/weft:/data")]
+    #[command(after_help = "Example:\n  weft xattr list ~/fs:/data")]
     List {
         /// The object
         #[arg(value_name = "FS:/PATH")]
@@ -60,7 +60,7 @@ enum Action {
         json: bool,
     },
     /// Remove one
-    #[command(after_help = "Example:\n  weft xattr rm user.origin /tmp/weft:/data")]
+    #[command(after_help = "Example:\n  weft xattr rm user.origin ~/fs:/data")]
     Rm {
         /// Its full name
         name: OsString,

@@ -29,22 +29,22 @@ pub struct Args {
 enum What {
     /// Runs on one time axis: clients by compute, communication and I/O, servers by the seeks of their disks
     #[command(
-        after_help = "Example:\n  weft sim run interleaved --trace /tmp/t && weft plot timeline /tmp/t/case0 /tmp/t/case1 -o disks.svg"
+        after_help = "Example:\n  weft sim run interleaved --trace t && weft plot timeline t/case0 t/case1 -o disks.svg"
     )]
     Timeline(timeline::Args),
     /// Single operations step by step: calls, phases at the servers, journal, disks, with arrows
     #[command(
-        after_help = "Example:\n  WEFT_TRACE=/tmp/t weft ls /tmp/demo:/ && weft down --state /tmp/demo && weft plot steps /tmp/t -o list.svg"
+        after_help = "Example:\n  WEFT_TRACE=t weft ls ~/fs:/ && weft down --state ~/fs && weft plot steps t -o list.svg"
     )]
     Steps(steps::Args),
     /// Running performance of each process, from the file of `weft bench ... --progress`
     #[command(
-        after_help = "Example:\n  weft bench create --fs /tmp/demo --procs 4 --progress p.csv && weft plot running p.csv -o running.svg"
+        after_help = "Example:\n  weft bench create --fs ~/fs --procs 4 --progress p.csv && weft plot running p.csv -o running.svg"
     )]
     Running(bench::RunningArgs),
     /// Latency distribution in 50 bins, from `weft bench ... --json --progress FILE`
     #[command(
-        after_help = "Example:\n  weft bench create --fs /tmp/demo --progress p.csv --json > r.json && weft plot latency r.json -o latency.svg"
+        after_help = "Example:\n  weft bench create --fs ~/fs --progress p.csv --json > r.json && weft plot latency r.json -o latency.svg"
     )]
     Latency(bench::LatencyArgs),
 }

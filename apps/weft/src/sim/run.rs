@@ -21,7 +21,7 @@ use crate::output::{print, print_json};
 /// such as { from = 1, to = 64, times = 2 }; all combinations are simulated, on all cores.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft sim run interleaved\n  weft sim run lab/plans/scale.toml --json\n  \
-weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trace /tmp/traces")]
+weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trace traces")]
 pub struct Args {
     /// Name or file of the plan
     plan: String,

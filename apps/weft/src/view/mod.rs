@@ -58,7 +58,7 @@ Examples:
   weft view real=traces/ model=sim.trace  # with names; paths of one name are one run
   weft view before.json after.json progress.csv ceiling.json   # results of weft bench
   weft view traces/ --listen 0.0.0.0      # for other machines
-  weft view --live /tmp/weft              # what the servers of a running file system do now; /metrics too
+  weft view --live ~/fs                   # what the servers of a running file system do now; /metrics too
 
 It prints an address with a token; without it nobody sees anything, other users of this machine neither.")]
 pub struct Args {
