@@ -26,7 +26,7 @@ pub fn begin(own: &str, config: Option<&Config>) -> Result<()> {
     }
     let delays = Delays::parse(&text, own).map_err(|problem| anyhow!("{VARIABLE}: {problem}"))?;
     if delays != Delays::NONE {
-        eprintln!("{own}: a laboratory holds this process up: {VARIABLE}={text}");
+        crate::output::tell_at(weft_rt_real::Level::Warn, own, &format!("a laboratory holds this process up: {VARIABLE}={text}"));
     }
     weft_rt_real::set_delays(&delays);
     Ok(())

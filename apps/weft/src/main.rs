@@ -2,6 +2,8 @@
 //! reads its arguments, calls the servers, the client or the FUSE gateway, and prints.
 //!
 //! It never holds file system logic: what a gateway or another program could want too is in the libraries below.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod bench;
 mod commands;
@@ -13,6 +15,7 @@ mod faults;
 mod fs_arg;
 mod identity;
 mod live;
+mod mount_helper;
 mod mount_list;
 mod mounts;
 mod output;
@@ -31,16 +34,18 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = commands::Cli::parse();
-    let outcome = recording::Recording::begin().and_then(|recording| {
-        let outcome = cli.run();
-        recording.end().and(outcome)
+    let outcome = mount_helper::command_line(std::env::args_os().collect()).map(|line| {
+        let cli = commands::Cli::parse_from(line);
+        recording::Recording::begin().and_then(|recording| {
+            let outcome = cli.run();
+            recording.end().and(outcome)
+        })
     });
-    match outcome {
+    match outcome.unwrap_or_else(|ended| ended) {
         Ok(code) => code,
         Err(error) if reader_has_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("weft: {}", error_text(&error));
+            output::tell_at(weft_rt_real::Level::Error, "weft", &error_text(&error));
             ExitCode::FAILURE
         }
     }

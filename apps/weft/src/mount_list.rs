@@ -2,6 +2,7 @@
 //! its place, in the state directory it was mounted from or in the user's run directory.
 
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use weft_wire::ops::MountErrorRow;
 
 use crate::connect::Fs;
 use crate::mounts;
-use crate::process::{self, Ended};
+use crate::process::{self, Ended, Held, PidFile};
 use crate::recording::socket;
 use crate::state::{self, StateDir};
 use crate::trust;
@@ -33,6 +34,8 @@ pub struct ListedMount {
     pub place: PathBuf,
     /// The process, if it lives.
     pub pid: Option<i32>,
+    /// The kernel's number of the mount, if it came so far.
+    pub device: Option<String>,
 }
 
 /// What ending a mount came to.
@@ -84,6 +87,42 @@ pub fn note(fs_id: FsId, place: &Path) -> String {
     format!("{fs_id}\n{}", place.display())
 }
 
+/// Added to the note when the mount is there, before its device: without it the process is only about to mount.
+const MOUNTED: &str = "\nmounted ";
+/// Most processes of one place. Such a process lives on after its mount has gone from the tree, for programs or containers that still use it.
+const PROCESSES_MAX: u32 = 16;
+
+/// Takes the pid file of a mount at `place`, or, if the mount of the process that holds it has gone from the tree, one beside it. Gives the path,
+/// too.
+///
+/// # Errors
+/// As [`PidFile::take`].
+pub fn take_pid_file(dir: &Path, fs_id: FsId, place: &Path) -> Result<(PidFile, PathBuf)> {
+    let stem = file_stem(place);
+    let mut number = 1;
+    loop {
+        let path = dir.join(if number == 1 { format!("{stem}.pid") } else { format!("{stem}-{number}.pid") });
+        match PidFile::take(&path, &note(fs_id, place)) {
+            Err(error) if error.is::<Held>() && number < PROCESSES_MAX => {
+                let was_mounted = process::holder(&path)?.is_some_and(|holder| holder.note.contains(MOUNTED));
+                if !was_mounted || mounts::at(place)?.is_some_and(|mount| mounts::is_weft(&mount)) {
+                    return Err(error);
+                }
+                number += 1;
+            }
+            taken => return Ok((taken?, path)),
+        }
+    }
+}
+
+/// Notes in the pid file that the mount is there, and which one it is.
+///
+/// # Errors
+/// Of the disk.
+pub fn note_mounted(pid_file: &PidFile, fs_id: FsId, place: &Path, device: &str) -> io::Result<()> {
+    pid_file.set_note(&(note(fs_id, place) + MOUNTED + device))
+}
+
 /// All mounts of a file system that this user's processes made from this state directory or without one.
 ///
 /// # Errors
@@ -125,19 +164,23 @@ fn in_dirs(fs_id: FsId, dirs: Vec<PathBuf>) -> Result<Vec<ListedMount>> {
             listed.extend(read(&entry.path(), fs_id)?);
         }
     }
+    // A file that was left behind says nothing about a place that a living process serves.
+    let served: Vec<PathBuf> = listed.iter().filter(|mount| mount.pid.is_some()).map(|mount| mount.place.clone()).collect();
+    listed.retain(|mount| mount.pid.is_some() || !served.contains(&mount.place));
     listed.sort_by(|a, b| a.place.cmp(&b.place));
     Ok(listed)
 }
 
 fn read(pid_file: &Path, fs_id: FsId) -> Result<Option<ListedMount>> {
     let Ok(Some(text)) = trust::read_own_file(pid_file) else { return Ok(None) };
-    let mut lines = text.splitn(3, '\n').skip(1);
+    let mut lines = text.split('\n').skip(1);
     let (Some(id), Some(place)) = (lines.next(), lines.next()) else { return Ok(None) };
     if id != fs_id.to_string() {
         return Ok(None);
     }
+    let device = lines.next().and_then(|line| line.strip_prefix(MOUNTED.trim_start())).map(str::to_string);
     let pid = process::holder(pid_file)?.map(|holder| holder.pid);
-    Ok(Some(ListedMount { pid_file: pid_file.to_path_buf(), place: PathBuf::from(place), pid }))
+    Ok(Some(ListedMount { pid_file: pid_file.to_path_buf(), place: PathBuf::from(place), pid, device }))
 }
 
 /// Errors that a mount has seen.
@@ -164,12 +207,13 @@ impl ListedMount {
         errors.map_or_else(Vec::new, |errors| errors.rows.into_iter().map(seen).collect())
     }
 
-    /// True if the kernel shows a mount of Weft there.
+    /// True if the kernel shows this mount there.
     ///
     /// # Errors
     /// If the kernel lists no mounts.
     pub fn is_mounted(&self) -> Result<bool> {
-        Ok(mounts::at(&self.place)?.is_some_and(|mount| mounts::is_weft(&mount)))
+        let is_this = |mount: &mounts::Mount| mounts::is_weft(mount) && self.device.as_ref().is_none_or(|device| *device == mount.device);
+        Ok(mounts::at(&self.place)?.as_ref().is_some_and(is_this))
     }
 
     /// Unmounts and ends the process.
@@ -178,11 +222,11 @@ impl ListedMount {
     /// If it stays mounted or the process survives.
     pub fn end(&self) -> Result<Unmounted> {
         if self.pid.is_none() && !self.is_mounted()? {
-            let _ = fs::remove_file(&self.pid_file);
             return Ok(Unmounted::Nothing);
         }
         let mut outcome = Unmounted::Done;
-        if self.is_mounted()? && !mounts::unmount(&self.place)? {
+        // One that has gone from the tree and still lives is in use elsewhere.
+        if !self.is_mounted()? || !mounts::unmount(&self.place)? {
             outcome = Unmounted::WasBusy;
         }
         let patience = if outcome == Unmounted::Done { MOUNT_PATIENCE } else { BUSY_PATIENCE };
@@ -193,7 +237,6 @@ impl ListedMount {
                 Ended::Stopped | Ended::Killed => Unmounted::WasBusy,
             };
         }
-        let _ = fs::remove_file(&self.pid_file);
         if self.is_mounted()? {
             bail!("{} is still mounted; is something else mounted over it? try `umount -l {0}`", self.place.display());
         }
@@ -204,7 +247,6 @@ impl ListedMount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::PidFile;
 
     #[test]
     fn mounts_are_found_by_their_pid_files() {
@@ -218,9 +260,23 @@ mod tests {
         let listed = of(id, &state).unwrap();
         let seen: Vec<_> = listed.iter().map(|mount| (mount.place.to_str().unwrap(), mount.pid)).collect();
         assert_eq!(seen, [("/no/such/a", Some(std::process::id() as i32)), ("/no/such/b", None)]);
-        assert_eq!(listed[1].end().unwrap(), Unmounted::Nothing, "left behind and not mounted: only the file goes");
-        assert!(!pid_file("/no/such/b").exists() && pid_file("/no/such/c").exists());
-        alive.remove();
+        assert_eq!(listed[1].end().unwrap(), Unmounted::Nothing, "left behind and not mounted");
+        alive.release();
+    }
+
+    #[test]
+    fn a_place_whose_mount_has_gone_from_the_tree_can_be_used_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (place, id) = (Path::new("/no/such/place"), FsId(1));
+        let (first, path) = take_pid_file(dir.path(), id, place).unwrap();
+        assert!(take_pid_file(dir.path(), id, place).unwrap_err().is::<Held>(), "it is about to mount");
+        note_mounted(&first, id, place, "0:53").unwrap();
+        let (_second, other) = take_pid_file(dir.path(), id, place).unwrap();
+        assert_ne!(path, other);
+        let listed = in_dirs(id, vec![dir.path().to_path_buf()]).unwrap();
+        assert_eq!(listed.iter().map(|mount| mount.place.as_path()).collect::<Vec<_>>(), [place; 2]);
+        let devices = [listed[0].device.as_deref(), listed[1].device.as_deref()];
+        assert!(devices.contains(&Some("0:53")) && devices.contains(&None), "{devices:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use weft_rt_real::Level;
 
 /// Rows under a heading, in columns as wide as they need.
 #[derive(Debug)]
@@ -54,6 +55,26 @@ pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// Tells a person something beside the output: behind `weft: ` on standard error, or as a line of the log in a process that has one. Whether
+/// anybody can read it changes nothing.
+pub fn tell(what: &str) {
+    tell_at(Level::Warn, "weft", what);
+}
+
+/// As [`tell`], with how much it matters and who says it.
+pub fn tell_at(level: Level, who: &str, what: &str) {
+    if weft_rt_real::logs_to_file() {
+        weft_rt_real::write_line(level, who, what);
+    } else {
+        tell_plainly(&format!("{who}: {what}"));
+    }
+}
+
+/// A line on standard error as it is, for the course of long work.
+pub fn tell_plainly(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Prints a value as JSON.

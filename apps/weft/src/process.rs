@@ -4,11 +4,15 @@
 //! with the process, however it dies, so a pid file without a lock is nobody's, and a pid that was given to a stranger is never
 //! signalled. Nor is one that somebody else wrote: a pid file must be of this user or of root, and the process that it names must have begun
 //! when it says, run this program and be of this user.
+//!
+//! The file stays when its process has gone, and is written in place: so it keeps its block on the disk, and what ran before can be started
+//! again when the disk is full. Where even that block is missing, the kernel's list of locks names the holder.
 
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
+use weft_rt_real::Level;
 
 use crate::{identity, trust};
 
@@ -30,8 +35,19 @@ const REAP_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct PidFile {
     file: File,
-    path: PathBuf,
 }
+
+/// Why a pid file was not taken: a living process holds it.
+#[derive(Debug)]
+pub struct Held(String);
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Held {}
 
 /// A living process that holds a pid file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,13 +72,13 @@ pub enum Ended {
 }
 
 impl PidFile {
-    /// Takes the file and writes our pid and `note` into it.
+    /// Takes the file and writes our pid and `note` into it. On a full disk it may stay without the pid, but not without a note.
     ///
     /// # Errors
-    /// If another living process holds it, or the disk refuses.
+    /// [`Held`] if another living process holds it, or the disk refuses.
     pub fn take(path: &Path, note: &str) -> Result<PidFile> {
         let open = trust::own_file().read(true).write(true).create(true).truncate(false).mode(0o644).open(path);
-        let mut file = open.with_context(|| format!("cannot open the pid file {}", path.display()))?;
+        let file = open.with_context(|| format!("cannot open the pid file {}", path.display()))?;
         trust::check_file(path, &file)?;
         // Somebody who only looks holds a shared lock for some microseconds: try again before believing in a rival.
         let end = Instant::now() + Duration::from_millis(500);
@@ -70,16 +86,32 @@ impl PidFile {
             match error {
                 TryLockError::Error(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
                 TryLockError::WouldBlock if Instant::now() < end => thread::sleep(POLL),
-                TryLockError::WouldBlock => match holder(path)? {
-                    Some(holder) => bail!("it runs already, as process {} (it holds {})", holder.pid, path.display()),
-                    None => bail!("another process starts it just now (it holds {})", path.display()),
-                },
+                TryLockError::WouldBlock => {
+                    let who = holder(path)?.map_or("another process".to_string(), |holder| format!("process {}", holder.pid));
+                    bail!(Held(format!("{who} runs already and holds {}", path.display())));
+                }
             }
         }
-        file.set_len(0)?;
+        let pid_file = PidFile { file };
+        match pid_file.set_note(note) {
+            Err(error) if note.is_empty() && is_full(&error) => {}
+            written => written.with_context(|| {
+                format!("cannot write the pid file {}; if its disk is full, make room there and try again", path.display())
+            })?,
+        }
+        Ok(pid_file)
+    }
+
+    /// Writes another note behind our pid.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn set_note(&self, note: &str) -> io::Result<()> {
         let pid = std::process::id();
-        write!(file, "{pid} {}\n{note}", identity::started(pid as i32)?)?;
-        Ok(PidFile { file, path: path.to_path_buf() })
+        let text = format!("{pid} {}\n{note}", identity::started(pid as i32).map_err(io::Error::other)?);
+        self.file.write_all_at(text.as_bytes(), 0)?;
+        // Not before: that would give the block back.
+        self.file.set_len(text.len() as u64)
     }
 
     /// Holds the file until the process is gone, so that whoever waits for its end does not go on while it still tears down.
@@ -87,12 +119,33 @@ impl PidFile {
         std::mem::forget(self);
     }
 
-    /// Gives the file up and removes it while the process goes on.
-    pub fn remove(self) {
-        // If this fails, the file stays behind without a lock, and that means the same.
-        let _ = std::fs::remove_file(&self.path);
+    /// Gives the file up while the process goes on. It stays, without a lock: another process may have opened it already to take it next.
+    pub fn release(self) {
         drop(self.file);
     }
+}
+
+/// True if there was no room on a disk.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The process that holds a lock (`flock`) on this file, by the kernel's list. `None` if it is not in the list: in a container, or on file systems
+/// whose files have other numbers there.
+fn locker(file: &File) -> Option<i32> {
+    let meta = file.metadata().ok()?;
+    let (major, minor) = (nix::sys::stat::major(meta.dev()), nix::sys::stat::minor(meta.dev()));
+    locker_in(&std::fs::read_to_string("/proc/locks").ok()?, &format!("{major:02x}:{minor:02x}:{}", meta.ino()))
+}
+
+/// The same in this list: `3: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF`, and `3: -> FLOCK ...` for whoever waits.
+fn locker_in(list: &str, file: &str) -> Option<i32> {
+    list.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let is_held = words.next()? == "FLOCK" && words.nth(1)? == "WRITE";
+        let (pid, place) = (words.next()?.parse().ok()?, words.next()?);
+        (is_held && place == file && pid > 0).then_some(pid)
+    })
 }
 
 /// The living process that holds a pid file, if there is one.
@@ -115,15 +168,28 @@ pub fn holder(path: &Path) -> Result<Option<Holder>> {
         let mut text = String::new();
         file.rewind()?;
         file.read_to_string(&mut text)?;
+        // The kernel knows who holds it now; what is written may still be from the holder before, or be a lie.
+        let locker = locker(&file);
+        let mut named = None;
         if let Some((who, note)) = text.split_once('\n')
             && let Some((pid, began)) = who.split_once(' ')
             && let (Ok(pid), Ok(began)) = (pid.parse(), began.parse())
+            && {
+                named = Some(pid);
+                locker.is_none_or(|locker| locker == pid)
+            }
         {
             return Ok(Some(Holder { pid, began, note: note.to_string() }));
         }
-        // The holder has locked the file and not yet written its pid.
+        // The holder has locked the file and not yet written its pid, or cannot write it.
         if Instant::now() >= end {
-            bail!("{} is locked but names no process", path.display());
+            match (locker, named) {
+                (Some(pid), None) => return Ok(Some(Holder { pid, began: identity::started(pid)?, note: String::new() })),
+                (Some(pid), Some(named)) => {
+                    bail!("{} names process {named}, but process {pid} holds it: both are left alone", path.display())
+                }
+                (None, _) => bail!("{} is locked but names no process", path.display()),
+            }
         }
         thread::sleep(POLL);
     }
@@ -136,7 +202,6 @@ pub fn holder(path: &Path) -> Result<Option<Holder>> {
 pub fn end(path: &Path, patience: Duration) -> Result<Ended> {
     for (signal, outcome) in [(Signal::SIGTERM, Ended::Stopped), (Signal::SIGKILL, Ended::Killed)] {
         let Some(first) = holder(path)? else {
-            let _ = std::fs::remove_file(path);
             return Ok(if signal == Signal::SIGTERM { Ended::WasNotRunning } else { Ended::Stopped });
         };
         if let Err(error) = identity::check(first.pid, first.began) {
@@ -148,7 +213,6 @@ pub fn end(path: &Path, patience: Duration) -> Result<Ended> {
         }
         send(first.pid, signal)?;
         if wait_until(patience, || Ok(holder(path)?.is_none_or(|holder| holder.pid != first.pid)))? {
-            let _ = std::fs::remove_file(path);
             // Ended it has; where init is slow its entry in the process table takes a moment longer to go, and may also stay.
             wait_until(REAP_PATIENCE, || Ok(kill(Pid::from_raw(first.pid), None) == Err(nix::errno::Errno::ESRCH)))?;
             return Ok(outcome);
@@ -182,13 +246,21 @@ pub fn wait_until(patience: Duration, mut condition: impl FnMut() -> Result<bool
 }
 
 /// Starts this program again in the background; what it prints goes to the end of `log`. With `--detached` among `args` it leaves the
-/// terminal's session by itself.
+/// terminal's session by itself. It inherits no other descriptor: a lock or pipe of whoever started this one would stay open as long as
+/// it lives. Without a log it runs all the same.
 ///
 /// # Errors
-/// If the process cannot be started or the log cannot be written.
+/// If the process cannot be started.
 pub fn start_in_background<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>, log: &Path, stdout: Stdio) -> Result<Child> {
     let open = OpenOptions::new().append(true).create(true).mode(0o600).open(log);
-    let log_file = open.with_context(|| format!("cannot write the log {}", log.display()))?;
+    let log_file = open.map_or_else(
+        |error| {
+            crate::output::tell(&format!("cannot write the log {}, so there is none: {error}", log.display()));
+            Stdio::null()
+        },
+        Stdio::from,
+    );
+    weft_rt_real::keep_descriptors_to_ourselves().context("cannot keep open files from the process in the background")?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(&program);
     command.args(args).stdin(Stdio::null()).stdout(stdout).stderr(log_file).current_dir("/");
@@ -212,9 +284,19 @@ pub fn raise_descriptors() {
     }
 }
 
-/// SIGTERM, SIGINT and SIGHUP, turned from a sudden end into something to wait for.
+/// SIGTERM, SIGINT and SIGHUP, turned from a sudden end into something to wait for. SIGHUP only if whoever started this process does not
+/// want it ignored (`nohup`).
 #[derive(Debug)]
 pub struct StopSignals(SigSet);
+
+/// What SIGHUP is to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HangUp {
+    /// Its terminal has gone: it ends.
+    Ends,
+    /// It has none; whoever moved its log away wants it to begin a new one.
+    ReopensLog,
+}
 
 impl StopSignals {
     /// From now on these signals wait until they are asked for. Call it before any other thread is started, since threads inherit it.
@@ -222,17 +304,12 @@ impl StopSignals {
     /// # Errors
     /// Of the operating system.
     pub fn block() -> Result<StopSignals> {
-        let set = stop_signals();
+        let mut set: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
+        if is_ignored(Signal::SIGHUP, &std::fs::read_to_string("/proc/self/status").unwrap_or_default()) {
+            set.remove(Signal::SIGHUP);
+        }
         set.thread_block().context("cannot block signals")?;
         Ok(StopSignals(set))
-    }
-
-    /// Lets them through again: a process inherits what the one that started it had blocked.
-    ///
-    /// # Errors
-    /// Of the operating system.
-    pub fn unblock() -> Result<()> {
-        stop_signals().thread_unblock().context("cannot unblock signals")
     }
 
     /// Waits for the next of them.
@@ -240,6 +317,20 @@ impl StopSignals {
         loop {
             if let Ok(signal) = self.0.wait() {
                 return signal;
+            }
+        }
+    }
+
+    /// The same, but a SIGHUP that only means the log is dealt with and waited over.
+    fn wait_for_stop(&self, hang_up: HangUp, who: &str) -> Signal {
+        loop {
+            let signal = self.wait();
+            if signal != Signal::SIGHUP || hang_up == HangUp::Ends {
+                return signal;
+            }
+            match weft_rt_real::reopen_log() {
+                Ok(()) => weft_rt_real::write_line(Level::Info, who, "SIGHUP: goes on in this log"),
+                Err(error) => weft_rt_real::write_line(Level::Warn, who, &format!("SIGHUP: cannot begin a new log: {error}")),
             }
         }
     }
@@ -253,10 +344,30 @@ impl StopSignals {
             std::process::exit(130);
         });
     }
+
+    /// The same for a server or mount: at the first signal that asks for the end, after a line in the log. A second one ends the process at
+    /// once only if `is_impatient`.
+    pub fn on_end(self, hang_up: HangUp, who: &str, is_impatient: bool, on_stop: impl FnOnce() + Send + 'static) {
+        let who = who.to_string();
+        thread::spawn(move || {
+            let signal = self.wait_for_stop(hang_up, &who);
+            weft_rt_real::write_line(Level::Info, &who, &format!("{signal}: stops"));
+            on_stop();
+            loop {
+                self.wait_for_stop(hang_up, &who);
+                if is_impatient {
+                    std::process::exit(130);
+                }
+            }
+        });
+    }
 }
 
-fn stop_signals() -> SigSet {
-    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect()
+/// True if this process began with a signal ignored, by its own `/proc/self/status`.
+fn is_ignored(signal: Signal, status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (signal as i32 - 1)) != 0
 }
 
 /// The last lines of a log, for a message about a process that failed.
@@ -280,12 +391,43 @@ mod tests {
         let pid = std::process::id() as i32;
         let expected = Holder { pid, began: identity::started(pid).unwrap(), note: "/mnt/a\nb".into() };
         assert_eq!(holder(&path).unwrap(), Some(expected));
-        assert!(PidFile::take(&path, "").unwrap_err().to_string().contains("runs already"));
+        let refused = PidFile::take(&path, "").unwrap_err();
+        assert!(refused.is::<Held>() && refused.to_string().contains("runs already"), "{refused}");
         drop(mine);
-        assert!(path.exists(), "only an orderly end removes the file");
         assert_eq!(holder(&path).unwrap(), None, "a file without a lock is nobody's");
-        PidFile::take(&path, "").unwrap().remove();
-        assert!(!path.exists());
+        PidFile::take(&path, "").unwrap().release();
+        let written = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(written.lines().count(), 1, "written in place, and as long as it is: {written}");
+        let missing = PidFile::take(&dir.path().join("no/x.pid"), "").unwrap_err();
+        assert!(!missing.is::<Held>(), "{missing}");
+    }
+
+    #[test]
+    fn who_holds_a_file_without_a_pid_is_known_to_the_kernel() {
+        let list = "1: FLOCK  ADVISORY  WRITE 12 fe:00:131 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 13 fe:00:132 0 EOF\n\
+                    2: FLOCK  ADVISORY  READ 14 fe:00:132 0 EOF\n3: POSIX  ADVISORY  WRITE 15 fe:00:132 0 EOF\n\
+                    4: FLOCK  ADVISORY  WRITE 16 fe:00:132 0 EOF\n";
+        assert_eq!(locker_in(list, "fe:00:131"), Some(12));
+        assert_eq!(locker_in(list, "fe:00:132"), Some(16));
+        assert_eq!(locker_in(list, "fe:00:133"), None);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.pid");
+        // As a full disk leaves it.
+        std::fs::write(&path, "").unwrap();
+        let file = File::open(&path).unwrap();
+        file.lock().unwrap();
+        if locker(&file).is_some() {
+            let pid = std::process::id() as i32;
+            let expected = Holder { pid, began: identity::started(pid).unwrap(), note: String::new() };
+            assert_eq!(holder(&path).unwrap(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn an_ignored_signal_is_left_alone() {
+        assert!(is_ignored(Signal::SIGHUP, "Name:\tweft\nSigIgn:\t0000000000001001\n"));
+        assert!(!is_ignored(Signal::SIGHUP, "SigIgn:\t0000000000001000\n"));
+        assert!(!is_ignored(Signal::SIGHUP, ""));
     }
 
     #[test]
@@ -295,7 +437,6 @@ mod tests {
         // Our own pid: had it been signalled, this test would be dead.
         std::fs::write(&path, format!("{}\n", std::process::id())).unwrap();
         assert_eq!(end(&path, Duration::from_secs(1)).unwrap(), Ended::WasNotRunning);
-        assert!(!path.exists());
     }
 
     #[test]
@@ -307,7 +448,7 @@ mod tests {
         for began in [0, identity::started(pid).unwrap()] {
             // Whoever could write here would hold the lock as well.
             let mut forged = File::create(&path).unwrap();
-            writeln!(forged, "{pid} {began}").unwrap();
+            io::Write::write_all(&mut forged, format!("{pid} {began}\n").as_bytes()).unwrap();
             forged.lock().unwrap();
             let refused = wait_until(Duration::from_secs(20), || {
                 // Between fork and exec the child still is this program.

@@ -19,10 +19,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::config::SOCKET_PATH_BYTES_MAX;
 use crate::fs_arg::CONFIG_NAME;
+use crate::process::{Held, PidFile};
 use crate::trust;
 
-/// Names that an interrupted creation may leave behind; a folder with nothing else may be used.
-const OURS: [&str; 5] = ["weft.toml.new", "key", "key.new", "servers", "run"];
+/// Names that an interrupted creation may leave behind, or another `weft up` makes just now; a folder with nothing else may be used.
+const OURS: [&str; 9] = [CONFIG_NAME, "weft.toml.new", "key", "key.new", "servers", "run", "formatted", "formatted.new", "trace"];
 
 /// A folder with a config, or where one shall be.
 #[derive(Clone, Debug)]
@@ -134,9 +135,15 @@ impl StateDir {
     pub fn log_file(&self, server: &str) -> PathBuf {
         self.run_dir().join(format!("{server}.log"))
     }
-    /// Held by `up` and `down` while they work.
-    pub fn up_lock(&self) -> PathBuf {
-        self.run_dir().join("up.lock")
+    /// Takes the lock that `up` and `down` hold while they work.
+    ///
+    /// # Errors
+    /// If another of them works on this state directory, or of the disk.
+    pub fn lock(&self) -> Result<PidFile> {
+        PidFile::take(&self.run_dir().join("up.lock"), "").map_err(|error| match error.is::<Held>() {
+            true => error.context("another `weft up` or `weft down` works on this state directory; wait until it has ended"),
+            false => error.context(format!("cannot lock the state directory {}", self.root.display())),
+        })
     }
 
     /// The mount point that `up` is to make again: that of the last `up --mount`.

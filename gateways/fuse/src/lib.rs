@@ -3,6 +3,8 @@
 //!
 //! It never holds file system state: what the kernel may forget, this crate does not remember, and two mounts of one file system
 //! agree because both ask the servers. The rules of its caches are in `docs/semantics.md`.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(unsafe_code)] // `mount.rs`, `kernel`: descriptors and system calls on them; `waits.rs`: poll; `threads.rs`: the limit of descriptors
 
 mod convert;
@@ -152,6 +154,11 @@ impl Unmounter {
     pub fn unmount(&mut self) -> io::Result<()> {
         unmount(&self.mountpoint, false).or_else(|_| unmount(&self.mountpoint, true))
     }
+}
+
+/// A line of the log.
+fn warn(what: &str) {
+    weft_rt_real::write_line(weft_rt_real::Level::Warn, "weft mount", what);
 }
 
 /// Shared by everything in this crate.

@@ -124,7 +124,7 @@ impl Closer {
         while state.working || !state.waiting.is_empty() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                eprintln!("weft mount: gave up closing {} files: the servers do not answer", state.waiting.len());
+                crate::warn(&format!("gave up closing {} files: the servers do not answer", state.waiting.len()));
                 return;
             }
             state = self.changed.wait_timeout(state, left).expect("no code panics while it holds this lock").0;

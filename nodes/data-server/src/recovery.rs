@@ -89,6 +89,11 @@ async fn recover<R: ServerRuntime>(
     journal.sync_through(lsn).await.map_err(stopped_by)?;
     let boot = superblock.boot.wrapping_add(1).max(1);
     Superblock { boot, boot_id: boot_id(disk, config), ..superblock }.store(disk).await.map_err(store_error)?;
+    // Nothing is behind the last object any more, whatever comes. What was left there goes back to the disk.
+    let end = table.usage().high_water_bytes;
+    if disk.len(container).await.map_err(disk_error("look at the container"))? > end {
+        disk.set_len(container, end).await.map_err(disk_error("cut the container"))?;
+    }
     Ok(Foundation { boot, container, journal: Some(journal), table, removed })
 }
 

@@ -226,8 +226,10 @@ impl<R: ServerRuntime> Server<R> {
         let usage = self.table.borrow().usage();
         let gaps = usage.high_water_bytes.saturating_sub(usage.header_bytes + usage.mapped_bytes);
         let growth = usage.capacity_bytes.saturating_sub(usage.high_water_bytes);
-        // Gaps may have been given back to the disk, so together they are no more than the disk has, or what is known to be backed.
-        let free = (gaps + growth).min(gaps.max(disk_free));
+        // What objects have left at the end of the container is still its own.
+        let left_behind = usage.peak_bytes.saturating_sub(usage.high_water_bytes);
+        // Both may have been given back to the disk, so together they are no more than the disk has, or what is known to be backed.
+        let free = (gaps + growth).min((gaps + left_behind).max(disk_free));
         SpaceReport { used: usage.mapped_bytes, capacity: usage.mapped_bytes + free, free }
     }
 }

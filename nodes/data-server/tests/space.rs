@@ -123,6 +123,47 @@ fn a_restart_on_a_full_disk_and_small_removals_lead_back_to_service() {
     assert!(cluster.errors.borrow().is_empty(), "{:?}", cluster.errors.borrow());
 }
 
+/// Small files leave their space with the container, and that is free: on a disk that others have filled, too.
+#[test]
+fn an_emptied_store_on_a_full_disk_is_not_of_size_zero() {
+    let cluster = Cluster::new(1, Profile::instant(), DataServerConfig { punch_bytes: 1 << 30, ..config() });
+    cluster.run(async |peer: Peer| {
+        for handle in 0..80 {
+            peer.write(handle, 0, &[1; 64 << 10]).await.unwrap();
+        }
+        peer.sync(0).await.unwrap();
+    });
+    cluster.sim.fill_disk(cluster.server, 3600 * SECOND);
+    cluster.run(async |peer: Peer| {
+        for handle in 0..80 {
+            peer.remove(handle).await.unwrap();
+        }
+        peer.rt.sleep_until(peer.rt.now() + 10 * SECOND).await;
+        let info = peer.ping().await;
+        assert_eq!(info.objects, 0);
+        assert!(info.free_bytes >= 80 * (64 << 10), "{} bytes are free", info.free_bytes);
+        for handle in 100..170 {
+            peer.write(handle, 0, &[2; 64 << 10]).await.unwrap_or_else(|status| panic!("what is free can be written: {status}"));
+        }
+    });
+    // After a restart it is the disk's.
+    cluster.run(async |peer: Peer| {
+        for handle in 100..170 {
+            peer.remove(handle).await.unwrap();
+        }
+        peer.sync(0).await.unwrap();
+    });
+    cluster.restart_after_crash();
+    cluster.sim.heal();
+    let occupied = |cluster: &Cluster| {
+        let files = cluster.sim.disk_files(cluster.server);
+        files.iter().filter(|(name, _)| name == "objects").map(|(_, len)| *len).sum::<u64>()
+    };
+    cluster.run(async |peer: Peer| assert!(peer.ping().await.free_bytes > 0));
+    assert!(occupied(&cluster) < 64 << 10, "{} bytes", occupied(&cluster));
+    assert!(cluster.errors.borrow().is_empty(), "{:?}", cluster.errors.borrow());
+}
+
 #[test]
 fn changes_go_on_when_the_disk_is_full_for_a_while() {
     let cluster = Cluster::new(1, Profile::instant(), config());

@@ -374,7 +374,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.live.borrow_mut().asked(header.op, header.request.client, self.object.get());
         }
         if changes {
-            self.check_room(request.op())?;
+            self.check_room(&request)?;
         }
         let result = self.execute(peer, header, request);
         if changes && let Err(status) = &result {
@@ -425,7 +425,22 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         Ok(())
     }
 
-    fn check_room(&self, op: Op) -> Result<()> {
+    /// Before a changing request is executed. Opening and closing write nothing where nobody writes to the file, which shows only when they are
+    /// prepared: see [`Server::check_room_for`].
+    fn check_room(&self, request: &Request) -> Result<()> {
+        match request {
+            Request::Open(open) if !open.truncate => Ok(()),
+            Request::Close(_) | Request::CloseMany(_) => Ok(()),
+            _ => self.check_room_of(request.op()),
+        }
+    }
+
+    /// When such a request is prepared: is there room for its record?
+    pub(crate) fn check_room_for(&self, op: Op, record: &Record) -> Result<()> {
+        if record.is_volatile() { Ok(()) } else { self.check_room_of(op) }
+    }
+
+    fn check_room_of(&self, op: Op) -> Result<()> {
         let frees =
             matches!(op, Op::Unlink | Op::Rmdir | Op::Close | Op::CloseMany | Op::RemoveXattr | Op::SetAttr | Op::TxPrepare | Op::TxDecide);
         match self.engine.room() {
@@ -433,7 +448,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Room::Low if frees => Ok(()),
             // The coordinator must go on asking.
             _ if op == Op::TxDecide => Err(Status::Overloaded),
-            // Opening and closing for reading writes nothing, but which that is, is not known here.
             _ => Err(Status::NoSpace),
         }
     }

@@ -247,6 +247,39 @@ fn a_full_disk_refuses_changes_answers_questions_and_recovers() {
         looker.unlink(ROOT_HANDLE, "f0").await.expect("what gives space back still fits");
         assert!(looker.call(ServerId(0), &PingRequest {}).await.unwrap().state.contains("full"));
     });
+    // Until nothing fits any more, not even what usually does; and a restart in that state.
+    let changer = client.clone();
+    cluster.block_on(|| async move {
+        let handle = changer.lookup(ROOT_HANDLE, "before").await.unwrap().handle;
+        for mode in (0..100_000).map(|number| Some(0o600 + number % 2)) {
+            let who = weft_base::Credentials::ROOT;
+            let (uid, gid, size, atime, mtime) = (None, None, None, None, None);
+            let request = SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who, opened_for_write: false };
+            match changer.call(ServerId(0), &request).await {
+                Ok(_) => {}
+                Err(Status::NoSpace) => return,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        panic!("there is always room for changes of modes");
+    });
+    cluster.crash_and_restart(0);
+    let reader = client.clone();
+    cluster.block_on(|| async move {
+        let before = reader.lookup(ROOT_HANDLE, "before").await.unwrap().handle;
+        let open = |rights, open_sequence| OpenRequest {
+            handle: before,
+            rights,
+            truncate: false,
+            open_sequence,
+            who: weft_base::Credentials::ROOT,
+            judged: None,
+        };
+        reader.call(ServerId(0), &open(Rights::READ, 1)).await.expect("reading writes nothing");
+        assert_eq!(reader.call(ServerId(0), &open(Rights::READ.with(Rights::WRITE), 2)).await.unwrap_err(), Status::NoSpace);
+        let close = CloseRequest { handle: before, open_sequence: 2, keeps: Rights::default(), written: None };
+        reader.call(ServerId(0), &close).await.expect("and so does closing");
+    });
     cluster.sim.heal();
     let after = client.clone();
     cluster.block_on(|| async move { after.create(ROOT_HANDLE, "after", Rights::default()).await.unwrap() });

@@ -12,6 +12,8 @@
 //! Bulk data between processes of one machine takes memory that both share (`region`), everything else the socket.
 //!
 //! All `unsafe` is in `sys.rs` and `region/memory.rs`.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod address;
 mod client;
@@ -20,12 +22,12 @@ mod disk;
 mod fault;
 mod handshake;
 mod inbound;
+mod log_lines;
 mod offload;
 mod outbound;
 mod pool;
 mod region;
 mod shard;
-mod signals;
 mod sys;
 
 pub use address::{Address, AddressError};
@@ -33,8 +35,9 @@ pub use client::{ClientConfig, ClientRt, ClientStats, FetchError};
 pub use clock::random_client_id;
 pub use disk::{DirDisk, MemDisk, RealDisk};
 pub use fault::set_delays;
+pub use log_lines::{Level, keep_log_small, logs_to_file, reopen_log, write_line};
 pub use shard::{DiskConfig, LimitedLog, Log, ServeError, Shard, ShardConfig, ShardRt, StopHandle, serve};
-pub use signals::stop_on_signals;
+pub use sys::keep_descriptors_to_ourselves;
 
 use weft_wire::ClusterKey;
 

@@ -587,16 +587,35 @@ pub(crate) fn space(path: &Path) -> io::Result<(u64, u64)> {
     Ok((stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize))
 }
 
-// -------------------------------------------------------------------------------------------------------------------- signals
+// ---------------------------------------------------------------------------------------------------------------- descriptors
 
-/// Calls `handler` when the process receives `signal`. The handler may only do what is allowed in one: no locks, no allocation.
-pub(crate) fn on_signal(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
-    // SAFETY: all-zero bytes are a valid sigaction with an empty mask.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handler as *const () as libc::sighandler_t;
-    action.sa_flags = libc::SA_RESTART;
-    // SAFETY: `action` is valid, and callers pass handlers that keep to the rule above.
-    check(unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) }).map(drop)
+/// The standard error output as a file.
+pub(crate) fn stderr_file() -> io::Result<File> {
+    Ok(File::from(io::stderr().as_fd().try_clone_to_owned()?))
+}
+
+/// Lets the standard error output of this process go to `file`.
+pub(crate) fn replace_stderr(file: &File) -> io::Result<()> {
+    // SAFETY: both descriptors are open, and what descriptor 2 led to before is only reached through it.
+    check(unsafe { libc::dup2(file.as_raw_fd(), libc::STDERR_FILENO) }).map(drop)
+}
+
+/// Marks every descriptor above the standard ones so that programs which this process starts do not get it.
+pub fn keep_descriptors_to_ourselves() -> io::Result<()> {
+    // SAFETY: only a flag of descriptors changes, and what this process does with them stays as it is.
+    let marked = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if marked == 0 {
+        return Ok(());
+    }
+    // Kernels before 5.11: one by one.
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse::<libc::c_int>().ok()) else { continue };
+        if fd > libc::STDERR_FILENO {
+            // SAFETY: as above; a descriptor that was closed meanwhile is an error that means nothing.
+            unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -143,6 +143,7 @@ fn faults(weather: Weather, duration_ns: u64, random: &mut Random) -> FaultSetti
         Weather::DyingClients => FaultSettings { client_crashes: 3, ..crashes },
         Weather::PowerSync => FaultSettings { power_cuts: 4, ..crashes },
         Weather::PowerBatch => FaultSettings { power_cuts: 4, ..calm },
-        Weather::FullDisks => FaultSettings { disk_full: 5, crashes: random.below(2), ..calm },
+        // Servers also die while their disks are full, and start on these.
+        Weather::FullDisks => FaultSettings { disk_full: 5, crashes: 5 * random.below(2), ..calm },
     }
 }

@@ -25,8 +25,7 @@ impl Machine {
     /// A machine of this name whose monotonic clock is `ahead_s` seconds ahead of that of this one. What it has below `disk`, an existing
     /// folder, nobody else sees; its processes end with it. Needs root and [`Machine::NEEDS`].
     pub fn start(name: &str, ahead_s: u32, disk: &Path) -> Machine {
-        let script =
-            r#"echo "$1" > /proc/sys/kernel/hostname; mount -t tmpfs -o mode=755 disk "$2"; ip link set lo up; echo ready; exec sleep infinity"#;
+        let script = r#"echo "$1" > /proc/sys/kernel/hostname; mount -t tmpfs -o mode=755 disk "$2"; ip link set lo up; echo ready; exec sleep infinity"#;
         let mut holder = Command::new("unshare")
             .args(["--net", "--uts", "--mount", "--pid", "--mount-proc", "--time", "--monotonic", &ahead_s.to_string()])
             .args(["--fork", "--kill-child", "sh", "-euc", script, "sh", name])

@@ -56,7 +56,7 @@ impl Args {
         let show = std::io::stderr().is_terminal();
         let all = run_all_with(&dir, &options, |row| {
             if show {
-                eprintln!("{row}");
+                crate::output::tell_plainly(&row.to_string());
             }
         })?;
         if self.json {

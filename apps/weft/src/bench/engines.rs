@@ -109,7 +109,7 @@ impl System {
 impl Drop for System {
     fn drop(&mut self) {
         if let Err(error) = self.weft(["down".into()]) {
-            eprintln!("weft: {error:#}");
+            crate::output::tell(&format!("{error:#}"));
         }
     }
 }

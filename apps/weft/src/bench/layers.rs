@@ -173,7 +173,7 @@ impl Args {
                     }
                     Ok(())
                 })?;
-                eprintln!("blocks of {block}, {} in a call: measured", case.per);
+                crate::output::tell_plainly(&format!("blocks of {block}, {} in a call: measured", case.per));
                 let passes: Vec<_> = runs.into_iter().map(|(_, passes)| passes).collect();
                 let mut done = rows_of(case, &self.layers, &passes);
                 if self.direct_io {

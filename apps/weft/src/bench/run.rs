@@ -152,7 +152,7 @@ impl Bench<'_> {
 pub fn say(phase: &str, repetition: u32, repetitions: u32, one: &Repetition) {
     if std::io::stderr().is_terminal() {
         let rate = report::number(one.outcome.tally.ops as f64 / one.outcome.seconds);
-        eprintln!("{phase} {repetition} of {repetitions}: {rate} operations/s in {:.2} s", one.outcome.seconds);
+        crate::output::tell_plainly(&format!("{phase} {repetition} of {repetitions}: {rate} operations/s in {:.2} s", one.outcome.seconds));
     }
 }
 

@@ -119,7 +119,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            eprintln!("weft: {} could not be removed: {error:#}", self.root().display());
+            crate::output::tell(&format!("{} could not be removed: {error:#}", self.root().display()));
         }
     }
 }

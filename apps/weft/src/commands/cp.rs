@@ -101,7 +101,7 @@ impl Args {
         }
         self.report(&copied, begun.elapsed().as_secs_f64(), terminal)?;
         if stop.load(Ordering::Relaxed) {
-            eprintln!("weft: interrupted; {} files were copied, incomplete ones were removed", copied.files);
+            crate::output::tell(&format!("interrupted; {} files were copied, incomplete ones were removed", copied.files));
             return Ok(ExitCode::from(130));
         }
         Ok(if copied.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -112,7 +112,7 @@ impl Args {
             print_json(copied)?;
         } else if terminal && !self.quiet {
             let rate = human_bytes((copied.bytes as f64 / seconds.max(1e-6)) as u64);
-            eprintln!("{} files, {} in {seconds:.2} s, {rate}/s", copied.files, human_bytes(copied.bytes));
+            crate::output::tell_plainly(&format!("{} files, {} in {seconds:.2} s, {rate}/s", copied.files, human_bytes(copied.bytes)));
         }
         Ok(())
     }

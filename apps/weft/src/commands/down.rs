@@ -11,7 +11,7 @@ use weft_rt_real::Address;
 use crate::config::Config;
 use crate::mount_list::{self, Unmounted};
 use crate::output;
-use crate::process::{self, Ended, PidFile};
+use crate::process::{self, Ended};
 use crate::state::StateDir;
 
 /// How long a server has after SIGTERM before it is killed.
@@ -32,9 +32,9 @@ impl Args {
         let config = Config::load(&state.config_file())?;
         crate::state::make_private_dir(&state.run_dir())?;
         state.check()?;
-        let lock = PidFile::take(&state.up_lock(), "down")?;
+        let lock = state.lock()?;
         let report = stop_all(&state, &config);
-        lock.remove();
+        lock.release();
         output::print(&report?)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use weft_fuse::{MountOptions, Transport, Trouble, Troubles};
+use weft_rt_real::Level;
 use weft_wire::ops::{MountErrorRow, MountErrors, TraceAction, TraceRequest};
 
 use crate::connect::{Common, Fs};
-use crate::process::{self, PidFile, StopSignals};
+use crate::output::{tell, tell_at};
+use crate::process::{self, HangUp, StopSignals};
 use crate::recording::socket::Service;
 use crate::state::StateDir;
 use crate::{mount_list, mounts, recording, trust};
@@ -34,7 +36,15 @@ Options for -o, separated by commas:
 
 Examples:
   weft mount ~/fs /mnt/weft
-  weft mount weft://node1:7000/demo /mnt/demo --key-file key -o ro,threads=16")]
+  weft mount weft://node1:7000/demo /mnt/demo --key-file key -o ro,threads=16
+
+For `mount -t weft`, `mount -o remount,ro` and /etc/fstab this program is its own helper, once it has that name as well:
+  ln -s $(command -v weft) /sbin/mount.weft && ln -s mount.weft /sbin/mount.fuse.weft
+A line of /etc/fstab then is (key_file= and timeout= stand for --key-file and --timeout):
+  /srv/weft/weft.toml  /mnt/weft  weft  _netdev,nofail,threads=8  0 0
+
+SIGTERM unmounts in good order. A mount in the background logs to a file beside its pid file, keeps that and the one before it below 4 MiB each,
+and takes SIGHUP as a wish to begin a new one.")]
 pub struct Args {
     /// The file system
     fs: OsString,
@@ -55,10 +65,10 @@ impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let place = mounts::resolve(&self.mountpoint);
         if self.foreground {
-            serve(&self.fs, &place, &self.options, common, || Ok(()))?;
+            serve(&self.fs, &place, &self.options, common, HangUp::Ends, || Ok(()))?;
         } else if self.ready {
             process::detach();
-            let told = serve(&self.fs, &place, &self.options, common, || crate::output::print("ready\n"));
+            let told = serve(&self.fs, &place, &self.options, common, HangUp::ReopensLog, || crate::output::print("ready\n"));
             if let Err(error) = &told {
                 crate::output::print(&format!("{}\n", crate::error_text(error)))?;
             }
@@ -126,7 +136,14 @@ fn first_line(mut from: impl Read + Send + 'static, patience: Duration) -> Optio
 }
 
 /// Mounts and serves until the file system is unmounted or a signal comes.
-fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready: impl FnOnce() -> std::io::Result<()>) -> Result<()> {
+fn serve(
+    fs: &OsString,
+    place: &Path,
+    options: &[String],
+    common: &Common,
+    hang_up: HangUp,
+    ready: impl FnOnce() -> std::io::Result<()>,
+) -> Result<()> {
     let options = parse_options(options)?;
     let signals = StopSignals::block()?;
     recording::block_dump_signal()?;
@@ -136,21 +153,37 @@ fn serve(fs: &OsString, place: &Path, options: &[String], common: &Common, ready
     // A mount without a server would only fail later, where nobody reads it.
     fs.stat(b"/", true)?;
     let dir = mount_list::dir_for(fs.config.as_ref().map(|config| config.file.as_path()))?;
-    let pid_file = dir.join(format!("{}.pid", mount_list::file_stem(place)));
-    let socket = recording::socket::path_for(&pid_file);
-    let pid_file = PidFile::take(&pid_file, &mount_list::note(fs.id(), place));
-    pid_file.with_context(|| format!("cannot mount at {}", place.display()))?.hold_until_exit();
+    if hang_up == HangUp::ReopensLog {
+        weft_rt_real::keep_log_small(&dir.join(format!("{}.log", mount_list::file_stem(place))));
+    }
+    let (pid_file, path) =
+        mount_list::take_pid_file(&dir, fs.id(), place).with_context(|| format!("cannot mount at {}", place.display()))?;
+    let socket = recording::socket::path_for(&path);
     recording::identify(&mount_list::trace_name(place), None);
     let mut session = weft_fuse::mount(fs.client.clone(), place, options)?;
     listen_to_commands(&fs, session.troubles(), &socket, &dir);
+    let device = mounts::at(place)?.map(|mount| mount.device).unwrap_or_default();
+    if let Err(error) = mount_list::note_mounted(&pid_file, fs.id(), place, &device) {
+        tell(&format!("{} cannot be completed: {error}", path.display()));
+    }
+    pid_file.hold_until_exit();
     let mut unmounter = session.unmounter();
-    let shown = place.display().to_string();
-    signals.on_stop(move || {
+    let asked = place.to_path_buf();
+    signals.on_end(hang_up, "weft mount", true, move || {
+        let is_here = mounts::at(&asked).is_ok_and(|mount| mount.is_some_and(|mount| mount.device == device));
+        if !is_here {
+            // A lazy unmount, or a copy in another mount namespace: nothing here could be unmounted, and whoever uses it may never leave.
+            tell(&format!("{} is no longer mounted here, but still in use elsewhere; that ends now", asked.display()));
+            std::process::exit(0);
+        }
         if let Err(error) = unmounter.unmount() {
-            eprintln!("weft: cannot unmount {shown}: {error}");
+            tell(&format!("cannot unmount {}: {error}", asked.display()));
         }
     });
     ready()?;
+    if hang_up == HangUp::ReopensLog {
+        tell_at(Level::Info, "weft mount", &format!("process {} serves {}", std::process::id(), place.display()));
+    }
     let ended = session.wait().with_context(|| format!("the mount at {} failed", place.display()));
     // Without it nobody would find a socket that leads nowhere; if it stays, the next mount replaces it.
     let _ = std::fs::remove_file(socket);
@@ -164,7 +197,7 @@ fn listen_to_commands(fs: &Fs, troubles: Arc<Troubles>, socket: &Path, dir: &Pat
     let state = fs.config.as_ref().map(|config| StateDir::of_config(&config.file)).filter(|state| trust::is_own_folder(state.root()));
     let home = state.map_or_else(|| dir.join("trace"), |state| state.trace_dir());
     if let Err(error) = recording::socket::listen(socket, Service { home, errors: Arc::new(errors) }) {
-        eprintln!("weft: commands cannot reach this mount while it runs: {error:#}");
+        tell(&format!("commands cannot reach this mount while it runs: {error:#}"));
     }
     let client = fs.client.clone();
     recording::on_dump(move || {
@@ -182,7 +215,7 @@ fn check_place(place: &Path) -> Result<()> {
         bail!("the mount point {} must be UTF-8 without newlines", place.display());
     }
     if weft_fuse::clear_dead_mount(place).with_context(|| format!("cannot remove the dead mount at {}", place.display()))? {
-        eprintln!("weft: removed a dead mount at {}", place.display());
+        tell(&format!("removed a dead mount at {}", place.display()));
     }
     match std::fs::metadata(place) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!("{} does not exist; make it: mkdir -p {0}", place.display()),
@@ -196,6 +229,11 @@ fn check_place(place: &Path) -> Result<()> {
         bail!("{} is mounted already ({}); `weft umount {0}` ends that", place.display(), mount.source);
     }
     Ok(())
+}
+
+/// True if `-o` takes this option.
+pub fn knows_option(option: &str) -> bool {
+    parse_options(&[option.to_string()]).is_ok()
 }
 
 fn parse_options(options: &[String]) -> Result<MountOptions> {

@@ -8,14 +8,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use weft_base::{MILLISECOND, ServerRole};
 use weft_data_server::{CONTAINER_NAME, CacheConfig, DataServerConfig, WriteBack};
 use weft_meta_server::MetaServerConfig;
-use weft_rt_real::{Address, DiskConfig, Log, ShardConfig, StopHandle, stop_on_signals};
+use weft_rt_real::{Address, DiskConfig, Level, Log, ShardConfig, StopHandle, write_line};
 use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
 use weft_wire::ClusterKey;
 use weft_wire::ops::{TraceReply, TraceRequest, TraceService};
 
 use crate::config::{CacheLayer, Config, Durability, Engine, ServerConfig};
-use crate::process::{self, PidFile, StopSignals};
+use crate::process::{self, HangUp, PidFile, StopSignals};
 use crate::recording;
 use crate::state::{StateDir, make_private_dir};
 
@@ -31,7 +31,9 @@ Examples:
   weft serve --config weft.toml --server meta0 --create    the first time
   weft serve --config weft.toml --server meta0             ever after
 
-SIGTERM and Ctrl-C stop it in good order. It logs to standard error.")]
+SIGTERM and Ctrl-C stop it in good order, and so does the end of its terminal (SIGHUP). It logs to standard error: time (UTC), level, name, what.
+A server that `weft up` has started logs to run/NAME.log below the state directory, keeps that file and the one before it below 4 MiB each,
+and takes SIGHUP as a wish to begin a new one.")]
 pub struct Args {
     /// The config
     #[arg(long, value_name = "FILE")]
@@ -52,6 +54,7 @@ impl Args {
         if self.detached {
             process::detach();
         }
+        let signals = StopSignals::block()?;
         recording::block_dump_signal()?;
         process::raise_descriptors();
         let config = Config::load(&self.config)?;
@@ -61,6 +64,9 @@ impl Args {
         let state = StateDir::of_config(&config.file);
         make_private_dir(&state.run_dir())?;
         state.check()?;
+        if self.detached {
+            weft_rt_real::keep_log_small(&state.log_file(&server.name));
+        }
         let pid_file = PidFile::take(&state.pid_file(&server.name), "");
         pid_file.with_context(|| format!("cannot start {}", server.name))?.hold_until_exit();
         // Whoever may connect to a socket of this machine without a key must not make this process write files.
@@ -76,8 +82,9 @@ impl Args {
             make_private_dir(dir)?;
         }
         let stop = StopHandle::new()?;
-        stop_on_signals(&stop)?;
-        StopSignals::unblock()?;
+        let hang_up = if self.detached { HangUp::ReopensLog } else { HangUp::Ends };
+        let asked = stop.clone();
+        signals.on_end(hang_up, &server.name, false, move || asked.stop());
         let log = Log::to_stderr(&server.name);
         let shard = ShardConfig {
             server: server.id,
@@ -91,7 +98,8 @@ impl Args {
             stop,
             log,
         };
-        eprintln!("{}: starts, process {}, listens on {}", server.name, std::process::id(), server.listen);
+        let about = format!("starts, process {}, listens on {}", std::process::id(), server.listen);
+        write_line(Level::Info, &server.name, &about);
         // Without a key anybody on this machine may forge capabilities; the runtime keeps everybody else out.
         let key = key.unwrap_or(ClusterKey([0; 32]));
         match server.id.role() {
@@ -104,7 +112,7 @@ impl Args {
                 ended(&server.name, weft_rt_real::serve(shard, |rt| weft_data_server::run(rt, settings))?)?;
             }
         }
-        eprintln!("{}: stopped", server.name);
+        write_line(Level::Info, &server.name, "stopped");
         Ok(ExitCode::SUCCESS)
     }
 }

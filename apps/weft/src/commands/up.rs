@@ -13,8 +13,8 @@ use super::genconfig::{Settings, parse_name, write_key};
 use super::{down, mount};
 use crate::config::{Config, DraftServer, Engine, STRIPE_BYTES_DEFAULT, ServerConfig, read_key};
 use crate::connect::{Common, Fs};
-use crate::output::print;
-use crate::process::{self, PidFile, StopSignals};
+use crate::output::{print, tell};
+use crate::process::{self, StopSignals};
 use crate::state::{self, StateDir};
 use crate::units::ByteSize;
 use crate::{mount_list, mounts};
@@ -85,11 +85,14 @@ impl Args {
         // Signals wait from the first moment on, so that Ctrl-C in between leaves nothing half stopped.
         let signals = self.foreground.then(StopSignals::block).transpose()?;
         let begun = Instant::now();
-        let (state, new) = StateDir::existing_or_new(&self.state)?;
+        let (state, _) = StateDir::existing_or_new(&self.state)?;
         state::make_private_dir(&state.run_dir())?;
-        let lock = PidFile::take(&state.up_lock(), "up").context("another `weft up` or `weft down` works on this state directory")?;
+        let lock = state.lock()?;
+        // Asked only now: another `weft up` may have made it meanwhile.
+        let new = !state.config_file().is_file();
+        let mut begun_here = Vec::new();
         if new {
-            self.create(&state)?;
+            begun_here = self.create(&state)?;
         }
         let config = Config::load(&state.config_file())?;
         if !new {
@@ -106,27 +109,35 @@ impl Args {
                     let _ = server.child.wait();
                 }
             }
+            if new {
+                undo_create(&state, &begun_here);
+                return Err(error.context("no file system was made; the same command makes it when this is mended"));
+            }
             return Err(error);
         }
-        if !state.formatted_file().exists() {
-            crate::config::write_in_one_step(&state.formatted_file(), b"", 0o600)?;
+        if !state.formatted_file().exists()
+            && let Err(error) = crate::config::write_in_one_step(&state.formatted_file(), b"", 0o600)
+        {
+            // It runs, and the next `weft up` tries again.
+            tell(&format!("{error:#}; run `weft up --state {}` again when there is room", state.root().display()));
         }
         let elapsed = begun.elapsed();
         let place = self.mount_again(&state, &config, common)?;
-        lock.remove();
+        lock.release();
         print(&self.report(&state, &config, started.len(), elapsed, place.as_deref()))?;
         if let Some(signals) = signals {
             signals.wait();
-            let lock = PidFile::take(&state.up_lock(), "down")?;
+            let lock = state.lock()?;
             let report = down::stop_all(&state, &config);
-            lock.remove();
+            lock.release();
             print(&report?)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Draws id and key and writes the config: last, since it is what makes the directory a state.
-    fn create(&self, state: &StateDir) -> Result<()> {
+    /// Draws id and key and writes the config: last, since it is what makes the directory a state. Gives the folders of servers that hold nothing
+    /// yet.
+    fn create(&self, state: &StateDir) -> Result<Vec<PathBuf>> {
         let mut draft = self.settings.draft(&self.name, Vec::new())?;
         let counts = [(ServerRole::Meta, self.meta.unwrap_or(1)), (ServerRole::Data, self.data.unwrap_or(2))];
         let mut probes = Vec::new();
@@ -151,7 +162,11 @@ impl Args {
             write_key(&state.key_file())?;
         }
         read_key(&state.key_file())?;
-        draft.write(&state.config_file())
+        let dirs = draft.servers.iter().map(|server| state.root().join(&server.dir));
+        let is_empty = |dir: &PathBuf| std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
+        let empty = dirs.filter(is_empty).collect();
+        draft.write(&state.config_file())?;
+        Ok(empty)
     }
 
     /// An existing file system keeps what it was made with; asking for something else is a mistake worth a message.
@@ -204,7 +219,7 @@ impl Args {
                     if let Ok(info) = answer
                         && full(info)
                     {
-                        eprintln!("weft: {} is {}", entry.name, info.state);
+                        tell(&format!("{} is {}", entry.name, info.state));
                     }
                 }
                 return Ok(());
@@ -248,7 +263,11 @@ impl Args {
                 format!("the file system runs, but it is not mounted; `weft down --state {}` stops it", state.root().display())
             })?;
         }
-        state.remember_mount(&place)?;
+        if state.remembered_mount()?.as_ref() != Some(&place)
+            && let Err(error) = state.remember_mount(&place)
+        {
+            tell(&format!("the next `weft up` will not mount at {} by itself: {error:#}", place.display()));
+        }
         Ok(Some(place))
     }
 
@@ -287,6 +306,18 @@ fn is_ours(place: &Path, state: &StateDir, config: &Config) -> Result<bool> {
     match listed.iter().find(|mount| mount.place == place) {
         Some(mount) => Ok(mount.pid.is_some() && mount.is_mounted()?),
         None => Ok(false),
+    }
+}
+
+/// Takes back what a first start has made that did not come to its end: the config and the files of servers in folders that were
+/// empty before. Logs stay, for whoever wants to know why.
+fn undo_create(state: &StateDir, dirs: &[PathBuf]) {
+    // What cannot be removed is found by the next attempt, which takes it for what it is: left over.
+    let _ = std::fs::remove_file(state.config_file());
+    for dir in dirs {
+        let files =
+            std::fs::read_dir(dir).into_iter().flatten().flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+        files.for_each(|entry| drop(std::fs::remove_file(entry.path())));
     }
 }
 

@@ -118,7 +118,12 @@ pub fn write_in_one_step(file: &Path, content: &[u8], mode: u32) -> Result<()> {
         out.sync_all()?;
         std::fs::rename(&temporary, file)
     };
-    write().with_context(|| format!("cannot write {}", file.display()))
+    let written = write();
+    if written.is_err() {
+        // Of no use, and it takes room that may be short. Never `file` itself.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written.with_context(|| format!("cannot write {}; if its disk is full, make room there and try again", file.display()))
 }
 
 fn quoted(text: &str) -> String {

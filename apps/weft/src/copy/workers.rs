@@ -256,7 +256,7 @@ impl Shared {
 
     fn report(&self, error: &anyhow::Error) {
         self.failures.fetch_add(1, Ordering::Relaxed);
-        self.bar.suspend(|| eprintln!("weft: {}", crate::error_text(error)));
+        self.bar.suspend(|| crate::output::tell(&crate::error_text(error)));
     }
 }
 

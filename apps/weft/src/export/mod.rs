@@ -82,12 +82,12 @@ impl Args {
     pub fn run(self) -> Result<ExitCode> {
         let selection = Selection { from_s: self.from, to_s: self.to, events: self.events.clone() };
         let source = Source::load(&self.traces, &selection)?;
-        source.warnings().iter().for_each(|warning| eprintln!("weft: {warning}"));
+        source.warnings().iter().for_each(|warning| crate::output::tell(warning));
         if matches!(self.format, Format::Perfetto | Format::Chrome) && source.chosen.len() > MANY_SPANS {
-            eprintln!(
-                "weft: {} records: a browser may need minutes and gigabytes for them; --from, --to and --events choose some",
+            crate::output::tell(&format!(
+                "{} records: a browser may need minutes and gigabytes for them; --from, --to and --events choose some",
                 source.chosen.len()
-            );
+            ));
         }
         let said = self.write(&source).with_context(|| format!("cannot write {}", self.output.display()))?;
         print(&format!("{}: {said}\n", self.output.display()))?;

@@ -76,7 +76,7 @@ impl Source {
             let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             match TraceFile::read(&bytes) {
                 Ok(file) => files.push(file),
-                Err(reason) => eprintln!("weft: {}: {reason}", path.display()),
+                Err(reason) => crate::output::tell(&format!("{}: {reason}", path.display())),
             }
         }
         if files.is_empty() {

@@ -103,7 +103,7 @@ fn traced(folder: &Path, indispensable: bool) -> Result<Option<(ClusterConfig, A
         if indispensable {
             bail!(message);
         }
-        eprintln!("weft: {message}");
+        crate::output::tell(&message);
         return Ok(None);
     }
     Ok(Some((read_model(&folder.join("pvs-cluster-model.xml"))?, read_project(&project)?)))

@@ -151,7 +151,7 @@ pub fn read_project(path: &Path) -> Result<Application> {
         traces.push(Trace::read(&read(&path)?).complete().with_context(|| format!("{}", path.display()))?);
     }
     let imported = import(&project, &traces).with_context(|| format!("{}", path.display()))?;
-    imported.notes.iter().for_each(|note| eprintln!("weft: {}: {note}", path.display()));
+    imported.notes.iter().for_each(|note| crate::output::tell(&format!("{}: {note}", path.display())));
     Ok(imported.application)
 }
 

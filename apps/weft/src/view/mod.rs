@@ -119,7 +119,7 @@ impl Args {
             thread::spawn(move || {
                 loader.load();
                 if let site::State::Failed(reason) = loader.state() {
-                    eprintln!("weft: {reason}");
+                    crate::output::tell(&reason);
                 }
             });
         }

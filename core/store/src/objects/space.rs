@@ -36,6 +36,8 @@ pub struct QuarantineMark(u64);
 pub struct SpaceAllocator {
     capacity: u64,
     high_water: u64,
+    /// The highest that the mark has been.
+    peak: u64,
     free_by_start: BTreeMap<u64, u64>,
     free_by_size: BTreeSet<(u64, u64)>,
     free_blocks: u64,
@@ -61,6 +63,7 @@ impl SpaceAllocator {
         SpaceAllocator {
             capacity,
             high_water: header,
+            peak: header,
             free_by_start: BTreeMap::new(),
             free_by_size: BTreeSet::new(),
             free_blocks: 0,
@@ -87,6 +90,7 @@ impl SpaceAllocator {
                 space.insert_free(gap);
             }
         }
+        space.peak = space.high_water;
         Ok(space)
     }
 
@@ -188,6 +192,11 @@ impl SpaceAllocator {
         self.high_water
     }
 
+    /// The highest value of [`Self::high_water`] until now.
+    pub fn peak(&self) -> u64 {
+        self.peak
+    }
+
     fn take_at(&mut self, goal: u64, min: u64, max: u64) -> Option<BlockRun> {
         if goal == self.high_water {
             if self.free_by_size.range((max, 0)..).next().is_some() {
@@ -204,6 +213,7 @@ impl SpaceAllocator {
     fn take_above(&mut self, blocks: u64) -> BlockRun {
         let run = BlockRun { start: self.high_water, blocks };
         self.high_water += blocks;
+        self.peak = self.peak.max(self.high_water);
         run
     }
 

@@ -99,7 +99,7 @@ pub fn dispatch<F: Filesystem>(filesystem: &F, service: &Arc<Service>, pieces: P
     match serve(filesystem, answer, pieces) {
         Ok(()) => {}
         // The answer was dropped on the way: EIO.
-        Err(Malformed) => eprintln!("weft mount: the kernel sent a request {} that is not understood", pieces.header.opcode),
+        Err(Malformed) => crate::warn(&format!("the kernel sent a request {} that is not understood", pieces.header.opcode)),
     }
 }
 

@@ -135,7 +135,7 @@ impl<F: Filesystem> Session<F> {
             // One entry is enough for the kernel; it sends nothing before all queues have one.
             let outcomes: Vec<io::Result<()>> = hears.iter().collect();
             if let Some(Err(error)) = outcomes.into_iter().reduce(|one, other| if one.is_ok() { one } else { other }) {
-                eprintln!("weft mount: no FUSE over io_uring: {error}; requests come over the device");
+                crate::warn(&format!("no FUSE over io_uring: {error}; requests come over the device"));
                 self.give_rings_up();
                 return;
             }
@@ -150,7 +150,7 @@ impl<F: Filesystem> Session<F> {
             uring.enter(true)
         });
         if let Err(error) = told {
-            eprintln!("weft mount: the kernel cannot be told to use the device: {error}");
+            crate::warn(&format!("the kernel cannot be told to use the device: {error}"));
         }
     }
 
@@ -194,7 +194,7 @@ impl<F: Filesystem> Session<F> {
                 match of_thread {
                     // Nobody listens any more once all have told.
                     Some(told) => drop(told.send(Err(error))),
-                    None => eprintln!("weft mount: a thread for FUSE over io_uring: {error}"),
+                    None => crate::warn(&format!("a thread for FUSE over io_uring: {error}")),
                 }
             }
         };

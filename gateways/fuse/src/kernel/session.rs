@@ -27,6 +27,7 @@ use super::types::InitFlags;
 use crate::REQUEST_BYTES_MAX;
 use crate::threads::{Demand, Stay, Threads};
 use crate::waits::request_waits;
+use crate::warn;
 
 /// The largest request with all its headers.
 const BUFFER_BYTES: usize = REQUEST_BYTES_MAX as usize + 4096;
@@ -102,7 +103,7 @@ impl<F: Filesystem> Session<F> {
         let ended = session.threads.wait_for_end(session.options.patience);
         let left = end.saturating_duration_since(Instant::now());
         if !(session.rings.as_ref().is_none_or(|rings| rings.wait_for_end(left)) && ended) {
-            eprintln!("weft mount: requests still wait for servers that do not answer");
+            warn("requests still wait for servers that do not answer");
         }
         session.filesystem.destroy();
         Ok(())
@@ -135,13 +136,13 @@ impl<F: Filesystem> Session<F> {
                     Some(libc::ENOENT | libc::EINTR | libc::EAGAIN) => continue,
                     Some(libc::ENODEV) => return,
                     _ => {
-                        eprintln!("weft mount: the connection to the kernel failed: {error}");
+                        warn(&format!("the connection to the kernel failed: {error}"));
                         return;
                     }
                 },
             };
             let Ok(pieces) = Pieces::of_whole(&buffer[..bytes]) else {
-                eprintln!("weft mount: the kernel sent a request of {bytes} bytes that is not understood");
+                warn(&format!("the kernel sent a request of {bytes} bytes that is not understood"));
                 if let Ok(header) = InHeader::parse(&buffer[..bytes]) {
                     let _ = write_reply(device, header.unique, libc::EIO, &[]);
                 }

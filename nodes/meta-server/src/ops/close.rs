@@ -6,7 +6,7 @@ use weft_base::{Result, Status};
 use weft_namespace::{Change, ClosePlan, Record};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::{CLOSES_MAX, CloseManyReply, CloseManyRequest, CloseRequest};
-use weft_wire::{Header, Wire};
+use weft_wire::{Header, Op, Wire};
 
 use super::Step;
 use crate::engine::Engine;
@@ -41,11 +41,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let mut record = Record::default();
             let plan = self.state.borrow().prepare_close(&cx, close, &mut record);
             outcomes.push(match plan {
-                Ok(ClosePlan::Done) => {
+                Ok(ClosePlan::Done) => self.check_room_for(Op::CloseMany, &record).map(|()| {
                     changes += record.changes.len();
                     self.change(&mut record);
-                    Ok(())
-                }
+                }),
                 Ok(ClosePlan::AskData) => Err(Status::Busy),
                 Err(status) => Err(status),
             });
@@ -68,6 +67,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if plan == ClosePlan::AskData {
             return Ok(None);
         }
+        self.check_room_for(Op::Close, &record)?;
         let body = ().to_bytes();
         let changes = record.changes.len();
         self.change_and_answer(header, &mut record, &body);

@@ -7,7 +7,7 @@ use weft_layout::local_bytes;
 use weft_namespace::{InodeFlags, Record, SizePlan};
 use weft_rt::{PeerId, ServerRuntime, join_all};
 use weft_wire::ops::{ObjectTruncateRequest, OpenRequest, SetAttrRequest};
-use weft_wire::{Capability, Header, Rights, Wire};
+use weft_wire::{Capability, Header, Op, Rights, Wire};
 
 use super::Step;
 use crate::engine::Engine;
@@ -39,7 +39,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     pub(crate) fn open(self: &Rc<Self>, peer: PeerId, header: &Header, request: OpenRequest) -> Result<Step> {
         if !request.truncate {
-            return self.local(header, |state, cx, record| state.prepare_open(cx, &request, record));
+            return self.local(header, |state, cx, record| {
+                let reply = state.prepare_open(cx, &request, record)?;
+                self.check_room_for(Op::Open, record)?;
+                Ok(reply)
+            });
         }
         let mut record = Record::default();
         let plan = self.state.borrow().prepare_open_truncate(&self.context(header.request.client), &request, &mut record)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weft_base::{Nanos, SECOND};
 
 use crate::clock;
+use crate::log_lines::{self, Level};
 
 /// Lines in one interval.
 const LINES_MAX: u32 = 20;
@@ -22,10 +23,10 @@ impl Log {
         Log(Arc::new(write))
     }
 
-    /// To the standard error output, behind `name`.
+    /// To the standard error output, behind the time and `name`, as warnings.
     pub fn to_stderr(name: &str) -> Log {
         let name = name.to_string();
-        Log::new(move |line| eprintln!("{name}: {line}"))
+        Log::new(move |line| log_lines::write_line(Level::Warn, &name, line))
     }
 }
 
