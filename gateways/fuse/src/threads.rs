@@ -10,7 +10,7 @@
 //! depends on the samples but speed.
 //!
 //! A thread whose request has been in service for some samples waits for a server. It does not count: others take its place, new ones if
-//! need be, up to [`THREADS_MAX`]. So a server that does not answer holds up only those who want something of it. Threads beyond the usual
+//! need be, up to `THREADS_MAX`. So a server that does not answer holds up only those who want something of it. Threads beyond the usual
 //! number end when they have rested for a second.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use crate::kernel::Service;
 use crate::waits::Waits;
 
 /// Requests in service at once at most: far more than programs wait at a time. The next one waits until one of these has its answer.
-pub const THREADS_MAX: usize = 4096;
+const THREADS_MAX: usize = 4096;
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_secs(1);
 /// A request that is in service for so many samples waits for a server.
@@ -110,6 +110,11 @@ impl Threads {
     /// Threads while no server keeps them waiting.
     pub fn base(&self) -> usize {
         self.base
+    }
+
+    /// There may be so many.
+    pub fn max(&self) -> usize {
+        self.max
     }
 
     /// All threads.
@@ -232,7 +237,7 @@ impl Threads {
     }
 }
 
-/// Each thread that waits for a server has a descriptor to be woken by, and other things need some too.
+/// Each thread that waits for a server has a descriptor to be woken by, perhaps one for its ring, and other things need some too.
 fn threads_max() -> usize {
     // SAFETY: an all-zero limit is valid; the call fills it.
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
@@ -240,7 +245,7 @@ fn threads_max() -> usize {
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } < 0 {
         return THREADS_MAX;
     }
-    THREADS_MAX.min(usize::try_from(limit.rlim_cur / 4 * 3).unwrap_or(THREADS_MAX))
+    THREADS_MAX.min(usize::try_from(limit.rlim_cur / 4).unwrap_or(THREADS_MAX))
 }
 
 /// From samples to a number of threads: moving averages with some distance between the marks for more and for fewer.

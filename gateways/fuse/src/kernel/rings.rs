@@ -19,7 +19,7 @@ use super::ring::{self, COMMAND_COMMIT_AND_FETCH, COMMAND_REGISTER, Place, RingA
 use super::session::{STACK_BYTES, Session};
 use super::types::Errno;
 use super::uring::{Command, Uring};
-use crate::threads::{AT_HAND_MAX, THREADS_MAX, WAITING_SAMPLES};
+use crate::threads::{AT_HAND_MAX, WAITING_SAMPLES};
 
 /// How requests come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl<F: Filesystem> Session<F> {
         }
         let mut total: usize = loads.iter().map(|load| load.threads).sum();
         for (queue, load) in loads.iter().enumerate() {
-            for _ in 0..load.lacks(self.threads.base()).min(THREADS_MAX.saturating_sub(total)) {
+            for _ in 0..load.lacks(self.threads.base()).min(self.threads.max().saturating_sub(total)) {
                 self.start_ring(queue as u16, Begin::New(true), None);
                 total += 1;
             }
