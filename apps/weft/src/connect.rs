@@ -140,7 +140,8 @@ impl Fs {
     /// What a failed operation has to say, with the words of the system if there was no connection.
     pub fn why(&self, error: &weft_client::Error) -> String {
         let text = error.explain(self.client.map());
-        match error.server.filter(|_| error.status == Status::Unreachable).and_then(|server| self.client.rt().last_error(server)) {
+        let is_of_connection = matches!(error.status, Status::Unreachable | Status::MapChanged);
+        match error.server.filter(|_| is_of_connection).and_then(|server| self.client.rt().last_error(server)) {
             Some(words) => format!("{text} ({words})"),
             None => text,
         }

@@ -25,6 +25,7 @@ mod process;
 mod recording;
 mod sim;
 mod state;
+mod stores;
 mod trust;
 mod units;
 mod view;

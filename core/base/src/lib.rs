@@ -9,6 +9,7 @@ mod fast_map;
 mod ids;
 mod map;
 mod payload;
+mod server_list;
 mod status;
 mod time;
 
@@ -18,5 +19,6 @@ pub use fast_map::{FastHasher, FastMap, FastSet};
 pub use ids::{ClientId, FsId, Handle, ROOT_HANDLE, RequestId, ServerId, ServerRole, StripeIndex};
 pub use map::{ClusterMap, ServerEntry};
 pub use payload::Payload;
+pub use server_list::ServerList;
 pub use status::{Result, Status};
 pub use time::{DataTime, MILLISECOND, Nanos, SECOND, WallTime};

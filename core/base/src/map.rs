@@ -1,6 +1,6 @@
 //! The cluster map: which servers a file system has, and its defaults.
 
-use crate::{FsId, Handle, Layout, Result, ServerId, ServerRole, Status};
+use crate::{FsId, Handle, Layout, Result, ServerId, ServerList, ServerRole, Status};
 
 /// One server of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,12 @@ impl ClusterMap {
     /// All servers, metadata first.
     pub fn servers(&self) -> impl Iterator<Item = &ServerEntry> {
         self.meta.iter().chain(&self.data)
+    }
+
+    /// The names of all servers by number.
+    pub fn server_list(&self) -> ServerList {
+        let names = |servers: &[ServerEntry]| servers.iter().map(|server| server.name.clone()).collect();
+        ServerList { meta: names(&self.meta), data: names(&self.data) }
     }
 
     /// The metadata server in whose range the handle lies.

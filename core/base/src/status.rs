@@ -114,6 +114,10 @@ statuses! {
     Overloaded = 37, 11, "the server has too much to do";
     /// A truncation came between; the size must be asked at the data servers.
     SizeUncertain = 38, 11, "the size must be asked at the data servers";
+    /// The peer has another list of servers than the one with which the file system was made.
+    MapChanged = 39, 5, "the list of servers is not the one with which the file system was made";
+    /// A server with this number is known, and it was another one: its store was lost and made again.
+    StoreReplaced = 40, 5, "the store of the server is not the one that it had";
     /// A status of a newer version.
     Unknown = 65535, 5, "an error that this version does not know";
 }

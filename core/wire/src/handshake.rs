@@ -13,7 +13,7 @@
 //! Both proofs are an HMAC over both nonces and all that was agreed, so neither can be replayed or moved to another connection.
 
 use bytes::Bytes;
-use weft_base::{ClientId, FsId, Result, ServerId, Status};
+use weft_base::{ClientId, FsId, Result, ServerId, ServerList, Status};
 
 use crate::capability::equal_in_constant_time;
 use crate::{ClusterKey, Header, Kind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, Wire, crc32c, wire_struct};
@@ -35,6 +35,8 @@ wire_struct! {
         pub client: ClientId,
         /// Its life.
         pub incarnation: u32,
+        /// [`ServerList::fingerprint`] of the servers that the client knows; 0 if it knows none.
+        pub servers: u64,
         /// 16 random bytes.
         pub nonce: Bytes,
     }
@@ -65,6 +67,8 @@ wire_struct! {
     pub struct Welcome {
         /// 0 or why the server refuses.
         pub status: u16,
+        /// With [`Status::MapChanged`]: the servers with which the file system was made, as [`ServerList::to_text`] has them.
+        pub servers: String,
     }
 
     /// From the client, before its first request, if version 2 was agreed and the connection is a Unix socket; the descriptor of a
@@ -125,6 +129,7 @@ impl ClientHandshake {
             server,
             client,
             incarnation,
+            servers: 0,
             nonce: Bytes::copy_from_slice(&nonce),
         }
     }
@@ -156,19 +161,25 @@ impl ClientHandshake {
 }
 
 /// The server's side of one connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerHandshake {
     key: ClusterKey,
     fs_id: FsId,
     fs_name: String,
     server: ServerId,
+    servers: ServerList,
     sent: Option<(Hello, Challenge)>,
 }
 
 impl ServerHandshake {
     /// For a server of this file system.
     pub fn new(key: ClusterKey, fs_id: FsId, fs_name: &str, server: ServerId) -> ServerHandshake {
-        ServerHandshake { key, fs_id, fs_name: fs_name.to_string(), server, sent: None }
+        ServerHandshake { key, fs_id, fs_name: fs_name.to_string(), server, servers: ServerList::default(), sent: None }
+    }
+
+    /// Clients that know other servers are refused.
+    pub fn with_servers(self, servers: ServerList) -> ServerHandshake {
+        ServerHandshake { servers, ..self }
     }
 
     /// Answers a hello. A challenge with a status other than 0 is a refusal: send it and close.
@@ -192,13 +203,24 @@ impl ServerHandshake {
     /// Checks the client's proof; afterwards the peer is who it says.
     ///
     /// # Errors
-    /// [`Status::AuthenticationFailed`]; send the welcome with that status and close.
+    /// [`Status::AuthenticationFailed`], or [`Status::MapChanged`] if the client would look for data where it is not; send the welcome with
+    /// that status and close.
     pub fn accept(&self, proof: &Proof) -> Result<(ClientId, u32)> {
         let (hello, challenge) = self.sent.as_ref().ok_or(Status::BadMessage)?;
         if !equal_in_constant_time(&proof.proof, &client_proof(&self.key, hello, challenge)) {
             return Err(Status::AuthenticationFailed);
         }
+        let ours = self.servers.fingerprint();
+        if hello.servers != ours && hello.servers != 0 && ours != 0 {
+            return Err(Status::MapChanged);
+        }
         Ok((hello.client, hello.incarnation))
+    }
+
+    /// The last message, for what [`ServerHandshake::accept`] said.
+    pub fn welcome(&self, accepted: Result<(ClientId, u32)>) -> Welcome {
+        let servers = if accepted == Err(Status::MapChanged) { self.servers.to_text() } else { String::new() };
+        Welcome { status: accepted.map_or_else(Status::code, |_| 0), servers }
     }
 
     fn refusal(&self, hello: &Hello) -> Option<Status> {
@@ -263,6 +285,25 @@ mod tests {
         let future = Hello { version_oldest: 200, version_newest: 201, ..hello() };
         assert_eq!(run(KEY, future), Err(Status::VersionMismatch));
         assert_eq!(run(KEY, Hello { nonce: Bytes::from_static(b"short"), ..hello() }), Err(Status::BadMessage));
+    }
+
+    #[test]
+    fn other_servers_are_refused_after_the_proof() {
+        let servers = ServerList { meta: vec!["meta0".into()], data: vec!["data0".into()] };
+        let grown = ServerList { data: vec!["data0".into(), "data1".into()], ..servers.clone() };
+        for (known, want) in
+            [(0, Ok((ClientId(3), 4))), (servers.fingerprint(), Ok((ClientId(3), 4))), (grown.fingerprint(), Err(Status::MapChanged))]
+        {
+            let mut server = ServerHandshake::new(KEY, FS, "weft", ServerId(1)).with_servers(servers.clone());
+            let hello = Hello { servers: known, ..hello() };
+            let client = ClientHandshake::new(KEY, hello.clone());
+            let proof = client.answer(&server.challenge(hello, [2; NONCE_BYTES])).unwrap();
+            let accepted = server.accept(&proof);
+            assert_eq!(accepted, want);
+            let welcome = server.welcome(accepted);
+            assert_eq!(welcome.servers.is_empty(), want.is_ok());
+            assert_eq!(server.accept(&Proof { proof: Bytes::new() }), Err(Status::AuthenticationFailed), "a stranger learns no names");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::open_table::OpenTable;
 use crate::partitions::Partitions;
 use crate::silence::Silent;
 use crate::window::run_window;
-use crate::{Caller, CallerStats, ClientOptions, Error, FsStats, Result};
+use crate::{Caller, CallerStats, ClientOptions, DataSpace, Error, FsStats, Result};
 
 /// Longest wait for the answer to a ping or a dashboard's question, in nanoseconds.
 const PING_DEADLINE: u64 = 2 * SECOND;
@@ -151,7 +151,7 @@ impl<R: Runtime> Client<R> {
         servers.into_iter().zip(results).collect()
     }
 
-    /// Sums capacity and use over all servers. Servers that do not answer within 2 s are named in the result.
+    /// Sums capacity and use over all servers; a disk that several share is counted once. Servers that do not answer within 2 s are named in the result.
     ///
     /// # Errors
     /// That of the first server if none answers.
@@ -159,13 +159,11 @@ impl<R: Runtime> Client<R> {
         let mut stats = FsStats::default();
         let answers = self.ping_all().await;
         let servers = answers.len();
+        let space = DataSpace::of(answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()));
+        (stats.capacity_bytes, stats.free_bytes, stats.used_bytes) = (space.capacity_bytes, space.free_bytes, space.used_bytes);
         for (server, answer) in answers {
             match answer {
-                Ok(info) if server.role() == ServerRole::Data => {
-                    stats.capacity_bytes += info.capacity_bytes;
-                    stats.free_bytes += info.free_bytes;
-                    stats.used_bytes += info.used_bytes;
-                }
+                Ok(_) if server.role() == ServerRole::Data => {}
                 Ok(info) => stats.inodes += info.objects,
                 Err(error) => stats.unanswered.push(Error { operation: "statfs", ..error }),
             }

@@ -57,6 +57,7 @@ fn advice(status: Status) -> Option<&'static str> {
         Status::AuthenticationFailed => "use the key file that belongs to this file system (--key-file)",
         Status::WrongFileSystem => "the address belongs to another file system; check the configuration file",
         Status::VersionMismatch => "use the same version of weft on client and servers",
+        Status::MapChanged => "the config must name the servers that it named then, in the same order",
         Status::NoSpace => "free space on the server, `weft df` shows where; reads go on",
         Status::ReadOnly => "the log of the server says which disk failed",
         _ => return None,

@@ -600,6 +600,8 @@ impl World {
             journal_writes: 0,
             journal_syncs: 0,
             disk: None,
+            device: 0,
+            device_free_bytes: 0,
         }
     }
 }

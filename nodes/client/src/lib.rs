@@ -25,6 +25,7 @@ mod read;
 mod reclaim;
 mod sequence;
 mod silence;
+mod space;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -35,5 +36,6 @@ pub use caller::{Caller, CallerStats};
 pub use client::Client;
 pub use error::{Error, Result};
 pub use open_table::OpenFile;
+pub use space::DataSpace;
 pub use types::{ClientOptions, CreateOptions, DirItem, DirPage, FsStats, RenameFlags, Seen, SetAttr, XattrFlags};
 pub use window::run_window;

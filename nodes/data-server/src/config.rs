@@ -132,6 +132,8 @@ pub struct DataServerConfig {
     pub key: ClusterKey,
     /// Make a new, empty store if the disk holds none; otherwise that is an error.
     pub create: bool,
+    /// Serve only when metadata server 0 knows the store of this server (of the engine `journal`). Tests of one server alone say no.
+    pub meets_others: bool,
     /// What keeps the objects over a restart.
     pub engine: Engine,
     /// What an acknowledged write survives.
@@ -161,6 +163,7 @@ impl DataServerConfig {
             map,
             key,
             create: false,
+            meets_others: true,
             engine: Engine::Journal,
             durability: Durability::BATCH_DEFAULT,
             capacity_bytes: None,

@@ -29,6 +29,7 @@ mod config;
 mod durability;
 mod flights;
 mod grants;
+mod introduction;
 mod ops;
 mod record;
 mod recovery;

@@ -42,29 +42,33 @@ async fn open_memory<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Res
     let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
     // Nobody has counted the starts, but clients must see that this is another one.
     let boot = (rt.random() as u32).max(1);
-    Ok(Foundation { boot, container, journal: None, table, removed: Removed::default() })
+    Ok(Foundation { boot, superblock: None, container, journal: None, table, removed: Removed::default() })
 }
 
 /// A new store. The superblock comes last: without it everything here can be made again.
 async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, DataServerError> {
     let disk = rt.disk();
+    // First, since it says if there is too little room, and then leaves nothing.
+    let journal = Journal::create(disk, journal_config(rt, config)).await.map_err(stopped_by)?;
     let failed = || disk_error("make the container");
     let container = disk.open(CONTAINER_NAME, true).await.map_err(failed())?;
     disk.set_len(container, 0).await.map_err(failed())?;
     let header = ContainerHeader { fs_id: config.map.fs_id, server_id: config.server };
     disk.write(container, 0, Payload::Real(header.encode())).await.map_err(failed())?;
     disk.sync(container).await.map_err(failed())?;
-    let journal = Journal::create(disk, journal_config(rt, config)).await.map_err(stopped_by)?;
     let superblock = Superblock {
         fs_id: config.map.fs_id,
         server: config.server,
         engine: config.engine.name().to_string(),
         boot: 1,
         boot_id: boot_id(disk, config),
+        servers: config.map.server_list(),
+        birth: rt.random() | 1,
+        births: Default::default(),
     };
     superblock.store(disk).await.map_err(store_error)?;
     let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
-    Ok(Foundation { boot: 1, container, journal: Some(journal), table, removed: Removed::default() })
+    Ok(Foundation { boot: 1, superblock: Some(superblock), container, journal: Some(journal), table, removed: Removed::default() })
 }
 
 async fn recover<R: ServerRuntime>(
@@ -88,13 +92,14 @@ async fn recover<R: ServerRuntime>(
     journal.commit().await.map_err(stopped_by)?;
     journal.sync_through(lsn).await.map_err(stopped_by)?;
     let boot = superblock.boot.wrapping_add(1).max(1);
-    Superblock { boot, boot_id: boot_id(disk, config), ..superblock }.store(disk).await.map_err(store_error)?;
+    let superblock = Superblock { boot, boot_id: boot_id(disk, config), ..superblock };
+    superblock.store(disk).await.map_err(store_error)?;
     // Nothing is behind the last object any more, whatever comes. What was left there goes back to the disk.
     let end = table.usage().high_water_bytes;
     if disk.len(container).await.map_err(disk_error("look at the container"))? > end {
         disk.set_len(container, end).await.map_err(disk_error("cut the container"))?;
     }
-    Ok(Foundation { boot, container, journal: Some(journal), table, removed })
+    Ok(Foundation { boot, superblock: Some(superblock), container, journal: Some(journal), table, removed })
 }
 
 /// What this life leaves for the next to compare. A server that answers writes before they are in the container may lose them in any end of
@@ -189,7 +194,7 @@ fn check_owner(superblock: &Superblock, config: &DataServerConfig) -> Result<(),
         let wanted = config.engine.name();
         return Err(DataServerError::Store(format!("the directory was made by engine {engine}, but the configuration says {wanted}")));
     }
-    Ok(())
+    superblock.check_servers(&config.map.server_list()).map_err(DataServerError::Store)
 }
 
 fn journal_config<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> JournalConfig {

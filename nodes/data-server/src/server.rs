@@ -16,6 +16,7 @@ use weft_wire::{Frame, Header, Op, Request};
 use crate::checkpoint::checkpoint_flow;
 use crate::clients::Verdict;
 use crate::durability::{stopped_by, sync_flow};
+use crate::introduction::{introduce_flow, is_about_objects};
 use crate::ops::{self, Answer, When};
 use crate::recovery::open;
 use crate::space::reclaim_flow;
@@ -30,6 +31,7 @@ use crate::{DataServerConfig, DataServerError};
 pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<(), DataServerError> {
     let foundation = open(&rt, &config).await?;
     let server = Server::new(rt, config, foundation);
+    server.rt.spawn(introduce_flow(server.clone()));
     server.rt.spawn(sync_flow(server.clone()));
     server.rt.spawn(reclaim_flow(server.clone()));
     server.rt.spawn(checkpoint_flow(server.clone()));
@@ -217,6 +219,9 @@ impl<R: ServerRuntime> Server<R> {
         if header.server != self.config.server && !for_anybody {
             return Err(refuse(Status::WrongServer));
         }
+        if !self.is_introduced() && is_about_objects(header.op) {
+            return Err(refuse(Status::NotReady));
+        }
         let verdict = self.clients.borrow_mut().admit(&header);
         if verdict == Verdict::Stale {
             return Err(refuse(Status::StaleRequest));
@@ -305,6 +310,7 @@ impl<R: ServerRuntime> Server<R> {
             Request::Ping(_) => ops::ping(self).await,
             Request::Live(_) => ops::live(self).await,
             Request::GetMap(_) => ops::get_map(self),
+            Request::Meet(request) => self.meet(&request),
             Request::Trace(request) => ops::trace(self, &request),
             Request::TraceRead(request) => ops::trace_read(self, &request),
             _ => Err(Status::NotSupported),

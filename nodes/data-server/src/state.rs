@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use weft_base::{ClientId, FastSet, Handle, Nanos, Result, SECOND, Status};
-use weft_journal::Journal;
+use weft_journal::{Journal, Superblock};
 use weft_live::Live;
 use weft_rt::{Event, FileId, ServerRuntime};
 use weft_store::objects::{BLOCK_BYTES, ObjectKey, ObjectRecord, ObjectTable};
@@ -56,6 +56,8 @@ pub struct Server<R: ServerRuntime> {
     pub load_sampled: Cell<Nanos>,
     /// The journal has become long enough for a checkpoint.
     pub checkpoint_due: Event,
+    /// Of the engine `journal`: who this server is, and whom it has met.
+    pub superblock: RefCell<Option<Superblock>>,
     /// What stops the server, once something did.
     pub stop: RefCell<Option<DataServerError>>,
     /// The loop of turns has a reason to look: requests have landed, or the server has stopped.
@@ -65,6 +67,8 @@ pub struct Server<R: ServerRuntime> {
 /// What recovery hands to a server.
 pub struct Foundation<D> {
     pub boot: u32,
+    /// Of the engine `journal`.
+    pub superblock: Option<Superblock>,
     pub container: FileId,
     pub journal: Option<Journal<D>>,
     pub table: ObjectTable,
@@ -93,6 +97,7 @@ impl<R: ServerRuntime> Server<R> {
             load_sampled: Cell::new(Nanos(0)),
             waiting: Cell::new(0),
             checkpoint_due: Event::new(),
+            superblock: RefCell::new(foundation.superblock),
             stop: RefCell::default(),
             woken: Event::new(),
             rt,

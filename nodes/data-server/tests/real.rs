@@ -38,6 +38,7 @@ fn shard(directory: &Path, stop: &StopHandle) -> ShardConfig {
         listen: vec![address],
         disk: DiskConfig::Directory(directory.to_path_buf()),
         servers: Vec::new(),
+        names: Default::default(),
         share_memory: true,
         stop: stop.clone(),
         log: Log::new(|_| {}),
@@ -53,7 +54,7 @@ fn with_server<T: Send + 'static>(
 ) -> (T, Option<std::result::Result<(), DataServerError>>) {
     let stop = StopHandle::new().expect("an event");
     let map = map(directory);
-    let config = DataServerConfig { create: true, durability, ..DataServerConfig::new(SERVER, map.clone(), KEY) };
+    let config = DataServerConfig { create: true, meets_others: false, durability, ..DataServerConfig::new(SERVER, map.clone(), KEY) };
     let asked = stop.clone();
     let client = std::thread::spawn(move || {
         let config = ClientConfig { client: CLIENT, ..ClientConfig::from_map(&map, Some(KEY)).expect("good addresses") };

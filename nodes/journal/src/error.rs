@@ -24,6 +24,8 @@ pub enum JournalError {
         /// What the disk said.
         error: DiskError,
     },
+    /// The store is not the one that it should be, as the words say.
+    Foreign(String),
     /// What was found on the disk cannot be trusted; the words say what and where.
     Damaged(String),
 }
@@ -40,7 +42,7 @@ impl fmt::Display for JournalError {
                 )
             }
             JournalError::Disk { action, error } => write!(f, "cannot {action}: {error}"),
-            JournalError::Damaged(what) => f.write_str(what),
+            JournalError::Foreign(what) | JournalError::Damaged(what) => f.write_str(what),
         }
     }
 }

@@ -55,6 +55,11 @@ impl JournalConfig {
     }
 }
 
+/// The least room that a new server needs, in bytes: for the first segment, one in reserve, and the small files beside them.
+pub fn bytes_to_begin(segment_bytes: u64) -> u64 {
+    2 * segment_bytes + SMALL_FILES_BYTES
+}
+
 fn check_segment_bytes(config: &JournalConfig) {
     assert!(config.segment_bytes >= 64 << 10, "a segment of {} bytes is too small", config.segment_bytes);
 }
@@ -158,8 +163,7 @@ impl<D: Disk> Journal<D> {
             disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
         }
         check_segment_bytes(&config);
-        // The first segment, one in reserve, and the small files beside them.
-        let needed_bytes = 2 * config.segment_bytes + SMALL_FILES_BYTES;
+        let needed_bytes = bytes_to_begin(config.segment_bytes);
         if let Ok((_, free_bytes)) = disk.space().await
             && free_bytes < needed_bytes
         {

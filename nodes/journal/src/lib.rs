@@ -10,6 +10,7 @@
 //!               the directory a server's)
 //! later starts: Superblock::load, check it, Journal::recover (hands out checkpoint and journal records), Superblock::store with
 //!               the counted boot
+//! orderly end:  bring_to_rest().await; after a while without work: mark_end().await
 //! each turn:    ensure_room().await, append(record)*, commit().await, replies
 //! now and then: sync_through(lsn).await in a flow of its own; checkpoint: begin, push slices of the state, flush, finish
 //! ```
@@ -31,7 +32,7 @@ mod superblock;
 
 pub use checkpoint::Checkpoint;
 pub use error::JournalError;
-pub use journal::{Journal, JournalConfig, JournalStats};
+pub use journal::{Journal, JournalConfig, JournalStats, bytes_to_begin};
 pub use recover::{Found, Recovered};
 pub use superblock::Superblock;
 pub use weft_store::Lsn;

@@ -7,15 +7,17 @@
 //! ```
 //! Between the second and the third rename there is no `superblock`; then `superblock.new` is whole, and the next start takes it.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
-use weft_base::{FsId, Payload, ServerId};
+use weft_base::{FsId, Payload, ServerId, ServerList, Status};
 use weft_rt::{Disk, DiskError};
 use weft_wire::crc32c;
 
 use crate::JournalError;
 
 /// Version of all formats in the directory.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const NAME: &str = "superblock";
 const NAME_NEW: &str = "superblock.new";
 /// What it was, until it becomes the reserve.
@@ -23,8 +25,10 @@ const NAME_OLD: &str = "superblock.old";
 /// An allocated file that becomes the next superblock: a server must be able to start on a full disk, or nobody could read or remove
 /// what is there.
 const RESERVE: &str = "superblock.reserve";
-/// Its size in bytes; a superblock is smaller.
-const RESERVE_BYTES: u64 = 4096;
+/// Its size in bytes; a superblock is smaller (some hundred servers).
+const RESERVE_BYTES: u64 = 64 << 10;
+/// Longest text that is read, in bytes.
+const TEXT_BYTES_MAX: u64 = 8 << 20;
 
 /// What a server's directory says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +43,43 @@ pub struct Superblock {
     pub boot: u32,
     /// [`Disk::boot_id`] at the last start.
     pub boot_id: u64,
+    /// The servers with which the file system was made.
+    pub servers: ServerList,
+    /// Drawn when the store was made: a server of the same number with another birth is not the same server.
+    pub birth: u64,
+    /// The births of the servers that this one has met; its own, once the others know it.
+    pub births: BTreeMap<ServerId, u64>,
 }
 
 impl Superblock {
+    /// Compares the servers of a configuration with those with which the file system was made.
+    ///
+    /// # Errors
+    /// What is different, and what to do.
+    pub fn check_servers(&self, now: &ServerList) -> Result<(), String> {
+        self.servers.change(now).map_or(Ok(()), Err)
+    }
+
+    /// True if the others know this server.
+    pub fn is_introduced(&self) -> bool {
+        self.births.contains_key(&self.server)
+    }
+
+    /// Notes the birth of a server. True if it was not known: store the superblock before anybody relies on it.
+    ///
+    /// # Errors
+    /// [`Status::StoreReplaced`] if another one of that number is known.
+    pub fn meet(&mut self, server: ServerId, birth: u64) -> weft_base::Result<bool> {
+        match self.births.get(&server) {
+            Some(known) if *known == birth => Ok(false),
+            Some(_) => Err(Status::StoreReplaced),
+            None => {
+                self.births.insert(server, birth);
+                Ok(true)
+            }
+        }
+    }
+
     /// Reads the superblock; `None` if the directory has none (no server was ever completely formatted here).
     ///
     /// # Errors
@@ -57,7 +95,7 @@ impl Superblock {
         }
         let file = disk.open(NAME, false).await.map_err(failed())?;
         let len = disk.len(file).await.map_err(failed())?;
-        let bytes = disk.read(file, 0, len.min(4096)).await.map_err(failed())?.to_bytes();
+        let bytes = disk.read(file, 0, len.min(TEXT_BYTES_MAX)).await.map_err(failed())?.to_bytes();
         disk.close(file);
         Superblock::parse(&bytes).map(Some).map_err(JournalError::Damaged)
     }
@@ -92,22 +130,32 @@ impl Superblock {
     }
 
     fn text(&self) -> String {
-        let fields = format!(
-            "weft superblock {FORMAT}\nfs_id {}\nserver {}\nengine {}\nboot {}\nboot_id {:016x}\n",
-            self.fs_id, self.server.0, self.engine, self.boot, self.boot_id
+        let mut fields = format!(
+            "weft superblock {FORMAT}\nfs_id {}\nserver {}\nengine {}\nboot {}\nboot_id {:016x}\nbirth {:016x}\n",
+            self.fs_id, self.server.0, self.engine, self.boot, self.boot_id, self.birth
         );
+        for line in self.servers.to_text().lines() {
+            fields += &format!("made_with {line}\n");
+        }
+        for (server, birth) in &self.births {
+            fields += &format!("knows {} {birth:016x}\n", server.0);
+        }
         let crc = crc32c(fields.as_bytes());
         format!("{fields}crc32c {crc:08x}\n")
     }
 
-    fn parse(bytes: &[u8]) -> Result<Superblock, String> {
+    /// Reads the text of a superblock.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<Superblock, String> {
         let damaged = |what: &str| format!("the superblock is damaged: {what}");
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is no text"))?;
         let version = text.lines().next().and_then(|line| line.strip_prefix("weft superblock ")).ok_or(damaged("wrong first line"))?;
         if version != FORMAT.to_string() {
             return Err(format!("the directory has format {version}, this version reads {FORMAT}"));
         }
-        let end = text.find("crc32c ").ok_or(damaged("no checksum"))?;
+        let end = text.rfind("crc32c ").ok_or(damaged("no checksum"))?;
         let crc = u32::from_str_radix(text[end..].trim_start_matches("crc32c ").trim_end(), 16).map_err(|_| damaged("no checksum"))?;
         if crc != crc32c(&bytes[..end]) {
             return Err(damaged("the checksum does not match"));
@@ -116,6 +164,14 @@ impl Superblock {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             value.ok_or_else(|| damaged(&format!("no field {name}")))
         };
+        let lines = |name: &'static str| text.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(' '));
+        let made_with: Vec<&str> = lines("made_with").collect();
+        let mut births = BTreeMap::new();
+        for known in lines("knows") {
+            let (server, birth) = known.split_once(' ').ok_or(damaged("field knows"))?;
+            let server = server.parse().map_err(|_| damaged("field knows"))?;
+            births.insert(ServerId(server), u64::from_str_radix(birth, 16).map_err(|_| damaged("field knows"))?);
+        }
         let number = |name: &str, radix: u32| u64::from_str_radix(field(name)?, radix).map_err(|_| damaged(&format!("field {name}")));
         Ok(Superblock {
             fs_id: FsId(number("fs_id", 16)?),
@@ -123,6 +179,9 @@ impl Superblock {
             engine: field("engine")?.to_string(),
             boot: u32::try_from(number("boot", 10)?).map_err(|_| damaged("field boot"))?,
             boot_id: number("boot_id", 16)?,
+            servers: ServerList::from_text(&made_with.join("\n")),
+            birth: number("birth", 16)?,
+            births,
         })
     }
 }
@@ -148,7 +207,16 @@ mod tests {
     use super::*;
 
     fn sample() -> Superblock {
-        Superblock { fs_id: FsId(0xfeed), server: ServerId(0x8001), engine: "journal".into(), boot: 7, boot_id: 0xabcdef }
+        Superblock {
+            fs_id: FsId(0xfeed),
+            server: ServerId(0x8001),
+            engine: "journal".into(),
+            boot: 7,
+            boot_id: 0xabcdef,
+            servers: ServerList { meta: vec!["meta0".into()], data: vec!["crc32c".into(), "boot".into()] },
+            birth: 0x0123_4567_89ab_cdef,
+            births: [(ServerId(0), 5), (ServerId(0x8001), 0x0123_4567_89ab_cdef)].into(),
+        }
     }
 
     #[test]
@@ -172,8 +240,18 @@ mod tests {
     }
 
     #[test]
+    fn another_birth_is_another_server() {
+        let mut superblock = sample();
+        assert!(superblock.is_introduced());
+        assert_eq!(superblock.meet(ServerId(0), 5), Ok(false));
+        assert_eq!(superblock.meet(ServerId(0), 6), Err(Status::StoreReplaced));
+        assert_eq!(superblock.meet(ServerId(1), 7), Ok(true));
+        assert_eq!(superblock.meet(ServerId(1), 8), Err(Status::StoreReplaced));
+    }
+
+    #[test]
     fn another_format_is_named() {
-        let text = sample().text().replace("superblock 1", "superblock 2");
-        assert!(Superblock::parse(text.as_bytes()).unwrap_err().contains("format 2"));
+        let text = sample().text().replace("superblock 2", "superblock 3");
+        assert!(Superblock::parse(text.as_bytes()).unwrap_err().contains("format 3"));
     }
 }

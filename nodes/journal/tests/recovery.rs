@@ -22,6 +22,11 @@ fn world(seed: u64) -> (Sim, NodeId) {
     (sim, node)
 }
 
+fn new_superblock(boot: u32) -> Superblock {
+    let (servers, births) = (Default::default(), Default::default());
+    Superblock { fs_id: FS, server: SERVER, engine: "journal".into(), boot, boot_id: 2, servers, birth: 3, births }
+}
+
 fn record(number: u64) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.resize(8 + (number * 37 % 300) as usize, number as u8);
@@ -211,7 +216,7 @@ fn a_restart_on_a_full_disk_needs_nothing_and_takes_nothing() {
     let control = sim.control();
     sim.block_on(node, 10 * SECOND, |rt| async move {
         let journal = Journal::create(rt.disk(), config(6)).await.unwrap();
-        let superblock = |boot| Superblock { fs_id: FS, server: SERVER, engine: "journal".into(), boot, boot_id: 1 };
+        let superblock = |boot| new_superblock(boot);
         superblock(1).store(rt.disk()).await.unwrap();
         journal.append(&record(1));
         journal.commit().await.unwrap();
@@ -359,7 +364,7 @@ fn the_superblock_is_replaced_as_a_whole() {
     let (sim, node) = world(5);
     sim.block_on(node, SECOND, |rt| async move {
         assert_eq!(Superblock::load(rt.disk()).await, Ok(None));
-        let mut superblock = Superblock { fs_id: FS, server: SERVER, engine: "journal".into(), boot: 1, boot_id: 2 };
+        let mut superblock = new_superblock(1);
         for boot in 1..5 {
             superblock.boot = boot;
             superblock.store(rt.disk()).await.unwrap();
@@ -375,7 +380,7 @@ fn the_superblock_is_replaced_as_a_whole() {
 /// On a full disk as well: it is stored three times, and the process dies or the power is cut at every point of that.
 #[test]
 fn the_superblock_survives_an_end_at_any_point_of_its_replacement() {
-    let superblock = |boot| Superblock { fs_id: FS, server: SERVER, engine: "journal".into(), boot, boot_id: 2 };
+    let superblock = |boot| new_superblock(boot);
     let mut points = 0;
     for polls in 1.. {
         for cut in [false, true] {

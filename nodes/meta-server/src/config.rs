@@ -74,6 +74,8 @@ pub struct MetaServerConfig {
     pub identity: Option<(ClientId, u32)>,
     /// Make new, empty metadata if the disk holds none; otherwise that is an error.
     pub create: bool,
+    /// Serve only when the others know the store of this server (of the engine `journal`). Tests of one server alone say no.
+    pub meets_others: bool,
     /// What keeps the metadata over a restart.
     pub engine: Engine,
     /// What an acknowledged change has survived.
@@ -112,6 +114,7 @@ impl MetaServerConfig {
             key,
             identity: None,
             create: false,
+            meets_others: true,
             engine: Engine::Journal,
             durability: Durability::BATCH_DEFAULT,
             journal_segment_bytes: SEGMENT_BYTES_DEFAULT,
@@ -157,7 +160,10 @@ impl std::error::Error for MetaServerError {}
 
 impl From<JournalError> for MetaServerError {
     fn from(error: JournalError) -> MetaServerError {
-        MetaServerError::Journal(error)
+        match error {
+            JournalError::Foreign(text) => MetaServerError::Foreign(text),
+            error => MetaServerError::Journal(error),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ const CHECKPOINT_RETRY_NS: u64 = 5 * SECOND;
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Starts the flows that live as long as the server.
     pub(crate) fn start_background(self: &Rc<Self>) {
+        self.rt.spawn(Rc::clone(self).introduce_flow());
         self.rt.spawn(Rc::clone(self).tick_flow());
         self.rt.spawn(Rc::clone(self).reap_flow());
         for (tx, participants) in self.state.borrow().decided_transactions() {

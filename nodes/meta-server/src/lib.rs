@@ -18,6 +18,7 @@
 mod config;
 mod engine;
 mod housekeeping;
+mod introduction;
 mod ops;
 mod server;
 mod sessions;

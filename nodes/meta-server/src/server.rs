@@ -7,7 +7,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use weft_base::{ClientId, FastMap, Handle, MILLISECOND, Nanos, Payload, Result, Status};
 use weft_client::Caller;
-use weft_journal::{JournalError, Lsn};
+use weft_journal::{JournalError, Lsn, Superblock};
 use weft_live::{Live, Ticket};
 use weft_namespace::{Admission, Change, Context, OpenChange, Record, State};
 use weft_rt::{Arrival, Event, FaultPoint, PeerId, ServerRuntime, Work, race};
@@ -18,6 +18,7 @@ use weft_wire::ops::{CreateReply, FileState, OpenReply, TxId};
 use weft_wire::{Frame, Header, Op, Request, Rights, Wire};
 
 use crate::engine::{Engine, Room};
+use crate::introduction::is_for_strangers;
 use crate::ops::Step;
 use crate::sessions::Sessions;
 use crate::stats::Counters;
@@ -29,6 +30,14 @@ const PARKED_MAX: usize = 4096;
 const PARK_NS: u64 = 500 * MILLISECOND;
 /// The pause before a commit that met a full disk is tried again, in nanoseconds.
 const COMMIT_RETRY_NS: u64 = 100 * MILLISECOND;
+
+/// Which start of which store this is.
+pub(crate) struct Life {
+    /// Counts the starts.
+    pub(crate) boot: u32,
+    /// Of the engine `journal`.
+    pub(crate) superblock: Option<Superblock>,
+}
 
 /// A metadata server, shared by its flows.
 pub(crate) struct Server<R: ServerRuntime, E: Engine> {
@@ -78,6 +87,10 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     load_sampled: Cell<Nanos>,
     /// Who waits for the answers of flows.
     in_flight: RefCell<BTreeMap<Flight, Vec<(PeerId, Header)>>>,
+    /// Of the engine `journal`: who this server is, and whom it has met.
+    pub(crate) superblock: RefCell<Option<Superblock>>,
+    /// A meeting is being noted there.
+    pub(crate) meeting: Cell<bool>,
     failure: RefCell<Option<JournalError>>,
     is_to_stop: Cell<bool>,
     encoded: RefCell<Vec<u8>>,
@@ -112,7 +125,7 @@ type Flight = (ClientId, u64);
 type Kept = std::result::Result<(), JournalError>;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
-    pub(crate) fn new(rt: R, engine: E, config: MetaServerConfig, boot: u32, state: State) -> Shared<R, E> {
+    pub(crate) fn new(rt: R, engine: E, config: MetaServerConfig, life: Life, state: State) -> Shared<R, E> {
         let (client, incarnation) = config.identity.unwrap_or((ClientId(rt.random()), 1));
         let now = rt.now();
         let mut sessions = Sessions::new(config.session_grace_ns, config.reply_retention_ns);
@@ -123,7 +136,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             caller: Caller::new(rt.clone(), client, incarnation),
             rt,
             engine,
-            boot,
+            boot: life.boot,
             started: now,
             state: RefCell::new(state),
             sessions: RefCell::new(sessions),
@@ -148,6 +161,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             before_work: Cell::new((served::QUEUE, 0)),
             load_sampled: Cell::new(Nanos(0)),
             in_flight: RefCell::default(),
+            superblock: RefCell::new(life.superblock),
+            meeting: Cell::new(false),
             failure: RefCell::new(None),
             is_to_stop: Cell::new(false),
             encoded: RefCell::default(),
@@ -354,6 +369,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let for_anybody = header.server == ANY_SERVER && header.op == Op::GetMap.code();
         if header.server != self.config.server && !for_anybody {
             return Err(Status::WrongServer);
+        }
+        if !self.is_introduced() && !is_for_strangers(header.op) {
+            return Err(Status::NotReady);
         }
         let changes = Op::from_code(header.op).is_some_and(Op::changes);
         if changes {

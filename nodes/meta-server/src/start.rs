@@ -6,7 +6,7 @@ use weft_namespace::{Change, Record, Settings, State, encode};
 use weft_rt::{Disk, ServerRuntime};
 
 use crate::engine::{JournalEngine, MemoryEngine};
-use crate::server::Server;
+use crate::server::{Life, Server};
 use crate::{Engine, MetaServerConfig, MetaServerError};
 
 /// More handles than can be given out between two flushes of the journal.
@@ -23,13 +23,13 @@ pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<()
     match config.engine {
         Engine::Memory => {
             root_changes(&rt, &config).into_iter().for_each(|change| state.apply_change(change));
-            let boot = rt.random() as u32 | 1;
-            serve(rt, MemoryEngine::<R::Disk>::new(), config, boot, state).await
+            let life = Life { boot: rt.random() as u32 | 1, superblock: None };
+            serve(rt, MemoryEngine::<R::Disk>::new(), config, life, state).await
         }
         Engine::Journal => {
             let (journal, superblock) = open(&rt, &config, &mut state).await?;
             let engine = JournalEngine::new(journal, config.durability, config.journal_segment_bytes);
-            serve(rt, engine, config, superblock.boot, state).await
+            serve(rt, engine, config, Life { boot: superblock.boot, superblock: Some(superblock) }, state).await
         }
     }
 }
@@ -49,8 +49,16 @@ pub async fn format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Resu
         journal.commit().await?;
         journal.sync().await?;
     }
-    let engine = Engine::Journal.name().to_string();
-    let superblock = Superblock { fs_id: config.map.fs_id, server: config.server, engine, boot: 0, boot_id: rt.disk().boot_id() };
+    let superblock = Superblock {
+        fs_id: config.map.fs_id,
+        server: config.server,
+        engine: Engine::Journal.name().to_string(),
+        boot: 0,
+        boot_id: rt.disk().boot_id(),
+        servers: config.map.server_list(),
+        birth: rt.random() | 1,
+        births: Default::default(),
+    };
     superblock.store(rt.disk()).await?;
     Ok(())
 }
@@ -161,6 +169,7 @@ fn check_owner(superblock: &Superblock, config: &MetaServerConfig) -> Result<(),
     if superblock.engine != Engine::Journal.name() {
         return Err(MetaServerError::Foreign(format!("{found} and was made by the engine {}", superblock.engine)));
     }
+    superblock.check_servers(&config.map.server_list()).map_err(MetaServerError::Foreign)?;
     Ok(())
 }
 
@@ -168,10 +177,10 @@ async fn serve<R: ServerRuntime, E: crate::engine::Engine>(
     rt: R,
     engine: E,
     config: MetaServerConfig,
-    boot: u32,
+    life: Life,
     state: State,
 ) -> Result<(), MetaServerError> {
-    let server = Server::new(rt, engine, config, boot, state);
+    let server = Server::new(rt, engine, config, life, state);
     debug_assert!(!server.engine.has_pending(), "recovery leaves nothing to commit");
     server.start_background();
     server.serve().await

@@ -56,6 +56,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             engine: self.config.engine.name().into(),
             durability: self.config.durability.name().into(),
             state: match self.engine.room() {
+                _ if !self.is_introduced() => "waiting for the other servers to know it".into(),
                 Room::Plenty => "serving".into(),
                 Room::Low | Room::None => "read-only: the disk is full".into(),
             },
@@ -73,6 +74,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             journal_writes: journal.writes,
             journal_syncs: journal.syncs,
             disk: None,
+            device: self.rt.disk().device(),
+            device_free_bytes: free_bytes,
         };
         Ok(info)
     }

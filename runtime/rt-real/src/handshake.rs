@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use weft_base::{ClientId, FsId, Nanos, SECOND, ServerId, Status};
+use weft_base::{ClientId, FsId, Nanos, SECOND, ServerId, ServerList, Status};
 use weft_wire::handshake::{
     Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, RegionAnswer, RegionOffer, ServerHandshake, Welcome, frame,
 };
@@ -30,6 +30,8 @@ pub(crate) struct Introduction {
     pub(crate) server: ServerId,
     pub(crate) client: ClientId,
     pub(crate) incarnation: u32,
+    /// The servers that the client knows.
+    pub(crate) servers: ServerList,
     /// Offer a server on this machine shared memory for bulk data.
     pub(crate) share: bool,
 }
@@ -96,6 +98,7 @@ fn introduce(fd: BorrowedFd<'_>, who: &Introduction, deadline: Nanos) -> Result<
     let mut nonce = [0; NONCE_BYTES];
     clock::fill_random(&mut nonce);
     let hello = ClientHandshake::hello(who.fs_id, &who.fs_name, who.server, who.client, who.incarnation, nonce);
+    let hello = Hello { servers: who.servers.fingerprint(), ..hello };
     let client = ClientHandshake::new(who.key.clone().unwrap_or(OPEN_KEY), hello.clone());
     let mut reader = FrameReader::new(Limits::HANDSHAKE);
     send_all(fd, &frame(&hello), deadline)?;
@@ -106,6 +109,10 @@ fn introduce(fd: BorrowedFd<'_>, who: &Introduction, deadline: Nanos) -> Result<
     match welcome.status {
         0 if reader.within_frame() => Err(DialError::new(Status::BadMessage, "the server speaks before it is asked")),
         0 => Ok(challenge.version),
+        code if code == Status::MapChanged.code() => {
+            let change = ServerList::from_text(&welcome.servers).change(&who.servers);
+            Err(DialError::new(Status::MapChanged, change.unwrap_or_else(|| Status::MapChanged.to_string())))
+        }
         code => Err(DialError::new(Status::from_code(code), Status::from_code(code))),
     }
 }
@@ -192,9 +199,11 @@ impl Greeting {
                 code => Step::Refuse(answer, Status::from_code(code)),
             });
         }
-        Ok(match self.state.accept(&Proof::from_bytes(message.body)?) {
-            Ok((client, incarnation)) => Step::Accept(frame(&Welcome { status: 0 }), client, incarnation),
-            Err(status) => Step::Refuse(frame(&Welcome { status: status.code() }), status),
+        let accepted = self.state.accept(&Proof::from_bytes(message.body)?);
+        let welcome = frame(&self.state.welcome(accepted));
+        Ok(match accepted {
+            Ok((client, incarnation)) => Step::Accept(welcome, client, incarnation),
+            Err(status) => Step::Refuse(welcome, status),
         })
     }
 }

@@ -19,6 +19,7 @@ fn config(directory: &std::path::Path, stop: &StopHandle) -> ShardConfig {
         listen: Vec::new(),
         disk: DiskConfig::Directory(directory.to_path_buf()),
         servers: Vec::new(),
+        names: Default::default(),
         share_memory: true,
         stop: stop.clone(),
         log: Log::new(|_| {}),

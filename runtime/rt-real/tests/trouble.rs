@@ -204,7 +204,7 @@ fn a_server_that_stops_reading_does_not_hold_us_beyond_the_deadline() {
         let hello = read_body(&mut stream);
         stream.write_all(&handshake::frame(&state.challenge(hello, [1; 16]))).expect("sent");
         state.accept(&read_body(&mut stream)).expect("it holds the key");
-        stream.write_all(&handshake::frame(&handshake::Welcome { status: 0 })).expect("sent");
+        stream.write_all(&handshake::frame(&handshake::Welcome { status: 0, servers: String::new() })).expect("sent");
         let _ = ended.recv();
     });
     let rt = client(&address, Some(KEY));
@@ -280,6 +280,7 @@ fn without_a_key_a_server_keeps_to_its_machine() {
         listen: vec![text.parse().expect("an address")],
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
+        names: Default::default(),
         share_memory: true,
         stop: StopHandle::new().expect("an event"),
         log: Log::new(|_| {}),
@@ -305,6 +306,7 @@ fn sockets_in_the_file_system() {
         listen: vec![Address::Unix(path.to_path_buf())],
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
+        names: Default::default(),
         share_memory: true,
         stop: StopHandle::new().expect("an event"),
         log: Log::new(|_| {}),
@@ -337,6 +339,7 @@ fn main_ends_and_its_last_replies_leave() {
         listen: vec![tcp()],
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
+        names: Default::default(),
         share_memory: true,
         stop,
         log: Log::new(|_| {}),
@@ -423,7 +426,7 @@ fn the_impatience_of_one_thread_is_not_the_failure_of_another() {
             let hello = read_body(&mut stream);
             stream.write_all(&handshake::frame(&state.challenge(hello, [1; 16]))).expect("sent");
             state.accept(&read_body(&mut stream)).expect("it holds the key");
-            stream.write_all(&handshake::frame(&handshake::Welcome { status: 0 })).expect("sent");
+            stream.write_all(&handshake::frame(&handshake::Welcome { status: 0, servers: String::new() })).expect("sent");
         });
         scope.spawn(|| {
             let outcome = rt.block_on(ask(&rt, ECHO, b"", b"", 300 * MILLISECOND));

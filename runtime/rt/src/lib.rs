@@ -316,6 +316,11 @@ pub trait Disk: Clone + 'static {
     /// Total and free bytes of the disk.
     fn space(&self) -> impl Future<Output = Result<(u64, u64), DiskError>>;
 
+    /// Which disk of which machine it is: the same number for directories that share their space, 0 if that is not known.
+    fn device(&self) -> u64 {
+        0
+    }
+
     /// Changes with every start of the machine: if it differs from what a server remembers, power may have been cut since.
     fn boot_id(&self) -> u64;
 }

@@ -60,7 +60,7 @@ fn promise_damage_is_noticed() {
         // Killed: everything is in the journal. It is read up to its end, so damage anywhere before it must be found.
         fs.kill("meta0");
         fs.kill("data0");
-        // The segment with the most in it: every start has begun a new one.
+        // The segment with the most in it.
         let journals = files(&fs, server, "journal").into_iter().map(|file| (end_of(&file), file));
         let (end, journal) = journals.max().expect("a server has a journal");
         assert!(end > SEGMENT_HEADER_BYTES as u64 + 1000, "{server}: the journal has only {end} bytes");

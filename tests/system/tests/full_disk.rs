@@ -83,7 +83,7 @@ fn fill_empty_and_fill_again(fs: &FileSystem) {
         fs::remove_file(&path).unwrap();
         fits
     });
-    // The restart has begun another segment of the journal, which takes 64 MiB of the room.
+    // Reservations and the journal may have taken some of it.
     wait_until("some of the room", PATIENCE, || {
         more.extend(write_until_full(&mnt, 100 + more.len() as u64));
         more.len() * 5 >= half
@@ -156,7 +156,7 @@ fn promise_full_disk_of_a_metadata_server() {
     assert!(stored.len() > 300, "{} attributes", stored.len());
     verify(&stored);
     assert!(fs::read_dir(&mnt).unwrap().count() >= stored.len());
-    // The first restart takes the segment that was kept for it, the others go on in that one.
+    // Restarts go on in the segment that is there.
     for _ in 0..3 {
         fs.kill("meta0");
         fs.start(&[]);

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde::Serialize;
 use weft_base::ServerRole;
+use weft_client::DataSpace;
 
 use crate::connect::{Common, Fs};
 use crate::fs_arg::FsPath;
@@ -14,7 +15,7 @@ use crate::units::human_bytes;
 
 /// Show how full a file system is, without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft df ~/fs")]
+#[command(after_help = "Example:\n  weft df ~/fs\n\nA disk that several data servers lie on is counted once in the total.")]
 pub struct Args {
     /// The file system; a path behind it changes nothing
     #[arg(value_name = "FS[:/PATH]")]
@@ -71,7 +72,10 @@ fn report(fs: &Fs) -> Report {
         inodes: 0,
         servers: Vec::new(),
     };
-    for (entry, answer) in fs.ping_all() {
+    let answers = fs.ping_all();
+    let space = DataSpace::of(answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()));
+    (report.capacity_bytes, report.used_bytes, report.free_bytes) = (space.capacity_bytes, space.used_bytes, space.free_bytes);
+    for (entry, answer) in answers {
         let role = entry.id.role();
         let mut row =
             Row { name: entry.name, role: role.to_string(), answers: false, capacity_bytes: 0, used_bytes: 0, free_bytes: 0, objects: 0 };
@@ -81,10 +85,6 @@ fn report(fs: &Fs) -> Report {
                 (info.capacity_bytes, info.used_bytes, info.free_bytes, info.objects);
             if role == ServerRole::Meta {
                 report.inodes += info.objects;
-            } else {
-                report.capacity_bytes += info.capacity_bytes;
-                report.used_bytes += info.used_bytes;
-                report.free_bytes += info.free_bytes;
             }
         }
         report.servers.push(row);

@@ -165,6 +165,8 @@ mod tests {
             journal_writes: 0,
             journal_syncs: 0,
             disk: None,
+            device: 0,
+            device_free_bytes: 0,
         }
     }
 

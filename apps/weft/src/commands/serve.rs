@@ -18,6 +18,7 @@ use crate::config::{CacheLayer, Config, Durability, Engine, ServerConfig};
 use crate::process::{self, HangUp, PidFile, StopSignals};
 use crate::recording;
 use crate::state::{StateDir, make_private_dir};
+use crate::stores;
 
 /// Where traces of this process go if nobody says otherwise.
 static TRACES: OnceLock<PathBuf> = OnceLock::new();
@@ -59,6 +60,10 @@ impl Args {
         process::raise_descriptors();
         let config = Config::load(&self.config)?;
         let server = config.server(&self.server)?;
+        stores::check(&config)?;
+        if self.create && config.engine == Engine::Journal && !stores::is_made(&server.dir) {
+            stores::check_running(&config, server.id)?;
+        }
         crate::faults::begin(&server.name, Some(&config))?;
         let key = config.key()?;
         let state = StateDir::of_config(&config.file);
@@ -94,6 +99,7 @@ impl Args {
             listen: vec![server.listen.clone()],
             disk: disk(server, &config)?,
             servers: config.servers.iter().map(|server| (server.id, server.address.clone())).collect(),
+            names: config.map().server_list(),
             share_memory: config.shared_memory,
             stop,
             log,

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use weft_base::ServerRole;
+use weft_journal::bytes_to_begin;
+use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ops::ServerInfo;
 
 use super::genconfig::{Settings, parse_name, write_key};
@@ -17,7 +19,7 @@ use crate::output::{print, tell};
 use crate::process::{self, StopSignals};
 use crate::state::{self, StateDir};
 use crate::units::ByteSize;
-use crate::{mount_list, mounts};
+use crate::{mount_list, mounts, stores};
 
 /// How long one look at all servers takes at most while they start.
 const LOOK: Duration = Duration::from_secs(1);
@@ -92,11 +94,13 @@ impl Args {
         let new = !state.config_file().is_file();
         let mut begun_here = Vec::new();
         if new {
+            self.check_room(state.root())?;
             begun_here = self.create(&state)?;
         }
         let config = Config::load(&state.config_file())?;
         if !new {
             self.check_unchanged(&config)?;
+            stores::check(&config)?;
         }
         let mut started = Vec::new();
         if let Err(error) = self.wait_until_serving(&state, &config, &mut started, common) {
@@ -167,6 +171,26 @@ impl Args {
         let empty = dirs.filter(is_empty).collect();
         draft.write(&state.config_file())?;
         Ok(empty)
+    }
+
+    /// A new file system is not begun where its servers find no room.
+    fn check_room(&self, root: &Path) -> Result<()> {
+        if self.settings.engine == Engine::Memory {
+            return Ok(());
+        }
+        let servers = u64::from(self.meta.unwrap_or(1)) + u64::from(self.data.unwrap_or(2));
+        let needed = servers * bytes_to_begin(SEGMENT_BYTES_DEFAULT);
+        let space = nix::sys::statvfs::statvfs(root).with_context(|| format!("cannot tell how much room {} has", root.display()))?;
+        let free = space.blocks_available() as u64 * space.fragment_size() as u64;
+        if free < needed {
+            bail!(
+                "{servers} servers need at least {} MiB, and {} has {} MiB free: make room, take fewer servers or another place",
+                needed.div_ceil(1 << 20),
+                root.display(),
+                free >> 20
+            );
+        }
+        Ok(())
     }
 
     /// An existing file system keeps what it was made with; asking for something else is a mistake worth a message.

@@ -481,6 +481,8 @@ pub mod tests {
             journal_writes: 3,
             journal_syncs: 2,
             disk: None,
+            device: 0,
+            device_free_bytes: 0,
         };
         let slots = vec![LatencySlot { slot: 2, count: creates }];
         let create = OperationUse { op: Op::Create.code(), count: creates, failed: 1, total_ns: creates * 3000, slots };

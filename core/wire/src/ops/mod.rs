@@ -104,6 +104,8 @@ operations! {
     3 Trace(TraceRequest) -> TraceReply, reads;
     /// Give a piece of a file that the recording has written.
     4 TraceRead(TraceReadRequest) -> TraceReadReply, reads;
+    /// Another server introduces itself.
+    5 Meet(MeetRequest) -> MeetReply, reads;
     /// How busy are you, and with what?
     8 Live(LiveRequest) -> LiveReply, reads;
 

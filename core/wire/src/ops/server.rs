@@ -55,6 +55,26 @@ wire_struct! {
         pub journal_syncs: u64,
         /// What it has asked of the disk that holds the data (data servers).
         pub disk: Option<DiskUse>,
+        /// The disk below its folder: servers that name the same one share its space. 0: not known.
+        pub device: u64,
+        /// Bytes that are free there.
+        pub device_free_bytes: u64,
+    }
+
+    /// A server introduces itself to another. Births are drawn when a store is made, so a store that was lost and made again has another one.
+    pub struct MeetRequest {
+        /// Who asks.
+        pub server: ServerId,
+        /// Its birth.
+        pub birth: u64,
+        /// The birth of the server that is asked, as the asker knows it; 0 if it does not.
+        pub yours: u64,
+    }
+
+    /// The answer to somebody who is who he was.
+    pub struct MeetReply {
+        /// The birth of the server that was asked.
+        pub birth: u64,
     }
 
     /// Nothing to say.

@@ -2,7 +2,7 @@
 
 use weft_base::{MILLISECOND, Result, Status};
 use weft_live::Gauges;
-use weft_rt::ServerRuntime;
+use weft_rt::{Disk, ServerRuntime};
 use weft_wire::ops::{ServerInfo, TraceReadRequest, TraceRequest, TraceService};
 
 use super::Done;
@@ -30,6 +30,7 @@ pub async fn live<R: ServerRuntime>(server: &Server<R>) -> Result<Done> {
 
 async fn server_info<R: ServerRuntime>(server: &Server<R>) -> ServerInfo {
     let space = server.space_report().await;
+    let (_, device_free_bytes) = server.rt.disk().space().await.unwrap_or_default();
     let usage = server.rt.usage();
     let journal = server.journal.as_ref().map(|journal| journal.stats()).unwrap_or_default();
     let config = &server.config;
@@ -41,7 +42,7 @@ async fn server_info<R: ServerRuntime>(server: &Server<R>) -> ServerInfo {
         owns_root: false,
         engine: config.engine.name().to_string(),
         durability: config.durability.name().to_string(),
-        state: "serving".to_string(),
+        state: if server.is_introduced() { "serving" } else { "waiting for the metadata servers to know it" }.to_string(),
         uptime_ms: server.rt.now().since(server.started) / MILLISECOND,
         boot: server.boot,
         objects: server.table.borrow().object_count(),
@@ -56,6 +57,8 @@ async fn server_info<R: ServerRuntime>(server: &Server<R>) -> ServerInfo {
         journal_writes: journal.writes,
         journal_syncs: journal.syncs,
         disk: Some(server.cache.disk_use()),
+        device: server.rt.disk().device(),
+        device_free_bytes,
     }
 }
 

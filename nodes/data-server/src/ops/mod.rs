@@ -66,7 +66,8 @@ impl Answer {
 }
 
 impl Done {
-    fn now(reply: &impl Wire) -> Done {
+    /// A reply that may leave at once.
+    pub fn now(reply: &impl Wire) -> Done {
         Done { body: reply.to_bytes(), bulk: Payload::EMPTY, when: When::Now }
     }
 

@@ -38,6 +38,7 @@ pub fn map() -> ClusterMap {
 pub fn config() -> DataServerConfig {
     DataServerConfig {
         create: true,
+        meets_others: false,
         journal_segment_bytes: 64 << 10,
         checkpoint_bytes: 48 << 10,
         punch_bytes: 256 << 10,

@@ -43,6 +43,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         match request {
             Request::Ping(_) => Ok(self.start_question(peer, header, Rc::clone(self).ping())),
             Request::Live(_) => Ok(self.start_question(peer, header, Rc::clone(self).live_report())),
+            Request::Meet(request) => Ok(self.start_question(peer, header, Rc::clone(self).meet(request))),
             Request::GetMap(_) => answer(&self.config.map),
             Request::Trace(request) => answer(&(self.trace_service()?.command)(&request)),
             Request::TraceRead(request) => answer(&(self.trace_service()?.read)(&request)?),

@@ -61,6 +61,7 @@ pub fn map(meta_servers: usize) -> ClusterMap {
 pub fn config(server: ServerId, map: &ClusterMap) -> MetaServerConfig {
     MetaServerConfig {
         create: true,
+        meets_others: false,
         journal_segment_bytes: 1 << 20,
         session_grace_ns: 2 * SECOND,
         ..MetaServerConfig::new(server, map.clone(), KEY)

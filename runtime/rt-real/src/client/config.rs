@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weft_base::{ClientId, ClusterMap, FsId, ServerId, Status};
+use weft_base::{ClientId, ClusterMap, FsId, ServerId, ServerList, Status};
 use weft_wire::ClusterKey;
 
 use crate::address::{Address, AddressError};
@@ -23,6 +23,8 @@ pub struct ClientConfig {
     pub client: ClientId,
     /// Counts the lives of this identity.
     pub incarnation: u32,
+    /// Names of all servers of the file system by number; empty if they are not known. Servers that know others refuse us.
+    pub names: ServerList,
     /// Offer servers on this machine, reached by Unix sockets, memory to share, so that bulk data crosses no socket.
     pub share_memory: bool,
 }
@@ -41,6 +43,7 @@ impl ClientConfig {
             servers,
             client: clock::random_client_id(),
             incarnation: 1,
+            names: map.server_list(),
             share_memory: true,
         })
     }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use weft_base::{ClientId, ClusterMap, FsId, Nanos, RequestId, ServerId, Status, WallTime};
+use weft_base::{ClientId, ClusterMap, FsId, Nanos, RequestId, ServerId, ServerList, Status, WallTime};
 use weft_rt::{FaultPoint, Outgoing, Runtime, Work};
 use weft_wire::handshake::ANY_SERVER;
 use weft_wire::ops::GetMapRequest;
@@ -95,7 +95,7 @@ impl ClientRt {
     /// Makes a runtime; connections are made when they are needed.
     pub fn new(config: ClientConfig) -> ClientRt {
         let counters = Arc::new(Counters::default());
-        let ClientConfig { fs_id, fs_name, key, servers, client, incarnation, share_memory: share } = config;
+        let ClientConfig { fs_id, fs_name, key, servers, client, incarnation, names, share_memory: share } = config;
         let links = servers
             .into_iter()
             .map(|(server, address)| {
@@ -106,6 +106,7 @@ impl ClientRt {
                     server,
                     client,
                     incarnation,
+                    servers: names.clone(),
                     share,
                 };
                 (server, Link::new(address, introduction, counters.clone()))
@@ -127,6 +128,7 @@ impl ClientRt {
             servers: vec![(ANY_SERVER, address.clone())],
             client: clock::random_client_id(),
             incarnation: 1,
+            names: ServerList::default(),
             share_memory: false,
         });
         let fetch = async {

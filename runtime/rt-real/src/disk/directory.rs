@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -34,6 +34,7 @@ struct Inner {
     files: RefCell<Files>,
     offload: Offload,
     boot_id: u64,
+    device: u64,
     /// Name of the file that is read and written past the page cache.
     direct_name: Option<String>,
 }
@@ -68,7 +69,8 @@ impl DirDisk {
     /// As [`DirDisk::open`].
     pub fn open_with(path: &Path, direct_name: Option<&str>) -> io::Result<DirDisk> {
         let directory = File::open(path)?;
-        if !directory.metadata()?.is_dir() {
+        let about = directory.metadata()?;
+        if !about.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a directory"));
         }
         match directory.try_lock() {
@@ -82,6 +84,8 @@ impl DirDisk {
             files: RefCell::default(),
             offload: Offload::new(HELPERS_MAX),
             boot_id: boot_id(),
+            // Machines may have devices of the same number.
+            device: (boot_id() ^ about.dev()).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             direct_name: direct_name.map(str::to_string),
         })))
     }
@@ -294,6 +298,10 @@ impl Disk for DirDisk {
 
     async fn space(&self) -> Result<(u64, u64), DiskError> {
         sys::space(&self.0.path).map_err(disk_error)
+    }
+
+    fn device(&self) -> u64 {
+        self.0.device
     }
 
     fn boot_id(&self) -> u64 {

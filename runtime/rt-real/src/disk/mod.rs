@@ -81,6 +81,12 @@ impl Disk for RealDisk {
     async fn space(&self) -> Result<(u64, u64), DiskError> {
         delegate!(self, space())
     }
+    fn device(&self) -> u64 {
+        match self {
+            RealDisk::Directory(disk) => disk.device(),
+            RealDisk::Memory(_) => 0,
+        }
+    }
     fn boot_id(&self) -> u64 {
         match self {
             RealDisk::Directory(disk) => disk.boot_id(),

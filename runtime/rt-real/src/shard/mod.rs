@@ -19,8 +19,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weft_base::{FsId, Nanos, SECOND, ServerId};
+use weft_base::{FsId, Nanos, SECOND, ServerId, ServerList};
 use weft_wire::ClusterKey;
+use weft_wire::handshake::ServerHandshake;
 
 pub use log::{LimitedLog, Log};
 pub use rt::ShardRt;
@@ -74,6 +75,8 @@ pub struct ShardConfig {
     pub disk: DiskConfig,
     /// Where the servers of the file system are, for requests from server to server.
     pub servers: Vec<(ServerId, Address)>,
+    /// Names of all servers of the file system by number; empty if they are not known. Peers that know others are refused.
+    pub names: ServerList,
     /// Accept memory that clients on this machine offer to share for bulk data.
     pub share_memory: bool,
     /// Ends it.
@@ -229,7 +232,8 @@ impl Shard {
             ),
             DiskConfig::Memory { capacity_bytes } => RealDisk::Memory(MemDisk::new(*capacity_bytes)),
         };
-        let greeting = (config.key.clone().unwrap_or(OPEN_KEY), config.fs_id, config.fs_name.clone(), config.server);
+        let key = config.key.clone().unwrap_or(OPEN_KEY);
+        let greeting = ServerHandshake::new(key, config.fs_id, &config.fs_name, config.server).with_servers(config.names.clone());
         let mut net = Net::new(greeting, listeners, LimitedLog::new(config.log.clone()))?;
         net.peers = config.servers.iter().map(|(server, address)| (*server, Peer::new(address.clone()))).collect();
         net.share_memory = config.share_memory;

@@ -22,7 +22,7 @@ use weft_base::{ClientId, Nanos, Payload, SECOND, ServerId, Status};
 use weft_rt::{Arrival, FaultPoint, PeerId, Usage};
 use weft_trace::OpenLadder;
 use weft_trace::event::served;
-use weft_wire::handshake::{self, RegionAnswer, RegionOffer};
+use weft_wire::handshake::{self, RegionAnswer, RegionOffer, ServerHandshake};
 use weft_wire::{Flags, Frame, Header, Kind, Wire};
 
 use pressure::{Pressure, Sums};
@@ -137,7 +137,7 @@ struct Listener {
 #[derive(Debug)]
 pub(crate) struct Net {
     pub(crate) epoll: Epoll,
-    greeting: (weft_wire::ClusterKey, weft_base::FsId, String, ServerId),
+    greeting: ServerHandshake,
     listeners: Vec<Listener>,
     /// Accept memory that clients offer to share.
     pub(crate) share_memory: bool,
@@ -170,11 +170,7 @@ fn token(index: usize, generation: u32) -> u64 {
 }
 
 impl Net {
-    pub(crate) fn new(
-        greeting: (weft_wire::ClusterKey, weft_base::FsId, String, ServerId),
-        listeners: Vec<(OwnedFd, Address)>,
-        log: LimitedLog,
-    ) -> std::io::Result<Net> {
+    pub(crate) fn new(greeting: ServerHandshake, listeners: Vec<(OwnedFd, Address)>, log: LimitedLog) -> std::io::Result<Net> {
         assert!((listeners.len() as u64) < LISTENERS_MAX, "more listeners than tokens for them");
         let epoll = Epoll::new()?;
         let listeners: Vec<_> = listeners.into_iter().map(|(fd, address)| Listener { fd, address }).collect();

@@ -94,6 +94,7 @@ impl ShardRt {
                 server,
                 client,
                 incarnation,
+                servers: config.names.clone(),
                 share: false,
             };
             let dialing = self.0.dialers.run(move || dial(&address, &introduction, Nanos::NEVER));

@@ -56,6 +56,7 @@ macro_rules! operations {
 operations! {
     Ping(PingRequest);
     GetMap(GetMapRequest);
+    Meet(MeetRequest);
     Live(LiveRequest);
     Trace(TraceRequest);
     TraceRead(TraceReadRequest);
@@ -115,6 +116,7 @@ pub fn requests(about: &Subject) -> Vec<Request> {
     vec![
         Request::Ping(PingRequest {}),
         Request::GetMap(GetMapRequest {}),
+        Request::Meet(MeetRequest { server: ServerId::data(1), birth: 9, yours: 0 }),
         Request::Lookup(LookupRequest { at: at.clone(), name: name.clone(), who: who.clone() }),
         Request::Create(CreateRequest {
             at: at.clone(),
@@ -323,6 +325,8 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
             gathered_jobs: 22,
             sieved_bytes: 23,
         }),
+        device: 21,
+        device_free_bytes: 22,
     };
     let row = TopRow { key: 9, count: 10, error: 3 };
     let live = LiveReply {
@@ -346,6 +350,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     vec![
         with_number(Op::Ping, &info.to_bytes()),
         with_number(Op::GetMap, &map.to_bytes()),
+        with_number(Op::Meet, &MeetReply { birth: 9 }.to_bytes()),
         with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
         with_number(
             Op::Create,
@@ -430,7 +435,7 @@ pub fn handshakes() -> Vec<(String, Vec<u8>)> {
         message("hello", 0, hello.to_bytes()),
         message("challenge", 1, challenge.to_bytes()),
         message("proof", 2, proof.to_bytes()),
-        message("welcome", 3, Welcome { status: 0 }.to_bytes()),
+        message("welcome", 3, Welcome { status: 0, servers: String::new() }.to_bytes()),
         message("region-offer", 4, RegionOffer { bytes: 32 << 20 }.to_bytes()),
         message("region-answer", 5, RegionAnswer { status: 0 }.to_bytes()),
     ]

@@ -3,7 +3,6 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use weft_base::{Nanos, SECOND};
-use weft_wire::handshake::ServerHandshake;
 
 use super::strangers::Source;
 use super::{Net, Role, TOKEN_LISTENERS};
@@ -56,8 +55,7 @@ impl Net {
         while let Some(stranger) = self.strangers.in_the_way(source) {
             self.close(stranger, "another stranger needs its place");
         }
-        let (key, fs_id, fs_name, server) = &self.greeting;
-        let greeting = Greeting::new(ServerHandshake::new(key.clone(), *fs_id, fs_name, *server));
+        let greeting = Greeting::new(self.greeting.clone());
         let role = Role::Stranger { greeting: Box::new(greeting), since: now, until: now + FIRST_BYTE_NS_MAX };
         match self.insert(fd, role, Limits::HANDSHAKE) {
             Ok(token) => {
