@@ -359,6 +359,12 @@ events! {
         ("waits", Stage::Unseen), ("busy", Stage::Unseen), ("serving", Stage::Unseen), ("wanted", Stage::Unseen),
         ("waited_at_most_ns", Stage::Unseen)];
 
+    /// Processors of a process: nanoseconds that its threads were ready and had to wait for one, and that they ran, since the recording began;
+    /// threads; how long that thread waited which waited most since the last sample, and how long that is ago.
+    LOAD_PROCESSOR = 8 3 "load.processor" Counter Unseen &[
+        ("waited_ns", Stage::Unseen), ("ran_ns", Stage::Unseen), ("threads", Stage::Unseen),
+        ("most_waited_ns", Stage::Unseen), ("interval_ns", Stage::Unseen)];
+
     // Layer 9: marks.
     /// An iteration of a program begins.
     MARK_ITERATION = 9 0 "mark.iteration" Mark Unseen NONE;

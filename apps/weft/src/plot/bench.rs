@@ -50,7 +50,9 @@ impl RunningArgs {
             let processes = progress(&text, &self.phase, self.repetition).with_context(|| input.display().to_string())?;
             runs.push((label, processes));
         }
-        let lines: Vec<Vec<Line>> = runs.iter().map(|(_, processes)| lines(processes, self.window)).collect();
+        let window = window_of(&runs.iter().map(|(_, processes)| processes).collect::<Vec<_>>(), self.window);
+        let mut lines: Vec<Vec<Line>> = runs.iter().map(|(_, processes)| lines(processes, window)).collect();
+        lines.iter_mut().flatten().for_each(make_visible);
         // The same axes for all panels, or they could not be compared.
         let top = |of: fn(&(f64, f64)) -> f64| lines.iter().flatten().flat_map(|line| &line.points).map(of).fold(0.0, f64::max);
         let (longest, highest) = (top(|point| point.0), top(|point| point.1));
@@ -62,7 +64,7 @@ impl RunningArgs {
                 Unit::Count.format(done as f64),
                 Unit::Seconds.format(end),
                 Unit::PerSecond.format(done as f64 / end.max(1e-9)),
-                Unit::Seconds.format(self.window)
+                Unit::Seconds.format(window)
             );
             let chart = Lines {
                 frame: Frame::new(label, &said).sized(960, 300),
@@ -151,6 +153,21 @@ fn lines(processes: &Processes, window_s: f64) -> Vec<Line> {
     processes.iter().enumerate().map(line).collect()
 }
 
+/// Points stand for so many seconds: what was asked for, or less if the longest run is too short to have five of them.
+fn window_of(runs: &[&Processes], asked_s: f64) -> f64 {
+    let counts = || runs.iter().flat_map(|processes| processes.values()).map(|(_, counts)| counts);
+    let end = counts().filter_map(|counts| counts.last()).map(|(end, _)| *end).fold(0.0, f64::max);
+    let finest = counts().map(|counts| interval(counts)).fold(0.0, f64::max);
+    asked_s.min((end / 5.0).max(finest))
+}
+
+/// A line through one point is nothing: it becomes one from the start.
+fn make_visible(line: &mut Line) {
+    if let [(end, rate)] = line.points[..] {
+        line.points = vec![(0.0, rate), (end, rate)];
+    }
+}
+
 /// Seconds of a whole interval: the longest time between two ends, as the last one may be shorter.
 fn interval(counts: &[(f64, u64)]) -> f64 {
     let first = counts.first().map_or(0.0, |first| first.0);
@@ -202,6 +219,17 @@ mod tests {
         assert_ne!(lines[0].color, lines[1].color);
         assert!(progress(FILE, "create", 7).is_err() && progress("a,b\n", "create", 0).is_err());
         assert!(progress("phase,repetition,proc,node,t_s,count\ncreate,1,x,a,0.1,9\n", "create", 1).is_err());
+    }
+
+    #[test]
+    fn a_run_of_less_than_a_window_is_seen() {
+        let processes = progress(FILE, "create", 1).expect("sound");
+        let window = window_of(&[&processes], 1.0);
+        assert!((0.09..0.2).contains(&window), "{window}");
+        let mut lines = lines(&processes, window);
+        lines.iter_mut().for_each(make_visible);
+        assert!(lines.iter().all(|line| line.points.len() >= 2), "{lines:?}");
+        assert_eq!(window_of(&[&processes], 0.1), 0.1, "what is asked for, if there is room");
     }
 
     #[test]

@@ -28,19 +28,13 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// Runs on one time axis: clients by compute, communication and I/O, servers by the seeks of their disks
-    #[command(
-        after_help = "Example:\n  weft sim run interleaved --trace t && weft plot timeline t/case0 t/case1 -o disks.svg"
-    )]
+    #[command(after_help = "Example:\n  weft sim run interleaved --trace t && weft plot timeline t/case0 t/case1 -o disks.svg")]
     Timeline(timeline::Args),
     /// Single operations step by step: calls, phases at the servers, journal, disks, with arrows
-    #[command(
-        after_help = "Example:\n  WEFT_TRACE=t weft ls ~/fs:/ && weft down --state ~/fs && weft plot steps t -o list.svg"
-    )]
+    #[command(after_help = "Example:\n  WEFT_TRACE=t weft ls ~/fs:/ && weft down --state ~/fs && weft plot steps t -o list.svg")]
     Steps(steps::Args),
     /// Running performance of each process, from the file of `weft bench ... --progress`
-    #[command(
-        after_help = "Example:\n  weft bench create --fs ~/fs --procs 4 --progress p.csv && weft plot running p.csv -o running.svg"
-    )]
+    #[command(after_help = "Example:\n  weft bench create --fs ~/fs --procs 4 --progress p.csv && weft plot running p.csv -o running.svg")]
     Running(bench::RunningArgs),
     /// Latency distribution in 50 bins, from `weft bench ... --json --progress FILE`
     #[command(

@@ -16,7 +16,8 @@ use crate::view::sublane::SubLane;
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// Of each of these operations of the client the last one, as client.create; without names all operations
+    /// Of each of these operations of the client the last one, as client.create; without names all operations, or, if they are more than can
+    /// be read, the last of each kind
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     operations: Vec<String>,
 }
@@ -33,6 +34,9 @@ const CLASSES: [(&str, Fill); 9] = [
     ("disk", Fill::plain(0xD55E00)),
     ("other", Fill::plain(0xBBBBBB)),
 ];
+
+/// More operations than this are a black picture of megabytes.
+const OPERATIONS_MAX: usize = 40;
 
 impl Args {
     pub fn run(self) -> Result<()> {
@@ -60,9 +64,23 @@ fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
     let is_client = |event: &Event| source.merged.nodes[event.node].server.is_none();
     let mut chosen: Vec<&Event> =
         source.events().filter(|event| is_client(event) && SubLane::of(event.record.event) == SubLane::Operation).collect();
-    if !names.is_empty() {
+    // More than a picture can show: the last of each kind.
+    let mut kinds: Vec<String> = names.to_vec();
+    if names.is_empty() && chosen.len() > OPERATIONS_MAX {
+        kinds = chosen.iter().map(|event| source.name(event)).collect();
+        kinds.sort();
+        kinds.dedup();
+    }
+    if !kinds.is_empty() {
+        let names = &kinds;
         chosen = names.iter().filter_map(|name| chosen.iter().rev().find(|event| source.name(event) == *name).copied()).collect();
         chosen.sort_by_key(|event| event.start_ns);
+    }
+    let last = chosen.iter().map(|event| event.start_ns).max()?;
+    if names.is_empty() && !kinds.is_empty() {
+        // Kinds whose last one was long before would bring everything between along.
+        let close = |event: &&Event| last.abs_diff(event.start_ns) <= 20 * event.dur_ns.max(1);
+        chosen.retain(close);
     }
     let (from, to) = (chosen.iter().map(|event| event.start_ns).min()?, chosen.iter().map(|event| event.end_ns()).max()?);
     let at = |ns: u64| (ns as f64 + source.origin_ns as f64 - from as f64) / 1e9;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use weft_charts::{Axis, Fill, Frame, Mark, Panel, Strip, StripLane, Strips, Unit, categorical, seek};
+use weft_trace::event::DISK_SYNC;
 use weft_trace::merge::Event;
 use weft_trace::record::Body;
 
@@ -31,7 +32,22 @@ pub struct Args {
 }
 
 /// Classes of blocks, in the order of the legend.
-const CLASSES: [&str; 9] = ["compute", "communication", "I/O", "metadata", "disk: no seek", "near seek", "far seek", "received", "sent"];
+const CLASSES: [&str; 11] = [
+    "compute",
+    "communication",
+    "I/O",
+    "metadata",
+    "disk: no seek",
+    "near seek",
+    "far seek",
+    "received",
+    "sent",
+    "flush",
+    "disk: seek not known",
+];
+/// The classes of accesses that have no seek of their own.
+const FLUSH: usize = 9;
+const NOT_KNOWN: usize = 10;
 
 fn fill(class: usize) -> Fill {
     match class {
@@ -41,6 +57,8 @@ fn fill(class: usize) -> Fill {
         3 => categorical(3),
         4..=6 => seek(class as u8 - 3),
         7 => Fill::plain(0x666666),
+        FLUSH => Fill::plain(0xF2A0C0),
+        NOT_KNOWN => Fill::plain(0xA8A49C),
         _ => categorical(1),
     }
 }
@@ -112,12 +130,15 @@ fn end_s(source: &Source, event: &Event) -> f64 {
 /// The run in numbers.
 fn said(source: &Source, last_s: f64) -> String {
     let mut classes = [0u64; 4];
-    for event in source.events().filter(|event| SubLane::of(event.record.event) == SubLane::Disk) {
+    let disks = || source.events().filter(|event| SubLane::of(event.record.event) == SubLane::Disk);
+    for event in disks().filter(|event| disk_class(event) != FLUSH) {
         classes[usize::from(event.record.class).min(3)] += 1;
     }
     let [_, none, near, far] = classes;
     let accesses: u64 = classes.iter().sum();
-    format!("{last_s:.2} s, {accesses} disk accesses: {none} without a seek, {near} near, {far} far")
+    let flushes = disks().filter(|event| disk_class(event) == FLUSH).count();
+    let flushes = if flushes == 0 { String::new() } else { format!(", {flushes} flushes") };
+    format!("{last_s:.2} s, {accesses} disk accesses: {none} without a seek, {near} near, {far} far{flushes}")
 }
 
 /// What the main lane of a node shows: programs on clients (or, without any, operations of the client library), disks on servers.
@@ -134,8 +155,17 @@ fn main_class(source: &Source, event: &Event, is_client: bool) -> Option<usize> 
                 _ => 1,
             })
         }
-        (false, SubLane::Disk) => Some(if (1..=3).contains(&event.record.class) { 3 + event.record.class as usize } else { 4 }),
+        (false, SubLane::Disk) => Some(disk_class(event)),
         _ => None,
+    }
+}
+
+/// A flush moves no head by itself.
+fn disk_class(event: &Event) -> usize {
+    match event.record.class {
+        class @ 1..=3 => 3 + usize::from(class),
+        _ if event.record.event == DISK_SYNC => FLUSH,
+        _ => NOT_KNOWN,
     }
 }
 
@@ -155,4 +185,22 @@ fn iterations(source: &Source, bytes: u64) -> Vec<Mark> {
         }
     }
     marks
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_trace::event::DISK_WRITE;
+    use weft_trace::record::{Record, Span};
+
+    use super::*;
+
+    #[test]
+    fn a_flush_is_no_access_without_a_seek() {
+        let of = |event, class| {
+            let record = Record { class, ..Record::new(1, event, Body::Span(Span::default())) };
+            CLASSES[disk_class(&Event { node: 0, ring: 0, start_ns: 0, dur_ns: 1, record })]
+        };
+        assert_eq!((of(DISK_SYNC, 0), of(DISK_WRITE, 1), of(DISK_WRITE, 3)), ("flush", "disk: no seek", "far seek"));
+        assert_eq!(of(DISK_WRITE, 0), "disk: seek not known");
+    }
 }

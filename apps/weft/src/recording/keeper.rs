@@ -6,6 +6,7 @@
 //! flight:  at a slow operation, a failure, SIGUSR1 or a command what the rings hold; and at the end
 //! ```
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -14,9 +15,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use weft_trace::{Anchor, Drain, Mask, Mode, Tracer};
+use weft_trace::event::LOAD_PROCESSOR;
+use weft_trace::record::Body;
+use weft_trace::{Anchor, Drain, Mask, Mode, Record, Tracer};
 
 use super::output::{Output, anchor};
+use super::processor::Processor;
 
 /// How often it looks around.
 const TICK: Duration = Duration::from_millis(20);
@@ -24,6 +28,9 @@ const TICK: Duration = Duration::from_millis(20);
 const AFTERMATH: Duration = Duration::from_millis(40);
 /// Between two dumps that operations call for: a slow server would otherwise fill the disk with them.
 const DUMP_PAUSE: Duration = Duration::from_secs(5);
+
+/// Gauges that wait for a file, at most: of the last minutes.
+const GAUGES_MAX: usize = 1 << 13;
 
 /// So many dumps of one recording are called for by operations; then only people get more.
 const DUMPS_MAX: u32 = 32;
@@ -72,6 +79,8 @@ impl Keeper {
             progress: progress.clone(),
             signals: dump_signals(),
             last_dump: None,
+            processor: Processor::default(),
+            gauges: VecDeque::new(),
         };
         let thread = std::thread::Builder::new().name("weft-trace".into()).spawn(move || work.run());
         Ok(Keeper { tracer, progress, thread: Some(thread.context("cannot start the thread that writes traces")?) })
@@ -109,6 +118,9 @@ struct Work {
     progress: Arc<Mutex<Progress>>,
     signals: Option<SignalFd>,
     last_dump: Option<Instant>,
+    processor: Processor,
+    /// Gauges that no file has yet.
+    gauges: VecDeque<Record>,
 }
 
 impl Work {
@@ -131,6 +143,7 @@ impl Work {
             if locked(&self.progress).stop {
                 break;
             }
+            self.look_at_processors();
             match mode {
                 Mode::Stream => self.stream()?,
                 Mode::Flight => self.look_for_calls()?,
@@ -152,7 +165,7 @@ impl Work {
     }
 
     fn stream(&mut self) -> Result<()> {
-        let batches = self.fetch();
+        let (batches, gauges) = (self.fetch(), self.take_gauges());
         let output = match &mut self.stream {
             Some(output) => output,
             None => {
@@ -161,7 +174,8 @@ impl Work {
                 self.stream.insert(output)
             }
         };
-        if batches.is_empty() { Ok(()) } else { output.append(&batches, &self.tracer) }
+        output.append_own(&gauges);
+        if batches.is_empty() && gauges.is_empty() { Ok(()) } else { output.append(&batches, &self.tracer) }
     }
 
     /// A flight recorder: is there a reason to write?
@@ -185,6 +199,22 @@ impl Work {
         Ok(())
     }
 
+    fn look_at_processors(&mut self) {
+        if !self.tracer.mask().contains(LOAD_PROCESSOR) {
+            return;
+        }
+        if let Some(gauges) = self.processor.look() {
+            if self.gauges.len() == GAUGES_MAX {
+                self.gauges.pop_front();
+            }
+            self.gauges.push_back(Record::new(self.tracer.ticks(), LOAD_PROCESSOR, Body::Counter(gauges)));
+        }
+    }
+
+    fn take_gauges(&mut self) -> Vec<Record> {
+        self.gauges.drain(..).collect()
+    }
+
     /// A person asked for a dump.
     fn called(&mut self) -> bool {
         let signalled = self.take_signal();
@@ -206,6 +236,7 @@ impl Work {
         let batches = self.fetch();
         let mut output = Output::begin(&self.folder, &self.tracer, self.begun)?;
         let path = output.path().to_path_buf();
+        output.append_own(&self.take_gauges());
         output.append(&batches, &self.tracer)?;
         output.append_own(&self.tracer.in_flight_records());
         output.end()?;

@@ -7,6 +7,7 @@ mod keeper;
 pub mod nodes;
 mod output;
 mod pieces;
+mod processor;
 pub mod socket;
 
 use std::path::PathBuf;

@@ -319,20 +319,35 @@ fn totals(run: &Run, from: u64, to: u64, hidden: &[bool], colour: &str) -> Value
     json!({ "from": from, "to": to, "rows": rows.collect::<Vec<_>>(), "profile": drawn::profile(run, from, to, hidden, colour) })
 }
 
-/// Gauges of servers in a window: the largest value in each of some hundred pieces of it.
+/// Gauges in a window: the largest value in each of some hundred pieces of it. A sample holds until the next one of its gauge.
 fn gauges(run: &Run, from: u64, to: u64) -> Value {
     let piece = (to - from).div_ceil(GAUGE_POINTS).max(1);
-    let mut found: BTreeMap<(usize, u16, usize), BTreeMap<u64, u64>> = BTreeMap::new();
+    let mut samples: BTreeMap<(usize, u16, usize), Vec<(u64, u64)>> = BTreeMap::new();
     for position in &run.lanes.gauges {
         let at = run.since_origin(run.merged.events.start_ns(*position)).max(0) as u64;
-        if !(from..to).contains(&at) {
+        if at >= to {
             continue;
         }
         let event = run.merged.events.event(*position);
         if let Body::Counter(values) = &event.record.body {
-            let at = (at - from) / piece;
             for (gauge, value) in values.iter().enumerate() {
-                let largest = found.entry((event.node, event.record.event.0, gauge)).or_default().entry(at).or_default();
+                let all = samples.entry((event.node, event.record.event.0, gauge)).or_default();
+                if at < from {
+                    // Of those before the window only the last one is still seen.
+                    all.clear();
+                }
+                all.push((at, *value));
+            }
+        }
+    }
+    let mut found: BTreeMap<(usize, u16, usize), BTreeMap<u64, u64>> = BTreeMap::new();
+    for (gauge, samples) in samples {
+        let points = found.entry(gauge).or_default();
+        for (number, (at, value)) in samples.iter().enumerate() {
+            let until = samples.get(number + 1).map_or(to, |next| next.0);
+            let (first, last) = (at.saturating_sub(from) / piece, until.saturating_sub(from + 1) / piece);
+            for place in first..=last.max(first) {
+                let largest = points.entry(place).or_default();
                 *largest = (*largest).max(*value);
             }
         }
@@ -436,6 +451,11 @@ mod tests {
         let largest = gauge["points"].as_array().unwrap().iter().map(|point| point[1].as_u64().unwrap()).max();
         assert_eq!(gauge["largest"].as_u64(), largest);
         assert_eq!(gauge["name"], "queue");
+        // A sample holds until the next one, however narrow the pieces are.
+        let points: Vec<u64> = gauge["points"].as_array().unwrap().iter().map(|point| point[0].as_u64().unwrap()).collect();
+        assert!(points.len() > 100 && points.windows(2).all(|pair| pair[1] == pair[0] + 1), "{points:?}");
+        let narrow = get(&site, "/api/gauges?from=5100000&to=5900000");
+        assert!(narrow["gauges"].as_array().unwrap().iter().all(|gauge| gauge["points"][0][0] == 0), "the sample before holds: {narrow}");
     }
 
     #[test]

@@ -25,6 +25,10 @@ const TYPED: [(&str, &str, f64); 9] = [
 struct Point {
     name: String,
     at: f64,
+    /// Clients that work on their own, each with a connection.
+    clients: f64,
+    /// For dots of different looks: creates, writes, reads.
+    writes: bool,
     /// Median, smallest, largest.
     rates: [f64; 3],
 }
@@ -74,10 +78,20 @@ pub fn describe(run: &Run, facts: &Facts) -> Value {
         rows.push(row("creates", &point, &bounds, "/s", 1.0));
     }
     for point in blocks(run) {
-        let bounds = [("network", facts.small_network(point.at)), ("network and disk, each block", facts.small_synchronous(point.at))];
-        rows.push(row("streams", &point, &bounds, "MiB/s", MIB));
+        rows.push(row("streams", &point, &stream_bounds(facts, &point), "MiB/s", MIB));
     }
     json!({ "facts": listed.collect::<Vec<_>>(), "rows": rows })
+}
+
+/// Streams of several clients add up until the servers carry no more.
+fn stream_bounds(facts: &Facts, point: &Point) -> [(&'static str, Option<f64>); 3] {
+    let many = |one: Option<f64>| one.map(|rate| rate * point.clients.max(1.0));
+    let least = |a: Option<f64>, b: Option<f64>| Some(a?.min(b?));
+    [
+        ("network", least(many(facts.small_network(point.at)), facts.large_network(point.clients.max(1.0)))),
+        ("network and disk, each block", many(facts.small_synchronous(point.at))),
+        ("disks of all servers", facts.large_disk()),
+    ]
 }
 
 fn create_bounds(facts: &Facts, clients: f64) -> [(&'static str, Option<f64>); 4] {
@@ -105,6 +119,8 @@ fn creates(run: &Run) -> Vec<Point> {
         .map(|phase| Point {
             name: format!("{}, {} processes of {} threads, depth {}", phase.phase, phase.procs, phase.clients, phase.depth),
             at: f64::from(phase.procs) * f64::from(phase.clients) * f64::from(phase.depth),
+            clients: f64::from(phase.procs) * f64::from(phase.clients),
+            writes: true,
             rates: [phase.ops_per_s.median, phase.ops_per_s.min, phase.ops_per_s.max],
         })
         .collect();
@@ -131,20 +147,33 @@ fn creates(run: &Run) -> Vec<Point> {
         points.push(Point {
             name: "client.create of the trace, in the time given to creates".into(),
             at: busy as f64 / 1e9 / (seconds * share),
+            clients: 1.0,
+            writes: true,
             rates: [rate; 3],
         });
     }
     points
 }
 
-/// Rates of streams of one client over the size of a block.
+/// Rates of streams, of all their clients together, over the size of a block.
 fn blocks(run: &Run) -> Vec<Point> {
     let phases = run.results.phases.iter().filter(|phase| phase.block_bytes > 0);
     phases
         .filter_map(|phase| {
             let rates = phase.mib_per_s.as_ref()?;
-            let name = format!("{}, {} processes of {} threads, depth {}", phase.phase, phase.procs, phase.clients, phase.depth);
-            Some(Point { name, at: phase.block_bytes as f64, rates: [rates.median, rates.min, rates.max].map(|rate| rate * MIB) })
+            let block = Unit::Bytes.format(phase.block_bytes as f64);
+            let name = format!(
+                "{}, blocks of {block}, {} processes of {} threads, depth {}",
+                phase.phase, phase.procs, phase.clients, phase.depth
+            );
+            let (clients, writes) = (f64::from(phase.procs) * f64::from(phase.clients), !phase.phase.contains("read"));
+            Some(Point {
+                name,
+                at: phase.block_bytes as f64,
+                clients,
+                writes,
+                rates: [rates.median, rates.min, rates.max].map(|rate| rate * MIB),
+            })
         })
         .collect()
 }
@@ -161,20 +190,22 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
         lines,
         marks: Vec::new(),
     };
-    match which {
+    let mut chart = match which {
         "large" => {
             let at: Vec<f64> = steps(clients_max);
             let lines = [
                 bound(0, format!("network: min(c, {}) × {}", facts.data, rate(facts.net_bytes_s)), &at, |c| facts.large_network(c)),
                 bound(1, format!("disks: {} × {}", facts.data, rate(facts.disk_bytes_s)), &at, |_| facts.large_disk()),
             ];
+            let large = blocks(run).into_iter().filter(|point| point.at >= MIB);
+            let large = dots(&large.map(|point| Point { at: point.clients, ..point }).collect::<Vec<_>>());
             let x = Axis::linear("clients", Unit::Count);
             over(
                 "Large requests",
                 "section 4.2.3",
                 x,
                 Axis::linear("all clients", Unit::BytesPerSecond),
-                lines.into_iter().flatten().collect(),
+                lines.into_iter().flatten().chain(large).collect(),
             )
         }
         "small" => {
@@ -186,7 +217,9 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
                 bound(0, format!("network: s / (s / {} + {latency})", rate(facts.net_bytes_s)), &at, |s| facts.small_network(s)),
                 bound(1, format!("with a disk access each: s / (s / {slower} + {both})"), &at, |s| facts.small_synchronous(s)),
             ];
-            let lines = lines.into_iter().flatten().chain(dots(&blocks(run))).collect();
+            let one = |point: Point| Point { rates: point.rates.map(|rate| rate / point.clients.max(1.0)), ..point };
+            let points: Vec<Point> = blocks(run).into_iter().map(one).collect();
+            let lines = lines.into_iter().flatten().chain(dots(&points)).collect();
             over(
                 "One client, by size of a block",
                 "section 4.2.4: t = s / (s / n + l)",
@@ -223,7 +256,13 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
                 lines,
             )
         }
+    };
+    if chart.lines.is_empty() {
+        let why = "Nothing to draw: no fact about the hardware is known (give the file of `weft bench ceiling --json`, choose the cluster of 2006, \
+                   or type facts in), and nothing was measured";
+        chart.frame = chart.frame.with_note(why);
     }
+    chart
 }
 
 fn steps(to: f64) -> Vec<f64> {
@@ -235,9 +274,15 @@ fn bound(colour: usize, name: String, at: &[f64], value: impl Fn(f64) -> Option<
     points.map(|points| Line { name, color: categorical(colour).color, style: Style::Bound, points })
 }
 
-fn dots(points: &[Point]) -> Option<Line> {
-    let points: Vec<(f64, f64)> = points.iter().flat_map(|point| point.rates.map(|rate| (point.at, rate))).collect();
-    (!points.is_empty()).then(|| Line { name: "measured: median, smallest, largest".into(), color: 0x22_22_22, style: Style::Dots, points })
+/// Writes (and creates) dark, reads in a colour that no bound has.
+fn dots(points: &[Point]) -> Vec<Line> {
+    let of = |(writes, what, color): (bool, &str, u32)| {
+        let chosen = points.iter().filter(|point| point.writes == writes);
+        let points: Vec<(f64, f64)> = chosen.flat_map(|point| point.rates.map(|rate| (point.at, rate))).collect();
+        (!points.is_empty()).then(|| Line { name: format!("{what}: median, smallest, largest"), color, style: Style::Dots, points })
+    };
+    let written = if points.iter().all(|point| point.writes) { "measured" } else { "measured, written" };
+    [(true, written, 0x22_22_22), (false, "measured, read", 0xB0_00_20)].into_iter().filter_map(of).collect()
 }
 
 fn seconds(value: Option<f64>) -> String {
@@ -279,6 +324,32 @@ mod tests {
             assert!(chart(&run, &facts, which, 64, 900).lines.len() >= 2);
             assert!(!chart(&run, &facts, which, 64, 900).svg().contains("NaN"));
         }
+    }
+
+    #[test]
+    fn streams_of_several_clients_are_held_against_what_several_may_do() {
+        let phase = |name: &str, procs: u32| {
+            let spread = r#"{"median":300.0,"min":290.0,"max":310.0}"#;
+            format!(r#"{{"phase":"{name}","procs":{procs},"clients":1,"block_bytes":1048576,"ops_per_s":{spread},"mib_per_s":{spread}}}"#)
+        };
+        let mut results = Results::default();
+        results.add_json(format!("[{},{}]", phase("write", 4), phase("read", 4)).as_bytes()).unwrap();
+        let run = Run::of("bench", weft_trace::merge::merge(Vec::new()), Vec::new(), results);
+        let facts = facts(&run, &[], |_| None, "2006");
+        let row = &describe(&run, &facts)["rows"][0];
+        // 4 x 101 MB/s of one client over the network.
+        let network = row["bounds"][0]["efficiency"].as_f64().unwrap();
+        assert!((0.7..0.85).contains(&network), "{row}");
+        assert!(row["name"].as_str().unwrap().contains("blocks of 1 MiB"), "{row}");
+        for which in ["large", "small"] {
+            let chart = chart(&run, &facts, which, 64, 900);
+            let measured: Vec<&Line> = chart.lines.iter().filter(|line| line.style == Style::Dots).collect();
+            assert_eq!(measured.len(), 2, "{which}");
+            assert_ne!(measured[0].color, measured[1].color);
+        }
+        let nothing = Run::of("empty", weft_trace::merge::merge(Vec::new()), Vec::new(), Results::default());
+        let empty = chart(&nothing, &super::facts(&nothing, &[], |_| None, "unix"), "large", 64, 900).svg();
+        assert!(empty.contains("Nothing to draw"), "{empty}");
     }
 
     #[test]

@@ -9,8 +9,10 @@
 mod blocking;
 mod critical;
 mod index;
+mod means;
 mod paths;
 mod report;
+mod starved;
 mod suspect;
 mod tally;
 mod unfinished;
@@ -114,6 +116,8 @@ pub struct Analysis<'a> {
     unanswered: Vec<unfinished::Unanswered>,
     /// When the servers of these last answered anybody.
     last_answers: BTreeMap<u16, i64>,
+    /// How long things take at each place.
+    means: means::Means,
     /// The first and the last moment of all records.
     recorded: (i64, i64),
 }
@@ -131,6 +135,8 @@ impl<'a> Analysis<'a> {
     pub fn by(merged: &'a Merged, each: Each<'_>) -> Analysis<'a> {
         let index = Index::new(merged, each);
         let work = index.work(each);
+        let starved = starved::Starved::new(merged, each);
+        let means = means::Means::new(&index, each);
         let chunks: Vec<&[u32]> = index.roots.chunks(CHUNK).collect();
         let parts = for_each(each, chunks, |_, roots| {
             let (mut operations, mut paths, mut path) = (Vec::with_capacity(roots.len()), Paths::default(), Vec::new());
@@ -139,6 +145,7 @@ impl<'a> Analysis<'a> {
                 critical::path(&index, *root, (event.start_ns, event.end_ns()), &mut path);
                 path.retain(|segment| segment.dur_ns > 0);
                 path.sort_by_key(|segment| segment.start_ns);
+                starved.split(&mut path);
                 operations.push(Operation {
                     event: event.record.event,
                     node: event.node,
@@ -163,7 +170,7 @@ impl<'a> Analysis<'a> {
         let last_answer = |call: &unfinished::Unanswered| Some((call.server, index.last_answer(call.server)?));
         let last_answers = unanswered.iter().filter_map(last_answer).collect();
         let (unrecorded, unseen_requests) = index.unseen();
-        Analysis { merged, operations, paths, unrecorded, unseen_requests, orphans, open, unanswered, last_answers, recorded }
+        Analysis { merged, operations, paths, unrecorded, unseen_requests, orphans, open, unanswered, last_answers, means, recorded }
     }
 
     /// The critical path of an operation by time; the segments add up to its duration.

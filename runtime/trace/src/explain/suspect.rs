@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::means::Means;
 use super::paths::{Spot, StorageNs};
 use super::report::{micros, ratio, seconds};
 use super::tally::{Tally, quantile};
@@ -65,8 +66,8 @@ impl Suspect {
 }
 
 /// Where a stage is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Place {
     /// A node, by position: something inside it, or the ways of messages to and from it as one who asks.
     Node(usize),
     /// The ways of messages to and from this server as one who answers.
@@ -108,7 +109,7 @@ impl Visits<'_> {
     }
 }
 
-type Detail = (EventId, Option<u8>);
+pub(super) type Detail = (EventId, Option<u8>);
 type Cells<'a> = BTreeMap<(Stage, Place), BTreeMap<Detail, Visits<'a>>>;
 
 /// A place that takes more times as long as comparable ones is beyond comparison.
@@ -146,7 +147,8 @@ pub(super) fn suspects(analysis: &Analysis<'_>, tallies: &[&Tally<'_>], count_ma
     let mut found: Vec<Ranked<'_>> = Vec::new();
     let messages = Messages::new(&cells);
     for ((stage, place), details) in cells.iter().filter(|((stage, place), _)| messages.name(&cells, *stage, *place)) {
-        let excess_ns: u64 = details.iter().map(|(detail, visits)| excess(&cells, &messages, *stage, *place, *detail, visits)).sum();
+        let excess_ns: u64 =
+            details.iter().map(|(detail, visits)| excess(&analysis.means, &cells, &messages, *stage, *place, *detail, visits)).sum();
         let blocking_ns = blocking.get(&(*stage, *place)).copied().unwrap_or(0);
         let sum = |of: fn(&Visits<'_>) -> u64| seconds(details.values().map(of).sum());
         let own = (sum(|visits| visits.total_ns) - sum(|visits| visits.blocked_ns)).max(1e-9);
@@ -293,7 +295,10 @@ fn other_end(cells: &Cells<'_>, place: Place) -> Place {
 
 /// Nanoseconds that these visits took beyond the median of the means of comparable places: of messages all links elsewhere, of anything
 /// else the other places of the same kind.
-fn excess(cells: &Cells<'_>, messages: &Messages, stage: Stage, place: Place, detail: Detail, visits: &Visits<'_>) -> u64 {
+fn excess(of_all: &Means, cells: &Cells<'_>, messages: &Messages, stage: Stage, place: Place, detail: Detail, visits: &Visits<'_>) -> u64 {
+    if let Some(times) = times_usual(of_all, cells, messages, stage, place, detail) {
+        return (visits.own_ns() as f64 * (1.0 - 1.0 / times).max(0.0)) as u64;
+    }
     let mean = |other: Place| cells.get(&(stage, other)).and_then(|details| details.get(&detail)).map(Visits::mean_ns);
     let mut means: Vec<u64> = if is_message(stage) && detail.1.is_none() {
         let elsewhere = messages.links.iter().filter(|(node, server)| !place.holds(*node, *server));
@@ -305,6 +310,24 @@ fn excess(cells: &Cells<'_>, messages: &Messages, stage: Stage, place: Place, de
     means.sort_unstable();
     let Some(usual) = means.get(means.len().saturating_sub(1) / 2) else { return 0 };
     visits.own_ns().saturating_sub(usual * visits.count)
+}
+
+/// How many times as long as at comparable places it takes here, of all records; `None` where records do not say it of all of them.
+fn times_usual(of_all: &Means, cells: &Cells<'_>, messages: &Messages, stage: Stage, place: Place, detail: Detail) -> Option<f64> {
+    let is_here = |(node, server): &&(usize, u16)| place.holds(*node, *server);
+    let (own, means): (u64, Option<Vec<u64>>) = if is_message(stage) && detail.1.is_none() {
+        let link = |(node, server): &(usize, u16)| Place::Link(*node, *server);
+        let elsewhere = messages.links.iter().filter(|link| !is_here(link)).map(link);
+        let own = of_all.mean_of(messages.links.iter().filter(is_here).map(link), stage, detail)?;
+        (own, elsewhere.map(|link| of_all.mean_ns(stage, link, detail)).collect())
+    } else {
+        let others = cells.keys().filter(|(other_stage, other)| *other_stage == stage && *other != place && is_same_kind(*other, place));
+        let known = others.filter_map(|(_, other)| of_all.mean_ns(stage, *other, detail));
+        (of_all.mean_ns(stage, place, detail)?, Some(known.collect()))
+    };
+    let mut means = means.filter(|means| !means.is_empty())?;
+    means.sort_unstable();
+    Some(own as f64 / means[(means.len() - 1) / 2].max(1) as f64)
 }
 
 fn suspect(analysis: &Analysis<'_>, ranked: Ranked<'_>, total_ns: u64) -> Suspect {

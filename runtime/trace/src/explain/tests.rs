@@ -508,3 +508,84 @@ fn the_shares_of_a_wait_for_the_journal_add_up() {
     assert!(evidence.contains("50 % of it while the journal was written"), "{evidence}");
     assert!(evidence.contains("43 % of it while the journal was flushed"), "{evidence}");
 }
+
+/// A gauge says that a thread of the node had to wait for a processor for this share of the time before it.
+fn gauge(cluster: &mut Cluster, node: &'static str, at: u64, interval: u64, share: f64) {
+    let gauges = [0, 0, 3, (interval as f64 * share) as u64, interval];
+    cluster.records.entry(node).or_default().push(Record::new(at, event::LOAD_PROCESSOR, Body::Counter(gauges)));
+}
+
+#[test]
+fn a_server_without_a_processor_is_named_and_not_the_network() {
+    for (place, share) in [("meta0", 0.9), ("data2", 0.95), ("c1", 0.9)] {
+        let mut cluster = Cluster::new(Some(Delay { stage: Stage::Network, place, every: 1 }), 0);
+        let mut end = MS;
+        for (number, client) in CLIENTS.into_iter().enumerate() {
+            let mut now = MS + number as u64 * 7_000;
+            for turn in 0..30 {
+                now = cluster.operation(client, turn, now) + 1_000;
+            }
+            end = now.max(end);
+        }
+        // All have gauges, and one of them waits.
+        for at in (1..=end / (50 * MS) + 1).map(|number| number * 50 * MS) {
+            ["meta0", "meta1", "data0", "data2", "c0", "c1"].into_iter().for_each(|node| {
+                gauge(&mut cluster, node, at, 50 * MS, if node == place { share } else { 0.01 });
+            });
+        }
+        let merged = cluster.merged();
+        let analysis = Analysis::new(&merged);
+        for operation in analysis.operations() {
+            assert_eq!(analysis.path(operation).iter().map(|segment| segment.dur_ns).sum::<u64>(), operation.dur_ns);
+        }
+        let explanation = analysis.explain(3);
+        let first = &explanation.suspects[0];
+        assert_eq!((first.stage, first.place.as_str()), ("processor", place), "{:#?}", explanation.suspects);
+        assert!(explanation.verdict.iter().any(|sentence| sentence.starts_with("waits for a processor at")), "{:?}", explanation.verdict);
+    }
+}
+
+#[test]
+fn a_wait_for_a_processor_that_is_longer_than_a_gauge_reaches_back() {
+    let mut cluster = Cluster::new(None, 0);
+    let root = cluster.span_number();
+    cluster.span("c0", event::CLIENT_READ, 0, (0, 200 * MS), (root, 0));
+    // Nothing is counted until the thread runs again.
+    gauge(&mut cluster, "c0", 50 * MS, 50 * MS, 0.0);
+    gauge(&mut cluster, "c0", 100 * MS, 50 * MS, 0.1);
+    gauge(&mut cluster, "c0", 150 * MS, 120 * MS, 1.0);
+    let merged = cluster.merged();
+    let stages = &Analysis::new(&merged).explain(1).kinds[0].stages;
+    let waited = stages.iter().find(|stage| stage.stage == "processor").expect("it waited");
+    assert!((waited.seconds - 0.12).abs() < 1e-6, "{waited:?}");
+}
+
+/// Of parallel reads the one at the slow disk always ends last; the other disk is on a critical path only when it was slow for once.
+#[test]
+fn a_slow_disk_is_compared_with_all_accesses_of_others() {
+    let mut cluster = Cluster::new(None, 0);
+    let mut now = MS;
+    for turn in 0..40u64 {
+        let root = cluster.span_number();
+        let mut end = now;
+        for (name, number, us) in [("data1", 0x8001, 5_000), ("data2", 0x8002, if turn == 7 { 6_000 } else { 250 })] {
+            let (dur, call) = (us * 1_000, cluster.span_number());
+            cluster.keys += 1;
+            let key = cluster.keys;
+            let mut phases = [0; 8];
+            phases[served::CPU] = coarse(dur + 16_000);
+            let record = Record::new(now + 20_000, event::DATA_READ, Body::Ladder(Ladder { phases, ..Ladder::default() }));
+            cluster.records.entry(name).or_default().push(Record { req: key, flags: flags::SERVER, ..record });
+            cluster.span(name, event::DISK_READ, key, (now + 28_000, dur), (0, 0));
+            cluster.span("c0", event::NET_CALL, key, (now, dur + 60_000), (call, root)).peer = number;
+            end = end.max(now + dur + 60_000);
+        }
+        cluster.span("c0", event::CLIENT_READ, 0, (now, end - now), (root, 0));
+        now = end + 10_000;
+    }
+    let merged = cluster.merged();
+    let first = Analysis::new(&merged).explain(1).suspects.remove(0);
+    assert_eq!((first.stage, first.place.as_str()), ("disk_no_seek", "data1"));
+    // 5000 us against a mean of (39 x 250 + 6000) / 40 = 394 us.
+    assert!(first.evidence.contains("12.7 times what comparable places need"), "{}", first.evidence);
+}

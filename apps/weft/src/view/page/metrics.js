@@ -19,6 +19,13 @@ export class Metrics {
     if (this.open) this.bar.querySelector("input")?.focus();
   }
 
+  /** What was typed and not entered is forgotten; lanes that there are stay. */
+  close() {
+    this.open = false;
+    this.draw(true);
+    this.timeline.canvas.focus();
+  }
+
   /** The bar is there while it has lanes, or was asked for. */
   draw(now = false) {
     const typed = this.bar.querySelector("input:focus");
@@ -30,6 +37,12 @@ export class Metrics {
     const change = (at, changes) => set({ metrics: state.metrics.map((metric, other) => (other === at ? { ...metric, ...changes } : metric)) });
     const problem = (formula) => metrics.find((metric) => metric.formula === formula)?.problem;
     const field = (at, value) => el("input", { type: "text", class: "formula", list: "lane-metrics", value, "data-metric": at, placeholder: "bytes(disk.*) / time", "aria-label": at < state.metrics.length ? `Formula of lane ${at + 1}` : "Formula of a new lane",
+      onkeydown: (event) => {
+        if (event.key !== "Escape") return;
+        event.stopPropagation();
+        event.target.value = event.target.defaultValue;
+        this.close();
+      },
       title: "count, busy, bytes, failed of all operations or (EVENTS), for example count(disk.*); time; names of gauges, rise(GAUGE); min, max, + - * / ( )",
       onchange: (event) => {
         const formula = event.target.value.replaceAll(";", " ").trim();
@@ -46,7 +59,7 @@ export class Metrics {
         problem(formula) ? el("span", { class: "bad", role: "alert" }, ` Not understood ${problem(formula)}`) : null)),
       field(state.metrics.length, ""),
       el("datalist", { id: "lane-metrics" }, [...EXAMPLES, ...gauges].map((value) => el("option", { value }))),
-      state.metrics.length ? el("a", { class: "button", href: `/api/metrics?${new URLSearchParams({ run: this.timeline.number, ...hiddenQuery(), formulas: state.metrics.map((metric) => metric.formula).join(";"), format: "csv" })}`, download: "weft-metrics.csv" }, "CSV of these") : null);
+      ...(state.metrics.length ? [el("a", { class: "button", href: `/api/metrics?${new URLSearchParams({ run: this.timeline.number, ...hiddenQuery(), formulas: state.metrics.map((metric) => metric.formula).join(";"), format: "csv" })}`, download: "weft-metrics.csv" }, "CSV of these")] : []));
     if (typing !== undefined) this.bar.querySelector(`[data-metric="${typing}"]`)?.focus();
   }
 
