@@ -498,6 +498,13 @@ impl Filesystem for WeftFilesystem {
             opened_for_write: file.is_some(),
         };
         let result = self.run(self.client.setattr(&credentials(request), handle(ino), &change));
+        if mode.is_some_and(|mode| set_id_bits(mode) != 0) && result.is_ok() {
+            // Whoever has it open for writing already clears them, too.
+            let writes = |open: &KernelFile| open.file.handle() == handle(ino) && open.file.rights().contains(Rights::WRITE);
+            self.files.numbers(writes).into_iter().for_each(|number| {
+                self.watch_set_id(number, true);
+            });
+        }
         self.reply_attr(&mut served, reply, result);
     }
 

@@ -46,6 +46,12 @@ impl<T> Table<T> {
         self.items.read().expect("no code panics while it holds this lock").get(&number).cloned()
     }
 
+    /// The numbers of all objects of which this is true.
+    pub fn numbers(&self, is_wanted: impl Fn(&T) -> bool) -> Vec<u64> {
+        let items = self.items.read().expect("no code panics while it holds this lock");
+        items.iter().filter(|(_, item)| is_wanted(item)).map(|(number, _)| *number).collect()
+    }
+
     /// Takes it out.
     pub fn remove(&self, number: u64) -> Option<Arc<T>> {
         self.items.write().expect("no code panics while it holds this lock").remove(&number)

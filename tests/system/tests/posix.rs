@@ -474,6 +474,31 @@ const CHECKS: &[(&str, Check)] = &[
         });
         assert_eq!(fs::read(&file).unwrap(), b"st");
     }),
+    ("set_id_bits_end_when_others_change_the_file", |at| {
+        let file = at.join("program");
+        fs::write(&file, "text").unwrap();
+        chown(&file, Some(USER), Some(GROUP)).unwrap();
+        let mode = |file: &Path| fs::metadata(file).unwrap().mode() & 0o7777;
+        chmod(&file, 0o6777).unwrap();
+        as_user(OTHER, &[1], || truncate(&file, 2)).unwrap();
+        assert_eq!(mode(&file), 0o777, "cut by somebody else");
+        chmod(&file, 0o6777).unwrap();
+        as_user(OTHER, &[1], || nix::unistd::truncate(&file, 1)).unwrap();
+        assert_eq!(mode(&file), 0o777, "cut by its name");
+        chmod(&file, 0o6777).unwrap();
+        as_user(OTHER, &[1], || OpenOptions::new().write(true).truncate(true).open(&file).map(drop)).unwrap();
+        assert_eq!(mode(&file), 0o777, "cut by an open");
+        let held = as_user(OTHER, &[1], || OpenOptions::new().write(true).open(&file).unwrap());
+        for bits in [0o4777, 0o2777] {
+            chmod(&file, bits).unwrap();
+            assert_eq!(mode(&file), bits);
+            as_user(OTHER, &[1], || held.write_all_at(b"changed", 0).unwrap());
+            assert_eq!(mode(&file), 0o777, "set while somebody else had it open");
+        }
+        chmod(&file, 0o6777).unwrap();
+        fs::write(&file, "by root").unwrap();
+        assert_eq!(mode(&file), 0o6777, "the superuser may change programs");
+    }),
     ("permissions_of_directories", |at| {
         let closed = at.join("closed");
         dir(&closed).unwrap();

@@ -65,6 +65,7 @@ async fn attempt<R: ServerRuntime>(
     // Asked before the data is written, so that a refused write has changed nothing.
     if server.is_short_of_room()
         && let Ok(Some(record)) = record(server, &plans, time_of_write(server, key, epoch))
+        && !is_only_time(&record)
     {
         server.make_room(&record, false).await?;
     }
@@ -93,8 +94,21 @@ async fn attempt<R: ServerRuntime>(
             server.change(&record);
             return Ok(Ok(()));
         }
-        server.make_room(&record, false).await?;
+        match server.make_room(&record, false).await {
+            // A write in place succeeds on a full disk. Its time is then kept as that of the next one is.
+            Err(Status::NoSpace) if is_only_time(&record) => {
+                server.table.borrow_mut().note_mtime(key, mtime);
+                server.progress.changed();
+                return Ok(Ok(()));
+            }
+            outcome => outcome?,
+        }
     }
+}
+
+/// True if the record says only when the datafile was written.
+fn is_only_time(record: &ObjectRecord) -> bool {
+    matches!(record, ObjectRecord::Put { extents, .. } if extents.is_empty())
 }
 
 /// When a write that is recorded now was made: by the clock of this server, in the latest epoch that it or its client has heard of.
