@@ -64,7 +64,9 @@ fn main() {
         runs.sort_by_key(|run| run.0);
         let wall: f64 = runs.iter().map(|run| run.2).sum();
         let cell = case.compare(&runs.iter().map(|run| run.1).collect::<Vec<_>>());
-        let mark = if cell.equal {
+        let mark = if cell.fitted {
+            "= (fitted)"
+        } else if cell.equal {
             "="
         } else if cell.within_deviation {
             "~"

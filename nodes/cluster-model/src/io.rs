@@ -70,6 +70,12 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Counts what a command of a program moves. What lies behind the end of the file is not read.
+    pub(crate) fn count_program_bytes(&mut self, file: u32, list: &[Extent], writes: bool) {
+        let end = if writes { u64::MAX } else { self.file_bytes[file as usize] };
+        self.program_bytes += list.iter().map(|extent| extent.bytes.min(end.saturating_sub(extent.offset))).sum::<u64>();
+    }
+
     /// Asks the servers for a list, as part of the present job set. What lies behind the end of the file is not asked for.
     pub(crate) fn read_list(&mut self, network: &mut Network, queue: &mut Queue, index: u32, file: u32, list: &[Extent]) {
         let list = cropped(list, self.file_bytes[file as usize]);

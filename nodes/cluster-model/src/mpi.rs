@@ -102,11 +102,13 @@ impl<'a> World<'a> {
             Op::Close { comm, file } => self.step_close(network, queue, index, frame.step, (comm, file)),
             Op::Read { file, access } => {
                 let list = self.extents(index, file, access);
+                self.count_program_bytes(file, &list, false);
                 self.read_list(network, queue, index, file, &list);
                 Flow::Done
             }
             Op::Write { file, access } => {
                 let list = if frame.step == 0 { self.extents(index, file, access) } else { Default::default() };
+                self.count_program_bytes(file, &list, true);
                 self.step_write(network, queue, index, &frame, file, &list)
             }
             Op::Collective { comm, file, access, writes } => {

@@ -28,6 +28,8 @@ pub struct Report {
     pub end_nanos: u64,
     /// Events executed.
     pub events: u64,
+    /// Bytes that the programs read and wrote: reads end with the file, whatever they asked for.
+    pub program_bytes: u64,
     /// Bytes that the network delivered, requests and completions included.
     pub network_bytes: u64,
     /// The applications.

@@ -54,6 +54,8 @@ pub struct World<'a> {
     pub(crate) server_order: Vec<u32>,
     /// Current size of each file, bytes.
     pub(crate) file_bytes: Vec<u64>,
+    /// Bytes that the programs have read and written.
+    pub(crate) program_bytes: u64,
     pub(crate) mailbox: Mailbox,
     pub(crate) requests: Requests,
     pub(crate) splitter: Splitter,
@@ -144,6 +146,7 @@ impl<'a> Simulation<'a> {
             servers,
             server_order,
             file_bytes: files,
+            program_bytes: 0,
             mailbox: Mailbox::default(),
             requests: Requests::default(),
             splitter: Splitter::new(config.striping, config.stripe_bytes, config.servers),
@@ -246,14 +249,8 @@ impl<'a> Simulation<'a> {
     /// As [`Simulation::run`].
     pub fn finish(&self) -> Result<Report, String> {
         let world = &self.world;
-        for task in &world.tasks {
-            if task.finished.is_none() {
-                let what = task.frames.first().map(|frame| frame.op);
-                return Err(format!(
-                    "{}: rank {} waits for ever in its command {} ({what:?})",
-                    world.apps[task.app as usize].application.name, task.rank, task.position
-                ));
-            }
+        if let Some(problem) = world.deadlock() {
+            return Err(problem);
         }
         if let Some(server) = world.servers.iter().position(|server| !server.is_idle()) {
             return Err(format!("server {server} has unfinished work"));
@@ -276,6 +273,7 @@ impl<'a> Simulation<'a> {
         Ok(Report {
             end_nanos: self.queue.now(),
             events: self.queue.processed(),
+            program_bytes: world.program_bytes,
             network_bytes: self.network.delivered_bytes(),
             applications,
             servers,
@@ -285,6 +283,23 @@ impl<'a> Simulation<'a> {
 }
 
 impl World<'_> {
+    /// Who waits for ever and for what, now that nothing is left to happen; `None` if all programs are done.
+    fn deadlock(&self) -> Option<String> {
+        let waiting = || self.tasks.iter().filter(|task| task.finished.is_none() && task.is_program());
+        let first = waiting().next()?;
+        let application = self.apps[first.app as usize].application;
+        let command = first.position.checked_sub(1).and_then(|position| first.commands.get(position));
+        let what = command.map_or_else(|| "its start".to_string(), |command| application.describe(command));
+        let all = self.tasks.iter().filter(|task| task.is_program()).count();
+        Some(format!(
+            "{}: rank {} waits for ever in its command {}, {what}; {} of {all} ranks wait for ever",
+            application.name,
+            first.rank,
+            first.position,
+            waiting().count()
+        ))
+    }
+
     fn record_transfer(&mut self, message: &Message, end: u64, bytes: u64, sent: bool) {
         let Some(transfers) = &mut self.transfers else { return };
         let (from, to) = (message.from, message.to);

@@ -180,6 +180,11 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// Whether it is the program of a rank, not one of its non-blocking commands.
+    pub(crate) fn is_program(&self) -> bool {
+        self.parent.is_none()
+    }
+
     /// The command in execution.
     ///
     /// # Panics

@@ -59,16 +59,26 @@ impl Interleaved {
         Access::List(list)
     }
 
-    /// Each rank on its own, `per_operation` blocks in each operation (`None`: all in one). As in the thesis, the last operation is a
-    /// whole one even if it goes beyond the end.
+    /// Each rank on its own, `per_operation` blocks in each operation (`None`: all in one); the last operation has those that are left.
     pub fn individual(&self, per_operation: Option<u64>) -> Application {
+        self.individual_up_to(self.blocks_per_rank(), per_operation)
+    }
+
+    /// As [`Interleaved::individual`], but the last operation is a whole one even if it goes beyond the end of the file: what the program
+    /// of the thesis did.
+    pub fn individual_2009(&self, per_operation: Option<u64>) -> Application {
+        self.individual_up_to(u64::MAX, per_operation)
+    }
+
+    /// No operation has blocks of a rank from number `end` on.
+    fn individual_up_to(&self, end: u64, per_operation: Option<u64>) -> Application {
         let blocks = self.blocks_per_rank();
         let step = per_operation.unwrap_or(blocks).max(1);
         self.application("individual", |app, file| {
             for rank in 0..self.ranks {
                 for first in (0..blocks).step_by(step as usize) {
-                    let access =
-                        if step == 1 { Access::Contiguous(self.extent(first, rank)) } else { self.list(rank, first..first + step) };
+                    let last = first.saturating_add(step).min(end);
+                    let access = if step == 1 { Access::Contiguous(self.extent(first, rank)) } else { self.list(rank, first..last) };
                     app.push(rank, self.operation(file, access));
                 }
             }
@@ -177,9 +187,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_may_go_beyond_the_end_but_starts_before_it() {
+    fn operations_end_with_the_file() {
         let test = Interleaved { ranks: 2, file_bytes: 100, block_bytes: 10, writes: true };
-        let app = test.individual(Some(2));
+        for per_operation in [Some(1), Some(2), Some(3), Some(100), None] {
+            let app = test.individual(per_operation);
+            let accesses = app.programs.iter().flat_map(|program| &program.commands).filter_map(|command| match command {
+                Command::FileWrite { access, .. } => Some(access.bytes()),
+                _ => None,
+            });
+            assert_eq!(accesses.sum::<u64>(), 100, "{per_operation:?} blocks in each operation");
+        }
+    }
+
+    #[test]
+    fn in_2009_an_operation_may_go_beyond_the_end_but_starts_before_it() {
+        let test = Interleaved { ranks: 2, file_bytes: 100, block_bytes: 10, writes: true };
+        let app = test.individual_2009(Some(2));
         // Five blocks for each rank: three operations of two.
         assert_eq!(app.programs[1].commands.len(), 2 + 3);
         let Command::FileWrite { access: Access::List(list), .. } = &app.programs[1].commands[3] else { panic!("a write of a list") };

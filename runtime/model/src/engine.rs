@@ -1,11 +1,13 @@
 //! The event engine: one list of future events, ordered by time, and a choice of what happens when times are equal.
 //!
 //! Simulated clusters are full of ties: ten clients start at the same instant and send equal messages. Which of them comes first decides
-//! how queues form, and so the result. Two orders are offered. `Natural` is first in, first out. `Thesis` is the order of the program
+//! how queues form, and so the result. Three orders are offered. `Natural` is first in, first out. `Thesis` is the order of the program
 //! behind the PIOsimHD thesis: whatever an array binary heap with strict comparisons happens to do. It is needed to reproduce printed
-//! results to the last digit and is not better in any other way.
+//! results to the last digit and is not better in any other way. `Random` draws the order: several seeds show how much a result owes
+//! to ties.
 //!
-//! Both are the same heap: entries are compared by (time, sequence), and in the thesis order every sequence is 0.
+//! All are the same heap: entries are compared by (time, sequence). In the thesis order every sequence is 0, in the random one a hash of
+//! seed and number.
 
 /// What happens between events of the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -15,6 +17,8 @@ pub enum TieOrder {
     Natural,
     /// The order of an array binary heap with strict comparisons (PIOsimHD 2009).
     Thesis,
+    /// Drawn from this seed.
+    Random(u64),
 }
 
 #[derive(Clone, Copy)]
@@ -34,7 +38,8 @@ impl<E> Entry<E> {
 /// The future events of a simulation, and its clock.
 pub struct EventQueue<E> {
     heap: Vec<Entry<E>>,
-    /// 1 in the natural order, 0 in the thesis order, where all sequences are equal.
+    order: TieOrder,
+    /// 0 in the thesis order, where all sequences are equal.
     sequence_step: u64,
     sequence: u64,
     now: u64,
@@ -44,11 +49,12 @@ pub struct EventQueue<E> {
 impl<E: Copy + PartialEq> EventQueue<E> {
     /// An empty list at time 0.
     pub fn new(order: TieOrder) -> EventQueue<E> {
-        let sequence_step = match order {
-            TieOrder::Natural => 1,
-            TieOrder::Thesis => 0,
+        let (sequence, sequence_step) = match order {
+            TieOrder::Natural => (0, 1),
+            TieOrder::Thesis => (0, 0),
+            TieOrder::Random(seed) => (hash(seed), GOLDEN),
         };
-        EventQueue { heap: Vec::with_capacity(1024), sequence_step, sequence: 0, now: 0, processed: 0 }
+        EventQueue { heap: Vec::with_capacity(1024), order, sequence_step, sequence, now: 0, processed: 0 }
     }
 
     /// The virtual time: that of the last event taken out, nanoseconds.
@@ -73,14 +79,15 @@ impl<E: Copy + PartialEq> EventQueue<E> {
 
     /// The order between events of the same time.
     pub fn order(&self) -> TieOrder {
-        if self.sequence_step == 0 { TieOrder::Thesis } else { TieOrder::Natural }
+        self.order
     }
 
     /// Adds an event at the absolute time `at` (nanoseconds, not before [`EventQueue::now`]).
     pub fn push(&mut self, at: u64, event: E) {
         debug_assert!(at >= self.now, "events lie in the future");
-        let entry = Entry { time: at, sequence: self.sequence, event };
-        self.sequence += self.sequence_step;
+        let sequence = if matches!(self.order, TieOrder::Random(_)) { hash(self.sequence) } else { self.sequence };
+        let entry = Entry { time: at, sequence, event };
+        self.sequence = self.sequence.wrapping_add(self.sequence_step);
         self.heap.push(entry);
         self.sift_up(self.heap.len() - 1, entry);
     }
@@ -160,6 +167,16 @@ impl<E: Copy + PartialEq> EventQueue<E> {
     }
 }
 
+/// The step between inputs of [`hash`]: 2^64 divided by the golden ratio, odd.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a permutation of 64-bit numbers, so no two sequences are equal.
+fn hash(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +209,27 @@ mod tests {
     }
 
     #[test]
+    fn ties_come_out_in_an_order_drawn_from_the_seed_in_the_random_order() {
+        let drawn = |seed| {
+            let mut queue = EventQueue::new(TieOrder::Random(seed));
+            (0..100).for_each(|event| queue.push(u64::from(event % 2), event));
+            drain(&mut queue)
+        };
+        let first = drawn(1);
+        assert_eq!(first, drawn(1), "a seed is an order");
+        assert!((2..10).all(|seed| drawn(seed) != first), "another seed is another order");
+        // Times come before ties, and no event is lost.
+        let (mut even, mut odd) = (first[..50].to_vec(), first[50..].to_vec());
+        assert!(even.iter().all(|event| event % 2 == 0) && odd.iter().all(|event| event % 2 == 1), "{first:?}");
+        even.sort_unstable();
+        odd.sort_unstable();
+        assert!(even.into_iter().eq((0..100).step_by(2)) && odd.into_iter().eq((1..100).step_by(2)));
+        // Every event is the first one under some seed: no place of the list is preferred.
+        let firsts: std::collections::BTreeSet<u32> = (0..600).map(|seed| drawn(seed)[0]).collect();
+        assert_eq!(firsts.len(), 50);
+    }
+
+    #[test]
     fn reinsertion_moves_a_timer_behind_its_ties() {
         let mut queue = EventQueue::new(TieOrder::Thesis);
         for event in 0..4 {
@@ -205,7 +243,7 @@ mod tests {
 
     #[test]
     fn times_come_out_in_order_under_any_mixture_of_operations() {
-        for order in [TieOrder::Natural, TieOrder::Thesis] {
+        for order in [TieOrder::Natural, TieOrder::Thesis, TieOrder::Random(3)] {
             let mut queue = EventQueue::new(order);
             let mut random = crate::random::Lcg48::new(5);
             let (mut pending, mut last) = (0_i64, 0);

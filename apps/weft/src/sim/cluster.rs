@@ -9,7 +9,7 @@ use weft_sched::classic::{ClassicConfig, DelayedWrites, PickRule};
 use weft_sched::improved::Delay;
 
 use super::document::{Choices, Table, integer};
-use super::units::{bytes, count, name, number, seconds};
+use super::units::{bytes, count, name, number, seconds, up_to};
 
 /// Rotations a minute, bytes and the like of a disk, before it is known which keys its model has.
 type Read<T> = fn(&DeValue<'_>) -> Result<T, String>;
@@ -25,6 +25,12 @@ const RULES: [(&str, PickRule); 2] = [("lowest", PickRule::Lowest), ("continue",
 /// Whether the accidents of the program of 2009 are repeated: order of simultaneous events, of servers and ranks, and the like.
 const BEHAVIOURS: [(&str, TieOrder); 2] = [("natural", TieOrder::Natural), ("2009", TieOrder::Thesis)];
 const LAYER_RULES: [(&str, LayerRules); 2] = [("2009", LayerRules::Of2009), ("today", LayerRules::Today)];
+/// In which order events of the same instant happen.
+const TIES: [(&str, bool); 2] = [("fixed", false), ("random", true)];
+/// Orders of ties that are drawn unless the plan says how many.
+const TIE_SEEDS: u32 = 10;
+/// Clients or servers of one cluster: beyond that a plan has a number wrong, and the models would fill the memory.
+pub const NODES_MAX: u32 = 100_000;
 /// When a write is confirmed.
 const ANSWERS: [(&str, bool); 2] = [("accepted", false), ("written", true)];
 const NETWORKS: [(&str, NetworkModel); 2] = [("packets", NetworkModel::Packets), ("messages", NetworkModel::Messages)];
@@ -39,12 +45,35 @@ enum LayerRules {
     Today,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DiskKind {
     Refined,
     Simple,
     Ssd,
     Ram,
+}
+
+/// The order of events of the same instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ties {
+    /// The one of the configuration: a single result.
+    AsConfigured,
+    /// Drawn, from `seeds` seeds: as many results.
+    Random { first: u64, seeds: u32 },
+}
+
+/// `ties = "random"` with `tie_seeds`; a seed from the command line is the first one.
+///
+/// # Errors
+/// Names file, line and key of what is wrong.
+pub fn ties(plan: &Table<'_>, seed: Option<u64>, choices: &mut Choices) -> Result<Ties> {
+    let random = plan.swept("ties", choices, |value| name(value, &TIES))?;
+    let seeds = plan.swept("tie_seeds", choices, |value| up_to(value, 10_000))?;
+    match (random, seeds) {
+        (None, Some(_)) => Err(plan.error("tie_seeds", "needs ties = \"random\"")),
+        (None | Some(false), _) => Ok(Ties::AsConfigured),
+        (Some(true), seeds) => Ok(Ties::Random { first: seed.unwrap_or(0), seeds: seeds.unwrap_or(TIE_SEEDS) }),
+    }
 }
 
 /// A section of a plan over the same section of a profile.
@@ -107,8 +136,9 @@ pub fn read<'a>(
     choices: &mut Choices,
 ) -> Result<ClusterConfig> {
     let has_model = model.is_some();
-    let clients = plan.swept("clients", choices, count)?;
-    let servers = plan.swept("servers", choices, count)?;
+    let nodes = |value: &DeValue<'_>| up_to(value, NODES_MAX);
+    let clients = plan.swept("clients", choices, nodes)?;
+    let servers = plan.swept("servers", choices, nodes)?;
     let mut config = model.unwrap_or_else(|| {
         let (clients, servers) = (clients.unwrap_or(10), servers.unwrap_or(10));
         ClusterConfig::thesis(clients, servers, LayerKind::None)
@@ -167,11 +197,14 @@ fn network(mut section: Layered<'_, '_>, config: &mut ClusterConfig) -> Result<(
 
 fn disk(mut section: Layered<'_, '_>, config: &mut ClusterConfig, has_model: bool) -> Result<()> {
     section.set("at_once", &mut config.disk_concurrency, count)?;
-    // A plan with a disk of its own has nothing to do with the parameters of the profile's.
-    if section.plan.value("model", |_| Ok(()))?.is_some() {
+    let model = |value: &DeValue<'_>| name(value, &DISKS);
+    let kind = section.get("model", model)?;
+    // A plan with a disk of another kind has nothing to do with the parameters of the profile's.
+    if let Some(profile) = &section.profile
+        && profile.value("model", model)? != kind
+    {
         section.profile = None;
     }
-    let kind = section.get("model", |value| name(value, &DISKS))?;
     let Some(kind) = kind else {
         if !has_model {
             return Err(section.plan.error("model", "is missing, in the plan and in its profile"));

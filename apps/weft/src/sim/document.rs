@@ -142,6 +142,20 @@ impl<'a> Table<'a> {
         Ok(values.into_iter().nth(picked).map(|(_, value)| value))
     }
 
+    /// All values that a key stands for: none if it is not there.
+    ///
+    /// # Errors
+    /// `read` refuses one of them.
+    pub fn all<T>(&self, key: &str, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Result<Vec<T>> {
+        let Some((value, span)) = self.find(key) else { return Ok(Vec::new()) };
+        let items = match value.get_ref() {
+            DeValue::Array(items) => items.iter().map(|item| item.get_ref()).collect(),
+            single => vec![single],
+        };
+        let values: Result<Vec<T>, String> = items.into_iter().map(read).collect();
+        values.map_err(|problem| self.document.error(span, &format!("{}{key}: {problem}", self.prefix)))
+    }
+
     /// Refuses keys that nobody asked for.
     ///
     /// # Errors

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use weft_cluster_model::ClusterConfig;
 
-use super::cluster;
+use super::cluster::{self, Ties};
 use super::document::{Choices, Document, Table, text};
 use super::units::name;
 use super::weft_system::{self, WeftCase};
 use super::workload::{self, Workload};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 11] = [
+const BUILT_IN: [(&str, &str); 12] = [
+    ("plans/ties.toml", include_str!("../../../../lab/plans/ties.toml")),
     ("plans/checkpoints.toml", include_str!("../../../../lab/plans/checkpoints.toml")),
     ("plans/weft-creates.toml", include_str!("../../../../lab/plans/weft-creates.toml")),
     ("plans/weft-lists-2009.toml", include_str!("../../../../lab/plans/weft-lists-2009.toml")),
@@ -92,10 +93,12 @@ impl Lab {
     pub fn cases(&self, plan: &str, seed: Option<u64>) -> Result<Vec<CaseSource>> {
         let found = self.find("plans", plan)?;
         let document = Document::new(&found.name, found.text);
-        let profile = profile_name(&document.root()?)?;
-        let profile = profile.map(|name| self.find("profiles", &name)).transpose()?;
-        let profile = profile.map(|found| Document::new(&found.name, found.text));
-        let source = std::sync::Arc::new(Source { document, profile, folder: found.folder, seed });
+        let mut profiles = Vec::new();
+        for name in profile_names(&document.root()?)? {
+            let found = self.find("profiles", &name)?;
+            profiles.push((name, Document::new(&found.name, found.text)));
+        }
+        let source = std::sync::Arc::new(Source { name: found.name.clone(), document, profiles, folder: found.folder, seed });
         let mut cases = Vec::new();
         let mut choices = Choices::default();
         loop {
@@ -113,20 +116,24 @@ impl Lab {
     }
 }
 
-fn profile_name(root: &Table<'_>) -> Result<Option<String>> {
-    let profile = root.value("profile", text)?;
-    let model = root.value("cluster_model", text)?;
-    match (&profile, &model) {
-        (Some(_), Some(_)) => Err(root.error("cluster_model", "a plan has a profile or a cluster model, not both")),
-        (None, None) => Err(root.error("profile", "is missing: the name of a machine profile, such as \"pvs-2009\"")),
-        _ => Ok(profile),
+/// The profiles that a plan names; none if it names a cluster model instead.
+fn profile_names(root: &Table<'_>) -> Result<Vec<String>> {
+    let profiles = root.all("profile", text)?;
+    let models = root.all("cluster_model", text)?;
+    match (profiles.is_empty(), models.is_empty()) {
+        (false, false) => Err(root.error("cluster_model", "a plan has a profile or a cluster model, not both")),
+        (true, true) => Err(root.error("profile", "is missing: the name of a machine profile, such as \"pvs-2009\"")),
+        _ => Ok(profiles),
     }
 }
 
 /// A plan with its profile, read anew for every case: a case of a large plan would fill the memory if all were kept.
 struct Source {
+    /// Name of the plan, for errors.
+    name: String,
     document: Document,
-    profile: Option<Document>,
+    /// The profiles that the plan names.
+    profiles: Vec<(String, Document)>,
     folder: PathBuf,
     seed: Option<u64>,
 }
@@ -142,7 +149,7 @@ pub struct CaseSource {
 /// A case, ready to be simulated.
 pub enum Case {
     /// Programs and I/O servers as models.
-    Model { config: Box<ClusterConfig>, workloads: Vec<Workload> },
+    Model { config: Box<ClusterConfig>, workloads: Vec<Workload>, ties: Ties },
     /// Weft's own servers and clients.
     Weft(Box<WeftCase>),
 }
@@ -160,12 +167,13 @@ impl Source {
     fn read(&self, choices: &mut Choices) -> Result<Case> {
         let root = self.document.root()?;
         root.value("description", text)?;
-        profile_name(&root)?;
-        let profile = self.profile.as_ref().map(Document::root).transpose()?;
+        let chosen = root.swept("profile", choices, text)?;
+        let profile = chosen.and_then(|chosen| self.profiles.iter().find(|(name, _)| *name == chosen));
+        let profile = profile.map(|(_, document)| document.root()).transpose()?;
         if let Some(profile) = &profile {
             profile.value("description", text)?;
         }
-        let model = match root.value("cluster_model", text)? {
+        let model = match root.swept("cluster_model", choices, text)? {
             Some(path) => {
                 Some(workload::read_model(&self.folder.join(&path)).map_err(|error| root.error("cluster_model", &format!("{error:#}")))?)
             }
@@ -176,14 +184,18 @@ impl Source {
         if tables.is_empty() {
             return Err(root.error("workload", "is missing: a plan needs at least one [[workload]]"));
         }
+        let ties = cluster::ties(&root, self.seed, choices)?;
         let case = match root.swept("system", choices, |value| name(value, &SYSTEMS))?.unwrap_or(System::Model) {
+            System::Weft if ties != Ties::AsConfigured => {
+                return Err(root.error("ties", "is for modelled servers; the order of Weft's own follows from `seed`"));
+            }
             System::Weft => Case::Weft(Box::new(weft_system::read(&root, profile.as_ref(), &tables, &config, self.seed, choices)?)),
             System::Model => {
                 // What Weft's own servers cost means nothing here.
                 root.table("weft")?;
                 profile.as_ref().map(|profile| profile.table("weft")).transpose()?;
                 let read = |table: &Table<'_>| workload::read(table, &config, &self.folder, self.seed, choices);
-                Case::Model { workloads: tables.iter().map(read).collect::<Result<Vec<_>>>()?, config: Box::new(config) }
+                Case::Model { workloads: tables.iter().map(read).collect::<Result<Vec<_>>>()?, config: Box::new(config), ties }
             }
         };
         profile.iter().try_for_each(Table::finish)?;
@@ -193,6 +205,12 @@ impl Source {
 }
 
 impl CaseSource {
+    /// The plan and the values of this case, for errors.
+    pub fn describe(&self) -> String {
+        let values: Vec<String> = self.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        if values.is_empty() { self.source.name.clone() } else { format!("{} with {}", self.source.name, values.join(", ")) }
+    }
+
     /// Builds the case.
     ///
     /// # Errors

@@ -6,7 +6,8 @@ use weft_cluster_model::program::WORLD;
 use weft_cluster_model::{Access, Application, Command, Extent};
 
 use super::document::{Choices, Table, integer, show, text};
-use super::units::{bytes, count, name};
+use super::units::{bytes, count, name, up_to};
+use super::workload::{BLOCKS_MAX, RANKS_MAX};
 
 /// What a step may do.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -143,7 +144,7 @@ impl Place {
 /// # Errors
 /// Names file, line and key of what is wrong.
 pub fn read(table: &Table<'_>, clients: u32, choices: &mut Choices) -> Result<Application> {
-    let ranks = table.swept("ranks", choices, count)?.unwrap_or(clients);
+    let ranks = table.swept("ranks", choices, |value| up_to(value, RANKS_MAX))?.unwrap_or(clients);
     let turns = u64::from(table.swept("turns", choices, count)?.unwrap_or(1));
     let mut app = Application::new("program", ranks);
     let mut files: Vec<String> = Vec::new();
@@ -159,14 +160,21 @@ pub fn read(table: &Table<'_>, clients: u32, choices: &mut Choices) -> Result<Ap
         return Err(table.error("step", "is missing: a program needs at least one [[workload.step]]"));
     }
     let steps = tables.iter().map(|table| step(table, ranks, &files, choices)).collect::<Result<Vec<_>>>()?;
-    let once = steps.iter().map(|step| step.times * if step.rank.is_some() { 1 } else { u64::from(ranks) });
-    let total = once.sum::<u64>().checked_mul(turns).filter(|total| *total <= COMMANDS_MAX);
-    if total.is_none() {
+    let times = |step: &Step| u128::from(turns) * u128::from(step.times) * if step.rank.is_some() { 1 } else { u128::from(ranks) };
+    if steps.iter().map(times).sum::<u128>() > u128::from(COMMANDS_MAX) {
         return Err(table.error("turns", &format!("the program has more than {COMMANDS_MAX} commands")));
     }
+    if steps.iter().map(|step| times(step) * u128::from(step.place.blocks)).sum::<u128>() > u128::from(BLOCKS_MAX) {
+        return Err(table.error("turns", &format!("the program names more than {BLOCKS_MAX} blocks")));
+    }
+    let mut open = vec![vec![false; files.len()]; ranks as usize];
     for turn in 0..turns {
         for (step, table) in steps.iter().zip(&tables) {
             for rank in (0..ranks).filter(|rank| step.rank.is_none_or(|only| only == *rank)) {
+                step.follow_open_files(&mut open[rank as usize]).map_err(|verb| {
+                    let file = &files[step.file as usize];
+                    table.error("file", &format!("{file} is not open when rank {rank} {verb} it: an `open` step must come before"))
+                })?;
                 for time in 0..step.times {
                     let command = step.command(rank, ranks, turn * step.times + time);
                     app.push(rank, command.ok_or_else(|| table.error("offset", "leads beyond the largest file"))?);
@@ -185,7 +193,7 @@ fn step(table: &Table<'_>, ranks: u32, files: &[String], choices: &mut Choices) 
         rank => rank.map(|rank| small("rank", rank)).transpose()?,
     };
     let needs_file = matches!(what, Do::Open | Do::Close | Do::Read | Do::Write | Do::ReadAll | Do::WriteAll);
-    let file = match table.value("file", text)? {
+    let file = match table.swept("file", choices, text)? {
         Some(called) => match files.iter().position(|file| *file == called) {
             Some(file) => file as u32,
             None => return Err(table.error("file", &format!("there is no [[workload.file]] with the name {called}"))),
@@ -221,7 +229,7 @@ fn step(table: &Table<'_>, ranks: u32, files: &[String], choices: &mut Choices) 
         cycles: table.swept("cycles", choices, integer)?.unwrap_or(0),
         bytes: size,
         file,
-        truncate: table.value("truncate", truth)?.unwrap_or(false),
+        truncate: table.swept("truncate", choices, truth)?.unwrap_or(false),
         place,
         root: small("root", table.swept("root", choices, integer)?.unwrap_or(0))?,
         tag: small("tag", table.swept("tag", choices, integer)?.unwrap_or(0))?,
@@ -235,6 +243,22 @@ fn step(table: &Table<'_>, ranks: u32, files: &[String], choices: &mut Choices) 
 }
 
 impl Step {
+    /// Keeps account of the files that a rank has open. `Err`: what it does to a file that is not.
+    fn follow_open_files(&self, open: &mut [bool]) -> Result<(), &'static str> {
+        let verb = match self.what {
+            Do::Open => {
+                open[self.file as usize] = true;
+                return Ok(());
+            }
+            Do::Close => "closes",
+            Do::Read | Do::ReadAll => "reads",
+            Do::Write | Do::WriteAll => "writes",
+            _ => return Ok(()),
+        };
+        let is_open = &mut open[self.file as usize];
+        if !std::mem::replace(is_open, *is_open && self.what != Do::Close) { Err(verb) } else { Ok(()) }
+    }
+
     /// What `rank` does in this turn. `None`: bytes beyond what a file can have.
     fn command(&self, rank: u32, ranks: u32, turn: u64) -> Option<Command> {
         let (comm, bytes, file, root, request) = (WORLD, self.bytes, self.file, self.root, self.request);

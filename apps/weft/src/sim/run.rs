@@ -8,10 +8,13 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use weft_cluster_model::to_hdtrace::{export, export_disks};
-use weft_cluster_model::{Placed, Recording, Report, Simulation};
+use weft_cluster_model::{ClusterConfig, Placed, Recording, Report, Simulation};
 use weft_hdtrace::{Project, Trace, trace_file};
+use weft_model::TieOrder;
 
+use super::cluster::Ties;
 use super::plan::{Case, CaseSource, Lab};
+use super::workload::Workload;
 use super::{pool, trace as files};
 use crate::output::{print, print_json};
 
@@ -19,6 +22,9 @@ use crate::output::{print, print_json};
 ///
 /// A plan is a TOML file, or the name of one among `weft sim list`. Each of its keys may stand for several values, as a list or as a range
 /// such as { from = 1, to = 64, times = 2 }; all combinations are simulated, on all cores.
+///
+/// A single result can owe much to the order in which simulated events of the same instant happen to come. With ties = "random" in the plan each
+/// case is simulated with tie_seeds = 10 orders drawn from seeds: its row is the run with the median time, seconds_min and seconds_max are the spread.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft sim run interleaved\n  weft sim run lab/plans/scale.toml --json\n  \
 weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trace traces")]
@@ -31,7 +37,7 @@ pub struct Args {
     /// Print CSV: a line for each case
     #[arg(long)]
     csv: bool,
-    /// Seed of random workloads, instead of those in the plan
+    /// Seed of random workloads, instead of those in the plan; with ties = "random" also the first seed of the orders
     #[arg(long)]
     seed: Option<u64>,
     /// Write what every rank, disk and network card did when (virtual time) into this folder: for each case a folder
@@ -47,11 +53,18 @@ struct Row {
     /// The keys that stand for several values, with the values of this case.
     #[serde(flatten)]
     parameters: Map<String, Value>,
-    /// Virtual time of the last event.
+    /// Virtual time of the last event; of the median run if there are several.
     seconds: f64,
+    /// Range over all orders of ties, and how many were drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_max: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tie_seeds: Option<usize>,
     /// Virtual time when the last rank was done.
     ranks_seconds: f64,
-    /// Bytes that the programs read and write.
+    /// Bytes that the programs read and wrote, whatever they asked for beyond the end of a file.
     bytes: u64,
     /// Bytes by the time of the last event.
     mib_per_second: f64,
@@ -88,39 +101,59 @@ impl Args {
 }
 
 fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
-    let (config, workloads) = match source.build()? {
-        Case::Model { config, workloads } => (config, workloads),
+    match source.build()? {
+        Case::Model { config, workloads, ties } => model(source, number, trace, (*config, &workloads, ties)),
         Case::Weft(case) => {
             let parameters = || source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
             let folder = trace.map(|folder| folder.join(format!("case{number}")));
-            let rows = case.run(folder.as_deref()).with_context(|| describe(source))?;
-            return Ok(rows.into_iter().map(|row| Value::Object(parameters().chain(row).collect())).collect());
+            let rows = case.run(folder.as_deref()).with_context(|| source.describe())?;
+            Ok(rows.into_iter().map(|row| Value::Object(parameters().chain(row).collect())).collect())
         }
-    };
-    let placed = workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
-    let began = Instant::now();
-    let describe = || describe(source);
-    let simulation = Simulation::with_applications(&config, placed).map_err(anyhow::Error::msg).with_context(describe)?;
-    let result = match trace {
-        Some(_) => simulation.run_recorded(),
-        None => simulation.run().map(|report| (report, Recording::default())),
-    };
-    let (report, recording) = result.map_err(anyhow::Error::msg).with_context(describe)?;
-    let wall_s = began.elapsed().as_secs_f64();
-    if let Some(folder) = trace {
-        for (place, load) in (0..).zip(&workloads) {
-            write_trace(folder, &format!("case{number}-{place}"), export(&load.application, place, &recording))?;
-        }
-        write_trace(folder, &format!("case{number}-disks"), export_disks(config.servers, &recording))?;
-        files::write(&folder.join(format!("case{number}")), &workloads, config.servers, &recording)?;
     }
-    let bytes = workloads.iter().map(|load| load.bytes).sum();
-    Ok(vec![serde_json::to_value(row(source, &report, bytes, wall_s)).context("a result that is no JSON")?])
 }
 
-/// A case by its values, for errors.
-fn describe(source: &CaseSource) -> String {
-    source.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+/// A case of modelled servers, once or with several orders of ties. The first run is the one that is traced.
+fn model(
+    source: &CaseSource,
+    number: usize,
+    trace: Option<&Path>,
+    (config, workloads, ties): (ClusterConfig, &[Workload], Ties),
+) -> Result<Vec<Value>> {
+    let orders = match ties {
+        Ties::AsConfigured => vec![config.tie_order],
+        Ties::Random { first, seeds } => (0..u64::from(seeds)).map(|seed| TieOrder::Random(first.wrapping_add(seed))).collect(),
+    };
+    let mut reports = Vec::with_capacity(orders.len());
+    let began = Instant::now();
+    for (run, tie_order) in orders.into_iter().enumerate() {
+        let config = ClusterConfig { tie_order, ..config.clone() };
+        let placed = workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
+        let describe = || source.describe();
+        let simulation = Simulation::with_applications(&config, placed).map_err(anyhow::Error::msg).with_context(describe)?;
+        let trace = trace.filter(|_| run == 0);
+        let result = match trace {
+            Some(_) => simulation.run_recorded(),
+            None => simulation.run().map(|report| (report, Recording::default())),
+        };
+        let (report, recording) = result.map_err(anyhow::Error::msg).with_context(describe)?;
+        reports.push(report);
+        if let Some(folder) = trace {
+            for (place, load) in (0..).zip(workloads) {
+                write_trace(folder, &format!("case{number}-{place}"), export(&load.application, place, &recording))?;
+            }
+            write_trace(folder, &format!("case{number}-disks"), export_disks(config.servers, &recording))?;
+            files::write(&folder.join(format!("case{number}")), workloads, config.servers, &recording)?;
+        }
+    }
+    let wall_s = began.elapsed().as_secs_f64();
+    reports.sort_by_key(|report| report.end_nanos);
+    let mut row = row(source, &reports[reports.len() / 2], wall_s);
+    if ties != Ties::AsConfigured {
+        let seconds = |report: Option<&Report>| report.map(|report| report.end_nanos as f64 / 1e9);
+        (row.seconds_min, row.seconds_max) = (seconds(reports.first()), seconds(reports.last()));
+        row.tie_seeds = Some(reports.len());
+    }
+    Ok(vec![serde_json::to_value(row).context("a result that is no JSON")?])
 }
 
 /// The value of a swept key: a number if it looks like one.
@@ -140,13 +173,17 @@ fn write_trace<const N: usize>(folder: &Path, stem: &str, (project, traces): (Pr
     write(format!("{stem}.proj"), project.write())
 }
 
-fn row(source: &CaseSource, report: &Report, bytes: u64, wall_s: f64) -> Row {
+fn row(source: &CaseSource, report: &Report, wall_s: f64) -> Row {
+    let bytes = report.program_bytes;
     let seconds = report.end_nanos as f64 / 1e9;
     let disks = report.disks();
     let busy = disks.busy_nanos as f64 / report.servers.len().max(1) as f64 / report.end_nanos.max(1) as f64;
     Row {
         parameters: source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text))).collect(),
         seconds,
+        seconds_min: None,
+        seconds_max: None,
+        tie_seeds: None,
         ranks_seconds: report.ranks_end_nanos() as f64 / 1e9,
         bytes,
         mib_per_second: if report.end_nanos == 0 { 0.0 } else { bytes as f64 / seconds / (1 << 20) as f64 },
@@ -180,9 +217,12 @@ fn columns(rows: &[Value]) -> Vec<String> {
 }
 
 /// Names of results, in the order of [`Row`].
-const RESULTS: [&str; 19] = [
+const RESULTS: [&str; 22] = [
     "phase",
     "seconds",
+    "seconds_min",
+    "seconds_max",
+    "tie_seeds",
     "ranks_seconds",
     "operations",
     "operations_per_second",
@@ -224,7 +264,7 @@ fn aligned(rows: &[Value]) -> String {
     let hidden = ["ranks_seconds", "operations", "bytes", "network_bytes", "disk_bytes", "disk_syncs", "shares", "wall_s"];
     let columns: Vec<String> = columns(rows).into_iter().filter(|name| !hidden.contains(&name.as_str())).collect();
     let shown = |row: &Value, column: &String| match (&row[column.as_str()], column.as_str()) {
-        (Value::Number(number), "seconds") => format!("{:.9}", number.as_f64().unwrap_or_default()),
+        (Value::Number(number), "seconds" | "seconds_min" | "seconds_max") => format!("{:.9}", number.as_f64().unwrap_or_default()),
         (Value::Number(number), "operations_per_second") => format!("{:.0}", number.as_f64().unwrap_or_default()),
         (Value::Number(number), "mib_per_second") => format!("{:.2}", number.as_f64().unwrap_or_default()),
         _ => cell(row, column),

@@ -208,7 +208,7 @@ mod tests {
         let config = ClusterConfig::thesis(2, 3, LayerKind::Aggregation);
         let (report, recording) = Simulation::new(&config, &application).expect("sound").run_recorded().expect("ends");
         let commands: usize = application.programs.iter().map(|program| program.commands.len()).sum();
-        let workloads = [Workload { nodes: vec![0, 1], bytes: 0, application }];
+        let workloads = [Workload { nodes: vec![0, 1], application }];
         let dir = tempfile::tempdir().expect("a directory");
         write(dir.path(), &workloads, 3, &recording).expect("written");
         let names = ["client0", "client1", "server0", "server1", "server2"];

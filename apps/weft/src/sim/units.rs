@@ -19,6 +19,14 @@ pub fn count(value: &DeValue<'_>) -> Result<u32, String> {
     u32::try_from(number).ok().filter(|&count| count > 0).ok_or_else(|| format!("{number} is not between 1 and {}", u32::MAX))
 }
 
+/// A count that is not above `most`.
+pub fn up_to(value: &DeValue<'_>, most: u32) -> Result<u32, String> {
+    count(value).ok().filter(|&count| count <= most).ok_or_else(|| match integer(value) {
+        Ok(number) => format!("{number} is not between 1 and {most}"),
+        Err(problem) => problem,
+    })
+}
+
 /// Seconds: `"200us"`, `"1.5 ms"`, `"2s"`, or a number of seconds.
 pub fn seconds(value: &DeValue<'_>) -> Result<f64, String> {
     let written = show(value);

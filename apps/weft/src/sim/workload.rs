@@ -6,13 +6,14 @@ use anyhow::{Context, Result, bail};
 use toml::de::DeValue;
 use weft_cluster_model::from_hdtrace::{cluster, import, rank_traces};
 use weft_cluster_model::workloads::{AccessKind, Database, Interleaved};
-use weft_cluster_model::{Access, Application, ClusterConfig, Command};
+use weft_cluster_model::{Application, ClusterConfig};
 use weft_hdtrace::{ClusterModel, Project, Trace, project_stem};
+use weft_model::TieOrder;
 use weft_model::random::Lcg48;
 
 use super::document::{Choices, Table, integer, text};
 use super::program;
-use super::units::{bytes, count, name};
+use super::units::{bytes, count, name, up_to};
 
 /// Kinds of workloads.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,13 +38,16 @@ const ACCESSES: [(&str, AccessKind); 2] = [("read", AccessKind::Read), ("write",
 const ALL_ACCESSES: [(&str, AccessKind); 3] =
     [("read", AccessKind::Read), ("write", AccessKind::Write), ("read_write", AccessKind::ReadWrite)];
 
+/// Ranks of one application.
+pub const RANKS_MAX: u32 = 1_000_000;
+/// Blocks that the commands of one application may name.
+pub const BLOCKS_MAX: u64 = 50_000_000;
+
 /// An application and where its ranks run.
 pub struct Workload {
     pub application: Application,
     /// Client node of each rank.
     pub nodes: Vec<u32>,
-    /// Bytes that its commands name, read and written.
-    pub bytes: u64,
 }
 
 /// Reads a `[[workload]]`. Files are looked for beside the plan, in `folder`. A seed given on the command line wins over the plan's.
@@ -56,15 +60,17 @@ pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Opti
     let planned = table.swept("seed", choices, integer)?;
     let mut random = Lcg48::new(seed.or(planned).unwrap_or(0));
     let application = match kind {
-        Kind::HdTrace => traced(table, folder)?,
+        Kind::HdTrace => traced(table, folder, choices)?,
         Kind::Program => program::read(table, config.clients, choices)?,
         Kind::Database => database(table, config, choices)?.application(&mut random),
         Kind::Interleaved => {
             let per_operation = table.swept("per_operation", choices, blocks)?.unwrap_or(Some(1));
-            interleaved(table, config, choices)?.individual(per_operation)
+            let file = bounded(table, interleaved(table, config, choices)?)?;
+            // The program of 2009 goes beyond the end of the file with its last operation.
+            if config.tie_order == TieOrder::Thesis { file.individual_2009(per_operation) } else { file.individual(per_operation) }
         }
-        Kind::Collective => interleaved(table, config, choices)?.collective(),
-        Kind::Random => interleaved(table, config, choices)?.random(&mut random),
+        Kind::Collective => bounded(table, interleaved(table, config, choices)?)?.collective(),
+        Kind::Random => bounded(table, interleaved(table, config, choices)?)?.random(&mut random),
     };
     table.finish()?;
     let clients = u64::from(config.clients);
@@ -74,19 +80,16 @@ pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Opti
         return Err(table.error("first_client", &message));
     }
     let nodes = (0..ranks).map(|rank| u32::try_from((first + rank) % clients).expect("less than the number of clients")).collect();
-    let bytes = application.programs.iter().flat_map(|program| &program.commands).map(command_bytes).sum();
-    Ok(Workload { application, nodes, bytes })
+    Ok(Workload { application, nodes })
 }
 
-fn command_bytes(command: &Command) -> u64 {
-    let (Command::FileRead { access, .. }
-    | Command::FileWrite { access, .. }
-    | Command::FileReadAll { access, .. }
-    | Command::FileWriteAll { access, .. }) = command
-    else {
-        return 0;
-    };
-    Access::bytes(access)
+/// A program with so many blocks would fill the memory before it is simulated.
+fn bounded(table: &Table<'_>, file: Interleaved) -> Result<Interleaved> {
+    let blocks = file.file_bytes / file.block_bytes;
+    if blocks > BLOCKS_MAX {
+        return Err(table.error("block", &format!("{blocks} blocks are more than the {BLOCKS_MAX} that can be simulated")));
+    }
+    Ok(file)
 }
 
 /// A number of blocks, or `"all"` (`None`).
@@ -102,7 +105,7 @@ pub fn blocks(value: &DeValue<'_>) -> Result<Option<u64>, String> {
 /// # Errors
 /// Names file, line and key of what is wrong.
 pub fn interleaved(table: &Table<'_>, config: &ClusterConfig, choices: &mut Choices) -> Result<Interleaved> {
-    let ranks = table.swept("ranks", choices, count)?.unwrap_or(config.clients);
+    let ranks = table.swept("ranks", choices, |value| up_to(value, RANKS_MAX))?.unwrap_or(config.clients);
     let file_bytes = table.swept("file", choices, bytes)?.unwrap_or(1000 << 20);
     let block_bytes = table.swept("block", choices, bytes)?.unwrap_or(64 << 10);
     let access = table.swept("access", choices, |value| name(value, &ACCESSES))?.unwrap_or(AccessKind::Write);
@@ -116,7 +119,7 @@ pub fn interleaved(table: &Table<'_>, config: &ClusterConfig, choices: &mut Choi
 
 fn database(table: &Table<'_>, config: &ClusterConfig, choices: &mut Choices) -> Result<Database> {
     let database = Database {
-        ranks: table.swept("ranks", choices, count)?.unwrap_or(config.clients),
+        ranks: table.swept("ranks", choices, |value| up_to(value, RANKS_MAX))?.unwrap_or(config.clients),
         file_bytes: table.swept("file", choices, bytes)?.unwrap_or(1_280_000_000),
         element_bytes: table.swept("element", choices, bytes)?.unwrap_or(512),
         turn_bytes: table.swept("turn", choices, bytes)?.unwrap_or(1_280_000),
@@ -127,11 +130,16 @@ fn database(table: &Table<'_>, config: &ClusterConfig, choices: &mut Choices) ->
     if database.element_bytes == 0 || database.file_bytes < database.element_bytes {
         return Err(table.error("element", "must be at least 1 byte and at most the file"));
     }
+    // Operations have 50 elements in the mean.
+    let elements = u128::from(database.turns) * u128::from(database.turn_bytes) / u128::from(database.element_bytes);
+    if u128::from(database.ranks) * elements / 50 > u128::from(BLOCKS_MAX) {
+        return Err(table.error("turns", &format!("the program has more than {BLOCKS_MAX} accesses")));
+    }
     Ok(database)
 }
 
-fn traced(table: &Table<'_>, folder: &Path) -> Result<Application> {
-    let Some(project) = table.value("project", text)? else {
+fn traced(table: &Table<'_>, folder: &Path, choices: &mut Choices) -> Result<Application> {
+    let Some(project) = table.swept("project", choices, text)? else {
         return Err(table.error("project", "is missing: the .proj file of the run"));
     };
     read_project(&folder.join(&project)).map_err(|error| table.error("project", &format!("{error:#}")))

@@ -63,6 +63,11 @@ impl Plan {
 }
 
 impl<'a> Member<'a> {
+    /// What it reads or writes.
+    pub(super) fn list(&self) -> &[Extent] {
+        &self.list
+    }
+
     pub fn new(list: Cow<'a, [Extent]>) -> Member<'a> {
         let sorted = list.windows(2).all(|pair| pair[0].end() <= pair[1].offset);
         let start = list.iter().map(|extent| extent.offset).min().unwrap_or(0);

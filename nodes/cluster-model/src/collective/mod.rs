@@ -55,7 +55,7 @@ impl<'a> World<'a> {
         (comm, file, access, writes): (u32, u32, &'a Access, bool),
     ) -> Flow<'a> {
         match frame.step {
-            0 => return self.enter(queue, index, (comm, file, access)),
+            0 => return self.enter(queue, index, (comm, file, access, writes)),
             CHECK => return Flow::Call(Op::Allgather { comm, bytes: CHECK_BYTES }, A),
             ALONE.. => return self.step_alone(network, queue, index, frame, (file, access, writes)),
             _ => {}
@@ -89,7 +89,7 @@ impl<'a> World<'a> {
     }
 
     /// Waits for the others; the last one lets all go on.
-    fn enter(&mut self, queue: &mut Queue, index: u32, (comm, file, access): (u32, u32, &'a Access)) -> Flow<'a> {
+    fn enter(&mut self, queue: &mut Queue, index: u32, (comm, file, access, writes): (u32, u32, &'a Access, bool)) -> Flow<'a> {
         let view = self.comm(index, comm);
         let member = Member::new(self.extents(index, file, access));
         let next = if self.config.collective == Collective::Direct { ALONE } else { CHECK };
@@ -101,6 +101,9 @@ impl<'a> World<'a> {
             return Flow::Block(next);
         }
         let Entering { tasks, members } = std::mem::take(entering);
+        for member in members.iter().flatten() {
+            self.count_program_bytes(file, member.list(), writes);
+        }
         let group = self.form_group(members.into_iter().flatten().collect());
         let number = self.groups.add(group);
         for &task in &tasks {

@@ -5,6 +5,7 @@
 
 mod check;
 mod datatype;
+mod describe;
 
 pub use datatype::{Datatype, FileView, StructField};
 

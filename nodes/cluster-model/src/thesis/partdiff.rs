@@ -117,6 +117,7 @@ impl PartdiffTable {
             simulated,
             difference,
             equal,
+            fitted: false,
             within_deviation: equal,
             events: 0,
         };
