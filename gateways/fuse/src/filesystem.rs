@@ -13,6 +13,7 @@ use weft_rt::{Bulk, FaultPoint, Runtime};
 use weft_trace::{EventId, OpenSpan, event};
 use weft_wire::Rights;
 
+use crate::bare_files::BareFiles;
 use crate::convert::{attributes, credentials, errno, file_type, handle, inode, kind_of_mode, set_time};
 use crate::kernel::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier,
@@ -77,6 +78,8 @@ pub struct WeftFilesystem {
     set_id: Mutex<weft_base::FastSet<u64>>,
     /// How many there are, so that nobody else pays for them.
     set_id_count: AtomicUsize,
+    /// Nobody needs to be asked for their extended attributes.
+    bare: BareFiles,
 }
 
 /// A file that the kernel has open.
@@ -121,6 +124,7 @@ impl WeftFilesystem {
             cached_versions: Mutex::default(),
             set_id: Mutex::default(),
             set_id_count: AtomicUsize::new(0),
+            bare: BareFiles::new(u64::try_from(options.cache_ttl.as_nanos()).unwrap_or(u64::MAX)),
         }
     }
 
@@ -434,6 +438,8 @@ impl Filesystem for WeftFilesystem {
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_AUTO_INVAL_DATA,
+            // Servers clear set-id bits when an owner changes or a file is cut, we when it is written.
+            InitFlags::FUSE_HANDLE_KILLPRIV,
         ] {
             config.add_capabilities(wanted);
         }
@@ -619,6 +625,7 @@ impl Filesystem for WeftFilesystem {
             rights,
             ..CreateOptions::default()
         };
+        let asked = self.client.rt().now();
         let result = self.run(self.client.create(&who, handle(parent), name.as_bytes(), &options));
         let result = result.map_err(|error| {
             if error.status != Status::Exists || wants_new || !is_first {
@@ -627,7 +634,10 @@ impl Filesystem for WeftFilesystem {
             self.walks.refuse(request.pid(), NO_FILE, rights, self.client.rt().now());
             Error { status: Status::Stale, ..error }
         });
-        let (attr, file, _created) = answer!(served, reply, result);
+        let (attr, file, created) = answer!(served, reply, result);
+        if created {
+            self.bare.made(attr.handle, asked);
+        }
         self.told.tell(&attr, self.client.rt().now());
         let how = self.open_flags(&attr, &file, flags);
         served.replies();
@@ -801,6 +811,7 @@ impl Filesystem for WeftFilesystem {
         }
         let flags = XattrFlags { create_only: flags & libc::XATTR_CREATE != 0, replace_only: flags & libc::XATTR_REPLACE != 0 };
         let who = credentials(request);
+        self.bare.forget(handle(ino));
         answer!(served, reply, self.run(self.client.set_xattr(&who, handle(ino), name.as_bytes(), value, flags)));
         served.replies();
         reply.ok();
@@ -812,12 +823,19 @@ impl Filesystem for WeftFilesystem {
             served.replies();
             return reply.error(Errno::EOPNOTSUPP);
         }
+        if self.bare.is_bare(handle(ino), self.client.rt().now()) {
+            served.replies();
+            return reply.error(Errno::from_i32(libc::ENODATA));
+        }
         let value = answer!(served, reply, self.run(self.client.get_xattr(&credentials(request), handle(ino), name.as_bytes())));
         reply_xattr(&mut served, reply, size, &value);
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
+        if self.bare.is_bare(handle(ino), self.client.rt().now()) {
+            return reply_xattr(&mut served, reply, size, &[]);
+        }
         let names = answer!(served, reply, self.run(self.client.list_xattr(&credentials(request), handle(ino))));
         let mut list = Vec::new();
         for name in names {

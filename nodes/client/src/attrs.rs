@@ -171,6 +171,9 @@ impl<R: Runtime> Client<R> {
         let outcome = self.call(flow, server, &request).await;
         self.inner.cache.forget(handle);
         let state = outcome?;
+        if state.attr.kind == FileKind::Directory {
+            self.inner.known.touched(&state.attr);
+        }
         if let (Some(inode), true) = (&inode, size.is_some()) {
             inode.truncated(&state.attr, writes_before);
         }

@@ -1,7 +1,7 @@
 //! What this client knows of directories that it works in, so that a create by a program costs one request and not three: the kernel
 //! asks for the name before it creates it, and for the directory's attributes after every change.
 //!
-//! Every answer to a create or unlink carries the version of the directory after the change: if the versions follow each other
+//! Every answer to a create, an unlink or a rename within one directory carries the version of the directory after the change: if the versions follow each other
 //! without a gap, nobody else has changed it between them, and its attributes follow from the changes. Of a directory that it made
 //! itself the client also knows *all* names in this way. A foreign change shows as a gap, and the knowledge is not used any more.
 //! Between two such proofs somebody else may have changed the directory, so what is known is used only for a stated time after the
@@ -88,6 +88,18 @@ impl KnownDirectories {
         inner.names -= forgotten.map_or(0, |names| names.len());
     }
 
+    /// We have changed its attributes, and this is what the server answered; [`KnownDirectories::learned`] follows.
+    pub fn touched(&self, attr: &Attr) {
+        if !self.is_on() {
+            return;
+        }
+        if let Some(directory) = self.lock().directories.get_mut(&attr.handle)
+            && attr.version > directory.attr.version
+        {
+            directory.ahead.insert(attr.version);
+        }
+    }
+
     /// We have made a name.
     pub fn created(&self, dir: Handle, name: &[u8], change: DirChange, asked: Nanos) {
         self.changed(dir, change, asked, 1, |names| usize::from(names.insert(hash(name))) as isize);
@@ -96,6 +108,14 @@ impl KnownDirectories {
     /// We have removed a name.
     pub fn removed(&self, dir: Handle, name: &[u8], change: DirChange, asked: Nanos) {
         self.changed(dir, change, asked, -1, |names| -(usize::from(names.remove(&hash(name))) as isize));
+    }
+
+    /// We have moved a name within the directory; `replaced`: the new one led to something before.
+    pub fn renamed(&self, dir: Handle, (from, to): (&[u8], &[u8]), replaced: bool, change: DirChange, asked: Nanos) {
+        self.changed(dir, change, asked, -i64::from(replaced), |names| {
+            let removed = usize::from(names.remove(&hash(from))) as isize;
+            usize::from(names.insert(hash(to))) as isize - removed
+        });
     }
 
     /// Something happened in the directory that is not followed here.
@@ -243,6 +263,33 @@ mod tests {
         assert!(known.is_absent(DIR, b"y", Nanos(1899)), "every proof extends it");
         known.removed(DIR, b"x", change(7), Nanos(1000));
         assert!(known.is_absent(DIR, b"x", Nanos(1000)));
+    }
+
+    #[test]
+    fn a_name_that_moved_is_known_at_its_new_place() {
+        let known = known();
+        known.made(&attr(5), Nanos(0));
+        known.created(DIR, b".x.tmp", change(6), Nanos(1));
+        known.renamed(DIR, (b".x.tmp", b"x"), false, change(7), Nanos(2));
+        assert!(known.is_absent(DIR, b".x.tmp", Nanos(3)) && !known.is_absent(DIR, b"x", Nanos(3)));
+        known.created(DIR, b"y", change(8), Nanos(4));
+        known.renamed(DIR, (b"y", b"x"), true, change(9), Nanos(5));
+        assert!(known.is_absent(DIR, b"y", Nanos(6)) && !known.is_absent(DIR, b"x", Nanos(6)));
+        assert_eq!(known.attr(DIR, Nanos(6)).map(|(attr, _)| (attr.version, attr.size)), Some((9, 1)));
+        known.renamed(DIR, (b"x", b"z"), false, change(11), Nanos(7));
+        assert!(!known.is_absent(DIR, b"w", Nanos(8)), "somebody else's change lies before this one");
+    }
+
+    #[test]
+    fn own_changes_of_attributes_keep_the_names() {
+        let known = known();
+        known.made(&attr(5), Nanos(0));
+        known.touched(&attr(6));
+        known.learned(&attr(6), Nanos(1));
+        assert!(known.is_absent(DIR, b"x", Nanos(2)));
+        known.touched(&attr(8));
+        known.learned(&attr(8), Nanos(3));
+        assert!(!known.is_absent(DIR, b"x", Nanos(4)), "change 7 was not ours");
     }
 
     #[test]

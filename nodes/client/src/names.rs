@@ -235,6 +235,7 @@ impl<R: Runtime> Client<R> {
         self.owner(flow, to_dir)?;
         // The objects that change with the names are not known here.
         self.inner.cache.forget_all();
+        let asked = self.ask();
         let outcome = self.call_in_dir(flow, from_dir, |from| RenameRequest {
             from,
             from_name: from_name.clone(),
@@ -246,9 +247,16 @@ impl<R: Runtime> Client<R> {
         });
         let outcome = outcome.await;
         self.inner.cache.forget_all();
-        self.inner.known.forget(from_dir);
-        self.inner.known.forget(to_dir);
-        outcome
+        match &outcome {
+            Ok(reply) if reply.dir.version > 0 => {
+                self.inner.known.renamed(from_dir, (&from_name, &to_name), reply.replaced, reply.dir, asked.at);
+            }
+            _ => {
+                self.inner.known.forget(from_dir);
+                self.inner.known.forget(to_dir);
+            }
+        }
+        outcome.map(|_| ())
     }
 
     /// Adds the name `to_name` in `to_dir` to an object that is no directory. Returns its attributes.

@@ -121,7 +121,7 @@ operations! {
     /// Remove an empty directory.
     20 Rmdir(RmdirRequest) -> (), changes;
     /// Move a name. Goes to the server of the old name.
-    21 Rename(RenameRequest) -> (), changes;
+    21 Rename(RenameRequest) -> RenameReply, changes;
     /// Add a name to an object. Goes to the server of the new name.
     22 Link(LinkRequest) -> LinkReply, changes;
     /// List entries.

@@ -166,6 +166,14 @@ wire_struct! {
         pub who: Credentials,
     }
 
+    /// What became of the directories of a name that was moved.
+    pub struct RenameReply {
+        /// The directory of both names, if that is one and the change is no exchange; otherwise it counts as unchanged.
+        pub dir: DirChange,
+        /// The new name led to something else before.
+        pub replaced: bool,
+    }
+
     /// Adds a name to an object that is no directory.
     pub struct LinkRequest {
         /// The object.

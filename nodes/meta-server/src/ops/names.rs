@@ -7,7 +7,7 @@ use bytes::Bytes;
 use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, Status};
 use weft_namespace::{Change, Context, CycleCheck, Part, Record, State, made_directory};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{DirChange, LinkRequest, TxPart, UnlinkReply};
+use weft_wire::ops::{DirChange, LinkRequest, RenameReply, TxPart, UnlinkReply};
 use weft_wire::{Header, Request, Wire};
 
 use super::Step;
@@ -38,6 +38,8 @@ pub(crate) enum NameReply {
     Done,
     /// What the name in this directory led to.
     Unlinked { dir: Handle, handle: Handle },
+    /// What became of this directory, if only one is concerned, and whether the new name led to something.
+    Renamed { dir: Option<Handle>, replaced: bool },
     /// The object with its new name.
     Linked(LinkRequest),
     /// The new directory, made by this part.
@@ -50,6 +52,10 @@ impl NameReply {
         Ok(match self {
             NameReply::Done => ().to_bytes(),
             NameReply::Unlinked { dir, handle } => UnlinkReply { handle: *handle, dir: change_of(*dir, record) }.to_bytes(),
+            NameReply::Renamed { dir, replaced } => {
+                let dir = dir.map_or(DirChange::NONE, |dir| change_of(dir, record));
+                RenameReply { dir, replaced: *replaced }.to_bytes()
+            }
             NameReply::Linked(request) => state.link_reply(cx, request, record).to_bytes(),
             NameReply::Made(part) => state.mkdir_reply(cx, made.ok_or(Status::Io)?, part)?.to_bytes(),
         })
@@ -65,11 +71,16 @@ fn change_of(dir: Handle, record: &Record) -> DirChange {
     record.changes.iter().rev().find_map(change).unwrap_or(DirChange::NONE)
 }
 
+/// The answer to a rename that changes nothing.
+fn nothing_renamed() -> Bytes {
+    RenameReply { dir: DirChange::NONE, replaced: false }.to_bytes()
+}
+
 /// What planning comes to.
 pub(crate) enum Planned {
     /// This is to be done.
     Change(NameChange),
-    /// Nothing is to be done.
+    /// Nothing is to be done: both names of a rename lead to the same object.
     Nothing,
     /// Another server must be asked first.
     NeedsFacts,
@@ -80,7 +91,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn change_names(self: &Rc<Self>, peer: PeerId, header: &Header, request: Request) -> Result<Step> {
         match self.plan(&request)? {
             Planned::Nothing => {
-                let body = ().to_bytes();
+                let body = nothing_renamed();
                 self.change_and_answer(header, &mut Record::default(), &body);
                 Ok(Step::Answer(body, 0))
             }
@@ -170,7 +181,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             },
             Planned::Change(change) => self.transact(header, &change, deadline).await,
             Planned::Nothing => {
-                let body = ().to_bytes();
+                let body = nothing_renamed();
                 self.change_and_answer(header, &mut Record::default(), &body);
                 Ok(body)
             }

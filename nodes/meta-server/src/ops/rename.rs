@@ -1,6 +1,6 @@
 //! Rename: collects what is known of both names, here and at the server of the new name.
 
-use weft_base::{Nanos, Result, Status};
+use weft_base::{FileKind, Nanos, Result, Status};
 use weft_namespace::{RenamePlan, RenameSource, RenameTarget, State};
 use weft_rt::ServerRuntime;
 use weft_wire::ops::{GetAttrRequest, LookupRequest, RenameRequest};
@@ -47,8 +47,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 }
 
 fn planned(state: &State, request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Result<Planned> {
+    // A directory that goes with its name changes more than the names.
+    let replaces_directory = target.found.is_some_and(|(_, kind)| kind == FileKind::Directory);
+    let is_followed = request.from.dir == request.to.dir && !request.exchange && !replaces_directory;
+    let reply = NameReply::Renamed { dir: is_followed.then_some(request.from.dir), replaced: target.found.is_some() };
     Ok(match state.plan_rename(request, source, target)? {
         RenamePlan::Nothing => Planned::Nothing,
-        RenamePlan::Parts(parts, cycles) => Planned::Change(NameChange { parts, cycles, who: request.who.clone(), reply: NameReply::Done }),
+        RenamePlan::Parts(parts, cycles) => Planned::Change(NameChange { parts, cycles, who: request.who.clone(), reply }),
     })
 }

@@ -366,6 +366,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         ),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone() }.to_bytes()),
         with_number(Op::Unlink, &UnlinkReply { handle, dir: DirChange { version: 3, time: weft_base::WallTime(4) } }.to_bytes()),
+        with_number(Op::Rename, &RenameReply { dir: DirChange { version: 3, time: weft_base::WallTime(4) }, replaced: true }.to_bytes()),
         with_number(Op::Link, &LinkReply { state: state_given }.to_bytes()),
         with_number(
             Op::ReadDir,

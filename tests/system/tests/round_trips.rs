@@ -1,0 +1,128 @@
+//! What a small file costs: requests to servers for each file when programs write whole trees. The rate of such programs is the round trips that
+//! they wait for, one after the other, so a request that comes back into this table is a slower `rsync`. Counts, not times: the mount remembers
+//! for a minute, so that a busy machine does not change them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use weft_system_tests::{FileSystem, Need, available, ok, weft};
+
+/// Directories of the tree, and files in each.
+const DIRECTORIES: usize = 4;
+const FILES_EACH: usize = 25;
+const FILES: f64 = (DIRECTORIES * FILES_EACH) as f64;
+
+fn mounted(test: &'static str, programs: &'static [&'static str]) -> Option<FileSystem> {
+    if !available(test, &[Need::Fuse, Need::Programs(programs)]) {
+        return None;
+    }
+    let fs = FileSystem::mounted(&["--data", "1", "-o", "cache_ms=60000"]);
+    for directory in 0..DIRECTORIES {
+        let directory = fs.path("tree").join(format!("d{directory}"));
+        fs::create_dir_all(&directory).unwrap();
+        for file in 0..FILES_EACH {
+            fs::write(directory.join(format!("f{file}")), vec![b'x'; 100 + 37 * file]).unwrap();
+        }
+    }
+    Some(fs)
+}
+
+/// Requests that servers have answered so far, by their names.
+fn answered(fs: &FileSystem) -> BTreeMap<String, f64> {
+    let text = ok(weft().arg("metrics").arg(fs.state()).arg("--once"));
+    let mut counts = BTreeMap::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("weft_request_duration_seconds_count{")) {
+        let (labels, count) = line.rsplit_once("} ").expect("a line of the text format");
+        let op = labels.split("op=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an operation");
+        *counts.entry(op.to_string()).or_default() += count.parse::<f64>().expect("a number");
+    }
+    counts
+}
+
+/// Requests for each file that the work costs. Those of looking at the numbers do not count, nor those of background work.
+fn requests_per_file(fs: &FileSystem, work: impl FnOnce()) -> BTreeMap<String, f64> {
+    let before = answered(fs);
+    work();
+    let after = answered(fs);
+    let background = ["Ping", "Live", "GetMap", "Trace", "CloseMany", "ObjectRemove", "ObjectRemoveMany"];
+    let mut costs = BTreeMap::new();
+    for (op, count) in after.into_iter().filter(|(op, _)| !background.contains(&op.as_str())) {
+        let cost = (count - before.get(&op).unwrap_or(&0.0)) / FILES;
+        if cost > 0.0 {
+            costs.insert(op, cost);
+        }
+    }
+    costs
+}
+
+/// Fails with the whole table if an operation costs more than allowed, or if one is there that the list does not have.
+fn check(what: &str, costs: &BTreeMap<String, f64>, allowed: &[(&str, f64)]) {
+    println!("{what}: {:.2} requests for each file: {costs:.2?}", costs.values().sum::<f64>());
+    for (op, cost) in costs {
+        // Directories cost some, too: up to four requests each.
+        let few = 4.0 * (DIRECTORIES + 1) as f64 / FILES;
+        let most = allowed.iter().find(|(name, _)| name == op).map_or(0.0, |(_, most)| *most) + few;
+        assert!(*cost <= most, "{what}: {cost:.2} {op} for each file, {most:.2} are allowed\n{costs:.2?}");
+    }
+}
+
+fn same(fs: &FileSystem, copy: &Path) {
+    ok(Command::new("diff").arg("-r").arg(fs.path("tree")).arg(copy));
+}
+
+/// `cp -a`: make, write, set owner or mode, set times, close.
+#[test]
+fn a_copied_file_costs_what_cp_asks_for() {
+    let Some(fs) = mounted("a_copied_file_costs_what_cp_asks_for", &["cp", "diff"]) else { return };
+    let copy = fs.mnt().join("copy");
+    let costs = requests_per_file(&fs, || drop(ok(Command::new("cp").arg("-a").arg(fs.path("tree")).arg(&copy))));
+    check("cp -a", &costs, &[("Create", 1.0), ("Write", 1.0), ("SetAttr", 3.0), ("Close", 1.0)]);
+    same(&fs, &copy);
+}
+
+/// `tar`: as `cp`, with owner, mode and times each by itself. What the kernel asks on its own before it changes an owner (mode, capabilities)
+/// costs no message.
+#[test]
+fn an_unpacked_file_costs_what_tar_asks_for() {
+    let Some(fs) = mounted("an_unpacked_file_costs_what_tar_asks_for", &["tar", "diff"]) else { return };
+    let archive = fs.path("tree.tar");
+    ok(Command::new("tar").arg("cf").arg(&archive).arg("-C").arg(fs.path("")).arg("tree"));
+    let costs = requests_per_file(&fs, || drop(ok(Command::new("tar").arg("xpf").arg(&archive).arg("-C").arg(fs.mnt()))));
+    check("tar x", &costs, &[("Create", 1.0), ("Write", 1.0), ("SetAttr", 3.0), ("Close", 1.0)]);
+    same(&fs, &fs.mnt().join("tree"));
+}
+
+/// `rsync`: a temporary name that is renamed. The names that are not there yet (file, temporary file, target of the rename) are known to the mount,
+/// which has made the directory, also after renames in it.
+#[test]
+fn a_synchronised_file_costs_what_rsync_asks_for() {
+    let Some(fs) = mounted("a_synchronised_file_costs_what_rsync_asks_for", &["rsync", "diff"]) else { return };
+    let copy = fs.mnt().join("copy");
+    let source = format!("{}/", fs.path("tree").display());
+    let rsync = || drop(ok(Command::new("rsync").arg("-aHAX").arg(&source).arg(&copy)));
+    let costs = requests_per_file(&fs, rsync);
+    // It opens what it has written twice more; closes go out alone or many in one, in the background.
+    let asked = [("Create", 1.0), ("Write", 1.0), ("SetAttr", 3.0), ("Open", 2.0), ("Close", 3.0), ("Rename", 1.0), ("GetAttr", 1.0)];
+    check("rsync -aHAX", &costs, &asked);
+    same(&fs, &copy);
+    // What is the same already is looked at by its names and attributes, and never opened or written.
+    let costs = requests_per_file(&fs, rsync);
+    check("rsync -aHAX again", &costs, &[("Lookup", 1.0), ("Open", 1.0), ("ListXattr", 1.0), ("GetAttr", 1.0)]);
+}
+
+/// Extended attributes that are set at once are seen at once, although new files are known to have none.
+#[test]
+fn a_new_file_shows_the_attribute_that_it_is_given() {
+    let Some(fs) = mounted("a_new_file_shows_the_attribute_that_it_is_given", &[]) else { return };
+    let file = fs.mnt().join("file");
+    fs::write(&file, b"x").unwrap();
+    let mut value = [0; 16];
+    let absent = rustix::fs::getxattr(&file, "user.colour", &mut value[..]);
+    assert_eq!(absent.err(), Some(rustix::io::Errno::NODATA));
+    rustix::fs::setxattr(&file, "user.colour", b"red", rustix::fs::XattrFlags::empty()).unwrap();
+    assert_eq!(rustix::fs::getxattr(&file, "user.colour", &mut value[..]), Ok(3));
+    assert_eq!(&value[..3], b"red");
+    assert_eq!(rustix::fs::listxattr(&file, &mut value[..]), Ok("user.colour\0".len()));
+}
