@@ -14,6 +14,7 @@ use weft_wire::ops::ServerInfo;
 
 use crate::config::{Config, read_key};
 use crate::fs_arg::{FsArg, FsPath};
+use crate::mounted;
 
 /// Environment variable that names the key file for `weft://` addresses.
 pub const KEY_FILE_VARIABLE: &str = "WEFT_KEY_FILE";
@@ -43,6 +44,11 @@ impl Common {
     /// For commands that only look: who does not answer soon is not well, unless the person says otherwise.
     pub fn for_a_look(&self) -> Common {
         Common { timeout: self.timeout.or(Some(LOOK_SECONDS)), ..self.clone() }
+    }
+
+    /// The same with this key file, unless the person named one.
+    pub fn or_key_file(&self, key_file: Option<PathBuf>) -> Common {
+        Common { key_file: self.key_file.clone().or(key_file), ..self.clone() }
     }
 
     /// The deadline of one operation.
@@ -75,6 +81,7 @@ impl Fs {
     /// If `fs` names none, its config or key is wrong, or nobody answers at its address.
     pub fn open(fs: &OsStr, common: &Common) -> Result<Fs> {
         let name = fs.display().to_string();
+        let (fs, common) = &mounted::behind(fs, common)?;
         match FsArg::parse(fs)? {
             FsArg::Config(file) => {
                 let config = Config::load(&file)?;

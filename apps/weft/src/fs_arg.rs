@@ -1,11 +1,13 @@
 //! How a person names a file system: a state directory, a config file or `weft://HOST:PORT/NAME`, and with `:/PATH` behind it an
-//! object inside.
+//! object inside. Where it is mounted is a name of it, too (`mounted.rs`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+
+use crate::mounts;
 
 /// Name of the config inside a state directory.
 pub const CONFIG_NAME: &str = "weft.toml";
@@ -41,21 +43,23 @@ impl FsArg {
     /// # Errors
     /// If it is none of the three forms; says what is there instead.
     pub fn parse(text: &OsStr) -> Result<FsArg> {
-        if text.as_bytes().starts_with(SCHEME) {
+        if is_url(text) {
             return parse_url(&text.to_string_lossy());
         }
         let path = Path::new(text);
         if path.is_dir() {
             let config = path.join(CONFIG_NAME);
             if !config.is_file() {
-                bail!("{} is no Weft state directory: it has no {CONFIG_NAME}; `weft up --state {0}` makes one there", path.display());
+                let is_empty = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+                let advice = if is_empty { format!("; `weft up --state {}` makes one there", path.display()) } else { String::new() };
+                bail!("{} is no Weft state directory (it has no {CONFIG_NAME}) and no mount of Weft{advice}", path.display());
             }
             return Ok(FsArg::Config(config));
         }
         if path.is_file() {
             return Ok(FsArg::Config(path.to_path_buf()));
         }
-        bail!("{} is no file system: give a state directory, a config file or weft://HOST:PORT/NAME", path.display());
+        bail!("{} is no file system: give a state directory, a config file, a mount point or weft://HOST:PORT/NAME", path.display());
     }
 }
 
@@ -78,21 +82,38 @@ impl FsPath {
         })
     }
 
-    /// Like [`FsPath::split`] where nothing but a path in a file system will do.
+    /// Like [`FsPath::split`] where nothing but a path in a file system will do: then a file system alone is its root, and a path below a
+    /// mount point is the path there.
     ///
     /// # Errors
     /// Explains the form.
     pub fn parse(text: &OsStr) -> Result<FsPath> {
-        match FsPath::split(text) {
-            Some(path) => Ok(path),
-            None => bail!("`{}` is no path in a file system: write FS:/PATH, for example ~/fs:/dir/file", text.display()),
+        if let Some(path) = FsPath::split(text) {
+            return Ok(path);
         }
+        let root = || FsPath { fs: text.to_owned(), path: b"/".to_vec() };
+        if is_url(text) {
+            return Ok(root());
+        }
+        if let Some((place, rest)) = mounts::containing(Path::new(text))? {
+            return Ok(FsPath { fs: place.into_os_string(), path: [b"/", rest.as_os_str().as_bytes()].concat() });
+        }
+        let path = Path::new(text);
+        if path.join(CONFIG_NAME).is_file() || (path.is_file() && path.extension() == Some(OsStr::new("toml"))) {
+            return Ok(root());
+        }
+        bail!("`{}` is no path in a file system: write FS:/PATH, for example ~/fs:/dir/file", text.display())
     }
 
     /// For messages.
     pub fn display(&self) -> String {
         format!("{}:{}", self.fs.display(), self.path.escape_ascii())
     }
+}
+
+/// True if `text` is meant as an address.
+pub fn is_url(text: &OsStr) -> bool {
+    text.as_bytes().starts_with(SCHEME)
 }
 
 fn parse_url(text: &str) -> Result<FsArg> {
@@ -141,6 +162,7 @@ mod tests {
         assert_eq!(split("fs:"), pair("fs", "/"));
         assert_eq!(split("weft://h:70/fs:/x"), pair("weft://h:70/fs", "/x"));
         assert_eq!(split("weft://h:70/fs:"), pair("weft://h:70/fs", "/"));
+        assert_eq!(FsPath::parse(OsStr::new("weft://h:70/fs")).unwrap().path, b"/", "a file system alone is its root");
         for local in ["/tmp/file", "a:b", ":/x", "weft://h:70/fs", ""] {
             assert_eq!(split(local), None, "{local}");
         }

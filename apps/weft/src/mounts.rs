@@ -38,6 +38,31 @@ pub fn at(place: &Path) -> Result<Option<Mount>> {
     Ok(list()?.into_iter().rev().find(|mount| mount.place == place))
 }
 
+/// The mount of Weft that holds `path`, and the path below it; `None` if that lies in another file system. What is below a mount point is
+/// not looked at if the path itself says where it is: a mount may hang.
+///
+/// # Errors
+/// As [`list`].
+pub fn containing(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
+    let mounts = list()?;
+    let inside = |path: &Path| {
+        let holder = mounts.iter().filter(|mount| path.starts_with(&mount.place)).max_by_key(|mount| mount.place.as_os_str().len())?;
+        // Of several at one place the last one is on top.
+        let holder = mounts.iter().rev().find(|mount| mount.place == holder.place)?;
+        let rest = path.strip_prefix(&holder.place).ok()?;
+        is_weft(holder).then(|| (holder.place.clone(), rest.to_path_buf()))
+    };
+    let absolute = std::path::absolute(path).with_context(|| format!("cannot tell where {} is", path.display()))?;
+    let is_plain = !absolute.components().any(|part| part == std::path::Component::ParentDir);
+    if is_plain && let Some(found) = inside(&absolute) {
+        return Ok(Some(found));
+    }
+    if !mounts.iter().any(is_weft) {
+        return Ok(None);
+    }
+    Ok(inside(&resolve(path)))
+}
+
 /// The absolute path without symlinks. Its last part is never looked at, since looking at a dead mount fails.
 pub fn resolve(place: &Path) -> PathBuf {
     let absolute = std::path::absolute(place).unwrap_or_else(|_| place.to_path_buf());

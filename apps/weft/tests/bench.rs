@@ -195,3 +195,18 @@ fn a_file_system_is_measured_by_the_library() {
     ok(weft(["bench", "stress", "--fs", &state]).args(["--subdirs", "2", "--files", "5", "--reps", "1"]));
     assert_eq!(ok(&mut weft(["ls", &format!("{state}:/")])).trim(), "", "nothing is left behind");
 }
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    for step in ["write", "read", "streams", "create"] {
+        let output = weft(["bench", step, "--path", path, "--size", "4194304TiB", "--files", "1"]).output().unwrap();
+        let said = words(&output);
+        assert!(!output.status.success() && said.contains("free: give a smaller --size"), "{said}");
+        assert!(is_empty(dir.path()));
+    }
+    let demo = Demo::up();
+    let output = weft(["bench", "write", "--fs", &demo.state(), "--size", "1023TiB"]).output().unwrap();
+    assert!(!output.status.success() && words(&output).contains("free: give a smaller --size"), "{}", words(&output));
+}

@@ -173,7 +173,7 @@ impl Args {
         for (site, (_, _, name)) in sites.iter().zip(SYSTEMS) {
             site.make_dirs(&work)?;
             let observer = site.fs().map(|fs| Observer::new(fs, None));
-            let bench = Bench { site, observer, yardstick: None, stop, common, reps: self.reps };
+            let bench = Bench { site, observer, yardstick: None, stop, common, reps: self.reps, pause: std::time::Duration::ZERO };
             let crew = bench.crew(&work)?;
             runs.push((bench, crew, Measurement { phase: name.into(), step: Step::Create, work: work.clone(), repetitions: Vec::new() }));
         }

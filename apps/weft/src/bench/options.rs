@@ -83,6 +83,9 @@ pub struct Options {
     /// Repetitions; the median and the range are told
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "How")]
     pub reps: u32,
+    /// Seconds of rest before each phase, in which caches of names and attributes forget: a mount may answer for what it has just seen
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = pause, help_heading = "How")]
+    pub pause: f64,
     /// Measure the ceiling of each phase before every repetition, and tell the ratio
     #[arg(long, help_heading = "How")]
     pub ceiling: bool,
@@ -96,6 +99,12 @@ pub struct Options {
     /// Write what each process did in every 100 ms to this file (CSV)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub progress: Option<PathBuf>,
+}
+
+/// Seconds of rest, at most an hour.
+fn pause(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected".to_string())?;
+    if (0.0..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0 to 3600 seconds".to_string()) }
 }
 
 /// A measuring subcommand.

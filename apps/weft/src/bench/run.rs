@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -18,6 +19,7 @@ use super::yardstick::Yardstick;
 use crate::connect::{Common, Fs};
 use crate::fs_arg::FsPath;
 use crate::output::{print, print_json};
+use crate::units::human_bytes;
 
 /// Runs a measuring subcommand.
 ///
@@ -51,6 +53,7 @@ fn measure(options: &Options, plan: &[Section], stop: &Stop, common: &Common) ->
         (None, Some(fs)) => Site::in_file_system(fs, common)?,
         (None, None) => bail!("give --fs or --path"),
     };
+    check_space(&site, plan)?;
     let servers = match (&options.path, &options.fs) {
         (Some(_), Some(fs)) => Some(Fs::open(&FsPath::split(fs).map_or_else(|| fs.clone(), |at| at.fs), common)?),
         _ => None,
@@ -61,12 +64,31 @@ fn measure(options: &Options, plan: &[Section], stop: &Stop, common: &Common) ->
         (None, None) => None,
     };
     let yardstick = if options.ceiling { Some(Yardstick::start(site.fs()).context("there is no ceiling to compare with")?) } else { None };
-    let mut bench = Bench { site: &site, observer, yardstick, stop, common, reps: options.reps };
+    let pause = Duration::from_secs_f64(options.pause);
+    let mut bench = Bench { site: &site, observer, yardstick, stop, common, reps: options.reps, pause };
     let mut measurements = Vec::new();
     for section in plan {
         measurements.extend(bench.section(section)?);
     }
     Ok(measurements)
+}
+
+/// A run must not fill a file system that others use, and then fail.
+fn check_space(site: &Site, plan: &[Section]) -> Result<()> {
+    let wanted = plan.iter().map(|section| section.work.bytes()).max().unwrap_or(0);
+    if wanted == 0 {
+        return Ok(());
+    }
+    let free = site.free_bytes()?;
+    if wanted > u128::from(free) {
+        let wanted = human_bytes(u64::try_from(wanted).unwrap_or(u64::MAX));
+        bail!(
+            "the files of this run have {wanted} together, and {} has {} free: give a smaller --size, or fewer --files, --procs or --clients",
+            site.root().display(),
+            human_bytes(free)
+        );
+    }
+    Ok(())
 }
 
 /// Everything that the sections of one run share.
@@ -83,6 +105,8 @@ pub struct Bench<'a> {
     pub common: &'a Common,
     /// Repetitions.
     pub reps: u32,
+    /// Rest before each phase.
+    pub pause: Duration,
 }
 
 impl Bench<'_> {
@@ -108,6 +132,7 @@ impl Bench<'_> {
             .collect();
         for repetition in 1..=self.reps {
             for (step, told) in &section.cycle {
+                std::thread::sleep(self.pause);
                 if !told {
                     crew.run(*step, work, || Ok(()))?;
                     continue;

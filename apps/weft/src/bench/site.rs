@@ -56,6 +56,20 @@ impl Site {
         }
     }
 
+    /// Bytes that may still be written there.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn free_bytes(&self) -> Result<u64> {
+        match &self.place {
+            Place::Directory(parent) => {
+                let room = nix::sys::statvfs::statvfs(parent.as_path()).with_context(|| format!("cannot ask {}", parent.display()))?;
+                Ok(room.blocks_available().saturating_mul(room.fragment_size()))
+            }
+            Place::Library { fs, parent, .. } => Ok(fs.run_at(parent, fs.client.statfs())?.free_bytes),
+        }
+    }
+
     /// As the person named the file system, if the library is used.
     pub fn fs_arg(&self) -> Option<&OsString> {
         match &self.place {

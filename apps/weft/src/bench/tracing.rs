@@ -84,8 +84,15 @@ impl Args {
         let site = Site::in_file_system(system.state.as_os_str(), common)?;
         let work = self.creates.work();
         site.make_dirs(&work)?;
-        let bench =
-            Bench { site: &site, observer: site.fs().map(|fs| Observer::new(fs, None)), yardstick: None, stop, common, reps: self.pairs };
+        let bench = Bench {
+            site: &site,
+            observer: site.fs().map(|fs| Observer::new(fs, None)),
+            yardstick: None,
+            stop,
+            common,
+            reps: self.pairs,
+            pause: std::time::Duration::ZERO,
+        };
         let traced = Traced::find(system.state.as_os_str(), "*", common)?;
         let mut remover = bench.crew(&work)?;
         let (mut pairs, mut records, mut lost) = (Vec::new(), 0, 0);

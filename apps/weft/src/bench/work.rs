@@ -117,6 +117,12 @@ pub struct Block {
 }
 
 impl Work {
+    /// Bytes that all its files have together.
+    pub fn bytes(&self) -> u128 {
+        let files = u128::from(self.files) * u128::from(self.subdirs.max(1));
+        u128::from(self.procs) * u128::from(self.clients) * (files * u128::from(self.size) + u128::from(self.longer))
+    }
+
     /// One client that makes no file, all of them empty, in a directory for everybody: what a work says only as far as it differs.
     pub const EMPTY_FILES: Work = Work {
         procs: 1,

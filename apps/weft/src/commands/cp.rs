@@ -14,6 +14,7 @@ use weft_base::FileKind;
 use crate::connect::{Common, Fs, umask};
 use crate::copy::{Copied, Copier, CopyOptions, Meta, Place};
 use crate::fs_arg::{FsArg, FsPath};
+use crate::mounted;
 use crate::output::print_json;
 use crate::process::StopSignals;
 use crate::units::human_bytes;
@@ -131,7 +132,7 @@ fn destination(target: &Place, into: Option<&Meta>, source: &Place) -> Result<Pl
 /// named twice share a client.
 fn open(text: &OsString, common: &Common, systems: &mut Vec<(OsString, Arc<Fs>)>) -> Result<Place> {
     let Some(at) = FsPath::split(text) else { return Ok(Place::local(text)) };
-    if let Err(error) = FsArg::parse(&at.fs) {
+    if let Err(error) = mounted::behind(&at.fs, common).and_then(|(fs, _)| FsArg::parse(&fs)) {
         let local = PathBuf::from(text);
         // A local name may have a colon too; it is one if it is there, or begins as only a path does.
         if local.exists() || at.fs.as_encoded_bytes().starts_with(b"./") && local.parent().is_some_and(std::path::Path::exists) {

@@ -18,8 +18,11 @@ use crate::units::human_bytes;
 #[command(after_help = "Example:\n  weft df ~/fs\n\nA disk that several data servers lie on is counted once in the total.")]
 pub struct Args {
     /// The file system; a path behind it changes nothing
-    #[arg(value_name = "FS[:/PATH]")]
-    fs: OsString,
+    #[arg(value_name = "FS[:/PATH]", required_unless_present = "state")]
+    fs: Option<OsString>,
+    /// The same, by its state directory
+    #[arg(long, value_name = "DIR", conflicts_with = "fs")]
+    state: Option<OsString>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -49,7 +52,9 @@ struct Row {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let fs = FsPath::split(&self.fs).map_or(self.fs, |at| at.fs);
+        let given = self.fs.or(self.state).unwrap_or_default();
+        // Like df(1): whatever lies in the file system names it.
+        let fs = FsPath::parse(&given).map_or(given, |at| at.fs);
         let fs = Fs::open(&fs, &common.for_a_look())?;
         let report = report(&fs);
         if self.json {

@@ -1,6 +1,5 @@
 //! `weft down`: unmounts everything of a file system and stops its servers.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -9,7 +8,9 @@ use anyhow::{Result, bail};
 use weft_rt_real::Address;
 
 use crate::config::Config;
+use crate::connect::Common;
 use crate::mount_list::{self, Unmounted};
+use crate::named::NamedState;
 use crate::output;
 use crate::process::{self, Ended};
 use crate::state::StateDir;
@@ -21,14 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  weft down --state ~/fs\n\nWhat is stored stays; `weft up --state ~/fs` goes on with it.")]
 pub struct Args {
-    /// The state directory
-    #[arg(long, value_name = "DIR")]
-    state: PathBuf,
+    #[command(flatten)]
+    state: NamedState,
 }
 
 impl Args {
-    pub fn run(self) -> Result<ExitCode> {
-        let state = StateDir::existing(&self.state)?;
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let state = StateDir::existing(&self.state.dir(common)?)?;
         let config = Config::load(&state.config_file())?;
         crate::state::make_private_dir(&state.run_dir())?;
         state.check()?;

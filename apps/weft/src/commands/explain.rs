@@ -17,6 +17,7 @@ use weft_trace::record::Body;
 
 use crate::connect::Common;
 use crate::fs_arg::CONFIG_NAME;
+use crate::mounts;
 use crate::output::{Table, print, print_json};
 use crate::parallel::at_once;
 use crate::recording::files_in;
@@ -145,10 +146,11 @@ impl Args {
     }
 }
 
-/// A state directory, a config or an address; traces are anything else.
+/// A state directory, a config, an address or a mount point; traces are anything else.
 fn is_file_system(path: &Path) -> bool {
     let is_config = path.extension().is_some_and(|end| end == "toml") && path.is_file();
-    is_config || path.join(CONFIG_NAME).is_file() || path.to_string_lossy().starts_with("weft://")
+    let is_mount = || mounts::containing(path).is_ok_and(|found| found.is_some_and(|(_, rest)| rest.as_os_str().is_empty()));
+    is_config || path.to_string_lossy().starts_with("weft://") || is_mount() || path.join(CONFIG_NAME).is_file()
 }
 
 fn seconds(text: &str) -> std::result::Result<f64, String> {

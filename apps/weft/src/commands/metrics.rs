@@ -1,6 +1,5 @@
 //! `weft metrics`: the numbers of all servers for a monitoring system.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -8,6 +7,7 @@ use anyhow::Result;
 
 use crate::connect::{Common, Fs};
 use crate::live::exporter;
+use crate::named::NamedFs;
 use crate::output::print;
 
 /// Serve the numbers of all servers at /metrics, in the text format of Prometheus
@@ -21,8 +21,8 @@ Examples:
 One exporter asks all servers of a file system at every scrape; a silent one delays it by 2 s and has weft_up 0. What it serves are sums and \
 no names of files or clients; whoever reaches the address can read it.")]
 pub struct Args {
-    /// The file system
-    fs: OsString,
+    #[command(flatten)]
+    fs: NamedFs,
     /// Address to listen on
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
@@ -33,7 +33,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let fs = Fs::open(&self.fs, &common.for_a_look())?;
+        let fs = Fs::open(self.fs.text(), &common.for_a_look())?;
         if self.once {
             print(&exporter::scrape(&fs))?;
         } else {

@@ -1,6 +1,7 @@
 //! One file for each subcommand: its arguments, what it does, what it prints.
 
 mod cat;
+mod completion;
 mod cp;
 mod df;
 mod down;
@@ -8,6 +9,7 @@ mod explain;
 mod genconfig;
 mod ln;
 mod ls;
+mod man;
 mod metrics;
 mod mkdir;
 pub mod mount;
@@ -32,7 +34,7 @@ use crate::connect::Common;
 
 /// Weft: a parallel file system.
 #[derive(Debug, Parser)]
-#[command(version, disable_help_subcommand = true, after_help = AFTER_HELP)]
+#[command(version, after_help = AFTER_HELP)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,7 +43,8 @@ pub struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-FS is a state directory (weft up --state DIR), a config file, or weft://HOST:PORT/NAME.
+FS is a state directory (weft up --state DIR), a config file, weft://HOST:PORT/NAME, or where this user mounted it; --state DIR means the same.
+FS:/PATH is an object in it; FS alone is its root.
 
 Example: a file system with 2 metadata and 4 data servers, mounted, used and stopped:
   weft up --state ~/fs --meta 2 --data 4 --mount ~/mnt
@@ -76,6 +79,8 @@ enum Command {
     Bench(crate::bench::Args),
     Sim(crate::sim::Args),
     Genconfig(genconfig::Args),
+    Completion(completion::Args),
+    Man(man::Args),
     Serve(serve::Args),
     View(crate::view::Args),
     Report(crate::view::report::Args),
@@ -90,7 +95,7 @@ impl Cli {
         let common = &self.common;
         match self.command {
             Command::Up(args) => args.run(common),
-            Command::Down(args) => args.run(),
+            Command::Down(args) => args.run(common),
             Command::Status(args) => args.run(common),
             Command::Mount(args) => args.run(common),
             Command::Umount(args) => args.run(),
@@ -114,6 +119,8 @@ impl Cli {
             Command::Bench(args) => args.run(common),
             Command::Sim(args) => args.run(),
             Command::Genconfig(args) => args.run(),
+            Command::Completion(args) => args.run(),
+            Command::Man(args) => args.run(),
             Command::Serve(args) => args.run(),
             Command::View(args) => args.run(common),
             Command::Report(args) => args.run(),

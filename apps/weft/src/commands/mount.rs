@@ -17,6 +17,7 @@ use weft_rt_real::Level;
 use weft_wire::ops::{MountErrorRow, MountErrors, TraceAction, TraceRequest};
 
 use crate::connect::{Common, Fs};
+use crate::mounted::{self, Note};
 use crate::output::{tell, tell_at};
 use crate::process::{self, HangUp, StopSignals};
 use crate::recording::socket::Service;
@@ -33,6 +34,7 @@ Options for -o, separated by commas:
   transport=NAME     how requests come from the kernel: auto (the default: uring if the kernel offers it), device, uring
   cache_ms=N         how long the kernel may remember names and attributes (default 1000)
   direct_from=SIZE   files at least this large are read past the page cache (default 1MiB)
+  nonempty           over a directory with entries, which nobody sees until it is unmounted
 
 Examples:
   weft mount ~/fs /mnt/weft
@@ -49,7 +51,11 @@ pub struct Args {
     /// The file system
     fs: OsString,
     /// Where: an existing directory
-    mountpoint: PathBuf,
+    #[arg(required_unless_present = "state")]
+    mountpoint: Option<PathBuf>,
+    /// The file system by its state directory: weft mount --state DIR MOUNTPOINT
+    #[arg(long, value_name = "DIR")]
+    state: Option<OsString>,
     /// Stay in the foreground; Ctrl-C unmounts
     #[arg(short, long)]
     foreground: bool,
@@ -63,18 +69,25 @@ pub struct Args {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let place = mounts::resolve(&self.mountpoint);
+        let (fs, place) = match (self.state, self.mountpoint) {
+            (None, Some(place)) => (self.fs, place),
+            (Some(state), None) => (state, PathBuf::from(self.fs)),
+            _ => bail!("name the file system once: `weft mount FS MOUNTPOINT` or `weft mount --state DIR MOUNTPOINT`"),
+        };
+        let place = mounts::resolve(&place);
         if self.foreground {
-            serve(&self.fs, &place, &self.options, common, HangUp::Ends, || Ok(()))?;
+            serve(&fs, &place, &self.options, common, HangUp::Ends, || Ok(()))?;
         } else if self.ready {
             process::detach();
-            let told = serve(&self.fs, &place, &self.options, common, HangUp::ReopensLog, || crate::output::print("ready\n"));
+            let told = serve(&fs, &place, &self.options, common, HangUp::ReopensLog, || crate::output::print("ready\n"));
             if let Err(error) = &told {
-                crate::output::print(&format!("{}\n", crate::error_text(error)))?;
+                // The parent takes one line, and helpers have several.
+                let words: Vec<String> = crate::error_text(error).lines().map(|line| line.trim().to_string()).collect();
+                crate::output::print(&format!("{}\n", words.join("; ")))?;
             }
             told?;
         } else {
-            in_background(&self.fs, &place, &self.options, common)?;
+            in_background(&fs, &place, &self.options, common)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -86,7 +99,8 @@ impl Args {
 /// Why it is not.
 pub fn in_background(fs: &OsString, place: &Path, options: &[String], common: &Common) -> Result<()> {
     parse_options(options)?;
-    check_place(place)?;
+    check_place(place, is_nonempty_allowed(options))?;
+    let (fs, common) = &mounted::behind(fs, common)?;
     let open = Fs::open(fs, common)?;
     let log = mount_list::dir_for(open.config.as_ref().map(|config| config.file.as_path()))?
         .join(format!("{}.log", mount_list::file_stem(place)));
@@ -144,12 +158,14 @@ fn serve(
     hang_up: HangUp,
     ready: impl FnOnce() -> std::io::Result<()>,
 ) -> Result<()> {
+    let nonempty = is_nonempty_allowed(options);
     let options = parse_options(options)?;
     let signals = StopSignals::block()?;
     recording::block_dump_signal()?;
     process::raise_descriptors();
-    check_place(place)?;
-    let fs = Fs::open(fs, common)?;
+    check_place(place, nonempty)?;
+    let (source, common) = &mounted::behind(fs, common)?;
+    let fs = Fs::open(source, common)?;
     // A mount without a server would only fail later, where nobody reads it.
     fs.stat(b"/", true)?;
     let dir = mount_list::dir_for(fs.config.as_ref().map(|config| config.file.as_path()))?;
@@ -180,6 +196,11 @@ fn serve(
             tell(&format!("cannot unmount {}: {error}", asked.display()));
         }
     });
+    let source = fs.config.as_ref().map_or(source.as_os_str(), |config| config.file.as_os_str()).to_owned();
+    let key_file = common.key_file.as_ref().map(std::path::absolute).transpose()?;
+    if let Err(error) = (Note { fs: source, key_file }).leave(place) {
+        tell(&format!("commands will not know which file system is mounted at {}: {error:#}", place.display()));
+    }
     ready()?;
     if hang_up == HangUp::ReopensLog {
         tell_at(Level::Info, "weft mount", &format!("process {} serves {}", std::process::id(), place.display()));
@@ -187,6 +208,7 @@ fn serve(
     let ended = session.wait().with_context(|| format!("the mount at {} failed", place.display()));
     // Without it nobody would find a socket that leads nowhere; if it stays, the next mount replaces it.
     let _ = std::fs::remove_file(socket);
+    mounted::forget(place);
     ended
 }
 
@@ -210,7 +232,7 @@ fn listen_to_commands(fs: &Fs, troubles: Arc<Troubles>, socket: &Path, dir: &Pat
 }
 
 /// Checks that something can be mounted there; removes what a killed mount process left.
-fn check_place(place: &Path) -> Result<()> {
+fn check_place(place: &Path, nonempty: bool) -> Result<()> {
     if place.to_str().is_none_or(|text| text.contains('\n')) {
         bail!("the mount point {} must be UTF-8 without newlines", place.display());
     }
@@ -228,12 +250,25 @@ fn check_place(place: &Path) -> Result<()> {
     {
         bail!("{} is mounted already ({}); `weft umount {0}` ends that", place.display(), mount.source);
     }
+    let first = std::fs::read_dir(place).ok().and_then(|mut entries| entries.next()?.ok());
+    if let (Some(entry), false) = (first, nonempty) {
+        bail!(
+            "{} is not empty (it has `{}`), and a mount would hide what is in it: give an empty directory, or -o nonempty",
+            place.display(),
+            entry.file_name().display()
+        );
+    }
     Ok(())
 }
 
 /// True if `-o` takes this option.
 pub fn knows_option(option: &str) -> bool {
     parse_options(&[option.to_string()]).is_ok()
+}
+
+/// True if a mount may hide what is in its directory.
+fn is_nonempty_allowed(options: &[String]) -> bool {
+    options.iter().any(|option| option == "nonempty")
 }
 
 fn parse_options(options: &[String]) -> Result<MountOptions> {
@@ -245,6 +280,8 @@ fn parse_options(options: &[String]) -> Result<MountOptions> {
             ("allow_other", None) => parsed.allow_other = true,
             ("ro", None) => parsed.read_only = true,
             ("rw", None) => parsed.read_only = false,
+            // For `check_place`.
+            ("nonempty", None) => {}
             ("threads", Some(_)) => parsed.threads = number()?.clamp(1, 256) as usize,
             ("transport", Some("auto")) => parsed.transport = Transport::Auto,
             ("transport", Some("device")) => parsed.transport = Transport::Device,
@@ -288,8 +325,19 @@ mod tests {
 
     #[test]
     fn a_place_must_be_a_directory() {
-        assert!(check_place(Path::new("/no/such/place")).unwrap_err().to_string().contains("mkdir -p"));
+        assert!(check_place(Path::new("/no/such/place"), false).unwrap_err().to_string().contains("mkdir -p"));
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(check_place(file.path()).unwrap_err().to_string().contains("no directory"));
+        assert!(check_place(file.path(), false).unwrap_err().to_string().contains("no directory"));
+    }
+
+    #[test]
+    fn a_directory_with_entries_is_hidden_only_if_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(check_place(dir.path(), false).is_ok());
+        std::fs::write(dir.path().join("theirs"), "").unwrap();
+        assert!(check_place(dir.path(), false).unwrap_err().to_string().contains("(it has `theirs`)"));
+        assert!(check_place(dir.path(), true).is_ok());
+        let option = |text: &str| is_nonempty_allowed(&[text.to_string()]);
+        assert!(option("nonempty") && !option("ro"));
     }
 }

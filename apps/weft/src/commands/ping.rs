@@ -1,6 +1,5 @@
 //! `weft ping`: checks that every server answers, belongs to this file system, and that exactly one owns the root.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,14 +8,15 @@ use weft_base::{ClusterMap, ServerEntry};
 use weft_wire::ops::ServerInfo;
 
 use crate::connect::{Common, Fs};
+use crate::named::NamedFs;
 use crate::output::{Table, print, print_json};
 
 /// Check that every server answers and that they are one file system
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft ping ~/fs\n  weft ping weft://node1:7000/demo --timeout 5 --key-file key")]
 pub struct Args {
-    /// The file system
-    fs: OsString,
+    #[command(flatten)]
+    fs: NamedFs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -47,7 +47,7 @@ struct Row {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let fs = Fs::open(&self.fs, &common.for_a_look())?;
+        let fs = Fs::open(self.fs.text(), &common.for_a_look())?;
         let map = fs.client.map().clone();
         let explain = |error: weft_client::Error| fs.why(&error);
         let answers = fs.ping_all().into_iter().map(|(entry, answer)| (entry, answer.map_err(explain))).collect();

@@ -1,7 +1,6 @@
 //! `weft status`: the servers of a state directory: do they run, do they answer, how full are they.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use weft_wire::ops::DiskUse;
 use crate::config::Config;
 use crate::connect::{Common, Fs};
 use crate::mount_list::SeenErrors;
+use crate::named::NamedState;
 use crate::output::{Table, print, print_json};
 use crate::state::StateDir;
 use crate::units::human_bytes;
@@ -25,9 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  weft status --state ~/fs\n\nThe exit code is 0 if every server serves, else 1.")]
 pub struct Args {
-    /// The state directory
-    #[arg(long, value_name = "DIR")]
-    state: PathBuf,
+    #[command(flatten)]
+    state: NamedState,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -106,7 +105,7 @@ struct MountRow {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let state = StateDir::existing(&self.state)?;
+        let state = StateDir::existing(&self.state.dir(common)?)?;
         let config = Config::load(&state.config_file())?;
         let report = report(&state, config, common)?;
         if self.json {

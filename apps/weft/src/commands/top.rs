@@ -1,6 +1,5 @@
 //! `weft top`: what the servers are doing now, in a terminal.
 
-use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::thread;
@@ -10,6 +9,7 @@ use anyhow::Result;
 
 use crate::connect::{Common, Fs};
 use crate::live::{screen, terminal, watch::Watch};
+use crate::named::NamedFs;
 use crate::output::{print, print_json};
 
 /// Show what the servers are doing now: rates, queues, space, the busiest clients and files, what waits longest
@@ -24,8 +24,8 @@ Examples:
 BUSY is the processor time of the server, QUEUE the mean number of requests in it, AGE the time since its last answer. FREE is marked - \
 below 30 % and ! below 10 %. The busiest are those of the last 10 to 20 s. With --once the exit code is 0 if every server serves, else 1.")]
 pub struct Args {
-    /// The file system
-    fs: OsString,
+    #[command(flatten)]
+    fs: NamedFs,
     /// Seconds between two looks
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
@@ -48,7 +48,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        let fs = Fs::open(&self.fs, &common.for_a_look())?;
+        let fs = Fs::open(self.fs.text(), &common.for_a_look())?;
         let interval = Duration::from_secs_f64(self.interval);
         if self.once {
             let now = Watch::once(fs, interval);

@@ -1,6 +1,5 @@
 //! `weft trace`: switches what the servers and mounts of a running file system record, and shows how it stands.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,6 +10,7 @@ use weft_trace::{EventTable, Mask};
 use weft_wire::ops::{TraceAction, TraceMode, TraceRequest};
 
 use crate::connect::Common;
+use crate::named::NamedFs;
 use crate::output::{Table, print, print_json};
 use crate::recording::nodes::{Answer, Traced, problems, text_of};
 use crate::units::ByteSize;
@@ -54,8 +54,8 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The file system
-    fs: OsString,
+    #[command(flatten)]
+    fs: NamedFs,
     /// Servers and mounts by name, separated by commas, as `weft trace status` shows them; `*` at the end stands for anything
     #[arg(long, value_name = "NAMES", default_value = "*")]
     nodes: String,
@@ -140,7 +140,7 @@ impl On {
             folder: folder.map_or(Ok(String::new()), text_of)?,
             ..TraceRequest::new(TraceAction::On)
         };
-        let traced = Traced::find(&self.which.fs, &self.which.nodes, common)?;
+        let traced = Traced::find(self.which.fs.text(), &self.which.nodes, common)?;
         if !request.folder.is_empty() && !traced.has_mount() {
             bail!("--dir is for mounts, and none is recorded; servers write into a folder of their own: `weft trace off --into DIR`");
         }
@@ -150,14 +150,14 @@ impl On {
 
 impl Which {
     fn run(self, common: &Common) -> Result<ExitCode> {
-        let traced = Traced::find(&self.fs, &self.nodes, common)?;
+        let traced = Traced::find(self.fs.text(), &self.nodes, common)?;
         show(&traced.ask(&TraceRequest::new(TraceAction::Status)), Vec::new(), self.json)
     }
 }
 
 impl Ending {
     fn run(self, common: &Common, end: fn(&Traced) -> Result<Vec<Answer>>) -> Result<ExitCode> {
-        let traced = Traced::find(&self.which.fs, &self.which.nodes, common)?;
+        let traced = Traced::find(self.which.fs.text(), &self.which.nodes, common)?;
         let into = self.into.map(std::path::absolute).transpose()?;
         let mut answers = end(&traced)?;
         let not_brought = traced.gather(&mut answers, into.as_deref(), false);

@@ -15,6 +15,7 @@ use super::genconfig::{Settings, parse_name, write_key};
 use super::{down, mount};
 use crate::config::{Config, DraftServer, Engine, STRIPE_BYTES_DEFAULT, ServerConfig, read_key};
 use crate::connect::{Common, Fs};
+use crate::named::NamedState;
 use crate::output::{print, tell};
 use crate::process::{self, StopSignals};
 use crate::state::{self, StateDir};
@@ -35,9 +36,8 @@ Examples:
 
 Stop it with `weft down --state ~/fs`.")]
 pub struct Args {
-    /// The state directory; made if it is missing
-    #[arg(long, value_name = "DIR")]
-    state: PathBuf,
+    #[command(flatten)]
+    state: NamedState,
     /// Metadata servers of a new file system [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     meta: Option<u16>,
@@ -87,7 +87,7 @@ impl Args {
         // Signals wait from the first moment on, so that Ctrl-C in between leaves nothing half stopped.
         let signals = self.foreground.then(StopSignals::block).transpose()?;
         let begun = Instant::now();
-        let (state, _) = StateDir::existing_or_new(&self.state)?;
+        let (state, _) = StateDir::existing_or_new(&self.state.dir(common)?)?;
         state::make_private_dir(&state.run_dir())?;
         let lock = state.lock()?;
         // Asked only now: another `weft up` may have made it meanwhile.
@@ -200,16 +200,20 @@ impl Args {
             if let Some(wanted) = wanted
                 && usize::from(wanted) != count(role)
             {
-                bail!("{} was made with {} {role} servers; {option} {wanted} cannot change that", self.state.display(), count(role));
+                bail!(
+                    "{} was made with {} {role} servers; {option} {wanted} cannot change that",
+                    self.state.given().display(),
+                    count(role)
+                );
             }
         }
         if self.settings.engine == Engine::Memory && config.engine != Engine::Memory {
-            bail!("{} was made with the engine journal; --engine memory cannot change that", self.state.display());
+            bail!("{} was made with the engine journal; --engine memory cannot change that", self.state.given().display());
         }
         if self.settings.stripe_size != STRIPE_BYTES_DEFAULT && self.settings.stripe_size != config.stripe_bytes {
             bail!(
                 "{} was made with stripes of {}; change stripe_size in {}",
-                self.state.display(),
+                self.state.given().display(),
                 ByteSize(config.stripe_bytes.into()),
                 config.file.display()
             );
