@@ -38,6 +38,7 @@ pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<()
     if server.cache.is_served_aside() {
         server.rt.spawn(cache_flow(server.clone()));
     }
+    server.limit_windows().await;
     server.look_after_journal();
     server.turns().await;
     let error = server.stop.borrow().clone();

@@ -16,6 +16,8 @@ use crate::state::Server;
 
 /// A reservation is idle if nothing was written to its object for so many nanoseconds (up to twice as many).
 const IDLE_AFTER: u64 = 5 * SECOND;
+/// A disk with fewer free bytes than so many journal segments is short of space.
+const SHORT_SEGMENTS: u64 = 4;
 /// Windows hold at most this part of the free bytes of the disk.
 const WINDOWS_OF_DISK: u64 = 64;
 /// At most so many bytes are given back to the disk between two turns: it takes the time of the server.
@@ -123,6 +125,7 @@ impl<R: ServerRuntime> Server<R> {
         if error != DiskError::NoSpace {
             return Status::Io;
         }
+        self.disk_is_short.set(true);
         if !self.space.borrow().is_coming_back() {
             return Status::NoSpace;
         }
@@ -213,8 +216,9 @@ impl<R: ServerRuntime> Server<R> {
 
     /// Lets the table hold no more space for writes to come than a small part of what the disk has: what is given up below the
     /// high-water mark counts as backed by the disk (see [`Server::space_report`]), and what was never written is not.
-    async fn limit_windows(&self) {
+    pub async fn limit_windows(&self) {
         let (_, disk_free) = self.rt.disk().space().await.unwrap_or((0, 0));
+        self.disk_is_short.set(disk_free < SHORT_SEGMENTS * self.config.journal_segment_bytes);
         let usual = WindowLimits::default();
         let total_bytes_max = usual.total_bytes_max.min(disk_free / WINDOWS_OF_DISK);
         self.table.borrow_mut().set_window_limits(WindowLimits { total_bytes_max, ..usual });

@@ -45,6 +45,8 @@ pub struct Server<R: ServerRuntime> {
     pub removed: RefCell<Removed>,
     pub progress: Progress,
     pub space: RefCell<SpaceState>,
+    /// The disk had little free space when it was last looked at.
+    pub disk_is_short: Cell<bool>,
     /// There is space to give back to the disk.
     pub reclaim: Event,
     pub turns: Cell<u64>,
@@ -91,6 +93,7 @@ impl<R: ServerRuntime> Server<R> {
             removed: RefCell::new(foundation.removed),
             progress: Progress::default(),
             space: RefCell::new(SpaceState::new(now)),
+            disk_is_short: Cell::new(false),
             reclaim: Event::new(),
             turns: Cell::new(0),
             live: RefCell::new(Live::new(now)),
@@ -152,9 +155,10 @@ impl<R: ServerRuntime> Server<R> {
         self.journal.as_ref().is_some_and(|journal| !journal.has_room())
     }
 
-    /// Freed runs of at least so many bytes are given back to the disk. When the journal has no room there, every block counts.
+    /// Freed runs of at least so many bytes are given back to the disk. When there is little room, every block counts: free places in the
+    /// container may never have been written, and then need room on the disk.
     pub fn punch_bytes(&self) -> u64 {
-        if self.is_short_of_room() { BLOCK_BYTES } else { self.config.punch_bytes }
+        if self.is_short_of_room() || self.disk_is_short.get() { BLOCK_BYTES } else { self.config.punch_bytes }
     }
 
     /// True if the record may be given to [`Server::change`] now; else [`Server::make_room`] first and look at everything again.

@@ -123,7 +123,7 @@ fn promise_full_disk_of_a_metadata_server() {
         return;
     }
     let fs = FileSystem::prepare();
-    let disk = small_disk(&fs, "meta0", 300);
+    let disk = small_disk(&fs, "meta0", 260);
     fs.start_mounted(&["--meta", "1", "--data", "1"]);
     let mnt = fs.mnt();
     // Large attributes fill a journal quickly.
