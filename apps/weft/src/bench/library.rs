@@ -295,7 +295,8 @@ impl Part<'_> {
             self.count(block.bytes);
             Ok(())
         });
-        run_window(blocks, at_once).await.into_iter().collect::<Result<()>>()?;
+        // Apart from this flow, which is moved with others like it: without optimisation they would not fit on the stack of a thread.
+        Box::pin(run_window(blocks, at_once)).await.into_iter().collect::<Result<()>>()?;
         fs.client.close(file).await.map_err(explain)
     }
 
