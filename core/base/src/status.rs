@@ -118,6 +118,10 @@ statuses! {
     MapChanged = 39, 5, "the list of servers is not the one with which the file system was made";
     /// A server with this number is known, and it was another one: its store was lost and made again.
     StoreReplaced = 40, 5, "the store of the server is not the one that it had";
+    /// Another client has locks on the file (ENOLCK).
+    LockedElsewhere = 45, 37, "programs of another mount hold locks on the file";
+    /// One client appends to the file, and another one writes to it.
+    SharedAppend = 46, 16, "a file that one mount appends to can be written by no other at the same time";
     /// A status of a newer version.
     Unknown = 65535, 5, "an error that this version does not know";
 }

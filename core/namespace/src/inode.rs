@@ -25,6 +25,8 @@ impl InodeFlags {
     pub const TRUNCATING: InodeFlags = InodeFlags(4);
     /// The data servers were told that a time was set: each may hold a datafile of it, however small the file is.
     pub const TOLD: InodeFlags = InodeFlags(8);
+    /// Somebody appends to it, or did so when [`InodeFlags::WRITING`] was set.
+    pub const APPENDING: InodeFlags = InodeFlags(16);
 
     /// True if all bits of `other` are set.
     pub fn has(self, other: InodeFlags) -> bool {

@@ -82,6 +82,11 @@ impl Opens {
         self.by_handle.get(&handle).is_some_and(|opens| opens.iter().any(writes))
     }
 
+    /// True if any other client has these rights.
+    pub(crate) fn others_have(&self, handle: Handle, client: ClientId, rights: Rights) -> bool {
+        self.by_handle.get(&handle).is_some_and(|opens| opens.iter().any(|open| open.client != client && open.rights.contains(rights)))
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.by_handle.len()
     }

@@ -49,6 +49,8 @@ impl Context<'_> {
     /// A capability for the asking client.
     pub fn capability(&self, handle: Handle, rights: Rights) -> Capability {
         let expires = WallTime(self.now.0.saturating_add(self.capability_ns));
+        // The others are no business of data servers.
+        let rights = rights.and(Rights::READ.with(Rights::WRITE).with(Rights::MANAGE));
         Capability::sign(self.key, handle, self.client, rights, expires)
     }
 }
@@ -404,7 +406,8 @@ impl State {
 
     /// Keeps an answer in memory: of a request that changed nothing durable, or a refusal. Transient refusals are not answers.
     pub fn remember(&mut self, request: RequestId, finished_below: u64, body: Result<Bytes>) {
-        if !matches!(&body, Err(status) if status.is_transient()) {
+        // Nor is one that is waited for a while.
+        if !matches!(&body, Err(status) if status.is_transient() || *status == Status::SharedAppend) {
             self.replies.put_volatile(request, finished_below, body);
         }
     }
@@ -456,6 +459,24 @@ impl State {
     /// What the client has open of this file, with the sequence of its newest open.
     pub fn opened_by(&self, client: ClientId, handle: Handle) -> Option<(Rights, u64)> {
         self.opens.of(client, handle)
+    }
+
+    /// True if a client that has not told yet what it had open before a restart may have had this file open in a way that excludes these
+    /// rights.
+    pub fn may_be_excluded(&self, handle: Handle, rights: Rights) -> bool {
+        let Some(inode) = self.peek(handle) else { return false };
+        let appends = rights.contains(Rights::APPEND) && self.may_be_written(handle);
+        let appended = rights.contains(Rights::WRITE) && inode.flags.has(InodeFlags::APPENDING) && self.may_be_written(handle);
+        self.keep_orphans && (rights.contains(Rights::LOCK) || appends || appended)
+    }
+
+    /// What of the rights that a client says it has can be true: another one may have got them while it was away.
+    pub fn reclaimable(&self, client: ClientId, handle: Handle, rights: Rights) -> Rights {
+        let rights = rights.and(Rights::OF_OPENS);
+        let lost = |right: Rights, by: Rights| rights.contains(right) && self.opens.others_have(handle, client, by);
+        let without = |rights: Rights, right: Rights| Rights(rights.0 & !right.0);
+        let rights = if lost(Rights::LOCK, Rights::LOCK) { without(rights, Rights::LOCK) } else { rights };
+        if lost(Rights::APPEND, Rights::WRITE) { without(rights, Rights::APPEND) } else { rights }
     }
 
     /// Drops everything that a lost client had open. Sizes of files that it had open for writing become uncertain.

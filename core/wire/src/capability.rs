@@ -47,10 +47,20 @@ impl Rights {
     pub const WRITE: Rights = Rights(2);
     /// Truncate and remove: only metadata servers hold it.
     pub const MANAGE: Rights = Rights(4);
+    /// Decide on locks of programs on the file: one client at a time. Only between clients and metadata servers.
+    pub const LOCK: Rights = Rights(8);
+    /// Append: nobody else writes meanwhile. Only between clients and metadata servers.
+    pub const APPEND: Rights = Rights(16);
+    /// What an open may ask for.
+    pub const OF_OPENS: Rights = Rights(1 | 2 | 8 | 16);
 
     /// True if all of `other` is allowed.
     pub fn contains(self, other: Rights) -> bool {
         self.0 & other.0 == other.0
+    }
+    /// What both allow.
+    pub fn and(self, other: Rights) -> Rights {
+        Rights(self.0 & other.0)
     }
     /// Both.
     pub fn with(self, other: Rights) -> Rights {

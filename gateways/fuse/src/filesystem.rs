@@ -16,10 +16,11 @@ use weft_wire::Rights;
 use crate::bare_files::BareFiles;
 use crate::convert::{attributes, credentials, errno, file_type, handle, inode, kind_of_mode, set_time};
 use crate::kernel::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    Errno, FileAttr, FileHandle, FileLock, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
+    Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use crate::locks::{Family, Kind, Lock, Locks, Refusal};
 use crate::open_files::{Listing, Table};
 use crate::threads::{Threads, Turn};
 use crate::told::Told;
@@ -68,6 +69,8 @@ pub struct WeftFilesystem {
     direct_from_bytes: u64,
     /// What the kernel may believe of files.
     told: Told,
+    /// Locks of programs, unless the kernel keeps them.
+    locks: Option<Locks>,
     /// Threads that walk a path again.
     walks: Arc<Walks>,
     /// Tells the kernel what to forget; empty until the session has begun.
@@ -92,6 +95,8 @@ struct KernelFile {
     pages: Option<(u64, u64)>,
     /// This is noted in `cached_versions`.
     is_noted: AtomicBool,
+    /// The right to append of a file that was not opened for it.
+    append: OnceLock<Arc<OpenFile>>,
 }
 
 /// How often a name is looked up again because its file was replaced before it could be opened.
@@ -109,7 +114,9 @@ impl WeftFilesystem {
         walks: Arc<Walks>,
         options: &MountOptions,
     ) -> WeftFilesystem {
+        let locks = (!options.local_locks).then(|| Locks::new(client.clone(), closer.clone()));
         WeftFilesystem {
+            locks,
             client,
             closer,
             threads,
@@ -341,7 +348,7 @@ impl WeftFilesystem {
     fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, how: FopenFlags) -> u64 {
         let cached = !how.contains(FopenFlags::FOPEN_DIRECT_IO);
         let pages = (cached && !how.contains(FopenFlags::FOPEN_KEEP_CACHE)).then_some((attr.version, attr.size));
-        self.files.add(Arc::new(KernelFile { file, cached, pages, is_noted: AtomicBool::new(false) }))
+        self.files.add(Arc::new(KernelFile { file, cached, pages, is_noted: AtomicBool::new(false), append: OnceLock::new() }))
     }
 
     /// Closes a file whose opener does not wait any more: the kernel will not.
@@ -350,8 +357,26 @@ impl WeftFilesystem {
             self.watch_set_id(number, false);
         }
         if let Some(open) = self.files.remove(number) {
-            self.closer.close(open.file.clone());
+            self.close_file(&open);
         }
+    }
+
+    fn close_file(&self, open: &KernelFile) {
+        self.closer.close(open.file.clone());
+        open.append.get().into_iter().for_each(|file| self.closer.close(file.clone()));
+    }
+
+    /// Where an append begins. The kernel goes by a size that it remembers; this client knows the true one, because nobody else may write
+    /// while it has the right to append.
+    fn append_offset(&self, open: &KernelFile) -> Result<u64, Error> {
+        if !open.file.rights().contains(Rights::APPEND) && open.append.get().is_none() {
+            let rights = Rights::WRITE.with(Rights::APPEND);
+            let (_, file) = self.run(self.client.open(&Credentials::ROOT, open.file.handle(), rights, false))?;
+            if let Err(second) = open.append.set(file) {
+                self.closer.close(second);
+            }
+        }
+        Ok(open.file.size_known())
     }
 
     fn open_file(&self, number: FileHandle) -> Result<Arc<KernelFile>, Status> {
@@ -405,11 +430,18 @@ impl Failure for Error {
     }
 }
 
+/// A lock as the kernel asks for it.
+fn lock_of(family: Family, file: FileHandle, owner: LockOwner, lock: &FileLock) -> Lock {
+    let kind = if lock.kind == libc::F_RDLCK { Kind::Shared } else { Kind::Exclusive };
+    Lock { family, owner: owner.0, kind, start: lock.start, end: lock.end, process: lock.pid, file: file.0 }
+}
+
 /// Rights that the flags of an `open` ask for.
 fn rights(flags: i32) -> Rights {
+    let write = if flags & libc::O_APPEND != 0 { Rights::WRITE.with(Rights::APPEND) } else { Rights::WRITE };
     match flags & libc::O_ACCMODE {
-        libc::O_WRONLY => Rights::WRITE,
-        libc::O_RDWR => Rights::READ.with(Rights::WRITE),
+        libc::O_WRONLY => write,
+        libc::O_RDWR => Rights::READ.with(write),
         _ => Rights::READ,
     }
 }
@@ -443,13 +475,17 @@ impl Filesystem for WeftFilesystem {
         ] {
             config.add_capabilities(wanted);
         }
+        if self.locks.is_some() {
+            config.add_capabilities(InitFlags::FUSE_POSIX_LOCKS);
+            config.add_capabilities(InitFlags::FUSE_FLOCK_LOCKS);
+        }
         config.set_max_write(REQUEST_BYTES_MAX);
         config.set_max_background(BACKGROUND_REQUESTS);
     }
 
     fn destroy(&self) {
         for open in self.files.drain() {
-            self.closer.close(open.file.clone());
+            self.close_file(&open);
         }
     }
 
@@ -592,7 +628,11 @@ impl Filesystem for WeftFilesystem {
         let truncate = flags.0 & libc::O_TRUNC != 0;
         let opened = self.open_found(request.pid(), &credentials(request), handle(ino), rights, truncate);
         let (attr, file) = answer!(served, reply, opened);
-        let how = self.open_flags(&attr, &file, flags.0);
+        let mut how = self.open_flags(&attr, &file, flags.0);
+        // Who opens a file for update may lock it, and a close ends its locks. A new file is rarely locked, and pays nothing for it.
+        if self.locks.is_some() && flags.0 & libc::O_ACCMODE == libc::O_RDWR {
+            how = how.without(FopenFlags::FOPEN_NOFLUSH);
+        }
         let number = self.add_file(&attr, file, how);
         if rights.contains(Rights::WRITE) && set_id_bits(attr.mode) != 0 {
             if truncate && request.uid() != 0 {
@@ -699,6 +739,10 @@ impl Filesystem for WeftFilesystem {
             answer!(served, reply, self.clear_set_id(handle(ino)));
         }
         let open = answer!(served, reply, self.open_file(file));
+        let offset = match flags.0 & libc::O_APPEND {
+            0 => offset,
+            _ => answer!(served, reply, self.append_offset(&open)),
+        };
         let bulk = Bulk::Slices(vec![data]);
         let written = match flags.0 & libc::O_SYNC {
             0 => self.run(self.client.write(&open.file, offset, bulk)),
@@ -711,11 +755,74 @@ impl Filesystem for WeftFilesystem {
         reply.written(data.len() as u32);
     }
 
-    fn flush(&self, request: &Request, ino: INodeNo, _file: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, request: &Request, ino: INodeNo, _file: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_FLUSH, request, ino);
-        // Writes are at the servers when they return, and the servers know that this client has the file open: nothing to do.
+        // Writes are at the servers when they return, and the servers know that this client has the file open.
+        if let Some(locks) = &self.locks {
+            locks.closed(handle(ino), owner.0);
+        }
         served.replies();
         reply.ok();
+    }
+
+    fn getlk(&self, request: &Request, ino: INodeNo, file: FileHandle, owner: LockOwner, lock: &FileLock, reply: ReplyLock) {
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
+        let Some(locks) = &self.locks else {
+            served.fails(Errno::ENOSYS);
+            return reply.error(Errno::ENOSYS);
+        };
+        let wanted = lock_of(Family::Fcntl, file, owner, lock);
+        let found = answer!(served, reply, locks.in_the_way(handle(ino), &wanted));
+        served.replies();
+        match found {
+            None => reply.lock(&FileLock { kind: libc::F_UNLCK, ..*lock }),
+            Some(Lock { kind, start, end, process, .. }) => {
+                let kind = if kind == Kind::Exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+                reply.lock(&FileLock { start, end, kind, pid: process });
+            }
+        }
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        file: FileHandle,
+        owner: LockOwner,
+        lock: &FileLock,
+        bsd: bool,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let mut served = self.begin(event::FUSE_OTHER, request, ino);
+        let Some(locks) = &self.locks else {
+            served.fails(Errno::ENOSYS);
+            return reply.error(Errno::ENOSYS);
+        };
+        let wanted = lock_of(if bsd { Family::Flock } else { Family::Fcntl }, file, owner, lock);
+        let unlock = || locks.unlock(handle(ino), wanted.family, wanted.owner, wanted.start, wanted.end);
+        if lock.kind == libc::F_UNLCK {
+            unlock();
+            served.replies();
+            return reply.ok();
+        }
+        let is_awaited = || reply.is_awaited();
+        let outcome = locks.lock(handle(ino), wanted, if sleep { Some(&is_awaited) } else { None });
+        match outcome {
+            Ok(()) => {
+                served.replies();
+                if !reply.ok_if_awaited() {
+                    unlock();
+                }
+            }
+            Err(Refusal::Taken) => {
+                served.fails(Errno::EAGAIN);
+                reply.error(Errno::EAGAIN);
+            }
+            // It has its answer.
+            Err(Refusal::Interrupted) => {}
+            Err(Refusal::Failed(error)) => answer!(served, reply, Err(error)),
+        }
     }
 
     fn release(
@@ -732,6 +839,9 @@ impl Filesystem for WeftFilesystem {
         served.replies();
         reply.ok();
         served.reply = None;
+        if let Some(locks) = &self.locks {
+            locks.released(handle(ino), file.0);
+        }
         self.forget_open(file.0);
     }
 

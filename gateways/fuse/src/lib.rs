@@ -11,6 +11,7 @@ mod bare_files;
 mod convert;
 mod filesystem;
 mod kernel;
+mod locks;
 mod mount;
 mod open_files;
 mod threads;
@@ -53,6 +54,8 @@ pub struct MountOptions {
     pub cache_ttl: Duration,
     /// Files of at least this many bytes that are opened for reading bypass the kernel's page cache.
     pub direct_from_bytes: u64,
+    /// Locks of programs are left to the kernel: those of other mounts are not seen. For files that one mount uses.
+    pub local_locks: bool,
     /// At unmount, wait at most this long for open files to be closed at the servers.
     pub close_patience: Duration,
 }
@@ -68,6 +71,7 @@ impl Default for MountOptions {
             transport: Transport::Auto,
             cache_ttl: Duration::from_secs(1),
             direct_from_bytes: 1 << 20,
+            local_locks: false,
             close_patience: Duration::from_secs(10),
         }
     }

@@ -35,6 +35,9 @@ struct State {
     readers: u32,
     /// Local opens with the right to write.
     writers: u32,
+    /// Local opens for locks and for appends.
+    lockers: u32,
+    appenders: u32,
     /// What the server has noted at most.
     held: Rights,
     /// The newest open whose reply is here.
@@ -151,6 +154,8 @@ impl OpenInode {
         state.mtime_epoch = state.mtime_epoch.max(attr.mtime_epoch);
         state.readers += u32::from(rights.contains(Rights::READ));
         state.writers += u32::from(rights.contains(Rights::WRITE));
+        state.lockers += u32::from(rights.contains(Rights::LOCK));
+        state.appenders += u32::from(rights.contains(Rights::APPEND));
         state.granted(sequence, rights, capability);
     }
 
@@ -164,6 +169,8 @@ impl OpenInode {
         let mut state = self.lock();
         state.readers -= u32::from(rights.contains(Rights::READ));
         state.writers -= u32::from(rights.contains(Rights::WRITE));
+        state.lockers -= u32::from(rights.contains(Rights::LOCK));
+        state.appenders -= u32::from(rights.contains(Rights::APPEND));
     }
 
     /// What local opens need.
@@ -354,8 +361,10 @@ impl OpenInode {
 
 impl State {
     fn needed(&self) -> Rights {
-        let read = if self.readers > 0 { Rights::READ } else { Rights::default() };
-        if self.writers > 0 { read.with(Rights::WRITE) } else { read }
+        let counts =
+            [(self.readers, Rights::READ), (self.writers, Rights::WRITE), (self.lockers, Rights::LOCK), (self.appenders, Rights::APPEND)];
+        let needed = counts.iter().filter(|(opens, _)| *opens > 0);
+        needed.fold(Rights::default(), |all, (_, right)| all.with(*right))
     }
 
     fn granted(&mut self, sequence: u64, rights: Rights, capability: Capability) {

@@ -4,3 +4,4 @@ mod calls;
 mod data;
 mod namespace;
 mod opens;
+mod sync;

@@ -48,6 +48,8 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     pub(crate) started: Nanos,
     pub(crate) state: RefCell<State>,
     pub(crate) sessions: RefCell<Sessions>,
+    /// Clients from before a restart that have not told yet what they have open.
+    pub(crate) untold: RefCell<BTreeSet<ClientId>>,
     /// Asks other servers.
     pub(crate) caller: Caller<R>,
     /// Transactions that this server coordinates and has not decided.
@@ -104,6 +106,8 @@ struct Parked {
     peer: PeerId,
     frame: Frame,
     wait: Wait,
+    /// The answer if it waits in vain.
+    status: Status,
     ticket: Ticket,
 }
 
@@ -129,6 +133,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let (client, incarnation) = config.identity.unwrap_or((ClientId(rt.random()), 1));
         let now = rt.now();
         let mut sessions = Sessions::new(config.session_grace_ns, config.reply_retention_ns);
+        let untold = state.reply_clients().into_iter().collect();
         state.reply_clients().into_iter().for_each(|client| sessions.recovered(client, now));
         // Parts from before a restart are asked about at once.
         let in_doubt = state.prepared_transactions().into_iter().map(|tx| (tx, Nanos(0))).collect();
@@ -140,6 +145,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             started: now,
             state: RefCell::new(state),
             sessions: RefCell::new(sessions),
+            untold: RefCell::new(untold),
             undecided: RefCell::default(),
             in_doubt: RefCell::new(in_doubt),
             counters: RefCell::default(),
@@ -353,7 +359,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 replies.push((peer, self.reply_frame(&header, Ok(body)), traced, came));
             }
             Ok(Step::Later) => traced.forget(),
-            Err(Status::Busy) if self.park(peer, frame, parked) => traced.forget(),
+            Err(status) if may_wait(status) && self.park(peer, frame, parked, status) => traced.forget(),
             Err(status) => {
                 traced.result(status.code());
                 if status.is_trouble() {
@@ -470,8 +476,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
+    /// Somebody has closed a file: requests that wait for that are looked at again.
+    pub(crate) fn closed(&self) {
+        if !self.parked.borrow().is_empty() {
+            self.released();
+        }
+    }
+
     /// Keeps a request that met a lock until locks are released. False: answer it.
-    fn park(&self, peer: PeerId, frame: Frame, before: Option<Wait>) -> bool {
+    fn park(&self, peer: PeerId, frame: Frame, before: Option<Wait>, status: Status) -> bool {
         let now = self.rt.now();
         let wait = before.unwrap_or_else(|| Wait { until: now + PARK_NS, came: self.turn_at.get(), since: weft_trace::now() });
         let mut parked = self.parked.borrow_mut();
@@ -485,7 +498,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             live.in_flight.end(replaced.ticket);
         }
         let ticket = live.in_flight.begin(frame.header.op, request.client, self.object.get(), wait.came);
-        parked.push(Parked { peer, frame, wait, ticket });
+        parked.push(Parked { peer, frame, wait, status, ticket });
         true
     }
 
@@ -497,7 +510,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.worked_until.set(weft_trace::now());
             self.traced(&parked.frame.header, Some(parked.wait.since)).leave();
             self.live.borrow_mut().ended(parked.ticket, true, now);
-            self.rt.reply(parked.peer, self.reply_frame(&parked.frame.header, Err(Status::Busy)));
+            self.rt.reply(parked.peer, self.reply_frame(&parked.frame.header, Err(parked.status)));
         }
     }
 
@@ -641,6 +654,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         frame.header.server_boot = self.boot;
         frame
     }
+}
+
+/// Refusals of which the reason may be gone soon.
+fn may_wait(status: Status) -> bool {
+    matches!(status, Status::Busy | Status::SharedAppend)
 }
 
 fn flight(header: &Header) -> Flight {

@@ -35,6 +35,7 @@ Options for -o, separated by commas:
   cache_ms=N         how long the kernel may remember names and attributes (default 1000)
   direct_from=SIZE   files at least this large are read past the page cache (default 1MiB)
   nonempty           over a directory with entries, which nobody sees until it is unmounted
+  locks=local        locks of programs are left to the kernel and not seen by other mounts
 
 Examples:
   weft mount ~/fs /mnt/weft
@@ -287,6 +288,7 @@ fn parse_options(options: &[String]) -> Result<MountOptions> {
             ("transport", Some("device")) => parsed.transport = Transport::Device,
             ("transport", Some("uring")) => parsed.transport = Transport::Uring,
             ("cache_ms", Some(_)) => parsed.cache_ttl = Duration::from_millis(number()?),
+            ("locks", Some("local")) => parsed.local_locks = true,
             ("direct_from", Some(size)) => {
                 parsed.direct_from_bytes =
                     size.parse::<crate::units::ByteSize>().map_err(|words| anyhow::anyhow!("-o {option}: {words}"))?.0;

@@ -50,7 +50,7 @@ impl State {
         };
         let others_write = self.opens.has_writer(handle, Some(client));
         if !writes_on && !others_write && !self.is_uncertain(handle) {
-            changed.flags = changed.flags.without(InodeFlags::WRITING);
+            changed.flags = changed.flags.without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
         }
         // Written bytes are a change even if size and times are the same: caches go by the version.
         if changed != *inode || request.written.is_some() {
@@ -76,7 +76,7 @@ impl State {
         changed.size = changed.size.max(size);
         changed.written(mtime);
         if !self.opens.has_writer(handle, None) {
-            changed.flags = changed.flags.without(InodeFlags::WRITING);
+            changed.flags = changed.flags.without(InodeFlags::WRITING).without(InodeFlags::APPENDING);
         }
         // As above: what a lost writer wrote is not known.
         if changed != *inode || inode.flags.has(InodeFlags::WRITING) {

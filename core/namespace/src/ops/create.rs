@@ -5,7 +5,8 @@ use weft_layout::first_data_server;
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
-use crate::{Change, Context, EXECUTE, Inode, InodeFlags, MODE_SETGID, OpenChange, Record, State, WRITE, may_access};
+use super::open::written_with;
+use crate::{Change, Context, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, State, WRITE, may_access};
 
 /// Longest target of a symlink in bytes (`PATH_MAX` of Linux without its NUL).
 const TARGET_BYTES_MAX: usize = 4095;
@@ -20,7 +21,7 @@ impl State {
         let dir_handle = request.at.dir;
         let dir = self.directory(&request.at)?;
         check_name(&request.name)?;
-        if !Rights::READ.with(Rights::WRITE).contains(request.open) {
+        if !Rights::OF_OPENS.contains(request.open) {
             return Err(Status::Invalid);
         }
         may_access(&request.who, dir, EXECUTE)?;
@@ -35,7 +36,7 @@ impl State {
         if opened {
             let (client, rights) = (cx.client, request.open);
             if rights.contains(Rights::WRITE) {
-                inode.flags = inode.flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
+                inode.flags = written_with(inode.flags, rights);
             }
             record.open = Some(OpenChange::Open { client, handle, rights, sequence: request.open_sequence });
         }

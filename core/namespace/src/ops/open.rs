@@ -1,6 +1,6 @@
 //! Open by handle.
 
-use weft_base::{Credentials, FileKind, Handle, Result, Status};
+use weft_base::{ClientId, Credentials, FileKind, Handle, Result, Status};
 use weft_wire::Rights;
 use weft_wire::ops::{OpenReply, OpenRequest};
 
@@ -28,12 +28,27 @@ impl State {
             FileKind::Directory => return Err(Status::IsDirectory),
             _ => return Err(Status::Invalid),
         }
-        if rights == Rights::default() || !Rights::READ.with(Rights::WRITE).contains(rights) {
+        if rights.and(Rights::READ.with(Rights::WRITE)) == Rights::default() || !Rights::OF_OPENS.contains(rights) {
             return Err(Status::Invalid);
         }
         let read = if rights.contains(Rights::READ) { READ } else { 0 };
         let write = if rights.contains(Rights::WRITE) { WRITE } else { 0 };
         may_access(who, inode, read | write)
+    }
+
+    /// Checks that what other clients have open does not exclude this.
+    ///
+    /// # Errors
+    /// [`Status::LockedElsewhere`], [`Status::SharedAppend`].
+    pub(super) fn check_others(&self, client: ClientId, handle: Handle, rights: Rights) -> Result<()> {
+        if rights.contains(Rights::LOCK) && self.opens.others_have(handle, client, Rights::LOCK) {
+            return Err(Status::LockedElsewhere);
+        }
+        let excluded = if rights.contains(Rights::APPEND) { Rights::WRITE } else { Rights::APPEND };
+        if rights.contains(Rights::WRITE) && self.opens.others_have(handle, client, excluded) {
+            return Err(Status::SharedAppend);
+        }
+        Ok(())
     }
 
     #[allow(clippy::too_many_arguments)] // what an open is, from two kinds of requests
@@ -53,9 +68,10 @@ impl State {
         if self.is_reapable(handle, inode) {
             return Err(Status::Stale);
         }
+        self.check_others(cx.client, handle, rights)?;
         self.check_readable(handle, inode)?;
         record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence });
-        let flags = inode.flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
+        let flags = written_with(inode.flags, rights);
         if rights.contains(Rights::WRITE) {
             let drops = self.drop_capabilities(handle, record);
             if drops || inode.flags != flags {
@@ -77,4 +93,10 @@ pub(super) fn check_judgement(inode: &Inode, request: &OpenRequest) -> Result<()
     let Some(judged) = &request.judged else { return Ok(()) };
     let is_true = (judged.mode, judged.uid, judged.gid) == (inode.mode, inode.uid, inode.gid);
     if is_true && inode.nlink > 0 { Ok(()) } else { Err(Status::Stale) }
+}
+
+/// The conditions of a file that is opened for writing.
+pub(super) fn written_with(flags: InodeFlags, rights: Rights) -> InodeFlags {
+    let flags = flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
+    if rights.contains(Rights::APPEND) { flags.with(InodeFlags::APPENDING) } else { flags }
 }

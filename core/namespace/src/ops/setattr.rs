@@ -6,7 +6,7 @@ use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime};
 
-use super::open::check_judgement;
+use super::open::{check_judgement, written_with};
 use super::truncate::truncated;
 use crate::access::owns;
 use crate::{Change, Context, Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_SETUID, OpenChange, Record, State, WRITE, may_access};
@@ -49,6 +49,8 @@ impl State {
         if let Some(size) = request.size {
             check_size_change(request, inode, size)?;
             self.drop_privileges(who, handle, &mut changed, record);
+            // Whoever appends goes by the size that he knows.
+            self.check_others(cx.client, handle, Rights::WRITE)?;
             plan = self.plan_size(handle, inode, &mut changed, size, cx.now);
         }
         if let Some(atime) = &request.atime {
@@ -120,6 +122,7 @@ impl State {
         let (handle, rights, who) = (request.handle, request.rights, &request.who);
         let inode = self.inode(handle)?;
         check_judgement(inode, request)?;
+        self.check_others(cx.client, handle, rights.with(Rights::WRITE))?;
         self.check_open(inode, rights, who)?;
         may_access(who, inode, WRITE)?;
         self.check_writable(handle, inode)?;
@@ -127,7 +130,7 @@ impl State {
         self.drop_privileges(who, handle, &mut changed, record);
         let plan = self.plan_size(handle, inode, &mut changed, 0, cx.now);
         if rights.contains(Rights::WRITE) {
-            changed.flags = changed.flags.with(InodeFlags::HAS_DATA).with(InodeFlags::WRITING);
+            changed.flags = written_with(changed.flags, rights);
         }
         record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence: request.open_sequence });
         let opened = |inode: &Inode| OpenReply { state: self.file_state(cx, handle, inode), capability: cx.capability(handle, rights) };

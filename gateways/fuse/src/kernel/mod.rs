@@ -18,8 +18,8 @@ mod types;
 mod uring;
 
 pub use answer::{
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Service,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Service,
 };
 pub use filesystem::Filesystem;
 pub use init::KernelConfig;
@@ -28,8 +28,8 @@ pub use request::Request;
 pub use rings::Transport;
 pub use session::{Session, SessionOptions};
 pub use types::{
-    Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, LockOwner, OpenFlags, RenameFlags, TimeOrNow,
-    WriteFlags,
+    Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, Generation, INodeNo, InitFlags, LockOwner, OpenFlags, RenameFlags,
+    TimeOrNow, WriteFlags,
 };
 
 /// What a thread of a test serves.

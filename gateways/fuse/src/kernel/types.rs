@@ -161,6 +161,10 @@ macro_rules! flags {
             pub const fn bits(self) -> $int {
                 self.0
             }
+            /// Without those of `other`.
+            pub const fn without(self, other: $name) -> $name {
+                $name(self.0 & !other.0)
+            }
             /// True if all of `other` are set.
             pub const fn contains(self, other: $name) -> bool {
                 self.0 & other.0 == other.0

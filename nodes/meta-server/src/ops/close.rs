@@ -49,6 +49,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 Err(status) => Err(status),
             });
         }
+        self.closed();
         let body = CloseManyReply { outcomes }.to_bytes();
         let mut record = Record::default();
         if changes > 0 {
@@ -71,6 +72,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let body = ().to_bytes();
         let changes = record.changes.len();
         self.change_and_answer(header, &mut record, &body);
+        self.closed();
         Ok(Some(Step::Answer(body, changes)))
     }
 }

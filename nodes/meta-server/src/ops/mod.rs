@@ -113,6 +113,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// client up.
     fn reclaim(&self, header: &Header, request: &ReclaimRequest) -> Result<Step> {
         let client = header.request.client;
+        self.untold.borrow_mut().remove(&client);
         for open in &request.opens {
             let mut record = Record::default();
             {
@@ -124,7 +125,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 }
             }
             let (handle, sequence) = (open.handle, open.open_sequence);
-            let rights = Rights(open.rights.0 & Rights::READ.with(Rights::WRITE).0);
+            let rights = self.state.borrow().reclaimable(client, handle, open.rights);
             if rights == Rights::default() {
                 continue;
             }

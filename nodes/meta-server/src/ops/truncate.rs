@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weft_base::{Handle, Layout, MILLISECOND, Result, SECOND, StripeIndex};
+use weft_base::{ClientId, Handle, Layout, MILLISECOND, Result, SECOND, Status, StripeIndex};
 use weft_layout::local_bytes;
 use weft_namespace::{InodeFlags, Record, SizePlan};
 use weft_rt::{PeerId, ServerRuntime, join_all};
@@ -38,6 +38,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     pub(crate) fn open(self: &Rc<Self>, peer: PeerId, header: &Header, request: OpenRequest) -> Result<Step> {
+        if self.may_be_excluded(header.request.client, request.handle, request.rights) {
+            return Err(Status::Busy);
+        }
         if !request.truncate {
             return self.local(header, |state, cx, record| {
                 let reply = state.prepare_open(cx, &request, record)?;
@@ -48,6 +51,19 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let mut record = Record::default();
         let plan = self.state.borrow().prepare_open_truncate(&self.context(header.request.client), &request, &mut record)?;
         self.truncate(peer, header, request.handle, plan, record, false)
+    }
+
+    /// True if a client that was known before a restart, and has not told yet what it had open, may have had the file open in a way that
+    /// excludes these rights.
+    fn may_be_excluded(&self, client: ClientId, handle: Handle, rights: Rights) -> bool {
+        let mut untold = self.untold.borrow_mut();
+        if untold.is_empty() {
+            return false;
+        }
+        if !self.state.borrow().is_in_grace() {
+            untold.clear();
+        }
+        untold.iter().any(|other| *other != client) && self.state.borrow().may_be_excluded(handle, rights)
     }
 
     /// Journals a change of size or time with its answer, which is kept from now on, but given only when the file is cut and (`tells`)
