@@ -1,48 +1,5 @@
 //! The kernel's requests, one method each.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, SystemTime};
-
-use weft_base::{Attr, Credentials, FileKind, Handle, Payload, SECOND, Status};
-use weft_client::{CreateOptions, DirPage, Error, OpenFile, RenameFlags as NameFlags, Seen, SetAttr, XattrFlags};
-use weft_rt::{Bulk, FaultPoint, Runtime};
-use weft_trace::{EventId, OpenSpan, event};
-use weft_wire::Rights;
-
-use crate::bare_files::BareFiles;
-use crate::convert::{attributes, credentials, errno, file_type, handle, inode, kind_of_mode, set_time};
-use crate::kernel::{
-    Errno, FileAttr, FileHandle, FileLock, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
-    Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
-};
-use crate::locks::{Family, Kind, Lock, Locks, Refusal};
-use crate::open_files::{Listing, Table};
-use crate::threads::{Threads, Turn};
-use crate::told::Told;
-use crate::troubles::Troubles;
-use crate::walks::{Second, Walks};
-use crate::{MountOptions, REQUEST_BYTES_MAX, SharedClient, SharedCloser};
-
-/// Handles are never reused, so one generation is enough.
-const GENERATION: Generation = Generation(0);
-/// Requests that the kernel may have under way for readahead and asynchronous direct I/O.
-const BACKGROUND_REQUESTS: u16 = 64;
-/// A listing asks a server for so many bytes of entries at once.
-const LISTING_BYTES: u32 = 192 * 1024;
-/// A page of a listing serves the kernel for at most so long, in nanoseconds; then it is read anew.
-const LISTING_AGE_MAX: u64 = SECOND;
-/// Cookies of the two entries that every directory has; those of the servers are larger.
-const COOKIE_SELF: u64 = 1;
-const COOKIE_PARENT: u64 = 2;
-
-/// No file: of an open that was to make one.
-const NO_FILE: Handle = Handle(0);
-
 /// Answers an error, or goes on with the value.
 macro_rules! answer {
     ($served:expr, $reply:ident, $result:expr) => {
@@ -56,6 +13,48 @@ macro_rules! answer {
         }
     };
 }
+
+mod listings;
+mod opens;
+mod served;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use weft_base::{Attr, Handle, Payload, Status};
+use weft_client::{CreateOptions, Error, RenameFlags as NameFlags, SetAttr, XattrFlags};
+use weft_rt::{Bulk, Runtime};
+use weft_trace::event;
+use weft_wire::Rights;
+
+use self::listings::name_only;
+use self::opens::{KernelFile, rights, set_id_bits};
+use self::served::{Failure, Served};
+use crate::bare_files::BareFiles;
+use crate::convert::{attributes, credentials, errno, handle, kind_of_mode, set_time};
+use crate::kernel::{
+    Errno, FileHandle, FileLock, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use crate::locks::{Family, Kind, Lock, Locks, Refusal};
+use crate::open_files::{Listing, Table};
+use crate::threads::Threads;
+use crate::told::Told;
+use crate::troubles::Troubles;
+use crate::walks::{Second, Walks};
+use crate::{MountOptions, REQUEST_BYTES_MAX, SharedClient, SharedCloser};
+
+/// Handles are never reused, so one generation is enough.
+const GENERATION: Generation = Generation(0);
+/// Requests that the kernel may have under way for readahead and asynchronous direct I/O.
+const BACKGROUND_REQUESTS: u16 = 64;
+/// No file: of an open that was to make one.
+const NO_FILE: Handle = Handle(0);
 
 /// The file system as the kernel sees it.
 pub struct WeftFilesystem {
@@ -84,26 +83,6 @@ pub struct WeftFilesystem {
     /// Nobody needs to be asked for their extended attributes.
     bare: BareFiles,
 }
-
-/// A file that the kernel has open.
-#[derive(Debug)]
-struct KernelFile {
-    file: Arc<OpenFile>,
-    /// The kernel reads it through its page cache, in whole pages, and knows itself where the file ends.
-    cached: bool,
-    /// The version of the file that the kernel's pages are from, once it has asked for one after it dropped those of other versions.
-    pages: Option<(u64, u64)>,
-    /// This is noted in `cached_versions`.
-    is_noted: AtomicBool,
-    /// The right to append of a file that was not opened for it.
-    append: OnceLock<Arc<OpenFile>>,
-}
-
-/// How often a name is looked up again because its file was replaced before it could be opened.
-const FIND_TRIES: usize = 16;
-
-/// Versions remembered for the page cache; beyond that, all are forgotten, which costs rereading only.
-const CACHED_VERSIONS_MAX: usize = 65_536;
 
 impl WeftFilesystem {
     pub fn new(
@@ -135,298 +114,8 @@ impl WeftFilesystem {
         }
     }
 
-    /// Remembers that the first write to this open file clears set-id bits, or says that there are none to clear.
-    fn watch_set_id(&self, file: u64, watched: bool) -> bool {
-        let mut set = self.set_id.lock().expect("no code panics while it holds this lock");
-        let changed = if watched { set.insert(file) } else { set.remove(&file) };
-        self.set_id_count.store(set.len(), Ordering::Relaxed);
-        changed
-    }
-
-    /// Clears the set-id bits of a file that a plain user has changed (POSIX, `write`).
-    fn clear_set_id(&self, file: Handle) -> Result<(), Error> {
-        let attr = self.run(self.client.getattr(file))?;
-        let mode = attr.mode & !set_id_bits(attr.mode);
-        if mode != attr.mode {
-            let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
-            self.run(self.client.setattr(&Credentials::ROOT, file, &change))?;
-            // The kernel does not know of it.
-            let known = self.told.known(file);
-            self.forget_attributes(file);
-            known.into_iter().for_each(|known| self.told.forgotten(file, known));
-        }
-        Ok(())
-    }
-
-    /// To be called by a thread that has taken a request, before anything else.
-    fn begin(&self, event: EventId, request: &Request, object: INodeNo) -> Served<'_> {
-        // Reading ahead, writing back and closing are the kernel's own: nobody waits for them one after the other.
-        let is_waited_for = !matches!(event, event::FUSE_READ | event::FUSE_WRITE | event::FUSE_RELEASE);
-        let turn = self.threads.turn(is_waited_for.then(|| request.pid()));
-        let mut span = weft_trace::operation(event);
-        if span.is_on() {
-            // Of the calling thread: it joins what its process recorded with this request.
-            span.request(u64::from(request.pid())).object(object.0);
-        }
-        if self.client.rt().delay_ns(FaultPoint::Fuse) > 0 {
-            self.run(self.client.rt().pass(FaultPoint::Fuse));
-        }
-        Served { filesystem: self, reply: None, span, turn }
-    }
-
     fn run<F: Future>(&self, future: F) -> F::Output {
         self.client.rt().block_on(future)
-    }
-
-    fn reply_entry<E: Failure>(&self, served: &mut Served<'_>, reply: ReplyEntry, result: Result<Attr, E>) {
-        let attr = answer!(served, reply, result);
-        self.told.tell(&attr, self.client.rt().now());
-        served.replies();
-        reply.entry(&self.ttl, &attributes(&attr), GENERATION);
-    }
-
-    fn reply_attr<E: Failure>(&self, served: &mut Served<'_>, reply: ReplyAttr, result: Result<Attr, E>) {
-        let attr = answer!(served, reply, result);
-        self.told.tell(&attr, self.client.rt().now());
-        served.replies();
-        reply.attr(&self.ttl, &attributes(&attr));
-    }
-
-    /// Makes the kernel forget the attributes of a file: it asks again at their next use. Takes no lock of the kernel that somebody who
-    /// waits for this mount may hold (an offset below 0 touches no pages).
-    fn forget_attributes(&self, file: Handle) {
-        if let Some(notifier) = self.notifier.get() {
-            // A file that the kernel does not know any more needs no word.
-            let _ = notifier.inval_inode(inode(file), -1, 0);
-        }
-    }
-
-    /// Opens a file that the kernel has found by what it remembers of names and rights.
-    fn open_found(
-        &self,
-        thread: u32,
-        who: &Credentials,
-        file: Handle,
-        rights: Rights,
-        truncate: bool,
-    ) -> Result<(Attr, Arc<OpenFile>), Error> {
-        let (second, in_vain) = self.walks.opens(thread, file, rights);
-        in_vain.into_iter().for_each(|file| self.closer.close(file));
-        let (judged, is_first, held) = match second {
-            Second::Opened(attr, opened) if !truncate => return Ok((attr, opened)),
-            // Kept until it is open once more.
-            Second::Opened(_, opened) => (None, false, Some(opened)),
-            Second::Same => (None, false, None),
-            Second::No => (self.told.judged(file), true, None),
-        };
-        let outcome = self.run(self.client.open_judged(who, file, rights, truncate, judged));
-        held.into_iter().for_each(|file| self.closer.close(file));
-        match &outcome {
-            Err(error) if error.status == Status::Stale && is_first => {
-                self.walks.refuse(thread, file, rights, self.client.rt().now());
-                let known = self.told.known(file);
-                self.forget_attributes(file);
-                known.into_iter().for_each(|known| self.told.forgotten(file, known));
-            }
-            Ok((attr, _)) => {
-                if let Some(known) = self.told.differs(attr) {
-                    self.forget_attributes(file);
-                    self.told.forgotten(file, known);
-                }
-            }
-            Err(_) => {}
-        }
-        outcome
-    }
-
-    /// Looks a name up for a thread that will open what it finds, and opens it: between look-up and open it could be replaced.
-    fn find(&self, thread: u32, who: &Credentials, dir: Handle, name: &[u8], rights: Rights) -> Result<Seen, Error> {
-        let mut seen = self.run(self.client.lookup_soon(who, dir, name))?;
-        for _ in 0..FIND_TRIES {
-            if seen.attr.kind != FileKind::File {
-                break;
-            }
-            match self.run(self.client.open(who, seen.attr.handle, rights, false)) {
-                Ok((opened, file)) => {
-                    seen = Seen { attr: opened, is_exact: true };
-                    let in_vain = self.walks.found(thread, opened, file);
-                    in_vain.into_iter().for_each(|file| self.closer.close(file));
-                    break;
-                }
-                Err(error) if error.status == Status::Stale => seen = self.run(self.client.lookup_soon(who, dir, name))?,
-                // The open will meet it, too.
-                Err(_) => break,
-            }
-        }
-        Ok(seen)
-    }
-
-    /// How the kernel shall treat the data of a file that is being opened. Writers and streams go past the page cache: one copy
-    /// less, and what one mount writes another reads at once. Small files that are only read use the page cache, so that programs
-    /// that read a few bytes at a time are fast; the kernel keeps their pages from an earlier open only if the file is the same.
-    fn open_flags(&self, attr: &Attr, file: &OpenFile, flags: i32) -> FopenFlags {
-        let no_flush = FopenFlags::FOPEN_NOFLUSH;
-        let is_written = file.rights().contains(Rights::WRITE) || file.others_write();
-        if is_written || flags & libc::O_DIRECT != 0 || attr.size >= self.direct_from_bytes {
-            return no_flush | FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        }
-        let versions = self.cached_versions.lock().expect("no code panics while it holds this lock");
-        let is_same = versions.get(&attr.handle) == Some(&(attr.version, attr.size));
-        if is_same { no_flush | FopenFlags::FOPEN_KEEP_CACHE } else { no_flush }
-    }
-
-    /// Notes which version of a file the kernel's pages are from. Not before it asks for one: until it has taken in the answer to its
-    /// open, it may still hold pages of another version, and somebody else who opens the file would keep them.
-    fn note_pages(&self, open: &KernelFile) {
-        if let Some(version) = open.pages
-            && !open.is_noted.swap(true, Ordering::Relaxed)
-        {
-            let mut versions = self.cached_versions.lock().expect("no code panics while it holds this lock");
-            if versions.len() >= CACHED_VERSIONS_MAX {
-                versions.clear();
-            }
-            versions.insert(open.file.handle(), version);
-        }
-    }
-
-    /// The page of a listing that follows `cookie`, from memory if it is there.
-    fn listing_page(&self, listing: &Listing, who: &Credentials, cookie: u64, with_attrs: bool) -> Result<Arc<DirPage>, Error> {
-        let server_cookie = if cookie <= COOKIE_PARENT { 0 } else { cookie };
-        let now = self.client.rt().now();
-        let mut kept = listing.page.lock().expect("no code panics while it holds this lock");
-        if let Some((after, read_at, page)) = kept.as_ref()
-            && server_cookie > 0
-            && now.since(*read_at) < LISTING_AGE_MAX
-            && (*after == server_cookie || page.entries.binary_search_by_key(&server_cookie, |entry| entry.cookie).is_ok())
-            && page.entries.last().is_some_and(|last| page.end || last.cookie > server_cookie)
-        {
-            return Ok(page.clone());
-        }
-        let page = match with_attrs {
-            true => self.run(self.client.readdir_soon(who, listing.dir, server_cookie, LISTING_BYTES)),
-            false => self.run(self.client.readdir(who, listing.dir, server_cookie, LISTING_BYTES, false)),
-        }?;
-        let page = Arc::new(page);
-        *kept = Some((server_cookie, now, page.clone()));
-        Ok(page)
-    }
-
-    /// Calls `add` for each entry after `cookie`, `.` and `..` first, until it says that the buffer is full.
-    fn list(
-        &self,
-        number: FileHandle,
-        who: &Credentials,
-        cookie: u64,
-        with_attrs: bool,
-        mut add: impl FnMut(u64, &[u8], INodeNo, FileType, Option<&Attr>) -> bool,
-    ) -> Result<(), Error> {
-        let listing = self.listings.get(number.0).ok_or(Error::local(Status::Stale, "list", Handle(0)))?;
-        let mut cookie = cookie;
-        let mut added = false;
-        loop {
-            let page = self.listing_page(&listing, who, cookie, with_attrs)?;
-            if cookie < COOKIE_SELF && add(COOKIE_SELF, b".", inode(listing.dir), FileType::Directory, None) {
-                return Ok(());
-            }
-            if cookie < COOKIE_PARENT && add(COOKIE_PARENT, b"..", inode(page.parent), FileType::Directory, None) {
-                return Ok(());
-            }
-            for entry in page.entries.iter().filter(|entry| entry.cookie > cookie) {
-                added = true;
-                if add(entry.cookie, &entry.name, inode(entry.handle), file_type(entry.kind), entry.attr.as_ref()) {
-                    return Ok(());
-                }
-            }
-            // An empty page that is not the end is one whose entries all came before the cookie: ask for what follows it.
-            match page.entries.last() {
-                Some(last) if !page.end && !added => cookie = last.cookie.max(cookie),
-                _ => return Ok(()),
-            }
-        }
-    }
-
-    fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, how: FopenFlags) -> u64 {
-        let cached = !how.contains(FopenFlags::FOPEN_DIRECT_IO);
-        let pages = (cached && !how.contains(FopenFlags::FOPEN_KEEP_CACHE)).then_some((attr.version, attr.size));
-        self.files.add(Arc::new(KernelFile { file, cached, pages, is_noted: AtomicBool::new(false), append: OnceLock::new() }))
-    }
-
-    /// Closes a file whose opener does not wait any more: the kernel will not.
-    fn forget_open(&self, number: u64) {
-        if self.set_id_count.load(Ordering::Relaxed) > 0 {
-            self.watch_set_id(number, false);
-        }
-        if let Some(open) = self.files.remove(number) {
-            self.close_file(&open);
-        }
-    }
-
-    fn close_file(&self, open: &KernelFile) {
-        self.closer.close(open.file.clone());
-        open.append.get().into_iter().for_each(|file| self.closer.close(file.clone()));
-    }
-
-    /// Where an append begins. The kernel goes by a size that it remembers; this client knows the true one, because nobody else may write
-    /// while it has the right to append.
-    fn append_offset(&self, open: &KernelFile) -> Result<u64, Error> {
-        if !open.file.rights().contains(Rights::APPEND) && open.append.get().is_none() {
-            let rights = Rights::WRITE.with(Rights::APPEND);
-            let (_, file) = self.run(self.client.open(&Credentials::ROOT, open.file.handle(), rights, false))?;
-            if let Err(second) = open.append.set(file) {
-                self.closer.close(second);
-            }
-        }
-        Ok(open.file.size_known())
-    }
-
-    fn open_file(&self, number: FileHandle) -> Result<Arc<KernelFile>, Status> {
-        self.files.get(number.0).ok_or(Status::Stale)
-    }
-}
-
-/// A request in service. The fields are dropped in this order: the records are written before the thread may rest.
-struct Served<'a> {
-    filesystem: &'a WeftFilesystem,
-    /// The reply is being handed to the kernel.
-    reply: Option<OpenSpan>,
-    span: OpenSpan,
-    turn: Turn<'a>,
-}
-
-impl Served<'_> {
-    /// What follows is the reply.
-    fn replies(&mut self) {
-        self.turn.answers();
-        if self.span.is_on() {
-            self.reply = Some(weft_trace::span(event::FUSE_REPLY));
-        }
-    }
-
-    /// What follows is the reply, an error.
-    fn fails(&mut self, errno: Errno) {
-        if self.span.is_on() {
-            self.span.result(errno.code().unsigned_abs() as u16);
-        }
-        self.replies();
-    }
-}
-
-/// Why a request cannot be done.
-trait Failure {
-    /// The reason, after it was written down if servers are to blame.
-    fn told_to(self, filesystem: &WeftFilesystem) -> Status;
-}
-
-impl Failure for Status {
-    fn told_to(self, _: &WeftFilesystem) -> Status {
-        self
-    }
-}
-
-impl Failure for Error {
-    fn told_to(self, filesystem: &WeftFilesystem) -> Status {
-        filesystem.troubles.note(&self, filesystem.client.rt().now());
-        self.status
     }
 }
 
@@ -434,21 +123,6 @@ impl Failure for Error {
 fn lock_of(family: Family, file: FileHandle, owner: LockOwner, lock: &FileLock) -> Lock {
     let kind = if lock.kind == libc::F_RDLCK { Kind::Shared } else { Kind::Exclusive };
     Lock { family, owner: owner.0, kind, start: lock.start, end: lock.end, process: lock.pid, file: file.0 }
-}
-
-/// Rights that the flags of an `open` ask for.
-fn rights(flags: i32) -> Rights {
-    let write = if flags & libc::O_APPEND != 0 { Rights::WRITE.with(Rights::APPEND) } else { Rights::WRITE };
-    match flags & libc::O_ACCMODE {
-        libc::O_WRONLY => write,
-        libc::O_RDWR => Rights::READ.with(write),
-        _ => Rights::READ,
-    }
-}
-
-/// Set-user-id, and set-group-id where it is not the mark of mandatory locking.
-fn set_id_bits(mode: u32) -> u32 {
-    (mode & 0o4000) | if mode & 0o010 != 0 { mode & 0o2000 } else { 0 }
 }
 
 /// The kernel adds `system.` names for access control lists, which Weft does not have; the answer needs no server.
@@ -984,36 +658,4 @@ fn reply_xattr(served: &mut Served<'_>, reply: ReplyXattr, size: u32, value: &[u
     } else {
         reply.data(value);
     }
-}
-
-/// Attributes that say nothing but the kind; the kernel does not keep them.
-fn name_only(ino: INodeNo, kind: FileType) -> FileAttr {
-    let kind_of = |kind: FileType| match kind {
-        FileType::Directory => FileKind::Directory,
-        FileType::Symlink => FileKind::Symlink,
-        FileType::NamedPipe => FileKind::Fifo,
-        FileType::CharDevice => FileKind::CharDevice,
-        FileType::BlockDevice => FileKind::BlockDevice,
-        FileType::Socket => FileKind::Socket,
-        FileType::RegularFile => FileKind::File,
-    };
-    let layout = weft_base::Layout { stripe_bytes: 1, width: 1, first: 0 };
-    let time = weft_base::WallTime(0);
-    attributes(&Attr {
-        handle: handle(ino),
-        kind: kind_of(kind),
-        mode: 0,
-        uid: 0,
-        gid: 0,
-        nlink: 1,
-        rdev: 0,
-        size: 0,
-        atime: time,
-        mtime: time,
-        mtime_epoch: 0,
-        ctime: time,
-        version: 0,
-        truncate_epoch: 0,
-        layout,
-    })
 }
