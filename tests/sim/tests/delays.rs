@@ -24,13 +24,14 @@ fn explained(seed: u64, delay: Option<&Place>) -> Explanation {
     let config = ClusterConfig { meta: 2, data: 3, contract: Contract::Sync, ..ClusterConfig::small() };
     let cluster = Cluster::start(&sim, &config);
     let clients: Vec<(NodeId, Client<SimRt>)> = ["c0", "c1"].into_iter().map(|name| cluster.add_client(name, 60 * SECOND)).collect();
-    // Servers make their file system, and clients connect and make directories, before anything is recorded.
+    // Servers make their file system and get to know each other, and clients connect and make directories, before anything is recorded.
     let mut places = Vec::new();
     for (number, (node, client)) in clients.iter().enumerate() {
         let client = client.clone();
         let made = sim.block_on(*node, 60 * SECOND, move |_| async move { two_directories(&client, number).await });
         places.push(made.expect("servers answer"));
     }
+    sim.run_for(SECOND);
     if let Some(place) = delay {
         let node = sim.nodes().into_iter().find(|other| sim.name(*other) == node(place.node)).expect("a node of the cluster");
         sim.delay(node, place.point, DELAY_NS);
