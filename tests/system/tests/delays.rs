@@ -225,12 +225,13 @@ fn the_wait_for_a_thread_of_the_mount_is_bounded() {
     if !available("the_wait_for_a_thread_of_the_mount_is_bounded", &[Need::Fuse]) {
         return;
     }
-    const REQUESTS: usize = 20;
+    const REQUESTS: usize = 50;
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let fs = prepare();
     let mut command = favoured();
     command.args(["up", "--state"]).arg(fs.state()).arg("--mount").arg(fs.mnt()).args(["-o", "threads=2"]).args(SHAPE);
-    ok(command.env("WEFT_FAULT", "fuse:5ms@client"));
+    // Shorter than what makes the mount replace a thread that waits.
+    ok(command.env("WEFT_FAULT", "fuse:2ms@client"));
     // Seconds that the programs take together, and that all requests have waited at most.
     let measure = |programs: usize| {
         let dirs: Vec<PathBuf> = (0..programs).map(|number| fs.mnt().join(format!("of{programs}.{number}"))).collect();

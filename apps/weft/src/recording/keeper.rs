@@ -125,6 +125,8 @@ struct Work {
 
 impl Work {
     fn run(mut self) {
+        // This thread may be older than the one that waits for these signals; where nobody blocks them they would end the process at once.
+        let _ = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect::<SigSet>().thread_block();
         // Signals from before are not meant.
         self.take_signal();
         let outcome = self.keep();
