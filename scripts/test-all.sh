@@ -3,8 +3,8 @@
 #
 # WEFT_SIM_SEEDS sets the seeds of the simulation (default 0..2000).
 set -euo pipefail
-# Some tests hang up on servers: under nohup these would go on.
-[ -n "${WEFT_SIGNALS_RESET:-}" ] || WEFT_SIGNALS_RESET=1 exec env --default-signal=HUP bash "$0" "$@"
+# Tests send SIGHUP and SIGINT, which nohup and shells in the background have programs ignore.
+[ -n "${WEFT_SIGNALS_RESET:-}" ] || WEFT_SIGNALS_RESET=1 exec env --default-signal=HUP,INT,QUIT bash "$0" "$@"
 cd "$(dirname "$0")/.."
 PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin"
 seeds="${WEFT_SIM_SEEDS:-0..2000}"
