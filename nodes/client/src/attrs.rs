@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, Status};
+use weft_call::run_window;
 use weft_layout::file_bytes;
 use weft_rt::Runtime;
 use weft_wire::Capability;
@@ -16,7 +17,6 @@ use crate::cache::Asked;
 use crate::client::Flow;
 use crate::open_inode::View;
 use crate::open_table::Subject;
-use crate::window::run_window;
 use crate::{Client, Result, SetAttr, XattrFlags};
 
 /// How often a state is asked for again because the file changed while its size was being found out.

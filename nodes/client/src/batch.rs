@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, Handle, ServerId, Status, check_name};
+use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{CLOSES_MAX, CloseManyRequest};
 
@@ -12,7 +13,6 @@ use crate::client::Flow;
 use crate::files::file_request;
 use crate::gate::Passage;
 use crate::open_inode::Report;
-use crate::window::run_window;
 use crate::{Client, CreateOptions, OpenFile, Result};
 
 /// A file to be closed together with others; nobody else sends anything about it meanwhile.

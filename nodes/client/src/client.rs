@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weft_base::{Attr, ClusterMap, Handle, Nanos, Payload, SECOND, ServerId, ServerRole, Status};
+use weft_call::{Caller, run_window};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Operation;
 use weft_wire::ops::{LiveReply, LiveRequest, PingRequest, ServerInfo, TraceReadReply, TraceReadRequest, TraceReply, TraceRequest};
@@ -12,8 +13,7 @@ use crate::known::KnownDirectories;
 use crate::open_table::OpenTable;
 use crate::partitions::Partitions;
 use crate::silence::Silent;
-use crate::window::run_window;
-use crate::{Caller, CallerStats, ClientOptions, DataSpace, Error, FsStats, Result};
+use crate::{CallerStats, ClientOptions, DataSpace, Error, FsStats, Result};
 
 /// Longest wait for the answer to a ping or a dashboard's question, in nanoseconds.
 const PING_DEADLINE: u64 = 2 * SECOND;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use weft_base::{Attr, Credentials, Handle, ServerId, Status};
+use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{FileState, GetAttrManyRequest, ParentRequest, ReadDirReply, ReadDirRequest, SyncMetaRequest};
 
 use crate::cache::Asked;
 use crate::client::Flow;
-use crate::window::run_window;
 use crate::{Client, DirItem, DirPage, Result, Seen};
 
 /// Most objects in one request for attributes. The protocol allows 4096; fewer let several requests overlap.

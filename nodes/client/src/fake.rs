@@ -49,7 +49,6 @@ pub(crate) enum Fate {
 /// A message that was sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
-    pub(crate) at: Nanos,
     pub(crate) server: ServerId,
     pub(crate) header: Header,
     pub(crate) request: Request,
@@ -234,7 +233,7 @@ impl Runtime for FakeRt {
             Bulk::Slices(slices) => slices.concat(),
             _ => Vec::new(),
         };
-        let sent = Sent { at: self.now(), server, header: outgoing.header, request: request.clone() };
+        let sent = Sent { server, header: outgoing.header, request: request.clone() };
         let fates = self.0.borrow_mut().fates.take();
         let fate = match fates {
             Some(mut fates) => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, ServerRole, Status, check_name};
+use weft_call::{both, run_window};
 use weft_layout::local_bytes;
 use weft_rt::{FaultPoint, Runtime};
 use weft_wire::Rights;
@@ -15,7 +16,6 @@ use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRe
 use crate::client::Flow;
 use crate::gate::Passage;
 use crate::open_inode::OpenInode;
-use crate::window::{both, run_window};
 use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};
 
 /// How often an open is repeated because it was overtaken (see `open_table.rs`), or because the file was removed meanwhile.

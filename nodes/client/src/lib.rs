@@ -1,13 +1,11 @@
-//! `weft-client`: how a program uses a Weft file system: requests with retries and deadlines, and above them the operations of a
-//! file system as flows that talk to the right servers. Gateways and commands are thin layers over it; metadata servers use its
-//! [`Caller`] to talk to each other.
+//! `weft-client`: how a program uses a Weft file system: its operations as flows that talk to the right servers. Gateways and
+//! commands are thin layers over it; the requests themselves, with retries and deadlines, are those of [`weft_call`].
 //!
 //! It never knows which runtime drives it, and never holds a lock across a wait.
 
 mod attrs;
 mod batch;
 mod cache;
-mod caller;
 mod client;
 mod directory;
 mod error;
@@ -23,19 +21,16 @@ mod partitions;
 mod paths;
 mod read;
 mod reclaim;
-mod sequence;
 mod silence;
 mod space;
 #[cfg(test)]
 mod tests;
 mod types;
-mod window;
 mod write;
 
-pub use caller::{Caller, CallerStats};
 pub use client::Client;
 pub use error::{Error, Result};
 pub use open_table::OpenFile;
 pub use space::DataSpace;
 pub use types::{ClientOptions, CreateOptions, DirItem, DirPage, FsStats, RenameFlags, Seen, SetAttr, XattrFlags};
-pub use window::run_window;
+pub use weft_call::{CallerStats, run_window};

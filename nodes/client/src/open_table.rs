@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use weft_base::{Attr, FastMap, Handle, Layout, ServerId, Status};
+use weft_call::Sequences;
 use weft_wire::{Capability, Rights};
 
 use crate::open_inode::{OpenInode, Report};
-use crate::sequence::Sequences;
 
 /// From this many files on, those closed too long ago to matter are dropped before another is added.
 const CLOSED_MAX: usize = 1 << 12;

@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 use weft_base::{Payload, Status, StripeIndex};
+use weft_call::{both, run_window};
 use weft_layout::{DatafileList, FILE_BYTES_MAX, FileRange, split};
 use weft_rt::Runtime;
 use weft_wire::ops::{ReadReply, ReadRequest};
@@ -15,7 +16,6 @@ use weft_wire::{BULK_BYTES_MAX, Rights};
 
 use crate::client::Flow;
 use crate::open_inode::{KnownSize, OpenInode};
-use crate::window::{both, run_window};
 use crate::write::{MESSAGES_MAX, PIECES_MAX, SLICES_MAX, pieces_of};
 use crate::{Client, OpenFile, Result};
 

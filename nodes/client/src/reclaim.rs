@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use weft_base::{Handle, SECOND, ServerId};
+use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire, PingRequest, ReclaimRequest};
 
 use crate::Client;
 use crate::open_inode::OpenInode;
-use crate::window::run_window;
 
 /// Longest wait for one server, in nanoseconds. What fails is tried again.
 const DEADLINE: u64 = 5 * SECOND;

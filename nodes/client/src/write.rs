@@ -2,6 +2,7 @@
 //! large), all in parallel. The caller's bytes are passed on by reference.
 
 use weft_base::{DataTime, Status, StripeIndex};
+use weft_call::run_window;
 use weft_layout::{BufferSlice, DatafileList, FileRange, file_end, split};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{Piece, WriteRequest};
@@ -9,7 +10,6 @@ use weft_wire::{BULK_BYTES_MAX, Rights};
 
 use crate::client::Flow;
 use crate::open_inode::OpenInode;
-use crate::window::run_window;
 use crate::{Client, OpenFile, Result};
 
 /// Most pieces in one message.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{ClientId, FastMap, Handle, MILLISECOND, Nanos, Payload, Result, Status};
-use weft_client::Caller;
+use weft_call::Caller;
 use weft_journal::{JournalError, Lsn, Superblock};
 use weft_live::{Live, Ticket};
 use weft_namespace::{Admission, Change, Context, OpenChange, Record, State};

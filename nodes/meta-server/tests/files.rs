@@ -140,7 +140,7 @@ fn an_open_that_truncates_survives_a_crash_at_every_await_point_and_truncates_on
         Box::pin(async move {
             let reply = client.call(ServerId(0), &open(file, WRITE, 7, true)).await.unwrap();
             // It is open, whatever has happened: others are told to ask.
-            let other = TestClient { caller: std::rc::Rc::new(weft_client::Caller::new(client.caller.rt().clone(), ClientId(99), 1)) };
+            let other = TestClient { caller: std::rc::Rc::new(weft_call::Caller::new(client.caller.rt().clone(), ClientId(99), 1)) };
             assert!(other.getattr(file).await.unwrap().ask_data.is_some());
             reply.state
         })

@@ -1,62 +1,14 @@
-//! Retries, numbering, deadlines, and what they cost in messages.
+//! What operations cost in messages, and what errors say.
 
-use weft_base::{ClientId, Credentials, Handle, Nanos, Payload, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
+use weft_base::{Credentials, Handle, Nanos, Payload, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
 use weft_rt::{Outgoing, Runtime, Work};
-use weft_wire::ops::{Op, PingRequest};
-use weft_wire::{Flags, Frame};
+use weft_wire::Frame;
+use weft_wire::ops::Op;
 
-use crate::fake::{FakeRt, Fate, LATENCY};
-use crate::window::run_window;
-use crate::{Caller, Client, CreateOptions, OpenFile};
+use crate::fake::{FakeRt, Fate};
+use crate::{Client, CreateOptions, OpenFile};
 
 const META0: ServerId = ServerId(0);
-
-#[test]
-fn a_lost_reply_is_asked_for_again_under_the_same_number() {
-    let rt = FakeRt::new(1, 1, 1 << 20);
-    let client = rt.client(1);
-    let mut times = 0;
-    rt.fates(move |_| {
-        times += 1;
-        if times <= 2 { Fate::ReplyLost } else { Fate::Arrives }
-    });
-    rt.run(client.lookup(&Credentials::ROOT, ROOT_HANDLE, b"nothing")).expect_err("there is no such name");
-    let sent = std::mem::take(&mut rt.0.borrow_mut().sent);
-    assert_eq!(sent.len(), 3);
-    assert!(sent.iter().all(|sent| sent.header.request.sequence == 1));
-    assert_eq!(sent.iter().map(|sent| sent.header.flags.contains(Flags::RETRY)).collect::<Vec<_>>(), [false, true, true]);
-    let stats = client.stats();
-    assert_eq!((stats.requests, stats.retries), (3, 2));
-}
-
-#[test]
-fn headers_tell_which_requests_are_finished() {
-    let rt = FakeRt::new(1, 1, 1 << 20);
-    let caller = Caller::new(rt.clone(), ClientId(1), 1);
-    // Request 2 of 4 is slow; it is still waited for when 5 and 6 are sent.
-    rt.fates(|sent| if sent.header.request.sequence == 2 { Fate::Late(1000 * LATENCY) } else { Fate::Arrives });
-    let ask = || caller.call(META0, &PingRequest {}, Nanos(100 * SECOND));
-    rt.run(run_window((0..6).map(|_| ask()), 4)).into_iter().for_each(|reply| assert!(reply.is_ok()));
-    rt.run(ask()).expect("the server answers");
-    let sent = std::mem::take(&mut rt.0.borrow_mut().sent);
-    let finished: Vec<_> = sent.iter().map(|sent| (sent.header.request.sequence, sent.header.finished_below())).collect();
-    assert_eq!(finished, [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (6, 2), (7, 7)]);
-}
-
-#[test]
-fn a_busy_object_is_asked_for_again_soon() {
-    let rt = FakeRt::new(1, 1, 1 << 20);
-    let client = rt.client(1);
-    let mut times = 0;
-    rt.fates(move |_| {
-        times += 1;
-        if times == 1 { Fate::Refused(Status::Busy) } else { Fate::Arrives }
-    });
-    rt.run(client.getattr(ROOT_HANDLE)).expect("the second answer counts");
-    let sent = std::mem::take(&mut rt.0.borrow_mut().sent);
-    assert_eq!(sent.len(), 2);
-    assert!(sent[1].at.since(sent[0].at) < 2 * LATENCY + 1_000_000);
-}
 
 #[test]
 fn a_dead_server_is_an_error_with_its_name_at_the_deadline() {
@@ -73,18 +25,6 @@ fn a_dead_server_is_an_error_with_its_name_at_the_deadline() {
     rt.fates(|_| Fate::NoConnection);
     let error = rt.run(client.ping(META0)).expect_err("nobody is there");
     assert_eq!((error.status, error.server), (Status::Unreachable, Some(META0)));
-}
-
-#[test]
-fn a_slow_server_is_asked_less_and_less_often() {
-    let rt = FakeRt::new(1, 1, 1 << 20);
-    let client = rt.client(1);
-    rt.fates(|_| Fate::ReplyLate(100 * SECOND));
-    let begin = rt.now();
-    rt.run(client.getattr(ROOT_HANDLE)).expect_err("no answer in time");
-    let sent = std::mem::take(&mut rt.0.borrow_mut().sent);
-    let at: Vec<u64> = sent.iter().map(|sent| sent.at.since(begin) / SECOND).collect();
-    assert_eq!(at, [0, 2, 6, 14], "seconds after the first attempt");
 }
 
 #[test]
@@ -149,5 +89,4 @@ fn threads_share_a_client_and_its_files() {
     fn shared<T: Send + Sync>() {}
     shared::<Client<Threaded>>();
     shared::<OpenFile>();
-    shared::<Caller<Threaded>>();
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use weft_base::{Credentials, Payload, ROOT_HANDLE, ServerId, Status};
+use weft_call::both;
 use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::Op;
 use weft_wire::{Flags, Rights};
 
 use crate::fake::{FakeRt, Fate, LATENCY};
-use crate::window::both;
 use crate::{Client, CreateOptions, OpenFile, SetAttr};
 
 const META0: ServerId = ServerId(0);

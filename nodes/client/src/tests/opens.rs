@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
+use weft_call::{both, run_window};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{Op, SetTime};
 use weft_wire::{Flags, Request, Rights};
 
 use crate::fake::{FakeRt, Fate, LATENCY, LIFETIME};
-use crate::window::{both, run_window};
 use crate::{Client, CreateOptions, OpenFile, SetAttr};
 
 const META0: ServerId = ServerId(0);

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use weft_base::{Handle, MILLISECOND, Result, SECOND, Status};
-use weft_client::run_window;
+use weft_call::run_window;
 use weft_namespace::{InodeFlags, Record};
 use weft_rt::{ServerRuntime, join_all};
 use weft_wire::ops::ObjectRemoveRequest;

@@ -11,7 +11,7 @@ use weft_base::{
     ClientId, ClusterMap, Credentials, DataTime, FileKind, FsId, Handle, MILLISECOND, Nanos, Payload, ROOT_HANDLE, Result, SECOND,
     ServerEntry, ServerId, Status, WallTime,
 };
-use weft_client::Caller;
+use weft_call::Caller;
 use weft_meta_server::{Durability, Engine, MetaServerConfig, MetaServerError, run};
 use weft_rt::{Arrival, Runtime, ServerRuntime};
 use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, SimRt};

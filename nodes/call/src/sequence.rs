@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Gives out 1, 2, 3, ... and knows the oldest number that is not finished. Constant time per number on average.
 #[derive(Debug)]
-pub(crate) struct Sequences {
+pub struct Sequences {
     oldest: u64,
     /// For every number from `oldest` on that was given out: is it finished? The first one is not.
     finished: VecDeque<bool>,
@@ -18,13 +18,13 @@ impl Default for Sequences {
 
 impl Sequences {
     /// The next number.
-    pub(crate) fn begin(&mut self) -> u64 {
+    pub fn begin(&mut self) -> u64 {
         self.finished.push_back(false);
         self.oldest + self.finished.len() as u64 - 1
     }
 
     /// The number is finished: its reply is here or nobody waits for it any more.
-    pub(crate) fn finish(&mut self, sequence: u64) {
+    pub fn finish(&mut self, sequence: u64) {
         let position = sequence.checked_sub(self.oldest).expect("a number is finished once, and only after it was begun");
         self.finished[position as usize] = true;
         while self.finished.front() == Some(&true) {
@@ -34,12 +34,12 @@ impl Sequences {
     }
 
     /// The oldest unfinished number, if any.
-    pub(crate) fn oldest(&self) -> Option<u64> {
+    pub fn oldest(&self) -> Option<u64> {
         (!self.finished.is_empty()).then_some(self.oldest)
     }
 
     /// How far an unfinished number is from the oldest unfinished one.
-    pub(crate) fn span(&self, sequence: u64) -> u32 {
+    pub fn span(&self, sequence: u64) -> u32 {
         (sequence - self.oldest).min(u64::from(u32::MAX)) as u32
     }
 }

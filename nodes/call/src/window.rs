@@ -63,7 +63,7 @@ pub async fn run_window<F: Future>(flows: impl IntoIterator<Item = F>, window: u
 }
 
 /// Drives two futures at once.
-pub(crate) async fn both<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::Output) {
+pub async fn both<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::Output) {
     let (mut first, mut second) = (pin!(first), pin!(second));
     let (mut first_done, mut second_done) = (None, None);
     poll_fn(|context| {
