@@ -62,6 +62,8 @@ struct Totals {
     by_weather: BTreeMap<String, u64>,
     slowest: Option<(Duration, u64)>,
     virtual_s: f64,
+    /// Of all trace hashes, in any order: two programs that behave alike show the same.
+    hash: u64,
 }
 
 thread_local! {
@@ -159,6 +161,7 @@ fn name_the_seed_of_a_panic() {
 impl Totals {
     fn add(&mut self, report: &Report, took: Duration) {
         self.seeds += 1;
+        self.hash = self.hash.wrapping_add(report.trace_hash);
         self.operations += report.operations as u64;
         self.unanswered += report.unanswered as u64;
         self.virtual_s += report.ended_at.0 as f64 / 1e9;
@@ -177,13 +180,14 @@ impl Totals {
     fn summary(&self, took: Duration) -> String {
         let weathers: Vec<String> = self.by_weather.iter().map(|(weather, count)| format!("{weather} {count}")).collect();
         let mut text = format!(
-            "{} seeds in {:.1} s: {} operations ({} unanswered), {:.0} s of virtual time; {}\n",
+            "{} seeds in {:.1} s: {} operations ({} unanswered), {:.0} s of virtual time; {}; hash of all traces {:016x}\n",
             self.seeds,
             took.as_secs_f64(),
             self.operations,
             self.unanswered,
             self.virtual_s,
-            weathers.join(", ")
+            weathers.join(", "),
+            self.hash
         );
         if let Some((took, seed)) = self.slowest {
             text += &format!("slowest: seed {seed} with {:.2} s\n", took.as_secs_f64());
