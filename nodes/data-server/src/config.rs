@@ -6,6 +6,7 @@ use weft_base::{ClusterMap, MILLISECOND, ServerId, Status};
 use weft_rt::DiskError;
 use weft_sched::LayerKind;
 use weft_sched::improved::{Delay, DiskCost, ImprovedConfig};
+use weft_serving::{Durability, Engine};
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
 use weft_wire::ops::TraceService;
@@ -18,53 +19,6 @@ const JOB_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=8 << 20;
 
 /// The usual [`DataServerConfig::punch_bytes`]: only what a very large file leaves behind.
 pub const PUNCH_BYTES_DEFAULT: u64 = 1 << 30;
-
-/// What keeps the objects over a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// Nothing: the upper bound for speed. The disk may be volatile as well.
-    Memory,
-    /// A journal and checkpoints beside the container file.
-    Journal,
-}
-
-impl Engine {
-    /// Its name in configurations and statistics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Memory => "memory",
-            Engine::Journal => "journal",
-        }
-    }
-}
-
-/// What an acknowledged write survives. See `docs/semantics.md`. Truncations and removals always survive everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Everything: it is on stable storage.
-    Sync,
-    /// The death of the server at once, a power cut after at most so many nanoseconds.
-    Batch {
-        /// Nanoseconds between syncs while there is something to sync.
-        interval: u64,
-    },
-    /// Nothing is promised. Data servers have nothing to gain by that and treat it as a batch of 50 ms.
-    None,
-}
-
-impl Durability {
-    /// The default: a power cut loses at most 50 ms.
-    pub const BATCH_DEFAULT: Durability = Durability::Batch { interval: 50 * MILLISECOND };
-
-    /// Its name in configurations and statistics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Durability::Sync => "sync",
-            Durability::Batch { .. } => "batch",
-            Durability::None => "none",
-        }
-    }
-}
 
 /// Writes are answered when the cache layer has accepted them. Only for durability `none`: until they are in the container, the death of the
 /// server loses them.

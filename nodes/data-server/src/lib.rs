@@ -38,6 +38,7 @@ mod space;
 mod state;
 mod transfer;
 
-pub use config::{CacheConfig, DataServerConfig, DataServerError, Durability, Engine, WriteBack};
+pub use config::{CacheConfig, DataServerConfig, DataServerError, WriteBack};
 pub use recovery::CONTAINER_NAME;
 pub use server::run;
+pub use weft_serving::{Durability, Engine};

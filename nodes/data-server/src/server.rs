@@ -6,6 +6,7 @@ use std::rc::Rc;
 use weft_base::{Handle, MILLISECOND, Nanos, Payload, RequestId, Status};
 use weft_live::Ticket;
 use weft_rt::{Arrival, Either, FaultPoint, PeerId, ServerRuntime, Work, join_all, race};
+use weft_serving::is_for_strangers;
 use weft_store::objects::ObjectKey;
 use weft_trace::event::served;
 use weft_trace::{OpenLadder, ladder, request_key};
@@ -16,7 +17,7 @@ use weft_wire::{Frame, Header, Op, Request};
 use crate::checkpoint::checkpoint_flow;
 use crate::clients::Verdict;
 use crate::durability::{stopped_by, sync_flow};
-use crate::introduction::{introduce_flow, is_about_objects};
+use crate::introduction::introduce_flow;
 use crate::ops::{self, Answer, When};
 use crate::recovery::open;
 use crate::space::reclaim_flow;
@@ -220,7 +221,7 @@ impl<R: ServerRuntime> Server<R> {
         if header.server != self.config.server && !for_anybody {
             return Err(refuse(Status::WrongServer));
         }
-        if !self.is_introduced() && is_about_objects(header.op) {
+        if !self.introduction.is_complete() && !is_for_strangers(header.op) {
             return Err(refuse(Status::NotReady));
         }
         let verdict = self.clients.borrow_mut().admit(&header);

@@ -8,6 +8,7 @@ use weft_base::{ClientId, FastSet, Handle, Nanos, Result, SECOND, Status};
 use weft_journal::{Journal, Superblock};
 use weft_live::Live;
 use weft_rt::{Event, FileId, ServerRuntime};
+use weft_serving::Introduction;
 use weft_store::objects::{BLOCK_BYTES, ObjectKey, ObjectRecord, ObjectTable};
 use weft_wire::{Capability, Rights};
 
@@ -58,8 +59,8 @@ pub struct Server<R: ServerRuntime> {
     pub load_sampled: Cell<Nanos>,
     /// The journal has become long enough for a checkpoint.
     pub checkpoint_due: Event,
-    /// Of the engine `journal`: who this server is, and whom it has met.
-    pub superblock: RefCell<Option<Superblock>>,
+    /// Whom it has met.
+    pub introduction: Introduction,
     /// What stops the server, once something did.
     pub stop: RefCell<Option<DataServerError>>,
     /// The loop of turns has a reason to look: requests have landed, or the server has stopped.
@@ -100,7 +101,7 @@ impl<R: ServerRuntime> Server<R> {
             load_sampled: Cell::new(Nanos(0)),
             waiting: Cell::new(0),
             checkpoint_due: Event::new(),
-            superblock: RefCell::new(foundation.superblock),
+            introduction: Introduction::new(foundation.superblock, config.meets_others),
             stop: RefCell::default(),
             woken: Event::new(),
             rt,

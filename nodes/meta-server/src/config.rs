@@ -2,58 +2,12 @@
 
 use std::fmt;
 
-use weft_base::{ClientId, ClusterMap, MILLISECOND, SECOND, ServerId, Status};
+use weft_base::{ClientId, ClusterMap, SECOND, ServerId, Status};
 use weft_journal::JournalError;
+use weft_serving::{Durability, Engine};
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
 use weft_wire::ops::TraceService;
-
-/// What keeps the metadata over a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// Nothing: everything is lost with the process, on purpose. The upper bound for speed.
-    Memory,
-    /// A journal and checkpoints.
-    Journal,
-}
-
-impl Engine {
-    /// Its name in configurations and statistics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Memory => "memory",
-            Engine::Journal => "journal",
-        }
-    }
-}
-
-/// What an acknowledged change has survived. See `docs/semantics.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Everything: it is on stable storage.
-    Sync,
-    /// The death of the server at once, a power cut after at most so many nanoseconds.
-    Batch {
-        /// Nanoseconds between flushes while there is something to flush.
-        interval: u64,
-    },
-    /// The death of the server at once; a power cut only after an explicit flush.
-    None,
-}
-
-impl Durability {
-    /// The default: a power cut loses at most 50 ms.
-    pub const BATCH_DEFAULT: Durability = Durability::Batch { interval: 50 * MILLISECOND };
-
-    /// Its name in configurations and statistics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Durability::Sync => "sync",
-            Durability::Batch { .. } => "batch",
-            Durability::None => "none",
-        }
-    }
-}
 
 /// Room for extended attributes in memory unless the configuration says otherwise, in bytes: that of half a million inodes.
 const XATTR_BYTES_MAX_DEFAULT: u64 = 256 << 20;

@@ -26,5 +26,6 @@ mod start;
 mod stats;
 mod tx;
 
-pub use config::{Durability, Engine, MetaServerConfig, MetaServerError};
+pub use config::{MetaServerConfig, MetaServerError};
 pub use start::{format, run};
+pub use weft_serving::{Durability, Engine};

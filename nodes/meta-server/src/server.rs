@@ -11,6 +11,7 @@ use weft_journal::{JournalError, Lsn, Superblock};
 use weft_live::{Live, Ticket};
 use weft_namespace::{Admission, Change, Context, OpenChange, Record, State};
 use weft_rt::{Arrival, Event, FaultPoint, PeerId, ServerRuntime, Work, race};
+use weft_serving::{Introduction, is_for_strangers};
 use weft_trace::event::served;
 use weft_trace::{OpenLadder, ladder_since, request_key};
 use weft_wire::handshake::ANY_SERVER;
@@ -18,7 +19,6 @@ use weft_wire::ops::{CreateReply, FileState, OpenReply, TxId};
 use weft_wire::{Frame, Header, Op, Request, Rights, Wire};
 
 use crate::engine::{Engine, Room};
-use crate::introduction::is_for_strangers;
 use crate::ops::Step;
 use crate::sessions::Sessions;
 use crate::stats::Counters;
@@ -89,10 +89,8 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     load_sampled: Cell<Nanos>,
     /// Who waits for the answers of flows.
     in_flight: RefCell<BTreeMap<Flight, Vec<(PeerId, Header)>>>,
-    /// Of the engine `journal`: who this server is, and whom it has met.
-    pub(crate) superblock: RefCell<Option<Superblock>>,
-    /// A meeting is being noted there.
-    pub(crate) meeting: Cell<bool>,
+    /// Whom it has met.
+    pub(crate) introduction: Introduction,
     failure: RefCell<Option<JournalError>>,
     is_to_stop: Cell<bool>,
     encoded: RefCell<Vec<u8>>,
@@ -167,8 +165,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             before_work: Cell::new((served::QUEUE, 0)),
             load_sampled: Cell::new(Nanos(0)),
             in_flight: RefCell::default(),
-            superblock: RefCell::new(life.superblock),
-            meeting: Cell::new(false),
+            introduction: Introduction::new(life.superblock, config.meets_others),
             failure: RefCell::new(None),
             is_to_stop: Cell::new(false),
             encoded: RefCell::default(),
@@ -376,7 +373,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if header.server != self.config.server && !for_anybody {
             return Err(Status::WrongServer);
         }
-        if !self.is_introduced() && !is_for_strangers(header.op) {
+        if !self.introduction.is_complete() && !is_for_strangers(header.op) {
             return Err(Status::NotReady);
         }
         let changes = Op::from_code(header.op).is_some_and(Op::changes);

@@ -56,7 +56,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             engine: self.config.engine.name().into(),
             durability: self.config.durability.name().into(),
             state: match self.engine.room() {
-                _ if !self.is_introduced() => "waiting for the other servers to know it".into(),
+                _ if !self.introduction.is_complete() => "waiting for the other servers to know it".into(),
                 Room::Plenty => "serving".into(),
                 Room::Low | Room::None => "read-only: the disk is full".into(),
             },

@@ -3,7 +3,7 @@
 use weft_base::{ClientId, ClusterMap, FsId, Layout, MILLISECOND, Nanos, SECOND, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig};
-use weft_meta_server::MetaServerConfig;
+use weft_meta_server::{Engine, MetaServerConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::models::DiskProfile;
 use weft_rt_sim::{Joined, NodeConfig, NodeId, Profile, Sim, SimRt};
@@ -13,7 +13,7 @@ use weft_wire::ClusterKey;
 
 use crate::VirtualError;
 use crate::report::{Meter, PhaseReport};
-use crate::servers::{Contract, Exit, Servers, Storage, cluster_map};
+use crate::servers::{Contract, Exit, Servers, cluster_map};
 
 /// How long virtual time may run, in nanoseconds: a century, which no sensible plan needs.
 const LIMIT_NS: u64 = 100 * 365 * 24 * 3600 * SECOND;
@@ -40,7 +40,7 @@ pub struct ClusterShape {
     /// Data servers of a file; 0: all.
     pub stripe_width: u16,
     /// What keeps metadata and data.
-    pub storage: Storage,
+    pub storage: Engine,
     /// What an acknowledged change survives.
     pub contract: Contract,
     /// What decides about the order of accesses to the disks of data servers.
@@ -57,7 +57,7 @@ impl Default for ClusterShape {
             clients: 1,
             stripe_bytes: 1 << 20,
             stripe_width: 0,
-            storage: Storage::Journal,
+            storage: Engine::Journal,
             contract: Contract::Batch,
             cache_layer: LayerKind::None,
         }
@@ -156,18 +156,12 @@ fn disk_cost(disk: &DiskProfile) -> DiskCost {
 
 fn start_servers(sim: &Sim, map: &ClusterMap, shape: &ClusterShape) -> Servers {
     let key = ClusterKey([1; 32]);
-    let (meta_engine, data_engine) = shape.storage.engines();
-    let (meta_durability, data_durability) = shape.contract.durabilities(BATCH_NS);
-    let meta = MetaServerConfig {
-        create: true,
-        engine: meta_engine,
-        durability: meta_durability,
-        ..MetaServerConfig::new(ServerId(0), map.clone(), key.clone())
-    };
+    let (engine, durability) = (shape.storage, shape.contract.durability(BATCH_NS));
+    let meta = MetaServerConfig { create: true, engine, durability, ..MetaServerConfig::new(ServerId(0), map.clone(), key.clone()) };
     let data = DataServerConfig {
         create: true,
-        engine: data_engine,
-        durability: data_durability,
+        engine,
+        durability,
         cache: CacheConfig { layer: shape.cache_layer, disk: disk_cost(&shape.profile.disk), ..CacheConfig::default() },
         ..DataServerConfig::new(ServerId::data(0), map.clone(), key)
     };

@@ -5,28 +5,9 @@ use std::rc::Rc;
 
 use weft_base::{ClusterMap, FsId, Nanos, ServerEntry, ServerId, ServerRole};
 use weft_data_server::DataServerConfig;
-use weft_meta_server::MetaServerConfig;
+use weft_meta_server::{Durability, MetaServerConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::{NodeConfig, NodeId, Sim, SimRt};
-
-/// The storage engine of all servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Storage {
-    /// Nothing is kept over a restart: the upper bound.
-    Memory,
-    /// A journal and checkpoints.
-    Journal,
-}
-
-impl Storage {
-    /// The engines of metadata servers and of data servers.
-    pub fn engines(self) -> (weft_meta_server::Engine, weft_data_server::Engine) {
-        match self {
-            Storage::Memory => (weft_meta_server::Engine::Memory, weft_data_server::Engine::Memory),
-            Storage::Journal => (weft_meta_server::Engine::Journal, weft_data_server::Engine::Journal),
-        }
-    }
-}
 
 /// The durability contract of all servers, see `docs/semantics.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +21,12 @@ pub enum Contract {
 }
 
 impl Contract {
-    /// What metadata servers and data servers are told, with a batch interval of `batch_ns` nanoseconds.
-    pub fn durabilities(self, batch_ns: u64) -> (weft_meta_server::Durability, weft_data_server::Durability) {
-        use weft_data_server::Durability as Data;
-        use weft_meta_server::Durability as Meta;
+    /// What servers are told, with a batch interval of `batch_ns` nanoseconds.
+    pub fn durability(self, batch_ns: u64) -> Durability {
         match self {
-            Contract::Sync => (Meta::Sync, Data::Sync),
-            Contract::Batch => (Meta::Batch { interval: batch_ns }, Data::Batch { interval: batch_ns }),
-            Contract::None => (Meta::None, Data::None),
+            Contract::Sync => Durability::Sync,
+            Contract::Batch => Durability::Batch { interval: batch_ns },
+            Contract::None => Durability::None,
         }
     }
 }

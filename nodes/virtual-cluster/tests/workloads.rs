@@ -4,7 +4,7 @@ use weft_rt_sim::Profile;
 use weft_trace::explain::Analysis;
 use weft_trace::file::TraceFile;
 use weft_trace::merge::merge;
-use weft_virtual_cluster::{ClusterShape, Contract, Directories, FileLayout, Storage, TracedRun, VirtualError, Workload, run, run_traced};
+use weft_virtual_cluster::{ClusterShape, Contract, Directories, Engine, FileLayout, TracedRun, VirtualError, Workload, run, run_traced};
 
 fn names(files: u64, window: usize, directories: Directories) -> Workload {
     Workload::Names { files, window, directories }
@@ -29,7 +29,7 @@ fn one_request_for_each_name_and_the_same_result_twice() {
 
 #[test]
 fn a_synchronous_client_waits_for_the_network_and_a_window_for_the_server() {
-    let shape = ClusterShape { storage: Storage::Memory, ..ClusterShape::default() };
+    let shape = ClusterShape { storage: Engine::Memory, ..ClusterShape::default() };
     let (net, cpu) = (&shape.profile.net, &shape.profile.cpu);
     // There and back, and the server's work between: cards, latency twice, one request and some records.
     let round_trip = 2 * (net.send_ns + net.latency_ns) + cpu.request_ns + cpu.record_ns;
@@ -46,7 +46,7 @@ fn a_synchronous_client_waits_for_the_network_and_a_window_for_the_server() {
 #[test]
 fn streams_are_as_fast_as_the_slowest_part() {
     // Fast disks and processors: the card of the one client is the limit.
-    let shape = ClusterShape { data: 4, storage: Storage::Memory, ..ClusterShape::default() };
+    let shape = ClusterShape { data: 4, storage: Engine::Memory, ..ClusterShape::default() };
     let work = Workload::Streams { bytes: 256 << 20, block_bytes: 4 << 20, layout: FileLayout::Own, blocks_per_call: 1, window: 4 };
     let phases = run(&shape, &work).unwrap();
     for phase in &phases {

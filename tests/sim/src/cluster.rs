@@ -12,7 +12,7 @@ use weft_sched::improved::DiskCost;
 use weft_virtual_cluster::{Exit, Servers, cluster_map};
 use weft_wire::ClusterKey;
 
-pub use weft_virtual_cluster::{Contract, Storage};
+pub use weft_virtual_cluster::{Contract, Engine};
 
 use crate::plan::Weather;
 
@@ -26,7 +26,7 @@ pub struct ClusterConfig {
     /// When changes are safe.
     pub contract: Contract,
     /// What keeps metadata and data.
-    pub storage: Storage,
+    pub storage: Engine,
     /// Bytes of a journal segment.
     pub segment_bytes: u64,
     /// Bytes of journal after which a checkpoint is begun.
@@ -53,7 +53,7 @@ impl ClusterConfig {
             meta: 1,
             data: 1,
             contract: Contract::Batch,
-            storage: Storage::Journal,
+            storage: Engine::Journal,
             segment_bytes: 1 << 20,
             checkpoint_bytes: 4 << 20,
             stripe_width: 0,
@@ -73,7 +73,7 @@ impl ClusterConfig {
             meta: random.between(1, 3) as usize,
             data: random.between(1, 3) as usize,
             contract,
-            storage: if weather == Weather::Calm && random.below(3) == 0 { Storage::Memory } else { Storage::Journal },
+            storage: if weather == Weather::Calm && random.below(3) == 0 { Engine::Memory } else { Engine::Journal },
             segment_bytes: 256 << 10,
             // Small enough for checkpoints within a short history in half of all seeds.
             checkpoint_bytes: if random.coin() { 2 << 10 } else { 1 << 20 },
@@ -115,12 +115,11 @@ impl Cluster {
     pub fn start(sim: &Sim, config: &ClusterConfig) -> Cluster {
         let map = cluster_map(FsId(0x5EED), "sim", config.meta as u16, config.data as u16, STRIPE_BYTES, config.stripe_width);
         let key = ClusterKey([7; 32]);
-        let (meta_engine, data_engine) = config.storage.engines();
-        let (meta_durability, data_durability) = config.contract.durabilities(BATCH_NS);
+        let (engine, durability) = (config.storage, config.contract.durability(BATCH_NS));
         let meta = MetaServerConfig {
             create: true,
-            engine: meta_engine,
-            durability: meta_durability,
+            engine,
+            durability,
             journal_segment_bytes: config.segment_bytes,
             checkpoint_bytes: config.checkpoint_bytes,
             session_grace_ns: GRACE_NS,
@@ -128,8 +127,8 @@ impl Cluster {
         };
         let data = DataServerConfig {
             create: true,
-            engine: data_engine,
-            durability: data_durability,
+            engine,
+            durability,
             journal_segment_bytes: config.segment_bytes,
             checkpoint_bytes: config.checkpoint_bytes,
             cache: config.cache(),

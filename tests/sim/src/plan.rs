@@ -4,7 +4,7 @@ use weft_base::{MILLISECOND, SECOND};
 use weft_rt::FaultPoint;
 use weft_rt_sim::{FaultSettings, MessageFaults, Random};
 
-use crate::cluster::{ClusterConfig, Storage};
+use crate::cluster::{ClusterConfig, Engine};
 
 /// The kinds of runs. Which faults there are decides what may be expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,7 +123,7 @@ impl Plan {
             follow: false,
             pause_max_ns: if random.coin() { 0 } else { 2 * MILLISECOND },
             delays: (0..random.below(4)).map(|_| delay(&mut random)).collect(),
-            cluster: ClusterConfig { meta, data: 1, storage: Storage::Journal, ..plan.cluster },
+            cluster: ClusterConfig { meta, data: 1, storage: Engine::Journal, ..plan.cluster },
             ..plan
         }
     }

@@ -187,16 +187,24 @@ fn available_memory(meminfo: &Path) -> Result<u64> {
         << 10)
 }
 
-fn meta_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: bool) -> MetaServerConfig {
+/// What servers are told to keep, and how safely.
+fn contract(config: &Config) -> (weft_meta_server::Engine, weft_meta_server::Durability) {
     use weft_meta_server::{Durability as Promise, Engine as Module};
+    let engine = if config.engine == Engine::Memory { Module::Memory } else { Module::Journal };
+    let durability = match config.durability {
+        Durability::Sync => Promise::Sync,
+        Durability::Batch => Promise::Batch { interval: config.batch_interval_ms * MILLISECOND },
+        Durability::None => Promise::None,
+    };
+    (engine, durability)
+}
+
+fn meta_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: bool) -> MetaServerConfig {
+    let (engine, durability) = contract(config);
     MetaServerConfig {
         create,
-        engine: if config.engine == Engine::Memory { Module::Memory } else { Module::Journal },
-        durability: match config.durability {
-            Durability::Sync => Promise::Sync,
-            Durability::Batch => Promise::Batch { interval: config.batch_interval_ms * MILLISECOND },
-            Durability::None => Promise::None,
-        },
+        engine,
+        durability,
         root_uid: config.root_uid,
         root_gid: config.root_gid,
         ..MetaServerConfig::new(server.id, config.map(), key)
@@ -204,15 +212,11 @@ fn meta_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: 
 }
 
 fn data_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: bool) -> DataServerConfig {
-    use weft_data_server::{Durability as Promise, Engine as Module};
+    let (engine, durability) = contract(config);
     DataServerConfig {
         create,
-        engine: if config.engine == Engine::Memory { Module::Memory } else { Module::Journal },
-        durability: match config.durability {
-            Durability::Sync => Promise::Sync,
-            Durability::Batch => Promise::Batch { interval: config.batch_interval_ms * MILLISECOND },
-            Durability::None => Promise::None,
-        },
+        engine,
+        durability,
         capacity_bytes: server.capacity,
         cache: cache_config(config.cache_layer, config.direct_io, config.durability),
         ..DataServerConfig::new(server.id, config.map(), key)

@@ -10,7 +10,7 @@ use weft_cluster_model::{CacheLayerConfig, ClusterConfig};
 use weft_model::DiskModel;
 use weft_rt_sim::Profile;
 use weft_rt_sim::models::{CpuProfile, DiskProfile, NetProfile, SeekProfile};
-use weft_virtual_cluster::{ClusterShape, Contract, Directories, FileLayout, PhaseReport, Storage, TracedRun, Workload};
+use weft_virtual_cluster::{ClusterShape, Contract, Directories, Engine, FileLayout, PhaseReport, TracedRun, Workload};
 
 use super::cluster::Layered;
 use super::document::{Choices, Table, integer};
@@ -36,7 +36,7 @@ enum Kind {
 const KINDS: [(&str, Kind); 4] =
     [("names", Kind::Names), ("interleaved", Kind::Interleaved), ("own", Kind::Own), ("segmented", Kind::Segmented)];
 const DIRECTORIES: [(&str, Directories); 2] = [("shared", Directories::Shared), ("own", Directories::Own)];
-const STORAGES: [(&str, Storage); 2] = [("journal", Storage::Journal), ("memory", Storage::Memory)];
+const STORAGES: [(&str, Engine); 2] = [("journal", Engine::Journal), ("memory", Engine::Memory)];
 const CONTRACTS: [(&str, Contract); 3] = [("batch", Contract::Batch), ("sync", Contract::Sync), ("none", Contract::None)];
 const CACHES: [(&str, bool); 2] = [("yes", true), ("no", false)];
 

@@ -42,7 +42,7 @@ async fn server_info<R: ServerRuntime>(server: &Server<R>) -> ServerInfo {
         owns_root: false,
         engine: config.engine.name().to_string(),
         durability: config.durability.name().to_string(),
-        state: if server.is_introduced() { "serving" } else { "waiting for the metadata servers to know it" }.to_string(),
+        state: if server.introduction.is_complete() { "serving" } else { "waiting for the metadata servers to know it" }.to_string(),
         uptime_ms: server.rt.now().since(server.started) / MILLISECOND,
         boot: server.boot,
         objects: server.table.borrow().object_count(),
