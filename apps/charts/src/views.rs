@@ -76,6 +76,7 @@ pub fn latency_ecdf(frame: Frame, parts: impl IntoIterator<Item = (String, Vec<(
 pub fn stage_fill(stage: Stage) -> Fill {
     let (color, pattern) = match stage {
         Stage::Client => (0x0072B2, Pattern::None),
+        Stage::Peers => (0xC9DDF0, Pattern::None),
         Stage::Kernel => (0x56B4E9, Pattern::Hatch),
         Stage::SendQueue => (0x8B5A2B, Pattern::Dots),
         Stage::Network => (0xE69F00, Pattern::None),

@@ -6,7 +6,8 @@ use weft_model::Network;
 
 use crate::event::Tag;
 use crate::program::{Access, Command, Extent};
-use crate::server::{REQUEST_BYTES, REQUEST_EXTENT_BYTES, RequestKind};
+use crate::request::RequestKind;
+use crate::server::{REQUEST_BYTES, REQUEST_EXTENT_BYTES};
 use crate::simulation::{Queue, World};
 use crate::task::{END, Flow, Frame, Op};
 
@@ -131,6 +132,10 @@ impl<'a> World<'a> {
             }
             let bytes = REQUEST_BYTES + REQUEST_EXTENT_BYTES * extents.len() as u64;
             let request = self.requests.add(kind, (index, process), server, file, extents);
+            if let Some(log) = &mut self.log {
+                let command = self.tasks[index as usize].position as u32 - 1;
+                self.requests.get_mut(request).number = log.request(queue.now(), self.requests.get(request), command);
+            }
             self.tasks[index as usize].requests.push(request);
             self.expect_one(index);
             network.send(queue, process, self.servers[server as usize].process, bytes, Tag::Request(request).pack());

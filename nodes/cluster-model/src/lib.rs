@@ -12,6 +12,7 @@ pub mod order;
 pub mod program;
 pub mod record;
 pub mod report;
+pub mod request;
 pub mod server;
 pub mod simulation;
 pub mod stripe;
@@ -22,7 +23,7 @@ pub mod workloads;
 
 pub use config::{CacheLayerConfig, ClusterConfig, Collective, Exchange, PartyOrder};
 pub use program::{Access, Application, Command, Extent, Program};
-pub use record::{Recording, TransferSpan};
+pub use record::{FullSpan, MessageSpan, Recording, RequestSpan, TransferSpan};
 pub use report::Report;
 pub use simulation::{Placed, Simulation};
 pub use stripe::Striping;

@@ -155,7 +155,7 @@ impl<'a> World<'a> {
         asks: bool,
     ) {
         let from = self.tasks[index as usize].process;
-        let envelope = self.mailbox.envelope(Key { comm, tag, stream, from, to }, index, asks);
+        let envelope = self.mailbox.envelope(Key { comm, tag, stream, from, to }, index, asks, queue.now());
         self.expect_one(index);
         network.send(queue, from, to, bytes, Tag::Mpi(envelope).pack());
     }
@@ -171,6 +171,7 @@ impl<'a> World<'a> {
 
     /// A receive of the task is done.
     pub(crate) fn received(&mut self, queue: &mut Queue, index: u32, envelope: &Envelope) {
+        self.record_message(queue.now(), index, envelope.sent_at, envelope.key.from, false);
         if envelope.key.stream == Stream::User {
             self.tasks[index as usize].received = (envelope.asks, envelope.key.from);
         }

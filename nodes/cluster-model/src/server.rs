@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use weft_base::Nanos;
-use weft_model::{Disk, DiskJob, JobKind, MessageId, Network};
+use weft_model::{Disk, DiskJob, JobKind, Network};
 use weft_sched::{Access, CacheLayer, FileKey, Job, Keep, Kept, Layer, Next, Part, Piece};
 
 use crate::event::{Event, Tag};
 use crate::program::Extent;
-use crate::record::DiskSpan;
+use crate::record::{RequestSpan, tag_of};
+use crate::request::RequestKind;
 use crate::simulation::{Queue, World};
 
 /// Bytes of a request before its list of extents.
@@ -17,105 +18,6 @@ pub const REQUEST_BYTES: u64 = 20;
 pub const REQUEST_EXTENT_BYTES: u64 = 8;
 /// Bytes of the message that ends a write.
 pub const COMPLETION_BYTES: u64 = 15;
-
-/// What a client asks a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestKind {
-    /// Send me these extents.
-    Read,
-    /// I shall send you these extents.
-    Write,
-    /// Put what you have of this file on disk.
-    Flush,
-}
-
-/// A request; lives from its sending until the server needs it no more.
-#[derive(Debug)]
-pub struct Request {
-    /// What is asked.
-    pub kind: RequestKind,
-    /// The task that asks.
-    pub task: u32,
-    /// Its process.
-    pub process: u32,
-    /// The server.
-    pub server: u32,
-    /// File.
-    pub file: u32,
-    /// Extents of the server's part of the file.
-    pub extents: Vec<Extent>,
-    /// Sum of the extents.
-    pub bytes: u64,
-    /// Bytes not yet accepted (writes) or not yet received by the client (reads).
-    pub left: u64,
-    /// Writes: bytes that are not on the disk, as far as anybody wants to know.
-    unwritten: u64,
-    /// Writes: extent that the next byte belongs to, and how much of it is there.
-    cursor: (usize, u64),
-    /// Reads: the answer.
-    reply: MessageId,
-    /// It has arrived. Data may overtake it: flow control does not keep the order of packets.
-    arrived: bool,
-}
-
-/// All requests; lists of extents keep their space for the next one.
-#[derive(Default)]
-pub struct Requests {
-    all: Vec<Request>,
-    free: Vec<u32>,
-}
-
-impl Requests {
-    /// A new request with the extents of `list`.
-    pub fn add(&mut self, kind: RequestKind, (task, process): (u32, u32), server: u32, file: u32, list: &[Extent]) -> u32 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Request {
-                kind,
-                task,
-                process,
-                server,
-                file,
-                extents: Vec::new(),
-                bytes: 0,
-                left: 0,
-                unwritten: 0,
-                cursor: (0, 0),
-                reply: 0,
-                arrived: false,
-            });
-            (self.all.len() - 1) as u32
-        });
-        let request = &mut self.all[index as usize];
-        (request.kind, request.task, request.process, request.server, request.file) = (kind, task, process, server, file);
-        request.extents.clear();
-        request.extents.extend_from_slice(list);
-        request.bytes = list.iter().map(|extent| extent.bytes).sum();
-        request.left = request.bytes;
-        request.unwritten = request.bytes;
-        request.cursor = (0, 0);
-        request.arrived = false;
-        index
-    }
-
-    /// The request of this number.
-    pub fn get(&self, request: u32) -> &Request {
-        &self.all[request as usize]
-    }
-
-    fn get_mut(&mut self, request: u32) -> &mut Request {
-        &mut self.all[request as usize]
-    }
-
-    /// The request is over.
-    pub fn remove(&mut self, request: u32) {
-        self.free.push(request);
-    }
-
-    /// Requests that are not over.
-    pub fn open(&self) -> usize {
-        self.all.len() - self.free.len()
-    }
-}
 
 /// A packet of a write's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,14 +127,15 @@ impl World<'_> {
         let request = self.requests.get_mut(index);
         request.arrived = true;
         let (server, process, file, bytes) = (request.server, request.process, request.file, request.bytes);
-        let left = request.left;
+        let (kind, left, tag) = (request.kind, request.left, tag_of(index, request.number));
         let now = Nanos(queue.now());
-        match request.kind {
+        self.note_request(index, |span| span.arrived = span.arrived.min(now.0));
+        match kind {
             RequestKind::Read => {
                 let mut served = 0;
                 for number in 0..self.requests.get(index).extents.len() {
                     let Extent { offset, bytes } = self.requests.get(index).extents[number];
-                    let piece = Piece { access: Access::Read, file: FileKey(u64::from(file)), offset, bytes, tag: u64::from(index) };
+                    let piece = Piece { access: Access::Read, file: FileKey(u64::from(file)), offset, bytes, tag };
                     for piece in piece.cut(self.granularity) {
                         let state = &mut self.servers[server as usize];
                         if state.take_kept(now, &piece) {
@@ -248,6 +151,7 @@ impl World<'_> {
                 self.requests.get_mut(index).reply = reply;
                 if served > 0 {
                     network.append(queue, reply, served);
+                    self.note_request(index, |span| span.answered = now.0);
                 }
             }
             RequestKind::Write if self.config.answers_written => self.confirm_written(network, queue, index),
@@ -271,12 +175,17 @@ impl World<'_> {
     /// A packet with data of a write has arrived.
     pub(crate) fn write_data_arrived(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
         let server = self.requests.get(packet.request).server;
+        let now = queue.now();
+        self.note_request(packet.request, |span| (span.arrived, span.complete) = (span.arrived.min(now), now));
         let state = &mut self.servers[server as usize];
         if state.layer.accepts(packet.bytes, state.memory_free) {
             self.accept(network, queue, packet);
         } else {
             state.refused.push_back(packet);
             network.set_gate(queue, state.process, true);
+            if let Some(log) = &mut self.log {
+                log.gate(now, server, true);
+            }
         }
     }
 
@@ -298,16 +207,23 @@ impl World<'_> {
         let done = state.disk.finish();
         let Running { job, parts } = &mut state.running[done.tag as usize];
         let (job, mut parts) = (*job, std::mem::take(parts));
+        if job.access == Access::Read {
+            // What has arrived meanwhile takes its bytes from the job, too; what is left of its holes is in no reply.
+            state.layer.take_covered(&job, &mut parts);
+        }
+        if let Some(log) = &mut self.log {
+            log.access_done(server, &parts);
+        }
         match job.access {
             Access::Read => {
-                // What has arrived meanwhile takes its bytes from the job, too; what is left of its holes is in no reply.
-                state.layer.take_covered(&job, &mut parts);
                 let wanted: u64 = parts.iter().map(|part| part.bytes).sum();
                 state.add_memory(job.bytes.saturating_sub(wanted));
                 state.keep_holes(Nanos(queue.now()), &job, &parts);
                 for part in &parts {
                     let reply = self.requests.get(part.tag as u32).reply;
                     network.append(queue, reply, part.bytes);
+                    let now = queue.now();
+                    self.note_request(part.tag as u32, |span| span.answered = now);
                 }
             }
             Access::Write => {
@@ -347,6 +263,9 @@ impl World<'_> {
             let Some(&packet) = state.refused.front() else {
                 let process = state.process;
                 network.set_gate(queue, process, false);
+                if let Some(log) = &mut self.log {
+                    log.gate(queue.now(), server, false);
+                }
                 return;
             };
             if !state.layer.accepts(packet.bytes, state.memory_free) {
@@ -361,7 +280,7 @@ impl World<'_> {
     fn accept(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
         let DataPacket { request: index, bytes, last } = packet;
         let now = Nanos(queue.now());
-        let server = self.requests.get(index).server;
+        let (server, tag) = (self.requests.get(index).server, tag_of(index, self.requests.get(index).number));
         let state = &mut self.servers[server as usize];
         state.memory_free = state.memory_free.saturating_sub(bytes);
         let mut left = bytes;
@@ -372,7 +291,7 @@ impl World<'_> {
             let taken = (extent.bytes - done).min(left).min(self.granularity);
             request.cursor = if done + taken == extent.bytes { (number + 1, 0) } else { (number, done + taken) };
             let file = FileKey(u64::from(request.file));
-            let piece = Piece { access: Access::Write, file, offset: extent.offset + done, bytes: taken, tag: u64::from(index) };
+            let piece = Piece { access: Access::Write, file, offset: extent.offset + done, bytes: taken, tag };
             left -= taken;
             if taken > 0 {
                 let state = &mut self.servers[server as usize];
@@ -390,14 +309,17 @@ impl World<'_> {
         let request = self.requests.get_mut(index);
         request.left -= bytes;
         let (task, client) = (request.task, request.process);
-        let left = request.left;
+        let (left, arrived) = (request.left, request.arrived);
         if self.config.answers_written {
             return;
         }
-        if left == 0 && request.arrived {
+        let done = if self.config.early_completion { last } else { left == 0 };
+        if done {
+            self.note_request(index, |span| span.answered = now.0);
+        }
+        if left == 0 && arrived {
             self.requests.remove(index);
         }
-        let done = if self.config.early_completion { last } else { left == 0 };
         if done {
             let process = self.servers[server as usize].process;
             network.send(queue, process, client, COMPLETION_BYTES, Tag::WriteDone(task).pack());
@@ -423,6 +345,8 @@ impl World<'_> {
         if request.unwritten == 0 && request.arrived {
             let from = self.servers[request.server as usize].process;
             network.send(queue, from, request.process, COMPLETION_BYTES, Tag::WriteDone(request.task).pack());
+            let now = queue.now();
+            self.note_request(index, |span| span.answered = now);
             self.requests.remove(index);
         }
     }
@@ -481,9 +405,15 @@ impl World<'_> {
     }
 
     fn record_access(&mut self, start: u64, server: u32, service: u64) {
-        let Some(accesses) = &mut self.accesses else { return };
-        let disk = &self.servers[server as usize].disk;
-        let Some(DiskJob { kind, file, offset, bytes, .. }) = disk.serving() else { return };
-        accesses.push(DiskSpan { server, kind, file, offset, bytes, seek: disk.seek(), start, end: start + service });
+        if let Some(log) = &mut self.log {
+            log.access(start, server, &self.servers[server as usize].disk, service);
+        }
+    }
+
+    /// Changes the record of a request, if there is one.
+    fn note_request(&mut self, request: u32, change: impl FnOnce(&mut RequestSpan)) {
+        if let Some(log) = &mut self.log {
+            log.note(self.requests.get(request).number, change);
+        }
     }
 }

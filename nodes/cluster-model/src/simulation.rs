@@ -6,12 +6,13 @@ use weft_model::{Cpus, Delivery, Disk, EventQueue, Message, MessageId, Network, 
 use crate::collective::Groups;
 use crate::config::{ClusterConfig, PartyOrder};
 use crate::event::{Event, Tag};
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Envelope, Mailbox};
 use crate::order::hashed;
 use crate::program::{Application, Rank};
-use crate::record::{CommandSpan, DiskSpan, Recording, TransferSpan};
+use crate::record::{CommandSpan, Log, Recording};
 use crate::report::{ApplicationReport, Report, ServerReport};
-use crate::server::{DataPacket, Requests, Server};
+use crate::request::{Request, Requests};
+use crate::server::{DataPacket, Server};
 use crate::stripe::Splitter;
 use crate::task::Task;
 
@@ -62,10 +63,8 @@ pub struct World<'a> {
     /// Tasks that wait in the barrier of each communicator, in the order of arrival.
     pub(crate) barriers: Vec<Vec<u32>>,
     pub(crate) groups: Groups<'a>,
-    /// Accesses of the disks, if they are recorded.
-    pub(crate) accesses: Option<Vec<DiskSpan>>,
-    /// Messages and packets, if they are recorded.
-    pub(crate) transfers: Option<Vec<TransferSpan>>,
+    /// What happens, if it is recorded.
+    pub(crate) log: Option<Box<Log>>,
     /// When each command of each rank began, if that is recorded; else empty.
     pub(crate) starts: Vec<Vec<u64>>,
 }
@@ -152,8 +151,7 @@ impl<'a> Simulation<'a> {
             splitter: Splitter::new(config.striping, config.stripe_bytes, config.servers),
             barriers: vec![Vec::new(); comms as usize],
             groups: Groups::new(comms as usize),
-            accesses: None,
-            transfers: None,
+            log: None,
             starts: Vec::new(),
             config: config.clone(),
         };
@@ -179,15 +177,10 @@ impl<'a> Simulation<'a> {
     /// As [`Simulation::run`].
     pub fn run_recorded(mut self) -> Result<(Report, Recording), String> {
         self.record_commands();
-        self.world.accesses = Some(Vec::new());
-        self.world.transfers = Some(Vec::new());
+        self.world.log = Some(Box::default());
         while self.step() {}
         let report = self.finish()?;
-        let mut recording = Recording {
-            commands: Vec::new(),
-            disks: self.world.accesses.take().unwrap_or_default(),
-            transfers: self.world.transfers.take().unwrap_or_default(),
-        };
+        let mut recording = self.world.log.take().map(|log| log.all).unwrap_or_default();
         // The tasks of programs come first, and their times are in the same order.
         for (task, starts) in self.world.tasks.iter().zip(&self.world.starts) {
             for (position, span) in (0..).zip(starts.windows(2)) {
@@ -301,14 +294,16 @@ impl World<'_> {
     }
 
     fn record_transfer(&mut self, message: &Message, end: u64, bytes: u64, sent: bool) {
-        let Some(transfers) = &mut self.transfers else { return };
-        let (from, to) = (message.from, message.to);
-        let (process, peer) = if sent { (from, to) } else { (to, from) };
-        let is_local = self.node_of[from as usize] == self.node_of[to as usize];
+        let Some(log) = &mut self.log else { return };
+        let is_local = self.node_of[message.from as usize] == self.node_of[message.to as usize];
         let config = &self.config;
         let bandwidth = if is_local { config.internal_bandwidth } else { config.link_bandwidth };
         let time = (u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth.max(1))) as u64;
-        transfers.push(TransferSpan { process, sent, peer, bytes, start: end.saturating_sub(time), end });
+        let request = match Tag::unpack(message.tag) {
+            Tag::Request(index) | Tag::ReadData(index) | Tag::WriteData(index) => Some(self.requests.get(index).number),
+            Tag::Mpi(_) | Tag::WriteDone(_) => None,
+        };
+        log.transfer(message, (end, time), bytes, sent, request);
     }
 }
 
@@ -340,7 +335,8 @@ impl NetworkHost<Event> for World<'_> {
         }
         match Tag::unpack(network.message(message).tag) {
             Tag::Mpi(envelope) => {
-                let sender = self.mailbox.get(envelope).sender;
+                let Envelope { sender, sent_at, .. } = *self.mailbox.get(envelope);
+                self.record_message(queue.now(), sender, sent_at, network.message(message).to, true);
                 self.one_done(queue, sender);
             }
             Tag::Request(request) | Tag::WriteData(request) => {
@@ -365,11 +361,20 @@ impl NetworkHost<Event> for World<'_> {
                 self.write_data_arrived(network, queue, DataPacket { request, bytes: packet.bytes, last: packet.last })
             }
             Tag::ReadData(request) if complete => {
-                let task = self.requests.get(request).task;
+                let Request { task, number, .. } = *self.requests.get(request);
+                if let Some(log) = &mut self.log {
+                    log.note(number, |span| span.end = queue.now());
+                }
                 self.requests.remove(request);
                 self.one_done(queue, task);
             }
-            Tag::WriteDone(task) => self.one_done(queue, task),
+            Tag::WriteDone(task) => {
+                let (Message { from, to, .. }, first) = (*network.message(message), self.first_server());
+                if let Some(log) = &mut self.log {
+                    log.confirmed(queue.now(), to, from - first);
+                }
+                self.one_done(queue, task);
+            }
             Tag::Request(_) | Tag::ReadData(_) => {}
         }
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use weft_model::Network;
 
 use crate::program::{Access, Command, FileId, FileView};
+use crate::record::MessageSpan;
 use crate::simulation::{Queue, World};
 
 /// Step number of a frame that has nothing left to do once its job set or its called command is done.
@@ -141,6 +142,8 @@ pub struct Task<'a> {
     pending: u32,
     /// Whether the present step has any.
     issued: bool,
+    /// When the step was executed, nanoseconds.
+    since: u64,
     /// The step is being executed: its job set is not complete yet, whatever is pending.
     issuing: bool,
     /// The frame ends with the job set.
@@ -169,6 +172,7 @@ impl<'a> Task<'a> {
             frames: Vec::new(),
             pending: 0,
             issued: false,
+            since: 0,
             issuing: false,
             ending: false,
             parent: None,
@@ -231,6 +235,7 @@ impl<'a> World<'a> {
             let task = &mut self.tasks[index as usize];
             task.pending = 0;
             task.issued = false;
+            task.since = queue.now();
             task.issuing = true;
             let frame = *task.frame();
             let flow = self.execute(network, queue, index, frame);
@@ -343,5 +348,29 @@ impl<'a> World<'a> {
         {
             self.unblock(queue, parent);
         }
+    }
+
+    /// Records that a task has waited for a message until now. What a non-blocking command waits for is waited for by its rank, once that
+    /// rank waits for the command.
+    pub(crate) fn record_message(&mut self, now: u64, index: u32, sent_at: u64, peer: u32, sent: bool) {
+        let Some(log) = &mut self.log else { return };
+        let mut task = &self.tasks[index as usize];
+        if let Some((parent, request)) = task.parent {
+            task = &self.tasks[parent as usize];
+            let waits = matches!(task.frames.last(), Some(Frame { op: Op::Wait { requests }, .. }) if requests.contains(&request));
+            if !waits {
+                return;
+            }
+        }
+        let start = sent_at.max(task.since);
+        if start < now && task.position > 0 {
+            let (process, position) = (task.process, task.position as u32 - 1);
+            log.all.messages.push(MessageSpan { process, position, sent, peer, start, end: now });
+        }
+    }
+
+    /// The process of the first server.
+    pub(crate) fn first_server(&self) -> u32 {
+        self.servers.first().map_or(0, |server| server.process)
     }
 }

@@ -23,7 +23,7 @@ use weft_base::{FastMap, Payload};
 use weft_rt::{Disk, DiskError, Either, Event, FileId, Runtime, join_all, race};
 use weft_sched::{Access, CacheLayer, Distance, FileKey, Job, Keep, Kept, Layer, LayerKind, Next, Part, Piece, Places};
 use weft_store::objects::{DiskPiece, ReadPiece};
-use weft_trace::record::class;
+use weft_trace::record::{class, flags};
 use weft_trace::{OpenSpan, event};
 use weft_wire::ops::DiskUse;
 
@@ -337,7 +337,7 @@ impl Cache {
             Poll::Ready(accesses.running.remove(&id).expect("just seen"))
         })
         .await;
-        traced.class(done.class).waited_until(done.begun);
+        traced.class(done.class).flag(flags::SHARED).waited_until(done.begun);
         match done.error {
             Some(error) => Err(error),
             None => Ok(done.got),

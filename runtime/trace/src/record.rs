@@ -37,6 +37,8 @@ pub mod flags {
     pub const SAMPLED: u16 = 1 << 7;
     /// With a promise of stable storage.
     pub const SYNC: u16 = 1 << 8;
+    /// Of a disk access: one of several requests that share it; the access itself is a record of its own, `disk.job`.
+    pub const SHARED: u16 = 1 << 9;
     /// Answered from a cache.
     pub const HIT: u16 = 1 << 10;
     /// Still running when the record was written.

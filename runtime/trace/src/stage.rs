@@ -6,40 +6,43 @@
 pub enum Stage {
     /// Code of the client library, waits inside the process included.
     Client = 0,
+    /// A process of a parallel program waits for others of the same program.
+    Peers = 1,
     /// The kernel and the FUSE gateway: between the call of the application and the client library.
-    Kernel = 1,
+    Kernel = 2,
     /// A message waits in its sender: for a place in the window, for the socket.
-    SendQueue = 2,
+    SendQueue = 3,
     /// On the way, request and reply together.
-    Network = 3,
+    Network = 4,
     /// Received, and nobody works on it yet.
-    ServerQueue = 4,
+    ServerQueue = 5,
     /// A server's processor works on it.
-    Cpu = 5,
+    Cpu = 6,
     /// It waits for a lock, a token, or the answer of another party.
-    Lock = 6,
+    Lock = 7,
     /// The change waits until the journal holds it.
-    Journal = 7,
+    Journal = 8,
     /// A disk access that followed the last one without a seek.
-    DiskNoSeek = 8,
+    DiskNoSeek = 9,
     /// A disk access after a short seek.
-    DiskNear = 9,
+    DiskNear = 10,
     /// A disk access after a long seek.
-    DiskFar = 10,
+    DiskFar = 11,
     /// A pause before the request was sent again.
-    Retry = 11,
+    Retry = 12,
     /// A thread could go on and had to wait for a processor that others used.
-    Processor = 12,
+    Processor = 13,
     /// A request was given up, or is still waited for: its server has not answered.
-    NoAnswer = 13,
+    NoAnswer = 14,
     /// Known to be outside the client, but no record says where: the part that is not covered.
-    Unseen = 14,
+    Unseen = 15,
 }
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Stage; 15] = [
+    pub const ALL: [Stage; 16] = [
         Stage::Client,
+        Stage::Peers,
         Stage::Kernel,
         Stage::SendQueue,
         Stage::Network,
@@ -60,6 +63,7 @@ impl Stage {
     pub fn name(self) -> &'static str {
         match self {
             Stage::Client => "client",
+            Stage::Peers => "peers",
             Stage::Kernel => "kernel",
             Stage::SendQueue => "send_queue",
             Stage::Network => "network",
@@ -86,6 +90,7 @@ impl Stage {
     pub fn title(self) -> &'static str {
         match self {
             Stage::Client => "client",
+            Stage::Peers => "waits for other processes",
             Stage::Kernel => "kernel and FUSE",
             Stage::SendQueue => "send queue",
             Stage::Network => "network",

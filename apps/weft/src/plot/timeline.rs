@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use weft_charts::{Axis, Fill, Frame, Mark, Panel, Strip, StripLane, Strips, Unit, categorical, seek};
 use weft_trace::event::DISK_SYNC;
 use weft_trace::merge::Event;
-use weft_trace::record::Body;
+use weft_trace::record::{Body, flags};
 
 use super::Common;
 use crate::export::source::{Selection, Source};
@@ -130,7 +130,7 @@ fn end_s(source: &Source, event: &Event) -> f64 {
 /// The run in numbers.
 fn said(source: &Source, last_s: f64) -> String {
     let mut classes = [0u64; 4];
-    let disks = || source.events().filter(|event| SubLane::of(event.record.event) == SubLane::Disk);
+    let disks = || source.events().filter(is_access);
     for event in disks().filter(|event| disk_class(event) != FLUSH) {
         classes[usize::from(event.record.class).min(3)] += 1;
     }
@@ -155,9 +155,14 @@ fn main_class(source: &Source, event: &Event, is_client: bool) -> Option<usize> 
                 _ => 1,
             })
         }
-        (false, SubLane::Disk) => Some(disk_class(event)),
+        (false, SubLane::Disk) => is_access(&event).then(|| disk_class(event)),
         _ => None,
     }
+}
+
+/// True for what a disk does; false for a request's part in an access that has a record of its own.
+fn is_access(event: &&Event) -> bool {
+    SubLane::of(event.record.event) == SubLane::Disk && event.record.flags & flags::SHARED == 0
 }
 
 /// A flush moves no head by itself.
@@ -173,7 +178,7 @@ fn disk_class(event: &Event) -> usize {
 fn iterations(source: &Source, bytes: u64) -> Vec<Mark> {
     let mut done: Vec<(f64, u64)> = source
         .events()
-        .filter(|event| SubLane::of(event.record.event) == SubLane::Disk)
+        .filter(is_access)
         .map(|event| (end_s(source, event), if let Body::Span(span) = &event.record.body { u64::from(span.len) } else { 0 }))
         .collect();
     done.sort_by(|a, b| a.0.total_cmp(&b.0));

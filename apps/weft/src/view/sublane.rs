@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weft_trace::EventId;
-use weft_trace::event::{DATA_TURN, FUSE_REPLY, META_TURN, NET_CALL, NET_RECEIVE, NET_SEND};
+use weft_trace::event::{DATA_TURN, FUSE_REPLY, META_TURN, NET_RECEIVE, NET_SEND};
 use weft_trace::merge::Merged;
 
 /// A part of a node's lanes.
@@ -48,9 +48,9 @@ impl SubLane {
             2 if id.0 & 63 >= CLIENT_INSIDE => SubLane::Wait,
             _ if id == META_TURN || id == DATA_TURN => SubLane::Turn,
             2 | 4 | 5 => SubLane::Operation,
-            _ if id == NET_CALL => SubLane::Calls,
             _ if id == NET_SEND => SubLane::Sent,
             _ if id == NET_RECEIVE => SubLane::Received,
+            3 => SubLane::Calls,
             6 => SubLane::Journal,
             DISK_LAYER => SubLane::Disk,
             _ => SubLane::Other,

@@ -14,7 +14,7 @@ use crate::config::Collective;
 use crate::mailbox::Stream;
 use crate::mpi::{COLLECTIVE_HEADER_BYTES, CommView};
 use crate::program::{Access, Extent, push_merged};
-use crate::server::RequestKind;
+use crate::request::RequestKind;
 use crate::simulation::{Queue, World};
 use crate::task::{END, Flow, Frame, Op};
 

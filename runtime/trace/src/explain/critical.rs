@@ -104,7 +104,7 @@ fn clip(segment: Segment, (from, to): (i64, i64)) -> Option<Segment> {
 
 /// The phases of a server's record from `begin` on, together `served` nanoseconds. What the server recorded inside it (requests to other
 /// servers, waits) is taken out of them, and disk accesses of this request out of the phase in which the processor would otherwise be said
-/// to work.
+/// to work, or the request to wait.
 fn phases(index: &Index<'_>, position: u32, server: u16, begin: i64, served: u64, out: &mut Vec<Segment>) {
     let ladder = index.event(position);
     let Body::Ladder(body) = &ladder.record.body else { return };
@@ -135,7 +135,7 @@ fn phases(index: &Index<'_>, position: u32, server: u16, begin: i64, served: u64
 fn with_inner(index: &Index<'_>, ladder: u32, phase: Segment, shift: i64, out: &mut Vec<Segment>) {
     let (node, request) = (phase.node, index.event(ladder).record.req);
     let disks = index.disks(node, request);
-    let disks = disks.filter(|_| request != 0 && phase.stage == Stage::Cpu);
+    let disks = disks.filter(|_| request != 0 && matches!(phase.stage, Stage::Cpu | Stage::ServerQueue));
     let mut inner: Vec<u32> = disks.chain(index.children(ladder).iter().copied()).collect();
     inner.sort_by_key(|position| index.end_ns(*position));
     let from = phase.start_ns;

@@ -75,6 +75,7 @@ fn of_suspect(suspect: &Suspect) -> &'static str {
 pub fn advice(stage: Stage) -> &'static str {
     match stage {
         Stage::Client => "Look at: the processor time of the client's process; many small calls cost most here",
+        Stage::Peers => "Look at: the processes that come last, and what they did meanwhile; work that is spread more evenly",
         Stage::Kernel => {
             "Look at: the number of calls (larger ones, fewer look-ups), threads of the mount, other programs on its processors"
         }
