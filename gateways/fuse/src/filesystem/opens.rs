@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use weft_base::{Attr, Credentials, FileKind, Handle, Status};
+use weft_base::{Attr, Credentials, FileKind, Handle, SECOND, Status};
 use weft_client::{Error, OpenFile, Seen, SetAttr};
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -13,8 +13,9 @@ use crate::convert::inode;
 use crate::kernel::{FileHandle, FopenFlags};
 use crate::walks::Second;
 
-/// How often a name is looked up again because its file was replaced before it could be opened.
-const FIND_TRIES: usize = 16;
+/// For so long a name is looked up again because its file was replaced before it could be opened: each time by chance, so that a number of tries
+/// would fail once in many opens. Below the age up to which a walk is remembered.
+const FIND_PATIENCE: u64 = 3 * SECOND;
 
 /// Versions remembered for the page cache; beyond that, all are forgotten, which costs rereading only.
 const CACHED_VERSIONS_MAX: usize = 65_536;
@@ -83,11 +84,9 @@ impl WeftFilesystem {
 
     /// Looks a name up for a thread that will open what it finds, and opens it: between look-up and open it could be replaced.
     pub(super) fn find(&self, thread: u32, who: &Credentials, dir: Handle, name: &[u8], rights: Rights) -> Result<Seen, Error> {
+        let end = self.client.rt().now() + FIND_PATIENCE;
         let mut seen = self.run(self.client.lookup_soon(who, dir, name))?;
-        for _ in 0..FIND_TRIES {
-            if seen.attr.kind != FileKind::File {
-                break;
-            }
+        while seen.attr.kind == FileKind::File && self.client.rt().now() < end {
             match self.run(self.client.open(who, seen.attr.handle, rights, false)) {
                 Ok((opened, file)) => {
                     seen = Seen { attr: opened, is_exact: true };
