@@ -58,6 +58,8 @@ fn processes_in_the_background_keep_no_descriptor() {
     let mut words = String::new();
     child.stdout.take().unwrap().read_to_string(&mut words).unwrap();
     assert!(child.wait().unwrap().success() && words.contains("mounted at"), "{words}");
+    // They live on: the pipe did not end with them.
+    assert_eq!(fs.processes().len(), 4, "three servers and a mount");
     let lock = fs::File::open(fs.path("lock")).unwrap();
     lock.try_lock().expect("nobody holds it any more");
     for pid in fs.processes() {
