@@ -416,8 +416,9 @@ impl World {
                 }
                 let handle = self.new_handle(ServerId(self.next_handle as u16 % self.map.meta.len() as u16));
                 self.add_inode(handle, FileKind::Directory, Bytes::new());
+                let dir = name.0;
                 self.names.insert(name, (handle, FileKind::Directory));
-                ok(&MkdirReply { state: self.state(handle, client)? })
+                ok(&MkdirReply { state: self.state(handle, client)?, dir: self.dir_changed(dir) })
             }
             Request::Unlink(request) => {
                 let (handle, _) = self.names.remove(&(request.at.dir, request.name)).ok_or(Status::NotFound)?;

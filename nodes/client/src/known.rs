@@ -1,7 +1,7 @@
 //! What this client knows of directories that it works in, so that a create by a program costs one request and not three: the kernel
 //! asks for the name before it creates it, and for the directory's attributes after every change.
 //!
-//! Every answer to a create, an unlink or a rename within one directory carries the version of the directory after the change: if the versions follow each other
+//! Every answer to a change of one name, or to a rename within one directory, carries the version of the directory after the change: if the versions follow each other
 //! without a gap, nobody else has changed it between them, and its attributes follow from the changes. Of a directory that it made
 //! itself the client also knows *all* names in this way. A foreign change shows as a gap, and the knowledge is not used any more.
 //! Between two such proofs somebody else may have changed the directory, so what is known is used only for a stated time after the
@@ -102,20 +102,28 @@ impl KnownDirectories {
 
     /// We have made a name.
     pub fn created(&self, dir: Handle, name: &[u8], change: DirChange, asked: Nanos) {
-        self.changed(dir, change, asked, 1, |names| usize::from(names.insert(hash(name))) as isize);
+        self.changed(dir, change, asked, Entries { all: 1, directories: 0 }, |names| insert(names, name));
+    }
+
+    /// We have made a directory with this name.
+    pub fn made_directory(&self, dir: Handle, name: &[u8], change: DirChange, asked: Nanos) {
+        self.changed(dir, change, asked, Entries { all: 1, directories: 1 }, |names| insert(names, name));
     }
 
     /// We have removed a name.
     pub fn removed(&self, dir: Handle, name: &[u8], change: DirChange, asked: Nanos) {
-        self.changed(dir, change, asked, -1, |names| -(usize::from(names.remove(&hash(name))) as isize));
+        self.changed(dir, change, asked, Entries { all: -1, directories: 0 }, |names| remove(names, name));
+    }
+
+    /// We have removed a directory with this name.
+    pub fn removed_directory(&self, dir: Handle, name: &[u8], change: DirChange, asked: Nanos) {
+        self.changed(dir, change, asked, Entries { all: -1, directories: -1 }, |names| remove(names, name));
     }
 
     /// We have moved a name within the directory; `replaced`: the new one led to something before.
     pub fn renamed(&self, dir: Handle, (from, to): (&[u8], &[u8]), replaced: bool, change: DirChange, asked: Nanos) {
-        self.changed(dir, change, asked, -i64::from(replaced), |names| {
-            let removed = usize::from(names.remove(&hash(from))) as isize;
-            usize::from(names.insert(hash(to))) as isize - removed
-        });
+        let entries = Entries { all: -i64::from(replaced), directories: 0 };
+        self.changed(dir, change, asked, entries, |names| remove(names, from) + insert(names, to));
     }
 
     /// Something happened in the directory that is not followed here.
@@ -166,7 +174,7 @@ impl KnownDirectories {
         inner.directories.insert(attr.handle, Directory { attr: *attr, names, ahead: BTreeSet::new(), asked });
     }
 
-    fn changed(&self, dir: Handle, change: DirChange, asked: Nanos, entries: i64, note: impl FnOnce(&mut FastSet<u64>) -> isize) {
+    fn changed(&self, dir: Handle, change: DirChange, asked: Nanos, entries: Entries, note: impl FnOnce(&mut FastSet<u64>) -> isize) {
         if !self.is_on() {
             return;
         }
@@ -180,7 +188,8 @@ impl KnownDirectories {
             let is_last = directory.ahead.last().is_none_or(|last| change.version > *last);
             directory.ahead.insert(change.version);
             let attr = &mut directory.attr;
-            attr.size = attr.size.saturating_add_signed(entries);
+            attr.size = attr.size.saturating_add_signed(entries.all);
+            attr.nlink = attr.nlink.saturating_add_signed(entries.directories);
             if is_last {
                 attr.mtime = change.time;
             }
@@ -204,6 +213,22 @@ impl KnownDirectories {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().expect("no code panics while it holds this lock")
     }
+}
+
+/// How many entries a directory has more than before.
+struct Entries {
+    all: i64,
+    directories: i32,
+}
+
+/// Adds a name; gives by how many there are more.
+fn insert(names: &mut FastSet<u64>, name: &[u8]) -> isize {
+    usize::from(names.insert(hash(name))) as isize
+}
+
+/// Takes a name out; gives by how many there are more.
+fn remove(names: &mut FastSet<u64>, name: &[u8]) -> isize {
+    -(usize::from(names.remove(&hash(name))) as isize)
 }
 
 fn hash(name: &[u8]) -> u64 {
@@ -303,6 +328,22 @@ mod tests {
         assert!(!known.is_absent(DIR, b"z", Nanos(50)), "it has names that are not known");
         known.learned(&attr(4), Nanos(60));
         assert_eq!(known.attr(DIR, Nanos(60)).map(|(attr, _)| attr.version), Some(7), "an answer that was overtaken");
+    }
+
+    #[test]
+    fn directories_in_a_directory_are_names_and_links() {
+        let known = known();
+        let links = |at| known.attr(DIR, Nanos(at)).map(|(attr, _)| (attr.nlink, attr.size));
+        known.made(&attr(5), Nanos(0));
+        let before = attr(5).nlink;
+        known.made_directory(DIR, b"x", change(6), Nanos(1));
+        assert_eq!(links(2), Some((before + 1, 1)));
+        assert!(known.is_absent(DIR, b"y", Nanos(2)) && !known.is_absent(DIR, b"x", Nanos(2)));
+        known.removed_directory(DIR, b"x", change(7), Nanos(3));
+        assert_eq!(links(4), Some((before, 0)));
+        assert!(known.is_absent(DIR, b"x", Nanos(4)));
+        known.made_directory(DIR, b"x", DirChange::NONE, Nanos(5));
+        assert_eq!(links(6), None, "what is not told is not known");
     }
 
     #[test]

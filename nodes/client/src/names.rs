@@ -166,10 +166,10 @@ impl<R: Runtime> Client<R> {
         let asked = self.ask();
         let outcome = self.call_in_dir(flow, dir, make).await;
         self.inner.cache.forget_name(dir, &name);
-        self.inner.known.forget(dir);
-        let attr = outcome?.state.attr;
-        self.inner.known.made(&attr, asked.at);
-        Ok(attr)
+        let reply = outcome.inspect_err(|_| self.inner.known.forget(dir))?;
+        self.inner.known.made_directory(dir, &name, reply.dir, asked.at);
+        self.inner.known.made(&reply.state.attr, asked.at);
+        Ok(reply.state.attr)
     }
 
     /// Removes an empty directory.
@@ -181,10 +181,12 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_RMDIR);
         let name = checked(flow, name)?;
         self.inner.cache.forget_name(dir, &name);
+        let asked = self.ask();
         let outcome = self.call_in_dir(flow, dir, |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await;
         self.inner.cache.forget_name(dir, &name);
-        self.inner.known.forget(dir);
-        outcome
+        let reply = outcome.inspect_err(|_| self.inner.known.forget(dir))?;
+        self.inner.known.removed_directory(dir, &name, reply.dir, asked.at);
+        Ok(())
     }
 
     /// Removes a name that leads to anything but a directory. The object goes with its last name, as soon as nobody has it open.
@@ -279,8 +281,9 @@ impl<R: Runtime> Client<R> {
         let outcome = self.call_in_dir(flow, to_dir, make).await;
         self.inner.cache.forget_name(to_dir, &to_name);
         self.inner.cache.forget(handle);
-        self.inner.known.forget(to_dir);
-        match outcome?.state {
+        let reply = outcome.inspect_err(|_| self.inner.known.forget(to_dir))?;
+        self.inner.known.created(to_dir, &to_name, reply.dir, asked.at);
+        match reply.state {
             Some(state) => self.settle(flow, state, asked).await,
             None => self.getattr_now(flow, handle).await,
         }

@@ -1,7 +1,7 @@
 //! Link: the new name is here, the inode perhaps elsewhere.
 
 use weft_base::{FileKind, Result, Status, check_name};
-use weft_wire::ops::{LinkReply, LinkRequest, TxPart};
+use weft_wire::ops::{FileState, LinkRequest, TxPart};
 
 use crate::{Change, Context, EXECUTE, Part, Record, State, may_access};
 
@@ -30,12 +30,12 @@ impl State {
         ])
     }
 
-    /// The reply, given the record that makes the link: with the new state if the inode is here.
-    pub fn link_reply(&self, cx: &Context<'_>, request: &LinkRequest, record: &Record) -> LinkReply {
+    /// The new state of the object, given the record that makes the link, if the inode is here.
+    pub fn linked_state(&self, cx: &Context<'_>, request: &LinkRequest, record: &Record) -> Option<FileState> {
         let changed = record.changes.iter().find_map(|change| match change {
             Change::PutInode { handle, inode } if *handle == request.handle => Some(inode),
             _ => None,
         });
-        LinkReply { state: changed.map(|inode| self.file_state(cx, request.handle, inode)) }
+        changed.map(|inode| self.file_state(cx, request.handle, inode))
     }
 }

@@ -2,7 +2,7 @@
 
 use weft_base::{FileKind, Handle, Layout, Result, Status, check_name};
 use weft_layout::directory_server;
-use weft_wire::ops::{FileState, MkdirReply, MkdirRequest, TxPart};
+use weft_wire::ops::{FileState, MkdirRequest, TxPart};
 
 use crate::{Context, EXECUTE, Inode, MODE_SETGID, Part, State, WRITE, may_access};
 
@@ -35,15 +35,15 @@ impl State {
         Ok(vec![Part { server: self.settings().server, part: insert }, Part { server, part: make }])
     }
 
-    /// The reply for a directory that was made by this part, here or elsewhere.
+    /// The state of a directory that was made by this part, here or elsewhere.
     ///
     /// # Errors
     /// [`Status::Invalid`] for any other part.
-    pub fn mkdir_reply(&self, cx: &Context<'_>, handle: Handle, make: &TxPart) -> Result<MkdirReply> {
+    pub fn made_state(&self, cx: &Context<'_>, handle: Handle, make: &TxPart) -> Result<FileState> {
         let TxPart::MakeDirectory { parent, mode, uid, gid, layout } = make else { return Err(Status::Invalid) };
         let inode = Inode::new_directory(*parent, *mode, *uid, *gid, *layout, cx.now);
         let (attr, partitions) = (inode.directory_attr(handle, 0, 0), Some(self.partitions(handle)));
-        Ok(MkdirReply { state: FileState { attr, ask_data: None, partitions } })
+        Ok(FileState { attr, ask_data: None, partitions })
     }
 
     fn directory_layout(&self, request: &MkdirRequest, dir: &Inode) -> Result<Layout> {

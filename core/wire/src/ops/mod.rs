@@ -119,7 +119,7 @@ operations! {
     /// Remove a name that does not lead to a directory.
     19 Unlink(UnlinkRequest) -> UnlinkReply, changes;
     /// Remove an empty directory.
-    20 Rmdir(RmdirRequest) -> (), changes;
+    20 Rmdir(RmdirRequest) -> RmdirReply, changes;
     /// Move a name. Goes to the server of the old name.
     21 Rename(RenameRequest) -> RenameReply, changes;
     /// Add a name to an object. Goes to the server of the new name.

@@ -110,6 +110,8 @@ wire_struct! {
     pub struct MkdirReply {
         /// Its state.
         pub state: FileState,
+        /// The directory with its name after the change.
+        pub dir: DirChange,
     }
 
     /// Removes a name that leads to anything but a directory.
@@ -146,6 +148,12 @@ wire_struct! {
         pub name: Bytes,
         /// Who asks.
         pub who: Credentials,
+    }
+
+    /// What became of the directory that had the name.
+    pub struct RmdirReply {
+        /// It after the change.
+        pub dir: DirChange,
     }
 
     /// Moves a name.
@@ -192,6 +200,8 @@ wire_struct! {
     pub struct LinkReply {
         /// Given if its inode is on this server too.
         pub state: Option<FileState>,
+        /// The directory of the new name after the change.
+        pub dir: DirChange,
     }
 
     /// Lists entries after a cookie.

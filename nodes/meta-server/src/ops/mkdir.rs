@@ -1,6 +1,6 @@
 //! Mkdir: the name is here, the directory where its place is.
 
-use weft_base::Result;
+use weft_base::{Result, Status};
 use weft_namespace::State;
 use weft_rt::ServerRuntime;
 use weft_wire::ops::{MkdirRequest, TxPart};
@@ -13,8 +13,8 @@ use crate::server::Server;
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(super) fn plan_mkdir(&self, state: &State, request: &MkdirRequest) -> Result<Planned> {
         let parts = state.plan_mkdir(request)?;
-        let make = parts.iter().find(|part| matches!(part.part, TxPart::MakeDirectory { .. }));
-        let reply = make.map_or(NameReply::Done, |part| NameReply::Made(part.part.clone()));
+        let make = parts.iter().find(|part| matches!(part.part, TxPart::MakeDirectory { .. })).ok_or(Status::Invalid)?;
+        let reply = NameReply::Made { part: make.part.clone(), dir: request.at.dir };
         Ok(Planned::Change(NameChange { parts, cycles: Vec::new(), who: request.who.clone(), reply }))
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, Status};
 use weft_namespace::{Change, Context, CycleCheck, Part, Record, State, made_directory};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{DirChange, LinkRequest, RenameReply, TxPart, UnlinkReply};
+use weft_wire::ops::{DirChange, LinkReply, LinkRequest, MkdirReply, RenameReply, RmdirReply, TxPart, UnlinkReply};
 use weft_wire::{Header, Request, Wire};
 
 use super::Step;
@@ -34,30 +34,36 @@ pub(crate) struct NameChange {
 /// The answer to a change of names.
 #[derive(Clone, Debug)]
 pub(crate) enum NameReply {
-    /// Nothing but success.
-    Done,
     /// What the name in this directory led to.
     Unlinked { dir: Handle, handle: Handle },
     /// What became of this directory, if only one is concerned, and whether the new name led to something.
     Renamed { dir: Option<Handle>, replaced: bool },
     /// The object with its new name.
     Linked(LinkRequest),
-    /// The new directory, made by this part.
-    Made(TxPart),
+    /// The new directory, made by this part, with its name in this directory.
+    Made { part: TxPart, dir: Handle },
+    /// What became of this directory, which has lost the name of another.
+    Removed { dir: Handle },
 }
 
 impl NameReply {
     /// The encoded answer, given the record that makes the change.
     pub(crate) fn body(&self, state: &State, cx: &Context<'_>, record: &Record, made: Option<Handle>) -> Result<Bytes> {
         Ok(match self {
-            NameReply::Done => ().to_bytes(),
             NameReply::Unlinked { dir, handle } => UnlinkReply { handle: *handle, dir: change_of(*dir, record) }.to_bytes(),
             NameReply::Renamed { dir, replaced } => {
                 let dir = dir.map_or(DirChange::NONE, |dir| change_of(dir, record));
                 RenameReply { dir, replaced: *replaced }.to_bytes()
             }
-            NameReply::Linked(request) => state.link_reply(cx, request, record).to_bytes(),
-            NameReply::Made(part) => state.mkdir_reply(cx, made.ok_or(Status::Io)?, part)?.to_bytes(),
+            NameReply::Linked(request) => {
+                let (state, dir) = (state.linked_state(cx, request, record), change_of(request.to.dir, record));
+                LinkReply { state, dir }.to_bytes()
+            }
+            NameReply::Made { part, dir } => {
+                let state = state.made_state(cx, made.ok_or(Status::Io)?, part)?;
+                MkdirReply { state, dir: change_of(*dir, record) }.to_bytes()
+            }
+            NameReply::Removed { dir } => RmdirReply { dir: change_of(*dir, record) }.to_bytes(),
         })
     }
 }
@@ -139,7 +145,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
             let cx = self.context(header.request.client);
             let parts: Vec<TxPart> = change.parts.into_iter().map(|part| part.part).collect();
-            let makes = matches!(change.reply, NameReply::Made(_)).then(|| parts.clone());
+            let makes = matches!(change.reply, NameReply::Made { .. }).then(|| parts.clone());
             let handles = state.prepare_local(parts, &change.who, cx.now, &mut record)?;
             let made = makes.and_then(|parts| made_directory(&parts, &handles));
             change.reply.body(&state, &cx, &record, made)?

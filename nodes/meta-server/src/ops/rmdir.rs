@@ -13,6 +13,7 @@ use crate::server::Server;
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(super) fn plan_rmdir(&self, state: &State, request: &RmdirRequest) -> Result<Planned> {
         let parts = state.plan_rmdir(request)?;
-        Ok(Planned::Change(NameChange { parts, cycles: Vec::new(), who: request.who.clone(), reply: NameReply::Done }))
+        let reply = NameReply::Removed { dir: request.at.dir };
+        Ok(Planned::Change(NameChange { parts, cycles: Vec::new(), who: request.who.clone(), reply }))
     }
 }

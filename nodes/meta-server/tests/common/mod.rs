@@ -214,7 +214,7 @@ impl TestClient {
     }
 
     pub async fn rmdir(&self, dir: Handle, file: &str) -> Result<()> {
-        self.call(dir.server(), &RmdirRequest { at: at(dir), name: name(file), who: Credentials::ROOT }).await
+        self.call(dir.server(), &RmdirRequest { at: at(dir), name: name(file), who: Credentials::ROOT }).await.map(|_| ())
     }
 
     pub async fn rename(&self, from: Handle, from_name: &str, to: Handle, to_name: &str) -> Result<()> {

@@ -347,27 +347,18 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         client_names: vec![ClientName { client: about.client, name: "pid 1".into() }],
     };
     let (kind, state_given) = (FileKind::File, Some(state.clone()));
+    let dir = DirChange { version: 3, time: weft_base::WallTime(4) };
     vec![
         with_number(Op::Ping, &info.to_bytes()),
         with_number(Op::GetMap, &map.to_bytes()),
         with_number(Op::Meet, &MeetReply { birth: 9 }.to_bytes()),
         with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
-        with_number(
-            Op::Create,
-            &CreateReply {
-                created: true,
-                handle,
-                kind,
-                state: state_given.clone(),
-                capability,
-                dir: DirChange { version: 3, time: weft_base::WallTime(4) },
-            }
-            .to_bytes(),
-        ),
-        with_number(Op::Mkdir, &MkdirReply { state: state.clone() }.to_bytes()),
-        with_number(Op::Unlink, &UnlinkReply { handle, dir: DirChange { version: 3, time: weft_base::WallTime(4) } }.to_bytes()),
-        with_number(Op::Rename, &RenameReply { dir: DirChange { version: 3, time: weft_base::WallTime(4) }, replaced: true }.to_bytes()),
-        with_number(Op::Link, &LinkReply { state: state_given }.to_bytes()),
+        with_number(Op::Create, &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir }.to_bytes()),
+        with_number(Op::Mkdir, &MkdirReply { state: state.clone(), dir }.to_bytes()),
+        with_number(Op::Unlink, &UnlinkReply { handle, dir }.to_bytes()),
+        with_number(Op::Rmdir, &RmdirReply { dir }.to_bytes()),
+        with_number(Op::Rename, &RenameReply { dir, replaced: true }.to_bytes()),
+        with_number(Op::Link, &LinkReply { state: state_given, dir }.to_bytes()),
         with_number(
             Op::ReadDir,
             &ReadDirReply { entries: vec![entry(b"one", 5), entry(b"two", 9)], end: true, parent: ROOT_HANDLE }.to_bytes(),
