@@ -12,6 +12,9 @@ use weft_wire::ops::Judged;
 /// Threads that tell of different files seldom meet.
 const SHARDS: usize = 16;
 
+/// A shard that has room for more, and needs far less, gives its memory back.
+const ENTRIES_IDLE_MAX: usize = 1024;
+
 /// Attributes of files as the kernel may believe them.
 #[derive(Debug)]
 pub struct Told {
@@ -26,6 +29,21 @@ struct Shard {
     since: Nanos,
     now: FastMap<Handle, Known>,
     before: FastMap<Handle, Known>,
+}
+
+impl Shard {
+    /// Begins a generation. The memory of the one before the last is used again, unless it has become far too much.
+    fn turn(&mut self, now: Nanos, age: u64) {
+        std::mem::swap(&mut self.now, &mut self.before);
+        if now.since(self.since) >= 2 * age {
+            self.before.clear();
+        }
+        if self.now.capacity() > ENTRIES_IDLE_MAX && self.now.capacity() / 8 > self.before.len() {
+            self.now = FastMap::default();
+        }
+        self.now.clear();
+        self.since = now;
+    }
 }
 
 /// What the kernel may believe of a file.
@@ -67,9 +85,7 @@ impl Told {
         }
         let mut shard = self.shard(attr.handle);
         if now.since(shard.since) >= self.age {
-            shard.before = if now.since(shard.since) < 2 * self.age { std::mem::take(&mut shard.now) } else { FastMap::default() };
-            shard.now.clear();
-            shard.since = now;
+            shard.turn(now, self.age);
         }
         shard.now.insert(attr.handle, Known::of(attr));
     }

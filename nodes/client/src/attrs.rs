@@ -3,6 +3,8 @@
 //! What a metadata server knows of a file that is being written lags behind. Every state that it sends passes through
 //! [`Client::settle`], which corrects it by own unreported writes and, if another client writes, by asking the data servers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, Status};
 use weft_call::run_window;
@@ -15,7 +17,7 @@ use weft_wire::ops::{
 
 use crate::cache::Asked;
 use crate::client::Flow;
-use crate::open_inode::View;
+use crate::open_inode::{OpenInode, View};
 use crate::open_table::Subject;
 use crate::{Client, Result, SetAttr, XattrFlags};
 
@@ -30,6 +32,13 @@ pub(crate) enum Settled {
     Later(Attr),
     /// The size could not be found out: a truncation came between, or a newer state is known.
     Unknown,
+}
+
+/// What a state from a metadata server is worth by itself.
+enum Judged {
+    Settled(Settled),
+    /// Others may have written: the data servers know.
+    AskData(Attr, Capability, Option<Arc<OpenInode>>),
 }
 
 impl<R: Runtime> Client<R> {
@@ -84,33 +93,56 @@ impl<R: Runtime> Client<R> {
 
     /// Tries once to make what a metadata server said exact.
     pub(crate) async fn settle_once(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Settled> {
-        let FileState { mut attr, ask_data, .. } = state;
+        let (attr, capability, inode) = match self.judge(&state, asked) {
+            Judged::Settled(settled) => return Ok(settled),
+            Judged::AskData(attr, capability, inode) => (attr, capability, inode),
+        };
+        let settled = Box::pin(self.settle_with_data(flow, attr, capability)).await?;
+        if let Settled::Exact(attr) | Settled::Later(attr) = &settled {
+            self.keep(attr, inode.as_deref(), asked);
+        }
+        Ok(settled)
+    }
+
+    /// The attributes of a state that needs no questions to data servers, as most do.
+    pub(crate) fn settle_at_once(&self, state: &FileState, asked: Asked) -> Option<Attr> {
+        match self.judge(state, asked) {
+            Judged::Settled(Settled::Exact(attr)) => Some(attr),
+            _ => None,
+        }
+    }
+
+    /// Corrects what a metadata server said by own writes.
+    fn judge(&self, state: &FileState, asked: Asked) -> Judged {
+        let FileState { mut attr, ask_data, .. } = *state;
         let inode = match attr.kind {
             FileKind::File => match self.inner.opens.subject(attr.handle, asked.after_reports) {
                 Subject::Written(inode) => Some(inode),
                 Subject::Nothing => None,
-                Subject::Forgotten => return Ok(Settled::Unknown),
+                Subject::Forgotten => return Judged::Settled(Settled::Unknown),
             },
             _ => None,
         };
         let view = inode.as_ref().map_or(View::Exact, |inode| inode.view(&mut attr, asked.after_reports));
         let capability = match view {
-            View::Outdated => return Ok(Settled::Unknown),
+            View::Outdated => return Judged::Settled(Settled::Unknown),
             View::AskData(capability) => Some(ask_data.unwrap_or(capability)),
             View::Exact => ask_data,
         };
-        let settled = match capability {
-            Some(capability) => Box::pin(self.settle_with_data(flow, attr, capability)).await?,
-            None => Settled::Exact(attr),
-        };
-        if let Settled::Exact(attr) | Settled::Later(attr) = &settled {
-            if let Some(inode) = inode {
-                inode.learn(attr, asked.at);
-            }
-            self.inner.cache.keep_attr(asked, attr);
-            self.inner.known.learned(attr, asked.at);
+        if let Some(capability) = capability {
+            return Judged::AskData(attr, capability, inode);
         }
-        Ok(settled)
+        self.keep(&attr, inode.as_deref(), asked);
+        Judged::Settled(Settled::Exact(attr))
+    }
+
+    /// Remembers what was answered to a question.
+    fn keep(&self, attr: &Attr, inode: Option<&OpenInode>, asked: Asked) {
+        if let Some(inode) = inode {
+            inode.learn(attr, asked.at);
+        }
+        self.inner.cache.keep_attr(asked, attr);
+        self.inner.known.learned(attr, asked.at);
     }
 
     /// The long way: the data servers are asked, and if they know of more, the metadata server once more: if nothing changed there,

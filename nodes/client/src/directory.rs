@@ -72,21 +72,39 @@ impl<R: Runtime> Client<R> {
         asked: Asked,
         soon: bool,
     ) -> Vec<Result<Seen>> {
-        let remote: Vec<Handle> = items.iter().zip(&states).filter(|(_, state)| state.is_none()).map(|(item, _)| item.handle).collect();
-        let mut remote_attrs = self.stat_many_in(flow, &remote, soon).await.into_iter();
-        let flows = items.iter().zip(states).map(|(item, state)| {
-            let known = match state {
-                Some(state) => Ok(state),
-                None => Err(remote_attrs.next().expect("one result for each remote object, in their order")),
-            };
-            async move {
-                match known {
-                    Ok(state) => self.settle_or_soon(Flow { handle: item.handle, ..flow }, state, asked, soon).await,
-                    Err(attr) => attr,
-                }
+        let mut results = vec![Err(flow.error(Status::Stale)); items.len()];
+        let remote: Vec<usize> = (0..items.len()).filter(|position| states[*position].is_none()).collect();
+        let handles: Vec<Handle> = remote.iter().map(|position| items[*position].handle).collect();
+        for (position, seen) in remote.into_iter().zip(self.stat_many_in(flow, &handles, soon).await) {
+            results[position] = seen;
+        }
+        let local = states.into_iter().enumerate().filter_map(|(position, state)| Some((position, state?)));
+        self.settle_many(flow, local, asked, soon, &mut results).await;
+        results
+    }
+
+    /// Settles states that came together, each into its place of `results`. Nearly all need no question: those cost no flow.
+    async fn settle_many(
+        &self,
+        flow: Flow,
+        states: impl Iterator<Item = (usize, FileState)>,
+        asked: Asked,
+        soon: bool,
+        results: &mut [Result<Seen>],
+    ) {
+        let mut unsettled = Vec::new();
+        for (position, state) in states {
+            match self.settle_at_once(&state, asked) {
+                Some(attr) => results[position] = Ok(Seen { attr, is_exact: true }),
+                None => unsettled.push((position, state)),
             }
+        }
+        let flows = unsettled.into_iter().map(|(position, state)| async move {
+            (position, self.settle_or_soon(Flow { handle: state.attr.handle, ..flow }, state, asked, soon).await)
         });
-        run_window(flows, SETTLE_WINDOW).await
+        for (position, seen) in run_window(flows, SETTLE_WINDOW).await {
+            results[position] = seen;
+        }
     }
 
     async fn settle_or_soon(&self, flow: Flow, state: FileState, asked: Asked, soon: bool) -> Result<Seen> {
@@ -108,6 +126,7 @@ impl<R: Runtime> Client<R> {
     pub(crate) async fn stat_many_in(&self, flow: Flow, handles: &[Handle], soon: bool) -> Vec<Result<Seen>> {
         let mut by_server: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
         let mut results = vec![Err(flow.error(Status::Stale)); handles.len()];
+        let mut busy = Vec::new();
         for (position, handle) in handles.iter().enumerate() {
             match self.owner(Flow { handle: *handle, ..flow }, *handle) {
                 Ok(server) => by_server.entry(server).or_default().push(position),
@@ -132,21 +151,25 @@ impl<R: Runtime> Client<R> {
                     continue;
                 }
             };
-            let flows = positions.iter().zip(states).map(|(position, state)| async move {
+            let mut local = Vec::with_capacity(states.len());
+            for (position, state) in positions.iter().zip(states) {
                 let flow = Flow { handle: handles[*position], ..flow };
                 match state {
-                    Ok(state) => self.settle_or_soon(flow, state, asked, soon).await,
+                    Ok(state) => local.push((*position, state)),
                     // Busy in a transaction or truncation: asked for alone, it is waited for.
-                    Err(status) if status.is_transient() => {
-                        let attr = self.getattr_now(flow, handles[*position]).await?;
-                        Ok(Seen { attr, is_exact: true })
-                    }
-                    Err(status) => Err(flow.error_at(status, server)),
+                    Err(status) if status.is_transient() => busy.push(*position),
+                    Err(status) => results[*position] = Err(flow.error_at(status, server)),
                 }
-            });
-            for (position, attr) in positions.iter().zip(run_window(flows, SETTLE_WINDOW).await) {
-                results[*position] = attr;
             }
+            self.settle_many(flow, local.into_iter(), asked, soon, &mut results).await;
+        }
+        let flows = busy.into_iter().map(|position| async move {
+            let flow = Flow { handle: handles[position], ..flow };
+            let seen = self.getattr_now(flow, flow.handle).await.map(|attr| Seen { attr, is_exact: true });
+            (position, seen)
+        });
+        for (position, seen) in run_window(flows, SETTLE_WINDOW).await {
+            results[position] = seen;
         }
         results
     }

@@ -42,7 +42,8 @@ impl WeftFilesystem {
             if cookie < COOKIE_PARENT && add(COOKIE_PARENT, b"..", inode(page.parent), FileType::Directory, None) {
                 return Ok(());
             }
-            for entry in page.entries.iter().filter(|entry| entry.cookie > cookie) {
+            let first = page.entries.partition_point(|entry| entry.cookie <= cookie);
+            for entry in &page.entries[first..] {
                 added = true;
                 if add(entry.cookie, &entry.name, inode(entry.handle), file_type(entry.kind), entry.attr.as_ref()) {
                     return Ok(());

@@ -319,6 +319,9 @@ impl ReplyLock {
     }
 }
 
+/// Memory for a listing that is there before its first entry.
+const LISTING_BYTES_AT_ONCE: usize = 32 << 10;
+
 /// Answers with entries of a directory.
 #[derive(Debug)]
 pub struct ReplyDirectory {
@@ -329,7 +332,7 @@ pub struct ReplyDirectory {
 
 impl ReplyDirectory {
     pub(super) fn new(answer: Answer, max: usize) -> ReplyDirectory {
-        ReplyDirectory { answer, list: Vec::new(), max }
+        ReplyDirectory { answer, list: Vec::with_capacity(max.min(LISTING_BYTES_AT_ONCE)), max }
     }
 
     /// One more; true if there is no room for it.
