@@ -53,7 +53,7 @@ impl ServerRole {
             }
             ServerRole::NullFuse { mount_point, config } => {
                 let mut args = vec!["null-fuse".into(), mount_point.clone().into_os_string()];
-                args.extend(config.to_words().into_iter().map(OsString::from));
+                args.extend(config.to_words());
                 args
             }
         }
@@ -70,10 +70,7 @@ impl ServerRole {
                 let address: SocketAddr = word(place)?.parse().context("not an address")?;
                 ServerRole::Rpc(Endpoint::Tcp(address))
             }
-            "null-fuse" => ServerRole::NullFuse {
-                mount_point: place.into(),
-                config: NullFuseConfig::from_words(&rest.iter().map(word).collect::<Result<Vec<String>>>()?)?,
-            },
+            "null-fuse" => ServerRole::NullFuse { mount_point: place.into(), config: NullFuseConfig::from_words(rest)? },
             other => bail!("there is no server role '{other}'"),
         })
     }
@@ -322,7 +319,14 @@ mod tests {
             ServerRole::Rpc(Endpoint::Tcp(([127, 0, 0, 1], 0).into())),
             ServerRole::NullFuse {
                 mount_point: "/mnt/null".into(),
-                config: NullFuseConfig { threads: 3, clone_fd: false, readdirplus: false, list_entries: 17, file_bytes: 4096 },
+                config: NullFuseConfig {
+                    threads: 3,
+                    clone_fd: false,
+                    readdirplus: false,
+                    list_entries: 17,
+                    file_bytes: 4096,
+                    asks: Some("/tmp/a socket".into()),
+                },
             },
         ];
         for role in roles {

@@ -217,8 +217,8 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
 
     fn null_fuse(&mut self) -> Result<()> {
         let reps = self.options.reps;
-        let config = self.options.null_fuse;
-        let null = match NullFuse::start(&self.options.spawner, config) {
+        let config = self.options.null_fuse.clone();
+        let null = match NullFuse::start(&self.options.spawner, config.clone()) {
             Ok(null) => null,
             Err(error) => {
                 self.skip("fuse", &error);
@@ -274,7 +274,7 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
     fn null_fuse_on_one_processor(&mut self) -> Result<()> {
         let reps = self.options.reps;
         let _pin = cpu::OneProcessor::pin()?;
-        let null = NullFuse::start(&self.options.spawner, self.options.null_fuse)?;
+        let null = NullFuse::start(&self.options.spawner, self.options.null_fuse.clone())?;
         let note = "caller and server on one processor";
         let rate = paths::create_close(&null.dirs(1), reps)?;
         self.row("fuse.create_close.1t.onecpu", rate, note);

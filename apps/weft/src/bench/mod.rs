@@ -44,6 +44,7 @@ Examples:
   weft bench create --fs ~/fs --files 100000 --depth 64             by the library, 64 requests in flight
   weft bench create --path ~/mnt --procs 4 --files 5000             by any mount, from 4 processes
   weft bench all --path ~/mnt --fs ~/fs --ceiling                   with what the servers spend, beside a null FUSE file system
+  weft bench create --path ~/mnt --ceiling=served                   beside the least that a file system with a server needs over FUSE
   weft bench write --path ~/mnt --procs 2 --interleaved --block 47008 --size 470080000
   weft bench engines                                                the price of durability
   weft bench tracing                                                what recording costs

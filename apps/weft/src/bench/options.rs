@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 
 use super::work::{Dirs, Sharing, Step, Work};
+use super::yardstick::CeilingKind;
 use crate::units::ByteSize;
 
 /// Files of each client unless the person says otherwise.
@@ -86,9 +87,10 @@ pub struct Options {
     /// Seconds of rest before each phase, in which caches of names and attributes forget: a mount may answer for what it has just seen
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = pause, help_heading = "How")]
     pub pause: f64,
-    /// Measure the ceiling of each phase before every repetition, and tell the ratio
-    #[arg(long, help_heading = "How")]
-    pub ceiling: bool,
+    /// Measure the ceiling of each phase before every repetition, and tell the ratio: `bare` (if no KIND is given) has nothing behind the
+    /// requests; `served`, for --path, is a null file system whose permissions the kernel checks and that asks one process for each change
+    #[arg(long, value_name = "KIND", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "bare", help_heading = "How")]
+    pub ceiling: Option<CeilingKind>,
 
     /// Print JSON: an array with one object for each phase
     #[arg(long, help_heading = "Output")]

@@ -63,7 +63,8 @@ fn measure(options: &Options, plan: &[Section], stop: &Stop, common: &Common) ->
         (None, Some(fs)) => Some(Observer::new(fs, None)),
         (None, None) => None,
     };
-    let yardstick = if options.ceiling { Some(Yardstick::start(site.fs()).context("there is no ceiling to compare with")?) } else { None };
+    let yardstick =
+        options.ceiling.map(|kind| Yardstick::start(kind, site.fs())).transpose().context("there is no ceiling to compare with")?;
     let pause = Duration::from_secs_f64(options.pause);
     let mut bench = Bench { site: &site, observer, yardstick, stop, common, reps: options.reps, pause };
     let mut measurements = Vec::new();

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use weft_ceiling::null_fuse::{NullFuse, NullFuseConfig};
 use weft_ceiling::rpc::{self, Direction, Endpoint};
 use weft_ceiling::{Reps, Server, ServerRole, ServerSpawner, paths};
@@ -17,6 +17,16 @@ const TIME: Duration = Duration::from_millis(300);
 /// MiB in a GiB.
 const MIB: f64 = 1024.0;
 
+/// What is behind the requests of a ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CeilingKind {
+    /// Nothing.
+    Bare,
+    /// The least that a file system over FUSE needs if its truth is in another process: the kernel checks permissions, and a bare server
+    /// is asked once for each change.
+    Served,
+}
+
 /// Measures ceilings; holds the servers that this needs.
 pub struct Yardstick(Kind);
 
@@ -28,8 +38,8 @@ enum Kind {
         /// The directory of the socket; goes after the server.
         _place: tempfile::TempDir,
     },
-    /// For work by system calls: a FUSE file system that does nothing.
-    Fuse(NullFuse),
+    /// For work by system calls: a FUSE file system that does nothing, or only asks a bare server.
+    Fuse { null: NullFuse, served: Option<(Server, tempfile::TempDir)> },
 }
 
 /// One measured ceiling.
@@ -56,12 +66,22 @@ impl Yardstick {
     ///
     /// # Errors
     /// If its server cannot be started; for system calls if FUSE cannot be used here.
-    pub fn start(fs: Option<&Fs>) -> Result<Yardstick> {
+    pub fn start(kind: CeilingKind, fs: Option<&Fs>) -> Result<Yardstick> {
         let spawner = spawner()?;
+        let place = || tempfile::Builder::new().prefix("weft-bench-").tempdir().context("cannot make a directory for a socket");
         let Some(fs) = fs else {
-            return Ok(Yardstick(Kind::Fuse(NullFuse::start(&spawner, NullFuseConfig::default())?)));
+            let mut config = NullFuseConfig::default();
+            let mut served = None;
+            if kind == CeilingKind::Served {
+                let place = place()?;
+                let socket = place.path().join("s");
+                served = Some((spawner.start(&ServerRole::Rpc(Endpoint::Unix(socket.clone())))?, place));
+                config.asks = Some(socket);
+            }
+            return Ok(Yardstick(Kind::Fuse { null: NullFuse::start(&spawner, config)?, served }));
         };
-        let place = tempfile::Builder::new().prefix("weft-bench-").tempdir().context("cannot make a directory for a socket")?;
+        ensure!(kind == CeilingKind::Bare, "--ceiling=served is for work by system calls: --path");
+        let place = place()?;
         let over_tcp = fs.client.map().meta.first().is_some_and(|server| server.address.starts_with("tcp:"));
         let (transport, endpoint) = match over_tcp {
             true => ("tcp", Endpoint::Tcp(([127, 0, 0, 1], 0).into())),
@@ -81,7 +101,10 @@ impl Yardstick {
                 let endpoint = server.endpoint().expect("it was started with an endpoint");
                 rpc_ceiling(endpoint, transport, step, work)
             }
-            Kind::Fuse(null) => fuse_ceiling(null, step, work),
+            Kind::Fuse { null, served } => Ok(fuse_ceiling(null, step, work)?.map(|ceiling| match served {
+                Some(_) => Ceiling { name: ceiling.name.replacen("fuse.", "fuse.served.", 1), ..ceiling },
+                None => ceiling,
+            })),
         }
     }
 }

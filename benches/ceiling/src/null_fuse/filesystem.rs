@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -13,6 +14,7 @@ use fuser::{
 };
 
 use super::{NullFuseConfig, REQUEST_BYTES_MAX};
+use crate::rpc::{Client, Endpoint};
 
 /// The kernel keeps nothing: every operation comes here.
 const NO_CACHE: Duration = Duration::ZERO;
@@ -85,11 +87,13 @@ pub(super) struct NullFilesystem {
     zeros: Vec<u8>,
     uid: u32,
     gid: u32,
+    /// Connections to the server that is asked; one for each thread that asks.
+    connections: Mutex<Vec<Client>>,
 }
 
 impl NullFilesystem {
     pub(super) fn new(config: NullFuseConfig, uid: u32, gid: u32) -> Self {
-        Self { config, created: AtomicU64::new(0), zeros: vec![0; REQUEST_BYTES_MAX as usize], uid, gid }
+        Self { config, created: AtomicU64::new(0), zeros: vec![0; REQUEST_BYTES_MAX as usize], uid, gid, connections: Mutex::default() }
     }
 
     fn attr(&self, node: Node) -> FileAttr {
@@ -115,6 +119,27 @@ impl NullFilesystem {
             blksize: 4096,
             flags: 0,
         }
+    }
+
+    /// Asks the server, if there is one, and answers by `reply`, or with an error.
+    fn change<R>(&self, reply: R, done: impl FnOnce(R), failed: impl FnOnce(R, Errno)) {
+        match self.ask() {
+            Ok(()) => done(reply),
+            Err(_) => failed(reply, Errno::EIO),
+        }
+    }
+
+    fn ask(&self) -> anyhow::Result<()> {
+        let Some(socket) = &self.config.asks else { return Ok(()) };
+        let locked = || self.connections.lock().expect("no code panics while it holds this lock");
+        let idle = locked().pop();
+        let mut client = match idle {
+            Some(client) => client,
+            None => Client::for_requests(&Endpoint::Unix(socket.clone()))?,
+        };
+        client.round_trip()?;
+        locked().push(client);
+        Ok(())
     }
 
     fn new_node(&self) -> Node {
@@ -182,15 +207,16 @@ impl Filesystem for NullFilesystem {
 
     fn mkdir(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, _mode: u32, _umask: u32, reply: ReplyEntry) {
         let number = self.created.fetch_add(1, Ordering::Relaxed);
-        reply.entry(&NO_CACHE, &self.attr(Node::Directory(number)), GENERATION);
+        let attr = self.attr(Node::Directory(number));
+        self.change(reply, |reply| reply.entry(&NO_CACHE, &attr, GENERATION), ReplyEntry::error);
     }
 
     fn unlink(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
-        reply.ok();
+        self.change(reply, ReplyEmpty::ok, ReplyEmpty::error);
     }
 
     fn rmdir(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
-        reply.ok();
+        self.change(reply, ReplyEmpty::ok, ReplyEmpty::error);
     }
 
     fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -199,7 +225,7 @@ impl Filesystem for NullFilesystem {
 
     fn create(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, _mode: u32, _umask: u32, _flags: i32, reply: ReplyCreate) {
         let attr = self.attr(self.new_node());
-        reply.created(&NO_CACHE, &attr, GENERATION, FileHandle(0), DATA_FLAGS);
+        self.change(reply, |reply| reply.created(&NO_CACHE, &attr, GENERATION, FileHandle(0), DATA_FLAGS), ReplyCreate::error);
     }
 
     fn read(

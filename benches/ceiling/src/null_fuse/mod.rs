@@ -13,9 +13,10 @@
 mod filesystem;
 mod mount;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
 use crate::child::{Server, ServerRole, ServerSpawner};
@@ -26,7 +27,7 @@ pub(crate) use mount::{ensure_unmounted, mount, unmount};
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
 /// How the null file system is served and what it shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NullFuseConfig {
     /// Threads that read requests.
     pub threads: usize,
@@ -38,36 +39,47 @@ pub struct NullFuseConfig {
     pub list_entries: u64,
     /// Size of every `f<k>` in bytes.
     pub file_bytes: u64,
+    /// Socket of a bare server ([`crate::rpc`]) that is asked once for each change; the kernel then checks permissions, too. Both is what any
+    /// file system needs whose truth is in another process.
+    pub asks: Option<PathBuf>,
 }
 
 impl Default for NullFuseConfig {
-    /// Two threads with their own descriptors, readdirplus, 10 000 entries, files of 1 GiB.
+    /// Two threads with their own descriptors, readdirplus, 10 000 entries, files of 1 GiB, nobody who is asked.
     fn default() -> Self {
-        Self { threads: 2, clone_fd: true, readdirplus: true, list_entries: 10_000, file_bytes: 1 << 30 }
+        Self { threads: 2, clone_fd: true, readdirplus: true, list_entries: 10_000, file_bytes: 1 << 30, asks: None }
     }
 }
 
 impl NullFuseConfig {
-    pub(crate) fn to_words(self) -> Vec<String> {
-        vec![
+    pub(crate) fn to_words(&self) -> Vec<OsString> {
+        let words = [
             self.threads.to_string(),
             self.clone_fd.to_string(),
             self.readdirplus.to_string(),
             self.list_entries.to_string(),
             self.file_bytes.to_string(),
-        ]
+        ];
+        words.into_iter().map(OsString::from).chain(self.asks.iter().map(|path| path.clone().into_os_string())).collect()
     }
 
-    pub(crate) fn from_words(words: &[String]) -> Result<Self> {
-        let [threads, clone_fd, readdirplus, list_entries, file_bytes] = words else {
-            anyhow::bail!("a null file system is described by five words");
+    pub(crate) fn from_words(words: &[OsString]) -> Result<Self> {
+        let [threads, clone_fd, readdirplus, list_entries, file_bytes, rest @ ..] = words else {
+            bail!("a null file system is described by five words");
+        };
+        let word = |word: &OsString| word.to_str().map(String::from).with_context(|| format!("{word:?} is not a word"));
+        let asks = match rest {
+            [] => None,
+            [path] => Some(path.into()),
+            _ => bail!("a null file system asks one server"),
         };
         let config = Self {
-            threads: threads.parse()?,
-            clone_fd: clone_fd.parse()?,
-            readdirplus: readdirplus.parse()?,
-            list_entries: list_entries.parse()?,
-            file_bytes: file_bytes.parse()?,
+            threads: word(threads)?.parse()?,
+            clone_fd: word(clone_fd)?.parse()?,
+            readdirplus: word(readdirplus)?.parse()?,
+            list_entries: word(list_entries)?.parse()?,
+            file_bytes: word(file_bytes)?.parse()?,
+            asks,
         };
         ensure!(config.threads > 0, "a file system needs a thread");
         Ok(config)

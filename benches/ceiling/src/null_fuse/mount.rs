@@ -21,9 +21,12 @@ pub(crate) fn mount(mount_point: &Path, config: &NullFuseConfig) -> Result<Backg
     let owner = mount_point.metadata().with_context(|| format!("cannot mount on {}", mount_point.display()))?;
     let mut session = Config::default();
     session.mount_options = vec![MountOption::FSName("weft-null".into()), MountOption::NoAtime];
+    if config.asks.is_some() {
+        session.mount_options.push(MountOption::DefaultPermissions);
+    }
     session.n_threads = Some(config.threads);
     session.clone_fd = config.clone_fd;
-    let filesystem = NullFilesystem::new(*config, owner.uid(), owner.gid());
+    let filesystem = NullFilesystem::new(config.clone(), owner.uid(), owner.gid());
     fuser::spawn_mount(filesystem, mount_point, &session).with_context(|| format!("cannot mount on {}", mount_point.display()))
 }
 

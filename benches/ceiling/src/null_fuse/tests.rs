@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::measure::{Measured, Reps};
 use crate::paths;
+use crate::rpc::Endpoint;
 
 const SHORT: Reps = Reps::new(Duration::from_millis(10), 3);
 
@@ -81,11 +82,29 @@ fn every_phase_runs() {
 
 #[test]
 fn plain_readdir_lists_the_same() {
-    let Some(null) = mounted(NullFuseConfig { threads: 1, clone_fd: false, readdirplus: false, list_entries: 300, file_bytes: 0 }) else {
+    let Some(null) =
+        mounted(NullFuseConfig { threads: 1, clone_fd: false, readdirplus: false, list_entries: 300, file_bytes: 0, asks: None })
+    else {
         return;
     };
     let entries = fs::read_dir(null.list()).expect("list can be read").count();
     assert_eq!(entries, 300);
+}
+
+#[test]
+fn one_with_a_server_asks_it_for_each_change_and_fails_without_it() {
+    let place = tempfile::tempdir().expect("a directory");
+    let socket = place.path().join("s");
+    let server = ServerSpawner::Thread.start(&ServerRole::Rpc(Endpoint::Unix(socket.clone()))).expect("a bare server");
+    let Some(null) = mounted(NullFuseConfig { asks: Some(socket.clone()), ..NullFuseConfig::default() }) else {
+        return;
+    };
+    plausible(paths::create_close(&null.dirs(2), SHORT));
+    plausible(paths::unlink(&null.dirs(2), SHORT));
+    drop(server);
+    let error = fs::write(null.path().join("d0/n0"), "").expect_err("nobody answers");
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    fs::read_dir(null.list()).expect("a listing changes nothing");
 }
 
 #[test]

@@ -89,13 +89,19 @@ pub fn bulk(endpoint: &Endpoint, direction: Direction, connections: usize, reps:
     )
 }
 
-struct Client {
+/// One connection.
+pub(crate) struct Client {
     socket: File,
     buffer: PageBuf,
     latencies: Latencies,
 }
 
 impl Client {
+    /// For synchronous requests.
+    pub(crate) fn for_requests(endpoint: &Endpoint) -> Result<Self> {
+        Self::open(endpoint, Kind::Requests, REQUEST_BYTES)
+    }
+
     fn open(endpoint: &Endpoint, kind: Kind, buffer_bytes: usize) -> Result<Self> {
         let mut socket = connect(endpoint)?;
         socket.write_all(&[kind.byte()])?;
@@ -107,7 +113,8 @@ impl Client {
         Ok(client)
     }
 
-    fn round_trip(&mut self) -> Result<()> {
+    /// One request and its reply.
+    pub(crate) fn round_trip(&mut self) -> Result<()> {
         self.socket.write_all(&self.buffer.bytes()[..REQUEST_BYTES])?;
         self.socket.read_exact(&mut self.buffer.bytes_mut()[..REPLY_BYTES]).context("the bare server closed the connection")
     }
