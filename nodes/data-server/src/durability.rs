@@ -89,13 +89,13 @@ impl<R: ServerRuntime> Server<R> {
 
     /// The last round of a server that is asked to stop. If the machine starts anew before the server does, that looks like a power cut:
     /// without a mark all growth since the last one would be dropped.
-    pub async fn bring_to_rest(&self) {
+    pub async fn last_round(&self) -> Result<(), DataServerError> {
         // If this fails, so does the server.
         let _ = self.wait_durable(self.progress.newest()).await;
-        if let Some(journal) = self.journal.as_ref().filter(|_| !self.has_stopped())
-            && let Err(error) = journal.bring_to_rest().await
-        {
-            self.fail(stopped_by(error));
+        match (self.shell.failure(), &self.journal) {
+            (Some(failure), _) => Err(failure),
+            (None, Some(journal)) => journal.bring_to_rest().await.map_err(stopped_by),
+            (None, None) => Ok(()),
         }
     }
 
@@ -122,7 +122,7 @@ impl<R: ServerRuntime> Server<R> {
             drop(traced);
             if records > progress.marked.get() {
                 let mark = journal.append_with(|out| Record::Mark(covered).encode(out));
-                self.commit().await?;
+                self.write_journal().await?;
                 journal.sync_through(mark).await.map_err(stopped_by)?;
                 progress.marked.set(records);
             }
@@ -134,7 +134,7 @@ impl<R: ServerRuntime> Server<R> {
     }
 
     /// Writes what was appended to the journal.
-    pub async fn commit(&self) -> Result<(), DataServerError> {
+    pub async fn write_journal(&self) -> Result<(), DataServerError> {
         match &self.journal {
             Some(journal) => journal.commit().await.map(|_| ()).map_err(stopped_by),
             None => Ok(()),

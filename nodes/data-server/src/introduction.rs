@@ -22,7 +22,7 @@ const PAUSE_NS_MAX: u64 = SECOND;
 impl<R: ServerRuntime> Server<R> {
     /// Answers a server that introduces itself: has another one been met?
     pub fn meet(&self, request: &MeetRequest) -> Result<Done> {
-        let Some(mut known) = self.introduction.known() else { return Ok(Done::now(&MeetReply { birth: 0 })) };
+        let Some(mut known) = self.shell.introduction.known() else { return Ok(Done::now(&MeetReply { birth: 0 })) };
         known.meet(request.server, request.birth)?;
         Ok(Done::now(&MeetReply { birth: known.birth }))
     }
@@ -34,7 +34,7 @@ impl<R: ServerRuntime> Server<R> {
 
 /// Introduces the server, at every start. One that was introduced before serves meanwhile.
 pub async fn introduce_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
-    let Some(known) = server.introduction.known().filter(|_| server.config.meets_others) else { return };
+    let Some(known) = server.shell.introduction.known().filter(|_| server.config.meets_others) else { return };
     let yours = known.births.get(&REGISTRAR).copied().unwrap_or(0);
     let request = MeetRequest { server: known.server, birth: known.birth, yours };
     let client = ClientId(server.rt.random());
@@ -45,7 +45,7 @@ pub async fn introduce_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
         let answer = server.rt.request(REGISTRAR, outgoing, server.rt.now() + ATTEMPT_NS).await;
         let reply = answer.and_then(|frame| frame.status().and_then(|()| MeetReply::from_bytes(frame.body)));
         let outcome = match reply {
-            Ok(reply) => server.introduction.note(server.rt.disk(), &[(REGISTRAR, reply.birth), (known.server, known.birth)]).await,
+            Ok(reply) => server.shell.introduction.note(server.rt.disk(), &[(REGISTRAR, reply.birth), (known.server, known.birth)]).await,
             Err(Status::StoreReplaced) => return server.not_introduced(Status::StoreReplaced, known.server),
             // It says that it is another one than this server has met.
             Err(Status::WrongServer) => Err(Status::StoreReplaced),

@@ -9,7 +9,7 @@
 //! journal once; let all replies leave. What takes long waits in flows of its own, so that it stops nobody: syncs
 //! (`durability.rs`), checkpoints (`checkpoint.rs`), giving freed space back (`space.rs`).
 //!
-//! With direct I/O the accesses to the disk take long as well, so requests are under way over turns (`flights.rs`).
+//! With direct I/O the accesses to the disk take long as well, so requests are under way over turns (`schedule.rs`).
 //!
 //! # Order of data and journal
 //! The data of a write is in the container (the page cache) before its record is in the journal. So after the death of the process
@@ -27,12 +27,12 @@ mod checkpoint;
 mod clients;
 mod config;
 mod durability;
-mod flights;
 mod grants;
 mod introduction;
 mod ops;
 mod record;
 mod recovery;
+mod schedule;
 mod server;
 mod space;
 mod state;

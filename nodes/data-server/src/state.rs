@@ -6,18 +6,17 @@ use std::rc::Rc;
 
 use weft_base::{ClientId, FastSet, Handle, Nanos, Result, SECOND, Status};
 use weft_journal::{Journal, Superblock};
-use weft_live::Live;
 use weft_rt::{Event, FileId, ServerRuntime};
-use weft_serving::Introduction;
+use weft_serving::{Identity, Shell};
 use weft_store::objects::{BLOCK_BYTES, ObjectKey, ObjectRecord, ObjectTable};
 use weft_wire::{Capability, Rights};
 
 use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::durability::Progress;
-use crate::flights::Flights;
 use crate::grants::Grants;
 use crate::record::Record;
+use crate::schedule::Flights;
 use crate::space::SpaceState;
 use crate::{DataServerConfig, DataServerError};
 
@@ -32,9 +31,7 @@ const REMOVED_MAX: usize = 1 << 18;
 pub struct Server<R: ServerRuntime> {
     pub rt: R,
     pub config: DataServerConfig,
-    /// Counts the starts of the server.
-    pub boot: u32,
-    pub started: Nanos,
+    pub shell: Shell<Server<R>>,
     pub container: FileId,
     pub cache: Cache,
     pub flights: Flights,
@@ -50,21 +47,8 @@ pub struct Server<R: ServerRuntime> {
     pub disk_is_short: Cell<bool>,
     /// There is space to give back to the disk.
     pub reclaim: Event,
-    pub turns: Cell<u64>,
-    /// What dashboards ask for.
-    pub live: RefCell<Live>,
-    /// Requests that are done and wait until their answer may leave.
-    pub waiting: Cell<u64>,
-    /// When the load was recorded last.
-    pub load_sampled: Cell<Nanos>,
     /// The journal has become long enough for a checkpoint.
     pub checkpoint_due: Event,
-    /// Whom it has met.
-    pub introduction: Introduction,
-    /// What stops the server, once something did.
-    pub stop: RefCell<Option<DataServerError>>,
-    /// The loop of turns has a reason to look: requests have landed, or the server has stopped.
-    pub woken: Event,
 }
 
 /// What recovery hands to a server.
@@ -81,9 +65,17 @@ pub struct Foundation<D> {
 impl<R: ServerRuntime> Server<R> {
     pub fn new(rt: R, config: DataServerConfig, foundation: Foundation<R::Disk>) -> Rc<Server<R>> {
         let now = rt.now();
-        Rc::new(Server {
+        let identity = Identity {
+            server: config.server,
+            name: config.name.clone(),
+            map: config.map.clone(),
             boot: foundation.boot,
-            started: now,
+            engine: config.engine,
+            durability: config.durability,
+            trace: config.trace,
+        };
+        Rc::new(Server {
+            shell: Shell::new(rt.clone(), identity, foundation.superblock, config.meets_others),
             container: foundation.container,
             cache: Cache::new(config.cache),
             flights: Flights::default(),
@@ -96,14 +88,7 @@ impl<R: ServerRuntime> Server<R> {
             space: RefCell::new(SpaceState::new(now)),
             disk_is_short: Cell::new(false),
             reclaim: Event::new(),
-            turns: Cell::new(0),
-            live: RefCell::new(Live::new(now)),
-            load_sampled: Cell::new(Nanos(0)),
-            waiting: Cell::new(0),
             checkpoint_due: Event::new(),
-            introduction: Introduction::new(foundation.superblock, config.meets_others),
-            stop: RefCell::default(),
-            woken: Event::new(),
             rt,
             config,
         })
@@ -111,14 +96,14 @@ impl<R: ServerRuntime> Server<R> {
 
     /// Stops the server: no reply leaves any more that was not decided before.
     pub fn fail(&self, error: DataServerError) {
-        self.stop.borrow_mut().get_or_insert(error);
-        for flow in [&self.woken, &self.progress.reached, &self.progress.work, &self.reclaim, &self.checkpoint_due] {
+        self.shell.note_failure(error);
+        for flow in [&self.progress.reached, &self.progress.work, &self.reclaim, &self.checkpoint_due] {
             flow.notify();
         }
     }
 
     pub fn has_stopped(&self) -> bool {
-        self.stop.borrow().is_some()
+        self.shell.has_failed()
     }
 
     /// Checks the capability of a request.

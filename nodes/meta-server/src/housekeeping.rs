@@ -42,7 +42,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// At the end of a turn: starts what the turn has made necessary.
-    pub(crate) fn look_after(self: &Rc<Self>) {
+    pub(crate) fn start_what_is_due(self: &Rc<Self>) {
         if let Some(interval) = self.engine.flush_interval()
             && self.engine.needs_flush()
             && !self.flushing.replace(true)
@@ -76,10 +76,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     async fn tick_flow(self: Rc<Self>) {
         let tick_ns = (self.config.session_grace_ns / 4).clamp(MILLISECOND, TICK_NS_MAX);
-        let grace_ends = self.started + self.config.session_grace_ns;
+        let grace_ends = self.shell.started() + self.config.session_grace_ns;
         loop {
             self.rt.sleep_until(self.rt.now() + tick_ns).await;
-            self.expire_parked();
+            self.shell.expire_parked();
             self.expire_sessions();
             self.kept(self.engine.rest().await);
             if self.rt.now() >= grace_ends {

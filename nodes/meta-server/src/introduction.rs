@@ -26,7 +26,7 @@ const PAUSE_NS: u64 = 100 * MILLISECOND;
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Sees to it that the others know this server.
     pub(crate) async fn introduce_flow(self: Rc<Self>) {
-        let Some(known) = self.introduction.known().filter(|_| self.config.meets_others) else { return };
+        let Some(known) = self.shell.introduction.known().filter(|_| self.config.meets_others) else { return };
         match self.config.server {
             REGISTRAR if known.is_introduced() => {}
             REGISTRAR => self.ask_everybody(known.birth).await,
@@ -38,7 +38,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let request = MeetRequest { server, birth: known.birth, yours: known.births.get(&REGISTRAR).copied().unwrap_or(0) };
         loop {
             match self.caller.call(REGISTRAR, &request, self.rt.now() + ATTEMPT_NS).await {
-                Ok(reply) => match self.introduction.note(self.rt.disk(), &[(REGISTRAR, reply.birth), (server, known.birth)]).await {
+                Ok(reply) => match self.shell.introduction.note(self.rt.disk(), &[(REGISTRAR, reply.birth), (server, known.birth)]).await {
                     Err(Status::Busy) => {}
                     outcome => return self.note_meeting(outcome, REGISTRAR),
                 },
@@ -60,10 +60,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if answers.contains(&Err(Status::StoreReplaced)) {
             return self.note_meeting(Err(Status::StoreReplaced), REGISTRAR);
         }
-        let mut outcome = self.introduction.note(self.rt.disk(), &[(REGISTRAR, birth)]).await;
+        let mut outcome = self.shell.introduction.note(self.rt.disk(), &[(REGISTRAR, birth)]).await;
         while outcome == Err(Status::Busy) {
             self.rt.sleep_until(self.rt.now() + BUSY_NS).await;
-            outcome = self.introduction.note(self.rt.disk(), &[(REGISTRAR, birth)]).await;
+            outcome = self.shell.introduction.note(self.rt.disk(), &[(REGISTRAR, birth)]).await;
         }
         self.note_meeting(outcome, REGISTRAR);
     }
@@ -76,7 +76,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Answers a server that introduces itself.
     pub(crate) async fn meet(self: Rc<Self>, request: MeetRequest) -> Result<Bytes> {
-        let Some(known) = self.introduction.known() else { return Ok(MeetReply { birth: 0 }.to_bytes()) };
+        let Some(known) = self.shell.introduction.known() else { return Ok(MeetReply { birth: 0 }.to_bytes()) };
         if request.yours != 0 && request.yours != known.birth {
             if !known.is_introduced() {
                 // The asker has met the one before us.
@@ -86,7 +86,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             return Err(Status::WrongServer);
         }
         match self.config.server {
-            REGISTRAR => self.introduction.note(self.rt.disk(), &[(request.server, request.birth)]).await?,
+            REGISTRAR => self.shell.introduction.note(self.rt.disk(), &[(request.server, request.birth)]).await?,
             _ => drop(known.clone().meet(request.server, request.birth)?),
         }
         Ok(MeetReply { birth: known.birth }.to_bytes())

@@ -1,5 +1,6 @@
-//! `weft-meta-server`: a metadata server (one shard): the loop of turns, sessions, transactions between servers, and the flows that
-//! need data servers. What is decided is in `weft-namespace`, how it is kept in `weft-journal`; here is who waits for whom.
+//! `weft-meta-server`: a metadata server (one shard): its requests, sessions, transactions between servers, and the flows that need data
+//! servers. What is decided is in `weft-namespace`, how it is kept in `weft-journal`, the loop of turns in `weft-serving`; here is who waits
+//! for whom.
 //!
 //! It never changes its state but by applying a record, never waits for another server inside a turn, and never sends an answer
 //! before what the answer tells is as safe as the durability contract says.
@@ -17,13 +18,14 @@
 
 mod config;
 mod engine;
+mod flows;
 mod housekeeping;
 mod introduction;
 mod ops;
+mod requests;
 mod server;
 mod sessions;
 mod start;
-mod stats;
 mod tx;
 
 pub use config::{MetaServerConfig, MetaServerError};

@@ -183,5 +183,5 @@ async fn serve<R: ServerRuntime, E: crate::engine::Engine>(
     let server = Server::new(rt, engine, config, life, state);
     debug_assert!(!server.engine.has_pending(), "recovery leaves nothing to commit");
     server.start_background();
-    server.serve().await
+    weft_serving::serve(&server).await.map_err(MetaServerError::from)
 }

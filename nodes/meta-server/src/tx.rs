@@ -25,7 +25,7 @@ use bytes::Bytes;
 use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, SECOND, ServerId, Status, WallTime};
 use weft_journal::Lsn;
 use weft_namespace::{Change, CycleCheck, Part, Prepared, Record, lead_to_made, made_directory};
-use weft_rt::{FaultPoint, PeerId, ServerRuntime, join_all};
+use weft_rt::{FaultPoint, ServerRuntime, join_all};
 use weft_wire::Header;
 use weft_wire::Wire;
 use weft_wire::ops::{ParentRequest, TxDecideRequest, TxId, TxPart, TxPrepareReply, TxPrepareRequest, TxStatusReply, TxStatusRequest};
@@ -105,7 +105,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         });
         self.state.borrow_mut().unlock_own(tx, &locked);
         self.undecided.borrow_mut().remove(&tx);
-        self.released();
+        self.shell.release();
         let participants: Vec<ServerId> = participants.into_iter().collect();
         match result {
             Ok(body) => {
@@ -208,7 +208,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Tells the participants of a committed transaction until all have done their part, then forgets it.
     pub(crate) async fn deliver(self: Rc<Self>, tx: TxId, participants: Vec<ServerId>, decided: Lsn) {
-        self.wake_up();
+        self.shell.wake();
         if !self.kept(self.engine.make_durable(decided).await) {
             return;
         }
@@ -234,7 +234,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     fn new_tx(&self) -> TxId {
         let number = self.next_tx.get();
         self.next_tx.set(number + 1);
-        TxId { coordinator: self.config.server, number: u64::from(self.boot) << 32 | number }
+        TxId { coordinator: self.config.server, number: u64::from(self.shell.identity().boot) << 32 | number }
     }
 
     /// The answer to a participant in doubt.
@@ -252,7 +252,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     // ---- Participant ---------------------------------------------------------------------------------------------------------
 
     /// Agrees to a part of a transaction, or refuses.
-    pub(crate) fn tx_prepare(self: &Rc<Self>, peer: PeerId, header: &Header, request: TxPrepareRequest) -> Result<Step> {
+    pub(crate) fn tx_prepare(&self, header: &Header, request: TxPrepareRequest) -> Result<Step> {
         let TxPrepareRequest { tx, parts, who, time } = request;
         let mut record = Record::default();
         let handles = {
@@ -272,17 +272,17 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             return Ok(Step::Answer(body, 0));
         }
         self.in_doubt.borrow_mut().entry(tx).or_insert(self.rt.now());
-        Ok(self.answer_when_durable(peer, header, body))
+        Ok(Step::WhenDurable(body, self.engine.last()))
     }
 
     /// Does its part, or gives it up.
-    pub(crate) fn tx_decide(self: &Rc<Self>, peer: PeerId, header: &Header, request: &TxDecideRequest) -> Result<Step> {
+    pub(crate) fn tx_decide(&self, header: &Header, request: &TxDecideRequest) -> Result<Step> {
         let mut record = self.decided_record(request.tx, request.commit);
         let body = ().to_bytes();
         self.change_and_answer(header, &mut record, &body);
         self.in_doubt.borrow_mut().remove(&request.tx);
-        self.released();
-        Ok(self.answer_when_durable(peer, header, body))
+        self.shell.release();
+        Ok(Step::WhenDurable(body, self.engine.last()))
     }
 
     /// Unknown: done before, or never prepared.
@@ -316,7 +316,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let mut record = self.decided_record(tx, commit);
             self.change_in_flow(&mut record);
             self.in_doubt.borrow_mut().remove(&tx);
-            self.released();
+            self.shell.release();
         } else if let Some(since) = self.in_doubt.borrow_mut().get_mut(&tx) {
             *since = self.rt.now();
         }

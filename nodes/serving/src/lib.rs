@@ -1,10 +1,35 @@
-//! `weft-serving`: what metadata servers and data servers have in common: what they promise ([`Durability`]), and how they get to know each
-//! other ([`Introduction`]).
+//! `weft-serving`: what metadata servers and data servers have in common. A server says what it executes ([`Service`]); here are the loop
+//! of turns ([`serve`]), what trace, live numbers and counters hear of a request ([`Served`]), requests that wait for locks, what a server
+//! tells about itself ([`Shell`]), what it promises ([`Durability`]) and how servers get to know each other ([`Introduction`]).
 //!
 //! It never decides what a request does, and never looks at what a server keeps.
+//!
+//! # A turn
+//! ```text
+//! receive everything that has arrived           (Service::intake says when)
+//! make room for what will be changed            (Service::make_room)
+//! execute, or start what takes longer           (Service::work)
+//! one commit                                    (Service::commit)
+//! all answers leave; some wait until their changes are on stable storage
+//! start what the turn has made necessary        (Service::look_after)
+//! ```
 
 mod contract;
+mod info;
 mod introduction;
+mod parking;
+mod served;
+mod service;
+mod shell;
+mod turns;
 
 pub use contract::{Durability, Engine};
-pub use introduction::{Introduction, REGISTRAR, is_for_strangers, why_not_introduced};
+pub use info::{Facts, live_report, ping};
+pub use introduction::{Introduction, REGISTRAR, why_not_introduced};
+pub use parking::Parked;
+pub use served::Served;
+pub use service::{Answer, Answers, Intake, Service};
+pub use shell::{Identity, Load, Shell};
+pub use turns::{finish, serve};
+
+pub(crate) use introduction::is_for_strangers;

@@ -1,7 +1,6 @@
 //! One operation, one file. Each takes a request that was admitted, and says what to answer and when.
 
 mod epoch;
-mod info;
 mod read;
 mod remove;
 mod stat;
@@ -10,7 +9,6 @@ mod truncate;
 mod write;
 
 pub use epoch::epoch;
-pub use info::{get_map, live, ping, trace, trace_read};
 pub use read::read;
 pub use remove::remove;
 pub use stat::stat;
@@ -34,12 +32,6 @@ const PIECES_MAX: usize = 1024;
 /// A plan that somebody else made void is made again so many times before the client is asked to come back.
 const PLANS_MAX: u32 = 8;
 
-/// What to answer, and when.
-pub struct Answer {
-    pub frame: Frame,
-    pub when: When,
-}
-
 /// When an answer may leave, once the journal of its turn is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
@@ -58,17 +50,10 @@ pub struct Done {
     when: When,
 }
 
-impl Answer {
-    /// For errors and whatever changes nothing.
-    pub fn now(frame: Frame) -> Answer {
-        Answer { frame, when: When::Now }
-    }
-}
-
 impl Done {
     /// A reply that may leave at once.
     pub fn now(reply: &impl Wire) -> Done {
-        Done { body: reply.to_bytes(), bulk: Payload::EMPTY, when: When::Now }
+        Done::encoded(reply.to_bytes())
     }
 
     /// Bytes of bulk data that it gives.
@@ -76,9 +61,14 @@ impl Done {
         self.bulk.len()
     }
 
-    /// The answer to a request with this header.
-    pub fn answer(self, header: &Header) -> Answer {
-        Answer { frame: Frame::reply(header, Ok(self.body), self.bulk), when: self.when }
+    /// A reply that is encoded already.
+    pub fn encoded(body: Bytes) -> Done {
+        Done { body, bulk: Payload::EMPTY, when: When::Now }
+    }
+
+    /// The answer to a request with this header, and what it waits for.
+    pub fn answer(self, header: &Header) -> (Frame, Option<When>) {
+        (Frame::reply(header, Ok(self.body), self.bulk), Some(self.when).filter(|when| *when != When::Now))
     }
 }
 

@@ -16,9 +16,10 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{Result, Status};
+use weft_journal::Lsn;
 use weft_namespace::{Change, Context, Inode, InodeFlags, OpenChange, Record, State};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{ParentReply, ReclaimRequest, TraceService};
+use weft_wire::ops::{ParentReply, ReclaimRequest};
 use weft_wire::{Header, Request, Rights, Wire};
 
 use crate::engine::Engine;
@@ -30,6 +31,8 @@ pub(crate) use names::{NameChange, NameReply};
 pub(crate) enum Step {
     /// This is the answer; so many changes were made.
     Answer(Bytes, usize),
+    /// This is the answer when the record survives a power cut, as far as that is promised.
+    WhenDurable(Bytes, Lsn),
     /// A flow will answer.
     Later,
 }
@@ -41,12 +44,15 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Why it is impossible, or [`Status::Busy`] if a transaction or truncation is in the way.
     pub(crate) fn execute(self: &Rc<Self>, peer: PeerId, header: &Header, request: Request) -> Result<Step> {
         match request {
-            Request::Ping(_) => Ok(self.start_question(peer, header, Rc::clone(self).ping())),
-            Request::Live(_) => Ok(self.start_question(peer, header, Rc::clone(self).live_report())),
+            Request::Ping(_) => {
+                let this = Rc::clone(self);
+                Ok(self.start_question(peer, header, async move { weft_serving::ping(&*this).await }))
+            }
+            Request::Live(_) => {
+                let this = Rc::clone(self);
+                Ok(self.start_question(peer, header, async move { weft_serving::live_report(&*this).await }))
+            }
             Request::Meet(request) => Ok(self.start_question(peer, header, Rc::clone(self).meet(request))),
-            Request::GetMap(_) => answer(&self.config.map),
-            Request::Trace(request) => answer(&(self.trace_service()?.command)(&request)),
-            Request::TraceRead(request) => answer(&(self.trace_service()?.read)(&request)?),
             Request::Lookup(request) => self.look(header, |state, cx| state.lookup(cx, &request)),
             Request::ReadDir(request) => self.look(header, |state, cx| state.readdir(cx, &request)),
             Request::GetAttr(request) => self.look(header, |state, cx| state.getattr(cx, request.handle)),
@@ -69,8 +75,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 self.change_names(peer, header, request)
             }
             Request::CloseMany(request) => self.close_many(header, &request),
-            Request::TxPrepare(request) => self.tx_prepare(peer, header, request),
-            Request::TxDecide(request) => self.tx_decide(peer, header, &request),
+            Request::TxPrepare(request) => self.tx_prepare(header, request),
+            Request::TxDecide(request) => self.tx_decide(header, &request),
 
             Request::Write(_)
             | Request::Read(_)
@@ -78,12 +84,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             | Request::ObjectTruncate(_)
             | Request::ObjectSync(_)
             | Request::ObjectEpoch(_)
-            | Request::ObjectRemove(_) => Err(Status::NotSupported),
+            | Request::ObjectRemove(_)
+            | Request::GetMap(_)
+            | Request::Trace(_)
+            | Request::TraceRead(_) => Err(Status::NotSupported),
         }
-    }
-
-    fn trace_service(&self) -> Result<TraceService> {
-        self.config.trace.ok_or(Status::NotSupported)
     }
 
     /// Looks at the state.

@@ -183,7 +183,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         match planned {
             Planned::Change(change) if self.is_local(&change) => match self.change_names_here(header, change)? {
                 Step::Answer(body, _) => Ok(body),
-                Step::Later => Err(Status::Busy),
+                Step::WhenDurable(..) | Step::Later => Err(Status::Busy),
             },
             Planned::Change(change) => self.transact(header, &change, deadline).await,
             Planned::Nothing => {

@@ -47,7 +47,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
         }
         drop(telling);
-        self.released();
+        self.shell.release();
     }
 
     /// Tells one data server, until `until`. False if it has not heard.

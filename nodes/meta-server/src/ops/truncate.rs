@@ -113,7 +113,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if self.state.borrow().prepare_truncated(handle, &mut record) {
             self.change(&mut record);
         }
-        self.released();
+        self.shell.release();
     }
 
     fn cut(&self, handle: Handle) -> Option<Cut> {

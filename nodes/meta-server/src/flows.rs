@@ -1,0 +1,126 @@
+//! For operations and flows: how something changes, and how a request goes on beside the turns.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use weft_base::{ClientId, Payload, Result};
+use weft_journal::Lsn;
+use weft_namespace::{Change, Context, Record};
+use weft_rt::{PeerId, ServerRuntime};
+use weft_serving::{Served, Service};
+use weft_wire::{Frame, Header};
+
+use crate::engine::Engine;
+use crate::ops::Step;
+use crate::server::{Kept, Server, flight};
+
+impl<R: ServerRuntime, E: Engine> Server<R, E> {
+    /// The circumstances of a request of this client.
+    pub(crate) fn context(&self, client: ClientId) -> Context<'_> {
+        Context { client, now: self.rt.wall(), key: &self.config.key, capability_ns: self.config.capability_ns }
+    }
+
+    /// Journals and applies a record.
+    pub(crate) fn change(&self, record: &mut Record) -> Lsn {
+        if !record.is_volatile() {
+            let mut encoded = self.encoded.borrow_mut();
+            encoded.clear();
+            record.encode(&mut encoded);
+            self.engine.append(&encoded);
+        }
+        self.state.borrow_mut().apply(record);
+        self.engine.last()
+    }
+
+    /// As [`Server::change`], outside a turn: sees to it that a turn commits it.
+    pub(crate) fn change_in_flow(&self, record: &mut Record) -> Lsn {
+        let lsn = self.change(record);
+        self.shell.wake();
+        lsn
+    }
+
+    /// Completes the record of a changing request with its answer, journals and applies it.
+    pub(crate) fn change_and_answer(&self, header: &Header, record: &mut Record, body: &Bytes) -> Lsn {
+        let (request, finished_below) = (header.request, header.finished_below());
+        if record.is_volatile() {
+            self.state.borrow_mut().remember(request, finished_below, Ok(body.clone()));
+        } else {
+            record.changes.push(Change::reply(request, finished_below, body.clone()));
+        }
+        self.change(record)
+    }
+
+    /// Somebody has closed a file: requests that wait for that are looked at again.
+    pub(crate) fn closed(&self) {
+        if self.shell.has_parked() {
+            self.shell.release();
+        }
+    }
+
+    /// Executes a request in a flow of its own; repetitions of it meanwhile wait for the same answer.
+    pub(crate) fn start_flow(self: &Rc<Self>, peer: PeerId, header: &Header, flow: impl Future<Output = Result<Bytes>> + 'static) -> Step {
+        self.in_flight.borrow_mut().insert(flight(header), vec![(peer, *header)]);
+        let (this, header, mut served) = (Rc::clone(self), *header, self.goes_on());
+        let inside = served.context();
+        self.rt.spawn(async move {
+            let result = weft_trace::within(inside, flow).await;
+            served.waited(weft_trace::now());
+            if let Err(status) = &result {
+                this.state.borrow_mut().remember(header.request, header.finished_below(), Err(*status));
+            }
+            let committed = this.settle().await;
+            served.kept(weft_trace::now());
+            let waiting = this.in_flight.borrow_mut().remove(&flight(&header)).unwrap_or_default();
+            if committed {
+                let (mut first, reply) = (Some(served), |header| Frame::reply(header, result.clone(), Payload::EMPTY));
+                for (peer, header) in &waiting {
+                    // What is told of the request goes with the first answer; others are for repetitions.
+                    match first.take() {
+                        Some(served) => this.shell.answer(served, *peer, reply(header), this.rt.now()),
+                        None => this.shell.reply(*peer, reply(header)),
+                    }
+                }
+            }
+        });
+        Step::Later
+    }
+
+    /// Answers a question in a flow of its own.
+    pub(crate) fn start_question(
+        self: &Rc<Self>,
+        peer: PeerId,
+        header: &Header,
+        flow: impl Future<Output = Result<Bytes>> + 'static,
+    ) -> Step {
+        let (this, header, mut served) = (Rc::clone(self), *header, self.goes_on());
+        let inside = served.context();
+        self.rt.spawn(async move {
+            let result = weft_trace::within(inside, flow).await;
+            served.waited(weft_trace::now());
+            this.shell.answer(served, peer, Frame::reply(&header, result, Payload::EMPTY), this.rt.now());
+        });
+        Step::Later
+    }
+
+    /// The request that is being executed goes on in a flow.
+    fn goes_on(&self) -> Served {
+        let mut served = self.current.take().expect("a request is executed, and one flow goes on with it");
+        served.worked(weft_trace::now());
+        self.shell.list(&mut served);
+        served
+    }
+
+    /// Waits until everything that has been decided so far is committed: an answer may tell it. False if that failed.
+    pub(crate) async fn settle(&self) -> bool {
+        self.shell.wake();
+        self.kept(self.engine.wait_committed(self.engine.last()).await)
+    }
+
+    /// Notes a failure of the journal, which ends the server.
+    pub(crate) fn kept(&self, result: Kept) -> bool {
+        if let Err(error) = &result {
+            self.fail(error.clone());
+        }
+        result.is_ok()
+    }
+}

@@ -1,0 +1,97 @@
+//! The loop of turns.
+
+use std::rc::Rc;
+
+use weft_rt::{Arrival, FaultPoint, Runtime, ServerRuntime, race};
+
+use crate::{Answer, Answers, Intake, Service};
+
+/// Makes turns until the server fails, or is asked to stop: then everything is on stable storage.
+///
+/// # Errors
+/// Why it has failed.
+pub async fn serve<S: Service>(server: &Rc<S>) -> Result<(), S::Failure> {
+    let shell = server.shell();
+    shell.rt().spawn(stop_flow(Rc::clone(server)));
+    let (mut arrivals, mut answers) = (Vec::new(), Vec::new());
+    loop {
+        let woken = shell.woken.wait();
+        if let Some(failure) = shell.failure() {
+            return Err(failure);
+        }
+        match server.intake(shell.is_to_stop()) {
+            Intake::Open => drop(race(shell.rt().receive(&mut arrivals), woken).await),
+            Intake::Ready => drop(race(shell.rt().receive(&mut arrivals), std::future::ready(())).await),
+            Intake::Busy => {}
+            Intake::Closed => woken.await,
+            Intake::Over => return server.bring_to_rest().await,
+        }
+        if let Err(failure) = turn(server, &mut arrivals, &mut answers).await {
+            server.fail(failure);
+        }
+    }
+}
+
+async fn turn<S: Service>(server: &Rc<S>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<S>) -> Result<(), S::Failure> {
+    let (shell, arrived) = (server.shell(), arrivals.len());
+    let _turn = weft_trace::span(S::TURN);
+    shell.begin_turn(arrived);
+    if arrived > 0 {
+        shell.rt().pass(FaultPoint::ServerQueue).await;
+    }
+    server.make_room().await?;
+    shell.sample_load(&**server, arrived);
+    shell.work_ends();
+    server.work(arrivals, answers).await?;
+    let has_answers = !answers.is_empty();
+    if arrived > 0 || has_answers {
+        shell.count_turn();
+    }
+    finish(server, answers).await?;
+    server.look_after(has_answers).await;
+    Ok(())
+}
+
+async fn stop_flow<S: Service>(server: Rc<S>) {
+    server.shell().rt().stop_requested().await;
+    server.shell().ask_to_stop();
+}
+
+/// Commits what was decided; then the answers leave, or wait for what they must wait for.
+///
+/// # Errors
+/// The commit failed. No answer leaves.
+pub async fn finish<S: Service>(server: &Rc<S>, answers: &mut Answers<S>) -> Result<(), S::Failure> {
+    server.commit().await?;
+    if answers.is_empty() {
+        return Ok(());
+    }
+    server.committed(answers);
+    let shell = server.shell();
+    let (committed, now) = (shell.work_ends(), shell.rt().now());
+    for mut answer in answers.drain(..) {
+        answer.served.kept(committed);
+        match answer.until.take() {
+            None => shell.answer(answer.served, answer.peer, answer.frame, now),
+            Some(until) => answer_later(server, answer, until),
+        }
+    }
+    Ok(())
+}
+
+fn answer_later<S: Service>(server: &Rc<S>, answer: Answer<S::Until>, until: S::Until) {
+    let Answer { peer, frame, mut served, .. } = answer;
+    let this = Rc::clone(server);
+    let shell = server.shell();
+    shell.list(&mut served);
+    shell.answer_waits(true);
+    shell.rt().spawn(async move {
+        let holds = this.wait(until).await;
+        let shell = this.shell();
+        shell.answer_waits(false);
+        if holds {
+            served.kept(weft_trace::now());
+            shell.answer(served, peer, frame, shell.rt().now());
+        }
+    });
+}
