@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,24 @@ fn promise_batch_survives_kill() {
     }
     let errors: Vec<_> = accounts.iter().flat_map(|(_, account)| &account.errors).collect();
     assert_eq!(errors, [""; 0]);
+}
+
+/// What a program has written through a descriptor with `O_SYNC` is there, size and all, although nobody was left to close or report anything.
+#[test]
+fn a_synced_write_survives_the_end_of_everything() {
+    if !available("a_synced_write_survives_the_end_of_everything", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "2", "--stripe-size", "64KiB"]);
+    let victim = fs.mount("victim", "");
+    let flags = rustix::fs::OFlags::SYNC.bits() as i32;
+    let mut synced = File::options().write(true).create_new(true).custom_flags(flags).open(victim.join("synced")).unwrap();
+    synced.write_all(&vec![7; 300_000]).unwrap();
+    fs.kill_mount(&victim);
+    ["meta0", "meta1", "data0", "data1"].iter().for_each(|server| fs.kill(server));
+    drop(synced);
+    fs.start(&[]);
+    assert_eq!(fs::read(fs.mnt().join("synced")).unwrap(), vec![7; 300_000]);
 }
 
 /// Nothing is refused while a server restarts within the deadline: operations wait and succeed.
