@@ -139,6 +139,11 @@ impl Credentials {
     }
 }
 
+/// The set-user-id bit, and the set-group-id bit where it is not the mark of mandatory locking (no execute permission for the group).
+pub fn set_id_bits(mode: u32) -> u32 {
+    (mode & 0o4000) | if mode & 0o010 != 0 { mode & 0o2000 } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

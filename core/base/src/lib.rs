@@ -13,7 +13,7 @@ mod server_list;
 mod status;
 mod time;
 
-pub use attr::{Attr, Credentials, FileKind, Layout, NAME_BYTES_MAX, check_name};
+pub use attr::{Attr, Credentials, FileKind, Layout, NAME_BYTES_MAX, check_name, set_id_bits};
 pub use checksum::{crc32c, crc32c_append};
 pub use fast_map::{FastHasher, FastMap, FastSet};
 pub use ids::{ClientId, FsId, Handle, ROOT_HANDLE, RequestId, ServerId, ServerRole, StripeIndex};

@@ -5,8 +5,6 @@ use weft_wire::{Reader, Wire};
 
 /// Set-group-id bit of a mode.
 pub const MODE_SETGID: u32 = 0o2000;
-/// Set-user-id bit of a mode.
-pub const MODE_SETUID: u32 = 0o4000;
 /// Sticky bit of a mode: only owners remove names from such a directory.
 pub const MODE_STICKY: u32 = 0o1000;
 /// The bits of a mode that are kept.

@@ -16,14 +16,27 @@ pub fn errno(status: Status) -> Errno {
     Errno::from_i32(status.errno())
 }
 
+/// Set in the second number that an object has; no handle of an object with a name has this bit.
+const ALIAS: u64 = 1 << 63;
+
 /// Handles are inode numbers: the root is 1 in both worlds, and no handle is ever reused.
 pub fn inode(handle: Handle) -> INodeNo {
     INodeNo(handle.0)
 }
 
+/// The second number of an object, by which the kernel takes it for another one than by the first (`told.rs`).
+pub fn alias(handle: Handle) -> INodeNo {
+    INodeNo(handle.0 | ALIAS)
+}
+
+/// True if this is the second number of an object.
+pub fn is_alias(inode: INodeNo) -> bool {
+    inode.0 & ALIAS != 0
+}
+
 /// The object that an inode number of the kernel names.
 pub fn handle(inode: INodeNo) -> Handle {
-    Handle(inode.0)
+    Handle(inode.0 & !ALIAS)
 }
 
 /// Who asks. The kernel has checked permissions with all groups of the caller (`default_permissions`), so none are sent.

@@ -25,17 +25,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use weft_base::{Attr, Handle, Payload, Status};
+use weft_base::{Attr, Handle, Payload, Status, set_id_bits};
 use weft_client::{CreateOptions, Error, RenameFlags as NameFlags, SetAttr, XattrFlags};
 use weft_rt::{Bulk, Runtime};
 use weft_trace::event;
 use weft_wire::Rights;
 
 use self::listings::name_only;
-use self::opens::{KernelFile, rights, set_id_bits};
+use self::opens::{KernelFile, rights};
 use self::served::{Failure, Served};
 use crate::bare_files::BareFiles;
-use crate::convert::{attributes, credentials, errno, handle, kind_of_mode, set_time};
+use crate::convert::{alias, attributes, credentials, errno, handle, inode, is_alias, kind_of_mode, set_time};
 use crate::kernel::{
     Errno, FileHandle, FileLock, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
@@ -166,16 +166,32 @@ impl Filesystem for WeftFilesystem {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let mut served = self.begin(event::FUSE_LOOKUP, request, parent);
         let who = credentials(request);
-        let result = match self.walks.wants(request.pid()) {
+        let rights = self.walks.wants(request.pid());
+        let opens = rights.is_some();
+        let result = match rights {
             Some(rights) => self.find(request.pid(), &who, handle(parent), name.as_bytes(), rights),
             None => self.run(self.client.lookup_soon(&who, handle(parent), name.as_bytes())),
         };
         let seen = answer!(served, reply, result);
+        let now = self.client.rt().now();
+        let is_sure = self.told.tell_name(handle(parent), name.as_bytes(), &seen.attr, now);
         // Who wants a size that cannot be had asks for it, and waits.
-        let ttl = if seen.is_exact { self.ttl } else { Duration::ZERO };
-        self.told.tell(&seen.attr, self.client.rt().now());
+        let ttl = if is_sure && seen.is_exact { self.ttl } else { Duration::ZERO };
+        let node = match (is_sure, opens) {
+            (true, _) => inode(seen.attr.handle),
+            (false, false) => {
+                // What happens to it by its second number is not seen by its first.
+                self.forget_told(seen.attr.handle);
+                alias(seen.attr.handle)
+            }
+            // Opens are of the one object.
+            (false, true) => {
+                self.told.tell(&seen.attr, now);
+                inode(seen.attr.handle)
+            }
+        };
         served.replies();
-        reply.entry(&ttl, &attributes(&seen.attr), GENERATION);
+        reply.entry(&ttl, node, &attributes(&seen.attr), GENERATION);
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
@@ -186,7 +202,7 @@ impl Filesystem for WeftFilesystem {
             return reply.attr(&self.ttl.saturating_sub(Duration::from_nanos(age)), &attributes(&attr));
         }
         let result = self.run(self.client.getattr(handle(ino)));
-        self.reply_attr(&mut served, reply, result);
+        self.reply_attr(&mut served, reply, ino, result);
     }
 
     fn setattr(
@@ -221,7 +237,11 @@ impl Filesystem for WeftFilesystem {
                 self.watch_set_id(number, true);
             });
         }
-        self.reply_attr(&mut served, reply, result);
+        if is_alias(ino) {
+            // By its other number it has changed, too.
+            self.forget_told(handle(ino));
+        }
+        self.reply_attr(&mut served, reply, ino, result);
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
@@ -236,13 +256,13 @@ impl Filesystem for WeftFilesystem {
         let kind = answer!(served, reply, kind_of_mode(mode).ok_or(Status::Invalid));
         let who = credentials(request);
         let result = self.run(self.client.mknod(&who, handle(parent), name.as_bytes(), kind, mode & 0o7777, rdev));
-        self.reply_entry(&mut served, reply, result);
+        self.reply_entry(&mut served, reply, (parent, name), result);
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let mut served = self.begin(event::FUSE_MKDIR, request, parent);
         let result = self.run(self.client.mkdir(&credentials(request), handle(parent), name.as_bytes(), mode & 0o7777));
-        self.reply_entry(&mut served, reply, result);
+        self.reply_entry(&mut served, reply, (parent, name), result);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -263,7 +283,7 @@ impl Filesystem for WeftFilesystem {
         let mut served = self.begin(event::FUSE_OTHER, request, parent);
         let target = target.as_os_str().as_bytes();
         let result = self.run(self.client.symlink(&credentials(request), handle(parent), name.as_bytes(), target));
-        self.reply_entry(&mut served, reply, result);
+        self.reply_entry(&mut served, reply, (parent, name), result);
     }
 
     fn rename(
@@ -286,6 +306,11 @@ impl Filesystem for WeftFilesystem {
             NameFlags { no_replace: flags.contains(RenameFlags::RENAME_NOREPLACE), exchange: flags.contains(RenameFlags::RENAME_EXCHANGE) };
         let (from, to) = ((handle(parent), name.as_bytes()), (handle(newparent), newname.as_bytes()));
         answer!(served, reply, self.run(self.client.rename(&credentials(request), from.0, from.1, to.0, to.1, flags)));
+        let now = self.client.rt().now();
+        self.told.moved(from, to, now);
+        if flags.exchange {
+            self.told.moved(to, from, now);
+        }
         served.replies();
         reply.ok();
     }
@@ -293,16 +318,24 @@ impl Filesystem for WeftFilesystem {
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
         let result = self.run(self.client.link(&credentials(request), handle(ino), handle(newparent), newname.as_bytes()));
-        self.reply_entry(&mut served, reply, result);
+        if let Ok(attr) = &result {
+            self.told.linked(handle(newparent), newname.as_bytes(), attr, self.client.rt().now());
+        }
+        self.reply_entry(&mut served, reply, (newparent, newname), result);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let mut served = self.begin(event::FUSE_OPEN, request, ino);
         let rights = rights(flags.0);
         let truncate = flags.0 & libc::O_TRUNC != 0;
-        let opened = self.open_found(request.pid(), &credentials(request), handle(ino), rights, truncate);
+        let client = self.client.for_one_operation();
+        let opened = self.open_found(&client, request.pid(), &credentials(request), ino, rights, truncate);
         let (attr, file) = answer!(served, reply, opened);
         let mut how = self.open_flags(&attr, &file, flags.0);
+        if is_alias(ino) {
+            // What is noted of pages is noted of those under the first number.
+            how = how.without(FopenFlags::FOPEN_KEEP_CACHE) | FopenFlags::FOPEN_DIRECT_IO;
+        }
         // Who opens a file for update may lock it, and a close ends its locks. A new file is rarely locked, and pays nothing for it.
         if self.locks.is_some() && flags.0 & libc::O_ACCMODE == libc::O_RDWR {
             how = how.without(FopenFlags::FOPEN_NOFLUSH);
@@ -310,7 +343,7 @@ impl Filesystem for WeftFilesystem {
         let number = self.add_file(&attr, file, how);
         if rights.contains(Rights::WRITE) && set_id_bits(attr.mode) != 0 {
             if truncate && request.uid() != 0 {
-                answer!(served, reply, self.clear_set_id(handle(ino)));
+                answer!(served, reply, self.clear_set_id(&client, handle(ino)));
             } else {
                 self.watch_set_id(number, true);
             }
@@ -352,11 +385,11 @@ impl Filesystem for WeftFilesystem {
         if created {
             self.bare.made(attr.handle, asked);
         }
-        self.told.tell(&attr, self.client.rt().now());
+        let ttl = self.tell_name(parent, name, &attr);
         let how = self.open_flags(&attr, &file, flags);
         served.replies();
         let number = self.add_file(&attr, file, how);
-        if !reply.created(&self.ttl, &attributes(&attr), GENERATION, FileHandle(number), how) {
+        if !reply.created(&ttl, &attributes(&attr), GENERATION, FileHandle(number), how) {
             self.forget_open(number);
         }
     }
@@ -409,21 +442,27 @@ impl Filesystem for WeftFilesystem {
     ) {
         let mut served = self.begin(event::FUSE_WRITE, request, ino);
         served.span.range(offset, data.len() as u64);
-        if self.set_id_count.load(Ordering::Relaxed) > 0 && request.uid() != 0 && self.watch_set_id(file.0, false) {
-            answer!(served, reply, self.clear_set_id(handle(ino)));
+        let client = self.client.for_one_operation();
+        let is_plain_user = request.uid() != 0;
+        if self.set_id_count.load(Ordering::Relaxed) > 0 && is_plain_user && self.watch_set_id(file.0, false) {
+            answer!(served, reply, self.clear_set_id(&client, handle(ino)));
         }
         let open = answer!(served, reply, self.open_file(file));
         let offset = match flags.0 & libc::O_APPEND {
             0 => offset,
-            _ => answer!(served, reply, self.append_offset(&open)),
+            _ => answer!(served, reply, self.append_offset(&client, &open)),
         };
         let bulk = Bulk::Slices(vec![data]);
         let written = match flags.0 & libc::O_SYNC {
-            0 => self.run(self.client.write(&open.file, offset, bulk)),
+            0 => self.run(client.write(&open.file, offset, bulk)),
             // `O_SYNC` is two bits, one of them `O_DSYNC`.
-            sync => self.run(self.client.write_synced(&open.file, offset, bulk, sync == libc::O_DSYNC)),
+            sync => self.run(client.write_synced(&open.file, offset, bulk, sync == libc::O_DSYNC)),
         };
         answer!(served, reply, written);
+        if is_plain_user && let Some(epoch) = open.newer_epoch() {
+            answer!(served, reply, self.clear_set_id(&client, handle(ino)));
+            open.epoch.store(epoch, Ordering::Relaxed);
+        }
         self.told.written(handle(ino));
         served.replies();
         reply.written(data.len() as u32);
@@ -493,6 +532,10 @@ impl Filesystem for WeftFilesystem {
                 served.fails(Errno::EAGAIN);
                 reply.error(Errno::EAGAIN);
             }
+            Err(Refusal::Deadlock) => {
+                served.fails(Errno::EDEADLK);
+                reply.error(Errno::EDEADLK);
+            }
             // It has its answer.
             Err(Refusal::Interrupted) => {}
             Err(Refusal::Failed(error)) => answer!(served, reply, Err(error)),
@@ -549,14 +592,14 @@ impl Filesystem for WeftFilesystem {
 
     fn readdirplus(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let mut served = self.begin(event::FUSE_READDIR, request, ino);
-        let (ttl, now) = (self.ttl, self.client.rt().now());
+        let (ttl, now, dir) = (self.ttl, self.client.rt().now(), handle(ino));
         let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, attr: Option<&Attr>| match attr {
-            Some(attr) => {
-                self.told.tell(attr, now);
+            Some(attr) if self.told.tell_name(dir, name, attr, now) => {
                 reply.add(ino, cookie, OsStr::from_bytes(name), &ttl, &attributes(attr), GENERATION)
             }
-            // Attributes that are not at hand (`.`, `..`, an object that vanished meanwhile): number 0 gives the kernel the name only.
-            None => reply.add(INodeNo(0), cookie, OsStr::from_bytes(name), &Duration::ZERO, &name_only(ino, kind), GENERATION),
+            // Attributes that are not at hand (`.`, `..`, an object that vanished meanwhile), or a name to look up by itself: number 0 gives the
+            // kernel the name only.
+            _ => reply.add(INodeNo(0), cookie, OsStr::from_bytes(name), &Duration::ZERO, &name_only(ino, kind), GENERATION),
         };
         answer!(served, reply, self.list(file, &credentials(request), offset, true, add));
         served.replies();

@@ -2,11 +2,17 @@
 //! cuts cached reads at their size. So an open compares: what has changed since must be forgotten by the kernel before the open returns.
 //!
 //! Only what the kernel may still believe is remembered: entries live for one to two times that age, in two generations, so that
-//! forgetting costs nothing. An entry costs some 60 bytes and as many nanoseconds for every reply with attributes.
+//! forgetting costs nothing. An entry costs some 80 bytes and as many nanoseconds for every reply with attributes.
+//!
+//! It takes two names that lead to one object for names of one file, whose rename does nothing, and then asks nobody. If another mount has moved
+//! the object from one name to the other, the first leads elsewhere. So the name under which the kernel was told of an object, and the version of
+//! the object then, are remembered, too: to whoever comes by another name to another version, the object is shown under a second number, for
+//! that moment only.
 
+use std::hash::Hasher;
 use std::sync::{Mutex, MutexGuard};
 
-use weft_base::{Attr, FastMap, FileKind, Handle, Nanos, WallTime};
+use weft_base::{Attr, FastHasher, FastMap, FileKind, Handle, Nanos, WallTime};
 use weft_wire::ops::Judged;
 
 /// Threads that tell of different files seldom meet.
@@ -21,17 +27,84 @@ pub struct Told {
     /// How long the kernel believes, in nanoseconds; 0: never, and nothing is remembered.
     age: u64,
     shards: [Mutex<Shard>; SHARDS],
+    /// Names that were moved through this mount.
+    moves: Mutex<Moves>,
+}
+
+/// Moved names, in two generations as well: by the new name the old one, and when.
+#[derive(Debug, Default)]
+struct Moves {
+    since: Nanos,
+    now: FastMap<u64, (u64, Nanos)>,
+    before: FastMap<u64, (u64, Nanos)>,
+}
+
+/// A name that was moved more often in a moment is doubtful.
+const MOVES_MAX: usize = 8;
+
+impl Moves {
+    fn add(&mut self, from: u64, to: u64, now: Nanos, age: u64) {
+        if now.since(self.since) >= 2 * age {
+            self.before = std::mem::take(&mut self.now);
+            self.since = now;
+        }
+        self.now.insert(to, (from, now));
+    }
+
+    /// True if whatever had the name `named` was moved to `name` since.
+    fn lead(&self, named: &Named, name: u64) -> bool {
+        let mut name = name;
+        for _ in 0..MOVES_MAX {
+            match self.now.get(&name).or_else(|| self.before.get(&name)) {
+                Some((from, at)) if *at >= named.at => name = *from,
+                _ => return false,
+            }
+            if name == named.name {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     /// When `now` was begun.
     since: Nanos,
-    now: FastMap<Handle, Known>,
-    before: FastMap<Handle, Known>,
+    now: FastMap<Handle, Record>,
+    before: FastMap<Handle, Record>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    known: Option<Known>,
+    named: Option<Named>,
+}
+
+/// A name that the kernel may believe to lead to an object.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    name: u64,
+    /// Of the object; a rename or a link makes it another one.
+    version: u64,
+    at: Nanos,
 }
 
 impl Shard {
+    /// Drops what is too old.
+    fn renewed(&mut self, now: Nanos, age: u64) -> &mut Shard {
+        if now.since(self.since) >= age {
+            self.turn(now, age);
+        }
+        self
+    }
+
+    /// What is known of an object, in the present generation.
+    fn record(&mut self, object: Handle) -> &mut Record {
+        let before = &mut self.before;
+        self.now.entry(object).or_insert_with(|| before.remove(&object).unwrap_or_default())
+    }
+
     /// Begins a generation. The memory of the one before the last is used again, unless it has become far too much.
     fn turn(&mut self, now: Nanos, age: u64) {
         std::mem::swap(&mut self.now, &mut self.before);
@@ -75,7 +148,7 @@ impl Known {
 impl Told {
     /// For a kernel that believes what it is told for so many nanoseconds.
     pub fn new(age: u64) -> Told {
-        Told { age, shards: std::array::from_fn(|_| Mutex::default()) }
+        Told { age, shards: std::array::from_fn(|_| Mutex::default()), moves: Mutex::default() }
     }
 
     /// The kernel is about to be told these attributes. To be called before the reply.
@@ -83,11 +156,46 @@ impl Told {
         if self.age == 0 || attr.kind != FileKind::File {
             return;
         }
-        let mut shard = self.shard(attr.handle);
-        if now.since(shard.since) >= self.age {
-            shard.turn(now, self.age);
+        self.shard(attr.handle).renewed(now, self.age).record(attr.handle).known = Some(Known::of(attr));
+    }
+
+    /// The kernel is about to be told that a name in a directory leads to this object. To be called before the reply. False, and nothing is
+    /// remembered, if it may believe that another name does which does not any more.
+    pub fn tell_name(&self, dir: Handle, name: &[u8], attr: &Attr, now: Nanos) -> bool {
+        if self.age == 0 {
+            return true;
         }
-        shard.now.insert(attr.handle, Known::of(attr));
+        let mut shard = self.shard(attr.handle);
+        let record = shard.renewed(now, self.age).record(attr.handle);
+        let name = hash(dir, name);
+        // Twice the age: what the kernel is told counts for it from when it hears it.
+        let is_doubtful = |named: &Named| {
+            let is_other = named.name != name && named.version != attr.version && now.since(named.at) < 2 * self.age;
+            is_other && !self.moves().lead(named, name)
+        };
+        if record.named.as_ref().is_some_and(is_doubtful) {
+            return false;
+        }
+        record.named = Some(Named { name, version: attr.version, at: now });
+        if attr.kind == FileKind::File {
+            record.known = Some(Known::of(attr));
+        }
+        true
+    }
+
+    /// This mount has given the object this name, beside others.
+    pub fn linked(&self, dir: Handle, name: &[u8], attr: &Attr, now: Nanos) {
+        if self.age > 0 {
+            let named = Named { name: hash(dir, name), version: attr.version, at: now };
+            self.shard(attr.handle).renewed(now, self.age).record(attr.handle).named = Some(named);
+        }
+    }
+
+    /// This mount has moved what had one name to the other.
+    pub fn moved(&self, from: (Handle, &[u8]), to: (Handle, &[u8]), now: Nanos) {
+        if self.age > 0 {
+            self.moves().add(hash(from.0, from.1), hash(to.0, to.1), now, self.age);
+        }
     }
 
     /// What the kernel allows opens of this file by, if it may believe anything.
@@ -101,7 +209,7 @@ impl Told {
         if self.age > 0 {
             let mut shard = self.shard(file);
             let Shard { now, before, .. } = &mut *shard;
-            if let Some(known) = now.get_mut(&file).or_else(|| before.get_mut(&file)) {
+            if let Some(known) = now.get_mut(&file).or_else(|| before.get_mut(&file)).and_then(|record| record.known.as_mut()) {
                 known.written = true;
             }
         }
@@ -116,10 +224,8 @@ impl Told {
     pub fn forgotten(&self, file: Handle, known: Known) {
         let mut shard = self.shard(file);
         let Shard { now, before, .. } = &mut *shard;
-        for generation in [now, before] {
-            if generation.get(&file) == Some(&known) {
-                generation.remove(&file);
-            }
+        for record in [now.get_mut(&file), before.get_mut(&file)].into_iter().flatten() {
+            record.known = record.known.filter(|told| *told != known);
         }
     }
 
@@ -129,12 +235,24 @@ impl Told {
             return None;
         }
         let shard = self.shard(file);
-        shard.now.get(&file).or_else(|| shard.before.get(&file)).copied()
+        shard.now.get(&file).or_else(|| shard.before.get(&file)).and_then(|record| record.known)
+    }
+
+    fn moves(&self) -> MutexGuard<'_, Moves> {
+        self.moves.lock().expect("no code panics while it holds this lock")
     }
 
     fn shard(&self, file: Handle) -> MutexGuard<'_, Shard> {
         self.shards[file.0 as usize % SHARDS].lock().expect("no code panics while it holds this lock")
     }
+}
+
+/// Two names with one hash are taken for the same: then a rename that does nothing may go unnoticed, once in 2^64.
+fn hash(dir: Handle, name: &[u8]) -> u64 {
+    let mut hasher = FastHasher::default();
+    hasher.write_u64(dir.0);
+    hasher.write(name);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -181,6 +299,30 @@ mod tests {
         let known = told.known(Handle(7)).expect("it was told");
         told.forgotten(Handle(7), known);
         assert!(told.differs(&attr(9, 0)).is_none());
+    }
+
+    #[test]
+    fn a_second_name_is_doubtful_if_the_object_has_changed_since_the_first() {
+        let told = Told::new(100);
+        let (one, two) = ((Handle(1), b"a"), (Handle(1), b"b"));
+        let tell = |(dir, name): (Handle, &[u8; 1]), version, now| told.tell_name(dir, name, &attr(version, 0), Nanos(now));
+        assert!(tell(one, 1, 1000));
+        assert!(tell(two, 1, 1010), "a link, the first name of which is true: nothing has changed since");
+        assert!(tell(two, 2, 1020), "the same name");
+        assert!(!tell(one, 3, 1030));
+        assert!(!tell((Handle(9), b"b"), 3, 1030), "the same name elsewhere");
+        told.tell(&attr(4, 0), Nanos(1040));
+        let known = told.known(Handle(7)).expect("it was told");
+        told.forgotten(Handle(7), known);
+        assert!(told.known(Handle(7)).is_none() && !tell(one, 4, 1150), "names are believed all the same");
+        assert!(tell(one, 4, 1220), "not for ever");
+        told.moved((Handle(1), b"a"), (Handle(2), b"c"), Nanos(1230));
+        told.moved((Handle(2), b"c"), (Handle(1), b"b"), Nanos(1231));
+        assert!(tell(two, 6, 1232), "this mount has moved it");
+        assert!(tell(one, 6, 1233));
+        assert!(!tell(two, 7, 1234), "not since it has that name");
+        told.linked(Handle(1), b"b", &attr(8, 0), Nanos(1235));
+        assert!(tell(two, 9, 1236), "its own link");
     }
 
     #[test]

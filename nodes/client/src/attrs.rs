@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, Status};
+use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, Status, set_id_bits};
 use weft_call::run_window;
 use weft_layout::file_bytes;
 use weft_rt::Runtime;
 use weft_wire::Capability;
 use weft_wire::ops::{
-    FileState, GetAttrRequest, GetXattrRequest, ListXattrRequest, ObjectStatRequest, RemoveXattrRequest, SetAttrRequest, SetXattrRequest,
+    FileState, GetAttrRequest, GetXattrRequest, ListXattrRequest, ObjectStatRequest, RemoveXattrRequest, SetAttrRequest, SetTime,
+    SetXattrRequest,
 };
 
 use crate::cache::Asked;
@@ -189,6 +190,10 @@ impl<R: Runtime> Client<R> {
     /// [`Client::setattr`] as a part of another operation.
     pub(crate) async fn setattr_in(&self, flow: Flow, who: &Credentials, handle: Handle, changes: &SetAttr) -> Result<Attr> {
         let server = self.owner(flow, handle)?;
+        let mut changes = changes.clone();
+        if changes.mode.is_some_and(|mode| set_id_bits(mode) != 0) && changes.mtime.is_none() {
+            changes.mtime = self.time_against_writers(flow, handle).await?;
+        }
         // A time needs no report of own writes before it: its epoch says that they came before it.
         let inode = if changes.size.is_some() { self.inner.opens.get(handle) } else { None };
         let passage = match &inode {
@@ -197,7 +202,7 @@ impl<R: Runtime> Client<R> {
         };
         let writes_before = inode.as_ref().and_then(|inode| inode.writes_before_truncation());
         self.inner.cache.forget(handle);
-        let SetAttr { mode, uid, gid, size, atime, mtime, opened_for_write } = changes.clone();
+        let SetAttr { mode, uid, gid, size, atime, mtime, opened_for_write } = changes;
         let request = SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who: who.clone(), opened_for_write };
         let asked = self.ask();
         let outcome = self.call(flow, server, &request).await;
@@ -211,6 +216,18 @@ impl<R: Runtime> Client<R> {
         }
         drop(passage);
         self.settle(flow, state, asked).await
+    }
+
+    /// A program that is being written must not become set-id: whoever has it open for writing clears the bits with the next write. To those
+    /// elsewhere that write only tells of times that were set, so the time of the last change is set to what it is.
+    async fn time_against_writers(&self, flow: Flow, handle: Handle) -> Result<Option<SetTime>> {
+        let asked = self.ask();
+        let state = self.get_state(flow, handle).await?;
+        if state.ask_data.is_none() {
+            return Ok(None);
+        }
+        let attr = self.settle(flow, state, asked).await?;
+        Ok(Some(SetTime { at: Some(attr.mtime) }))
     }
 
     /// Value of an extended attribute.

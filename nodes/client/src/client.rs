@@ -22,6 +22,8 @@ const PING_DEADLINE: u64 = 2 * SECOND;
 /// at once, each driving its own operation.
 pub struct Client<R: Runtime> {
     pub(crate) inner: Arc<Inner<R>>,
+    /// Operations end by then, if that is before their own deadline.
+    until: Nanos,
 }
 
 pub(crate) struct Inner<R> {
@@ -37,7 +39,7 @@ pub(crate) struct Inner<R> {
 
 impl<R: Runtime> Clone for Client<R> {
     fn clone(&self) -> Self {
-        Client { inner: self.inner.clone() }
+        Client { inner: self.inner.clone(), until: self.until }
     }
 }
 
@@ -68,7 +70,8 @@ impl<R: Runtime> Client<R> {
         let cache = Cache::new(options.attr_cache_ns);
         let (opens, partitions) = (OpenTable::default(), Partitions::default());
         let (known, silent) = (KnownDirectories::default(), Silent::default());
-        Client { inner: Arc::new(Inner { caller, map, options, opens, partitions, cache, known, silent }) }
+        let inner = Inner { caller, map, options, opens, partitions, cache, known, silent };
+        Client { inner: Arc::new(inner), until: Nanos::NEVER }
     }
 
     /// The servers of the file system.
@@ -84,6 +87,13 @@ impl<R: Runtime> Client<R> {
     /// How the client behaves.
     pub fn options(&self) -> &ClientOptions {
         &self.inner.options
+    }
+
+    /// This client for what its user sees as one operation: all calls together take as long as one may
+    /// ([`ClientOptions::deadline_ns`]), counted from now.
+    pub fn for_one_operation(&self) -> Client<R> {
+        let deadline = self.rt().now() + self.inner.options.deadline_ns;
+        Client { inner: self.inner.clone(), until: self.until.min(deadline) }
     }
 
     /// From now on what this client does in a directory is followed: "no such name" may be answered without asking in directories that
@@ -173,7 +183,8 @@ impl<R: Runtime> Client<R> {
 
     /// Begins an operation of the API.
     pub(crate) fn flow(&self, operation: &'static str, handle: Handle) -> Flow {
-        Flow { operation, handle, deadline: self.rt().now() + self.inner.options.deadline_ns }
+        let deadline = self.rt().now() + self.inner.options.deadline_ns;
+        Flow { operation, handle, deadline: deadline.min(self.until) }
     }
 
     /// Notes when a question is asked whose answer may be kept.
@@ -189,7 +200,7 @@ impl<R: Runtime> Client<R> {
     /// One request of an operation.
     pub(crate) async fn call<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O) -> Result<O::Reply> {
         let outcome = self.inner.caller.call(server, operation, flow.deadline).await;
-        self.after_call().await;
+        self.after_call(flow).await;
         outcome.map_err(|status| flow.error_at(status, server))
     }
 
@@ -202,14 +213,14 @@ impl<R: Runtime> Client<R> {
         bulk: Bulk<'_>,
     ) -> Result<(O::Reply, Payload)> {
         let outcome = self.inner.caller.call_with_bulk(server, operation, bulk, flow.deadline).await;
-        self.after_call().await;
+        self.after_call(flow).await;
         outcome.map_err(|status| flow.error_at(status, server))
     }
 
-    /// Whoever notices that a server has restarted tells it what is open there, before anything else.
-    async fn after_call(&self) {
+    /// Whoever notices that a server has restarted tells it what is open there, before anything else, as far as his time goes.
+    async fn after_call(&self, flow: Flow) {
         if self.inner.caller.has_restarted() {
-            Box::pin(self.reclaim()).await;
+            Box::pin(self.reclaim(flow.deadline)).await;
         }
     }
 }

@@ -268,6 +268,7 @@ impl OpenInode {
     pub(crate) fn end_write(&self, write: RunningWrite, end: u64, mtime: Option<DataTime>) {
         let mut state = self.lock();
         let (done, mtime) = (mtime.is_some(), mtime.unwrap_or(DataTime::NONE));
+        state.mtime_epoch = state.mtime_epoch.max(mtime.epoch);
         state.writes_running -= 1;
         state.changes += u64::from(!done || write.epoch != state.epoch || end > state.size);
         if done && write.epoch == state.epoch {
@@ -334,6 +335,11 @@ impl OpenInode {
             state.size = state.size.max(attr.size);
             state.size_at = state.size_at.max(asked_at);
         }
+    }
+
+    /// The epoch of writes after everything that was heard of.
+    pub(crate) fn epoch_of_writes(&self) -> u32 {
+        DataTime::epoch_of_writes(self.lock().mtime_epoch)
     }
 
     /// The size known so far.

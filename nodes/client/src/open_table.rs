@@ -66,6 +66,12 @@ impl OpenFile {
         self.inode.known_size().bytes
     }
 
+    /// Grows when somebody else has set the time of the last change, as far as writes of this client have met that: what is written from then on
+    /// counts as later. Whoever makes a program set-id elsewhere sets the time.
+    pub fn epoch_of_writes(&self) -> u32 {
+        self.inode.epoch_of_writes()
+    }
+
     pub(crate) fn inode(&self) -> &Arc<OpenInode> {
         &self.inode
     }

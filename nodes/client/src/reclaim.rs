@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_base::{Handle, SECOND, ServerId};
+use weft_base::{Handle, Nanos, SECOND, ServerId};
 use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire, PingRequest, ReclaimRequest};
@@ -39,8 +39,9 @@ impl<R: Runtime> Client<R> {
         run_window(flows, self.options().window).await;
     }
 
-    /// Tells every server that has restarted what is open there.
-    pub(crate) async fn reclaim(&self) {
+    /// Tells every server that has restarted what is open there, until `deadline`. One that could not be told is told after its next answer.
+    pub(crate) async fn reclaim(&self, deadline: Nanos) {
+        let by = || deadline.min(self.rt().now() + DEADLINE);
         'servers: for server in self.inner.caller.take_restarted() {
             self.inner.opens.begin_reclaim();
             self.inner.known.forget_all();
@@ -48,26 +49,24 @@ impl<R: Runtime> Client<R> {
             let opens: Vec<(Arc<OpenInode>, OpenOnWire)> =
                 inodes.into_iter().filter_map(|inode| inode.reclaim().map(|open| (inode, open))).collect();
             for opens in opens.chunks(OPENS_MAX) {
-                let deadline = self.rt().now() + DEADLINE;
                 let request = ReclaimRequest { opens: opens.iter().map(|(_, open)| open.clone()).collect() };
-                if self.inner.caller.call(server, &request, deadline).await.is_err() {
+                if self.inner.caller.call(server, &request, by()).await.is_err() {
                     self.inner.caller.mark_untold(server);
                     continue 'servers;
                 }
-                self.close_again(server, opens).await;
+                self.close_again(server, opens, &by).await;
             }
         }
     }
 
     /// A close may have reached the server before the message that reclaimed the same file. It is repeated; for a file that was
     /// opened again since, it is too old to have an effect.
-    async fn close_again(&self, server: ServerId, opens: &[(Arc<OpenInode>, OpenOnWire)]) {
+    async fn close_again(&self, server: ServerId, opens: &[(Arc<OpenInode>, OpenOnWire)], by: &impl Fn() -> Nanos) {
         for (inode, open) in opens {
             let keeps = inode.reclaim().map(|now| now.rights).unwrap_or_default();
             if keeps != open.rights {
-                let deadline = self.rt().now() + DEADLINE;
                 let request = CloseRequest { handle: open.handle, open_sequence: open.open_sequence, keeps, written: None };
-                if self.inner.caller.call(server, &request, deadline).await.is_err() {
+                if self.inner.caller.call(server, &request, by()).await.is_err() {
                     self.inner.caller.mark_untold(server);
                 }
             }

@@ -17,6 +17,7 @@ mod program;
 mod random;
 pub mod socket;
 mod uring;
+mod user;
 
 pub use filesystem::FileSystem;
 pub use machine::Machine;
@@ -26,3 +27,4 @@ pub use process::{alive, signal, states_of_threads};
 pub use program::{Finished, fails, ok, run, wait_until, weft};
 pub use random::Random;
 pub use uring::Uring;
+pub use user::as_user;

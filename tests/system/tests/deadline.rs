@@ -174,3 +174,28 @@ fn a_mount_without_servers_ends_cleanly() {
     drop(file);
     wait_until("the end of the mount process", BOUND * 2, || !alive(mount));
 }
+
+/// A write of a program that has switched to appending asks the metadata server for the right and then writes: one operation, one deadline.
+#[test]
+fn several_servers_share_the_deadline_of_one_operation() {
+    if !available("several_servers_share_the_deadline_of_one_operation", &[Need::Fuse]) {
+        return;
+    }
+    const DEADLINE: Duration = Duration::from_secs(8);
+    let timeout = DEADLINE.as_secs().to_string();
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1", "--timeout", &timeout, "-o", "cache_ms=0"]);
+    let mut file = File::create_new(fs.mnt().join("file")).unwrap();
+    file.write_all(b"first").unwrap();
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND).unwrap();
+    ["meta0", "data0"].iter().for_each(|server| fs.signal(server, Signal::STOP));
+    let begun = Instant::now();
+    let writer = std::thread::spawn(move || file.write_all(b"second").map(|()| file));
+    std::thread::sleep(DEADLINE * 3 / 4);
+    // From here on it waits for the other one.
+    fs.signal("meta0", Signal::CONT);
+    assert!(writer.join().unwrap().is_err(), "a data server does not answer");
+    let took = begun.elapsed();
+    fs.signal("data0", Signal::CONT);
+    assert!(took < DEADLINE * 3 / 2, "{took:?}");
+    fs.down();
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
-use weft_system_tests::{FileSystem, Need, available, wait_until};
+use weft_system_tests::{FileSystem, Need, available, run, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
@@ -97,6 +97,50 @@ fn who_waits_for_a_lock_can_be_killed_and_gets_it_otherwise() {
     assert!(patient.wait().unwrap().success());
     // Nobody is left who holds it.
     wait_until("a free lock", PATIENCE, || flock(&file, EXCLUSIVE).is_ok());
+}
+
+/// The folder of the test below, and which of its two files the process locks first.
+const CROSSING: &str = "WEFT_LOCKS_CROSSING";
+
+/// Two processes that want what the other one has would wait for each other for ever: one of them is told.
+#[test]
+fn crossing_locks_are_refused() {
+    if !available("crossing_locks_are_refused", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    let test = std::env::current_exe().unwrap();
+    let processes = ["0", "1"].map(|first| {
+        let mut command = Command::new(&test);
+        command.args(["--exact", "a_process_with_crossing_locks", "--ignored", "--nocapture"]);
+        command.env(CROSSING, format!("{first}{}", fs.mnt().display()));
+        std::thread::spawn(move || run(&mut command, PATIENCE))
+    });
+    let said = processes.map(|process| {
+        let finished = process.join().unwrap();
+        assert!(finished.is_success(), "{}", finished.words());
+        finished.words()
+    });
+    let count = |word: &str| said.iter().filter(|words| words.contains(word)).count();
+    assert_eq!((count("refused: deadlock"), count("has both locks")), (1, 1), "{said:?}");
+}
+
+#[test]
+#[ignore = "started twice by crossing_locks_are_refused, which says what to lock in WEFT_LOCKS_CROSSING"]
+fn a_process_with_crossing_locks() {
+    let what = std::env::var(CROSSING).unwrap_or_else(|_| panic!("{CROSSING} must say what to lock"));
+    let (first, folder) = what.split_at(1);
+    let second = if first == "0" { "1" } else { "0" };
+    let path = |name: &str, what: &str| Path::new(folder).join(format!("{name}{what}"));
+    let files = [first, second].map(|name| open(&path("file", name)));
+    fcntl_lock(&files[0], FlockOperation::LockExclusive).unwrap();
+    File::create(path("locked", first)).unwrap();
+    wait_until("the other process to lock its file", PATIENCE, || path("locked", second).exists());
+    match fcntl_lock(&files[1], FlockOperation::LockExclusive) {
+        Ok(()) => println!("has both locks"),
+        Err(Errno::DEADLK) => println!("refused: deadlock"),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 #[test]

@@ -12,8 +12,7 @@ use rustix::fs::{
     unlink, utimensat,
 };
 use rustix::io::{Errno, Result};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-use weft_system_tests::{FileSystem, Need, available};
+use weft_system_tests::{FileSystem, Need, as_user, available};
 
 /// A check: runs in an empty directory of its own, owned by root, mode 0755.
 type Check = fn(&Path);
@@ -21,21 +20,6 @@ type Check = fn(&Path);
 const USER: u32 = 12345;
 const OTHER: u32 = 12346;
 const GROUP: u32 = 23456;
-
-/// Runs as somebody else, in a thread of its own: on Linux every thread has its own identity.
-fn as_user<T: Send>(uid: u32, groups: &[u32], action: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            let ids: Vec<_> = groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-            set_thread_groups(&ids).unwrap();
-            let (uid, gid) = (Uid::from_raw(uid), ids[0]);
-            set_thread_res_gid(gid, gid, gid).unwrap();
-            set_thread_res_uid(uid, uid, uid).unwrap();
-            action()
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
 
 fn chmod(path: &Path, mode: u32) -> Result<()> {
     rustix::fs::chmod(path, Mode::from_raw_mode(mode))

@@ -1,14 +1,14 @@
 //! Times and removed objects as programs on one and on several mounts see them: order decides, not the larger value.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, fallocate, fstat, mkdirat, mkfifoat, open, renameat_with};
 use rustix::io::Errno;
-use weft_system_tests::{FileSystem, Need, available, fails, wait_until, weft};
+use weft_system_tests::{FileSystem, Need, as_user, available, fails, wait_until, weft};
 
 const FUTURE: Duration = Duration::from_secs(1_893_456_000);
 const PAST: Duration = Duration::from_secs(1_000_000_000);
@@ -164,4 +164,40 @@ fn what_is_not_there_says_so() {
         let seen = fs::metadata(&file).unwrap();
         seen.atime() == i64::MAX / 1_000_000_000 && seen.mtime() < -9_000_000_000
     });
+}
+
+/// A program that another mount writes to is not set-id afterwards, whichever mount made it so and whenever; and making it so is no change of its data.
+#[test]
+fn set_id_bits_end_with_a_write_through_another_mount() {
+    let test = "set_id_bits_end_with_a_write_through_another_mount";
+    if !available(test, &[Need::Fuse, Need::Root]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "2", "--stripe-size", "64KiB"]);
+    let (first, second) = (fs.mnt().join("program"), fs.mount("second", "").join("program"));
+    fs::write(&first, vec![1; 200_000]).unwrap();
+    let set_mode = |mode| fs::set_permissions(&first, Permissions::from_mode(mode)).unwrap();
+    let mode = || fs::metadata(&first).unwrap().mode() & 0o7777;
+    set_mode(0o777);
+    let held = as_user(12345, &[12345], || OpenOptions::new().write(true).open(&second).unwrap());
+    let write = |at| as_user(12345, &[12345], || held.write_all_at(b"changed", at).unwrap());
+    for (round, bits) in [0o4777, 0o2777, 0o6777, 0o4755].into_iter().enumerate() {
+        // On one data server or the other.
+        let at = round as u64 * 64 * 1024;
+        write(at);
+        // The data servers know it exactly while the file is open.
+        let written = File::open(&first).unwrap().metadata().unwrap().modified().unwrap();
+        set_mode(bits);
+        assert_eq!(mode(), bits);
+        assert_eq!(fs::metadata(&first).unwrap().modified().unwrap(), written, "round {round}");
+        write(at);
+        let about = File::open(&first).unwrap().metadata().unwrap();
+        assert_eq!(about.mode() & 0o6000, 0, "round {round}");
+        assert!(about.modified().unwrap() > written, "round {round}");
+    }
+    // The superuser may change programs.
+    set_mode(0o4777);
+    let by_root = OpenOptions::new().write(true).open(&second).unwrap();
+    by_root.write_all_at(b"changed", 0).unwrap();
+    assert_eq!(mode(), 0o4777);
 }

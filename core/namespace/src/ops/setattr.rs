@@ -1,7 +1,7 @@
 //! SetAttr: mode, owner, group, times; with `truncate.rs` the size.
 
 use bytes::Bytes;
-use weft_base::{Credentials, DataTime, FileKind, Handle, Result, Status, WallTime};
+use weft_base::{Credentials, DataTime, FileKind, Handle, Result, Status, WallTime, set_id_bits};
 use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime};
@@ -9,7 +9,7 @@ use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime}
 use super::open::{check_judgement, written_with};
 use super::truncate::truncated;
 use crate::access::owns;
-use crate::{Change, Context, Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_SETUID, OpenChange, Record, State, WRITE, may_access};
+use crate::{Change, Context, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, State, WRITE, may_access};
 
 /// How a change that may concern the size is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,11 +145,6 @@ impl State {
 
 /// The capabilities of a program.
 const CAPABILITIES: &[u8] = b"security.capability";
-
-/// Set-user-id, and set-group-id where it is not the mark of mandatory locking.
-fn set_id_bits(mode: u32) -> u32 {
-    (mode & MODE_SETUID) | if mode & 0o010 != 0 { mode & MODE_SETGID } else { 0 }
-}
 
 fn change_mode(who: &Credentials, inode: &Inode, changed: &mut Inode, mode: u32) -> Result<()> {
     if !owns(who, inode) {

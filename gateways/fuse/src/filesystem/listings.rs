@@ -7,6 +7,7 @@ use weft_client::{DirPage, Error};
 use weft_rt::Runtime;
 
 use super::WeftFilesystem;
+use crate::SharedClient;
 use crate::convert::{attributes, file_type, handle, inode};
 use crate::kernel::{FileAttr, FileHandle, FileType, INodeNo};
 use crate::open_files::Listing;
@@ -32,10 +33,11 @@ impl WeftFilesystem {
         mut add: impl FnMut(u64, &[u8], INodeNo, FileType, Option<&Attr>) -> bool,
     ) -> Result<(), Error> {
         let listing = self.listings.get(number.0).ok_or(Error::local(Status::Stale, "list", Handle(0)))?;
+        let client = self.client.for_one_operation();
         let mut cookie = cookie;
         let mut added = false;
         loop {
-            let page = self.listing_page(&listing, who, cookie, with_attrs)?;
+            let page = self.listing_page(&client, &listing, who, cookie, with_attrs)?;
             if cookie < COOKIE_SELF && add(COOKIE_SELF, b".", inode(listing.dir), FileType::Directory, None) {
                 return Ok(());
             }
@@ -58,7 +60,14 @@ impl WeftFilesystem {
     }
 
     /// The page of a listing that follows `cookie`, from memory if it is there.
-    fn listing_page(&self, listing: &Listing, who: &Credentials, cookie: u64, with_attrs: bool) -> Result<Arc<DirPage>, Error> {
+    fn listing_page(
+        &self,
+        client: &SharedClient,
+        listing: &Listing,
+        who: &Credentials,
+        cookie: u64,
+        with_attrs: bool,
+    ) -> Result<Arc<DirPage>, Error> {
         let server_cookie = if cookie <= COOKIE_PARENT { 0 } else { cookie };
         let now = self.client.rt().now();
         let mut kept = listing.page.lock().expect("no code panics while it holds this lock");
@@ -71,8 +80,8 @@ impl WeftFilesystem {
             return Ok(page.clone());
         }
         let page = match with_attrs {
-            true => self.run(self.client.readdir_soon(who, listing.dir, server_cookie, LISTING_BYTES)),
-            false => self.run(self.client.readdir(who, listing.dir, server_cookie, LISTING_BYTES, false)),
+            true => self.run(client.readdir_soon(who, listing.dir, server_cookie, LISTING_BYTES)),
+            false => self.run(client.readdir(who, listing.dir, server_cookie, LISTING_BYTES, false)),
         }?;
         let page = Arc::new(page);
         *kept = Some((server_cookie, now, page.clone()));

@@ -1,16 +1,17 @@
 //! Files that the kernel has open: how they are opened and closed, what the kernel may keep of their data, and what the first write clears.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use weft_base::{Attr, Credentials, FileKind, Handle, SECOND, Status};
+use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, SECOND, Status, set_id_bits};
 use weft_client::{Error, OpenFile, Seen, SetAttr};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 
 use super::WeftFilesystem;
-use crate::convert::inode;
-use crate::kernel::{FileHandle, FopenFlags};
+use crate::SharedClient;
+use crate::convert::{handle, inode, is_alias};
+use crate::kernel::{FileHandle, FopenFlags, INodeNo};
 use crate::walks::Second;
 
 /// For so long a name is looked up again because its file was replaced before it could be opened: each time by chance, so that a number of tries
@@ -32,6 +33,16 @@ pub(super) struct KernelFile {
     pub(super) is_noted: AtomicBool,
     /// The right to append of a file that was not opened for it.
     pub(super) append: OnceLock<Arc<OpenFile>>,
+    /// [`OpenFile::epoch_of_writes`] when it was known last whether the file has set-id bits.
+    pub(super) epoch: AtomicU32,
+}
+
+impl KernelFile {
+    /// Given if somebody else may have made the file set-id since that was known last, as the writes that have been done tell.
+    pub(super) fn newer_epoch(&self) -> Option<u32> {
+        let epoch = self.file.epoch_of_writes();
+        (self.epoch.load(Ordering::Relaxed) < epoch).then_some(epoch)
+    }
 }
 
 impl WeftFilesystem {
@@ -44,15 +55,24 @@ impl WeftFilesystem {
         }
     }
 
+    /// The same, whatever it was told.
+    pub(super) fn forget_told(&self, file: Handle) {
+        let known = self.told.known(file);
+        self.forget_attributes(file);
+        known.into_iter().for_each(|known| self.told.forgotten(file, known));
+    }
+
     /// Opens a file that the kernel has found by what it remembers of names and rights.
     pub(super) fn open_found(
         &self,
+        client: &SharedClient,
         thread: u32,
         who: &Credentials,
-        file: Handle,
+        node: INodeNo,
         rights: Rights,
         truncate: bool,
     ) -> Result<(Attr, Arc<OpenFile>), Error> {
+        let file = handle(node);
         let (second, in_vain) = self.walks.opens(thread, file, rights);
         in_vain.into_iter().for_each(|file| self.closer.close(file));
         let (judged, is_first, held) = match second {
@@ -60,16 +80,19 @@ impl WeftFilesystem {
             // Kept until it is open once more.
             Second::Opened(_, opened) => (None, false, Some(opened)),
             Second::Same => (None, false, None),
+            // By its second number an object is not opened: who walks again finds the first.
+            Second::No if is_alias(node) => {
+                self.walks.refuse(thread, file, rights, self.client.rt().now());
+                return Err(Error::local(Status::Stale, "open", file));
+            }
             Second::No => (self.told.judged(file), true, None),
         };
-        let outcome = self.run(self.client.open_judged(who, file, rights, truncate, judged));
+        let outcome = self.run(client.open_judged(who, file, rights, truncate, judged));
         held.into_iter().for_each(|file| self.closer.close(file));
         match &outcome {
             Err(error) if error.status == Status::Stale && is_first => {
                 self.walks.refuse(thread, file, rights, self.client.rt().now());
-                let known = self.told.known(file);
-                self.forget_attributes(file);
-                known.into_iter().for_each(|known| self.told.forgotten(file, known));
+                self.forget_told(file);
             }
             Ok((attr, _)) => {
                 if let Some(known) = self.told.differs(attr) {
@@ -84,17 +107,18 @@ impl WeftFilesystem {
 
     /// Looks a name up for a thread that will open what it finds, and opens it: between look-up and open it could be replaced.
     pub(super) fn find(&self, thread: u32, who: &Credentials, dir: Handle, name: &[u8], rights: Rights) -> Result<Seen, Error> {
+        let client = self.client.for_one_operation();
         let end = self.client.rt().now() + FIND_PATIENCE;
-        let mut seen = self.run(self.client.lookup_soon(who, dir, name))?;
+        let mut seen = self.run(client.lookup_soon(who, dir, name))?;
         while seen.attr.kind == FileKind::File && self.client.rt().now() < end {
-            match self.run(self.client.open(who, seen.attr.handle, rights, false)) {
+            match self.run(client.open(who, seen.attr.handle, rights, false)) {
                 Ok((opened, file)) => {
                     seen = Seen { attr: opened, is_exact: true };
                     let in_vain = self.walks.found(thread, opened, file);
                     in_vain.into_iter().for_each(|file| self.closer.close(file));
                     break;
                 }
-                Err(error) if error.status == Status::Stale => seen = self.run(self.client.lookup_soon(who, dir, name))?,
+                Err(error) if error.status == Status::Stale => seen = self.run(client.lookup_soon(who, dir, name))?,
                 // The open will meet it, too.
                 Err(_) => break,
             }
@@ -133,7 +157,8 @@ impl WeftFilesystem {
     pub(super) fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, how: FopenFlags) -> u64 {
         let cached = !how.contains(FopenFlags::FOPEN_DIRECT_IO);
         let pages = (cached && !how.contains(FopenFlags::FOPEN_KEEP_CACHE)).then_some((attr.version, attr.size));
-        self.files.add(Arc::new(KernelFile { file, cached, pages, is_noted: AtomicBool::new(false), append: OnceLock::new() }))
+        let epoch = AtomicU32::new(DataTime::epoch_of_writes(attr.mtime_epoch));
+        self.files.add(Arc::new(KernelFile { file, cached, pages, is_noted: AtomicBool::new(false), append: OnceLock::new(), epoch }))
     }
 
     /// Closes a file whose opener does not wait any more: the kernel will not.
@@ -153,10 +178,10 @@ impl WeftFilesystem {
 
     /// Where an append begins. The kernel goes by a size that it remembers; this client knows the true one, because nobody else may write
     /// while it has the right to append.
-    pub(super) fn append_offset(&self, open: &KernelFile) -> Result<u64, Error> {
+    pub(super) fn append_offset(&self, client: &SharedClient, open: &KernelFile) -> Result<u64, Error> {
         if !open.file.rights().contains(Rights::APPEND) && open.append.get().is_none() {
             let rights = Rights::WRITE.with(Rights::APPEND);
-            let (_, file) = self.run(self.client.open(&Credentials::ROOT, open.file.handle(), rights, false))?;
+            let (_, file) = self.run(client.open(&Credentials::ROOT, open.file.handle(), rights, false))?;
             if let Err(second) = open.append.set(file) {
                 self.closer.close(second);
             }
@@ -177,16 +202,14 @@ impl WeftFilesystem {
     }
 
     /// Clears the set-id bits of a file that a plain user has changed (POSIX, `write`).
-    pub(super) fn clear_set_id(&self, file: Handle) -> Result<(), Error> {
-        let attr = self.run(self.client.getattr(file))?;
+    pub(super) fn clear_set_id(&self, client: &SharedClient, file: Handle) -> Result<(), Error> {
+        let attr = self.run(client.getattr(file))?;
         let mode = attr.mode & !set_id_bits(attr.mode);
         if mode != attr.mode {
             let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
-            self.run(self.client.setattr(&Credentials::ROOT, file, &change))?;
+            self.run(client.setattr(&Credentials::ROOT, file, &change))?;
             // The kernel does not know of it.
-            let known = self.told.known(file);
-            self.forget_attributes(file);
-            known.into_iter().for_each(|known| self.told.forgotten(file, known));
+            self.forget_told(file);
         }
         Ok(())
     }
@@ -200,9 +223,4 @@ pub(super) fn rights(flags: i32) -> Rights {
         libc::O_RDWR => Rights::READ.with(write),
         _ => Rights::READ,
     }
-}
-
-/// Set-user-id, and set-group-id where it is not the mark of mandatory locking.
-pub(super) fn set_id_bits(mode: u32) -> u32 {
-    (mode & 0o4000) | if mode & 0o010 != 0 { mode & 0o2000 } else { 0 }
 }

@@ -1,12 +1,16 @@
 //! A request in service, from the moment at which a thread has taken it to its reply.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
 use weft_base::{Attr, Status};
 use weft_client::Error;
 use weft_rt::{FaultPoint, Runtime};
 use weft_trace::{EventId, OpenSpan, event};
 
 use super::{GENERATION, WeftFilesystem};
-use crate::convert::{attributes, errno};
+use crate::convert::{attributes, errno, handle, inode, is_alias};
 use crate::kernel::{Errno, INodeNo, ReplyAttr, ReplyEntry, Request};
 use crate::threads::Turn;
 
@@ -73,17 +77,38 @@ impl WeftFilesystem {
         Served { filesystem: self, reply: None, span, turn }
     }
 
-    pub(super) fn reply_entry<E: Failure>(&self, served: &mut Served<'_>, reply: ReplyEntry, result: Result<Attr, E>) {
+    /// Answers with an object that a name leads to from now on.
+    pub(super) fn reply_entry<E: Failure>(
+        &self,
+        served: &mut Served<'_>,
+        reply: ReplyEntry,
+        (dir, name): (INodeNo, &OsStr),
+        result: Result<Attr, E>,
+    ) {
         let attr = answer!(served, reply, result);
-        self.told.tell(&attr, self.client.rt().now());
+        let ttl = self.tell_name(dir, name, &attr);
         served.replies();
-        reply.entry(&self.ttl, &attributes(&attr), GENERATION);
+        reply.entry(&ttl, inode(attr.handle), &attributes(&attr), GENERATION);
     }
 
-    pub(super) fn reply_attr<E: Failure>(&self, served: &mut Served<'_>, reply: ReplyAttr, result: Result<Attr, E>) {
+    /// Notes what the kernel is about to be told of a name; gives for how long it may keep that.
+    pub(super) fn tell_name(&self, dir: INodeNo, name: &OsStr, attr: &Attr) -> Duration {
+        let now = self.client.rt().now();
+        if self.told.tell_name(handle(dir), name.as_bytes(), attr, now) {
+            return self.ttl;
+        }
+        self.told.tell(attr, now);
+        Duration::ZERO
+    }
+
+    /// Answers with the attributes of an object that the kernel calls `node`.
+    pub(super) fn reply_attr<E: Failure>(&self, served: &mut Served<'_>, reply: ReplyAttr, node: INodeNo, result: Result<Attr, E>) {
         let attr = answer!(served, reply, result);
-        self.told.tell(&attr, self.client.rt().now());
+        let ttl = if is_alias(node) { Duration::ZERO } else { self.ttl };
+        if !is_alias(node) {
+            self.told.tell(&attr, self.client.rt().now());
+        }
         served.replies();
-        reply.attr(&self.ttl, &attributes(&attr));
+        reply.attr(&ttl, &attributes(&attr));
     }
 }

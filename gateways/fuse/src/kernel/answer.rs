@@ -23,6 +23,8 @@ pub struct Service {
     program: AtomicU32,
     /// The moment at which it was taken, in samples of [`Threads`](crate::threads::Threads); 0: nothing is in service.
     began: AtomicU32,
+    /// A regular file that the kernel may know, because a request was about it or the answer told of it; 0: none.
+    regular: AtomicU64,
     way: Way,
 }
 
@@ -46,7 +48,7 @@ impl fmt::Debug for Service {
 impl Service {
     /// Nothing is in service.
     pub fn new(way: Way) -> Service {
-        Service { unique: AtomicU64::new(0), program: AtomicU32::new(0), began: AtomicU32::new(0), way }
+        Service { unique: AtomicU64::new(0), program: AtomicU32::new(0), began: AtomicU32::new(0), regular: AtomicU64::new(0), way }
     }
 
     /// The calling thread has taken a request, in sample `now`.
@@ -64,6 +66,16 @@ impl Service {
     /// In which sample the thread took what it works on.
     pub fn began(&self) -> Option<u32> {
         Some(self.began.load(Ordering::Relaxed)).filter(|began| *began > 0)
+    }
+
+    /// This is a regular file.
+    pub fn note_regular(&self, file: INodeNo) {
+        self.regular.store(file.0, Ordering::Relaxed);
+    }
+
+    /// The last regular file that a request or an answer was about.
+    pub fn regular_file(&self) -> Option<INodeNo> {
+        Some(INodeNo(self.regular.load(Ordering::Relaxed))).filter(|file| file.0 != 0)
     }
 
     /// The thread of the program that waits for this request, if it is in service here and has no answer.
@@ -254,9 +266,12 @@ impl ReplyData {
 }
 
 impl ReplyEntry {
-    /// This object; name and attributes may be kept for `ttl`.
-    pub fn entry(self, ttl: &Duration, attr: &FileAttr, generation: Generation) {
-        self.0.send(&[Record::<128>::new().entry(attr.ino, generation.0, *ttl, *ttl, attr).bytes()]);
+    /// This object, which the kernel calls `node` from now on; name and attributes may be kept for `ttl`.
+    pub fn entry(self, ttl: &Duration, node: INodeNo, attr: &FileAttr, generation: Generation) {
+        if attr.kind == FileType::RegularFile {
+            self.0.service.note_regular(node);
+        }
+        self.0.send(&[Record::<128>::new().entry(node, generation.0, *ttl, *ttl, attr).bytes()]);
     }
 }
 

@@ -57,14 +57,15 @@ impl Notifier {
         self.send(code::INC_EPOCH, &[])
     }
 
-    /// Makes the kernel send a request that asks for nothing (`NOTIFY_REPLY`, about the root), on the processor of the calling thread.
+    /// Makes the kernel send a request that asks for nothing (`NOTIFY_REPLY`, about a regular file), on the processor of the calling thread.
     ///
     /// # Errors
-    /// As above.
-    pub fn poke(&self, number: u32) -> io::Result<()> {
+    /// `ENOENT` if the kernel does not know the file, `EINVAL` if it is none; else as above.
+    pub fn poke(&self, file: INodeNo, number: u32) -> io::Result<()> {
         // Even, and beyond what requests of programs are called.
         let unique = 1 << 62 | u64::from(number) << 1;
-        self.send(code::RETRIEVE, &[Record::<32>::new().u64(unique).u64(1).u64(0).u32(0).u32(0).bytes()])
+        let record = Record::<32>::new().u64(unique).u64(file.0).u64(0).u32(0).u32(0);
+        write_reply(&self.device, 0, -code::RETRIEVE, &[record.bytes()])
     }
 
     fn send(&self, code: i32, pieces: &[&[u8]]) -> io::Result<()> {

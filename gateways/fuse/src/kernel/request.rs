@@ -96,6 +96,9 @@ impl<'a> Pieces<'a> {
 /// Gives a request to its method. The answer goes to the kernel by `service`, which has begun it.
 pub fn dispatch<F: Filesystem>(filesystem: &F, service: &Arc<Service>, pieces: Pieces<'_>) {
     let answer = Answer::new(service, pieces.header.unique);
+    if matches!(pieces.header.opcode, opcode::OPEN | opcode::READ | opcode::WRITE | opcode::FSYNC) {
+        service.note_regular(INodeNo(pieces.header.node));
+    }
     match serve(filesystem, answer, pieces) {
         Ok(()) => {}
         // The answer was dropped on the way: EIO.

@@ -4,6 +4,9 @@
 //! some of them wait for servers, more are started, at first one, then as many as wait already. The kernel gives them what waits only with
 //! a new request of that queue: a thread that is new there therefore makes the kernel send one that asks for nothing. Threads that are not needed
 //! any more sleep: an entry can be given up without the danger of losing a request only with the mount.
+//!
+//! What asks for nothing is a question for none of the pages of a regular file (`NOTIFY_RETRIEVE`), of one that the kernel knows: one for which
+//! somebody waits, or of which it was told lately. Kernels of 2026 refuse the question for directories, so for the root, too.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -53,7 +56,8 @@ const THREADS_AT_FIRST: usize = 2;
 /// All threads that serve entries.
 #[derive(Debug)]
 pub struct Rings {
-    queues: u16,
+    /// For each queue, threads that have been started and have no entry yet.
+    starting: Vec<AtomicU32>,
     threads: Mutex<Vec<RingThread>>,
     changed: Condvar,
     pokes: AtomicU32,
@@ -79,7 +83,8 @@ enum Begin {
 impl Rings {
     /// For so many queues; no threads yet.
     pub fn new(queues: u16) -> Rings {
-        Rings { queues, threads: Mutex::default(), changed: Condvar::new(), pokes: AtomicU32::new(0) }
+        let starting = (0..queues).map(|_| AtomicU32::new(0)).collect();
+        Rings { starting, threads: Mutex::default(), changed: Condvar::new(), pokes: AtomicU32::new(0) }
     }
 
     /// What they serve.
@@ -126,7 +131,7 @@ impl<F: Filesystem> Session<F> {
     /// Starts the first threads of all queues. If a queue gets none, the kernel is told to do without.
     pub(super) fn start_rings(self: &Arc<Self>) {
         let Some(rings) = &self.rings else { return };
-        for queue in 0..rings.queues {
+        for queue in 0..rings.starting.len() as u16 {
             let (told, hears) = mpsc::channel();
             for _ in 0..THREADS_AT_FIRST {
                 self.start_ring(queue, Begin::New(false), Some(told.clone()));
@@ -158,7 +163,9 @@ impl<F: Filesystem> Session<F> {
     pub(super) fn grow_rings(self: &Arc<Self>) -> usize {
         let Some(rings) = &self.rings else { return 0 };
         let now = self.threads.now();
-        let mut loads = vec![QueueLoad::default(); rings.queues.into()];
+        // Those on their way count as free: on a busy machine they take longer than a sample, and would be started again and again.
+        let starting = |count: &AtomicU32| QueueLoad { threads: count.load(Ordering::Acquire) as usize, ..QueueLoad::default() };
+        let mut loads: Vec<QueueLoad> = rings.starting.iter().map(starting).collect();
         for thread in rings.locked().iter() {
             let load = &mut loads[usize::from(thread.queue)];
             load.threads += 1;
@@ -187,10 +194,13 @@ impl<F: Filesystem> Session<F> {
     }
 
     fn start_ring(self: &Arc<Self>, queue: u16, begin: Begin, told: Option<mpsc::Sender<io::Result<()>>>) {
+        let Some(rings) = &self.rings else { return };
         let session = self.clone();
         let mut of_thread = told.clone();
+        rings.starting[usize::from(queue)].fetch_add(1, Ordering::Relaxed);
+        let starts = Starting(self.clone(), queue);
         let run = move || {
-            if let Err(error) = session.run_ring(queue, begin, &mut of_thread) {
+            if let Err(error) = session.run_ring(starts, begin, &mut of_thread) {
                 match of_thread {
                     // Nobody listens any more once all have told.
                     Some(told) => drop(told.send(Err(error))),
@@ -205,8 +215,9 @@ impl<F: Filesystem> Session<F> {
     }
 
     /// The life of a thread.
-    fn run_ring(self: &Arc<Self>, queue: u16, begin: Begin, told: &mut Option<mpsc::Sender<io::Result<()>>>) -> io::Result<()> {
+    fn run_ring(self: &Arc<Self>, starts: Starting<F>, begin: Begin, told: &mut Option<mpsc::Sender<io::Result<()>>>) -> io::Result<()> {
         let Some(rings) = &self.rings else { return Ok(()) };
+        let queue = starts.1;
         ring::bind_to(queue);
         let mut uring = Uring::new()?;
         let (place, view, answered) = match begin {
@@ -227,6 +238,7 @@ impl<F: Filesystem> Session<F> {
         let service = Arc::new(Service::new(Way::Ring(Mutex::new(RingAnswer::new(view.clone())))));
         let thread = RingThread { queue, place: place.clone(), service, commit: Arc::default() };
         rings.locked().push(thread.clone());
+        drop(starts);
         let _leaves = Leaves(rings, &thread.service);
         let pieces = place.pieces();
         let command = match answered {
@@ -247,10 +259,24 @@ impl<F: Filesystem> Session<F> {
             drop(told.send(Ok(())));
         }
         if matches!(begin, Begin::New(true)) {
-            // The kernel refuses it when the connection has ended.
-            let _ = Notifier::new(self.device.clone()).poke(rings.pokes.fetch_add(1, Ordering::Relaxed));
+            self.poke(rings);
         }
         self.serve_ring(&mut uring, &thread, &view)
+    }
+
+    /// Makes the kernel send a request to the queue of the calling thread. None comes as long as the kernel knows no regular file; then what waits there
+    /// waits for the next request of a program on this processor.
+    fn poke(&self, rings: &Rings) {
+        let notifier = Notifier::new(self.device.clone());
+        let files = rings.services().into_iter().rev().filter_map(|service| service.regular_file());
+        for file in files {
+            match notifier.poke(file, rings.pokes.fetch_add(1, Ordering::Relaxed)) {
+                // The kernel has forgotten this one.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                // Done, or the connection has ended.
+                _ => return,
+            }
+        }
     }
 
     /// Serves the requests of an entry until the connection ends or another thread has taken the entry over.
@@ -284,6 +310,17 @@ impl<F: Filesystem> Session<F> {
                 return Ok(());
             }
             uring.push(&self.device, &Command { code: COMMAND_COMMIT_AND_FETCH, queue: thread.queue, commit: headers.commit, pieces: 0 });
+        }
+    }
+}
+
+/// A thread that has no entry yet, until it has one or has failed.
+struct Starting<F: Filesystem>(Arc<Session<F>>, u16);
+
+impl<F: Filesystem> Drop for Starting<F> {
+    fn drop(&mut self) {
+        if let Some(rings) = &self.0.rings {
+            rings.starting[usize::from(self.1)].fetch_sub(1, Ordering::Release);
         }
     }
 }

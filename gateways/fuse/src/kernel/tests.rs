@@ -52,7 +52,7 @@ impl Filesystem for Recorder {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.heard(format!("lookup {} {name:?} by {} {} {}", parent.0, request.uid(), request.gid(), request.pid()));
-        reply.entry(&Duration::new(1, 2), &attr(77), Generation(0));
+        reply.entry(&Duration::new(1, 2), INodeNo(77), &attr(77), Generation(0));
     }
 
     fn setattr(

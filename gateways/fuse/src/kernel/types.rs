@@ -29,6 +29,7 @@ pub struct Errno(i32);
 #[allow(missing_docs, dead_code)]
 impl Errno {
     pub const EAGAIN: Errno = Errno(libc::EAGAIN);
+    pub const EDEADLK: Errno = Errno(libc::EDEADLK);
     pub const ENOLCK: Errno = Errno(libc::ENOLCK);
     pub const EINTR: Errno = Errno(libc::EINTR);
     pub const EINVAL: Errno = Errno(libc::EINVAL);

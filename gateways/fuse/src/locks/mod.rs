@@ -5,6 +5,7 @@
 //! The kernel says when a descriptor is closed only for files opened for update; for the others, `fcntl` locks end with the open file or the
 //! process, whichever is first. So a lock may outlive a `close` that POSIX lets end it, never the other way round.
 
+mod cycles;
 mod table;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +16,7 @@ use weft_base::{Credentials, FastMap, Handle};
 use weft_client::{Error, OpenFile};
 use weft_wire::Rights;
 
+use cycles::Cycles;
 use table::Table;
 pub use table::{Family, Kind, Lock, Owner};
 
@@ -35,6 +37,8 @@ pub struct Locks {
     files: Mutex<FastMap<Handle, Arc<FileLocks>>>,
     /// How many files there are, so that nobody else pays for them.
     count: AtomicUsize,
+    /// Taken while the locks of a file are held, never the other way round.
+    cycles: Mutex<Cycles>,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +67,8 @@ pub enum Refusal {
     Taken,
     /// The program does not wait any more.
     Interrupted,
+    /// Whoever has it waits for this program.
+    Deadlock,
     /// It cannot be had.
     Failed(Error),
 }
@@ -75,7 +81,7 @@ impl From<Error> for Refusal {
 
 impl Locks {
     pub fn new(client: SharedClient, closer: SharedCloser) -> Locks {
-        Locks { client, closer, files: Mutex::default(), count: AtomicUsize::new(0) }
+        Locks { client, closer, files: Mutex::default(), count: AtomicUsize::new(0), cycles: Mutex::default() }
     }
 
     /// Takes a lock. With `is_awaited` it waits for others until that says no.
@@ -84,21 +90,34 @@ impl Locks {
     /// The [`Refusal`].
     pub fn lock(&self, file: Handle, wanted: Lock, is_awaited: Option<&dyn Fn() -> bool>) -> Result<(), Refusal> {
         let locks = self.of(file);
-        let outcome = self.lock_in(file, &locks, wanted, is_awaited);
+        let mut wait = None;
+        let outcome = self.lock_in(file, &locks, wanted, is_awaited, &mut wait);
+        wait.into_iter().for_each(|number| self.cycles().ends(number));
         self.tidy(file, locks);
         outcome
     }
 
-    fn lock_in(&self, file: Handle, locks: &FileLocks, wanted: Lock, is_awaited: Option<&dyn Fn() -> bool>) -> Result<(), Refusal> {
+    /// `wait` is set to the number of the wait once there is one.
+    fn lock_in(
+        &self,
+        file: Handle,
+        locks: &FileLocks,
+        wanted: Lock,
+        is_awaited: Option<&dyn Fn() -> bool>,
+        wait: &mut Option<u64>,
+    ) -> Result<(), Refusal> {
         let begun = Instant::now();
         let mut state = locks.lock();
         loop {
             self.acquire(file, &mut state)?;
-            if state.table.lock(wanted) {
-                return Ok(());
-            }
-            state.table.drop_where(is_of_gone_process);
-            if state.table.lock(wanted) {
+            let taken = state.table.lock(wanted) || {
+                state.table.drop_where(is_of_gone_process);
+                state.table.lock(wanted)
+            };
+            if taken {
+                // It may be less than its owner had before.
+                self.cycles().changed(file);
+                locks.changed.notify_all();
                 return Ok(());
             }
             let patience = match is_awaited {
@@ -108,6 +127,14 @@ impl Locks {
             };
             if patience.is_zero() {
                 return Err(Refusal::Taken);
+            }
+            if is_awaited.is_some() && wanted.family == Family::Fcntl {
+                let holders = state.table.in_the_way(&wanted).map(|held| held.owner).collect();
+                let mut cycles = self.cycles();
+                let number = *wait.get_or_insert_with(|| cycles.number());
+                if !cycles.goes_on(number, file, wanted.owner, holders) {
+                    return Err(Refusal::Deadlock);
+                }
             }
             state = locks.changed.wait_timeout(state, patience).expect("no code panics while it holds this lock").0;
         }
@@ -150,7 +177,11 @@ impl Locks {
             return;
         }
         let Some(locks) = self.files().get(&file).cloned() else { return };
-        change(&mut locks.lock().table);
+        {
+            let mut state = locks.lock();
+            change(&mut state.table);
+            self.cycles().changed(file);
+        }
         locks.changed.notify_all();
         self.tidy(file, locks);
     }
@@ -190,6 +221,10 @@ impl Locks {
         drop(locks);
         drop(files);
         unused.flatten().into_iter().for_each(|right| self.closer.close(right));
+    }
+
+    fn cycles(&self) -> MutexGuard<'_, Cycles> {
+        self.cycles.lock().expect("no code panics while it holds this lock")
     }
 
     fn files(&self) -> MutexGuard<'_, FastMap<Handle, Arc<FileLocks>>> {

@@ -57,13 +57,17 @@ pub struct Table {
 impl Table {
     /// A lock of somebody else that is in the way.
     pub fn conflict(&self, wanted: &Lock) -> Option<Lock> {
-        let in_the_way = |held: &&Lock| {
+        self.in_the_way(wanted).next().copied()
+    }
+
+    /// All locks of others that are in the way.
+    pub fn in_the_way<'a>(&'a self, wanted: &'a Lock) -> impl Iterator<Item = &'a Lock> {
+        self.held.iter().filter(|held| {
             held.family == wanted.family
                 && held.owner != wanted.owner
                 && held.overlaps(wanted.start, wanted.end)
                 && (held.kind == Kind::Exclusive || wanted.kind == Kind::Exclusive)
-        };
-        self.held.iter().find(in_the_way).copied()
+        })
     }
 
     /// Takes the lock; what its owner held of the range before is replaced. False, and nothing happens, if somebody is in the way.

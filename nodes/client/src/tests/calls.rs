@@ -1,12 +1,12 @@
 //! What operations cost in messages, and what errors say.
 
-use weft_base::{Credentials, Handle, Nanos, Payload, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
+use weft_base::{ClientId, Credentials, Handle, Nanos, Payload, ROOT_HANDLE, SECOND, ServerId, Status, WallTime};
 use weft_rt::{Outgoing, Runtime, Work};
 use weft_wire::Frame;
 use weft_wire::ops::Op;
 
 use crate::fake::{FakeRt, Fate};
-use crate::{Client, CreateOptions, OpenFile};
+use crate::{Client, ClientOptions, CreateOptions, OpenFile};
 
 const META0: ServerId = ServerId(0);
 
@@ -89,4 +89,46 @@ fn threads_share_a_client_and_its_files() {
     fn shared<T: Send + Sync>() {}
     shared::<Client<Threaded>>();
     shared::<OpenFile>();
+}
+
+#[test]
+fn several_calls_share_the_deadline_of_one_operation() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    let begin = rt.now();
+    let one = client.for_one_operation();
+    let mut times = 0;
+    rt.fates(move |_| {
+        times += 1;
+        if times <= 2 { Fate::Lost } else { Fate::Arrives }
+    });
+    rt.run(one.getattr(ROOT_HANDLE)).expect("it answers in time");
+    rt.fates(|_| Fate::Lost);
+    rt.run(one.getattr(ROOT_HANDLE)).expect_err("nobody answers");
+    assert!(rt.now().since(begin) <= 30 * SECOND, "{} ns", rt.now().since(begin));
+    let again = rt.now();
+    rt.run(client.getattr(ROOT_HANDLE)).expect_err("nobody answers");
+    assert!(rt.now().since(again) > 20 * SECOND, "the next operation has its own");
+}
+
+#[test]
+fn telling_a_restarted_server_what_is_open_takes_no_longer_than_the_operation() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let options = ClientOptions { deadline_ns: 4 * SECOND, ..ClientOptions::new(ClientId(1), 1) };
+    let client = rt.client_with(options);
+    let (_, _file, _) = rt.run(client.create(&Credentials::ROOT, ROOT_HANDLE, b"file", &CreateOptions::default())).expect("it is made");
+    rt.0.borrow_mut().boots.insert(META0, 2);
+    let begin = rt.now();
+    let mut times = 0;
+    rt.fates(move |sent| {
+        times += 1;
+        let is_lost = times == 1 || sent.request.op() == Op::Reclaim;
+        if is_lost { Fate::Lost } else { Fate::Arrives }
+    });
+    rt.run(client.getattr(ROOT_HANDLE)).expect("it answers in time");
+    assert!(rt.now().since(begin) <= 4 * SECOND, "{} ns", rt.now().since(begin));
+    // It is told with the next answer.
+    rt.fates(|_| Fate::Arrives);
+    rt.run(client.getattr(ROOT_HANDLE)).expect("it answers");
+    assert_eq!(rt.0.borrow().reclaimed.len(), 1);
 }
