@@ -91,6 +91,24 @@ fn a_file_system_alone_is_its_root() {
 }
 
 #[test]
+fn cp_takes_a_file_system_alone_for_its_root() {
+    let demo = Demo::up();
+    let state = &demo.state();
+    let at = |name: &str| demo.0.path().join(name).display().to_string();
+    std::fs::write(at("x"), "hello").unwrap();
+    ok(&mut weft(["cp", &at("x"), state]));
+    assert_eq!(ok(&mut weft(["ls", state])), "x\n");
+    assert!(!Path::new(state).join("x").exists(), "nothing comes into the state directory itself");
+    ok(&mut weft(["cp", "-r", state, &at("out")]));
+    assert_eq!(std::fs::read_to_string(at("out/x")).unwrap(), "hello");
+    // Into a file system the state directory itself is copied: nothing else would make a copy of it.
+    ok(&mut weft(["cp", &format!("{state}/weft.toml"), &format!("{state}:/config")]));
+    assert!(ok(&mut weft(["cat", &format!("{state}:/config")])).contains("[[server]]"));
+    let said = fails(&mut weft(["cp", &at("x"), &at("y")]));
+    assert!(said.contains("in a file system (FS:/PATH); use cp"), "{said}");
+}
+
+#[test]
 fn advice_fits_what_is_there() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();

@@ -25,6 +25,15 @@ fn commands_take_a_mount_point_for_its_file_system() {
     assert!(ok(weft().arg("df").arg(mnt.join("dir"))).contains("data0"), "like df(1)");
     assert!(ok(weft().args(["explain", "--seconds", "0.1"]).arg(place)).contains("perations"));
     ok(weft().args(["bench", "create", "--files", "10", "--reps", "1", "--fs"]).arg(place));
+    // Copies go there without `:/`, and out of it.
+    let local = fs.path("local");
+    fs::write(&local, b"local").unwrap();
+    ok(weft().arg("cp").arg(&local).arg(place));
+    ok(weft().arg("cp").arg(&local).arg(mnt.join("dir/new")));
+    assert_eq!((fs::read(mnt.join("local")).unwrap(), fs::read(mnt.join("dir/new")).unwrap()), (b"local".to_vec(), b"local".to_vec()));
+    ok(weft().args(["cp", "-r"]).arg(mnt.join("dir")).arg(fs.path("copy")));
+    assert_eq!(fs::read(fs.path("copy/file")).unwrap(), b"hello");
+    fs::remove_file(mnt.join("local")).unwrap();
     // Another mount of the same file system, from the first one.
     let second = fs.path("second");
     fs::create_dir(&second).unwrap();

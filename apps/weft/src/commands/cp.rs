@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +14,8 @@ use weft_base::FileKind;
 
 use crate::connect::{Common, Fs, umask};
 use crate::copy::{Copied, Copier, CopyOptions, Meta, Place};
-use crate::fs_arg::{FsArg, FsPath};
-use crate::mounted;
+use crate::fs_arg::{CONFIG_NAME, FsArg, FsPath, is_url};
+use crate::{mounted, mounts};
 use crate::output::print_json;
 use crate::process::StopSignals;
 use crate::units::human_bytes;
@@ -26,9 +27,11 @@ Examples:
   weft cp -r src ~/fs:/                          into the file system
   weft cp -r ~/fs:/src copy                      and out of it
   weft cp big.h5 weft://node1:7000/demo:/data/   over the network
+  weft cp -r src ~/mnt/dir                       where a file system is mounted: into it, without the kernel
 
 Mode and modification time are kept, owner and set-user and set-group bits are not; symlinks are copied as symlinks. Symlinks below the target \
-are not followed: a file replaces one, a directory does not. A local path with `:/` in it is written ./like:/this.")]
+are not followed: a file replaces one, a directory does not. A local path with `:/` in it is written ./like:/this. A file system alone is its root; \
+its state directory is copied as a directory of this machine only if it is copied into a file system.")]
 pub struct Args {
     /// What to copy, and last where to: a new name or an existing directory
     #[arg(required = true, num_args = 2.., value_name = "PATH or FS:/PATH")]
@@ -64,11 +67,11 @@ impl Args {
         });
         let mut systems = Vec::new();
         let target_text = self.places.pop().expect("clap demands two arguments");
-        let target = open(&target_text, common, &mut systems)?;
+        let target = open(&target_text, true, common, &mut systems)?;
         let into = target.meta(true).ok().filter(|meta| meta.kind == FileKind::Directory);
         let mut sources = Vec::new();
         for source in &self.places {
-            let source = open(source, common, &mut systems)?;
+            let source = open(source, matches!(target, Place::Local(_)), common, &mut systems)?;
             if matches!((&source, &target), (Place::Local(_), Place::Local(_))) {
                 bail!("neither {} nor {} is in a file system (FS:/PATH); use cp", source.display(), target.display());
             }
@@ -128,18 +131,21 @@ fn destination(target: &Place, into: Option<&Meta>, source: &Place) -> Result<Pl
     }
 }
 
-/// What an argument means: in a file system if it has the form FS:/PATH and FS names one, else a local path. File systems that are
-/// named twice share a client.
-fn open(text: &OsString, common: &Common, systems: &mut Vec<(OsString, Arc<Fs>)>) -> Result<Place> {
-    let Some(at) = FsPath::split(text) else { return Ok(Place::local(text)) };
-    if let Err(error) = mounted::behind(&at.fs, common).and_then(|(fs, _)| FsArg::parse(&fs)) {
+/// What an argument means: in a file system if it has the form FS:/PATH and FS names one, or if it names a file system alone
+/// ([`alone`]), else a local path. File systems that are named twice share a client.
+fn open(text: &OsString, counts_state: bool, common: &Common, systems: &mut Vec<(OsString, Arc<Fs>)>) -> Result<Place> {
+    let split = FsPath::split(text);
+    if let Some(at) = &split
+        && let Err(error) = mounted::behind(&at.fs, common).and_then(|(fs, _)| FsArg::parse(&fs))
+    {
         let local = PathBuf::from(text);
         // A local name may have a colon too; it is one if it is there, or begins as only a path does.
-        if local.exists() || at.fs.as_encoded_bytes().starts_with(b"./") && local.parent().is_some_and(std::path::Path::exists) {
+        if local.exists() || at.fs.as_encoded_bytes().starts_with(b"./") && local.parent().is_some_and(Path::exists) {
             return Ok(Place::local(local));
         }
         return Err(error.context(format!("{} names nothing", at.display())));
     }
+    let Some(at) = split.or_else(|| alone(text, counts_state, common)) else { return Ok(Place::local(text)) };
     let fs = match systems.iter().find(|(name, _)| *name == at.fs) {
         Some((_, fs)) => fs.clone(),
         None => {
@@ -150,4 +156,20 @@ fn open(text: &OsString, common: &Common, systems: &mut Vec<(OsString, Arc<Fs>)>
     };
     let path = if at.path.len() > 1 { at.path.strip_suffix(b"/").unwrap_or(&at.path).to_vec() } else { at.path };
     Place::remote(fs, &path)
+}
+
+/// A file system without `:/` behind it: an address, or a path at or below a mount point whose file system is known here (else the kernel
+/// does as well); a state directory, where that cannot be meant as a directory of this machine.
+fn alone(text: &OsString, counts_state: bool, common: &Common) -> Option<FsPath> {
+    let path = Path::new(text);
+    if is_url(text) {
+        return FsPath::parse(text).ok();
+    }
+    if let Some((place, rest)) = mounts::containing(path).ok().flatten() {
+        // A symlink that leads there is not there itself.
+        let is_there = std::path::absolute(path).is_ok_and(|path| path.starts_with(&place)) || !path.is_symlink();
+        let known = is_there && mounted::behind(place.as_os_str(), common).is_ok();
+        return known.then(|| FsPath { fs: place.into_os_string(), path: [b"/", rest.as_os_str().as_bytes()].concat() });
+    }
+    (counts_state && path.join(CONFIG_NAME).is_file()).then(|| FsPath { fs: text.clone(), path: b"/".to_vec() })
 }
