@@ -105,7 +105,7 @@ pub fn event_fill(name: &str) -> Fill {
         ("net.send", _) => 0xA8A49C,
         ("net.receive", _) => 0x6F7681,
         ("fuse.reply", _) => 0xC2B280,
-        ("journal.commit", _) => 0xA04E9C,
+        ("journal.commit", _) => 0x8A2B86,
         ("journal.sync", _) => 0x5E2A6B,
         ("journal.wait", _) => 0xC9A6D6,
         ("disk.sync", _) => 0xF2A0C0,
@@ -116,15 +116,15 @@ pub fn event_fill(name: &str) -> Fill {
         (_, "getattr" | "stat") => 0x8FD0F2,
         (_, "open") => 0x2C8FC9,
         (_, "close" | "release" | "flush") => 0xB5D8EA,
-        (_, "readdir") => 0x2A6F8F,
+        (_, "readdir") => 0x1F4F5C,
         (_, "sync" | "fsync") => 0xCC79A7,
         (_, "unlink" | "rmdir") => 0xD55E00,
         (_, "rename") => 0xA83C00,
         (_, "setattr" | "truncate") => 0xF2894A,
         (_, "window") => 0xF0E442,
-        (_, "lock") => 0xC2B800,
+        (_, "lock") => 0xA0A040,
         (_, "pause") => 0xFFF59D,
-        _ => 0x7A7A7A,
+        _ => 0x5A5A5A,
     })
 }
 
