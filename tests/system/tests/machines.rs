@@ -81,15 +81,22 @@ impl Pair {
     fn merged(&self, folder: &str) -> Merged {
         let entries = std::fs::read_dir(self.client.from_outside(folder)).expect("a folder with traces");
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        files.retain(|file| is_trace(file));
         files.sort();
         let read = |file: &PathBuf| TraceFile::read(&std::fs::read(file).expect("it can be read")).expect("a trace");
         merge(files.iter().map(read).collect())
     }
 }
 
+/// Beside the traces lie names of what they are about.
+fn is_trace(file: &Path) -> bool {
+    file.extension().is_some_and(|end| end == "wtrace")
+}
+
 fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten();
-    let mut names: Vec<String> = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry"));
+    let entries = entries.filter(|entry| is_trace(&entry.path()));
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }

@@ -219,3 +219,31 @@ fn explain_records_a_running_file_system_by_itself() {
     assert!(!fs.state().join("trace").exists(), "nothing is left behind");
     fs.down();
 }
+
+#[test]
+fn files_that_were_used_have_their_names_beside_the_traces() {
+    if !available("files_that_were_used_have_their_names", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "1"]);
+    fs::create_dir_all(fs.mnt().join("some/where")).expect("made");
+    let folder = fs.path("traces");
+    trace(&fs, &["on", "--dir", folder.to_str().expect("a path of this test")]);
+    let kept = fs.mnt().join("some/where/kept\nfile");
+    fs::write(&kept, vec![7; 100_000]).expect("written");
+    assert_eq!(fs::read(&kept).expect("read").len(), 100_000);
+    make_files(&fs.mnt(), "gone", 1);
+    trace(&fs, &["off", "--into", folder.to_str().expect("a path of this test")]);
+    let names = fs::read_to_string(folder.join("names.weft")).expect("names");
+    let paths: Vec<&str> = names.lines().skip(1).filter_map(|line| line.split_once('\t')).map(|(_, path)| path).collect();
+    assert_eq!(names.lines().next(), Some("weft-names 1"));
+    // A line break in a name does not make a line of its own.
+    assert!(paths.contains(&"/some/where/kept\\nfile") && paths.contains(&"/some/where"), "{names}");
+    assert!(!names.contains("gone") && paths.len() + 1 == names.lines().count(), "{names}");
+    let mode = fs::metadata(folder.join("names.weft")).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // The table of what was done says them.
+    let csv = fs.path("spans.csv");
+    ok(weft().arg("export").arg(&folder).args(["--format", "csv", "-o"]).arg(&csv));
+    assert!(fs::read_to_string(&csv).expect("exported").lines().count() > 10, "a list of names is no damage for other tools");
+}

@@ -110,7 +110,7 @@ impl Args {
                 let folder = recorded.insert(tempfile::tempdir().context("cannot make a folder for traces")?);
                 let path = self.keep.as_deref().unwrap_or(folder.path());
                 refuse_a_second_recording(path)?;
-                problems = record(fs.as_os_str(), "*", common, self.seconds, path)?;
+                problems = record(fs.as_os_str(), "*", common, self.seconds, path, self.keep.is_some())?;
                 files(&[path.to_path_buf()])?
             }
             traces => files(traces)?,

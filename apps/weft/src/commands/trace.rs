@@ -160,8 +160,9 @@ impl Ending {
         let traced = Traced::find(self.which.fs.text(), &self.which.nodes, common)?;
         let into = self.into.map(std::path::absolute).transpose()?;
         let mut answers = end(&traced)?;
-        let not_brought = traced.gather(&mut answers, into.as_deref(), false);
-        show(&answers, not_brought, self.which.json)
+        let mut problems = traced.gather(&mut answers, into.as_deref(), false);
+        problems.extend(traced.name_objects(&answers));
+        show(&answers, problems, self.which.json)
     }
 }
 

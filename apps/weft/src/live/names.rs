@@ -121,7 +121,8 @@ fn path_of_dir(fs: &Fs, dir: Handle) -> Option<Vec<u8>> {
     Some(names.iter().fold(b"/".to_vec(), |path, name| joined(&path, name)))
 }
 
-fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
+/// The path of an entry of a directory.
+pub fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = dir.to_vec();
     if path.last() != Some(&b'/') {
         path.push(b'/');

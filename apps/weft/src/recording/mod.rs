@@ -4,6 +4,7 @@
 
 mod fetch;
 mod keeper;
+mod names;
 pub mod nodes;
 mod output;
 mod pieces;

@@ -3,6 +3,7 @@
 //! Servers get commands over the wire, mounts over their sockets. When a recording begins servers are told before clients, at its end clients
 //! before servers: so for everything that a client has recorded its server was recording.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -187,6 +188,20 @@ impl Traced {
         problems
     }
 
+    /// Writes the names of the objects that were recorded beside the files, once for each folder. What did not work is said in words.
+    pub fn name_objects(&self, answers: &[Answer]) -> Vec<String> {
+        let files = answers.iter().filter_map(|answer| answer.reply.as_ref().ok()).flat_map(|reply| &reply.files).map(PathBuf::from);
+        let files: Vec<PathBuf> = files.filter(|file| file.is_file()).collect();
+        let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+        // The folder of a server is often that of another user: then there are no names.
+        let is_foreign = |error: &anyhow::Error| {
+            let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            matches!(kind, Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem))
+        };
+        let named = |folder: &&Path| super::names::write(&self.fs, &files, folder).err().filter(|error| !is_foreign(error));
+        folders.iter().filter_map(named).map(|error| format!("names of files: {error:#}")).collect()
+    }
+
     fn usual_folder(&self) -> PathBuf {
         let of_state = self.fs.config.as_ref().map(|config| StateDir::of_config(&config.file).trace_dir());
         of_state.unwrap_or_else(|| PathBuf::from(FOLDER_HERE))
@@ -200,11 +215,11 @@ fn folder_of_mount(answers: &[Answer]) -> Option<PathBuf> {
     })
 }
 
-/// Records `seconds` of a running file system into `folder`; what is wrong with it in words.
+/// Records `seconds` of a running file system into `folder`, with the names of what was recorded if that is wanted; what is wrong with it in words.
 ///
 /// # Errors
 /// Nothing can be recorded at all.
-pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &Path) -> Result<Vec<String>> {
+pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &Path, with_names: bool) -> Result<Vec<String>> {
     let traced = Traced::find(fs, nodes, common)?;
     let folder = std::path::absolute(folder)?;
     let begun = traced.ask(&TraceRequest {
@@ -221,6 +236,9 @@ pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &P
     std::thread::sleep(Duration::from_secs_f64(seconds));
     let mut ended = traced.end()?;
     problems.extend(traced.gather(&mut ended, Some(&folder), true));
+    if with_names {
+        problems.extend(traced.name_objects(&ended));
+    }
     for Answer { name, reply, .. } in &ended {
         if let Ok(reply) = reply
             && reply.threads_without_ring > 0

@@ -12,7 +12,7 @@ use weft_cluster_model::{Access, Command, Recording, RequestSpan};
 use weft_model::{JobKind, Seek};
 use weft_trace::event::{self, EventInfo, EventTable, PHASES_MAX, Part};
 use weft_trace::file::{FileHeader, FileWriter};
-use weft_trace::record::{Body, Ladder, Record, Span, class, coarse, fine, flags};
+use weft_trace::record::{Body, Ladder, Record, Span, class, coarse, fine, flags, padded};
 use weft_trace::{Anchor, Batch, EventId, Kind, Stage};
 
 use super::workload::Workload;
@@ -43,6 +43,9 @@ const NET_MESSAGE: EventId = EventId::new(3, 32);
 const NET_DATA: EventId = EventId::new(3, 33);
 /// Phases of a request at a server in which it waits, unless its disk works for it; one alone could hold 68 s.
 const WAITS: [usize; 4] = [event::served::QUEUE, 5, 6, 7];
+
+/// The ring of names.
+const NAMES: u32 = 1 << 30;
 
 /// A node: servers behind clients, each by its number.
 type Place = (bool, u32);
@@ -102,6 +105,11 @@ pub fn write(folder: &Path, workloads: &[Workload], servers: u32, recording: &Re
         let record = span((transfer.start, transfer.end), id, body);
         nodes.put(place(transfer.process), transfer.process, Record { req: request.map_or(0, key), ..record });
     }
+    // Files of all applications are numbered together.
+    let names = workloads.iter().flat_map(|load| load.application.files.iter().map(|file| file.name.as_str()));
+    if let Some(place) = nodes.0.keys().next().copied() {
+        (1..).zip(names).for_each(|(object, name)| put_name(&mut nodes, place, object, name));
+    }
     for ((is_server, number), rings) in nodes.0 {
         let name = if is_server { format!("server{number}") } else { format!("client{number}") };
         let server = is_server.then(|| ServerId::data(number as u16).0);
@@ -109,6 +117,20 @@ pub fn write(folder: &Path, workloads: &[Workload], servers: u32, recording: &Re
         std::fs::write(&path, file(name, server, rings)).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
+}
+
+/// The name of an object, in as many pieces as it needs.
+fn put_name(nodes: &mut Nodes, place: Place, object: u64, name: &str) {
+    let mut rest = name;
+    for lane in 0.. {
+        let record = Record { req: object, lane, ..Record::new(0, event::TRACE_NAME, Body::Text(padded(rest))) };
+        let used = record.text().len();
+        nodes.put(place, NAMES, record);
+        rest = &rest[used..];
+        if rest.is_empty() || used == 0 {
+            return;
+        }
+    }
 }
 
 /// Gives the span of each command, by process and position in its program.
@@ -338,6 +360,7 @@ mod tests {
         assert!(merged.nodes.iter().all(|node| node.problems.is_empty()));
         let of = |layer: usize| merged.events.iter().filter(move |event| event.record.event.layer() == layer);
         assert_eq!(of(0).count(), commands);
+        assert_eq!(crate::view::names::Names::new(&merged).get(1), Some(workloads[0].application.files[0].name.as_str()));
         let disks = report.disks();
         let accesses = || of(7).filter(|event| event.record.flags & flags::SHARED == 0);
         let classes: Vec<u64> = (1..=3).map(|class| accesses().filter(|event| event.record.class == class).count() as u64).collect();

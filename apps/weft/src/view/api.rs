@@ -7,22 +7,23 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_charts::views;
-use weft_trace::record::Body;
 
 use super::compare::Part;
 use super::http::Answer;
+use super::lanes::Lane;
+use super::pattern::Pattern;
 use super::run::Run;
 use super::site::{Site, State};
 use super::sublane::node_order;
 use super::window::{WIDTH_MAX, Window, picture};
-use super::{compare, details, drawn, latency, limits, metrics, overview, report, running, table};
+use super::{compare, details, drawn, filter, gauges, latency, limits, metrics, overview, report, running, search, table};
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 18] = [
+const PARTS: [(&str, &str, &str); 20] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
@@ -31,6 +32,8 @@ const PARTS: [(&str, &str, &str); 18] = [
     ("/paint.js", SCRIPT, include_str!("page/paint.js")),
     ("/side.js", SCRIPT, include_str!("page/side.js")),
     ("/screens.js", SCRIPT, include_str!("page/screens.js")),
+    ("/search.js", SCRIPT, include_str!("page/search.js")),
+    ("/tracks.js", SCRIPT, include_str!("page/tracks.js")),
     ("/plot.js", SCRIPT, include_str!("page/plot.js")),
     ("/metrics.js", SCRIPT, include_str!("page/metrics.js")),
     ("/live.js", SCRIPT, include_str!("page/live.js")),
@@ -49,8 +52,6 @@ const ROWS_MAX: u64 = 100_000;
 const ARROWS_MAX: usize = 400;
 /// How long a question how far the loading is waits for its end.
 const STATE_WAIT: Duration = Duration::from_millis(100);
-/// Values of a gauge at most.
-const GAUGE_POINTS: u64 = 600;
 
 /// The query of an address.
 #[derive(Debug, Default)]
@@ -163,12 +164,19 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
         "/api/run" => Answer::json(&describe(&run)),
         "/api/window" => {
             let width = query.number("width", 1000).clamp(1, u64::from(WIDTH_MAX)) as u32;
-            let picture = picture(&run, &Window { from, to, width, hidden: query.hidden(&run) });
+            let shown = match filter::shown(&run, query.text("filter")) {
+                Ok(shown) => shown,
+                Err(reason) => return Answer::refused(400, &format!("the filter is not understood: {reason}")),
+            };
+            let picture = picture(&run, &shown, &Window { from, to, width, hidden: query.hidden(&run) });
             site.note_shown();
             Answer::ok("application/octet-stream", picture)
         }
-        "/api/totals" => Answer::json(&totals(&run, from, to, &query.hidden(&run), query.text("colour"))),
-        "/api/gauges" => Answer::json(&gauges(&run, from, to)),
+        "/api/totals" => match filter::shown(&run, query.text("filter")) {
+            Ok(shown) => Answer::json(&totals(&run, &shown, (from, to), &query.hidden(&run), query.text("colour"))),
+            Err(reason) => Answer::refused(400, &reason),
+        },
+        "/api/gauges" => Answer::json(&gauges::gauges(&run, from, to)),
         "/api/metrics" => match query.text("format") {
             "csv" => Answer::file("text/csv; charset=utf-8", "weft-metrics.csv", metrics::csv(&run, from, to, query.text("formulas"))),
             _ => Answer::json(&metrics::lanes(&run, from, to, query.text("formulas"))),
@@ -176,7 +184,20 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
         "/api/event" => found(details::event(&run, event)),
         "/api/request" => found(details::request(&run, event)),
         "/api/arrows" => Answer::json(&details::arrows(&run, from, to, ARROWS_MAX)),
-        "/api/find" => Answer::json(&details::find(&run, query.text("q"), query.text("back") == "1", query.number("at", 0), event)),
+        "/api/hits" => {
+            let number = |name: &str, default: u64, most: u64| query.number(name, default).min(most) as usize;
+            let asked = search::Asked {
+                from,
+                to,
+                longest: query.text("sort") == "longest",
+                within: query.text("within") == "1",
+                skip: number("skip", 0, u64::from(u32::MAX)),
+                limit: number("limit", 100, 1000),
+                pieces: number("pieces", 1, 4000),
+            };
+            Answer::json(&search::hits(&run, query.text("q"), asked))
+        }
+        "/api/find" => Answer::json(&search::find(&run, query.text("q"), query.text("back") == "1", query.number("at", 0), event)),
         "/api/latency" => Answer::json(&latency::distribution(&run, from, to, &query.numbers("kind"))),
         "/api/explain" => {
             let explanation = run.explain(from, to);
@@ -229,7 +250,12 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
         "/api/chart/ecdf" => Answer::json(&drawn::lines(&drawn::latency_ecdf(&run, from, to, &query.numbers("kind"), query.chart_width()))),
         "/api/health" => Answer::json(&health(&run)),
         "/api/table" => {
+            let filter = match Pattern::new(&run, query.text("filter")) {
+                Ok(filter) => filter,
+                Err(reason) => return Answer::refused(400, &reason),
+            };
             let rows = table::Rows {
+                filter: Some(&filter),
                 from,
                 to,
                 hidden: query.hidden(&run),
@@ -299,6 +325,7 @@ fn describe(run: &Run) -> Value {
         "kinds": kinds.collect::<Vec<_>>(),
         "marks": marks.take(2000).collect::<Vec<_>>(),
         "sources": run.sources.iter().map(|source| source.path.display().to_string()).collect::<Vec<_>>(),
+        "names": !run.names.is_empty(),
         "lost": run.merged.nodes.iter().map(|node| node.lost).sum::<u64>(),
         "problems": problem_count(run),
     })
@@ -313,52 +340,10 @@ pub fn problem_count(run: &Run) -> usize {
 }
 
 /// Number and time of the spans that begin in a window, by node and kind: the legend and the profile.
-fn totals(run: &Run, from: u64, to: u64, hidden: &[bool], colour: &str) -> Value {
-    let sums = drawn::totals(run, from, to);
+fn totals(run: &Run, shown: &[Lane], (from, to): (u64, u64), hidden: &[bool], colour: &str) -> Value {
+    let sums = drawn::totals(run, shown, from, to);
     let rows = sums.into_iter().filter(|(_, (count, _))| *count > 0).map(|((node, kind), (count, time))| json!([node, kind, count, time]));
-    json!({ "from": from, "to": to, "rows": rows.collect::<Vec<_>>(), "profile": drawn::profile(run, from, to, hidden, colour) })
-}
-
-/// Gauges in a window: the largest value in each of some hundred pieces of it. A sample holds until the next one of its gauge.
-fn gauges(run: &Run, from: u64, to: u64) -> Value {
-    let piece = (to - from).div_ceil(GAUGE_POINTS).max(1);
-    let mut samples: BTreeMap<(usize, u16, usize), Vec<(u64, u64)>> = BTreeMap::new();
-    for position in &run.lanes.gauges {
-        let at = run.since_origin(run.merged.events.start_ns(*position)).max(0) as u64;
-        if at >= to {
-            continue;
-        }
-        let event = run.merged.events.event(*position);
-        if let Body::Counter(values) = &event.record.body {
-            for (gauge, value) in values.iter().enumerate() {
-                let all = samples.entry((event.node, event.record.event.0, gauge)).or_default();
-                if at < from {
-                    // Of those before the window only the last one is still seen.
-                    all.clear();
-                }
-                all.push((at, *value));
-            }
-        }
-    }
-    let mut found: BTreeMap<(usize, u16, usize), BTreeMap<u64, u64>> = BTreeMap::new();
-    for (gauge, samples) in samples {
-        let points = found.entry(gauge).or_default();
-        for (number, (at, value)) in samples.iter().enumerate() {
-            let until = samples.get(number + 1).map_or(to, |next| next.0);
-            let (first, last) = (at.saturating_sub(from) / piece, until.saturating_sub(from + 1) / piece);
-            for place in first..=last.max(first) {
-                let largest = points.entry(place).or_default();
-                *largest = (*largest).max(*value);
-            }
-        }
-    }
-    let gauges = found.into_iter().filter_map(|((node, event, gauge), points)| {
-        let info = run.merged.nodes[node].events.get(weft_trace::EventId(event))?;
-        let name = &info.parts.get(gauge)?.name;
-        let largest = *points.values().max()?;
-        (largest > 0).then(|| json!({ "node": node, "name": name, "largest": largest, "points": points.into_iter().collect::<Vec<_>>() }))
-    });
-    json!({ "from": from, "piece": piece, "gauges": gauges.collect::<Vec<_>>() })
+    json!({ "from": from, "to": to, "rows": rows.collect::<Vec<_>>(), "profile": drawn::profile(run, shown, (from, to), hidden, colour) })
 }
 
 /// What is missing, and how far the times can be trusted.
@@ -388,11 +373,11 @@ fn health(run: &Run) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::view::site::tests::site;
 
-    fn get(site: &Site, target: &str) -> Value {
+    pub fn get(site: &Site, target: &str) -> Value {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let answer = route(site, path, &Query::new(query));
         assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
@@ -416,7 +401,7 @@ mod tests {
             "from=1e18&to=1e19",
             "from=1000&to=2000000&kind=0,1,99&hide=99&event=5&q=create&formulas=count(disk.*);x",
         ] {
-            let paths = "runs run totals gauges metrics arrows find latency explain slowest health table compare chart/compare chart/stages chart/latency chart/ecdf running chart/running bounds chart/bounds";
+            let paths = "runs run totals gauges metrics arrows find hits latency explain slowest health table compare chart/compare chart/stages chart/latency chart/ecdf running chart/running bounds chart/bounds";
             for path in paths.split(' ') {
                 get(&site, &format!("/api/{path}?{window}"));
             }
@@ -441,21 +426,6 @@ mod tests {
             count(format!("from=0&to={middle}")) + count(format!("from={middle}&to={}", duration + 1)),
             run["spans"].as_u64().unwrap()
         );
-    }
-
-    #[test]
-    fn gauges_keep_their_largest_value() {
-        let site = site(2_000);
-        let all = get(&site, "/api/gauges");
-        let gauge = &all["gauges"][0];
-        let largest = gauge["points"].as_array().unwrap().iter().map(|point| point[1].as_u64().unwrap()).max();
-        assert_eq!(gauge["largest"].as_u64(), largest);
-        assert_eq!(gauge["name"], "queue");
-        // A sample holds until the next one, however narrow the pieces are.
-        let points: Vec<u64> = gauge["points"].as_array().unwrap().iter().map(|point| point[0].as_u64().unwrap()).collect();
-        assert!(points.len() > 100 && points.windows(2).all(|pair| pair[1] == pair[0] + 1), "{points:?}");
-        let narrow = get(&site, "/api/gauges?from=5100000&to=5900000");
-        assert!(narrow["gauges"].as_array().unwrap().iter().all(|gauge| gauge["points"][0][0] == 0), "the sample before holds: {narrow}");
     }
 
     #[test]

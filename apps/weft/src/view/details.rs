@@ -6,8 +6,6 @@ use weft_trace::events::{Event, before};
 use weft_trace::explain::{Step, Waterfall};
 use weft_trace::record::{Body, fine, flags};
 
-use crate::parallel::at_once;
-
 use super::lanes::{Spans, is_span};
 use super::run::{Analysed, Run};
 use super::sublane::SubLane;
@@ -42,6 +40,7 @@ pub fn event(run: &Run, position: u32) -> Option<Value> {
         Body::Span(span) => {
             fields["peer"] = if record.event.layer() == NET_LAYER { peer(run, span.peer) } else { Value::Null };
             fields["object"] = if span.obj == 0 { Value::Null } else { json!(format!("{:x}", span.obj)) };
+            fields["file"] = json!(file_of(run, event));
             fields["offset"] = json!(span.off);
             fields["bytes"] = json!(span.len);
             fields["wait"] = json!(wait_ns(event));
@@ -50,6 +49,14 @@ pub fn event(run: &Run, position: u32) -> Option<Value> {
         _ => {}
     }
     Some(fields)
+}
+
+/// The name of the object of a span, if anybody knows it.
+pub fn file_of<'a>(run: &'a Run, event: &Event) -> Option<&'a str> {
+    match &event.record.body {
+        Body::Span(span) if span.obj != 0 => run.names.get(span.obj),
+        _ => None,
+    }
 }
 
 /// Names of the flags that are set.
@@ -62,6 +69,7 @@ pub fn flag_names(bits: u16) -> Vec<&'static str> {
         (flags::SAMPLED, "sampled"),
         (flags::SYNC, "sync"),
         (flags::HIT, "cached"),
+        (flags::SHARED, "shared"),
         (flags::OPEN, "running"),
     ];
     names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect()
@@ -153,7 +161,7 @@ pub fn request(run: &Run, position: u32) -> Option<Value> {
             "event": step, "depth": depth, "node": run.merged.nodes[event.node].name, "is_server": run.merged.nodes[event.node].server.is_some(),
             "name": run.merged.nodes[event.node].events.name(event.record.event), "kind": run.lanes.kind(&run.merged.events, *step),
             "at": event.start_ns - first.start_ns, "dur": event.dur_ns, "wait": wait_ns(event), "phases": phases(run, event),
-            "class": event.record.class, "result": event.record.res,
+            "class": event.record.class, "result": event.record.res, "file": file_of(run, event),
         })
     });
     let same = analysed.analysis.operations().iter().filter(|other| other.event == first.record.event);
@@ -247,87 +255,6 @@ pub fn arrows(run: &Run, from: u64, to: u64, count_max: usize) -> Value {
     json!({ "arrows": arrows, "count": count })
 }
 
-/// What is searched for: words that must all hold.
-struct Pattern<'a> {
-    words: Vec<Word<'a>>,
-}
-
-enum Word<'a> {
-    Name(&'a str),
-    Node(&'a str),
-    Longer(u64),
-    Shorter(u64),
-    Request(u64),
-    Object(u64),
-    Failed,
-}
-
-impl<'a> Pattern<'a> {
-    fn new(text: &'a str) -> Result<Pattern<'a>, String> {
-        let hex = |text: &str| {
-            u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(|_| "request and object are hexadecimal numbers".to_string())
-        };
-        let word = |word: &'a str| {
-            Ok(match word.split_once(':') {
-                Some(("req", number)) => Word::Request(hex(number)?),
-                Some(("obj", number)) => Word::Object(hex(number)?),
-                Some(("node", name)) => Word::Node(name),
-                _ if word == "failed" => Word::Failed,
-                _ => match (word.strip_prefix('>'), word.strip_prefix('<')) {
-                    (Some(time), _) => Word::Longer(nanoseconds(time)?),
-                    (_, Some(time)) => Word::Shorter(nanoseconds(time)?),
-                    _ => Word::Name(word),
-                },
-            })
-        };
-        Ok(Pattern { words: text.split_whitespace().map(word).collect::<Result<_, String>>()? })
-    }
-
-    fn holds(&self, run: &Run, position: u32) -> bool {
-        let events = &run.merged.events;
-        let kind = run.lanes.kind(events, position);
-        kind.is_some_and(|kind| {
-            self.words.iter().all(|word| match word {
-                Word::Name(name) => run.lanes.kinds[usize::from(kind)].name.contains(name),
-                Word::Node(name) => run.merged.nodes[events.node(position)].name.contains(name),
-                Word::Longer(ns) => events.dur_ns(position) > *ns,
-                Word::Shorter(ns) => events.dur_ns(position) < *ns,
-                Word::Request(number) => events.request(position) == *number,
-                Word::Object(number) => matches!(&events.event(position).record.body, Body::Span(span) if span.obj == *number),
-                Word::Failed => events.is_failed(position),
-            })
-        })
-    }
-}
-
-fn nanoseconds(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "ns" => 1.0,
-        "us" | "" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => return Err("times end in ns, us, ms or s".into()),
-    };
-    digits.parse::<f64>().map(|number| (number * unit) as u64).map_err(|_| "a time is a number and a unit, for example >5ms".into())
-}
-
-/// The next or previous span that a pattern describes, seen from nanosecond `at` of the run, or from record `after` if that exists.
-pub fn find(run: &Run, text: &str, back: bool, at: u64, after: u32) -> Value {
-    let pattern = match Pattern::new(text) {
-        Ok(pattern) => pattern,
-        Err(reason) => return json!({ "error": reason }),
-    };
-    let events = &run.merged.events;
-    let start = run.origin_ns.saturating_add_unsigned(at);
-    let here = if (after as usize) < events.len() { events.order(after) } else { before(start) };
-    let found = events.find(here, back, |position| pattern.holds(run, position), &at_once);
-    match found {
-        Some(position) => json!({ "found": event(run, position) }),
-        None => json!({ "found": Value::Null }),
-    }
-}
-
 /// Of the operations that begin in a window those that took longest, each with the record to look at.
 pub fn slowest_operations(run: &Run, from: u64, to: u64, count: usize) -> Vec<(Option<u32>, Waterfall)> {
     let (begin, end) = run.absolute(from, to);
@@ -356,7 +283,7 @@ pub fn most_of(waterfall: &Waterfall) -> Option<&Step> {
 pub fn slowest(run: &Run, from: u64, to: u64, count: usize) -> Value {
     let row = |(position, waterfall): (Option<u32>, Waterfall)| {
         json!({
-            "event": position, "operation": waterfall.operation, "client": waterfall.client, "object": format!("{:x}", waterfall.object),
+            "event": position, "operation": waterfall.operation, "client": waterfall.client, "object": format!("{:x}", waterfall.object), "file": run.names.get(waterfall.object),
             "start": run.since_origin(waterfall.start_ns), "dur_us": waterfall.dur_us, "slower_than": waterfall.slower_than,
             "most": most_of(&waterfall).map(|step| json!({ "stage": step.stage, "place": step.place, "dur_us": step.dur_us })),
         })
@@ -418,31 +345,6 @@ mod tests {
         }
         let few = arrows(&run, 0, run.duration_ns + 1, 10);
         assert_eq!((few["arrows"].as_array().unwrap().len(), few["count"].clone()), (0, all["count"].clone()));
-    }
-
-    #[test]
-    fn search_goes_forward_and_back_and_visits_every_hit_once() {
-        let run = run();
-        let hits = |back: bool| {
-            let mut hits = Vec::new();
-            let mut found = find(&run, "disk node:data0 >10us", back, if back { u64::MAX >> 1 } else { 0 }, u32::MAX);
-            while let Some(position) = found["found"]["event"].as_u64() {
-                hits.push(position);
-                found = find(&run, "disk node:data0 >10us", back, 0, position as u32);
-            }
-            hits
-        };
-        let is_hit = |event: &Event| {
-            let node = &run.merged.nodes[event.node];
-            node.name == "data0" && node.events.name(event.record.event).contains("disk") && event.dur_ns > 10_000
-        };
-        let events = &run.merged.events;
-        let plain: Vec<u64> = events.in_order().filter(|position| is_hit(&events.event(*position))).map(u64::from).collect();
-        assert!(!plain.is_empty());
-        assert_eq!(hits(false), plain);
-        assert_eq!(hits(true).into_iter().rev().collect::<Vec<_>>(), plain);
-        assert!(find(&run, "req:xyz", false, 0, u32::MAX)["error"].is_string());
-        assert!(find(&run, ">5parsec", false, 0, u32::MAX)["error"].is_string());
     }
 
     #[test]

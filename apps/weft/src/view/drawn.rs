@@ -8,6 +8,7 @@ use weft_charts::{Fill, Frame, Lines, Plot, Series, SmallRows, Table, Unit, seek
 use weft_trace::Stage;
 use weft_trace::explain::Explanation;
 
+use super::lanes::Lane;
 use super::run::Run;
 use super::sublane::{SubLane, nodes_in_order};
 use super::{ecdf, latency};
@@ -63,9 +64,9 @@ pub fn explained(explanation: &Explanation, width: u32) -> Value {
 }
 
 /// The time of each node in operations, journal and disk that began in a window, cut by kind in the colours of the timeline.
-pub fn profile(run: &Run, from: u64, to: u64, hidden: &[bool], colour: &str) -> Value {
+pub fn profile(run: &Run, shown: &[Lane], (from, to): (u64, u64), hidden: &[bool], colour: &str) -> Value {
     let nodes = nodes_in_order(run.merged);
-    let sums = totals(run, from, to);
+    let sums = totals(run, shown, from, to);
     let is_shown = |kind: usize| !hidden[kind] && is_profiled(run.lanes.kinds[kind].sub_lane);
     let mut kinds: Vec<(usize, u64, u64)> = Vec::new();
     for ((_, kind), (count, ns)) in sums.iter().filter(|((_, kind), _)| is_shown(usize::from(*kind))) {
@@ -106,9 +107,9 @@ fn is_profiled(sub_lane: SubLane) -> bool {
 }
 
 /// Number and nanoseconds of the spans that begin in a window, by node and kind.
-pub fn totals(run: &Run, from: u64, to: u64) -> BTreeMap<(usize, u16), (u64, u64)> {
+pub fn totals(run: &Run, shown: &[Lane], from: u64, to: u64) -> BTreeMap<(usize, u16), (u64, u64)> {
     let mut sums: BTreeMap<(usize, u16), (u64, u64)> = BTreeMap::new();
-    for lane in &run.lanes.lanes {
+    for lane in shown {
         let all = run.spans_of(lane.node);
         for (kind, track) in &lane.tracks {
             let (count, time) = track.total(&all, from, to);

@@ -26,6 +26,8 @@ pub enum Content {
     Json,
     /// How operations went over time, by process and interval (CSV).
     Progress,
+    /// Names of objects (a list beside traces).
+    Names,
     /// Nothing that is known.
     Unknown,
 }
@@ -48,7 +50,7 @@ pub fn inputs(words: &[PathBuf]) -> Result<Vec<Input>> {
             _ if data.is_dir() => Kind::Directory,
             Content::Json => Kind::Result,
             Content::Progress => Kind::Progress,
-            Content::Trace | Content::Unknown => Kind::Traces,
+            Content::Trace | Content::Names | Content::Unknown => Kind::Traces,
         };
         let joins = |(position, (other, before, _)): (usize, &(Option<String>, Kind, Vec<PathBuf>))| match (&name, other) {
             (Some(name), Some(other)) => name == other,
@@ -130,6 +132,9 @@ fn content(path: &Path) -> Content {
     }
     if head.starts_with(b"WEFTTRC\n") {
         return Content::Trace;
+    }
+    if head.starts_with(super::names::HEAD.as_bytes()) {
+        return Content::Names;
     }
     let text = String::from_utf8_lossy(&head);
     let first = text.trim_start().chars().next();

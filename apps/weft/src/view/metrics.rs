@@ -195,7 +195,7 @@ fn is_meant(kind: &SpanKind, pattern: &str) -> bool {
 }
 
 /// True if a text is like a pattern, in which `*` stands for any letters.
-fn is_like(text: &str, pattern: &str) -> bool {
+pub fn is_like(text: &str, pattern: &str) -> bool {
     match pattern.split_once('*') {
         None => text == pattern,
         Some((begin, rest)) => text.strip_prefix(begin).is_some_and(|text| {

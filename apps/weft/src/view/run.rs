@@ -16,6 +16,7 @@ use crate::parallel::at_once;
 
 use super::inputs::{self, Content, Input};
 use super::lanes::{Lanes, Spans};
+use super::names::Names;
 use super::results::Results;
 use super::room;
 use super::sublane::SubLane;
@@ -53,6 +54,10 @@ pub struct Run {
     pub results: Results,
     /// What formulas asked for.
     pub metrics: super::metrics::Store,
+    /// Names of objects.
+    pub names: Names,
+    /// What a filter shows.
+    pub filtered: super::filter::Store,
     analysed: OnceLock<Analysed>,
 }
 
@@ -107,6 +112,7 @@ impl Run {
         // In the order of the names, whoever was read first.
         read.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         let (mut traces, mut sources, mut results) = (Vec::new(), Vec::new(), Results::default());
+        let mut lists = Vec::new();
         for (path, bytes, part) in read {
             let refused = match part {
                 Ok(Part::Trace(file)) => {
@@ -114,6 +120,10 @@ impl Run {
                     None
                 }
                 Ok(Part::Json(bytes)) => results.add_json(&bytes).err(),
+                Ok(Part::Names(text)) => {
+                    lists.push((path.clone(), text));
+                    None
+                }
                 Ok(Part::Progress(text)) => results.add_progress(&text).err(),
                 Err(reason) => Some(reason),
             };
@@ -124,7 +134,14 @@ impl Run {
                 sources.iter().map(|source| format!("{}: {}", source.path.display(), source.refused.as_deref().unwrap_or("it is empty")));
             bail!("there is nothing that could be read: {}", reasons.collect::<Vec<_>>().join("; "));
         }
-        Ok(Run::of(&input.name, merge_by(traces, &at_once), sources, results))
+        let mut run = Run::of(&input.name, merge_by(traces, &at_once), sources, results);
+        for (path, text) in lists {
+            if let Err(reason) = run.names.add_list(&text) {
+                let refused = run.sources.iter_mut().find(|source| source.path == path);
+                refused.into_iter().for_each(|source| source.refused = Some(reason.clone()));
+            }
+        }
+        Ok(run)
     }
 
     /// A run of merged files.
@@ -154,6 +171,8 @@ impl Run {
             sources,
             results,
             metrics: Default::default(),
+            names: Names::new(merged),
+            filtered: Default::default(),
             analysed: OnceLock::new(),
         }
     }
@@ -289,6 +308,7 @@ enum Part {
     Trace(Box<TraceFile>),
     Json(Vec<u8>),
     Progress(String),
+    Names(String),
 }
 
 impl Part {
@@ -297,6 +317,7 @@ impl Part {
         match content {
             Content::Json => fs::read(path).map(Part::Json).map_err(text),
             Content::Progress => fs::read(path).map(|bytes| Part::Progress(String::from_utf8_lossy(&bytes).into_owned())).map_err(text),
+            Content::Names => fs::read(path).map(|bytes| Part::Names(String::from_utf8_lossy(&bytes).into_owned())).map_err(text),
             Content::Trace | Content::Unknown => {
                 let file = File::open(path).map_err(text)?;
                 let bytes = file.metadata().map_or(0, |data| data.len() as usize);

@@ -4,12 +4,16 @@ use serde_json::{Value, json};
 use weft_trace::events::{Event, before};
 use weft_trace::record::Body;
 
+use super::details;
+use super::pattern::Pattern;
 use super::run::Run;
 use super::sublane::class_name;
 
 /// Which rows.
 #[derive(Clone, Debug)]
-pub struct Rows {
+pub struct Rows<'a> {
+    /// What the spans must be.
+    pub filter: Option<&'a Pattern<'a>>,
     /// Spans that begin at or after this nanosecond of the run ...
     pub from: u64,
     /// ... and before this one.
@@ -22,19 +26,21 @@ pub struct Rows {
     pub limit: u64,
 }
 
-const COLUMNS: [&str; 10] = ["start_ns", "duration_ns", "node", "event", "class", "request", "object", "offset", "bytes", "result"];
+const COLUMNS: [&str; 11] = ["start_ns", "duration_ns", "node", "event", "class", "request", "object", "offset", "bytes", "result", "file"];
 
-fn chosen<'a>(run: &'a Run, rows: &'a Rows) -> impl Iterator<Item = (u32, Event)> + 'a {
+fn chosen<'a>(run: &'a Run, rows: &'a Rows<'a>) -> impl Iterator<Item = (u32, Event)> + 'a {
     let absolute = |ns: u64| run.origin_ns.saturating_add_unsigned(ns);
     let (events, end) = (&run.merged.events, absolute(rows.to));
     let is_shown = |kind: u16| !rows.hidden.get(usize::from(kind)).copied().unwrap_or(false);
     let window = events.from(before(absolute(rows.from))).take_while(move |position| events.start_ns(*position) < end);
-    let shown = window.filter(move |position| run.lanes.kind(events, *position).is_some_and(is_shown));
+    let shown = window.filter(move |position| {
+        run.lanes.kind(events, *position).is_some_and(is_shown) && rows.filter.is_none_or(|filter| filter.holds(*position))
+    });
     shown.skip(rows.skip as usize).map(|position| (position, events.event(position)))
 }
 
 /// One page of rows.
-pub fn json(run: &Run, rows: &Rows) -> Value {
+pub fn json(run: &Run, rows: &Rows<'_>) -> Value {
     let mut found: Vec<Value> = Vec::new();
     let mut more = false;
     for (position, event) in chosen(run, rows) {
@@ -48,7 +54,7 @@ pub fn json(run: &Run, rows: &Rows) -> Value {
 }
 
 /// All rows up to the limit as CSV (RFC 4180); a last line says if there would be more.
-pub fn csv(run: &Run, rows: &Rows) -> String {
+pub fn csv(run: &Run, rows: &Rows<'_>) -> String {
     let mut text = csv_line(&COLUMNS);
     for (number, (_, event)) in chosen(run, rows).enumerate() {
         if number as u64 >= rows.limit {
@@ -76,6 +82,7 @@ fn cells(run: &Run, event: &Event) -> Vec<String> {
         number(span.off),
         number(u64::from(span.len)),
         number(u64::from(record.res)),
+        details::file_of(run, event).unwrap_or_default().to_string(),
     ]
 }
 
@@ -100,8 +107,8 @@ mod tests {
     use super::*;
     use crate::view::sample::{Sample, merged};
 
-    fn rows(limit: u64) -> Rows {
-        Rows { from: 0, to: u64::MAX >> 1, hidden: Vec::new(), skip: 0, limit }
+    fn rows(limit: u64) -> Rows<'static> {
+        Rows { filter: None, from: 0, to: u64::MAX >> 1, hidden: Vec::new(), skip: 0, limit }
     }
 
     #[test]

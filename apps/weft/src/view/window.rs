@@ -50,13 +50,13 @@ impl Window {
     }
 }
 
-/// The picture of a window.
-pub fn picture(run: &Run, window: &Window) -> Vec<u8> {
+/// The picture of a window of these lanes.
+pub fn picture(run: &Run, shown: &[Lane], window: &Window) -> Vec<u8> {
     let (level, first, _) = window.tiles();
     let mut payload = Vec::new();
     let mut lanes = Vec::new();
     let mut column = Column::default();
-    for (number, lane) in run.lanes.lanes.iter().enumerate() {
+    for (number, lane) in shown.iter().enumerate() {
         let few = u64::from(window.width) / PIXELS_PER_SPAN;
         let all = run.spans_of(lane.node);
         let visible = || lane.tracks.iter().filter(|(kind, _)| window.shows(*kind));
@@ -193,7 +193,7 @@ pub mod tests {
             let run = Run::new(merged(&Sample { operations: 1_500, ..Sample::default() }), Vec::new());
             let hidden: Vec<bool> = (0..run.lanes.kinds.len()).map(|kind| hide >> (kind % 64) & 3 == 0).collect();
             let window = Window { from, to: from + length, width, hidden: hidden.clone() };
-            let (header, tiles, spans) = decode(&picture(&run, &window));
+            let (header, tiles, spans) = decode(&picture(&run, &run.lanes.lanes, &window));
             let (tile, first) = (header["tile"].as_u64().unwrap(), header["first"].as_u64().unwrap());
             prop_assert!(tile <= (length / u64::from(width)).max(1));
             let tiled: Vec<usize> = tiles.iter().map(|tile| tile.0).collect();
@@ -229,8 +229,8 @@ pub mod tests {
     fn a_window_of_one_nanosecond_at_the_end_of_time_is_survived() {
         let run = Run::new(merged(&Sample { operations: 10, ..Sample::default() }), Vec::new());
         let window = Window { from: u64::MAX - 1, to: u64::MAX, width: 1, hidden: Vec::new() };
-        assert!(decode(&picture(&run, &window)).1.is_empty());
+        assert!(decode(&picture(&run, &run.lanes.lanes, &window)).1.is_empty());
         let window = Window { from: 0, to: u64::MAX, width: WIDTH_MAX, hidden: Vec::new() };
-        assert!(!decode(&picture(&run, &window)).0["lanes"].as_array().unwrap().is_empty());
+        assert!(!decode(&picture(&run, &run.lanes.lanes, &window)).0["lanes"].as_array().unwrap().is_empty());
     }
 }

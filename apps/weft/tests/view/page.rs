@@ -325,3 +325,95 @@ fn a_report_is_one_file_that_needs_nothing_else() {
     let refused = |event: &&Value| event["method"] == "Runtime.exceptionThrown" || event["params"]["entry"]["source"] == "security";
     assert_eq!(browser.events.iter().filter(refused).collect::<Vec<_>>(), Vec::<&Value>::new());
 }
+
+/// A search lists its hits and zooms to one, filters, and is in the address; tracks are hidden, pinned and moved, by keys and by pointer.
+#[test]
+fn hits_are_listed_and_tracks_are_arranged_in_a_real_browser() {
+    let Some(mut browser) = Browser::new() else {
+        eprintln!("skipped: no chromium is installed");
+        return;
+    };
+    let viewer = Viewer::new(5_000, |_| {}, &[]);
+    browser.open(&format!("http://{}/", viewer.host()));
+    browser.press("/");
+    browser.value("weftView.timeline.search.field.value = 'create >100us node:meta'");
+    browser.press("Enter");
+    browser.until("document.querySelectorAll('.hits tbody tr').length > 2 && weftView.idle");
+    browser.picture("hits");
+    let said = browser.value("document.querySelector('.hits-said').innerText").as_str().unwrap().to_string();
+    let listed = browser.value("weftView.timeline.search.hits.count").as_u64().unwrap();
+    assert!(said.starts_with(&format!("{listed} spans")), "{said}");
+    // A hit is zoomed to, and chosen.
+    browser.value("document.querySelectorAll('.hits tbody button')[1].click()");
+    let hit = "weftView.timeline.search.hits.rows[1]";
+    browser.until(&format!("weftView.timeline.selected && weftView.timeline.selected.event === {hit}.event && weftView.idle"));
+    let around = format!(
+        "weftView.state.from <= {hit}.start && weftView.state.to >= {hit}.start + {hit}.dur && weftView.state.to - weftView.state.from < 4 * {hit}.dur + 4000"
+    );
+    assert_eq!(browser.value(&around), json!(true), "{}", browser.value("location.hash"));
+    // What is not understood is said, and nothing is lost.
+    browser.value("weftView.timeline.search.field.value = '(create'; weftView.timeline.search.toggleFilter()");
+    browser.until("document.querySelector('.found').innerText.includes('not closed')");
+    assert_eq!(browser.value("weftView.state.filter"), json!(""));
+    // As a filter it leaves only what it describes.
+    browser.value("weftView.timeline.search.field.value = 'journal or create node=meta0'; weftView.timeline.search.toggleFilter()");
+    browser.until("weftView.state.filter && weftView.idle");
+    browser.value("document.activeElement.blur()");
+    browser.press("Home");
+    browser.until("weftView.idle");
+    let kinds = "[...new Set(weftView.timeline.picture.lanes.map((part) => weftView.state.run.lanes[part.lane]).map((lane) => lane.sub))].sort().join()";
+    assert_eq!(browser.value(kinds), json!("journal,operation"));
+    browser.until("[...document.querySelectorAll('.legend tbody tr:not(.empty) .name')].map((one) => one.innerText).sort().join() === 'journal.commit,meta.create'");
+    let csv = browser.value("fetch(document.querySelector('a[download=\"weft-spans.csv\"]').href).then((answer) => answer.text())");
+    let csv = csv.as_str().unwrap().to_string();
+    assert!(
+        csv.lines().count() > 10 && csv.lines().skip(1).all(|line| line.contains("journal.commit") || line.contains("meta0,meta.create"))
+    );
+
+    // Tracks: hide, pin, move; all of it is in the address.
+    browser.value("weftView.timeline.search.toggleFilter(); document.activeElement.blur()");
+    browser.until("weftView.state.filter === '' && weftView.idle");
+    browser.press("k");
+    browser.until("document.querySelectorAll('.tracks tbody tr').length === 8 && weftView.idle");
+    let names = "weftView.timeline.rows.filter((row) => row.type === 'node').map((row) => row.text).join()";
+    assert_eq!(browser.value(names), json!("client0,client1,meta0,meta1,data0,data1,data2,data3"));
+    let press = |what: &str, name: &str| {
+        let node = format!("weftView.state.run.nodes.findIndex((node) => node.name === '{name}')");
+        format!("document.querySelector(`[data-track=\"{what}${{{node}}}\"]`).click()")
+    };
+    browser.value(&press("hide", "client1"));
+    browser.until("weftView.state.gone.size === 1 && weftView.idle");
+    browser.value(&press("pin", "data1"));
+    browser.until("weftView.state.pinned.length === 1 && weftView.idle");
+    browser.value(&press("up", "meta1"));
+    browser.until("weftView.state.order.length > 0 && weftView.idle");
+    let arranged = json!("data1,client0,meta1,meta0,data0,data2,data3");
+    assert_eq!(browser.value(names), arranged);
+    browser.picture("tracks");
+    // What is pinned stays where it is while the others scroll, and a click there chooses what is drawn there.
+    let place = "JSON.stringify((() => { const t = weftView.timeline, row = (name) => t.rows.find((row) => row.type === 'node' && row.text === name); return [t.top(row('data1')), t.top(row('meta1'))]; })())";
+    let at = |browser: &mut Browser| serde_json::from_str::<[f64; 2]>(browser.value(place).as_str().unwrap()).unwrap();
+    let before = at(&mut browser);
+    browser.value("weftView.timeline.scroller.scrollTop = 60");
+    browser.until("weftView.timeline.scroller.scrollTop === 60 && weftView.idle");
+    let after = at(&mut browser);
+    assert_eq!((after[0], after[1]), (before[0], before[1] - 60.0));
+    let there = "(() => { const t = weftView.timeline; for (let y = 26; y < 24 + t.pinnedHeight; y += 2) for (let x = 220; x < 900; x += 3) { const span = t.at(x, y); if (span) return weftView.state.run.nodes[weftView.state.run.lanes[span.lane].node].name; } })()";
+    assert_eq!(browser.value(there), json!("data1"));
+    // A name is dragged: meta1 below data0.
+    let drag = "JSON.stringify((() => { const t = weftView.timeline, box = t.canvas.getBoundingClientRect(), y = (name) => box.top + t.top(t.rows.find((row) => row.type === 'node' && row.text === name)) + 8; t.scroller.scrollTop = 0; t.draw(); for (const node of t.run.nodes.keys()) weftView.state.folded.add(node); t.layOut(); t.draw(); return [box.left + 40, y('meta1'), y('data0')]; })())";
+    let [x, from, to]: [f64; 3] = serde_json::from_str(browser.value(drag).as_str().unwrap()).unwrap();
+    for (kind, y, buttons) in [("mouseMoved", from, 0), ("mousePressed", from, 1), ("mouseMoved", to, 1), ("mouseReleased", to, 0)] {
+        let button = if kind == "mouseMoved" && buttons == 0 { "none" } else { "left" };
+        browser.call(
+            "Input.dispatchMouseEvent",
+            json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": buttons, "clickCount": 1 }),
+        );
+    }
+    browser.until(&format!("{names} === 'data1,client0,meta0,data0,meta1,data2,data3'"));
+    let address = browser.value("location.href").as_str().unwrap().to_string();
+    browser.open(&address);
+    browser.until("weftView.timeline.picture && weftView.idle");
+    assert_eq!(browser.value(names), json!("data1,client0,meta0,data0,meta1,data2,data3"), "{address}");
+    browser.asked_only_of(&[&viewer]);
+}

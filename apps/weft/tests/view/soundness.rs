@@ -114,6 +114,7 @@ fn every_control_is_in_the_address() {
         ("timeline", "weftView.timeline.key({ key: 't' })"),
         ("timeline", "document.querySelector('.sort').click()"),
         ("timeline", "weftView.timeline.fold(0)"),
+        ("timeline", "document.querySelector('[data-track^=hide]').click()"),
         ("compare", "weftView.compare.fold('client0')"),
         ("timeline", "document.querySelector('.metrics button').click()"),
     ] {

@@ -27,7 +27,7 @@ const KEYS = [
   ["0 to 9, R, V", "choose a screen"], ["[ ]", "previous and next run"], ["X", "exchange runs A and B"], ["W S, + −, wheel", "zoom in and out at the pointer"], ["A D, Shift+wheel, Shift+drag", "move (with Shift: faster)"],
   ["F", "zoom to the measured range or the chosen span"], ["Home", "look at the whole run"], ["U, Back", "undo a zoom"], ["M", "set a mark, then a second one: the time between is measured"],
   ["drag", "measure; a double click zooms in"], ["click, arrow keys", "choose a span"], ["Enter", "its request over all nodes"], ["N P", "next and previous span of this kind at this node"],
-  ["/", "search"], ["G", "go to a time"], ["C", "change what colours mean"], ["L", "to the legend"], ["T", "the window as a table"], ["E", "lanes by formula"], ["Space, click on a name", "fold a node"], ["Esc", "clear marks, then the choice"], ["P", "in Live: stand still, go on"], ["?", "this list"],
+  ["/", "search; Enter lists what is found"], ["K", "tracks: hide, pin, reorder nodes"], ["G", "go to a time"], ["C", "change what colours mean"], ["L", "to the legend"], ["T", "the window as a table"], ["E", "lanes by formula"], ["Space, click on a name", "fold a node"], ["Esc", "clear marks, then the choice"], ["P", "in Live: stand still, go on"], ["?", "this list"],
 ];
 
 const main = document.getElementById("main");
@@ -75,7 +75,7 @@ async function start() {
 /** Learns what run a is; what was chosen in another run means nothing in this one. */
 async function openRun() {
   state.run = state.runs.length ? await ask("run") : NO_RUN;
-  Object.assign(state, { hidden: new Set(), selected: null, measure: null, kinds: null, folded: new Set() });
+  Object.assign(state, { hidden: new Set(), selected: null, measure: null, kinds: null, folded: new Set(), order: [], pinned: [], gone: new Set() });
   warn();
   if (state.runs.length) tellWhenAnalysed(state.a);
   document.title = state.run.has_trace ? `weft view: ${state.run.name}, ${state.run.nodes.length} nodes, ${count(state.run.spans)} spans` : `weft view: ${state.run.name}`;

@@ -1,6 +1,6 @@
 // Run A against run B: two timelines that move together, what changed by kind of operation, distributions over one another.
 
-import { announce, ask, askOf, busy, count, el, kindTitle, moment, percent, set, stageTitle, state, time } from "./core.js";
+import { announce, ask, askOf, busy, count, el, filterQuery, kindTitle, moment, percent, set, stageTitle, state, time } from "./core.js";
 import { GUTTER, Plot, RULER } from "./plot.js";
 import { chart } from "./drawn.js";
 import { card, number, table } from "./parts.js";
@@ -33,7 +33,7 @@ class Half extends Plot {
   hiddenQuery() {
     // Numbers of kinds are those of A: the same kinds have other numbers in B.
     const same = (kind) => [...state.hidden].some((other) => state.run.kinds[other] && kindTitle(state.run.kinds[other]) === kindTitle(kind));
-    return { ...this.windowQuery(), hide: this.run.kinds.map((kind, at) => (same(kind) ? at : null)).filter((at) => at !== null).join(",") };
+    return { ...this.windowQuery(), hide: this.run.kinds.map((kind, at) => (same(kind) ? at : null)).filter((at) => at !== null).join(","), ...filterQuery() };
   }
   failed(reason) {
     this.facts.textContent = reason;

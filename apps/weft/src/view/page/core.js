@@ -32,6 +32,15 @@ export const state = {
   sort: "time", // what the legend is sorted by: time, count or name
   table: false, // the window is shown as a table too
   folded: new Set(), // numbers of nodes whose lanes are folded
+  search: "", // the expression whose hits are listed
+  filter: "", // the expression that all shown spans fulfil
+  side: "legend", // what lies below the profile: legend, hits or tracks
+  hitsBy: "", // longest: the longest hits first
+  hitsIn: "", // 1: only hits of the window
+  order: [], // numbers of nodes in the order of a person; the others follow
+  pinned: [], // numbers of nodes that stay in view
+  gone: new Set(), // numbers of nodes that are not drawn
+  subs: new Set(), // names of parts of nodes that are not drawn
 };
 
 // For tests and the console: what the page shows, and whether it waits for anything.
@@ -63,6 +72,10 @@ function clampWindow() {
   state.to = from + length;
 }
 
+// Names in the address of texts and of lists of numbers.
+const TEXTS = [["q", "search"], ["fi", "filter"], ["hb", "hitsBy"], ["hi", "hitsIn"]];
+const LISTS = [["ord", "order"], ["pin", "pinned"], ["gone", "gone"], ["sub", "subs"]];
+
 // The address says everything that is needed to see the same again.
 export function address() {
   // Without a run there is no window of it.
@@ -90,6 +103,9 @@ export function address() {
   if (state.table) parts.push("tb=1");
   if (state.metrics.length) parts.push(`mt=${encodeURIComponent(state.metrics.map(({ formula, style }) => `${style[0]}:${formula}`).join(";"))}`);
   if (state.folded.size) parts.push(`fold=${[...state.folded].join(",")}`);
+  for (const [name, key] of TEXTS) if (state[key]) parts.push(`${name}=${encodeURIComponent(state[key])}`);
+  if (state.side !== "legend") parts.push(`sd=${state.side}`);
+  for (const [name, key] of LISTS) if ([...state[key]].length) parts.push(`${name}=${[...state[key]].join(",")}`);
   return `#/${state.screen}${parts.length ? `?${parts.join("&")}` : ""}`;
 }
 
@@ -134,6 +150,9 @@ export function readAddress(text) {
   state.selected = /^\d+$/.test(values.get("sel") || "") ? Number(values.get("sel")) : null;
   state.kinds = values.has("k") ? numbers("k") : null;
   state.folded = new Set(numbers("fold"));
+  for (const [name, key] of TEXTS) state[key] = values.get(name) || "";
+  state.side = ["hits", "tracks"].includes(values.get("sd")) ? values.get("sd") : "legend";
+  Object.assign(state, { order: [...new Set(numbers("ord"))], pinned: [...new Set(numbers("pin"))], gone: new Set(numbers("gone")), subs: new Set((values.get("sub") || "").split(",").filter(Boolean)) });
   state.liveSpan = ["60", "600"].includes(values.get("ls")) ? values.get("ls") : "300";
   state.liveEach = values.get("le") === "1" ? "1" : "";
   state.liveBy = values.get("lb") === "bytes" ? "bytes_s" : "requests_s";
@@ -186,7 +205,8 @@ async function parsed(answer) {
 }
 
 export const windowQuery = () => ({ from: Math.max(0, Math.floor(state.from)), to: Math.max(1, Math.ceil(state.to)) });
-export const hiddenQuery = () => ({ ...windowQuery(), hide: [...state.hidden].join(",") });
+export const hiddenQuery = () => ({ ...windowQuery(), hide: [...state.hidden].join(","), ...filterQuery() });
+export const filterQuery = () => (state.filter ? { filter: state.filter } : {});
 
 /** An element; attributes that begin with "on" are listeners; children are elements or text. */
 export function el(tag, attributes = {}, ...children) {

@@ -1,10 +1,11 @@
 // Lanes of clients and servers over time, on a canvas: what the timeline and the comparison of two runs share. The server sends spans where
 // there are few and tiles of a pixel where there are many, so the browser never sees more than its screen holds.
 
-import { askOf, busy, count, durationColour, el, getOf, hiddenQuery, kindColour, kindLook, state, textOn, theme, time } from "./core.js";
+import { askOf, busy, count, durationColour, el, filterQuery, getOf, hiddenQuery, kindColour, kindLook, state, textOn, theme, time } from "./core.js";
 import { CanvasPainter } from "./paint.js";
+import { NO_CHOICE, arranged } from "./tracks.js";
 
-export const GUTTER = 168; // pixels of the names at the left
+export const GUTTER = 196; // pixels of the names at the left
 export const RULER = 24;
 const GROUP = 22;
 const NODE = 19;
@@ -44,7 +45,11 @@ export class Plot {
     return { from: Math.max(0, Math.floor(this.from)), to: Math.max(1, Math.ceil(this.to)) };
   }
   hiddenQuery() {
-    return { ...this.windowQuery(), hide: hiddenQuery().hide };
+    return { ...this.windowQuery(), hide: hiddenQuery().hide, ...filterQuery() };
+  }
+  /** Which nodes and parts are drawn, in which order. */
+  get tracks() {
+    return NO_CHOICE;
   }
   ask(path, query) {
     return askOf(this.number, path, query);
@@ -53,41 +58,62 @@ export class Plot {
   loaded() {}
   failed() {}
 
-  // Where everything is, from top to bottom, in pixels of the scrolled content.
+  // Where everything is, from top to bottom, in pixels of the scrolled content; nodes that stay in view come first, in pixels of the canvas.
   layOut() {
-    const { nodes, lanes } = this.run;
-    const order = nodes.map((_, node) => node).sort((a, b) => nodes[a].order - nodes[b].order);
+    const { nodes } = this.run;
     const groupOf = (node) => (nodes[node].server === null ? "Clients" : nodes[node].server < 0x8000 ? "Metadata servers" : "Data servers");
+    const { pinned, rest } = arranged(this.run, this.tracks);
     this.rows = [];
     this.laneAt = new Map();
     let y = RULER;
+    for (const node of pinned) y = this.layOutNode(node, y, true);
+    this.pinnedHeight = pinned.length ? y - RULER : 0;
     let group = null;
-    for (const node of order) {
+    for (const node of rest) {
       if (groupOf(node) !== group) {
         group = groupOf(node);
-        this.rows.push({ type: "group", y, height: GROUP, text: group });
+        this.rows.push({ type: "group", y, height: GROUP, text: group, pinned: false });
         y += GROUP;
       }
-      this.rows.push({ type: "node", y, height: NODE, node, text: nodes[node].name });
-      y += NODE;
-      if (this.folded.has(node)) continue;
-      const own = lanes.map((lane, number) => ({ ...lane, number })).filter((lane) => lane.node === node);
-      for (const sub of [...new Set(own.map((lane) => lane.sub))]) {
-        const parts = own.filter((lane) => lane.sub === sub);
-        const height = parts.length === 1 ? 16 : parts.length <= 4 ? 10 : parts.length <= 8 ? 7 : 4;
-        this.rows.push({ type: "sub", y, height: Math.max(parts.length * height, 14), node, text: sub + (parts.some((lane) => lane.overlaps) ? " (more)" : "") });
-        parts.forEach((lane, row) => this.laneAt.set(lane.number, { y: y + row * height, height: height - 1, node, sub, number: lane.number }));
-        y += Math.max(parts.length * height, 14) + 3;
-      }
-      for (const gauge of this.gauges.filter((gauge) => gauge.node === node)) {
-        const height = gauge.style === "bars" ? 12 : 26;
-        this.rows.push({ type: "gauge", y, height, node, gauge, at: this.gauges.indexOf(gauge), text: gauge.name });
-        y += height + 2;
-      }
-      y += 3;
+      y = this.layOutNode(node, y, false);
     }
     this.height = y + 8;
     this.spacer.style.height = `${this.height}px`;
+  }
+
+  /** Puts the rows of a node below one another from `y` on; gives what is below them. */
+  layOutNode(node, top, pinned) {
+    const { nodes, lanes } = this.run;
+    const { subs } = this.tracks;
+    let y = top;
+    this.rows.push({ type: "node", y, height: NODE, node, text: nodes[node].name, pinned });
+    y += NODE;
+    if (this.folded.has(node)) return y;
+    const own = lanes.map((lane, number) => ({ ...lane, number })).filter((lane) => lane.node === node && !subs.has(lane.sub));
+    for (const sub of [...new Set(own.map((lane) => lane.sub))]) {
+      const parts = own.filter((lane) => lane.sub === sub);
+      const height = parts.length === 1 ? 16 : parts.length <= 4 ? 10 : parts.length <= 8 ? 7 : 4;
+      this.rows.push({ type: "sub", y, height: Math.max(parts.length * height, 14), node, text: sub + (parts.some((lane) => lane.overlaps) ? " (more)" : ""), pinned });
+      parts.forEach((lane, row) => this.laneAt.set(lane.number, { y: y + row * height, height: height - 1, node, sub, number: lane.number, pinned }));
+      y += Math.max(parts.length * height, 14) + 3;
+    }
+    for (const gauge of this.gauges.filter((gauge) => gauge.node === node && (gauge.style !== "bars" || !subs.has("gauges")))) {
+      const height = gauge.style === "bars" ? 13 : 26;
+      this.rows.push({ type: "gauge", y, height, node, gauge, at: this.gauges.indexOf(gauge), text: gauge.title || gauge.name, pinned });
+      y += height + 2;
+    }
+    return y + 3;
+  }
+
+  /** Where a row or lane is on the canvas. */
+  top(place, scroll = this.scroller.scrollTop) {
+    return place.pinned ? place.y : place.y - scroll;
+  }
+
+  /** The row at a height of the canvas, of those that a condition holds for. */
+  rowAt(y, holds) {
+    const inPinned = y < RULER + this.pinnedHeight;
+    return this.rows.find((row) => row.pinned === inPinned && holds(row) && y >= this.top(row) && y <= this.top(row) + row.height);
   }
 
   get width() {
@@ -117,6 +143,7 @@ export class Plot {
     try {
       const begun = performance.now();
       const answer = await getOf(this.number, "window", query);
+      if (!answer.ok) throw new Error((await answer.text()).trim());
       this.picture = decode(await answer.arrayBuffer());
       const answered = performance.now();
       this.draw();
@@ -159,34 +186,41 @@ export class Plot {
     const [ink, faint, back, band] = ["ink", "faint", "back", "band"].map(theme);
     const { width, height } = painter;
     painter.rect(0, 0, width, height, back);
-    const on = (row) => row.y + row.height > scroll + RULER - 30 && row.y < scroll + height;
-    painter.clip(0, RULER, width, height - RULER, () => {
-      for (const row of this.rows.filter(on)) {
-        const y = row.y - scroll;
-        if (row.type === "group") {
-          painter.rect(0, y + 2, width, row.height - 3, band);
-          painter.text(8, y + row.height / 2 + 1, row.text, ink, { bold: true });
-        } else if (row.type === "node") {
-          painter.line(0, y + 0.5, width, y + 0.5, faint);
-          painter.text(8, y + row.height / 2 + 1, `${this.folded.has(row.node) ? "▸" : "▾"} ${row.text}`, ink, { width: GUTTER - 14 });
-        } else {
-          const isHigh = row.gauge && row.height > 20;
-          if (isHigh) painter.text(GUTTER - 8, y + 20, `${row.gauge.least < 0 ? `${count(row.gauge.least)} to` : "up to"} ${count(row.gauge.largest)}`, theme("dim"), { anchor: "end", small: true });
-          const text = row.gauge && !isHigh ? `${row.text}, max ${count(row.gauge.largest)}` : row.text;
-          painter.text(GUTTER - 8, y + Math.min(row.height, 16) / 2, text, theme("dim"), { anchor: "end", small: true, width: GUTTER - 14 });
-        }
-      }
-      painter.clip(GUTTER, RULER, this.width, height - RULER, () => {
-        this.paintGrid(painter, height);
-        this.paintLanes(painter, scroll, height);
-        this.paintGauges(painter, scroll, height);
-        this.paintArrows(painter, scroll);
-        this.paintMarks(painter, height);
-        this.paintSelection(painter, scroll, height);
+    for (const pinned of this.pinnedHeight ? [false, true] : [false]) {
+      const [top, bottom] = pinned ? [RULER, RULER + this.pinnedHeight] : [RULER + this.pinnedHeight, height];
+      const on = (row) => row.pinned === pinned && this.top(row, scroll) + row.height > top - 30 && this.top(row, scroll) < bottom;
+      painter.clip(0, top, width, bottom - top, () => {
+        for (const row of this.rows.filter(on)) this.paintName(painter, row, this.top(row, scroll), { ink, faint, band });
+        painter.clip(GUTTER, top, this.width, bottom - top, () => {
+          this.paintGrid(painter, height);
+          this.paintLanes(painter, scroll, { top, bottom, pinned });
+          this.paintGauges(painter, this.rows.filter((row) => row.type === "gauge" && row.gauge && on(row)), scroll);
+        });
       });
+      if (pinned) painter.rect(0, bottom - 1, width, 2, theme("dim"));
+    }
+    painter.clip(GUTTER, RULER, this.width, height - RULER, () => {
+      this.paintArrows(painter, scroll);
+      this.paintMarks(painter, height);
+      this.paintSelection(painter, scroll, height);
     });
     this.paintRuler(painter, width);
     painter.line(GUTTER + 0.5, 0, GUTTER + 0.5, height, faint);
+  }
+
+  /** What stands at the left of a row. */
+  paintName(painter, row, y, { ink, faint, band }) {
+    const { width } = painter;
+    if (row.type === "group") {
+      painter.rect(0, y + 2, width, row.height - 3, band);
+      painter.text(8, y + row.height / 2 + 1, row.text, ink, { bold: true });
+    } else if (row.type === "node") {
+      painter.line(0, y + 0.5, width, y + 0.5, faint);
+      painter.text(8, y + row.height / 2 + 1, `${this.folded.has(row.node) ? "▸" : "▾"} ${row.text}`, ink, { width: GUTTER - 14 });
+    } else {
+      if (row.gauge && row.height > 20) painter.text(GUTTER - 8, y + 20, `${row.gauge.least < 0 ? `${count(row.gauge.least)} to` : "up to"} ${count(row.gauge.largest)}`, theme("dim"), { anchor: "end", small: true });
+      painter.text(GUTTER - 8, y + Math.min(row.height, 16) / 2, row.text, theme("dim"), { anchor: "end", small: true, width: GUTTER - 14 });
+    }
   }
 
   ticks() {
@@ -223,7 +257,7 @@ export class Plot {
     return state.colour === "duration" ? durationColour(ns) : kindColour(this.run.kinds[kind]);
   }
 
-  paintLanes(painter, scroll, height) {
+  paintLanes(painter, scroll, { top, bottom, pinned }) {
     if (!this.picture) return;
     const width = Math.round(this.width);
     const back = theme("back");
@@ -231,7 +265,9 @@ export class Plot {
     const tiled = [];
     for (const part of this.picture.lanes) {
       const lane = this.laneAt.get(part.lane);
-      if (!lane || lane.y + lane.height < scroll + RULER || lane.y > scroll + height) continue;
+      if (!lane || lane.pinned !== pinned) continue;
+      const y = this.top(lane, scroll);
+      if (y + lane.height < top || y > bottom) continue;
       if (part.spans) {
         for (let at = 0; at < part.count; at++) {
           const start = part.spans[4 * at];
@@ -242,12 +278,12 @@ export class Plot {
           const wide = Math.max(Math.min(end, GUTTER + width + 2) - left, 1);
           const kind = this.run.kinds[part.spans[4 * at + 2]];
           const colour = this.colourOf(part.spans[4 * at + 2], part.spans[4 * at + 1]);
-          painter.rect(left, lane.y - scroll, wide, lane.height, colour, state.colour === "duration" ? 0 : kindLook(kind).pattern);
-          if (wide > 3) painter.rect(left + wide - 1, lane.y - scroll, 1, lane.height, back);
-          if (wide > 42 && lane.height >= 9) painter.text(left + 4, lane.y - scroll + lane.height / 2 + 0.5, `${kind.name} ${time(part.spans[4 * at + 1])}`, textOn(colour), { small: true, width: wide - 8 });
+          painter.rect(left, y, wide, lane.height, colour, state.colour === "duration" ? 0 : kindLook(kind).pattern);
+          if (wide > 3) painter.rect(left + wide - 1, y, 1, lane.height, back);
+          if (wide > 42 && lane.height >= 9) painter.text(left + 4, y + lane.height / 2 + 0.5, `${kind.name} ${time(part.spans[4 * at + 1])}`, textOn(colour), { small: true, width: wide - 8 });
         }
       } else {
-        rows.push({ y: lane.y - scroll, height: lane.height });
+        rows.push({ y, height: lane.height });
         tiled.push(part);
       }
     }
@@ -289,12 +325,11 @@ export class Plot {
     return pixels;
   }
 
-  paintGauges(painter, scroll, height) {
-    for (const row of this.rows) {
-      if (row.type !== "gauge" || !row.gauge || row.y < scroll - 30 || row.y > scroll + height) continue;
+  paintGauges(painter, rows, scroll) {
+    for (const row of rows) {
       const { from, piece, points, least, largest, style } = row.gauge;
       const share = (value) => (value - least) / (largest - least || 1);
-      const [top, bottom] = [row.y - scroll, row.y - scroll + row.height - 1];
+      const [top, bottom] = [this.top(row, scroll), this.top(row, scroll) + row.height - 1];
       if (style === "line") {
         // Where there is no value there is no line.
         const pieces = points.reduce((all, point) => (all.length && point[0] === all.at(-1).at(-1)[0] + 1 ? all.at(-1).push(point) : all.push([point]), all), []);
@@ -312,18 +347,22 @@ export class Plot {
           painter.rect(left, bottom - bar, wide, bar, share(value) > 0.66 ? "#1b6ca8" : share(value) > 0.33 ? "#4f97c7" : "#8fbfdd");
         }
       }
+      if (style === "bars") {
+        const text = `max ${count(largest)}`;
+        painter.rect(GUTTER + 1, top, 9 + 6 * text.length, row.height - 1, theme("veil"));
+        painter.text(GUTTER + 5, (top + bottom) / 2 + 0.5, text, theme("ink"), { small: true });
+      }
     }
   }
 
   /** The gauge or metric under a point of the canvas, with its value there. */
   gaugeAt(x, y) {
-    const scrolled = y + this.scroller.scrollTop;
-    const row = x >= GUTTER && y >= RULER && this.rows.find((row) => row.type === "gauge" && scrolled >= row.y && scrolled <= row.y + row.height);
+    const row = x >= GUTTER && y >= RULER && this.rowAt(y, (row) => row.type === "gauge");
     if (!row?.gauge) return null;
     const { from, piece, points, name } = row.gauge;
     const at = Math.floor((this.ns(x) - from) / piece);
     const point = points.find((point) => point[0] === at);
-    return { name, node: this.run.nodes[row.node].name, value: point ? point[1] : null, start: from + at * piece };
+    return { name: row.gauge.title ? `${row.gauge.title} (in formulas: ${name})` : name, node: this.run.nodes[row.node].name, value: point ? point[1] : null, start: from + at * piece };
   }
 
   paintArrows(painter, scroll) {
@@ -335,7 +374,7 @@ export class Plot {
     for (const arrow of shown) {
       const [from, to] = [this.laneAt.get(arrow.from), this.laneAt.get(arrow.to)];
       if (!from || !to) continue;
-      const middle = (lane) => lane.y - scroll + lane.height / 2;
+      const middle = (lane) => this.top(lane, scroll) + lane.height / 2;
       const colour = chosen ? theme("ink") : theme("arrow");
       const line = chosen ? 1.8 : 1;
       painter.arrow(this.x(arrow.sent), middle(from), this.x(arrow.arrived), middle(to), colour, line);
@@ -368,17 +407,17 @@ export class Plot {
     }
     for (const [span, line] of [[this.hover, 1], [this.selected, 2]]) {
       const lane = span && this.laneAt.get(span.lane);
-      if (lane) painter.frame(this.x(span.start) - 1, lane.y - scroll - 1, Math.max(this.x(span.start + span.dur) - this.x(span.start), 2) + 2, lane.height + 2, theme("ink"), line);
+      if (lane && (lane.pinned || this.top(lane, scroll) >= RULER + this.pinnedHeight)) painter.frame(this.x(span.start) - 1, this.top(lane, scroll) - 1, Math.max(this.x(span.start + span.dur) - this.x(span.start), 2) + 2, lane.height + 2, theme("ink"), line);
     }
   }
 
   // What lies under a point of the canvas.
   at(x, y) {
     if (!this.picture || x < GUTTER || y < RULER) return null;
-    const scrolled = y + this.scroller.scrollTop;
+    const inPinned = y < RULER + this.pinnedHeight;
     const part = this.picture.lanes.find((part) => {
       const lane = this.laneAt.get(part.lane);
-      return lane && scrolled >= lane.y && scrolled <= lane.y + lane.height + 1;
+      return lane && lane.pinned === inPinned && y >= this.top(lane) && y <= this.top(lane) + lane.height + 1;
     });
     return part ? this.nearest(part, this.ns(x), (2 / this.width) * (this.to - this.from)) : null;
   }

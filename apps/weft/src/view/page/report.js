@@ -13,7 +13,7 @@ export async function report(main) {
   const words = other ? `${state.run.name} ${other.name}` : state.run.name;
   page(main, "report",
     card("Report",
-      el("p", {}, `One file about ${state.run.name}${other ? ` and ${other.name}` : ""}: results, distributions, running performance, timeline and slowest operations, where the time goes, bounds, environment. It needs nothing else, and no script. `,
+      el("p", {}, `One file about ${state.run.name}${other ? ` and ${other.name}` : ""}: verdict, results, distributions, running performance, timeline and slowest operations, where the time goes, bounds, environment. It needs nothing else, and no script. `,
         el("button", { type: "button", class: "go", onclick: () => download("weft-report.html", "text/html", text) }, "Save as HTML")),
       el("p", { class: "dim" }, "The same by a command, also as Markdown and about any number of runs: ", el("code", {}, `weft report ${words} -o report.html`))),
     card("Preview", preview(text)));

@@ -21,7 +21,8 @@ export async function overview(main) {
     [String(clients), clients === 1 ? "client" : "clients"], [String(run.nodes.length - clients), "servers"], [count(totals.rows.reduce((sum, [, , spans]) => sum + spans, 0)), "spans"],
     [time(latency.total.quantiles[0][1]), "median"], [time(latency.total.quantiles[3][1]), "99th percentile"],
   ];
-  if (!latency.total.count) return page(main, "overview", card(isWhole() ? "This run" : windowTitle(), el("p", { class: "sentence" }, NO_OPERATION)), card("Most time by event", eventTable(totals.rows)));
+  const verdict = explain.verdict.length ? card("Verdict", el("ul", { class: "suspects" }, explain.verdict.map((sentence) => el("li", {}, `${sentence.replace(/\.$/, "").replaceAll(" us ", " µs ")}.`)))) : null;
+  if (!latency.total.count) return page(main, "overview", verdict, card(isWhole() ? "This run" : windowTitle(), el("p", { class: "sentence" }, NO_OPERATION)), card("Most time by event", eventTable(totals.rows)));
   page(main, "overview",
     card(isWhole() ? "This run" : windowTitle(),
       el("p", { class: "sentence" }, `${things(latency.total.count, "operation")} by ${things(clients, "client")} ${isWhole() ? "" : "begin "}in ${time(length)}${run.simulated ? " of virtual time" : ""}: `,
@@ -29,6 +30,7 @@ export async function overview(main) {
         `The slowest ${percent(slow.count_share)} of them (from ${time(slow.from)} on) take ${percent(slow.time_share)} of the time. `,
         top.length ? el("span", {}, "Most of an operation's time goes to ", el("b", {}, stageTitle(top[0].stage)), ` (${percent(top[0].seconds / explain.seconds)})`, top[1] ? [" and ", el("b", {}, stageTitle(top[1].stage)), ` (${percent(top[1].seconds / explain.seconds)})`] : null, ".") : null),
       el("dl", { class: "facts" }, facts.map(([value, name]) => el("div", {}, el("dd", {}, value), el("dt", {}, name))))),
+    verdict,
     card("Where an operation's time goes", figure("stages", explain.charts.shares),
       el("p", { class: "dim" }, `Records explain ${percent(explain.covered)} of the time. `, goTo("All stages", { screen: "where" }))),
     card("Places that stand out", explain.suspects.length ? el("ol", { class: "suspects" }, explain.suspects.map((suspect) => el("li", {}, suspectText(suspect)))) : el("p", {}, "Nothing was recorded at the servers.")),
@@ -50,7 +52,7 @@ function suspectText(suspect) {
 
 function slowestTable(slowest) {
   return table([">took", "operation", "client", "began", "slower than", "most of it", ""], slowest.map((row) => el("tr", {},
-    number(time(row.dur_us * 1e3)), el("td", {}, row.operation), el("td", {}, row.client), el("td", {}, moment(row.start, state.run.duration)), el("td", {}, percent(row.slower_than)),
+    number(time(row.dur_us * 1e3)), el("td", {}, row.operation, row.file ? el("span", { class: "dim" }, ` ${row.file}`) : null), el("td", {}, row.client), el("td", {}, moment(row.start, state.run.duration)), el("td", {}, percent(row.slower_than)),
     el("td", {}, row.most ? `${stageTitle(row.most.stage)} at ${row.most.place}, ${time(row.most.dur_us * 1e3)}` : ""),
     el("td", {}, row.event === null ? null : [goTo("Request", { screen: "request", selected: row.event }), goTo("Timeline", around(row.start, row.dur_us * 1e3, row.event))]))));
 }

@@ -1,4 +1,4 @@
-// Beside the timeline: the legend with filter and totals, the profile of the visible window, and below it the table twin.
+// Beside the timeline: the profile of the visible window, under it the legend with totals, the hits of a search or the tracks; and the table twin.
 
 import { SEEK_NAMES, announce, ask, busy, count, durationColour, el, hiddenQuery, kindLook, kindTitle, set, state, time } from "./core.js";
 import { picture } from "./drawn.js";
@@ -8,14 +8,36 @@ export class Side {
   constructor(timeline) {
     this.timeline = timeline;
     this.legend = el("div");
-    this.profile = el("div");
-    this.panel = el("aside", { class: "side", "aria-label": "Legend and profile" }, this.legend, this.profile);
+    this.profile = el("div", { class: "profile" });
+    this.tabs = el("div", { class: "tabs", role: "tablist" });
+    this.parts = { legend: this.legend, hits: timeline.search.panel, tracks: timeline.trackList.panel };
+    this.below = el("div", { class: "below" }, Object.values(this.parts));
+    this.panel = el("aside", { class: "side", "aria-label": "Profile, legend, hits and tracks" }, this.profile, this.tabs, this.below);
+    this.drawTabs();
     this.table = el("section", { class: "twin", hidden: !state.table, "aria-label": "Spans of the window as a table" });
     this.skip = 0;
   }
 
   close() {
     this.cancel();
+  }
+
+  /** Shows one of the parts below the profile. */
+  open(name) {
+    set({ side: name });
+    this.below.querySelector(`[data-part="${name}"] button, [data-part="${name}"] input`)?.focus();
+  }
+
+  drawTabs() {
+    const { hits } = this.timeline.search;
+    const names = { legend: "Legend", hits: hits && !hits.error ? `Hits (${count(hits.count)})` : "Hits", tracks: "Tracks (K)" };
+    const focused = this.tabs.contains(document.activeElement);
+    this.tabs.replaceChildren(...Object.entries(names).map(([name, text]) => el("button", { type: "button", role: "tab", "aria-selected": String(state.side === name), onclick: () => set({ side: name }) }, text)));
+    if (focused) this.tabs.querySelector("[aria-selected=true]")?.focus();
+    for (const [name, part] of Object.entries(this.parts)) {
+      part.dataset.part = name;
+      part.hidden = state.side !== name;
+    }
   }
 
   cancel() {
@@ -40,6 +62,9 @@ export class Side {
       [this.totals, this.profiled] = [totals.rows, totals.profile];
       this.drawLegend();
       this.drawProfile();
+      this.timeline.trackList.draw();
+      await this.timeline.search.load();
+      this.drawTabs();
       if (!this.table.hidden) await this.loadTable();
     } catch (error) {
       this.profile.replaceChildren(el("p", {}, String(error.message || error)));
@@ -59,7 +84,6 @@ export class Side {
     const head = (name, text, title) => el("th", { scope: "col" }, el("button", { type: "button", class: "sort", title, "aria-pressed": state.sort === name, onclick: () => set({ sort: name }) }, text));
     const focused = document.activeElement?.dataset?.kind;
     this.legend.replaceChildren(
-      el("h2", {}, "Legend"),
       el("div", { class: "bulk" },
         el("button", { type: "button", onclick: () => set({ hidden: new Set() }) }, "Show all"),
         el("button", { type: "button", onclick: () => set({ hidden: new Set(kinds.map((_, number) => number)) }) }, "Hide all"),
@@ -104,6 +128,7 @@ export class Side {
   }
 
   focusLegend() {
+    this.open("legend");
     this.legend.querySelector("input")?.focus();
   }
 

@@ -4,7 +4,9 @@ import { announce, ask, busy, count, download, el, get, hiddenQuery, kindTitle, 
 import { CanvasPainter, SvgPainter } from "./paint.js";
 import { GUTTER, Plot, RULER, decode } from "./plot.js";
 import { Metrics } from "./metrics.js";
+import { PIECES, Search } from "./search.js";
 import { Side } from "./side.js";
+import { Tracks } from "./tracks.js";
 
 export class Timeline extends Plot {
   constructor(main) {
@@ -13,8 +15,9 @@ export class Timeline extends Plot {
     this.drag = null;
     this.details = el("div", { class: "details", role: "status", "aria-label": "The span under the cursor" });
     this.overview = el("canvas", { class: "overview", "aria-label": "The whole run; drag to choose a window", role: "img" });
-    this.search = el("input", { type: "search", placeholder: "Search (/): create >1ms node:meta0", "aria-label": "Search spans", title: "Words of the event's name, node:NAME, req:HEX, obj:HEX, >5ms, <10us, failed. Enter: next, Shift+Enter: previous." });
-    this.found = el("span", { class: "found" });
+    this.search = new Search(this);
+    this.trackList = new Tracks(this);
+    this.found = this.search.said;
     this.csv = el("a", { class: "button", href: "#", download: "weft-spans.csv" }, "CSV");
     this.side = new Side(this);
     this.lanesByFormula = new Metrics(this);
@@ -22,7 +25,7 @@ export class Timeline extends Plot {
     this.tools = el("div", { class: "tools" },
       choice("Colour", "colour", [["operation", "operation"], ["seek", "disk seeks"], ["duration", "duration"]]),
       choice("Pixel shows", "rule", [["dominant", "most time"], ["longest", "longest span"]]),
-      this.search, this.found,
+      this.search.bar,
       el("span", { class: "right" },
         el("button", { type: "button", title: "Values of each node by formula, as lanes", onclick: () => this.lanesByFormula.toggle() }, "Formula (E)"),
         el("button", { type: "button", onclick: () => set({ table: !state.table }) }, "Table (T)"),
@@ -36,6 +39,10 @@ export class Timeline extends Plot {
     this.resize = new ResizeObserver(() => this.refresh());
     this.resize.observe(this.scroller);
     this.showDetails(null);
+  }
+
+  get tracks() {
+    return state;
   }
 
   /** Asks for data; apart from the constructor, as it may change the state, of which the page must know who listens. */
@@ -83,6 +90,7 @@ export class Timeline extends Plot {
       const strip = theme("strip");
       columns.forEach((value, x) => value && painter.rect(GUTTER + x, 32 - (value / largest) * 28, 1, (value / largest) * 28, strip));
     }
+    for (const place of this.search.places()) painter.rect(GUTTER + place * this.width, 0, Math.max(2, this.width / PIECES), 5, theme("worse"));
     painter.text(8, 17, "whole run", theme("dim"), { small: true });
     painter.text(GUTTER - 8, 17, time(this.run.duration), theme("dim"), { small: true, anchor: "end" });
     const [left, right] = [scale(Math.max(0, state.from)), scale(Math.min(this.run.duration, state.to))];
@@ -166,7 +174,8 @@ export class Timeline extends Plot {
   /** Brings a span into view, in time and in the list of lanes. */
   reveal(span) {
     const lane = this.laneAt.get(span.lane);
-    if (lane && (lane.y < this.scroller.scrollTop + RULER || lane.y + 20 > this.scroller.scrollTop + this.scroller.clientHeight)) this.scroller.scrollTop = lane.y - this.scroller.clientHeight / 2;
+    const above = RULER + this.pinnedHeight;
+    if (lane && !lane.pinned && (this.top(lane) < above || this.top(lane) + 20 > this.scroller.clientHeight)) this.scroller.scrollTop = lane.y - this.scroller.clientHeight / 2;
     if (span.start + span.dur < state.from || span.start > state.to) {
       const length = state.to - state.from;
       set({ from: span.start + span.dur / 2 - length / 2, to: span.start + span.dur / 2 + length / 2 }, true);
@@ -189,23 +198,14 @@ export class Timeline extends Plot {
     else set({ from: 0, to: this.run.duration }, true);
   }
 
-  async find(back) {
-    const text = this.search.value.trim();
-    if (!text) return;
-    const query = { q: text, back: back ? 1 : 0, at: Math.max(0, Math.round(state.from)) };
-    if (this.selected) query.event = this.selected.event;
-    const answer = await ask("find", query);
-    this.found.textContent = answer.error || (answer.found ? "" : `no ${back ? "earlier" : "later"} span`);
-    if (answer.found) await this.select(answer.found.event);
-  }
-
   // The next or previous span of the same kind at the same node.
   async step(back) {
     if (!this.selected) return;
     const { kind, lane, event } = this.selected;
-    const name = `${this.run.kinds[kind].name} node:${this.run.nodes[this.run.lanes[lane].node].name}`;
-    if (/\s.*\snode:/.test(name)) return; // a name with spaces cannot be searched for
-    const answer = await ask("find", { q: name, back: back ? 1 : 0, event });
+    const quoted = (text) => `"${text}"`;
+    const [name, node] = [this.run.kinds[kind].name, this.run.nodes[this.run.lanes[lane].node].name];
+    if (/["*]/.test(name + node)) return; // such a name cannot be searched for
+    const answer = await ask("find", { q: `name=${quoted(name)} node=${quoted(node)}`, back: back ? 1 : 0, event });
     if (answer.found) await this.select(answer.found.event);
   }
 
@@ -245,8 +245,11 @@ export class Timeline extends Plot {
       const [x, y] = place(event);
       if (event.button !== 0) return;
       if (x < GUTTER) {
-        const row = this.rows.find((row) => row.type === "node" && y + this.scroller.scrollTop >= row.y && y + this.scroller.scrollTop < row.y + row.height);
-        if (row && y > RULER) this.fold(row.node);
+        const row = y > RULER && this.rowAt(y, (row) => row.type === "node");
+        if (row) {
+          this.canvas.setPointerCapture(event.pointerId);
+          this.dragged = { node: row.node, y };
+        }
         return;
       }
       this.canvas.setPointerCapture(event.pointerId);
@@ -254,6 +257,9 @@ export class Timeline extends Plot {
     });
     this.canvas.addEventListener("pointermove", (event) => {
       const [x, y] = place(event);
+      // Names that do not fit are told in full.
+      this.canvas.title = x < GUTTER && y > RULER ? this.rowAt(y, () => true)?.text || "" : "";
+      if (this.dragged) return;
       this.pointer = this.ns(x);
       if (this.drag && Math.abs(x - this.drag.x) > 3) this.drag.moved = true;
       if (this.drag?.moved && this.drag.pan) {
@@ -269,6 +275,7 @@ export class Timeline extends Plot {
       }
     });
     this.canvas.addEventListener("pointerup", (event) => {
+      if (this.dragged) return this.dropped(place(event)[1]);
       const drag = this.drag;
       this.drag = null;
       if (!drag || drag.moved) return;
@@ -299,10 +306,15 @@ export class Timeline extends Plot {
     };
     this.overview.addEventListener("pointerdown", brush);
     this.overview.addEventListener("pointermove", brush);
-    this.search.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.find(event.shiftKey);
-      if (event.key === "Escape") this.canvas.focus();
-    });
+  }
+
+  /** A name was let go: where it was taken it folds its node, elsewhere it moves it. */
+  dropped(y) {
+    const { node, y: taken } = this.dragged;
+    this.dragged = null;
+    if (Math.abs(y - taken) < 6) return this.fold(node);
+    const target = this.rowAt(y, (row) => row.node !== undefined);
+    if (target && target.node !== node) this.trackList.move(node, target.node, y > taken);
   }
 
   fold(node) {
@@ -318,7 +330,7 @@ export class Timeline extends Plot {
       w: () => this.zoom(0.7 ** large, this.pointer ?? undefined), s: () => this.zoom(1 / 0.7 ** large, this.pointer ?? undefined), "+": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7),
       a: () => this.pan(-0.15 * large), d: () => this.pan(0.15 * large), f: () => this.fit(),
       m: () => this.mark(), n: () => this.step(false), p: () => this.step(true), t: () => set({ table: !state.table }), e: () => this.lanesByFormula.toggle(), g: () => this.goTo(),
-      "/": () => this.search.focus(), c: () => set({ colour: { operation: "seek", seek: "duration", duration: "operation" }[state.colour] }),
+      "/": () => this.search.field.focus(), k: () => this.side.open("tracks"), c: () => set({ colour: { operation: "seek", seek: "duration", duration: "operation" }[state.colour] }),
       l: () => this.side.focusLegend(), Escape: () => (state.measure ? set({ measure: null }) : this.select(null)),
       Enter: () => this.selected && set({ screen: "request" }, true),
     };
@@ -353,15 +365,17 @@ export class Timeline extends Plot {
   }
 
   changed(changes) {
-    if ("folded" in changes) this.layOut();
+    if (["folded", "order", "pinned", "gone", "subs", "screen"].some((name) => name in changes)) this.layOut();
+    this.search.show();
+    if ("selected" in changes && state.side === "hits") this.search.draw();
     if ("table" in changes || "screen" in changes) this.side.showTable();
     if ("sort" in changes || "screen" in changes) this.side.refresh();
     if ("metrics" in changes || "screen" in changes) this.lanesByFormula.draw(true);
     for (const select of this.tools.querySelectorAll("select")) select.value = state[select.dataset.state];
-    const onlyDraw = !["from", "to", "hidden", "metrics"].some((name) => name in changes);
+    const onlyDraw = !["from", "to", "hidden", "metrics", "filter"].some((name) => name in changes);
     if (onlyDraw) {
       this.draw();
-      if ("colour" in changes || "measure" in changes) this.side.refresh();
+      if (["colour", "measure", "search", "side", "hitsBy", "hitsIn", "order", "pinned", "gone", "subs", "folded"].some((name) => name in changes)) this.side.refresh();
     } else this.refresh();
   }
 
@@ -385,6 +399,7 @@ function describe(fields) {
   const facts = [];
   if (fields.wait) facts.push(["waited", time(fields.wait)]);
   if (fields.peer) facts.push(["with", fields.peer]);
+  if (fields.file) facts.push(["file", fields.file]);
   if (fields.object) facts.push(["object", fields.object]);
   if (fields.bytes) facts.push(["bytes", `${fields.bytes}${fields.offset ? ` at ${fields.offset}` : ""}`]);
   if (fields.request) facts.push(["request", fields.request]);

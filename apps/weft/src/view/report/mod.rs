@@ -3,6 +3,7 @@
 
 mod document;
 mod excerpt;
+mod verdict;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,6 +99,9 @@ fn report(runs: &[&Run], refused: &[String], hardware: &str) -> Document {
     blocks.extend(refused.iter().map(|sentence| Block::Warning(sentence.clone())));
     blocks.extend(runs.iter().flat_map(|run| warnings(run)));
     let traced: Vec<&Run> = runs.iter().copied().filter(|run| run.has_trace()).collect();
+    for run in runs {
+        verdict::verdict(run, runs.len() > 1, &mut blocks);
+    }
     results(runs, &traced, &mut blocks);
     if let [a, others @ ..] = traced.as_slice() {
         others.iter().for_each(|b| differences(a, b, &mut blocks));
@@ -110,7 +114,7 @@ fn report(runs: &[&Run], refused: &[String], hardware: &str) -> Document {
         excerpt::excerpt(run, traced.len() > 1, &mut blocks);
     }
     for run in &traced {
-        stages(run, traced.len() > 1, &mut blocks);
+        verdict::stages(run, traced.len() > 1, &mut blocks);
     }
     let rows: Vec<Ceiling> = runs.iter().map(|run| run.results.ceilings.clone()).find(|rows| !rows.is_empty()).unwrap_or_default();
     runs.iter().for_each(|run| bounds(run, &rows, hardware, &mut blocks));
@@ -367,33 +371,6 @@ fn performance(runs: &[&Run], blocks: &mut Vec<Block>) {
     }
 }
 
-fn stages(run: &Run, several: bool, blocks: &mut Vec<Block>) {
-    let explained = run.explain(0, u64::MAX);
-    section(blocks, titled("Where the time goes", run, several));
-    let covered = Unit::Share.format(explained.covered);
-    let subtitle = format!("{} operations; records explain {covered} of their time", count(explained.operations));
-    let chart = views::where_time_goes(Frame::new("Where the time goes", &subtitle), &explained);
-    blocks.push(Block::Picture(chart.svg(), chart.table()));
-    let mut table =
-        Table::new("Seconds and share of the time by stage", ["operation", "stage", "share", "usual", "tail", "seconds", "p50", "p99"]);
-    for kind in &explained.kinds {
-        for stage in &kind.stages {
-            let title = weft_trace::Stage::from_name(stage.stage).map_or(stage.stage, weft_trace::Stage::title);
-            let shares = [stage.share, stage.median_share, stage.tail_share].map(|share| Unit::Share.format(share));
-            let first = [kind.operation.clone(), title.to_string()];
-            let last = [format!("{:.4}", stage.seconds), time(stage.p50_us * 1e3), time(stage.p99_us * 1e3)];
-            table.row(first.into_iter().chain(shares).chain(last));
-        }
-    }
-    blocks.push(Block::Table(table));
-    if !explained.suspects.is_empty() {
-        blocks.push(Block::Heading(3, "Places that stand out".into()));
-        let line = |suspect: &weft_trace::explain::Suspect| suspect.evidence.clone();
-        blocks.push(Block::List(explained.suspects.iter().map(line).collect()));
-    }
-    blocks.extend(explained.missing.iter().map(|sentence| Block::Warning(sentence.clone())));
-}
-
 fn bounds(run: &Run, rows: &[Ceiling], hardware: &str, blocks: &mut Vec<Block>) {
     let facts = limits::facts(run, rows, |_| None, hardware);
     let told = limits::describe(run, &facts);
@@ -507,6 +484,8 @@ mod tests {
         one.results.add_json(br#"[{"phase":"create","repetitions":2,"ops_per_s":{"median":75.0,"min":50.0,"max":100.0}}]"#).unwrap();
         let document = report(&[&one, &other], &["three could not be read: why".into()], "2006");
         let expected = [
+            "Verdict: one",
+            "Verdict: two",
             "Results",
             "one (A) against two (B)",
             "Latency: one",
