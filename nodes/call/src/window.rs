@@ -13,17 +13,23 @@ use std::task::{Context, Poll, Wake, Waker};
 pub async fn run_window<F: Future>(flows: impl IntoIterator<Item = F>, window: usize) -> Vec<F::Output> {
     let mut waiting = flows.into_iter();
     let Some(first) = waiting.next() else { return Vec::new() };
-    let second = waiting.next();
-    if window <= 1 || second.is_none() {
-        // One after another they need no wakers of their own. That saves memory and locks, and a runtime that sees its own waker may
-        // wait in the cheapest way: the synchronous request is the most frequent case of all.
-        let mut results = vec![first.await];
-        for flow in second.into_iter().chain(waiting) {
+    match waiting.next() {
+        // One alone needs no waker of its own. That saves memory and locks, and a runtime that sees its own waker may wait in the cheapest
+        // way: the synchronous request is the most frequent case of all.
+        None => vec![first.await],
+        // Boxed, so that callers stay small: they are moved before they run.
+        Some(second) => Box::pin(run_many([first, second].into_iter().chain(waiting), window)).await,
+    }
+}
+
+async fn run_many<F: Future>(mut waiting: impl Iterator<Item = F>, window: usize) -> Vec<F::Output> {
+    if window <= 1 {
+        let mut results = Vec::new();
+        for flow in waiting {
             results.push(flow.await);
         }
         return results;
     }
-    let mut waiting = std::iter::once(first).chain(second).chain(waiting);
     let woken = Arc::new(Woken::default());
     let mut slots: Vec<Slot<F>> = Vec::new();
     let mut results: Vec<Option<F::Output>> = Vec::new();

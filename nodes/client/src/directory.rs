@@ -50,7 +50,7 @@ impl<R: Runtime> Client<R> {
             states.push(entry.state);
         }
         if with_attrs {
-            let seen = self.attrs_of_entries(flow, &items, states, asked, soon).await;
+            let seen = Box::pin(self.attrs_of_entries(flow, &items, states, asked, soon)).await;
             for (item, seen) in items.iter_mut().zip(seen) {
                 match seen {
                     Ok(seen) => (item.attr, item.is_exact) = (Some(seen.attr), seen.is_exact),

@@ -285,7 +285,7 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
         let inode = file.inode();
         let data = self.sync_data(flow, inode);
-        let (data, meta) = both(data, self.sync_attributes(flow, inode, data_only)).await;
+        let (data, meta) = Box::pin(both(data, self.sync_attributes(flow, inode, data_only))).await;
         data.and(meta)
     }
 

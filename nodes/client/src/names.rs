@@ -62,8 +62,11 @@ impl<R: Runtime> Client<R> {
             let reply = self.lookup_request(flow, who, dir, &name).await?;
             let found = Flow { handle: reply.handle, ..flow };
             let outcome = match reply.state {
-                Some(state) => self.settle_soon(found, state, asked).await,
-                None => self.stat_many_in(found, &[reply.handle], true).await.pop().expect("one result for one object"),
+                Some(state) => match self.settle_at_once(&state, asked) {
+                    Some(attr) => Ok(Seen { attr, is_exact: true }),
+                    None => Box::pin(self.settle_soon(found, state, asked)).await,
+                },
+                None => Box::pin(self.stat_many_in(found, &[reply.handle], true)).await.pop().expect("one result for one object"),
             };
             match outcome {
                 // Removed or replaced in between: what is it now?

@@ -71,13 +71,13 @@ impl<R: Runtime> Client<R> {
             let clamped: Vec<FileRange> = ranges.iter().map(|range| clamp(range, known.bytes)).collect();
             let lists = split(&inode.layout, &clamped).map_err(|status| flow.error(status))?;
             let (parts, size) = if end > known.bytes && !size_is_exact {
-                let (parts, size) = both(self.read_messages(flow, inode, lists), self.size_now(flow, inode)).await;
+                let (parts, size) = Box::pin(both(self.read_messages(flow, inode, lists), self.size_now(flow, inode))).await;
                 (parts?, Some(size?))
             } else {
                 let parts = self.read_messages(flow, inode, lists).await?;
                 let hole = parts.iter().any(|part| part.data.is_none());
                 let may_be_cut = hole && (!size_is_exact || self.options().attr_cache_ns == 0);
-                (parts, if may_be_cut { Some(self.size_now(flow, inode).await?) } else { None })
+                (parts, if may_be_cut { Some(Box::pin(self.size_now(flow, inode)).await?) } else { None })
             };
             match size {
                 Some(size) if size.epoch != known.epoch || (size.bytes > known.bytes && end > known.bytes && !size_is_exact) => {
@@ -107,7 +107,7 @@ impl<R: Runtime> Client<R> {
         }
         let flows = messages.iter().map(|list| self.read_message(flow, inode, list));
         let mut parts = Vec::with_capacity(messages.len());
-        for message in run_window(flows, MESSAGES_MAX).await {
+        for message in Box::pin(run_window(flows, MESSAGES_MAX)).await {
             parts.extend(message?);
         }
         parts.sort_unstable_by_key(|part| part.start);

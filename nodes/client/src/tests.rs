@@ -4,4 +4,5 @@ mod calls;
 mod data;
 mod namespace;
 mod opens;
+mod sizes;
 mod sync;

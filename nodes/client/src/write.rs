@@ -91,7 +91,7 @@ impl<R: Runtime> Client<R> {
         let Some(second) = second else { return self.write_message(flow, inode, first, data, how).await };
         let all = [first, second].into_iter().chain(messages);
         let flows = all.map(|list| self.write_message(flow, inode, list, data, how));
-        let times = run_window(flows, MESSAGES_MAX).await;
+        let times = Box::pin(run_window(flows, MESSAGES_MAX)).await;
         times.into_iter().try_fold(DataTime::NONE, |latest, time| Ok(latest.later(time?)))
     }
 

@@ -173,41 +173,53 @@ impl<const MAX: usize> Record<MAX> {
         Record { bytes: [0; MAX], len: 0 }
     }
 
-    fn put(mut self, bytes: &[u8]) -> Self {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
-        self
+    }
+
+    fn put_attr(&mut self, attr: &FileAttr) {
+        let times = [attr.atime, attr.mtime, attr.ctime].map(parts_of_time);
+        [attr.ino.0, attr.size, attr.blocks]
+            .into_iter()
+            .chain(times.map(|time| time.0 as u64))
+            .for_each(|field| self.put(&field.to_ne_bytes()));
+        let mode = attr.kind.mode() | u32::from(attr.perm);
+        let rest = [mode, attr.nlink, attr.uid, attr.gid, attr.rdev, attr.blksize, 0];
+        times.map(|time| time.1).into_iter().chain(rest).for_each(|field| self.put(&field.to_ne_bytes()));
     }
 
     /// Appends 2 bytes.
-    pub fn u16(self, value: u16) -> Self {
-        self.put(&value.to_ne_bytes())
+    pub fn u16(mut self, value: u16) -> Self {
+        self.put(&value.to_ne_bytes());
+        self
     }
 
     /// Appends 4 bytes.
-    pub fn u32(self, value: u32) -> Self {
-        self.put(&value.to_ne_bytes())
+    pub fn u32(mut self, value: u32) -> Self {
+        self.put(&value.to_ne_bytes());
+        self
     }
 
     /// Appends 8 bytes.
-    pub fn u64(self, value: u64) -> Self {
-        self.put(&value.to_ne_bytes())
+    pub fn u64(mut self, value: u64) -> Self {
+        self.put(&value.to_ne_bytes());
+        self
     }
 
     /// Appends attributes.
-    pub fn attr(self, attr: &FileAttr) -> Self {
-        let times = [attr.atime, attr.mtime, attr.ctime].map(parts_of_time);
-        let record = self.u64(attr.ino.0).u64(attr.size).u64(attr.blocks);
-        let record = record.u64(times[0].0 as u64).u64(times[1].0 as u64).u64(times[2].0 as u64);
-        let record = record.u32(times[0].1).u32(times[1].1).u32(times[2].1);
-        let record = record.u32(attr.kind.mode() | u32::from(attr.perm)).u32(attr.nlink).u32(attr.uid).u32(attr.gid);
-        record.u32(attr.rdev).u32(attr.blksize).u32(0)
+    pub fn attr(mut self, attr: &FileAttr) -> Self {
+        self.put_attr(attr);
+        self
     }
 
     /// Appends what an answer to a look-up says: the object, and for how long name and attributes may be kept.
-    pub fn entry(self, node: INodeNo, generation: u64, name_ttl: Duration, ttl: Duration, attr: &FileAttr) -> Self {
-        let record = self.u64(node.0).u64(generation).u64(name_ttl.as_secs()).u64(ttl.as_secs());
-        record.u32(name_ttl.subsec_nanos()).u32(ttl.subsec_nanos()).attr(attr)
+    pub fn entry(mut self, node: INodeNo, generation: u64, name_ttl: Duration, ttl: Duration, attr: &FileAttr) -> Self {
+        [node.0, generation, name_ttl.as_secs(), ttl.as_secs()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
+        [name_ttl.subsec_nanos(), ttl.subsec_nanos()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
+        self.put_attr(attr);
+        self
     }
 
     /// What has been written.

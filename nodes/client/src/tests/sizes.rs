@@ -1,0 +1,51 @@
+//! How large the state of an operation is. A caller moves it once or twice before it runs, so what is rarely needed is boxed.
+
+use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE};
+use weft_rt::Bulk;
+use weft_wire::Rights;
+
+use crate::fake::FakeRt;
+use crate::{CreateOptions, RenameFlags, SetAttr, XattrFlags};
+
+/// Most bytes of the state of one operation.
+const BYTES_MAX: usize = 4 << 10;
+
+#[test]
+fn the_state_of_an_operation_is_small() {
+    let rt = FakeRt::new(1, 1, 1 << 20);
+    let client = rt.client(1);
+    let (who, options) = (Credentials::ROOT, CreateOptions::default());
+    let (_, file, _) = rt.run(client.create(&who, ROOT_HANDLE, b"f", &options)).expect("a file");
+    let (handle, changes) = (Handle(7), SetAttr::default());
+    let sizes = [
+        ("lookup", size_of_val(&client.lookup(&who, handle, b"x"))),
+        ("lookup_soon", size_of_val(&client.lookup_soon(&who, handle, b"x"))),
+        ("getattr", size_of_val(&client.getattr(handle))),
+        ("setattr", size_of_val(&client.setattr(&who, handle, &changes))),
+        ("create", size_of_val(&client.create(&who, handle, b"x", &options))),
+        ("mkdir", size_of_val(&client.mkdir(&who, handle, b"x", 0))),
+        ("mknod", size_of_val(&client.mknod(&who, handle, b"x", FileKind::Fifo, 0, 0))),
+        ("symlink", size_of_val(&client.symlink(&who, handle, b"x", b"y"))),
+        ("link", size_of_val(&client.link(&who, handle, handle, b"x"))),
+        ("unlink", size_of_val(&client.unlink(&who, handle, b"x"))),
+        ("rmdir", size_of_val(&client.rmdir(&who, handle, b"x"))),
+        ("rename", size_of_val(&client.rename(&who, handle, b"x", handle, b"y", RenameFlags::default()))),
+        ("open", size_of_val(&client.open(&who, handle, Rights::READ, false))),
+        ("open_judged", size_of_val(&client.open_judged(&who, handle, Rights::READ, false, None))),
+        ("close", size_of_val(&client.close(file.clone()))),
+        ("flush", size_of_val(&client.flush(&file))),
+        ("fsync", size_of_val(&client.fsync(&file, false))),
+        ("read", size_of_val(&client.read(&file, 0, 1))),
+        ("write", size_of_val(&client.write(&file, 0, Bulk::None))),
+        ("write_synced", size_of_val(&client.write_synced(&file, 0, Bulk::None, false))),
+        ("readdir", size_of_val(&client.readdir(&who, handle, 0, 1, true))),
+        ("readdir_soon", size_of_val(&client.readdir_soon(&who, handle, 0, 1))),
+        ("statfs", size_of_val(&client.statfs())),
+        ("readlink", size_of_val(&client.readlink(handle))),
+        ("get_xattr", size_of_val(&client.get_xattr(&who, handle, b"x"))),
+        ("set_xattr", size_of_val(&client.set_xattr(&who, handle, b"x", b"y", XattrFlags::default()))),
+    ];
+    println!("{sizes:?}");
+    let large: Vec<_> = sizes.into_iter().filter(|(_, bytes)| *bytes > BYTES_MAX).collect();
+    assert!(large.is_empty(), "bytes of operations above {BYTES_MAX}: {large:?}");
+}
