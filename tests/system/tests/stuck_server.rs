@@ -158,6 +158,53 @@ fn a_hung_server_holds_up_only_its_own_over_io_uring() {
     hung_server_holds_up_only_its_own(test, ",transport=uring");
 }
 
+/// The same for names: programs that wait for one metadata server do not keep those from working that want another.
+fn hung_metadata_server_holds_up_only_its_own(test: &str, options: &str) {
+    if !available(test, &[Need::Fuse, Need::Programs(&["stat"])]) {
+        return;
+    }
+    let timeout = DEADLINE_S.to_string();
+    let options = format!("cache_ms=0{options}");
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "1", "--timeout", &timeout, "-o", &options]);
+    let dirs: Vec<_> = (0..16).map(|number| fs.mnt().join(format!("dir{number}"))).collect();
+    dirs.iter().for_each(|dir| fs::create_dir(dir).expect("the servers answer"));
+    // The root is on the first server.
+    let on = |server: &str| dirs.iter().find(|dir| fs.server_of(dir) == server).expect("sixteen directories lie on both servers");
+    let (works, hangs) = (on("meta0"), on("meta1"));
+    // Over io_uring, threads that are started get what waits already by the help of some file.
+    fs::write(works.join("file"), "x").expect("the servers answer");
+    let mount = fs.mount_pid(&fs.mnt());
+    fs.signal("meta1", Signal::STOP);
+    let mut waiting: Vec<Child> =
+        (0..20).map(|_| Command::new("stat").arg(hangs).stdout(Stdio::null()).spawn().expect("stat runs")).collect();
+    wait_until("a thread for each", SOON * 3, || threads_of(mount) >= waiting.len());
+    let begun = Instant::now();
+    for round in 0..10 {
+        let file = works.join(format!("file{round}"));
+        fs::write(&file, "x").expect("its servers answer");
+        assert_eq!(fs::metadata(&file).expect("its servers answer").len(), 1);
+        fs::remove_file(&file).expect("its servers answer");
+    }
+    let took = begun.elapsed();
+    assert!(took < SOON, "{took:?} beside {} programs that wait", waiting.len());
+    assert!(waiting.iter_mut().all(|program| program.try_wait().expect("a child").is_none()), "they wait");
+    fs.signal("meta1", Signal::CONT);
+    waiting.iter_mut().for_each(|program| assert!(program.wait().expect("a child").success(), "who waited has an answer"));
+    fs.down();
+}
+
+#[test]
+fn a_hung_metadata_server_holds_up_only_its_own() {
+    hung_metadata_server_holds_up_only_its_own("a_hung_metadata_server_holds_up_only_its_own", ",transport=device");
+}
+
+#[test]
+fn a_hung_metadata_server_holds_up_only_its_own_over_io_uring() {
+    let test = "a_hung_metadata_server_holds_up_only_its_own_over_io_uring";
+    let Some(_switched) = Uring::on(test) else { return };
+    hung_metadata_server_holds_up_only_its_own(test, ",transport=uring");
+}
+
 /// However many pages of small files the kernel wants of a server that does not answer, it gets those of another.
 #[test]
 fn pages_of_a_hung_server_keep_back_no_others() {

@@ -20,7 +20,7 @@ use super::notify::Notifier;
 use super::request::dispatch;
 use super::ring::{self, COMMAND_COMMIT_AND_FETCH, COMMAND_REGISTER, Place, RingAnswer, Spare, View};
 use super::session::{STACK_BYTES, Session};
-use super::types::Errno;
+use super::types::{Errno, INodeNo};
 use super::uring::{Command, Uring};
 use crate::threads::{AT_HAND_MAX, WAITING_SAMPLES};
 
@@ -49,6 +49,9 @@ impl Transport {
         }
     }
 }
+
+/// The root of every mount.
+const ROOT: INodeNo = INodeNo(1);
 
 /// Threads of a queue at first: one that serves, and one for what comes meanwhile.
 const THREADS_AT_FIRST: usize = 2;
@@ -264,12 +267,13 @@ impl<F: Filesystem> Session<F> {
         self.serve_ring(&mut uring, &thread, &view)
     }
 
-    /// Makes the kernel send a request to the queue of the calling thread. None comes as long as the kernel knows no regular file; then what waits there
-    /// waits for the next request of a program on this processor.
+    /// Makes the kernel send a request to the queue of the calling thread. None may come as long as the kernel knows no regular file; then what waits
+    /// there waits for the next request of a program on this processor.
     fn poke(&self, rings: &Rings) {
         let notifier = Notifier::new(self.device.clone());
         let files = rings.services().into_iter().rev().filter_map(|service| service.regular_file());
-        for file in files {
+        // The last resort is the root, which older kernels take as well.
+        for file in files.chain([ROOT]) {
             match notifier.poke(file, rings.pokes.fetch_add(1, Ordering::Relaxed)) {
                 // The kernel has forgotten this one.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
