@@ -393,6 +393,15 @@ mod tests {
         all.filter(|report| stages.iter().any(|stage| stage.name() == report.stage)).map(|report| report.seconds).sum()
     }
 
+    /// All clients do the same: their messages are compared with those of the others, and none is said to be beyond comparison.
+    fn alike(explanation: &Explanation) {
+        let messages = explanation.suspects.iter().filter(|suspect| suspect.stage == "network");
+        for suspect in messages {
+            assert!(suspect.excess_seconds < 0.7 * suspect.seconds, "{suspect:#?}");
+            assert!(!suspect.evidence.contains("nothing like it"), "{suspect:#?}");
+        }
+    }
+
     const DISKS: [Stage; 3] = [Stage::DiskNoSeek, Stage::DiskNear, Stage::DiskFar];
 
     #[test]
@@ -422,6 +431,7 @@ mod tests {
         assert!(waits < 0.6 && explanation.covered > 0.999, "{waits:.2} of the time is network: {:#?}", explanation.kinds);
         let named = explanation.suspects.iter().any(|suspect| suspect.stage.starts_with("disk_") && suspect.blocking_seconds > 0.1);
         assert!(named, "what others wait for at a server is its disk: {:#?}", explanation.suspects);
+        alike(&explanation);
     }
 
     #[test]
@@ -436,6 +446,7 @@ mod tests {
         let disk = seconds(&without, "app.write", &DISKS) / seconds(&without, "app.write", &Stage::ALL);
         assert!(queue(&without) + disk > 0.5, "{:#?}", without.kinds);
         assert!(with_room.covered > 0.999 && without.covered > 0.999);
+        alike(&with_room);
     }
 
     #[test]

@@ -85,7 +85,14 @@ fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: 
             let arrived = sent.saturating_add_unsigned(there - queued);
             whole.push(message(Stage::Network, sent, there - queued));
             whole.push(piece(Stage::ServerQueue, &ladder, (arrived, begin)));
+            let before = whole.len();
             phases(index, position, span.peer, begin, served, &mut whole);
+            // What comes and goes for the request while it is at the server is on the way between the two as well.
+            for segment in &mut whole[before..] {
+                if segment.stage == Stage::Network && segment.peer.is_none() && segment.node == ladder.node {
+                    (segment.node, segment.peer) = (event.node, Some(span.peer));
+                }
+            }
             whole.push(message(Stage::Network, begin.saturating_add_unsigned(served), way - there));
         }
     }

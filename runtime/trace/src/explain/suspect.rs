@@ -248,6 +248,13 @@ impl Messages {
         Messages { links, slow }
     }
 
+    /// True for messages between one who asks and one who answers; those between processes of a program have no such ends.
+    fn has(&self, cells: &Cells<'_>, stage: Stage, detail: Detail) -> bool {
+        let on =
+            |(node, server): &(usize, u16)| cells.get(&(stage, Place::Link(*node, *server))).is_some_and(|all| all.contains_key(&detail));
+        is_message(stage) && detail.1.is_none() && self.links.iter().any(on)
+    }
+
     /// Messages belong to three places. Named is the end whose links all differ from others; or the one link that differs from all others
     /// of both its ends.
     fn name(&self, cells: &Cells<'_>, stage: Stage, place: Place) -> bool {
@@ -300,7 +307,7 @@ fn excess(of_all: &Means, cells: &Cells<'_>, messages: &Messages, stage: Stage, 
         return (visits.own_ns() as f64 * (1.0 - 1.0 / times).max(0.0)) as u64;
     }
     let mean = |other: Place| cells.get(&(stage, other)).and_then(|details| details.get(&detail)).map(Visits::mean_ns);
-    let mut means: Vec<u64> = if is_message(stage) && detail.1.is_none() {
+    let mut means: Vec<u64> = if messages.has(cells, stage, detail) {
         let elsewhere = messages.links.iter().filter(|(node, server)| !place.holds(*node, *server));
         elsewhere.map(|(node, server)| mean(Place::Link(*node, *server)).unwrap_or(0)).collect()
     } else {
@@ -315,7 +322,7 @@ fn excess(of_all: &Means, cells: &Cells<'_>, messages: &Messages, stage: Stage, 
 /// How many times as long as at comparable places it takes here, of all records; `None` where records do not say it of all of them.
 fn times_usual(of_all: &Means, cells: &Cells<'_>, messages: &Messages, stage: Stage, place: Place, detail: Detail) -> Option<f64> {
     let is_here = |(node, server): &&(usize, u16)| place.holds(*node, *server);
-    let (own, means): (u64, Option<Vec<u64>>) = if is_message(stage) && detail.1.is_none() {
+    let (own, means): (u64, Option<Vec<u64>>) = if messages.has(cells, stage, detail) {
         let link = |(node, server): &(usize, u16)| Place::Link(*node, *server);
         let elsewhere = messages.links.iter().filter(|link| !is_here(link)).map(link);
         let own = of_all.mean_of(messages.links.iter().filter(is_here).map(link), stage, detail)?;
