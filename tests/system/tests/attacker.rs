@@ -172,7 +172,8 @@ fn holders_of_the_key_do_not_choose_where_servers_write() {
     ok(weft().args(["trace", "on"]).arg(fs.state()));
     ok(weft().args(["ls", &fs.at("/")]));
     ok(weft().args(["trace", "off"]).arg(fs.state()).arg("--into").arg(&folder));
-    let traces = fs::read_dir(&folder).expect("it was made").flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "wtrace"));
+    let traces =
+        fs::read_dir(&folder).expect("it was made").flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "wtrace"));
     assert_eq!(traces.count(), 2, "one file of each server");
     fs.down();
 }

@@ -15,10 +15,10 @@ use weft_base::FileKind;
 use crate::connect::{Common, Fs, umask};
 use crate::copy::{Copied, Copier, CopyOptions, Meta, Place};
 use crate::fs_arg::{CONFIG_NAME, FsArg, FsPath, is_url};
-use crate::{mounted, mounts};
 use crate::output::print_json;
 use crate::process::StopSignals;
 use crate::units::human_bytes;
+use crate::{mounted, mounts};
 
 /// Copy files and trees to, from and within file systems, without a mount
 #[derive(Debug, clap::Args)]

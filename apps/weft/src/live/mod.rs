@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod names;
 pub mod screen;
 pub mod snapshot;
+pub mod space;
 pub mod terminal;
 pub mod text;
 pub mod watch;

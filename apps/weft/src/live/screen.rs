@@ -1,6 +1,7 @@
 //! What `weft top` shows: a pure function from what is known to lines of a terminal of any size.
 
-use super::snapshot::{Busy, Server, Snapshot, Space};
+use super::snapshot::{Busy, Server, Snapshot};
+use super::space::Space;
 use super::text::{bar, columns, duration, fitted, plain, rate, right, size};
 
 /// What the person has chosen.
@@ -181,7 +182,7 @@ fn server_line(server: &Server, name: usize) -> Line {
         Some(Space::Yellow) => (Style::Yellow, "low"),
         _ => (Style::Green, ""),
     };
-    let free = server.free_bytes.unwrap_or(0) as f64 / server.capacity_bytes.unwrap_or(0).max(1) as f64;
+    let free = server.free_share.unwrap_or(0.0);
     line.push((style, format!("{} {}", right(&format!("{:.0}%", free * 100.0), 4), fitted(word, 4))));
     line.push((Style::Plain, format!(" {}", right(&age, 6))));
     if server.state.as_deref() != Some("serving") {

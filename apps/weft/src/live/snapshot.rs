@@ -9,6 +9,7 @@ use weft_live::{Class, SLOTS, slot_upper_ns};
 use weft_wire::Op;
 use weft_wire::ops::{LiveReply, OperationUse, TopRow};
 
+use super::space::{self, Space};
 use crate::output::show_name;
 
 /// All servers at one moment.
@@ -68,19 +69,12 @@ pub struct Server {
     pub capacity_bytes: Option<u64>,
     /// `green`, `yellow` (less than 30 % of its disk is free) or `red` (less than 10 %).
     pub space: Option<Space>,
+    /// Share of its disk that is free, whoever uses the rest.
+    pub free_share: Option<f64>,
     /// Since its start.
     pub totals: Option<Totals>,
     /// Between its last two answers; none if it is silent or has restarted.
     pub rates: Option<Rates>,
-}
-
-/// How full a disk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Space {
-    Green,
-    Yellow,
-    Red,
 }
 
 /// Sums since the start of a server.
@@ -224,15 +218,6 @@ pub fn rates(before: &LiveReply, now: &LiveReply, seconds: f64) -> Option<Rates>
     })
 }
 
-/// How full a disk is, by the rule that the OrangeFS monitor karma had.
-pub fn space(free_bytes: u64, capacity_bytes: u64) -> Space {
-    match free_bytes as f64 / capacity_bytes.max(1) as f64 {
-        free if free < 0.1 => Space::Red,
-        free if free < 0.3 => Space::Yellow,
-        _ => Space::Green,
-    }
-}
-
 /// What is seen of all servers at second `now`; a server is silent if its last answer is older than `patience_s`. `name` finds paths.
 pub fn snapshot(
     (fs, fs_id): (String, String),
@@ -241,7 +226,7 @@ pub fn snapshot(
     name: impl Fn(u64) -> Option<String>,
 ) -> Snapshot {
     let mut servers: Vec<Server> = seen.iter().map(|seen| server(seen, now, patience_s)).collect();
-    one_space_for_each_disk(&mut servers);
+    space::tell(&mut servers);
     let fresh: Vec<(&Seen, &LiveReply)> = seen
         .iter()
         .zip(&servers)
@@ -287,18 +272,6 @@ pub fn snapshot(
     Snapshot { fs, fs_id, seconds: now, interval_s, ok, servers, sums, clients, objects, operations: operations(seen), oldest }
 }
 
-/// Servers that share a disk look at it at different moments, and some keep a little of it for themselves: what is one disk has one colour, that
-/// of the least that is free. Disks of one size to the byte that are equally full within a hundredth are taken for one.
-fn one_space_for_each_disk(servers: &mut [Server]) {
-    let sizes: Vec<Option<(u64, u64)>> = servers.iter().map(|server| server.free_bytes.zip(server.capacity_bytes)).collect();
-    for server in servers {
-        let Some((free, capacity)) = server.free_bytes.zip(server.capacity_bytes) else { continue };
-        let is_same = |(other, size): &(u64, u64)| *size == capacity && other.abs_diff(free) <= capacity / 100;
-        let least = sizes.iter().flatten().filter(|other| is_same(other)).map(|(free, _)| *free).min();
-        server.space = Some(space(least.unwrap_or(free), capacity));
-    }
-}
-
 /// Rows of a list of the busiest or the oldest, at most.
 const ROWS_MAX: usize = 32;
 
@@ -334,7 +307,6 @@ fn server(seen: &Seen, now: f64, patience_s: f64) -> Server {
         used_bytes: Some(info.used_bytes),
         free_bytes: Some(info.free_bytes),
         capacity_bytes: Some(info.capacity_bytes),
-        space: Some(space(info.free_bytes, info.capacity_bytes)),
         totals: Some(totals(reply)),
         rates,
         ..nothing
@@ -554,25 +526,6 @@ pub mod tests {
         let objects: Vec<_> = now.objects.iter().map(|row| (row.id.as_str(), row.name.as_deref(), row.requests_s, row.bytes_s)).collect();
         assert_eq!(objects, [("h0.1", Some("/"), 60.0, 0.0), ("h0.9", None, 0.0, 2000.0)]);
         assert_eq!((now.oldest[0].operation, now.oldest[0].age_s, now.oldest[0].name.as_deref()), ("Rmdir", 2.5, Some("/")));
-    }
-
-    #[test]
-    fn the_rule_of_the_colours() {
-        assert_eq!(
-            (space(9, 100), space(10, 100), space(29, 100), space(30, 100)),
-            (Space::Red, Space::Yellow, Space::Yellow, Space::Green)
-        );
-        assert_eq!(space(0, 0), Space::Red);
-    }
-
-    #[test]
-    fn one_disk_has_one_colour() {
-        let server = |free: u64, capacity: u64| Server { free_bytes: Some(free), capacity_bytes: Some(capacity), ..Server::default() };
-        let mut servers =
-            [server(30_010, 100_000), server(29_990, 100_000), server(60_000, 100_000), server(30_010, 100_001), Server::default()];
-        one_space_for_each_disk(&mut servers);
-        let colours = servers.map(|server| server.space);
-        assert_eq!(colours, [Some(Space::Yellow), Some(Space::Yellow), Some(Space::Green), Some(Space::Green), None]);
     }
 
     #[test]

@@ -104,9 +104,9 @@ function serverTable(now) {
     }
     const { rates } = server;
     const cell = (value, format) => number(rates ? format(value(rates)) : "");
-    const free = server.free_bytes / Math.max(server.capacity_bytes, 1);
+    const free = server.free_share ?? 0;
     const word = { red: ", full", yellow: ", low", green: "" }[server.space] || "";
-    const space = el("td", { class: server.space }, el("meter", { min: 0, max: 1, low: 0.7, high: 0.9, optimum: 0, value: 1 - free, title: `${bytes(server.free_bytes)} of ${bytes(server.capacity_bytes)} free` }), ` ${Math.round(free * 100)} % free${word}`);
+    const space = el("td", { class: server.space }, el("meter", { min: 0, max: 1, low: 0.7, high: 0.9, optimum: 0, value: 1 - free, title: `${bytes(server.free_bytes)} free; ${bytes(server.used_bytes)} used by this server` }), ` ${Math.round(free * 100)} % free${word}`);
     return el("tr", {}, el("td", { class: "name", title: server.address }, server.name), el("td", {}, server.state),
       cell((of) => of.read_bytes_s, bandwidth), cell((of) => of.written_bytes_s, bandwidth), cell((of) => of.meta_reads_s, rate), cell((of) => of.meta_changes_s, rate),
       number(rates ? `${count(rates.queue_mean)} (${server.queued})` : String(server.queued)), cell((of) => of.cpus, (value) => `${Math.round(value * 100)} %`),
