@@ -10,6 +10,7 @@ use std::rc::Rc;
 use weft_base::{MILLISECOND, Nanos, Status};
 use weft_journal::{Journal, JournalError};
 use weft_rt::{Disk, Either, Event, FaultPoint, ServerRuntime, race};
+use weft_serving::Service;
 
 use crate::record::Record;
 use crate::state::Server;
@@ -122,7 +123,7 @@ impl<R: ServerRuntime> Server<R> {
             drop(traced);
             if records > progress.marked.get() {
                 let mark = journal.append_with(|out| Record::Mark(covered).encode(out));
-                self.write_journal().await?;
+                self.commit().await?;
                 journal.sync_through(mark).await.map_err(stopped_by)?;
                 progress.marked.set(records);
             }
@@ -131,14 +132,6 @@ impl<R: ServerRuntime> Server<R> {
         progress.reached.notify();
         self.freed_is_durable(freed);
         Ok(())
-    }
-
-    /// Writes what was appended to the journal.
-    pub async fn write_journal(&self) -> Result<(), DataServerError> {
-        match &self.journal {
-            Some(journal) => journal.commit().await.map(|_| ()).map_err(stopped_by),
-            None => Ok(()),
-        }
     }
 
     /// True if an acknowledged change must be on stable storage.

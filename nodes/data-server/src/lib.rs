@@ -28,7 +28,6 @@ mod clients;
 mod config;
 mod durability;
 mod grants;
-mod introduction;
 mod ops;
 mod record;
 mod recovery;

@@ -21,7 +21,7 @@ pub async fn open<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result
     let disk = rt.disk();
     let superblock = Superblock::load(disk).await.map_err(store_error)?;
     if let Some(superblock) = &superblock {
-        check_owner(superblock, config)?;
+        superblock.check_owner(&config.map, config.server, config.engine.name()).map_err(DataServerError::Store)?;
     }
     match (config.engine, superblock) {
         (Engine::Memory, _) => open_memory(rt, config).await,
@@ -56,16 +56,8 @@ async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<F
     let header = ContainerHeader { fs_id: config.map.fs_id, server_id: config.server };
     disk.write(container, 0, Payload::Real(header.encode())).await.map_err(failed())?;
     disk.sync(container).await.map_err(failed())?;
-    let superblock = Superblock {
-        fs_id: config.map.fs_id,
-        server: config.server,
-        engine: config.engine.name().to_string(),
-        boot: 1,
-        boot_id: boot_id(disk, config),
-        servers: config.map.server_list(),
-        birth: rt.random() | 1,
-        births: Default::default(),
-    };
+    let mut superblock = Superblock::new(&config.map, config.server, config.engine.name(), boot_id(disk, config), rt.random());
+    superblock.boot = 1;
     superblock.store(disk).await.map_err(store_error)?;
     let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
     Ok(Foundation { boot: 1, superblock: Some(superblock), container, journal: Some(journal), table, removed: Removed::default() })
@@ -180,21 +172,6 @@ async fn open_container<D: Disk>(disk: &D, config: &DataServerConfig) -> Result<
         return Err(DataServerError::Store(format!("the container belongs to {server_id} of file system {fs_id}")));
     }
     Ok(container)
-}
-
-fn check_owner(superblock: &Superblock, config: &DataServerConfig) -> Result<(), DataServerError> {
-    let Superblock { fs_id, server, engine, .. } = superblock;
-    if (*fs_id, *server) != (config.map.fs_id, config.server) {
-        let (wanted_server, wanted_fs) = (config.server, config.map.fs_id);
-        return Err(DataServerError::Store(format!(
-            "the directory belongs to {server} of file system {fs_id}, not to {wanted_server} of file system {wanted_fs}"
-        )));
-    }
-    if engine != config.engine.name() {
-        let wanted = config.engine.name();
-        return Err(DataServerError::Store(format!("the directory was made by engine {engine}, but the configuration says {wanted}")));
-    }
-    superblock.check_servers(&config.map.server_list()).map_err(DataServerError::Store)
 }
 
 fn journal_config<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> JournalConfig {

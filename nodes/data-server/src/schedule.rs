@@ -296,7 +296,7 @@ impl<R: ServerRuntime> Server<R> {
     async fn execute_now(&self, mut job: Job) -> Answer<When> {
         let verdict = self.clients.borrow_mut().admit(&job.header);
         if verdict == Verdict::Stale {
-            return job.refuse::<R>(Status::StaleRequest);
+            return self.refuse(job.peer, &job.header, job.served, Status::StaleRequest);
         }
         job.executed = job.executed || verdict == Verdict::Executed;
         self.execute_one(job).await

@@ -5,14 +5,15 @@ use std::rc::Rc;
 use weft_base::{ClientId, Nanos, Payload, Status};
 use weft_live::Gauges;
 use weft_rt::{Arrival, Disk, Either, FaultPoint, PeerId, ServerRuntime, Work, race};
-use weft_serving::{Answer, Answers, Facts, Intake, Load, Served, Service, Shell};
+use weft_serving::{Answer, Answers, Intake, Load, Served, Service, Shell, request};
 use weft_trace::EventId;
+use weft_trace::event::data_request;
+use weft_wire::ops::ServerInfo;
 use weft_wire::{Frame, Header, Request};
 
 use crate::checkpoint::checkpoint_flow;
 use crate::clients::Verdict;
 use crate::durability::{stopped_by, sync_flow};
-use crate::introduction::introduce_flow;
 use crate::ops::{self, Done, When};
 use crate::recovery::open;
 use crate::space::reclaim_flow;
@@ -27,7 +28,7 @@ use crate::{DataServerConfig, DataServerError};
 pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<(), DataServerError> {
     let foundation = open(&rt, &config).await?;
     let server = Server::new(rt, config, foundation);
-    server.rt.spawn(introduce_flow(server.clone()));
+    server.rt.spawn(weft_serving::introduce(server.clone()));
     server.rt.spawn(sync_flow(server.clone()));
     server.rt.spawn(reclaim_flow(server.clone()));
     server.rt.spawn(checkpoint_flow(server.clone()));
@@ -56,30 +57,17 @@ pub struct Job {
     pub served: Served,
 }
 
-impl Job {
-    /// The answer that it is not executed.
-    pub fn refuse<R: ServerRuntime>(self, status: Status) -> Answer<When> {
-        refuse::<R>(self.peer, &self.header, self.served, status)
-    }
-}
-
-fn refuse<R: ServerRuntime>(peer: PeerId, header: &Header, mut served: Served, status: Status) -> Answer<When> {
-    served.started(weft_trace::now());
-    let frame = Shell::<Server<R>>::frame(header, &mut served, Err(status));
-    Answer { peer, frame, served, until: None }
-}
-
 impl<R: ServerRuntime> Service for Server<R> {
     type Rt = R;
     type Failure = DataServerError;
     type Until = When;
     const TURN: EventId = weft_trace::event::DATA_TURN;
 
-    fn event_of(op: u16) -> EventId {
-        weft_trace::event::data_request(op)
+    fn foreign(why: String) -> DataServerError {
+        DataServerError::Store(why)
     }
 
-    fn shell(&self) -> &Shell<Self> {
+    fn shell(&self) -> &Shell<R, DataServerError> {
         &self.shell
     }
 
@@ -117,7 +105,7 @@ impl<R: ServerRuntime> Service for Server<R> {
     async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> Result<(), DataServerError> {
         let mut jobs = Vec::with_capacity(arrivals.len());
         for arrival in arrivals.drain(..) {
-            let Some((peer, frame)) = self.shell.request(self, arrival) else { continue };
+            let Some((peer, frame)) = request(&**self, arrival) else { continue };
             jobs.extend(self.admit(peer, frame, answers));
         }
         if self.cache.is_served_aside() {
@@ -134,7 +122,10 @@ impl<R: ServerRuntime> Service for Server<R> {
     }
 
     async fn commit(&self) -> Result<(), DataServerError> {
-        self.write_journal().await
+        match &self.journal {
+            Some(journal) => journal.commit().await.map(drop).map_err(stopped_by),
+            None => Ok(()),
+        }
     }
 
     fn committed(self: &Rc<Self>, answers: &Answers<Self>) {
@@ -176,19 +167,19 @@ impl<R: ServerRuntime> Service for Server<R> {
         Load { waiting: 0, answered_bytes: load.answered_bytes, disk }
     }
 
-    async fn facts(&self) -> weft_base::Result<Facts> {
+    async fn info(&self) -> weft_base::Result<ServerInfo> {
         let space = self.space_report().await;
         let (_, device_free_bytes) = self.rt.disk().space().await.unwrap_or_default();
-        Ok(Facts {
-            owns_root: false,
-            state: if self.shell.introduction.is_complete() { "serving" } else { "waiting for the metadata servers to know it" },
+        let is_known = self.shell.introduction.is_complete();
+        Ok(ServerInfo {
+            state: if is_known { "serving" } else { "waiting for the metadata servers to know it" }.into(),
             objects: self.table.borrow().object_count(),
             used_bytes: space.used,
             capacity_bytes: space.capacity,
             free_bytes: space.free,
-            device_free_bytes,
-            journal: self.journal.as_ref().map(|journal| journal.stats()).unwrap_or_default(),
             disk: Some(self.cache.disk_use()),
+            device_free_bytes,
+            ..self.shell.info(self.journal.as_ref().map(|journal| journal.stats()).unwrap_or_default())
         })
     }
 
@@ -202,7 +193,7 @@ impl<R: ServerRuntime> Server<R> {
     /// A request that may be executed; others are refused.
     fn admit(&self, peer: PeerId, frame: Frame, answers: &mut Answers<Self>) -> Option<Job> {
         let Frame { header, body, bulk } = frame;
-        let mut served = self.shell.begin(&header);
+        let mut served = self.shell.begin(&header, data_request(header.op));
         let admitted = self.shell.admit(&header).and_then(|()| match self.clients.borrow_mut().admit(&header) {
             Verdict::Stale => Err(Status::StaleRequest),
             verdict => Ok((verdict == Verdict::Executed, Request::decode(header.op, body)?)),
@@ -214,10 +205,17 @@ impl<R: ServerRuntime> Server<R> {
                 Some(Job { peer, header, request, bulk, executed, served })
             }
             Err(status) => {
-                answers.push(refuse::<R>(peer, &header, served, status));
+                answers.push(self.refuse(peer, &header, served, status));
                 None
             }
         }
+    }
+
+    /// The answer to a request that is not executed.
+    pub fn refuse(&self, peer: PeerId, header: &Header, mut served: Served, status: Status) -> Answer<When> {
+        served.started(weft_trace::now());
+        let frame = served.reply(header, Err(status));
+        Answer { peer, frame, served, until: None }
     }
 
     /// Executes a request.
@@ -233,16 +231,13 @@ impl<R: ServerRuntime> Server<R> {
                 self.shell.moved(&served, done.bulk_bytes(), written_bytes);
                 done.answer(&header)
             }
-            Err(status) => (Shell::<Self>::frame(&header, &mut served, Err(status)), None),
+            Err(status) => (served.reply(&header, Err(status)), None),
         };
         served.worked(weft_trace::now());
         Answer { peer, frame, served, until }
     }
 
     async fn execute(&self, peer: PeerId, header: &Header, request: Request, bulk: Payload, executed: bool) -> weft_base::Result<Done> {
-        if let Some(answer) = self.shell.answer_of_any(&request) {
-            return answer.map(Done::encoded);
-        }
         match request {
             // A copy may come within one turn, so this is asked again.
             Request::Write(request) => ops::write(self, header, request, bulk, executed || self.was_executed(header)).await,
@@ -252,10 +247,7 @@ impl<R: ServerRuntime> Server<R> {
             Request::ObjectSync(request) => ops::sync(self, header, &request),
             Request::ObjectRemove(request) => ops::remove(self, header, &request).await,
             Request::ObjectEpoch(request) => ops::epoch(self, header, &request).await,
-            Request::Ping(_) => weft_serving::ping(self).await.map(Done::encoded),
-            Request::Live(_) => weft_serving::live_report(self).await.map(Done::encoded),
-            Request::Meet(request) => self.meet(&request),
-            _ => Err(Status::NotSupported),
+            other => weft_serving::answer_of_any(self, other).await.map(Done::encoded),
         }
     }
 

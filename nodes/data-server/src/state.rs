@@ -7,7 +7,7 @@ use std::rc::Rc;
 use weft_base::{ClientId, FastSet, Handle, Nanos, Result, SECOND, Status};
 use weft_journal::{Journal, Superblock};
 use weft_rt::{Event, FileId, ServerRuntime};
-use weft_serving::{Identity, Shell};
+use weft_serving::{Identity, Introduction, Shell};
 use weft_store::objects::{BLOCK_BYTES, ObjectKey, ObjectRecord, ObjectTable};
 use weft_wire::{Capability, Rights};
 
@@ -31,7 +31,7 @@ const REMOVED_MAX: usize = 1 << 18;
 pub struct Server<R: ServerRuntime> {
     pub rt: R,
     pub config: DataServerConfig,
-    pub shell: Shell<Server<R>>,
+    pub shell: Shell<R, DataServerError>,
     pub container: FileId,
     pub cache: Cache,
     pub flights: Flights,
@@ -65,6 +65,7 @@ pub struct Foundation<D> {
 impl<R: ServerRuntime> Server<R> {
     pub fn new(rt: R, config: DataServerConfig, foundation: Foundation<R::Disk>) -> Rc<Server<R>> {
         let now = rt.now();
+        let client = (ClientId(rt.random()), 1);
         let identity = Identity {
             server: config.server,
             name: config.name.clone(),
@@ -75,7 +76,7 @@ impl<R: ServerRuntime> Server<R> {
             trace: config.trace,
         };
         Rc::new(Server {
-            shell: Shell::new(rt.clone(), identity, foundation.superblock, config.meets_others),
+            shell: Shell::new(rt.clone(), identity, client, Introduction::new(foundation.superblock, config.meets_others)),
             container: foundation.container,
             cache: Cache::new(config.cache),
             flights: Flights::default(),

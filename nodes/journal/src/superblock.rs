@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use weft_base::{FsId, Payload, ServerId, ServerList, Status};
+use weft_base::{ClusterMap, FsId, Payload, ServerId, ServerList, Status};
 use weft_rt::{Disk, DiskError};
 use weft_wire::crc32c;
 
@@ -52,6 +52,27 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// Of a new store. `birth` is drawn; it is never 0.
+    pub fn new(map: &ClusterMap, server: ServerId, engine: &str, boot_id: u64, birth: u64) -> Superblock {
+        let (fs_id, servers, engine) = (map.fs_id, map.server_list(), engine.to_string());
+        Superblock { fs_id, server, engine, boot: 0, boot_id, servers, birth: birth | 1, births: BTreeMap::new() }
+    }
+
+    /// Compares the directory with a configuration: server and file system, engine, and the servers with which the file system was made.
+    ///
+    /// # Errors
+    /// What is different, and what to do.
+    pub fn check_owner(&self, map: &ClusterMap, server: ServerId, engine: &str) -> Result<(), String> {
+        let found = format!("the directory belongs to {} of file system {}", self.server, self.fs_id);
+        if (self.fs_id, self.server) != (map.fs_id, server) {
+            return Err(format!("{found}, not to {server} of file system {}", map.fs_id));
+        }
+        if self.engine != engine {
+            return Err(format!("{found} and was made by engine {}; the configuration says {engine}", self.engine));
+        }
+        self.check_servers(&map.server_list())
+    }
+
     /// Compares the servers of a configuration with those with which the file system was made.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ const CHECKPOINT_RETRY_NS: u64 = 5 * SECOND;
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Starts the flows that live as long as the server.
     pub(crate) fn start_background(self: &Rc<Self>) {
-        self.rt.spawn(Rc::clone(self).introduce_flow());
+        self.rt.spawn(weft_serving::introduce(Rc::clone(self)));
         self.rt.spawn(Rc::clone(self).tick_flow());
         self.rt.spawn(Rc::clone(self).reap_flow());
         for (tx, participants) in self.state.borrow().decided_transactions() {
@@ -76,7 +76,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     async fn tick_flow(self: Rc<Self>) {
         let tick_ns = (self.config.session_grace_ns / 4).clamp(MILLISECOND, TICK_NS_MAX);
-        let grace_ends = self.shell.started() + self.config.session_grace_ns;
+        let grace_ends = self.shell.started + self.config.session_grace_ns;
         loop {
             self.rt.sleep_until(self.rt.now() + tick_ns).await;
             self.shell.expire_parked();

@@ -20,7 +20,6 @@ mod config;
 mod engine;
 mod flows;
 mod housekeeping;
-mod introduction;
 mod ops;
 mod requests;
 mod server;

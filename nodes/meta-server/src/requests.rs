@@ -6,7 +6,8 @@ use bytes::Bytes;
 use weft_base::{Nanos, Result, Status};
 use weft_namespace::{Admission, OpenChange, Record};
 use weft_rt::{FaultPoint, PeerId, ServerRuntime, Work};
-use weft_serving::{Answer, Answers, Parked, Served, Shell};
+use weft_serving::{Answer, Answers, Parked, Served};
+use weft_trace::event::meta_request;
 use weft_wire::ops::{CreateReply, FileState, OpenReply};
 use weft_wire::{Frame, Header, Op, Request, Rights, Wire};
 
@@ -24,7 +25,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         answers: &mut Answers<Self>,
     ) {
         let (shell, header, is_first) = (&self.shell, frame.header, parked.is_none());
-        let (mut served, until) = parked.unwrap_or_else(|| (shell.begin(&header), None));
+        let (mut served, until) = parked.unwrap_or_else(|| (shell.begin(&header, meta_request(header.op)), None));
         match is_first {
             true => served.started(shell.worked_until()),
             false => served.waited(shell.worked_until()),
@@ -59,7 +60,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             },
             Err(status) => (Err(status), None),
         };
-        let frame = Shell::<Self>::frame(&header, &mut served, result);
+        let frame = served.reply(&header, result);
         answers.push(Answer { peer, frame, served, until });
     }
 
@@ -82,9 +83,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let mut served = self.current.take().expect("a request is executed");
         self.shell.asked(&mut served, &request, is_first);
         self.current.set(Some(served));
-        if let Some(answer) = self.shell.answer_of_any(&request) {
-            return Ok(Step::Answer(answer?, 0));
-        }
         if changes {
             self.check_room(&request)?;
         }

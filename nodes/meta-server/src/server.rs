@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weft_base::{ClientId, FastMap, Handle, MILLISECOND, Nanos, ROOT_HANDLE};
-use weft_call::Caller;
 use weft_journal::{JournalError, Lsn, Superblock};
 use weft_live::Gauges;
 use weft_namespace::State;
 use weft_rt::{Arrival, Disk, Event, PeerId, ServerRuntime};
-use weft_serving::{Answers, Facts, Identity, Intake, Load, Parked, Served, Service, Shell, finish};
+use weft_serving::{Answers, Identity, Intake, Introduction, Load, Parked, Served, Service, Shell, finish, request};
 use weft_trace::EventId;
 use weft_wire::Header;
-use weft_wire::ops::TxId;
+use weft_wire::ops::{ServerInfo, TxId};
 
 use crate::MetaServerConfig;
 use crate::engine::{Engine, Room};
@@ -35,15 +34,13 @@ pub(crate) struct Life {
 /// A metadata server, shared by its flows.
 pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     pub(crate) rt: R,
-    pub(crate) shell: Shell<Server<R, E>>,
+    pub(crate) shell: Shell<R, JournalError>,
     pub(crate) engine: E,
     pub(crate) config: MetaServerConfig,
     pub(crate) state: RefCell<State>,
     pub(crate) sessions: RefCell<Sessions>,
     /// Clients from before a restart that have not told yet what they have open.
     pub(crate) untold: RefCell<BTreeSet<ClientId>>,
-    /// Asks other servers.
-    pub(crate) caller: Caller<R>,
     /// Transactions that this server coordinates and has not decided.
     pub(crate) undecided: RefCell<BTreeSet<TxId>>,
     /// Prepared parts and since when they wait.
@@ -76,7 +73,7 @@ pub(crate) fn flight(header: &Header) -> Flight {
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn new(rt: R, engine: E, config: MetaServerConfig, life: Life, state: State) -> Shared<R, E> {
-        let (client, incarnation) = config.identity.unwrap_or((ClientId(rt.random()), 1));
+        let client = config.identity.unwrap_or((ClientId(rt.random()), 1));
         let now = rt.now();
         let mut sessions = Sessions::new(config.session_grace_ns, config.reply_retention_ns);
         let untold = state.reply_clients().into_iter().collect();
@@ -93,8 +90,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             trace: config.trace,
         };
         Rc::new(Server {
-            caller: Caller::new(rt.clone(), client, incarnation),
-            shell: Shell::new(rt.clone(), identity, life.superblock, config.meets_others),
+            shell: Shell::new(rt.clone(), identity, client, Introduction::new(life.superblock, config.meets_others)),
             rt,
             engine,
             state: RefCell::new(state),
@@ -123,11 +119,11 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
     type Until = Lsn;
     const TURN: EventId = weft_trace::event::META_TURN;
 
-    fn event_of(op: u16) -> EventId {
-        weft_trace::event::meta_request(op)
+    fn foreign(why: String) -> JournalError {
+        JournalError::Foreign(why)
     }
 
-    fn shell(&self) -> &Shell<Self> {
+    fn shell(&self) -> &Shell<R, JournalError> {
         &self.shell
     }
 
@@ -164,7 +160,7 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
             self.handle(peer, frame, Some((served, until)), answers).await;
         }
         for arrival in arrivals.drain(..) {
-            let Some((peer, frame)) = self.shell.request(self, arrival) else { continue };
+            let Some((peer, frame)) = request(&**self, arrival) else { continue };
             self.handle(peer, frame, None, answers).await;
             if self.engine.is_full() {
                 finish(self, answers).await?;
@@ -199,24 +195,23 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
         Load { waiting: self.in_flight.borrow().len() as u64, ..Load::default() }
     }
 
-    async fn facts(&self) -> weft_base::Result<Facts> {
+    async fn info(&self) -> weft_base::Result<ServerInfo> {
         let (capacity_bytes, free_bytes) = self.rt.disk().space().await?;
         let state = self.state.borrow();
         let objects = state.inode_count();
-        Ok(Facts {
+        Ok(ServerInfo {
             owns_root: state.peek(ROOT_HANDLE).is_some(),
             state: match self.engine.room() {
-                _ if !self.shell.introduction.is_complete() => "waiting for the other servers to know it",
-                Room::Plenty => "serving",
-                Room::Low | Room::None => "read-only: the disk is full",
+                _ if !self.shell.introduction.is_complete() => "waiting for the other servers to know it".into(),
+                Room::Plenty => "serving".into(),
+                Room::Low | Room::None => "read-only: the disk is full".into(),
             },
             objects,
             used_bytes: objects * BYTES_PER_INODE + state.xattr_bytes(),
             capacity_bytes,
             free_bytes,
             device_free_bytes: free_bytes,
-            journal: self.engine.stats(),
-            disk: None,
+            ..self.shell.info(self.engine.stats())
         })
     }
 

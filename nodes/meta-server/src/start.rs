@@ -49,16 +49,7 @@ pub async fn format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Resu
         journal.commit().await?;
         journal.sync().await?;
     }
-    let superblock = Superblock {
-        fs_id: config.map.fs_id,
-        server: config.server,
-        engine: Engine::Journal.name().to_string(),
-        boot: 0,
-        boot_id: rt.disk().boot_id(),
-        servers: config.map.server_list(),
-        birth: rt.random() | 1,
-        births: Default::default(),
-    };
+    let superblock = Superblock::new(&config.map, config.server, Engine::Journal.name(), rt.disk().boot_id(), rt.random());
     superblock.store(rt.disk()).await?;
     Ok(())
 }
@@ -122,7 +113,7 @@ async fn open<R: ServerRuntime>(
         }
         None => return Err(MetaServerError::NotFormatted),
     };
-    check_owner(&superblock, config)?;
+    superblock.check_owner(&config.map, config.server, Engine::Journal.name()).map_err(MetaServerError::Foreign)?;
     let boot_id = rt.disk().boot_id();
     let same_boot = superblock.boot_id == boot_id;
     let (journal, _) = Journal::recover(rt.disk(), JournalConfig { same_boot, ..journal_config(rt, config) }, |found| {
@@ -157,19 +148,6 @@ async fn skip_lost_handles<D: Disk>(journal: &Journal<D>, state: &mut State) -> 
     state.apply(&mut record);
     journal.commit().await?;
     journal.sync().await?;
-    Ok(())
-}
-
-fn check_owner(superblock: &Superblock, config: &MetaServerConfig) -> Result<(), MetaServerError> {
-    let found = format!("the directory belongs to server {} of file system {}", superblock.server, superblock.fs_id);
-    if (superblock.fs_id, superblock.server) != (config.map.fs_id, config.server) {
-        let wanted = format!("not to server {} of file system {}", config.server, config.map.fs_id);
-        return Err(MetaServerError::Foreign(format!("{found}, {wanted}")));
-    }
-    if superblock.engine != Engine::Journal.name() {
-        return Err(MetaServerError::Foreign(format!("{found} and was made by the engine {}", superblock.engine)));
-    }
-    superblock.check_servers(&config.map.server_list()).map_err(MetaServerError::Foreign)?;
     Ok(())
 }
 

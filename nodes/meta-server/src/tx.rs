@@ -156,7 +156,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     ) -> Result<Vec<Vec<Handle>>> {
         let ask = |(server, parts): &(ServerId, Vec<TxPart>)| {
             let (server, request) = (*server, TxPrepareRequest { tx, parts: parts.clone(), who: who.clone(), time });
-            async move { self.caller.call(server, &request, deadline).await }
+            async move { self.shell.caller.call(server, &request, deadline).await }
         };
         let answers = join_all(remote.iter().map(ask)).await;
         let mut handles = Vec::with_capacity(remote.len());
@@ -194,7 +194,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     async fn ask_parent(&self, dir: Handle, deadline: Nanos) -> Result<Handle> {
         if dir.server() != self.config.server {
-            return Ok(self.caller.call(dir.server(), &ParentRequest { dir }, deadline).await?.parent);
+            return Ok(self.shell.caller.call(dir.server(), &ParentRequest { dir }, deadline).await?.parent);
         }
         loop {
             let parent = self.state.borrow().parent(dir);
@@ -215,7 +215,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let this = &self;
         let tell = |server: ServerId| async move {
             let request = TxDecideRequest { tx, commit: true };
-            while this.caller.call(server, &request, this.rt.now() + ASK_NS).await.is_err() {
+            while this.shell.caller.call(server, &request, this.rt.now() + ASK_NS).await.is_err() {
                 this.rt.sleep_until(this.rt.now() + DELIVER_RETRY_NS).await;
             }
         };
@@ -227,14 +227,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     async fn abort(self: Rc<Self>, tx: TxId, participants: Vec<ServerId>) {
         let deadline = self.rt.now() + ASK_NS;
         let request = TxDecideRequest { tx, commit: false };
-        join_all(participants.into_iter().map(|server| self.caller.call(server, &request, deadline))).await;
+        join_all(participants.into_iter().map(|server| self.shell.caller.call(server, &request, deadline))).await;
     }
 
     /// Numbers are never used twice, also over restarts, since boots are counted.
     fn new_tx(&self) -> TxId {
         let number = self.next_tx.get();
         self.next_tx.set(number + 1);
-        TxId { coordinator: self.config.server, number: u64::from(self.shell.identity().boot) << 32 | number }
+        TxId { coordinator: self.config.server, number: u64::from(self.shell.identity.boot) << 32 | number }
     }
 
     /// The answer to a participant in doubt.
@@ -311,7 +311,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     async fn resolve(self: Rc<Self>, tx: TxId) {
-        let answer = self.caller.call(tx.coordinator, &TxStatusRequest { tx }, self.rt.now() + ASK_NS).await;
+        let answer = self.shell.caller.call(tx.coordinator, &TxStatusRequest { tx }, self.rt.now() + ASK_NS).await;
         if let Ok(TxStatusReply { committed: Some(commit) }) = answer {
             let mut record = self.decided_record(tx, commit);
             self.change_in_flow(&mut record);

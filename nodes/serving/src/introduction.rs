@@ -7,17 +7,18 @@
 //!      ◀── {birth} ────────────────────  (or StoreReplaced, or WrongServer if `yours` is not its birth: the asker stops)
 //!   remembers both in its superblock
 //! ```
-//! A server that was never introduced serves nothing before.
+//! A server that was never introduced serves nothing before. Metadata server 0 itself, when it is new, asks everybody whether they have
+//! met another one.
 
 use std::cell::{Cell, RefCell};
 
-use weft_base::{ClusterMap, Result, ServerId, Status};
+use weft_base::{Result, ServerId, Status};
 use weft_journal::Superblock;
 use weft_rt::Disk;
 use weft_wire::Op;
 
 /// The metadata server that knows all others.
-pub const REGISTRAR: ServerId = ServerId(0);
+pub(crate) const REGISTRAR: ServerId = ServerId(0);
 
 /// What may be asked of a server that is not introduced.
 pub fn is_for_strangers(op: u16) -> bool {
@@ -29,7 +30,7 @@ pub fn is_for_strangers(op: u16) -> bool {
 pub struct Introduction {
     /// `None`: nothing outlives the server.
     superblock: RefCell<Option<Superblock>>,
-    is_needed: bool,
+    pub(crate) is_needed: bool,
     /// It is being stored.
     is_noting: Cell<bool>,
 }
@@ -46,7 +47,7 @@ impl Introduction {
     }
 
     /// What is known; `None` if nothing outlives the server.
-    pub fn known(&self) -> Option<Superblock> {
+    pub(crate) fn known(&self) -> Option<Superblock> {
         self.superblock.borrow().clone()
     }
 
@@ -55,7 +56,7 @@ impl Introduction {
     /// # Errors
     /// [`Status::StoreReplaced`] if a server has another birth than it had; [`Status::Busy`] while other births are being noted; why
     /// the disk refused.
-    pub async fn note<D: Disk>(&self, disk: &D, births: &[(ServerId, u64)]) -> Result<()> {
+    pub(crate) async fn note<D: Disk>(&self, disk: &D, births: &[(ServerId, u64)]) -> Result<()> {
         let Some(mut superblock) = self.known() else { return Ok(()) };
         let mut is_new = false;
         for (server, birth) in births {
@@ -72,17 +73,5 @@ impl Introduction {
         stored?;
         *self.superblock.borrow_mut() = Some(superblock);
         Ok(())
-    }
-}
-
-/// For people: why a server must not serve after this outcome of its meeting with `other`.
-pub fn why_not_introduced(status: Status, map: &ClusterMap, other: ServerId) -> String {
-    let name = map.server(other).map_or_else(|| other.to_string(), |entry| entry.name.clone());
-    match status {
-        Status::StoreReplaced => format!(
-            "the store of {name} is not the one that the file system knows: it was lost and made again, and what it held is missing. \
-             Give {name} its old folder back; nothing is served in its place, since files would read as zeros"
-        ),
-        status => format!("cannot note that this server knows {name}: {status}"),
     }
 }

@@ -14,22 +14,25 @@
 //! start what the turn has made necessary        (Service::look_after)
 //! ```
 
+mod any;
 mod contract;
-mod info;
 mod introduction;
-mod parking;
+mod meeting;
+mod requests;
 mod served;
 mod service;
 mod shell;
+#[cfg(test)]
+mod tests;
 mod turns;
 
+pub use any::answer_of_any;
 pub use contract::{Durability, Engine};
-pub use info::{Facts, live_report, ping};
-pub use introduction::{Introduction, REGISTRAR, why_not_introduced};
-pub use parking::Parked;
-pub use served::Served;
+pub use introduction::Introduction;
+pub use meeting::introduce;
+pub use served::{Parked, Served};
 pub use service::{Answer, Answers, Intake, Service};
 pub use shell::{Identity, Load, Shell};
-pub use turns::{finish, serve};
+pub use turns::{finish, request, serve};
 
 pub(crate) use introduction::is_for_strangers;

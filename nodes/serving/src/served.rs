@@ -1,33 +1,33 @@
-//! One request from its arrival to its answer: what trace, live numbers and counters hear of it.
+//! A request from its arrival to its answer. What is told about it goes through [`Shell`](crate::Shell).
 
-use weft_base::{ClientId, Handle, Nanos, Status};
+use std::cell::{Cell, RefCell};
+
+use bytes::Bytes;
+use weft_base::{ClientId, Handle, Nanos, Payload, Result, Status};
 use weft_live::Ticket;
 use weft_rt::PeerId;
 use weft_trace::event::served;
-use weft_trace::{Context, OpenLadder, request_key};
-use weft_wire::{Frame, Header, Request};
+use weft_trace::{Context, OpenLadder};
+use weft_wire::{Frame, Header};
 
-use crate::{Service, Shell};
-
-/// A request that a server works on. [`Shell::begin`] makes it, [`Shell::answer`] ends it; between them it says where the time goes.
+/// A request that a server works on. [`Shell::begin`](crate::Shell::begin) makes it, [`Shell::answer`](crate::Shell::answer) ends it; between them it says where the time goes.
 #[derive(Debug)]
 #[must_use = "a request ends with an answer, or goes on in a flow"]
 pub struct Served {
-    trace: OpenLadder,
+    pub(crate) trace: OpenLadder,
     /// When the turn began that took it.
-    came: Nanos,
-    op: u16,
-    client: ClientId,
-    object: Handle,
+    pub(crate) came: Nanos,
+    pub(crate) op: u16,
+    pub(crate) client: ClientId,
+    pub(crate) object: Handle,
     /// Its place among those that wait.
-    ticket: Option<Ticket>,
+    pub(crate) ticket: Option<Ticket>,
 }
 
 impl Served {
-    /// A request without a record and without a place, for tests.
-    pub fn unseen(header: &Header) -> Served {
-        let (op, client) = (header.op, header.request.client);
-        Served { trace: OpenLadder::OFF, came: Nanos(0), op, client, object: Handle(0), ticket: None }
+    /// What it is about, as far as that is known.
+    pub fn object(&self) -> Handle {
+        self.object
     }
 
     /// It has waited until then, in ticks of the trace, and work on it begins.
@@ -51,7 +51,7 @@ impl Served {
     }
 
     /// It is refused.
-    pub fn failed(&mut self, status: Status) {
+    fn failed(&mut self, status: Status) {
         self.trace.result(status.code());
         if status.is_trouble() {
             weft_trace::trouble();
@@ -63,71 +63,45 @@ impl Served {
         self.trace.context()
     }
 
+    /// The reply to it, without bulk data.
+    #[inline]
+    pub fn reply(&mut self, header: &Header, result: Result<Bytes>) -> Frame {
+        if let Err(status) = &result {
+            self.failed(*status);
+        }
+        Frame::reply(header, result, Payload::EMPTY)
+    }
+
     /// Somebody else answers it.
     pub fn forget(mut self) {
         self.trace.forget();
     }
 }
 
-impl<S: Service> Shell<S> {
-    /// A request that this turn has taken.
-    #[inline]
-    pub fn begin(&self, header: &Header) -> Served {
-        let mut trace = weft_trace::ladder_since(S::event_of(header.op), self.turn.began.get());
-        if trace.is_on() {
-            trace.request(request_key(header.request, header.server), header.op, self.identity().server.0);
-        }
-        Served { trace, came: self.turn.at.get(), op: header.op, client: header.request.client, object: Handle(0), ticket: None }
-    }
+/// A request that met a lock.
+pub struct Parked {
+    /// Where its answer goes.
+    pub peer: PeerId,
+    /// The request.
+    pub frame: Frame,
+    /// What is told about it.
+    pub served: Served,
+    /// The answer if it waits in vain.
+    pub status: Status,
+    /// Until when it may wait; `None`: it has not waited yet.
+    pub until: Option<Nanos>,
+}
 
-    /// What the request is about is known.
-    #[inline]
-    pub fn asked(&self, served: &mut Served, request: &Request, is_first: bool) {
-        served.object = weft_live::object_of(request);
-        if is_first {
-            self.live.borrow_mut().asked(served.op, served.client, served.object);
-        }
-    }
+/// All requests that wait for locks.
+#[derive(Default)]
+pub(crate) struct Parking {
+    pub(crate) parked: RefCell<Vec<Parked>>,
+    /// Locks were released since requests were last taken from here.
+    pub(crate) released: Cell<bool>,
+}
 
-    /// The request may wait for long: dashboards see it.
-    pub fn list(&self, served: &mut Served) {
-        if served.ticket.is_none() {
-            served.ticket = Some(self.live.borrow_mut().in_flight.begin(served.op, served.client, served.object, served.came));
-        }
-    }
-
-    /// Such a request is looked at again, or another one has taken its place.
-    pub(crate) fn unlist(&self, served: &mut Served) {
-        if let Some(ticket) = served.ticket.take() {
-            self.live.borrow_mut().in_flight.end(ticket);
-        }
-    }
-
-    /// A client was given bytes of a file, or has written them.
-    pub fn moved(&self, served: &Served, read_bytes: u64, written_bytes: u64) {
-        let mut live = self.live.borrow_mut();
-        if read_bytes > 0 {
-            live.read(served.client, served.object, read_bytes);
-        }
-        if written_bytes > 0 {
-            live.written(served.client, served.object, written_bytes);
-        }
-    }
-
-    /// The request is done, whoever is told.
-    fn ended(&self, served: &mut Served, is_error: bool, now: Nanos) {
-        let mut live = self.live.borrow_mut();
-        match served.ticket.take() {
-            Some(ticket) => live.ended(ticket, is_error, now),
-            None => live.answered(served.op, is_error, now.since(served.came)),
-        }
-    }
-
-    /// The answer leaves.
-    #[inline]
-    pub fn answer(&self, mut served: Served, peer: PeerId, frame: Frame, now: Nanos) {
-        self.ended(&mut served, frame.header.status != 0, now);
-        served.trace.leave();
-        self.reply(peer, frame);
+impl Parking {
+    pub(crate) fn len(&self) -> usize {
+        self.parked.borrow().len()
     }
 }

@@ -7,8 +7,9 @@ use weft_live::Gauges;
 use weft_rt::{Arrival, PeerId, ServerRuntime};
 use weft_trace::EventId;
 use weft_wire::Frame;
+use weft_wire::ops::ServerInfo;
 
-use crate::{Facts, Load, Served, Shell};
+use crate::{Load, Served, Shell};
 
 /// What a server executes, and how it keeps what it has decided. [`serve`](crate::serve) does the rest.
 pub trait Service: Sized + 'static {
@@ -21,11 +22,11 @@ pub trait Service: Sized + 'static {
     /// The event of a turn in traces.
     const TURN: EventId;
 
-    /// The event in traces of a request with this code.
-    fn event_of(op: u16) -> EventId;
+    /// The failure of a server whose store must not be served, as the words say.
+    fn foreign(why: String) -> Self::Failure;
 
     /// What the server has in common with others.
-    fn shell(&self) -> &Shell<Self>;
+    fn shell(&self) -> &Shell<Self::Rt, Self::Failure>;
 
     /// A connection of the client was made.
     fn connected(&self, client: ClientId, incarnation: u32);
@@ -39,7 +40,7 @@ pub trait Service: Sized + 'static {
     /// Before a turn changes anything. A full disk is no failure: who needs room that is not there is refused.
     fn make_room(&self) -> impl Future<Output = Result<(), Self::Failure>>;
 
-    /// Executes what has arrived, or starts it. [`Shell::request`] tells requests from connections.
+    /// Executes what has arrived, or starts it. [`request`](crate::request) tells requests from connections.
     fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> impl Future<Output = Result<(), Self::Failure>>;
 
     /// Writes what was decided, as safely as answers need that leave with their turn.
@@ -65,8 +66,8 @@ pub trait Service: Sized + 'static {
     /// What there is to do, for traces.
     fn load(&self) -> Load;
 
-    /// What the server says of itself.
-    fn facts(&self) -> impl Future<Output = weft_base::Result<Facts>>;
+    /// What the server says of itself, see [`Shell::info`].
+    fn info(&self) -> impl Future<Output = weft_base::Result<ServerInfo>>;
 
     /// What dashboards see of it.
     fn gauges(&self) -> Gauges;

@@ -2,18 +2,18 @@
 
 use std::cell::{Cell, RefCell};
 
-use bytes::Bytes;
-use weft_base::{ClusterMap, MILLISECOND, Nanos, Payload, Result, ServerId, Status};
-use weft_journal::Superblock;
+use weft_base::{ClientId, ClusterMap, MILLISECOND, Nanos, Result, ServerId, Status};
+use weft_call::Caller;
+use weft_journal::JournalStats;
 use weft_live::Live;
-use weft_rt::{Arrival, Event, PeerId, Runtime, ServerRuntime};
+use weft_rt::{Disk, Event, PeerId, ServerRuntime};
 use weft_trace::event::{LOAD, LOAD_DISK};
 use weft_wire::handshake::ANY_SERVER;
-use weft_wire::ops::TraceService;
-use weft_wire::{Frame, Header, Op, Request, Wire};
+use weft_wire::ops::{ServerInfo, TraceService};
+use weft_wire::{Frame, Header, Op};
 
-use crate::parking::Parking;
-use crate::{Durability, Engine, Introduction, Served, Service, is_for_strangers};
+use crate::served::Parking;
+use crate::{Durability, Engine, Introduction, is_for_strangers};
 
 /// The load is recorded at most so often, in nanoseconds.
 const LOAD_INTERVAL_NS: u64 = 10 * MILLISECOND;
@@ -49,20 +49,25 @@ pub struct Load {
 }
 
 /// What a server has in common with others. Flows share it by reference.
-pub struct Shell<S: Service> {
-    rt: S::Rt,
-    identity: Identity,
-    started: Nanos,
+pub struct Shell<R, F> {
+    /// The world below.
+    pub rt: R,
+    /// Who the server is.
+    pub identity: Identity,
+    /// When it was started.
+    pub started: Nanos,
+    /// Asks other servers.
+    pub caller: Caller<R>,
     /// Whom the server has met.
     pub introduction: Introduction,
     pub(crate) live: RefCell<Live>,
     pub(crate) parking: Parking,
     pub(crate) turn: Turn,
-    counts: Counts,
+    pub(crate) counts: Counts,
     load_sampled: Cell<Nanos>,
     pub(crate) woken: Event,
-    is_to_stop: Cell<bool>,
-    failure: RefCell<Option<S::Failure>>,
+    pub(crate) is_to_stop: Cell<bool>,
+    failure: RefCell<Option<F>>,
 }
 
 /// The times of a turn.
@@ -77,25 +82,26 @@ pub(crate) struct Turn {
 
 /// Counters since the start, and gauges.
 #[derive(Default)]
-struct Counts {
-    requests: Cell<u64>,
+pub(crate) struct Counts {
+    pub(crate) requests: Cell<u64>,
     /// Turns that had something to do.
-    turns: Cell<u64>,
+    pub(crate) turns: Cell<u64>,
     /// Requests that were here when the turn began.
-    queued: Cell<u32>,
+    pub(crate) queued: Cell<u32>,
     /// Answers that wait for stable storage.
-    waiting: Cell<u64>,
+    pub(crate) waiting: Cell<u64>,
 }
 
-impl<S: Service> Shell<S> {
-    /// Of a server that starts now.
-    pub fn new(rt: S::Rt, identity: Identity, superblock: Option<Superblock>, meets_others: bool) -> Shell<S> {
+impl<R: ServerRuntime, F: Clone> Shell<R, F> {
+    /// Of a server that starts now, and is this client where it asks others.
+    pub fn new(rt: R, identity: Identity, client: (ClientId, u32), introduction: Introduction) -> Shell<R, F> {
         let now = rt.now();
         Shell {
+            caller: Caller::new(rt.clone(), client.0, client.1),
             rt,
             identity,
             started: now,
-            introduction: Introduction::new(superblock, meets_others),
+            introduction,
             live: RefCell::new(Live::new(now)),
             parking: Parking::default(),
             turn: Turn { at: Cell::new(now), began: Cell::new(0), worked_until: Cell::new(0) },
@@ -107,21 +113,6 @@ impl<S: Service> Shell<S> {
         }
     }
 
-    /// The world below.
-    pub fn rt(&self) -> &S::Rt {
-        &self.rt
-    }
-
-    /// Who the server is.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// When it was started.
-    pub fn started(&self) -> Nanos {
-        self.started
-    }
-
     // ---- Waking and ending -----------------------------------------------------------------------------------------------------
 
     /// Sees to it that there is a turn.
@@ -130,7 +121,7 @@ impl<S: Service> Shell<S> {
     }
 
     /// The first failure, which ends the server.
-    pub fn failure(&self) -> Option<S::Failure> {
+    pub fn failure(&self) -> Option<F> {
         self.failure.borrow().clone()
     }
 
@@ -139,18 +130,9 @@ impl<S: Service> Shell<S> {
         self.failure.borrow().is_some()
     }
 
-    /// Ends the server, see [`Service::fail`].
-    pub fn note_failure(&self, failure: S::Failure) {
+    /// Ends the server, see [`Service::fail`](crate::Service::fail).
+    pub fn note_failure(&self, failure: F) {
         self.failure.borrow_mut().get_or_insert(failure);
-        self.wake();
-    }
-
-    pub(crate) fn is_to_stop(&self) -> bool {
-        self.is_to_stop.get()
-    }
-
-    pub(crate) fn ask_to_stop(&self) {
-        self.is_to_stop.set(true);
         self.wake();
     }
 
@@ -165,10 +147,6 @@ impl<S: Service> Shell<S> {
         self.counts.queued.set((arrived + live.in_flight.len()) as u32);
     }
 
-    pub(crate) fn count_turn(&self) {
-        self.counts.turns.set(self.counts.turns.get() + 1);
-    }
-
     /// Until when, in ticks of the trace, the time of this turn belongs to requests.
     pub fn worked_until(&self) -> u64 {
         self.turn.worked_until.get()
@@ -179,26 +157,6 @@ impl<S: Service> Shell<S> {
         let ticks = weft_trace::now();
         self.turn.worked_until.set(ticks);
         ticks
-    }
-
-    /// The request among what arrives; connections are noted.
-    #[inline]
-    pub fn request(&self, server: &S, arrival: Arrival) -> Option<(PeerId, Frame)> {
-        match arrival {
-            Arrival::Request { peer, frame } => {
-                self.counts.requests.set(self.counts.requests.get() + 1);
-                return Some((peer, frame));
-            }
-            Arrival::Connected { peer, client, incarnation } => {
-                self.live.borrow_mut().clients.connected(client, self.rt.peer_name(peer));
-                server.connected(client, incarnation);
-            }
-            Arrival::Disconnected { client, .. } => {
-                self.live.borrow_mut().clients.disconnected(client);
-                server.disconnected(client, self.turn.at.get());
-            }
-        }
-        None
     }
 
     /// Judges a request by its header.
@@ -227,35 +185,10 @@ impl<S: Service> Shell<S> {
         self.rt.reply(peer, frame);
     }
 
-    /// The answer to a request that needs nothing but who the server is; `None`: it is another one.
-    pub fn answer_of_any(&self, request: &Request) -> Option<Result<Bytes>> {
-        let trace = || self.identity.trace.ok_or(Status::NotSupported);
-        match request {
-            Request::GetMap(_) => Some(Ok(self.identity.map.to_bytes())),
-            Request::Trace(request) => Some(trace().map(|trace| (trace.command)(request).to_bytes())),
-            Request::TraceRead(request) => Some(trace().and_then(|trace| Ok((trace.read)(request)?.to_bytes()))),
-            _ => None,
-        }
-    }
-
-    /// The frame of a reply without bulk data.
-    #[inline]
-    pub fn frame(header: &Header, served: &mut Served, result: Result<Bytes>) -> Frame {
-        if let Err(status) = &result {
-            served.failed(*status);
-        }
-        Frame::reply(header, result, Payload::EMPTY)
-    }
-
-    pub(crate) fn answer_waits(&self, more: bool) {
-        let waiting = self.counts.waiting.get();
-        self.counts.waiting.set(if more { waiting + 1 } else { waiting - 1 });
-    }
-
     // ---- What is told about the server -----------------------------------------------------------------------------------------
 
     /// Records how much there is to do, now and then.
-    pub(crate) fn sample_load(&self, server: &S, arrived: usize) {
+    pub(crate) fn sample_load(&self, arrived: usize, load: impl FnOnce() -> Load) {
         if arrived == 0 || !(weft_trace::is_on(LOAD) || weft_trace::is_on(LOAD_DISK)) {
             return;
         }
@@ -264,21 +197,42 @@ impl<S: Service> Shell<S> {
             return;
         }
         self.load_sampled.set(now);
-        let (load, usage) = (server.load(), self.rt.usage());
-        let waiting = load.waiting + self.parking.len() as u64 + self.counts.waiting.get();
+        let (load, usage) = (load(), self.rt.usage());
+        let waiting = load.waiting + self.parking.parked.borrow().len() as u64 + self.counts.waiting.get();
         weft_trace::counters(LOAD, [arrived as u64, waiting, load.answered_bytes, usage.received_bytes, usage.sent_bytes]);
         if let Some(disk) = load.disk {
             weft_trace::counters(LOAD_DISK, disk);
         }
     }
 
-    /// Requests received, and turns that had something to do.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.counts.requests.get(), self.counts.turns.get())
-    }
-
-    /// Requests that were here when the turn began.
-    pub(crate) fn queued(&self) -> u32 {
-        self.counts.queued.get()
+    /// What every server says of itself: the beginning of [`Service::info`](crate::Service::info).
+    pub fn info(&self, journal: JournalStats) -> ServerInfo {
+        let (identity, usage, disk) = (&self.identity, self.rt.usage(), self.rt.disk());
+        ServerInfo {
+            fs_id: identity.map.fs_id,
+            fs_name: identity.map.fs_name.clone(),
+            server: identity.server,
+            name: identity.name.clone(),
+            owns_root: false,
+            engine: identity.engine.name().into(),
+            durability: identity.durability.name().into(),
+            state: "serving".into(),
+            uptime_ms: self.rt.now().since(self.started) / MILLISECOND,
+            boot: identity.boot,
+            objects: 0,
+            used_bytes: 0,
+            capacity_bytes: 0,
+            free_bytes: 0,
+            requests: self.counts.requests.get(),
+            received_bytes: usage.received_bytes,
+            sent_bytes: usage.sent_bytes,
+            cpu_us: usage.cpu_us,
+            turns: self.counts.turns.get(),
+            journal_writes: journal.writes,
+            journal_syncs: journal.syncs,
+            disk: None,
+            device: disk.device(),
+            device_free_bytes: 0,
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use weft_rt::{Arrival, FaultPoint, Runtime, ServerRuntime, race};
+use weft_rt::{Arrival, FaultPoint, PeerId, Runtime, ServerRuntime, race};
+use weft_wire::Frame;
 
 use crate::{Answer, Answers, Intake, Service};
 
@@ -12,16 +13,16 @@ use crate::{Answer, Answers, Intake, Service};
 /// Why it has failed.
 pub async fn serve<S: Service>(server: &Rc<S>) -> Result<(), S::Failure> {
     let shell = server.shell();
-    shell.rt().spawn(stop_flow(Rc::clone(server)));
+    shell.rt.spawn(stop_flow(Rc::clone(server)));
     let (mut arrivals, mut answers) = (Vec::new(), Vec::new());
     loop {
         let woken = shell.woken.wait();
         if let Some(failure) = shell.failure() {
             return Err(failure);
         }
-        match server.intake(shell.is_to_stop()) {
-            Intake::Open => drop(race(shell.rt().receive(&mut arrivals), woken).await),
-            Intake::Ready => drop(race(shell.rt().receive(&mut arrivals), std::future::ready(())).await),
+        match server.intake(shell.is_to_stop.get()) {
+            Intake::Open => drop(race(shell.rt.receive(&mut arrivals), woken).await),
+            Intake::Ready => drop(race(shell.rt.receive(&mut arrivals), std::future::ready(())).await),
             Intake::Busy => {}
             Intake::Closed => woken.await,
             Intake::Over => return server.bring_to_rest().await,
@@ -37,24 +38,46 @@ async fn turn<S: Service>(server: &Rc<S>, arrivals: &mut Vec<Arrival>, answers: 
     let _turn = weft_trace::span(S::TURN);
     shell.begin_turn(arrived);
     if arrived > 0 {
-        shell.rt().pass(FaultPoint::ServerQueue).await;
+        shell.rt.pass(FaultPoint::ServerQueue).await;
     }
     server.make_room().await?;
-    shell.sample_load(&**server, arrived);
+    shell.sample_load(arrived, || server.load());
     shell.work_ends();
     server.work(arrivals, answers).await?;
     let has_answers = !answers.is_empty();
     if arrived > 0 || has_answers {
-        shell.count_turn();
+        shell.counts.turns.set(shell.counts.turns.get() + 1);
     }
     finish(server, answers).await?;
     server.look_after(has_answers).await;
     Ok(())
 }
 
+/// The request among what arrives; connections are noted.
+#[inline]
+pub fn request<S: Service>(server: &S, arrival: Arrival) -> Option<(PeerId, Frame)> {
+    let shell = server.shell();
+    match arrival {
+        Arrival::Request { peer, frame } => {
+            shell.counts.requests.set(shell.counts.requests.get() + 1);
+            return Some((peer, frame));
+        }
+        Arrival::Connected { peer, client, incarnation } => {
+            shell.live.borrow_mut().clients.connected(client, shell.rt.peer_name(peer));
+            server.connected(client, incarnation);
+        }
+        Arrival::Disconnected { client, .. } => {
+            shell.live.borrow_mut().clients.disconnected(client);
+            server.disconnected(client, shell.turn.at.get());
+        }
+    }
+    None
+}
+
 async fn stop_flow<S: Service>(server: Rc<S>) {
-    server.shell().rt().stop_requested().await;
-    server.shell().ask_to_stop();
+    server.shell().rt.stop_requested().await;
+    server.shell().is_to_stop.set(true);
+    server.shell().wake();
 }
 
 /// Commits what was decided; then the answers leave, or wait for what they must wait for.
@@ -68,7 +91,7 @@ pub async fn finish<S: Service>(server: &Rc<S>, answers: &mut Answers<S>) -> Res
     }
     server.committed(answers);
     let shell = server.shell();
-    let (committed, now) = (shell.work_ends(), shell.rt().now());
+    let (committed, now) = (shell.work_ends(), shell.rt.now());
     for mut answer in answers.drain(..) {
         answer.served.kept(committed);
         match answer.until.take() {
@@ -84,14 +107,14 @@ fn answer_later<S: Service>(server: &Rc<S>, answer: Answer<S::Until>, until: S::
     let this = Rc::clone(server);
     let shell = server.shell();
     shell.list(&mut served);
-    shell.answer_waits(true);
-    shell.rt().spawn(async move {
+    shell.counts.waiting.set(shell.counts.waiting.get() + 1);
+    shell.rt.spawn(async move {
         let holds = this.wait(until).await;
         let shell = this.shell();
-        shell.answer_waits(false);
+        shell.counts.waiting.set(shell.counts.waiting.get() - 1);
         if holds {
             served.kept(weft_trace::now());
-            shell.answer(served, peer, frame, shell.rt().now());
+            shell.answer(served, peer, frame, shell.rt.now());
         }
     });
 }

@@ -44,15 +44,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Why it is impossible, or [`Status::Busy`] if a transaction or truncation is in the way.
     pub(crate) fn execute(self: &Rc<Self>, peer: PeerId, header: &Header, request: Request) -> Result<Step> {
         match request {
-            Request::Ping(_) => {
-                let this = Rc::clone(self);
-                Ok(self.start_question(peer, header, async move { weft_serving::ping(&*this).await }))
-            }
-            Request::Live(_) => {
-                let this = Rc::clone(self);
-                Ok(self.start_question(peer, header, async move { weft_serving::live_report(&*this).await }))
-            }
-            Request::Meet(request) => Ok(self.start_question(peer, header, Rc::clone(self).meet(request))),
             Request::Lookup(request) => self.look(header, |state, cx| state.lookup(cx, &request)),
             Request::ReadDir(request) => self.look(header, |state, cx| state.readdir(cx, &request)),
             Request::GetAttr(request) => self.look(header, |state, cx| state.getattr(cx, request.handle)),
@@ -78,16 +69,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::TxPrepare(request) => self.tx_prepare(header, request),
             Request::TxDecide(request) => self.tx_decide(header, &request),
 
-            Request::Write(_)
-            | Request::Read(_)
-            | Request::ObjectStat(_)
-            | Request::ObjectTruncate(_)
-            | Request::ObjectSync(_)
-            | Request::ObjectEpoch(_)
-            | Request::ObjectRemove(_)
-            | Request::GetMap(_)
-            | Request::Trace(_)
-            | Request::TraceRead(_) => Err(Status::NotSupported),
+            other => {
+                let this = Rc::clone(self);
+                Ok(self.start_question(peer, header, async move { weft_serving::answer_of_any(&*this, other).await }))
+            }
         }
     }
 

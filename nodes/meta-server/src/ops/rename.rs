@@ -28,12 +28,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let before = self.state.borrow().rename_source(request)?;
         let server = request.to.dir.server();
         let lookup = LookupRequest { at: request.to.clone(), name: request.to_name.clone(), who: request.who.clone() };
-        let found = match self.caller.call(server, &lookup, deadline).await {
+        let found = match self.shell.caller.call(server, &lookup, deadline).await {
             Ok(reply) => Some((reply.handle, reply.kind)),
             Err(Status::NotFound) => None,
             Err(status) => return Err(status),
         };
-        let dir = self.caller.call(server, &GetAttrRequest { handle: request.to.dir }, deadline).await?.attr;
+        let dir = self.shell.caller.call(server, &GetAttrRequest { handle: request.to.dir }, deadline).await?.attr;
         let target = RenameTarget::from_answers(found, &dir, &request.who);
         // Time has passed: look at the old name again. If it led elsewhere when the question was asked, the answers about both names
         // need not belong together: together they may show a state that never was, with both names for one object, say.

@@ -56,7 +56,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         debug_assert_eq!(server.role(), ServerRole::Data);
         while self.rt.now() < until && self.state.borrow().peek(handle).is_some() {
             let request = ObjectEpochRequest { handle, index, capability: self.manage(handle), mtime_epoch };
-            match self.caller.call(server, &request, (self.rt.now() + ASK_NS).min(until)).await {
+            match self.shell.caller.call(server, &request, (self.rt.now() + ASK_NS).min(until)).await {
                 // A datafile that is removed is written by nobody.
                 Ok(()) | Err(Status::Stale) => return true,
                 Err(_) => self.rt.sleep_until(self.rt.now() + AGAIN_NS).await,

@@ -129,7 +129,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         loop {
             let capability = self.manage(handle);
             let request = ObjectTruncateRequest { handle, index, capability, size, truncate_epoch: cut.truncate_epoch };
-            match self.caller.call(server, &request, self.rt.now() + ASK_NS).await {
+            match self.shell.caller.call(server, &request, self.rt.now() + ASK_NS).await {
                 Ok(()) => return,
                 Err(_) => self.rt.sleep_until(self.rt.now() + AGAIN_NS).await,
             }
@@ -139,6 +139,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// This server's own capability for the datafiles of a file.
     pub(super) fn manage(&self, handle: Handle) -> Capability {
         let rights = Rights::READ.with(Rights::WRITE).with(Rights::MANAGE);
-        self.context(self.caller.client()).capability(handle, rights)
+        self.context(self.shell.caller.client()).capability(handle, rights)
     }
 }

@@ -1,0 +1,38 @@
+//! What may be asked of any server.
+
+use bytes::Bytes;
+use weft_base::{Result, Status};
+use weft_live::Gauges;
+use weft_rt::Runtime;
+use weft_wire::ops::LiveReply;
+use weft_wire::{Request, Wire};
+
+use crate::Service;
+use crate::meeting::meet;
+
+/// The answer to what may be asked of any server, metadata or data.
+///
+/// # Errors
+/// [`Status::NotSupported`] for all other requests; why it cannot be answered.
+pub async fn answer_of_any<S: Service>(server: &S, request: Request) -> Result<Bytes> {
+    let shell = server.shell();
+    let trace = || shell.identity.trace.ok_or(Status::NotSupported);
+    Ok(match request {
+        Request::Ping(_) => server.info().await?.to_bytes(),
+        Request::Live(_) => live_report(server).await?.to_bytes(),
+        Request::Meet(request) => meet(server, request).await?.to_bytes(),
+        Request::GetMap(_) => shell.identity.map.to_bytes(),
+        Request::Trace(request) => (trace()?.command)(&request).to_bytes(),
+        Request::TraceRead(request) => (trace()?.read)(&request)?.to_bytes(),
+        _ => return Err(Status::NotSupported),
+    })
+}
+
+async fn live_report<S: Service>(server: &S) -> Result<LiveReply> {
+    let shell = server.shell();
+    // The question itself is no work that waits.
+    let queued = shell.counts.queued.get().saturating_sub(1);
+    let info = server.info().await?;
+    let gauges = Gauges { queued, ..server.gauges() };
+    Ok(shell.live.borrow_mut().report(shell.rt.now(), info, gauges))
+}
