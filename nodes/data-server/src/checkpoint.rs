@@ -6,8 +6,8 @@ use weft_base::SECOND;
 use weft_journal::{Checkpoint, Journal, JournalError};
 use weft_rt::ServerRuntime;
 
-use crate::durability::stopped_by;
 use crate::state::Server;
+use crate::stopped_by;
 
 /// Bytes of the state that are encoded in one go: about a third of a millisecond.
 const SLICE_BYTES: usize = 256 << 10;

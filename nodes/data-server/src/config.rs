@@ -3,6 +3,7 @@
 use std::fmt;
 
 use weft_base::{ClusterMap, MILLISECOND, ServerId, Status};
+use weft_journal::JournalError;
 use weft_rt::DiskError;
 use weft_sched::LayerKind;
 use weft_sched::improved::{Delay, DiskCost, ImprovedConfig};
@@ -157,4 +158,9 @@ impl From<DataServerError> for Status {
             DataServerError::Store(_) => Status::Io,
         }
     }
+}
+
+/// The failure of a journal as a reason to stop.
+pub(crate) fn stopped_by(error: JournalError) -> DataServerError {
+    DataServerError::Store(format!("the journal: {error}"))
 }

@@ -4,17 +4,16 @@
 //! then durable. One round serves everybody who waits. It runs in a flow of its own, so turns go on meanwhile; what they
 //! change waits for the next round.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use weft_base::{MILLISECOND, Nanos, Status};
-use weft_journal::{Journal, JournalError};
-use weft_rt::{Disk, Either, Event, FaultPoint, ServerRuntime, race};
+use weft_journal::Journal;
+use weft_rt::{Disk, Either, FaultPoint, ServerRuntime, race};
 use weft_serving::Service;
 
 use crate::record::Record;
 use crate::state::Server;
-use crate::{DataServerError, Durability};
+use crate::{DataServerError, Durability, stopped_by};
 
 /// Nanoseconds between rounds that nobody asks for, where the configuration does not say: what is not promised is kept all the same,
 /// and freed space comes back by rounds only.
@@ -22,48 +21,6 @@ const INTERVAL: u64 = 50 * MILLISECOND;
 
 /// A server to which nothing has come for so many nanoseconds rests.
 const REST_AFTER: u64 = 250 * MILLISECOND;
-
-/// Counts changes and what became of them.
-#[derive(Default)]
-pub struct Progress {
-    /// Changes of data or objects.
-    changes: Cell<u64>,
-    /// Changes that are on stable storage.
-    durable: Cell<u64>,
-    /// Changes that somebody waits for.
-    wanted: Cell<u64>,
-    /// Records in the journal, marks not counted.
-    pub records: Cell<u64>,
-    /// Of these, covered by a mark.
-    marked: Cell<u64>,
-    /// Something has changed since the last round, or somebody waits.
-    pub work: Event,
-    /// A round has ended.
-    pub reached: Event,
-}
-
-impl Progress {
-    /// Notes a change.
-    pub fn changed(&self) {
-        let changes = self.changes.get();
-        self.changes.set(changes + 1);
-        if changes == self.durable.get() {
-            self.work.notify();
-        }
-    }
-
-    /// The newest change.
-    pub fn newest(&self) -> u64 {
-        self.changes.get()
-    }
-
-    /// Asks for a round without waiting for it.
-    pub fn ask_for_round(&self) {
-        self.changed();
-        self.wanted.set(self.changes.get());
-        self.work.notify();
-    }
-}
 
 impl<R: ServerRuntime> Server<R> {
     /// Waits until the change `change` is on stable storage.
@@ -176,9 +133,4 @@ pub async fn sync_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
             work.await;
         }
     }
-}
-
-/// The failure of a journal as a reason to stop.
-pub fn stopped_by(error: JournalError) -> DataServerError {
-    DataServerError::Store(format!("the journal: {error}"))
 }

@@ -7,11 +7,9 @@ use weft_journal::{Found, Journal, JournalConfig, JournalError, Lsn, Superblock}
 use weft_rt::{Disk, DiskError, FileId, ServerRuntime};
 use weft_store::objects::{CONTAINER_HEADER_BYTES, ContainerHeader, ObjectRecord, ObjectReplay, ObjectTable};
 
-use crate::durability::stopped_by;
 use crate::record::Record;
-use crate::space::capacity_bytes;
 use crate::state::{Foundation, Removed};
-use crate::{DataServerConfig, DataServerError, Engine};
+use crate::{DataServerConfig, DataServerError, Engine, stopped_by};
 
 /// Name of the container file on the disk of a data server: it holds the bytes of all objects.
 pub const CONTAINER_NAME: &str = "objects";
@@ -172,6 +170,11 @@ async fn open_container<D: Disk>(disk: &D, config: &DataServerConfig) -> Result<
         return Err(DataServerError::Store(format!("the container belongs to {server_id} of file system {fs_id}")));
     }
     Ok(container)
+}
+
+/// What the container may grow to. Without a limit of its own it grows until the disk says no.
+fn capacity_bytes(configured: Option<u64>) -> u64 {
+    configured.unwrap_or(1 << 60)
 }
 
 fn journal_config<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> JournalConfig {

@@ -13,12 +13,14 @@ use weft_wire::{Frame, Header, Request};
 
 use crate::checkpoint::checkpoint_flow;
 use crate::clients::Verdict;
-use crate::durability::{stopped_by, sync_flow};
-use crate::ops::{self, Done, When};
+use crate::done::{Done, When};
+use crate::durability::sync_flow;
+use crate::flights::Job;
+use crate::ops;
 use crate::recovery::open;
 use crate::space::reclaim_flow;
 use crate::state::Server;
-use crate::{DataServerConfig, DataServerError};
+use crate::{DataServerConfig, DataServerError, stopped_by};
 
 /// Runs a data server until it must stop, or is asked to: then everything is on stable storage when it ends.
 ///
@@ -44,17 +46,6 @@ pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<()
 async fn cache_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
     let error = server.cache.serve(&server.rt, server.rt.disk(), server.container).await;
     server.fail(DataServerError::Disk("write what was answered before", error));
-}
-
-/// A request that may be executed.
-pub struct Job {
-    pub peer: PeerId,
-    pub header: Header,
-    pub request: Request,
-    pub bulk: Payload,
-    /// It was executed before: only answer again.
-    pub executed: bool,
-    pub served: Served,
 }
 
 impl<R: ServerRuntime> Service for Server<R> {

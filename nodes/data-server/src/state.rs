@@ -13,11 +13,11 @@ use weft_wire::{Capability, Rights};
 
 use crate::cache::Cache;
 use crate::clients::Clients;
-use crate::durability::Progress;
+use crate::flights::Flights;
+use crate::freed::SpaceState;
 use crate::grants::Grants;
+use crate::progress::Progress;
 use crate::record::Record;
-use crate::schedule::Flights;
-use crate::space::SpaceState;
 use crate::{DataServerConfig, DataServerError};
 
 /// Removed objects are remembered for so many nanoseconds: longer than any capability for them lives.

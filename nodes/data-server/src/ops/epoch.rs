@@ -5,7 +5,8 @@ use weft_rt::{ServerRuntime, Work};
 use weft_wire::ops::ObjectEpochRequest;
 use weft_wire::{Header, Rights};
 
-use super::{Done, object, when_written};
+use super::{object, when_written};
+use crate::done::Done;
 use crate::state::Server;
 
 /// Begins the epoch, unless the datafile is in it or a later one already.

@@ -16,61 +16,20 @@ pub use sync::sync;
 pub use truncate::truncate;
 pub use write::write;
 
-use bytes::Bytes;
-use weft_base::{Handle, Payload, Result, Status};
-use weft_journal::Lsn;
+use weft_base::{Handle, Result, Status};
 use weft_layout::WIDTH_MAX;
 use weft_rt::ServerRuntime;
 use weft_store::objects::{OBJECT_BYTES_MAX, ObjectKey};
+use weft_wire::BULK_BYTES_MAX;
 use weft_wire::ops::Piece;
-use weft_wire::{BULK_BYTES_MAX, Frame, Header, Wire};
 
+use crate::done::When;
 use crate::state::Server;
 
 /// Most pieces of one request.
 const PIECES_MAX: usize = 1024;
 /// A plan that somebody else made void is made again so many times before the client is asked to come back.
 const PLANS_MAX: u32 = 8;
-
-/// When an answer may leave, once the journal of its turn is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// At once.
-    Now,
-    /// When this change and its data are on stable storage.
-    Durable(u64),
-    /// When the journal is on stable storage up to this record.
-    Journaled(Lsn),
-}
-
-/// A successful operation.
-pub struct Done {
-    body: Bytes,
-    bulk: Payload,
-    when: When,
-}
-
-impl Done {
-    /// A reply that may leave at once.
-    pub fn now(reply: &impl Wire) -> Done {
-        Done::encoded(reply.to_bytes())
-    }
-
-    /// Bytes of bulk data that it gives.
-    pub fn bulk_bytes(&self) -> u64 {
-        self.bulk.len()
-    }
-
-    /// A reply that is encoded already.
-    pub fn encoded(body: Bytes) -> Done {
-        Done { body, bulk: Payload::EMPTY, when: When::Now }
-    }
-
-    /// The answer to a request with this header, and what it waits for.
-    pub fn answer(self, header: &Header) -> (Frame, Option<When>) {
-        (Frame::reply(header, Ok(self.body), self.bulk), Some(self.when).filter(|when| *when != When::Now))
-    }
-}
 
 /// The object that a request names.
 fn object(handle: Handle, index: u32) -> Result<ObjectKey> {

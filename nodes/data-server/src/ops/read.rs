@@ -6,7 +6,8 @@ use weft_store::objects::{ObjectKey, ReadPiece};
 use weft_wire::ops::{Piece, ReadReply, ReadRequest};
 use weft_wire::{Header, Rights};
 
-use super::{Done, check_pieces, object};
+use super::{check_pieces, object};
+use crate::done::Done;
 use crate::state::Server;
 use crate::transfer;
 

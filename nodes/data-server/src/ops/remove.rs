@@ -5,7 +5,8 @@ use weft_rt::{ServerRuntime, Work};
 use weft_wire::ops::ObjectRemoveRequest;
 use weft_wire::{Header, Rights};
 
-use super::{Done, object, when_cut};
+use super::{object, when_cut};
+use crate::done::Done;
 use crate::state::Server;
 
 /// Removes the datafile.

@@ -5,7 +5,8 @@ use weft_rt::ServerRuntime;
 use weft_wire::ops::{ObjectStatReply, ObjectStatRequest};
 use weft_wire::{Header, Rights};
 
-use super::{Done, object};
+use super::object;
+use crate::done::Done;
 use crate::state::Server;
 
 /// Tells what is known of the datafile; one that was never written has size 0 and the time of no write.

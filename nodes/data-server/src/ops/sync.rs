@@ -6,7 +6,7 @@ use weft_rt::ServerRuntime;
 use weft_wire::ops::ObjectSyncRequest;
 use weft_wire::{Header, Rights};
 
-use super::{Done, When};
+use crate::done::{Done, When};
 use crate::state::Server;
 
 /// Answers when all changes until now are durable.

@@ -6,7 +6,8 @@ use weft_store::objects::ObjectKey;
 use weft_wire::ops::ObjectTruncateRequest;
 use weft_wire::{Header, Rights};
 
-use super::{Done, object, when_cut};
+use super::{object, when_cut};
+use crate::done::Done;
 use crate::state::Server;
 
 /// Cuts the datafile if it is longer. `executed`: the same request was executed before.

@@ -6,7 +6,8 @@ use weft_store::objects::{ObjectKey, ObjectRecord, StalePlan, WritePlan};
 use weft_wire::ops::{Piece, WriteReply, WriteRequest};
 use weft_wire::{Header, Rights};
 
-use super::{Done, PLANS_MAX, check_pieces, object, when_written};
+use super::{PLANS_MAX, check_pieces, object, when_written};
+use crate::done::Done;
 use crate::state::Server;
 
 /// Writes the pieces. `executed`: the same request was executed before.
