@@ -115,7 +115,8 @@ fn synced_writes_survive_a_cut_of_a_real_disk() {
         return;
     }
     let machine = Machine::start("batch");
-    machine.fs.down();
+    // The disk stays where it is.
+    ok(weft().args(["down", "--state"]).arg(machine.fs.state()));
     let config = machine.fs.state().join("weft.toml");
     let text = fs::read_to_string(&config).unwrap();
     assert!(text.contains("batch_interval_ms = 50"), "{text}");
