@@ -42,69 +42,59 @@ impl<R: Runtime> Client<R> {
         let asked = self.ask();
         let make = |at| ReadDirRequest { at, cookie, bytes_max, with_state: with_attrs, who: who.clone() };
         let ReadDirReply { entries, end, parent } = self.call_in_dir(flow, dir, make).await?;
-        let mut items = Vec::with_capacity(entries.len());
-        let mut states = Vec::new();
+        let mut items: Vec<DirItem> = Vec::with_capacity(entries.len());
+        let mut unsettled = Vec::new();
         for entry in entries {
-            let (attr, is_exact) = (None, true);
-            items.push(DirItem { name: entry.name, handle: entry.handle, kind: entry.kind, cookie: entry.cookie, attr, is_exact });
-            states.push(entry.state);
+            let attr = entry.state.as_ref().and_then(|state| self.settle_at_once(state, asked));
+            if with_attrs && attr.is_none() {
+                unsettled.push((items.len(), entry.state));
+            }
+            items.push(DirItem { name: entry.name, handle: entry.handle, kind: entry.kind, cookie: entry.cookie, attr, is_exact: true });
         }
-        if with_attrs {
-            let seen = Box::pin(self.attrs_of_entries(flow, &items, states, asked, soon)).await;
-            for (item, seen) in items.iter_mut().zip(seen) {
-                match seen {
-                    Ok(seen) => (item.attr, item.is_exact) = (Some(seen.attr), seen.is_exact),
-                    // Removed since the entry was read.
-                    Err(error) if matches!(error.status, Status::Stale | Status::NotFound) => {}
-                    Err(_) if soon => item.is_exact = false,
-                    Err(error) => return Err(error),
-                }
+        if unsettled.is_empty() {
+            return Ok(DirPage { entries: items, end, parent });
+        }
+        for (position, seen) in Box::pin(self.settle_rest(flow, &items, unsettled, asked, soon)).await {
+            let item = &mut items[position];
+            match seen {
+                Ok(seen) => (item.attr, item.is_exact) = (Some(seen.attr), seen.is_exact),
+                // Removed since the entry was read.
+                Err(error) if matches!(error.status, Status::Stale | Status::NotFound) => {}
+                Err(_) if soon => item.is_exact = false,
+                Err(error) => return Err(error),
             }
         }
         Ok(DirPage { entries: items, end, parent })
     }
 
-    async fn attrs_of_entries(
+    /// Attributes of those entries of a listing for which somebody must be asked.
+    async fn settle_rest(
         &self,
         flow: Flow,
         items: &[DirItem],
-        states: Vec<Option<FileState>>,
+        unsettled: Vec<(usize, Option<FileState>)>,
         asked: Asked,
         soon: bool,
-    ) -> Vec<Result<Seen>> {
-        let mut results = vec![Err(flow.error(Status::Stale)); items.len()];
-        let remote: Vec<usize> = (0..items.len()).filter(|position| states[*position].is_none()).collect();
-        let handles: Vec<Handle> = remote.iter().map(|position| items[*position].handle).collect();
-        for (position, seen) in remote.into_iter().zip(self.stat_many_in(flow, &handles, soon).await) {
-            results[position] = seen;
+    ) -> Vec<(usize, Result<Seen>)> {
+        let (mut local, mut remote) = (Vec::new(), Vec::new());
+        for (position, state) in unsettled {
+            match state {
+                Some(state) => local.push((position, state)),
+                None => remote.push(position),
+            }
         }
-        let local = states.into_iter().enumerate().filter_map(|(position, state)| Some((position, state?)));
-        self.settle_many(flow, local, asked, soon, &mut results).await;
+        let handles: Vec<Handle> = remote.iter().map(|position| items[*position].handle).collect();
+        let mut results: Vec<_> = remote.into_iter().zip(self.stat_many_in(flow, &handles, soon).await).collect();
+        results.extend(self.settle_many(flow, local, asked, soon).await);
         results
     }
 
-    /// Settles states that came together, each into its place of `results`. Nearly all need no question: those cost no flow.
-    async fn settle_many(
-        &self,
-        flow: Flow,
-        states: impl Iterator<Item = (usize, FileState)>,
-        asked: Asked,
-        soon: bool,
-        results: &mut [Result<Seen>],
-    ) {
-        let mut unsettled = Vec::new();
-        for (position, state) in states {
-            match self.settle_at_once(&state, asked) {
-                Some(attr) => results[position] = Ok(Seen { attr, is_exact: true }),
-                None => unsettled.push((position, state)),
-            }
-        }
-        let flows = unsettled.into_iter().map(|(position, state)| async move {
+    /// Settles states that came together.
+    async fn settle_many(&self, flow: Flow, states: Vec<(usize, FileState)>, asked: Asked, soon: bool) -> Vec<(usize, Result<Seen>)> {
+        let flows = states.into_iter().map(|(position, state)| async move {
             (position, self.settle_or_soon(Flow { handle: state.attr.handle, ..flow }, state, asked, soon).await)
         });
-        for (position, seen) in run_window(flows, SETTLE_WINDOW).await {
-            results[position] = seen;
-        }
+        run_window(flows, SETTLE_WINDOW).await
     }
 
     async fn settle_or_soon(&self, flow: Flow, state: FileState, asked: Asked, soon: bool) -> Result<Seen> {
@@ -151,17 +141,22 @@ impl<R: Runtime> Client<R> {
                     continue;
                 }
             };
-            let mut local = Vec::with_capacity(states.len());
+            let mut unsettled = Vec::new();
             for (position, state) in positions.iter().zip(states) {
                 let flow = Flow { handle: handles[*position], ..flow };
                 match state {
-                    Ok(state) => local.push((*position, state)),
+                    Ok(state) => match self.settle_at_once(&state, asked) {
+                        Some(attr) => results[*position] = Ok(Seen { attr, is_exact: true }),
+                        None => unsettled.push((*position, state)),
+                    },
                     // Busy in a transaction or truncation: asked for alone, it is waited for.
                     Err(status) if status.is_transient() => busy.push(*position),
                     Err(status) => results[*position] = Err(flow.error_at(status, server)),
                 }
             }
-            self.settle_many(flow, local.into_iter(), asked, soon, &mut results).await;
+            for (position, seen) in self.settle_many(flow, unsettled, asked, soon).await {
+                results[position] = seen;
+            }
         }
         let flows = busy.into_iter().map(|position| async move {
             let flow = Flow { handle: handles[position], ..flow };

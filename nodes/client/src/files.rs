@@ -85,12 +85,8 @@ impl<R: Runtime> Client<R> {
         self.inner.cache.forget_name(dir, name);
         let ticket = self.inner.opens.begin();
         let asked = self.ask();
-        let outcome = self.call_in_dir(flow, dir, |at| CreateRequest {
-            open: options.rights,
-            open_sequence: ticket.sequence,
-            ..file_request(at, name, options, who)
-        });
-        let outcome = outcome.await;
+        let make = |at| CreateRequest { open: options.rights, open_sequence: ticket.sequence, ..file_request(at, name, options, who) };
+        let outcome = self.call_in_dir(flow, dir, make).await;
         self.inner.cache.forget_name(dir, name);
         self.created_in(dir, name, &outcome, asked);
         let CreateReply { created, handle, kind, state, capability, .. } = outcome?;
@@ -109,19 +105,19 @@ impl<R: Runtime> Client<R> {
             // The inode is on another server; or this open was overtaken, and permissions for it were checked already.
             drop(ticket);
             let who = if capability.is_some() { &RENEWAL } else { who };
-            let (attr, file) = self.open_in(flow, who, handle, options.rights, truncate, None).await?;
+            let (attr, file) = Box::pin(self.open_in(flow, who, handle, options.rights, truncate, None)).await?;
             return Ok((attr, file, created));
         };
         drop(ticket);
         if state.ask_data.is_some() {
             file.note_others_write();
         }
-        let attr = if truncate { self.truncate_opened(flow, who, handle).await } else { self.settle(flow, state, asked).await };
+        let attr = if truncate { Box::pin(self.truncate_opened(flow, who, handle)).await } else { self.settle(flow, state, asked).await };
         match attr {
             Ok(attr) => Ok((attr, file, created)),
             Err(error) => {
                 // The caller gets no file, so nobody else will close it; the error of that is the same one again.
-                let _ = self.close_in(flow, &file).await;
+                let _ = Box::pin(self.close_in(flow, &file)).await;
                 Err(error)
             }
         }
