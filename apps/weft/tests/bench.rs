@@ -1,27 +1,15 @@
 //! `weft bench` as a person uses it: real processes that measure a temporary directory, and a small file system by the library.
 
+mod program;
+
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn weft<const N: usize>(args: [&str; N]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.args(args).stdin(Stdio::null()).env_remove("WEFT_KEY_FILE");
-    command
-}
-
-fn words(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-fn ok(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?} failed:\n{}", words(&output));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
+use program::{ok, weft, words};
 
 /// Runs a benchmark with `--json`; gives its phases.
 fn phases(command: &mut Command) -> Vec<Value> {

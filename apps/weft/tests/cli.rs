@@ -1,13 +1,17 @@
 //! The program as a person uses it: real processes, real sockets, one small file system for each test.
 
+mod program;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use program::{fails, ok, weft, words};
 
 /// A file system in a directory of its own; stopped when the test ends, however it ends.
 struct Demo {
@@ -57,30 +61,6 @@ impl Drop for Demo {
             let _ = weft(["down", "--state", &self.state()]).output();
         }
     }
-}
-
-fn weft<const N: usize>(args: [&str; N]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.args(args).stdin(Stdio::null()).env_remove("WEFT_KEY_FILE");
-    command
-}
-
-/// Runs a command that must succeed; gives what it printed.
-fn ok(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?} failed:\n{}", words(&output));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Runs a command that must fail; gives what it printed on both outputs.
-fn fails(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(!output.status.success(), "{command:?} did not fail:\n{}", words(&output));
-    words(&output)
-}
-
-fn words(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// Processes whose command line names `text`, zombies not counted.

@@ -1,31 +1,13 @@
 //! What somebody new to Weft types first: help, names of file systems, completions, manual pages.
 
+mod program;
+
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 use tempfile::TempDir;
 
-fn weft<const N: usize>(args: [&str; N]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.args(args).stdin(Stdio::null()).env_remove("WEFT_KEY_FILE");
-    command
-}
-
-fn words(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-fn ok(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?} failed:\n{}", words(&output));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn fails(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(!output.status.success(), "{command:?} did not fail:\n{}", words(&output));
-    words(&output)
-}
+use program::{fails, ok, weft};
 
 struct Demo(TempDir);
 
@@ -57,6 +39,17 @@ fn help_is_a_command_too() {
     }
     assert_eq!(ok(&mut weft(["help", "trace", "on"])), ok(&mut weft(["trace", "on", "--help"])));
     assert!(fails(&mut weft(["help", "nonsense"])).contains("nonsense"));
+}
+
+#[test]
+fn the_folder_of_a_file_system_is_not_its_root() {
+    let demo = Demo::up();
+    let state = &demo.state();
+    // By hand one would copy into the folder of the servers.
+    let said = fails(&mut weft(["cp", "Cargo.toml", state]));
+    assert!(said.contains(&format!("{state} holds a file system whose root is {state}:/")) && !said.contains("use cp"), "{said}");
+    ok(&mut weft(["cp", "Cargo.toml", &format!("{state}:/")]));
+    assert!(ok(&mut weft(["ls", state])).contains("Cargo.toml"));
 }
 
 #[test]

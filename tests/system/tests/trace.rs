@@ -51,6 +51,28 @@ fn make_files(dir: &Path, prefix: &str, count: usize) {
     }
 }
 
+/// What README.md says: the folder has everything that `weft explain` and `weft view` need.
+#[test]
+fn one_folder_gets_the_files_of_servers_and_mounts() {
+    if !available("one_folder_gets_the_files_of_servers_and_mounts", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    let folder = fs.path("t");
+    trace(&fs, &["on"]);
+    make_files(&fs.mnt(), "file", 3);
+    for _ in 0..2 {
+        // A second time nothing is copied twice.
+        trace(&fs, &["off", "--into", folder.to_str().expect("a short path")]);
+        let entries = fs::read_dir(&folder).expect("it was made").flatten();
+        let traces = entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "wtrace"));
+        assert_eq!(traces.count(), 3, "two servers and a mount");
+    }
+    assert!(recorded(&folder, "mount").get("fuse.create").is_some_and(|count| *count >= 3));
+    let words = ok(weft().arg("explain").arg(&folder));
+    assert!(words.contains("fuse.create: 3 times"), "{words}");
+}
+
 #[test]
 fn a_running_file_system_is_traced_and_explained_and_then_left_alone() {
     if !available("a_running_file_system_is_traced", &[Need::Fuse]) {

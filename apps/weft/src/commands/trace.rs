@@ -68,7 +68,7 @@ struct Which {
 struct Ending {
     #[command(flatten)]
     which: Which,
-    /// Folder for copies of the files of servers [default: where the files of the mount are]
+    /// Folder for copies of all files [default: those of servers are copied to where the files of the mount are]
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
 }

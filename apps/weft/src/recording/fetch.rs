@@ -1,7 +1,7 @@
 //! Brings the files of a recording from the machines of servers to this one, over the connection that the client has anyway.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -55,8 +55,7 @@ impl Source<'_> {
         if first.file_bytes > FILE_BYTES_MAX {
             bail!("{there} of {} is larger than 4 GiB and stays there", self.name);
         }
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        make_folder(folder)?;
         let stem = format!("{}-{}", in_file_name(self.name), self.reply.process);
         let Some((file, path)) = place(folder, &stem, &first)? else {
             bail!("{} holds too many traces of {}", folder.display(), self.name)
@@ -102,6 +101,34 @@ impl Source<'_> {
         let reply = self.fs.run(self.fs.client.trace_read(self.server, request));
         reply.map_err(|error| anyhow::anyhow!("{}", self.fs.why(&error)))
     }
+}
+
+/// A file of a recording on this machine, in `folder`, which is made if it is missing; `stem` begins the name of a copy. A copy that is there already
+/// is not made again.
+///
+/// # Errors
+/// It cannot be read or written; the part that was written is removed.
+pub fn copy_here(there: &Path, folder: &Path, stem: &str) -> Result<PathBuf> {
+    if there.parent() == Some(folder) {
+        return Ok(there.to_path_buf());
+    }
+    let (file_bytes, data) = piece(there, 0).with_context(|| format!("cannot read {}", there.display()))?;
+    let first = TraceReadReply { path: String::new(), file_bytes, data };
+    make_folder(folder)?;
+    let Some((file, path)) = place(folder, stem, &first)? else { bail!("{} holds too many traces of {stem}", folder.display()) };
+    if let Some(mut file) = file
+        && let Err(error) = File::open(there).and_then(|source| std::io::copy(&mut source.take(file_bytes), &mut file))
+    {
+        // As in `Source::local_copy`.
+        let _ = std::fs::remove_file(&path);
+        return Err(error).with_context(|| format!("cannot copy {} to {}", there.display(), path.display()));
+    }
+    Ok(path)
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
 /// True if the file at `path` is as long as the one that begins so, and begins so. Two recordings never do: the header of a file has the moment

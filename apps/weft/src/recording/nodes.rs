@@ -12,7 +12,8 @@ use anyhow::{Result, anyhow, bail};
 use weft_base::ServerId;
 use weft_wire::ops::{TraceAction, TraceMode, TraceReply, TraceRequest};
 
-use super::fetch::{Source, Want};
+use super::fetch::{Source, Want, copy_here};
+use super::output::in_file_name;
 use super::socket;
 use crate::connect::{Common, Fs};
 use crate::mount_list;
@@ -160,7 +161,7 @@ impl Traced {
         Ok(answers)
     }
 
-    /// Brings files of servers to one folder: `into`, or where the files of a mount are. If there is neither, those of other machines come to the
+    /// Brings all files to one folder: `into`, or where the files of a mount are. If there is neither, those of other machines come to the
     /// folder for traces of the state directory. The answers name the copies then. With `move_them` they are removed where they were. What did not
     /// work is said in words.
     pub fn gather(&self, answers: &mut [Answer], into: Option<&Path>, move_them: bool) -> Vec<String> {
@@ -177,7 +178,10 @@ impl Traced {
             for number in 0..reply.files.len() {
                 let here = match place {
                     Place::Server(server) => Source { fs: &self.fs, server: *server, name, reply }.local_copy(number, &folder, want),
-                    Place::Mount(_) => in_sight(&reply.files[number]),
+                    Place::Mount(_) => in_sight(&reply.files[number]).and_then(|path| match into {
+                        Some(folder) => copy_here(&path, folder, &format!("{}-{}", in_file_name(name), reply.process)),
+                        None => Ok(path),
+                    }),
                 };
                 match here {
                     Ok(path) => reply.files[number] = path.to_string_lossy().into_owned(),
