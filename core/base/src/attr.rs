@@ -100,6 +100,8 @@ pub struct Attr {
     pub truncate_epoch: u32,
     /// Striping of a file; of a directory, what files created in it inherit.
     pub layout: Layout,
+    /// It had no extended attributes; false if that is not known.
+    pub bare: bool,
 }
 
 impl Attr {

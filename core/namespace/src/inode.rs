@@ -149,6 +149,7 @@ impl Inode {
             version: self.version,
             truncate_epoch: self.truncate_epoch,
             layout: self.layout,
+            bare: false,
         }
     }
 

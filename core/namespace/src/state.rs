@@ -345,10 +345,11 @@ impl State {
     /// The attributes of an object whose inode is `inode`.
     pub fn attr(&self, handle: Handle, inode: &Inode) -> Attr {
         let directory = if inode.is_directory() { self.directories.get(&handle) } else { None };
-        match directory {
+        let attr = match directory {
             Some(directory) => inode.directory_attr(handle, directory.len(), directory.subdirectories()),
             None => inode.attr(handle),
-        }
+        };
+        Attr { bare: self.xattrs.is_empty() || !self.xattrs.contains_key(&handle), ..attr }
     }
 
     /// The attributes, and how to ask the data servers where they know better.

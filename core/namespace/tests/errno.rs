@@ -354,6 +354,22 @@ fn extended_attributes_follow_their_name_spaces() {
 }
 
 #[test]
+fn attributes_say_that_there_are_no_extended_ones() {
+    let mut m = Machine::new();
+    let (file, other) = (m.create_as(&ROOT, TOP, "f", 0o640).unwrap(), m.create_as(&ROOT, TOP, "g", 0o640).unwrap());
+    assert!(m.attr(file).bare && m.attr(other).bare);
+    let (one, value) = (name("user.a"), Bytes::from_static(b"1"));
+    let set = SetXattrRequest { handle: file, name: one.clone(), value, create_only: false, replace_only: false, who: ROOT };
+    m.change(|state, cx, record| state.prepare_set_xattr(cx, &set, record)).unwrap();
+    assert!(!m.attr(file).bare && m.attr(other).bare);
+    let restarted = replay(dump(&m.state));
+    assert!(!restarted.attr(file, restarted.inode(file).unwrap()).bare, "after a restart, too");
+    let remove = RemoveXattrRequest { handle: file, name: one, who: ROOT };
+    m.change(|state, cx, record| state.prepare_remove_xattr(cx, &remove, record)).unwrap();
+    assert!(m.attr(file).bare);
+}
+
+#[test]
 fn listings_are_complete_in_pages_of_any_size() {
     let mut m = Machine::new();
     let mut expected: Vec<String> = (0..300).map(|i| format!("name-{i}")).collect();

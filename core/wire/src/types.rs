@@ -46,7 +46,7 @@ macro_rules! wire_for_structs {
 
 wire_for_structs! {
     RequestId { client, incarnation, sequence }
-    Attr { handle, kind, mode, uid, gid, nlink, rdev, size, atime, mtime, mtime_epoch, ctime, version, truncate_epoch, layout }
+    Attr { handle, kind, mode, uid, gid, nlink, rdev, size, atime, mtime, mtime_epoch, ctime, version, truncate_epoch, layout, bare }
     DataTime { epoch, at }
     Credentials { uid, gid, groups, checked_by_kernel }
     ServerEntry { id, name, address }

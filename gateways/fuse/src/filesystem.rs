@@ -34,7 +34,6 @@ use weft_wire::Rights;
 use self::listings::name_only;
 use self::opens::{KernelFile, rights};
 use self::served::{Failure, Served};
-use crate::bare_files::BareFiles;
 use crate::convert::{alias, attributes, credentials, errno, handle, inode, is_alias, kind_of_mode, set_time};
 use crate::kernel::{
     Errno, FileHandle, FileLock, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier,
@@ -80,8 +79,6 @@ pub struct WeftFilesystem {
     set_id: Mutex<weft_base::FastSet<u64>>,
     /// How many there are, so that nobody else pays for them.
     set_id_count: AtomicUsize,
-    /// Nobody needs to be asked for their extended attributes.
-    bare: BareFiles,
 }
 
 impl WeftFilesystem {
@@ -110,7 +107,6 @@ impl WeftFilesystem {
             cached_versions: Mutex::default(),
             set_id: Mutex::default(),
             set_id_count: AtomicUsize::new(0),
-            bare: BareFiles::new(u64::try_from(options.cache_ttl.as_nanos()).unwrap_or(u64::MAX)),
         }
     }
 
@@ -174,7 +170,7 @@ impl Filesystem for WeftFilesystem {
         };
         let seen = answer!(served, reply, result);
         let now = self.client.rt().now();
-        let is_sure = self.told.tell_name(handle(parent), name.as_bytes(), &seen.attr, now);
+        let is_sure = self.told.tell_name(handle(parent), name.as_bytes(), &seen.attr, served.xattr_changes, now);
         // Who wants a size that cannot be had asks for it, and waits.
         let ttl = if is_sure && seen.is_exact { self.ttl } else { Duration::ZERO };
         let node = match (is_sure, opens) {
@@ -186,7 +182,7 @@ impl Filesystem for WeftFilesystem {
             }
             // Opens are of the one object.
             (false, true) => {
-                self.told.tell(&seen.attr, now);
+                self.told.tell(&seen.attr, served.xattr_changes, now);
                 inode(seen.attr.handle)
             }
         };
@@ -372,7 +368,6 @@ impl Filesystem for WeftFilesystem {
             rights,
             ..CreateOptions::default()
         };
-        let asked = self.client.rt().now();
         let result = self.run(self.client.create(&who, handle(parent), name.as_bytes(), &options));
         let result = result.map_err(|error| {
             if error.status != Status::Exists || wants_new || !is_first {
@@ -381,11 +376,8 @@ impl Filesystem for WeftFilesystem {
             self.walks.refuse(request.pid(), NO_FILE, rights, self.client.rt().now());
             Error { status: Status::Stale, ..error }
         });
-        let (attr, file, created) = answer!(served, reply, result);
-        if created {
-            self.bare.made(attr.handle, asked);
-        }
-        let ttl = self.tell_name(parent, name, &attr);
+        let (attr, file, _created) = answer!(served, reply, result);
+        let ttl = self.tell_name(&served, parent, name, &attr);
         let how = self.open_flags(&attr, &file, flags);
         served.replies();
         let number = self.add_file(&attr, file, how);
@@ -582,7 +574,7 @@ impl Filesystem for WeftFilesystem {
 
     fn readdir(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let mut served = self.begin(event::FUSE_READDIR, request, ino);
-        let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, _attr: Option<&Attr>| {
+        let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, _attr: Option<(&Attr, u64)>| {
             reply.add(ino, cookie, kind, OsStr::from_bytes(name))
         };
         answer!(served, reply, self.list(file, &credentials(request), offset, false, add));
@@ -593,8 +585,8 @@ impl Filesystem for WeftFilesystem {
     fn readdirplus(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let mut served = self.begin(event::FUSE_READDIR, request, ino);
         let (ttl, now, dir) = (self.ttl, self.client.rt().now(), handle(ino));
-        let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, attr: Option<&Attr>| match attr {
-            Some(attr) if self.told.tell_name(dir, name, attr, now) => {
+        let add = |cookie: u64, name: &[u8], ino: INodeNo, kind: FileType, attr: Option<(&Attr, u64)>| match attr {
+            Some((attr, xattr_changes)) if self.told.tell_name(dir, name, attr, xattr_changes, now) => {
                 reply.add(ino, cookie, OsStr::from_bytes(name), &ttl, &attributes(attr), GENERATION)
             }
             // Attributes that are not at hand (`.`, `..`, an object that vanished meanwhile), or a name to look up by itself: number 0 gives the
@@ -638,8 +630,10 @@ impl Filesystem for WeftFilesystem {
         }
         let flags = XattrFlags { create_only: flags & libc::XATTR_CREATE != 0, replace_only: flags & libc::XATTR_REPLACE != 0 };
         let who = credentials(request);
-        self.bare.forget(handle(ino));
-        answer!(served, reply, self.run(self.client.set_xattr(&who, handle(ino), name.as_bytes(), value, flags)));
+        self.told.begin_xattr_change();
+        let result = self.run(self.client.set_xattr(&who, handle(ino), name.as_bytes(), value, flags));
+        self.told.end_xattr_change(handle(ino));
+        answer!(served, reply, result);
         served.replies();
         reply.ok();
     }
@@ -650,7 +644,7 @@ impl Filesystem for WeftFilesystem {
             served.replies();
             return reply.error(Errno::EOPNOTSUPP);
         }
-        if self.bare.is_bare(handle(ino), self.client.rt().now()) {
+        if self.told.is_bare(handle(ino), self.client.rt().now()) {
             served.replies();
             return reply.error(Errno::from_i32(libc::ENODATA));
         }
@@ -660,7 +654,7 @@ impl Filesystem for WeftFilesystem {
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        if self.bare.is_bare(handle(ino), self.client.rt().now()) {
+        if self.told.is_bare(handle(ino), self.client.rt().now()) {
             return reply_xattr(&mut served, reply, size, &[]);
         }
         let names = answer!(served, reply, self.run(self.client.list_xattr(&credentials(request), handle(ino))));

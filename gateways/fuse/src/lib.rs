@@ -7,7 +7,6 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(unsafe_code)] // `mount.rs`, `kernel`: descriptors and system calls on them; `waits.rs`: poll; `threads.rs`: the limit of descriptors
 
-mod bare_files;
 mod convert;
 mod filesystem;
 mod kernel;

@@ -68,8 +68,21 @@ impl<T> Table<T> {
 pub struct Listing {
     /// Which directory.
     pub dir: Handle,
-    /// The page: the cookie it begins after, when it was read, and its entries.
-    pub page: Mutex<Option<(u64, Nanos, Arc<DirPage>)>>,
+    /// The page.
+    pub page: Mutex<Option<KeptPage>>,
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug)]
+pub struct KeptPage {
+    /// The cookie it begins after.
+    pub after: u64,
+    /// When it was read.
+    pub read_at: Nanos,
+    /// Own changes of extended attributes before that.
+    pub xattr_changes: u64,
+    /// Its entries.
+    pub page: Arc<DirPage>,
 }
 
 /// Closes files in the background, many at a time. `close()` of a program does not wait for the servers (the kernel's RELEASE has no

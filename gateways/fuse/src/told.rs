@@ -1,6 +1,10 @@
 //! What the kernel was told of files lately. It answers programs from these attributes until they are too old, allows opens by them, and
 //! cuts cached reads at their size. So an open compares: what has changed since must be forgotten by the kernel before the open returns.
 //!
+//! Programs that copy trees, and `ls -l`, ask for extended attributes of every file, and the kernel does before it changes an owner. Attributes say whether
+//! there are any, so that none costs no message, within the same age as far as *other* clients are concerned. What this mount sets itself
+//! it sees at once: attributes that were asked for before such a change ended say nothing of it.
+//!
 //! Only what the kernel may still believe is remembered: entries live for one to two times that age, in two generations, so that
 //! forgetting costs nothing. An entry costs some 80 bytes and as many nanoseconds for every reply with attributes.
 //!
@@ -10,6 +14,7 @@
 //! that moment only.
 
 use std::hash::Hasher;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use weft_base::{Attr, FastHasher, FastMap, FileKind, Handle, Nanos, WallTime};
@@ -26,6 +31,8 @@ const ENTRIES_IDLE_MAX: usize = 1024;
 pub struct Told {
     /// How long the kernel believes, in nanoseconds; 0: never, and nothing is remembered.
     age: u64,
+    /// Counts beginnings and ends of own changes of extended attributes.
+    xattr_changes: AtomicU64,
     shards: [Mutex<Shard>; SHARDS],
     /// Names that were moved through this mount.
     moves: Mutex<Moves>,
@@ -124,6 +131,8 @@ impl Shard {
 pub struct Known {
     /// Written through this mount since: the kernel knows itself that size and times are others.
     written: bool,
+    /// Told then that it has no extended attributes.
+    bare: Option<Nanos>,
     version: u64,
     size: u64,
     mtime: WallTime,
@@ -135,7 +144,7 @@ pub struct Known {
 impl Known {
     fn of(attr: &Attr) -> Known {
         let Attr { version, size, mtime, mode, uid, gid, .. } = *attr;
-        Known { written: false, version, size, mtime, mode, uid, gid }
+        Known { written: false, bare: None, version, size, mtime, mode, uid, gid }
     }
 
     fn is_true(&self, attr: &Attr) -> bool {
@@ -148,20 +157,22 @@ impl Known {
 impl Told {
     /// For a kernel that believes what it is told for so many nanoseconds.
     pub fn new(age: u64) -> Told {
-        Told { age, shards: std::array::from_fn(|_| Mutex::default()), moves: Mutex::default() }
+        let shards = std::array::from_fn(|_| Mutex::default());
+        Told { age, xattr_changes: AtomicU64::new(0), shards, moves: Mutex::default() }
     }
 
-    /// The kernel is about to be told these attributes. To be called before the reply.
-    pub fn tell(&self, attr: &Attr, now: Nanos) {
+    /// The kernel is about to be told these attributes, asked for after so many own changes of extended attributes. To be called before the reply.
+    pub fn tell(&self, attr: &Attr, xattr_changes: u64, now: Nanos) {
         if self.age == 0 || attr.kind != FileKind::File {
             return;
         }
-        self.shard(attr.handle).renewed(now, self.age).record(attr.handle).known = Some(Known::of(attr));
+        let mut shard = self.shard(attr.handle);
+        shard.renewed(now, self.age).record(attr.handle).known = Some(self.believed(attr, xattr_changes, now));
     }
 
     /// The kernel is about to be told that a name in a directory leads to this object. To be called before the reply. False, and nothing is
     /// remembered, if it may believe that another name does which does not any more.
-    pub fn tell_name(&self, dir: Handle, name: &[u8], attr: &Attr, now: Nanos) -> bool {
+    pub fn tell_name(&self, dir: Handle, name: &[u8], attr: &Attr, xattr_changes: u64, now: Nanos) -> bool {
         if self.age == 0 {
             return true;
         }
@@ -178,9 +189,15 @@ impl Told {
         }
         record.named = Some(Named { name, version: attr.version, at: now });
         if attr.kind == FileKind::File {
-            record.known = Some(Known::of(attr));
+            record.known = Some(self.believed(attr, xattr_changes, now));
         }
         true
+    }
+
+    /// What the kernel will believe. To be called with the shard locked: a change of extended attributes that begins from now on finds it there.
+    fn believed(&self, attr: &Attr, xattr_changes: u64, now: Nanos) -> Known {
+        let bare = attr.bare && xattr_changes == self.xattr_changes();
+        Known { bare: bare.then_some(now), ..Known::of(attr) }
     }
 
     /// This mount has given the object this name, beside others.
@@ -196,6 +213,31 @@ impl Told {
         if self.age > 0 {
             self.moves().add(hash(from.0, from.1), hash(to.0, to.1), now, self.age);
         }
+    }
+
+    /// To be taken before attributes are asked for.
+    pub fn xattr_changes(&self) -> u64 {
+        self.xattr_changes.load(Ordering::SeqCst)
+    }
+
+    /// This mount is about to give a file an extended attribute.
+    pub fn begin_xattr_change(&self) {
+        self.xattr_changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// It has, perhaps; to be called before the reply.
+    pub fn end_xattr_change(&self, file: Handle) {
+        self.xattr_changes.fetch_add(1, Ordering::SeqCst);
+        let mut shard = self.shard(file);
+        let Shard { now, before, .. } = &mut *shard;
+        for known in [now, before].into_iter().filter_map(|generation| generation.get_mut(&file)?.known.as_mut()) {
+            known.bare = None;
+        }
+    }
+
+    /// True if the file had no extended attributes not too long before `now`.
+    pub fn is_bare(&self, file: Handle, now: Nanos) -> bool {
+        self.known(file).and_then(|known| known.bare).is_some_and(|told_at| now.since(told_at) < self.age)
     }
 
     /// What the kernel allows opens of this file by, if it may believe anything.
@@ -279,6 +321,7 @@ mod tests {
             version,
             truncate_epoch: 0,
             layout: Layout { stripe_bytes: 4096, width: 1, first: 0 },
+            bare: true,
         }
     }
 
@@ -286,12 +329,12 @@ mod tests {
     fn the_last_word_counts_until_it_is_too_old_or_forgotten() {
         let told = Told::new(100);
         assert!(told.differs(&attr(1, 0o644)).is_none(), "a kernel that was told nothing believes nothing");
-        told.tell(&attr(1, 0o644), Nanos(1000));
+        told.tell(&attr(1, 0o644), 0, Nanos(1000));
         assert!(told.differs(&attr(1, 0o644)).is_none() && told.differs(&attr(2, 0o644)).is_some());
         assert_eq!(told.judged(Handle(7)), Some(Judged { mode: 0o644, uid: 1, gid: 2 }));
-        told.tell(&attr(2, 0o600), Nanos(1001));
+        told.tell(&attr(2, 0o600), 0, Nanos(1001));
         let known = told.differs(&attr(2, 0o644)).expect("it was told other rights");
-        told.tell(&attr(3, 0o600), Nanos(1002));
+        told.tell(&attr(3, 0o600), 0, Nanos(1002));
         told.forgotten(Handle(7), known);
         assert!(told.differs(&attr(9, 0)).is_some(), "told since");
         told.written(Handle(7));
@@ -305,13 +348,13 @@ mod tests {
     fn a_second_name_is_doubtful_if_the_object_has_changed_since_the_first() {
         let told = Told::new(100);
         let (one, two) = ((Handle(1), b"a"), (Handle(1), b"b"));
-        let tell = |(dir, name): (Handle, &[u8; 1]), version, now| told.tell_name(dir, name, &attr(version, 0), Nanos(now));
+        let tell = |(dir, name): (Handle, &[u8; 1]), version, now| told.tell_name(dir, name, &attr(version, 0), 0, Nanos(now));
         assert!(tell(one, 1, 1000));
         assert!(tell(two, 1, 1010), "a link, the first name of which is true: nothing has changed since");
         assert!(tell(two, 2, 1020), "the same name");
         assert!(!tell(one, 3, 1030));
         assert!(!tell((Handle(9), b"b"), 3, 1030), "the same name elsewhere");
-        told.tell(&attr(4, 0), Nanos(1040));
+        told.tell(&attr(4, 0), 0, Nanos(1040));
         let known = told.known(Handle(7)).expect("it was told");
         told.forgotten(Handle(7), known);
         assert!(told.known(Handle(7)).is_none() && !tell(one, 4, 1150), "names are believed all the same");
@@ -326,18 +369,40 @@ mod tests {
     }
 
     #[test]
+    fn files_are_bare_for_the_age_or_until_this_mount_gives_them_an_attribute() {
+        let told = Told::new(100);
+        let dressed = Attr { bare: false, handle: Handle(8), ..attr(1, 0) };
+        told.tell(&attr(1, 0), told.xattr_changes(), Nanos(1000));
+        told.tell(&dressed, told.xattr_changes(), Nanos(1000));
+        assert!(told.is_bare(Handle(7), Nanos(1099)) && !told.is_bare(Handle(8), Nanos(1000)) && !told.is_bare(Handle(9), Nanos(1000)));
+        assert!(!told.is_bare(Handle(7), Nanos(1100)), "knowledge ends with its time");
+        let asked = told.xattr_changes();
+        told.tell(&attr(1, 0), asked, Nanos(1100));
+        told.begin_xattr_change();
+        told.end_xattr_change(Handle(7));
+        assert!(!told.is_bare(Handle(7), Nanos(1101)));
+        told.tell(&attr(1, 0), asked, Nanos(1102));
+        assert!(!told.is_bare(Handle(7), Nanos(1102)), "asked for before the change");
+        told.tell(&attr(2, 0), told.xattr_changes(), Nanos(1103));
+        assert!(told.is_bare(Handle(7), Nanos(1103)));
+        let never = Told::new(0);
+        never.tell(&attr(1, 0), 0, Nanos(1));
+        assert!(!never.is_bare(Handle(7), Nanos(1)));
+    }
+
+    #[test]
     fn nothing_is_forgotten_before_its_time_and_nothing_kept_for_ever() {
         let told = Told::new(100);
-        told.tell(&attr(1, 0), Nanos(1099));
+        told.tell(&attr(1, 0), 0, Nanos(1099));
         let other = Attr { handle: Handle(7 + SHARDS as u64), ..attr(1, 0) };
-        told.tell(&other, Nanos(1101));
-        told.tell(&other, Nanos(1198));
+        told.tell(&other, 0, Nanos(1101));
+        told.tell(&other, 0, Nanos(1198));
         assert!(told.judged(Handle(7)).is_some(), "99 ns old");
-        told.tell(&other, Nanos(1310));
-        told.tell(&other, Nanos(1420));
+        told.tell(&other, 0, Nanos(1310));
+        told.tell(&other, 0, Nanos(1420));
         assert!(told.judged(Handle(7)).is_none());
         let never = Told::new(0);
-        never.tell(&attr(1, 0), Nanos(1));
+        never.tell(&attr(1, 0), 0, Nanos(1));
         assert!(never.judged(Handle(7)).is_none());
     }
 }

@@ -300,6 +300,7 @@ impl World {
             version: 1,
             truncate_epoch: 0,
             layout,
+            bare: false,
         };
         self.inodes.insert(handle, Inode { attr, target });
     }

@@ -269,6 +269,7 @@ mod tests {
             version,
             truncate_epoch: 0,
             layout: Layout { stripe_bytes: 4096, width: 1, first: 0 },
+            bare: true,
         }
     }
 

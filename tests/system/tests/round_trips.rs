@@ -109,18 +109,44 @@ fn a_synchronised_file_costs_what_rsync_asks_for() {
     let asked = [("Create", 1.0), ("Write", 1.0), ("SetAttr", 3.0), ("Open", 2.0), ("Close", 3.0), ("Rename", 1.0), ("GetAttr", 1.0)];
     check("rsync -aHAX", &costs, &asked);
     same(&fs, &copy);
-    // What is the same already is looked at by its names and attributes, and never opened or written.
+    // What is the same already is looked at by its names and attributes, which say that there are no extended ones; it is opened to ask for these.
     let costs = requests_per_file(&fs, rsync);
-    check("rsync -aHAX again", &costs, &[("Lookup", 1.0), ("Open", 1.0), ("ListXattr", 1.0), ("GetAttr", 1.0)]);
+    check("rsync -aHAX again", &costs, &[("Lookup", 1.0), ("Open", 1.0), ("GetAttr", 1.0)]);
 }
 
-/// Extended attributes that are set at once are seen at once, although new files are known to have none.
+/// Listing, and copying to elsewhere: a listing has the attributes of all files, and these say that there are no extended ones.
 #[test]
-fn a_new_file_shows_the_attribute_that_it_is_given() {
-    let Some(fs) = mounted("a_new_file_shows_the_attribute_that_it_is_given", &[]) else { return };
-    let file = fs.mnt().join("file");
+fn files_that_are_listed_cost_what_is_read_of_them() {
+    let Some(fs) = mounted("files_that_are_listed_cost_what_is_read_of_them", &["cp", "ls", "diff"]) else { return };
+    ok(weft().arg("cp").arg("-r").arg(fs.path("tree")).arg(fs.at("/tree")));
+    let there = fs.mnt().join("tree");
+    let costs = requests_per_file(&fs, || drop(ok(Command::new("ls").arg("-lR").arg(&there))));
+    check("ls -lR", &costs, &[]);
+    let back = fs.path("back");
+    let costs = requests_per_file(&fs, || drop(ok(Command::new("cp").arg("-a").arg(&there).arg(&back))));
+    check("cp -a to elsewhere", &costs, &[("Open", 1.0), ("Read", 1.0), ("Close", 1.0)]);
+    same(&fs, &back);
+}
+
+/// Extended attributes that are set at once are seen at once, although files are known to have none.
+#[test]
+fn a_file_shows_the_attribute_that_it_is_given() {
+    let Some(fs) = mounted("a_file_shows_the_attribute_that_it_is_given", &[]) else { return };
+    let (file, second) = (fs.mnt().join("file"), fs.mount("second", "cache_ms=0").join("file"));
     fs::write(&file, b"x").unwrap();
     let mut value = [0; 16];
+    // As often as a listing or a look-up has said that there is none.
+    for round in 0..3 {
+        assert_eq!(fs::read_dir(fs.mnt()).unwrap().count(), 1);
+        assert_eq!(fs::metadata(&file).unwrap().len(), 1);
+        assert_eq!(rustix::fs::listxattr(&file, &mut value[..]), Ok(0), "round {round}");
+        assert_eq!(rustix::fs::listxattr(&second, &mut value[..]), Ok(0), "round {round}");
+        rustix::fs::setxattr(&file, "user.size", b"1", rustix::fs::XattrFlags::empty()).unwrap();
+        for path in [&file, &second] {
+            assert_eq!(rustix::fs::getxattr(path, "user.size", &mut value[..]), Ok(1), "round {round}");
+        }
+        rustix::fs::removexattr(&file, "user.size").unwrap();
+    }
     let absent = rustix::fs::getxattr(&file, "user.colour", &mut value[..]);
     assert_eq!(absent.err(), Some(rustix::io::Errno::NODATA));
     rustix::fs::setxattr(&file, "user.colour", b"red", rustix::fs::XattrFlags::empty()).unwrap();

@@ -215,6 +215,7 @@ mod tests {
                 version: 0,
                 truncate_epoch: 0,
                 layout,
+                bare: false,
             })
         };
         assert_eq!(mode(FileKind::Directory, 0o1777), "drwxrwxrwt");

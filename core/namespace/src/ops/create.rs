@@ -1,6 +1,6 @@
 //! Create: a file, symlink, pipe, socket or device, opened at once if that is wanted.
 
-use weft_base::{FileKind, Handle, Layout, Result, Status, check_name};
+use weft_base::{Attr, FileKind, Handle, Layout, Result, Status, check_name};
 use weft_layout::first_data_server;
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
@@ -45,7 +45,7 @@ impl State {
             handle,
             kind: request.kind,
             // Nobody else knows the object yet.
-            state: Some(weft_wire::ops::FileState { attr: inode.attr(handle), ask_data: None, partitions: None }),
+            state: Some(weft_wire::ops::FileState { attr: Attr { bare: true, ..inode.attr(handle) }, ask_data: None, partitions: None }),
             capability: opened.then(|| cx.capability(handle, request.open)),
             dir: DirChange { version: dir.version + 1, time: cx.now },
         };

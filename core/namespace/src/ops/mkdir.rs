@@ -1,6 +1,6 @@
 //! Mkdir: a name here, a directory here or on another server.
 
-use weft_base::{FileKind, Handle, Layout, Result, Status, check_name};
+use weft_base::{Attr, FileKind, Handle, Layout, Result, Status, check_name};
 use weft_layout::directory_server;
 use weft_wire::ops::{FileState, MkdirRequest, TxPart};
 
@@ -42,7 +42,8 @@ impl State {
     pub fn made_state(&self, cx: &Context<'_>, handle: Handle, make: &TxPart) -> Result<FileState> {
         let TxPart::MakeDirectory { parent, mode, uid, gid, layout } = make else { return Err(Status::Invalid) };
         let inode = Inode::new_directory(*parent, *mode, *uid, *gid, *layout, cx.now);
-        let (attr, partitions) = (inode.directory_attr(handle, 0, 0), Some(self.partitions(handle)));
+        let attr = Attr { bare: true, ..inode.directory_attr(handle, 0, 0) };
+        let partitions = Some(self.partitions(handle));
         Ok(FileState { attr, ask_data: None, partitions })
     }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use weft_base::{Attr, Credentials, FileKind, Handle, SECOND, Status};
-use weft_client::{DirPage, Error};
+use weft_client::Error;
 use weft_rt::Runtime;
 
 use super::WeftFilesystem;
 use crate::SharedClient;
 use crate::convert::{attributes, file_type, handle, inode};
 use crate::kernel::{FileAttr, FileHandle, FileType, INodeNo};
-use crate::open_files::Listing;
+use crate::open_files::{KeptPage, Listing};
 
 /// A listing asks a server for so many bytes of entries at once.
 const LISTING_BYTES: u32 = 192 * 1024;
@@ -23,21 +23,22 @@ const COOKIE_SELF: u64 = 1;
 const COOKIE_PARENT: u64 = 2;
 
 impl WeftFilesystem {
-    /// Calls `add` for each entry after `cookie`, `.` and `..` first, until it says that the buffer is full.
+    /// Calls `add` for each entry after `cookie`, `.` and `..` first, until it says that the buffer is full. With the attributes comes how many own
+    /// changes of extended attributes there had been when they were asked for.
     pub(super) fn list(
         &self,
         number: FileHandle,
         who: &Credentials,
         cookie: u64,
         with_attrs: bool,
-        mut add: impl FnMut(u64, &[u8], INodeNo, FileType, Option<&Attr>) -> bool,
+        mut add: impl FnMut(u64, &[u8], INodeNo, FileType, Option<(&Attr, u64)>) -> bool,
     ) -> Result<(), Error> {
         let listing = self.listings.get(number.0).ok_or(Error::local(Status::Stale, "list", Handle(0)))?;
         let client = self.client.for_one_operation();
         let mut cookie = cookie;
         let mut added = false;
         loop {
-            let page = self.listing_page(&client, &listing, who, cookie, with_attrs)?;
+            let KeptPage { page, xattr_changes, .. } = self.listing_page(&client, &listing, who, cookie, with_attrs)?;
             if cookie < COOKIE_SELF && add(COOKIE_SELF, b".", inode(listing.dir), FileType::Directory, None) {
                 return Ok(());
             }
@@ -47,7 +48,8 @@ impl WeftFilesystem {
             let first = page.entries.partition_point(|entry| entry.cookie <= cookie);
             for entry in &page.entries[first..] {
                 added = true;
-                if add(entry.cookie, &entry.name, inode(entry.handle), file_type(entry.kind), entry.attr.as_ref()) {
+                let attr = entry.attr.as_ref().map(|attr| (attr, xattr_changes));
+                if add(entry.cookie, &entry.name, inode(entry.handle), file_type(entry.kind), attr) {
                     return Ok(());
                 }
             }
@@ -67,24 +69,25 @@ impl WeftFilesystem {
         who: &Credentials,
         cookie: u64,
         with_attrs: bool,
-    ) -> Result<Arc<DirPage>, Error> {
+    ) -> Result<KeptPage, Error> {
         let server_cookie = if cookie <= COOKIE_PARENT { 0 } else { cookie };
         let now = self.client.rt().now();
         let mut kept = listing.page.lock().expect("no code panics while it holds this lock");
-        if let Some((after, read_at, page)) = kept.as_ref()
+        if let Some(KeptPage { after, read_at, page, .. }) = kept.as_ref()
             && server_cookie > 0
             && now.since(*read_at) < LISTING_AGE_MAX
             && (*after == server_cookie || page.entries.binary_search_by_key(&server_cookie, |entry| entry.cookie).is_ok())
             && page.entries.last().is_some_and(|last| page.end || last.cookie > server_cookie)
         {
-            return Ok(page.clone());
+            return Ok(kept.clone().expect("it was looked at"));
         }
+        let xattr_changes = self.told.xattr_changes();
         let page = match with_attrs {
             true => self.run(client.readdir_soon(who, listing.dir, server_cookie, LISTING_BYTES)),
             false => self.run(client.readdir(who, listing.dir, server_cookie, LISTING_BYTES, false)),
         }?;
-        let page = Arc::new(page);
-        *kept = Some((server_cookie, now, page.clone()));
+        let page = KeptPage { after: server_cookie, read_at: now, xattr_changes, page: Arc::new(page) };
+        *kept = Some(page.clone());
         Ok(page)
     }
 }
@@ -118,5 +121,6 @@ pub(super) fn name_only(ino: INodeNo, kind: FileType) -> FileAttr {
         version: 0,
         truncate_epoch: 0,
         layout,
+        bare: false,
     })
 }

@@ -17,6 +17,8 @@ use crate::threads::Turn;
 /// A request in service. The fields are dropped in this order: the records are written before the thread may rest.
 pub(super) struct Served<'a> {
     pub(super) filesystem: &'a WeftFilesystem,
+    /// Own changes of extended attributes before it ([`crate::told::Told::xattr_changes`]).
+    pub(super) xattr_changes: u64,
     /// The reply is being handed to the kernel.
     pub(super) reply: Option<OpenSpan>,
     pub(super) span: OpenSpan,
@@ -74,7 +76,7 @@ impl WeftFilesystem {
         if self.client.rt().delay_ns(FaultPoint::Fuse) > 0 {
             self.run(self.client.rt().pass(FaultPoint::Fuse));
         }
-        Served { filesystem: self, reply: None, span, turn }
+        Served { filesystem: self, xattr_changes: self.told.xattr_changes(), reply: None, span, turn }
     }
 
     /// Answers with an object that a name leads to from now on.
@@ -86,18 +88,18 @@ impl WeftFilesystem {
         result: Result<Attr, E>,
     ) {
         let attr = answer!(served, reply, result);
-        let ttl = self.tell_name(dir, name, &attr);
+        let ttl = self.tell_name(served, dir, name, &attr);
         served.replies();
         reply.entry(&ttl, inode(attr.handle), &attributes(&attr), GENERATION);
     }
 
     /// Notes what the kernel is about to be told of a name; gives for how long it may keep that.
-    pub(super) fn tell_name(&self, dir: INodeNo, name: &OsStr, attr: &Attr) -> Duration {
+    pub(super) fn tell_name(&self, served: &Served<'_>, dir: INodeNo, name: &OsStr, attr: &Attr) -> Duration {
         let now = self.client.rt().now();
-        if self.told.tell_name(handle(dir), name.as_bytes(), attr, now) {
+        if self.told.tell_name(handle(dir), name.as_bytes(), attr, served.xattr_changes, now) {
             return self.ttl;
         }
-        self.told.tell(attr, now);
+        self.told.tell(attr, served.xattr_changes, now);
         Duration::ZERO
     }
 
@@ -106,7 +108,7 @@ impl WeftFilesystem {
         let attr = answer!(served, reply, result);
         let ttl = if is_alias(node) { Duration::ZERO } else { self.ttl };
         if !is_alias(node) {
-            self.told.tell(&attr, self.client.rt().now());
+            self.told.tell(&attr, served.xattr_changes, self.client.rt().now());
         }
         served.replies();
         reply.attr(&ttl, &attributes(&attr));

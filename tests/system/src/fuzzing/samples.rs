@@ -270,6 +270,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         version: 9,
         truncate_epoch: 1,
         layout,
+        bare: true,
     };
     let capability = Some(about.capability(Rights::READ));
     let partitions = Some(PartitionMap { epoch: 1, depth: 1, servers: vec![ServerId(0), ServerId(1)] });
