@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use weft_base::{FsId, SECOND, ServerId};
 use weft_journal::{Found, Journal, JournalConfig, JournalError, Lsn};
 use weft_rt::{Runtime, ServerRuntime};
@@ -208,16 +209,22 @@ fn flip_all(sim: &Sim, node: NodeId, before: &[u8], records: u64) -> (u64, u64) 
     (noticed, range.end - range.start)
 }
 
-#[test]
-fn promise_a_damaged_end_of_the_journal_is_noticed_after_an_orderly_stop() {
-    let (sim, node) = world(4);
+/// A journal with five records on stable storage, and the bytes of its segment.
+fn five_records(seed: u64) -> (Sim, NodeId, Bytes) {
+    let (sim, node) = world(seed);
     sim.block_on(node, SECOND, |rt| async move {
         let journal = Journal::create(rt.disk(), config(4)).await.expect("there is room");
         write(&journal, 5).await;
         journal.sync().await.expect("the disk works");
     })
     .expect("it ends");
-    let before = sim.disk_content(node, "journal.1").expect("it is there").to_bytes();
+    let segment = sim.disk_content(node, "journal.1").expect("it is there").to_bytes();
+    (sim, node, segment)
+}
+
+#[test]
+fn promise_a_damaged_end_of_the_journal_is_noticed_after_an_orderly_stop() {
+    let (sim, node, before) = five_records(4);
     sim.block_on(node, SECOND, |rt| async move {
         let (journal, _) = recover(rt.disk(), 5, true).await.expect("nothing is damaged");
         write(&journal, 2).await;
@@ -234,14 +241,7 @@ fn promise_a_damaged_end_of_the_journal_is_noticed_after_an_orderly_stop() {
 
 #[test]
 fn a_damaged_end_is_noticed_after_a_kill_of_a_server_that_had_rested() {
-    let (sim, node) = world(5);
-    sim.block_on(node, SECOND, |rt| async move {
-        let journal = Journal::create(rt.disk(), config(4)).await.expect("there is room");
-        write(&journal, 5).await;
-        journal.sync().await.expect("the disk works");
-    })
-    .expect("it ends");
-    let before = sim.disk_content(node, "journal.1").expect("it is there").to_bytes();
+    let (sim, node, before) = five_records(5);
     sim.block_on(node, SECOND, |rt| async move {
         let (journal, _) = recover(rt.disk(), 5, true).await.expect("nothing is damaged");
         write(&journal, 2).await;
