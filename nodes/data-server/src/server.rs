@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weft_base::{ClientId, Nanos, Payload, Status};
 use weft_live::Gauges;
 use weft_rt::{Arrival, Disk, Either, FaultPoint, PeerId, ServerRuntime, Work, race};
-use weft_serving::{Answer, Answers, Intake, Load, Served, Service, Shell, request};
+use weft_serving::{Answer, Answers, Intake, Load, Served, Service, Shell, connection};
 use weft_trace::EventId;
 use weft_trace::event::data_request;
 use weft_wire::ops::ServerInfo;
@@ -96,8 +96,10 @@ impl<R: ServerRuntime> Service for Server<R> {
     async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> Result<(), DataServerError> {
         let mut jobs = Vec::with_capacity(arrivals.len());
         for arrival in arrivals.drain(..) {
-            let Some((peer, frame)) = request(&**self, arrival) else { continue };
-            jobs.extend(self.admit(peer, frame, answers));
+            match arrival {
+                Arrival::Request { peer, frame } => jobs.extend(self.admit(peer, frame, answers)),
+                other => connection(&**self, other),
+            }
         }
         if self.cache.is_served_aside() {
             self.start_all(jobs, answers).await;

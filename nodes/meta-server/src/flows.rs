@@ -104,7 +104,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// The request that is being executed goes on in a flow.
     fn goes_on(&self) -> Served {
-        let mut served = self.current.take().expect("a request is executed, and one flow goes on with it");
+        let mut served = self.current.borrow_mut().take().expect("a request is executed, and one flow goes on with it");
         served.worked(weft_trace::now());
         self.shell.list(&mut served);
         served

@@ -35,9 +35,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if header.op == Op::TxPrepare.code() {
             self.rt.pass(FaultPoint::TxPrepare).await;
         }
-        self.current.set(Some(served));
+        *self.current.borrow_mut() = Some(served);
         let step = self.step(peer, &header, frame.body.clone(), is_first);
-        let served = self.current.take();
+        let served = self.current.borrow_mut().take();
         if let Ok(Step::Answer(_, changes)) = &step {
             for _ in 0..*changes {
                 self.rt.cpu(Work::Record).await;
@@ -47,21 +47,21 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         // A flow that goes on with the request has taken it.
         let Some(mut served) = served else { return };
         served.worked(worked);
-        let (result, until) = match step {
+        let (mut served, status) = match step {
+            Ok(Step::Answer(body, _)) => {
+                return answers.push(Answer { peer, frame: served.reply(&header, Ok(body)), served, until: None });
+            }
+            Ok(Step::WhenDurable(body, lsn)) => {
+                return answers.push(Answer { peer, frame: served.reply(&header, Ok(body)), served, until: Some(lsn) });
+            }
             Ok(Step::Later) => return served.forget(),
-            Ok(Step::Answer(body, _)) => (Ok(body), None),
-            Ok(Step::WhenDurable(body, lsn)) => (Ok(body), Some(lsn)),
             Err(status) if may_wait(status) => match shell.park(Parked { peer, frame, served, status, until }) {
                 None => return,
-                Some(parked) => {
-                    served = parked.served;
-                    (Err(status), None)
-                }
+                Some(parked) => (parked.served, status),
             },
-            Err(status) => (Err(status), None),
+            Err(status) => (served, status),
         };
-        let frame = served.reply(&header, result);
-        answers.push(Answer { peer, frame, served, until });
+        answers.push(Answer { peer, frame: served.reply(&header, Err(status)), served, until: None });
     }
 
     fn step(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes, is_first: bool) -> Result<Step> {
@@ -80,9 +80,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
         }
         let request = Request::decode(header.op, body)?;
-        let mut served = self.current.take().expect("a request is executed");
-        self.shell.asked(&mut served, &request, is_first);
-        self.current.set(Some(served));
+        if let Some(served) = self.current.borrow_mut().as_mut() {
+            self.shell.asked(served, &request, is_first);
+        }
         if changes {
             self.check_room(&request)?;
         }

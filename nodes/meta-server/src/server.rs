@@ -9,7 +9,7 @@ use weft_journal::{JournalError, Lsn, Superblock};
 use weft_live::Gauges;
 use weft_namespace::State;
 use weft_rt::{Arrival, Disk, Event, PeerId, ServerRuntime};
-use weft_serving::{Answers, Identity, Intake, Introduction, Load, Parked, Served, Service, Shell, finish, request};
+use weft_serving::{Answers, Identity, Intake, Introduction, Load, Parked, Served, Service, Shell, connection, finish};
 use weft_trace::EventId;
 use weft_wire::Header;
 use weft_wire::ops::{ServerInfo, TxId};
@@ -55,7 +55,7 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     pub(crate) flushing: Cell<bool>,
     pub(crate) next_tx: Cell<u64>,
     /// The request that is being executed, unless a flow goes on with it.
-    pub(crate) current: Cell<Option<Served>>,
+    pub(crate) current: RefCell<Option<Served>>,
     /// Who waits for the answers of flows.
     pub(crate) in_flight: RefCell<BTreeMap<Flight, Vec<(PeerId, Header)>>>,
     /// The record that is being encoded: its memory is used again.
@@ -104,7 +104,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             checkpointing: Cell::new(false),
             flushing: Cell::new(false),
             next_tx: Cell::new(1),
-            current: Cell::new(None),
+            current: RefCell::new(None),
             in_flight: RefCell::default(),
             encoded: RefCell::default(),
             config,
@@ -160,8 +160,10 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
             self.handle(peer, frame, Some((served, until)), answers).await;
         }
         for arrival in arrivals.drain(..) {
-            let Some((peer, frame)) = request(&**self, arrival) else { continue };
-            self.handle(peer, frame, None, answers).await;
+            match arrival {
+                Arrival::Request { peer, frame } => self.handle(peer, frame, None, answers).await,
+                other => connection(&**self, other),
+            }
             if self.engine.is_full() {
                 finish(self, answers).await?;
                 self.make_room().await?;

@@ -33,6 +33,6 @@ pub use meeting::introduce;
 pub use served::{Parked, Served};
 pub use service::{Answer, Answers, Intake, Service};
 pub use shell::{Identity, Load, Shell};
-pub use turns::{finish, request, serve};
+pub use turns::{connection, finish, serve};
 
 pub(crate) use introduction::is_for_strangers;

@@ -16,6 +16,7 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
     /// A request that this turn has taken, and its event in traces.
     #[inline]
     pub fn begin(&self, header: &Header, event: EventId) -> Served {
+        self.counts.requests.set(self.counts.requests.get() + 1);
         let mut trace = weft_trace::ladder_since(event, self.turn.began.get());
         if trace.is_on() {
             trace.request(request_key(header.request, header.server), header.op, self.identity.server.0);
@@ -58,6 +59,7 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
     }
 
     /// The request is done, whoever is told.
+    #[inline]
     fn ended(&self, served: &mut Served, is_error: bool, now: Nanos) {
         let mut live = self.live.borrow_mut();
         match served.ticket.take() {

@@ -40,7 +40,7 @@ pub trait Service: Sized + 'static {
     /// Before a turn changes anything. A full disk is no failure: who needs room that is not there is refused.
     fn make_room(&self) -> impl Future<Output = Result<(), Self::Failure>>;
 
-    /// Executes what has arrived, or starts it. [`request`](crate::request) tells requests from connections.
+    /// Executes what has arrived, or starts it. [`connection`](crate::connection) takes what is no request.
     fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> impl Future<Output = Result<(), Self::Failure>>;
 
     /// Writes what was decided, as safely as answers need that leave with their turn.

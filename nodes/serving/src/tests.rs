@@ -11,7 +11,7 @@ use weft_trace::EventId;
 use weft_wire::ops::{GetAttrRequest, GetMapRequest, LiveReply, LiveRequest, ServerInfo};
 use weft_wire::{Frame, Header, Operation, Request, Wire};
 
-use crate::{Answer, Answers, Durability, Engine, Identity, Intake, Introduction, Load, Parked, Served, Service, Shell, request, serve};
+use crate::{Answer, Answers, Durability, Engine, Identity, Intake, Introduction, Load, Parked, Served, Service, Shell, connection, serve};
 
 const HERE: ServerId = ServerId(0);
 /// A request about this object meets a lock while there is one.
@@ -94,8 +94,9 @@ impl Service for Toy {
             self.handle(peer, frame, Some((served, until)), answers).await;
         }
         for arrival in arrivals.drain(..) {
-            if let Some((peer, frame)) = request(&**self, arrival) {
-                self.handle(peer, frame, None, answers).await;
+            match arrival {
+                Arrival::Request { peer, frame } => self.handle(peer, frame, None, answers).await,
+                other => connection(&**self, other),
             }
         }
         Ok(())

@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use weft_rt::{Arrival, FaultPoint, PeerId, Runtime, ServerRuntime, race};
-use weft_wire::Frame;
+use weft_rt::{Arrival, FaultPoint, Runtime, ServerRuntime, race};
 
 use crate::{Answer, Answers, Intake, Service};
 
@@ -53,15 +52,11 @@ async fn turn<S: Service>(server: &Rc<S>, arrivals: &mut Vec<Arrival>, answers: 
     Ok(())
 }
 
-/// The request among what arrives; connections are noted.
-#[inline]
-pub fn request<S: Service>(server: &S, arrival: Arrival) -> Option<(PeerId, Frame)> {
+/// Notes a connection that was made or broke.
+pub fn connection<S: Service>(server: &S, arrival: Arrival) {
     let shell = server.shell();
     match arrival {
-        Arrival::Request { peer, frame } => {
-            shell.counts.requests.set(shell.counts.requests.get() + 1);
-            return Some((peer, frame));
-        }
+        Arrival::Request { .. } => unreachable!("requests are for the server"),
         Arrival::Connected { peer, client, incarnation } => {
             shell.live.borrow_mut().clients.connected(client, shell.rt.peer_name(peer));
             server.connected(client, incarnation);
@@ -71,7 +66,6 @@ pub fn request<S: Service>(server: &S, arrival: Arrival) -> Option<(PeerId, Fram
             server.disconnected(client, shell.turn.at.get());
         }
     }
-    None
 }
 
 async fn stop_flow<S: Service>(server: Rc<S>) {
