@@ -160,10 +160,15 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
             self.handle(peer, frame, Some((served, until)), answers).await;
         }
         for arrival in arrivals.drain(..) {
-            match arrival {
-                Arrival::Request { peer, frame } => self.handle(peer, frame, None, answers).await,
-                other => connection(&**self, other),
-            }
+            let (peer, frame) = match arrival {
+                Arrival::Request { peer, frame } => (peer, frame),
+                other => {
+                    connection(&**self, other);
+                    continue;
+                }
+            };
+            // Awaited within the arm above, its state would be moved once more.
+            self.handle(peer, frame, None, answers).await;
             if self.engine.is_full() {
                 finish(self, answers).await?;
                 self.make_room().await?;
