@@ -42,17 +42,6 @@ fn help_is_a_command_too() {
 }
 
 #[test]
-fn the_folder_of_a_file_system_is_not_its_root() {
-    let demo = Demo::up();
-    let state = &demo.state();
-    // By hand one would copy into the folder of the servers.
-    let said = fails(&mut weft(["cp", "Cargo.toml", state]));
-    assert!(said.contains(&format!("{state} holds a file system whose root is {state}:/")) && !said.contains("use cp"), "{said}");
-    ok(&mut weft(["cp", "Cargo.toml", &format!("{state}:/")]));
-    assert!(ok(&mut weft(["ls", state])).contains("Cargo.toml"));
-}
-
-#[test]
 fn a_file_system_is_named_by_position_or_by_state() {
     let demo = Demo::up();
     let state = &demo.state();

@@ -17,7 +17,6 @@ use crate::copy::{Copied, Copier, CopyOptions, Meta, Place};
 use crate::fs_arg::{CONFIG_NAME, FsArg, FsPath, is_url};
 use crate::output::print_json;
 use crate::process::StopSignals;
-use crate::state::StateDir;
 use crate::units::human_bytes;
 use crate::{mounted, mounts};
 
@@ -74,9 +73,7 @@ impl Args {
         for source in &self.places {
             let source = open(source, matches!(target, Place::Local(_)), common, &mut systems)?;
             if matches!((&source, &target), (Place::Local(_), Place::Local(_))) {
-                let state = [&source, &target].into_iter().find(|place| StateDir::existing(place.display().as_ref()).is_ok());
-                let advice = state.map_or("use cp".into(), |place| format!("{0} holds a file system whose root is {0}:/", place.display()));
-                bail!("neither {} nor {} is in a file system (FS:/PATH); {advice}", source.display(), target.display());
+                bail!("neither {} nor {} is in a file system (FS:/PATH); use cp", source.display(), target.display());
             }
             sources.push(source);
         }
