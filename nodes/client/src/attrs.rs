@@ -158,7 +158,12 @@ impl<R: Runtime> Client<R> {
             return Ok(Settled::Exact(attr));
         }
         attr.size = size;
-        let again = self.get_state(flow, attr.handle).await?.attr;
+        let again = match self.get_state(flow, attr.handle).await {
+            Ok(state) => state.attr,
+            // It is gone by now. What was asked for or changed was so before.
+            Err(error) if error.status == Status::Stale => return Ok(Settled::Later(attr)),
+            Err(error) => return Err(error),
+        };
         Ok(match () {
             () if again.truncate_epoch != attr.truncate_epoch => Settled::Unknown,
             () if again.version != attr.version => Settled::Later(attr),

@@ -74,3 +74,10 @@ fn an_object_refuses_a_rename_only_while_the_name_leads_to_it() {
 fn after_a_power_cut_anybody_may_be_writing() {
     [204_676].into_iter().for_each(stays_good);
 }
+
+/// A change of a file that another client was writing was made, and then answered with Stale, because the file was removed while a data
+/// server was asked for its size.
+#[test]
+fn a_change_that_was_made_does_not_fail_because_the_file_is_gone_later() {
+    [1949].into_iter().for_each(stays_good);
+}
