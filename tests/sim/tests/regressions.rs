@@ -81,3 +81,9 @@ fn after_a_power_cut_anybody_may_be_writing() {
 fn a_change_that_was_made_does_not_fail_because_the_file_is_gone_later() {
     [1949].into_iter().for_each(stays_good);
 }
+
+/// Data servers were told of the time of a directory that was set soon after a restart, and kept datafiles of it for ever.
+#[test]
+fn nothing_is_kept_of_directories_at_data_servers() {
+    [2750, 4085, 4861].into_iter().for_each(stays_good);
+}

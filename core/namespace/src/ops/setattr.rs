@@ -87,7 +87,8 @@ impl State {
     /// True if somebody else than the asking client may be writing to the file: the data servers must be told of a time that is set, so
     /// that writes from then on count as later.
     pub fn others_may_write(&self, cx: &Context<'_>, handle: Handle) -> bool {
-        self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle)
+        let is_file = self.peek(handle).is_some_and(|inode| inode.kind == FileKind::File);
+        is_file && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle))
     }
 
     /// Files whose data servers may not have heard yet of a time that was set, after a restart.
