@@ -289,7 +289,8 @@ impl Told {
     }
 }
 
-/// Two names with one hash are taken for the same: then a rename that does nothing may go unnoticed, once in 2^64.
+/// Two names with one hash are taken for the same: then a rename that does nothing may go unnoticed, by chance once in 2^64. The hash has no key:
+/// who makes such names on purpose harms renames of these names only.
 fn hash(dir: Handle, name: &[u8]) -> u64 {
     let mut hasher = FastHasher::default();
     hasher.write_u64(dir.0);
