@@ -28,46 +28,16 @@
 #   OUT          keep all single results in this file (CSV)
 # The kernel's caches of pages, names and attributes are dropped in every rest if this is root; if not, the table says which rows they may serve.
 # Everything runs in the ordinary scheduling class; servers in another one are named.
-set -euo pipefail
-export LC_ALL=C.UTF-8
-
-usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" | sed '$d'; exit 2; }
-fail() { echo "compare-mount: $*" >&2; exit 1; }
-
-if [ "$(chrt -p $$ 2>/dev/null | sed -n 's/.*policy: //p')" != SCHED_OTHER ] && [ -z "${COMPARE_ORDINARY-}" ]; then
-    COMPARE_ORDINARY=1 exec chrt -o 0 "$0" "$@"
-fi
-
-steps=() names=() dirs=()
-for word; do
-    case $word in
-        *=*) names+=("${word%%=*}"); dirs+=("${word#*=}") ;;
-        empty|unique|small|streams|interleaved|fsync|split|stress) steps+=("$word") ;;
-        *) usage ;;
-    esac
-done
-[ "${#names[@]}" -ge 1 ] || usage
-[ "${#steps[@]}" -ge 1 ] || steps=(empty unique small streams interleaved)
-for dir in "${dirs[@]}"; do [ -d "$dir" ] || fail "$dir is no directory"; done
-
 here=$(cd "$(dirname "$0")/.." && pwd)
-weft=${WEFT:-$(command -v weft || echo "${CARGO_TARGET_DIR:-$here/target}/release/weft")}
+STEPS="empty unique small streams interleaved fsync split stress" DEFAULT_STEPS="empty unique small streams interleaved"
+# shellcheck source=lab/turns.sh
+. "$here/lab/turns.sh"
+turns_begin "$@"
+
+weft=${WEFT:-$(command -v weft || echo "${CARGO_TARGET_DIR:-$here/target}/dist/weft")}
 mdtest=${MDTEST-} ior=${IOR-} mpirun=${MPIRUN:-mpirun}
-[ -n "$mdtest" ] && [ -n "$ior" ] || [ -x "$weft" ] || fail "no program $weft: build it (cargo build --release -p weft), or set WEFT, or MDTEST and IOR"
-files=${FILES:-10000} mib=${MIB:-512} turns=${TURNS:-3} pause=${PAUSE:-1.3}
-results=$(mktemp)
-trap 'rm -f "$results"' EXIT
-
-can_drop=""
-[ -w /proc/sys/vm/drop_caches ] && can_drop=1
-# rest: long enough for caches with a time, and without those that have none.
-rest() {
-    sleep "$pause"
-    [ -z "$can_drop" ] || { sync; echo 3 > /proc/sys/vm/drop_caches; }
-}
-
-# note TURN SYSTEM WORK RATE UNIT
-note() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >> "$results"; }
+[ -n "$mdtest" ] && [ -n "$ior" ] || [ -x "$weft" ] || fail "no program $weft: build it (cargo build --profile dist -p weft), or set WEFT, or MDTEST and IOR"
+files=${FILES:-10000} mib=${MIB:-512}
 
 # --- by weft bench ---------------------------------------------------------------------------------------------------------------
 # bench TURN SYSTEM WORK DIR RENAME SUBCOMMAND OPTION...: RENAME is a sed script on names of phases; phases with an empty name are left out.
@@ -195,20 +165,11 @@ run() { # STEP TURN SYSTEM DIR
     esac
 }
 
-for step in "${steps[@]}"; do
-    for ((turn = 1; turn <= turns; turn++)); do
-        for place in "${!names[@]}"; do
-            echo "$step, turn $turn of $turns: ${names[place]}" >&2
-            run "$step" "$turn" "${names[place]}" "${dirs[place]}"
-        done
-    done
-done
+turns
 
 # --- what came out -------------------------------------------------------------------------------------------------------------------
-[ -z "${OUT-}" ] || { echo "turn,system,work,rate,unit"; sed 's/"/""/g; s/\t/","/g; s/^/"/; s/$/"/' "$results"; } > "$OUT"
-
-echo "In turns, $turns each, $(uname -r), $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg) at the end; ordinary scheduling class;" \
-    "names by ${mdtest:+mdtest}${mdtest:-weft bench}, streams by ${ior:+IOR}${ior:-weft bench}." | sed "s|mdtest$mdtest|mdtest|; s|IOR$ior|IOR|"
+echo "$(turns_circumstances) Names by ${mdtest:+mdtest}${mdtest:-weft bench}, streams by ${ior:+IOR}${ior:-weft bench}." |
+    sed "s|mdtest$mdtest|mdtest|; s|IOR$ior|IOR|"
 special=$(ps -eo cls=,comm= 2>/dev/null | awk '($1 == "FF" || $1 == "RR") && $2 ~ /^(weft|mfs|glusterfs|ceph|juicefs|mount|pvfs|orangefs)/ { print $2 }' | sort -u | tr '\n' ' ')
 [ -z "$special" ] || echo "NOT COMPARABLE: in a real-time class run: $special"
 if [ -n "$mdtest$ior" ] && [ -n "$can_drop" ]; then
@@ -218,47 +179,4 @@ else
         "and kernel file systems are not; pages of files were dropped with POSIX_FADV_DONTNEED where the file system heeds it."
 fi
 echo
-awk -F '\t' -v all="${names[*]}" '
-function sorted(list, count,   i, j, value) {
-    for (i = 2; i <= count; i++) {
-        value = list[i]
-        for (j = i - 1; j > 0 && list[j] > value; j--) list[j + 1] = list[j]
-        list[j + 1] = value
-    }
-}
-function shown(value) { return value >= 100 ? sprintf("%.0f", value) : sprintf("%.2f", value) }
-function spread(list, count, format,   middle) {
-    if (count == 0) return "-"
-    sorted(list, count)
-    middle = count % 2 ? list[(count + 1) / 2] : (list[count / 2] + list[count / 2 + 1]) / 2
-    return sprintf("%s (%s–%s)", shown(middle), shown(list[1]), shown(list[count]))
-}
-BEGIN { systems = split(all, name, " ") }
-{
-    if (!($3 in unit)) { order[++works] = $3; unit[$3] = $5 }
-    rate[$3, $2, $1] = $4
-    if ($1 > turns) turns = $1
-}
-END {
-    head = "| work |"; rule = "|---|"
-    for (s = 1; s <= systems; s++) { head = head " " name[s] " |"; rule = rule "---|" }
-    for (s = 2; s <= systems; s++) { head = head " " name[1] " / " name[s] ", pairs |"; rule = rule "---|" }
-    print head; print rule
-    for (w = 1; w <= works; w++) {
-        work = order[w]
-        line = "| " work ", " unit[work] " |"
-        for (s = 1; s <= systems; s++) {
-            count = 0
-            for (t = 1; t <= turns; t++) if ((work, name[s], t) in rate) list[++count] = rate[work, name[s], t]
-            line = line " " spread(list, count) " |"
-        }
-        for (s = 2; s <= systems; s++) {
-            count = 0
-            for (t = 1; t <= turns; t++)
-                if ((work, name[1], t) in rate && (work, name[s], t) in rate && rate[work, name[s], t] > 0)
-                    list[++count] = rate[work, name[1], t] / rate[work, name[s], t]
-            line = line " " spread(list, count) " |"
-        }
-        print line
-    }
-}' "$results"
+turns_table

@@ -17,37 +17,20 @@
 #   OUT      keep all single results in this file (CSV)
 # The kernel's caches are dropped in every rest if this is root. What is only in the page cache when a program ends counts as done, on all alike;
 # SYNC=1 adds a `sync -f` to each phase that writes.
-set -euo pipefail
-export LC_ALL=C.UTF-8
-
-usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" | sed '$d'; exit 2; }
-fail() { echo "small-trees: $*" >&2; exit 1; }
-
-if [ "$(chrt -p $$ 2>/dev/null | sed -n 's/.*policy: //p')" != SCHED_OTHER ] && [ -z "${SMALL_TREES_ORDINARY-}" ]; then
-    SMALL_TREES_ORDINARY=1 exec chrt -o 0 "$0" "$@"
-fi
-
-steps=() names=() dirs=()
-for word; do
-    case $word in
-        *=*) names+=("${word%%=*}"); dirs+=("${word#*=}") ;;
-        rsync|tar) steps+=("$word") ;;
-        *) usage ;;
-    esac
-done
-[ "${#names[@]}" -ge 1 ] || usage
-[ "${#steps[@]}" -ge 1 ] || steps=(rsync tar)
-for dir in "${dirs[@]}"; do [ -d "$dir" ] || fail "$dir is no directory"; done
-tree=${TREE:-/usr/include} files=${FILES:-50000} turns=${TURNS:-3} pause=${PAUSE:-1.3}
+here=$(cd "$(dirname "$0")" && pwd)
+STEPS="rsync tar" DEFAULT_STEPS="rsync tar"
+# shellcheck source=lab/turns.sh
+. "$here/turns.sh"
+turns_begin "$@"
+tree=${TREE:-/usr/include} files=${FILES:-50000}
 case " ${steps[*]} " in *" rsync "*) command -v rsync > /dev/null || fail "rsync is not installed" ;; esac
 
 work=$(mktemp -d) # sources and results, on the file system of temporary files
 clean() {
-    rm -rf "$work"
+    rm -rf "$work" "$results"
     for dir in "${dirs[@]}"; do rm -rf "$dir/small-trees"; done
 }
 trap clean EXIT
-results=$work/results
 
 # make_files DIR COUNT: COUNT files of 100 to 8,000 bytes, 100 in each directory
 make_files() {
@@ -75,13 +58,9 @@ case " ${steps[*]} " in *" tar "*)
     tar cf "$work/source.tar" -C "$work" source ;;
 esac
 
-can_drop=""
-[ -w /proc/sys/vm/drop_caches ] && can_drop=1
-# Long enough for caches with a time, and without those that have none.
-rest() {
-    sleep "$pause"
-    [ -z "$can_drop" ] || { sync; echo 3 > /proc/sys/vm/drop_caches; }
-    # The source is in memory again: only the target is compared.
+# The source is in memory again after a rest: only the target is compared.
+rest_with() {
+    rest
     find "$@" -type f -exec cat {} + > /dev/null
 }
 
@@ -93,7 +72,7 @@ phase() {
     "$@" > "$work/said" 2>&1 || fail "$system, $label: $* failed: $(tail -n 3 "$work/said")"
     [ -z "${SYNC-}" ] || sync -f "$dir"
     ended=$(date +%s.%N)
-    printf '%s\t%s\t%s\t%s\n' "$turn" "$system" "$label" "$(echo "$begun $ended" | awk '{ printf "%.3f", $2 - $1 }')" >> "$results"
+    note "$turn" "$system" "$label" "$(echo "$begun $ended" | awk '{ printf "%.3f", $2 - $1 }')" s
 }
 
 run() { # STEP TURN SYSTEM DIR
@@ -102,78 +81,29 @@ run() { # STEP TURN SYSTEM DIR
     mkdir "$place"
     case $step in
         rsync)
-            rest "$tree"
+            rest_with "$tree"
             phase "$turn" "$system" "rsync -aHAX" "$dir" rsync -aHAX "$tree/" "$place/copy"
-            rest "$tree"
+            rest_with "$tree"
             phase "$turn" "$system" "rsync -aHAX, nothing has changed" "$dir" rsync -aHAX "$tree/" "$place/copy"
-            rest "$tree"
+            rest_with "$tree"
             phase "$turn" "$system" "rsync -aHAX --checksum" "$dir" rsync -aHAX --checksum "$tree/" "$place/copy"
-            rest "$tree"
+            rest_with "$tree"
             phase "$turn" "$system" "rm -r of the copy" "$dir" rm -r "$place/copy" ;;
         tar)
-            rest "$work/source.tar"
+            rest_with "$work/source.tar"
             phase "$turn" "$system" "tar x" "$dir" tar xpf "$work/source.tar" -C "$place"
-            rest "$work/source"
+            rest_with "$work/source"
             phase "$turn" "$system" "diff -r" "$dir" diff -r "$work/source" "$place/source"
-            rest "$work/source.tar"
+            rest_with "$work/source.tar"
             phase "$turn" "$system" "rm -r" "$dir" rm -r "$place/source" ;;
     esac
     rm -rf "$place"
 }
 
-for step in "${steps[@]}"; do
-    for ((turn = 1; turn <= turns; turn++)); do
-        for place in "${!names[@]}"; do
-            echo "$step, turn $turn of $turns: ${names[place]}" >&2
-            run "$step" "$turn" "${names[place]}" "${dirs[place]}"
-        done
-    done
-done
-
-[ -z "${OUT-}" ] || { echo "turn,system,work,seconds"; sed 's/\t/","/g; s/^/"/; s/$/"/' "$results"; } > "$OUT"
+turns
 shown_tree="$(find "$tree" -type f | wc -l) files of $([ "$tree" = "$work/tree" ] && echo "100 to 8,000 bytes" || echo "$tree")"
-echo "In turns, $turns each, $(uname -r), $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg) at the end, ordinary scheduling class. rsync: $shown_tree;" \
+echo "$(turns_circumstances) rsync: $shown_tree;" \
     "tar: $files files of 100 to 8,000 bytes, 100 in each directory.${SYNC:+ With sync -f.}"
 [ -n "$can_drop" ] || echo "The kernel's caches were not dropped (this is not root): local file systems compare and remove from memory."
 echo
-awk -F '\t' -v all="${names[*]}" '
-function sorted(list, count,   i, j, value) {
-    for (i = 2; i <= count; i++) {
-        value = list[i]
-        for (j = i - 1; j > 0 && list[j] > value; j--) list[j + 1] = list[j]
-        list[j + 1] = value
-    }
-}
-function spread(list, count,   middle) {
-    if (count == 0) return "-"
-    sorted(list, count)
-    middle = count % 2 ? list[(count + 1) / 2] : (list[count / 2] + list[count / 2 + 1]) / 2
-    return sprintf("%.2f (%.2f–%.2f)", middle, list[1], list[count])
-}
-BEGIN { systems = split(all, name, " ") }
-{
-    if (!($3 in seen)) { order[++works] = $3; seen[$3] = 1 }
-    seconds[$3, $2, $1] = $4
-    if ($1 > turns) turns = $1
-}
-END {
-    head = "| work, seconds |"; rule = "|---|"
-    for (s = 1; s <= systems; s++) { head = head " " name[s] " |"; rule = rule "---|" }
-    for (s = 2; s <= systems; s++) { head = head " " name[1] " / " name[s] ", pairs |"; rule = rule "---|" }
-    print head; print rule
-    for (w = 1; w <= works; w++) {
-        line = "| " order[w] " |"
-        for (s = 1; s <= systems; s++) {
-            count = 0
-            for (t = 1; t <= turns; t++) if ((order[w], name[s], t) in seconds) list[++count] = seconds[order[w], name[s], t]
-            line = line " " spread(list, count) " |"
-        }
-        for (s = 2; s <= systems; s++) {
-            count = 0
-            for (t = 1; t <= turns; t++)
-                if (seconds[order[w], name[s], t] > 0) list[++count] = seconds[order[w], name[1], t] / seconds[order[w], name[s], t]
-            line = line " " spread(list, count) " |"
-        }
-        print line
-    }
-}' "$results"
+turns_table

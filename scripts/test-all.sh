@@ -22,5 +22,12 @@ step cargo clippy --locked --workspace --all-targets -- -D warnings
 step cargo build --locked -p weft
 step cargo test --locked --workspace
 step cargo xtask tidy
+if cargo deny --version >/dev/null 2>&1; then
+    step cargo deny --locked check bans licenses sources
+    # The database of advisories is on the network, which tests do not need.
+    if cargo deny --locked fetch db >/dev/null 2>&1; then step cargo deny --locked check advisories; else echo "advisories: skipped, their database cannot be reached"; fi
+else
+    echo "cargo deny: skipped, it is not installed (cargo install --locked cargo-deny)"
+fi
 step cargo xtask sim --seeds "$seeds"
 printf '\nall checks passed\n'

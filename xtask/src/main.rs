@@ -2,9 +2,14 @@
 //!
 //! It never becomes part of what users install.
 
+mod circles;
+mod counts;
+mod operations;
 mod sim;
+mod size;
 mod thesis;
 mod tidy;
+mod words;
 
 use std::process::ExitCode;
 
@@ -36,16 +41,38 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Checks what the compiler does not: ranks of crates, documents against code, blobs.
-    Tidy,
+    /// Counts the instructions of the hottest paths and compares them with the recorded counts.
+    ///
+    /// Example: cargo xtask counts
+    /// More than 3 % above the record is a failure. If that is what the change is worth: cargo xtask counts --record
+    #[command(verbatim_doc_comment)]
+    Counts(counts::Arguments),
+    /// Prints lines of product, comments and tests by crate and group.
+    ///
+    /// Example: cargo xtask size
+    #[command(verbatim_doc_comment)]
+    Size,
+    /// Checks what the compiler does not: ranks of crates, circles of imports, long files, documents against code, blobs.
+    Tidy {
+        /// First writes what documents say of the code: the table of operations
+        #[arg(long)]
+        write: bool,
+    },
 }
 
 fn main() -> ExitCode {
     let good = match Cli::parse().command {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Thesis { arguments } => thesis::run(&arguments),
-        Command::Tidy => {
-            let problems = tidy::check(&tidy::root());
+        Command::Counts(arguments) => counts::run(&arguments),
+        Command::Size => {
+            size::print(&tidy::root());
+            true
+        }
+        Command::Tidy { write } => {
+            let root = tidy::root();
+            let written = if write { operations::write(&root) } else { Ok(()) };
+            let problems: Vec<String> = written.err().into_iter().chain(tidy::check(&root)).collect();
             problems.iter().for_each(|problem| eprintln!("tidy: {problem}"));
             if problems.is_empty() {
                 println!("tidy: all is in order");

@@ -35,6 +35,9 @@ pub struct Arguments {
     /// Mostly renames between servers, with transactions held up.
     #[arg(long)]
     renames: bool,
+    /// Servers join while clients work.
+    #[arg(long, conflicts_with = "renames")]
+    growing: bool,
     /// Ends after so many seeds that failed.
     #[arg(long, default_value_t = 5)]
     failures: u64,
@@ -134,7 +137,11 @@ pub fn run(arguments: &Arguments) -> bool {
 
 fn run_one(seed: u64, arguments: &Arguments) -> Report {
     SEED.set(Some(seed));
-    let plan = if arguments.renames { Plan::renames(seed, arguments.ops) } else { Plan::new(seed, arguments.ops) };
+    let plan = match arguments {
+        Arguments { renames: true, .. } => Plan::renames(seed, arguments.ops),
+        Arguments { growing: true, .. } => Plan::growing(seed, arguments.ops),
+        _ => Plan::new(seed, arguments.ops),
+    };
     let mut report = run_plan(&plan, arguments.verbose);
     if seed.is_multiple_of(TWICE_EVERY) || arguments.verbose {
         // The second run keeps no trace, so this also shows that looking changes nothing.

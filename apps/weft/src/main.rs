@@ -5,32 +5,9 @@
 // A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-mod bench;
 mod commands;
-mod config;
-mod connect;
 mod copy;
-mod export;
-mod faults;
-mod fs_arg;
-mod identity;
-mod live;
 mod mount_helper;
-mod mount_list;
-mod mounted;
-mod mounts;
-mod named;
-mod output;
-mod parallel;
-mod plot;
-mod process;
-mod recording;
-mod sim;
-mod state;
-mod stores;
-mod trust;
-mod units;
-mod view;
 
 use std::process::ExitCode;
 
@@ -39,7 +16,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     let outcome = mount_helper::command_line(std::env::args_os().collect()).map(|line| {
         let cli = commands::Cli::parse_from(line);
-        recording::Recording::begin().and_then(|recording| {
+        weft_recording::Recording::begin().and_then(|recording| {
             let outcome = cli.run();
             recording.end().and(outcome)
         })
@@ -48,7 +25,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if reader_has_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::tell_at(weft_rt_real::Level::Error, "weft", &error_text(&error));
+            weft_host::output::tell_at(weft_rt_real::Level::Error, "weft", &error_text(&error));
             ExitCode::FAILURE
         }
     }

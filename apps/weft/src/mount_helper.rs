@@ -10,8 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use rustix::mount::MountFlags;
-
-use crate::mounts;
+use weft_host::mounts;
 
 /// Names under which this program is the helper.
 const NAMES: [&str; 2] = ["mount.weft", "mount.fuse.weft"];

@@ -108,7 +108,7 @@ fn up_status_ping_down() {
     assert_eq!(ping["fs_id"], report["fs_id"]);
 
     assert!(ok(&mut weft(["up", "--state", &demo.state()])).contains("run already"));
-    assert!(fails(&mut weft(["up", "--state", &demo.state(), "--meta", "5"])).contains("made with 2 meta servers"));
+    assert!(fails(&mut weft(["up", "--state", &demo.state(), "--meta", "5"])).contains("has 2 meta servers"));
     assert!(ok(&mut weft(["down", "--state", &demo.state()])).contains("stopped 5 servers"));
     assert_eq!(processes_naming(&demo.state()), [""; 0]);
     let (well, report) = demo.status();
@@ -261,7 +261,7 @@ fn the_same_by_hand_over_tcp() {
     let (config, dir) = (config.to_str().unwrap(), demo.path("stores"));
     let steps =
         ok(weft(["genconfig", "--name", "hand", "--output", config]).args(["--meta", &ports[0], "--data", &ports[1], "--dir"]).arg(&dir));
-    assert!(steps.contains("--server meta0 --create") && steps.contains("copy both files"), "{steps}");
+    assert!(steps.contains("--server meta0 --create") && steps.contains("to those of servers only"), "{steps}");
     assert!(fails(&mut weft(["genconfig", "--output", config, "--meta", "a:1", "--data", "b:1"])).contains("exists"));
 
     let refused = fails(&mut weft(["serve", "--config", config, "--server", "meta0"]));

@@ -53,9 +53,10 @@ impl FileKind {
     }
 }
 
-/// How a file is striped. Fixed when the file is created.
+/// How a file is striped, and where. Fixed when the file is created.
 ///
-/// Datafile `i` is on data server `(first + i) % data servers`; with the distribution `simple_stripe` byte `b` of the file is in
+/// Datafile `i` is on the data server at position `(first + i) % n` of the `n` in the file's generation
+/// ([`ClusterMap::data_server`](crate::ClusterMap::data_server)); with the distribution `simple_stripe` byte `b` of the file is in
 /// datafile `(b / stripe_bytes) % width`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
@@ -63,8 +64,10 @@ pub struct Layout {
     pub stripe_bytes: u32,
     /// Number of datafiles, at least 1.
     pub width: u16,
-    /// Index of the data server that holds datafile 0.
+    /// Position in the generation of the data server that holds datafile 0.
     pub first: u16,
+    /// The list of data servers, by the epoch of the map that began it; 0 for what is no file.
+    pub generation: u32,
 }
 
 /// The attributes of one object, as `stat` shows them.

@@ -44,8 +44,9 @@ impl fmt::Display for Handle {
     }
 }
 
-/// Numbers a server of one file system, metadata and data servers alike. Metadata servers come first (0, 1, ...) because their
-/// number is part of handles; data servers start at [`ServerId::FIRST_DATA`].
+/// Numbers a server of one file system for ever, metadata and data servers alike: never a position in a list, and never given to
+/// another one. Metadata servers have the low numbers because theirs are part of handles; data servers start at
+/// [`ServerId::FIRST_DATA`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServerId(pub u16);
 
@@ -53,7 +54,7 @@ impl ServerId {
     /// The number of the first data server.
     pub const FIRST_DATA: u16 = 0x8000;
 
-    /// The data server with position `index` in the cluster map.
+    /// The data server with this number among data servers.
     pub fn data(index: u16) -> ServerId {
         assert!(index < Self::FIRST_DATA, "data server index {index} is too large");
         ServerId(Self::FIRST_DATA + index)
@@ -64,7 +65,7 @@ impl ServerId {
         if self.0 < Self::FIRST_DATA { ServerRole::Meta } else { ServerRole::Data }
     }
 
-    /// Position among the servers of its role.
+    /// Its number among the servers of its role: the `id` of a configuration.
     pub fn index(self) -> usize {
         usize::from(self.0 & (Self::FIRST_DATA - 1))
     }

@@ -5,20 +5,20 @@
 
 mod attr;
 mod checksum;
+mod extensions;
 mod fast_map;
 mod ids;
 mod map;
 mod payload;
-mod server_list;
 mod status;
 mod time;
 
 pub use attr::{Attr, Credentials, FileKind, Layout, NAME_BYTES_MAX, check_name, set_id_bits};
 pub use checksum::{crc32c, crc32c_append};
+pub use extensions::{EXTENSION_HEADER_BYTES, ExtensionError, Extensions, extension_header, refuse_unknown};
 pub use fast_map::{FastHasher, FastMap, FastSet};
 pub use ids::{ClientId, FsId, Handle, ROOT_HANDLE, RequestId, ServerId, ServerRole, StripeIndex};
-pub use map::{ClusterMap, ServerEntry};
+pub use map::{ClusterMap, Generation, ServerEntry, WIDTH_ALL};
 pub use payload::Payload;
-pub use server_list::ServerList;
 pub use status::{Result, Status};
 pub use time::{DataTime, MILLISECOND, Nanos, SECOND, WallTime};

@@ -106,22 +106,32 @@ statuses! {
     NotReady = 33, 11, "the server is not ready yet";
     /// The server has stopped accepting changes after a disk error.
     ReadOnly = 34, 30, "the server accepts no changes";
-    /// The client's partition map is old; the reply carries the new one.
-    StaleMap = 35, 11, "the partition map has changed";
+    /// The asker's map is old: of the partitions of a directory, or of the servers. It can ask for the new one.
+    StaleMap = 35, 11, "the map of servers or of a directory is too old";
     /// A checksum did not match.
     BadChecksum = 36, 74, "checksum mismatch";
     /// A bounded queue or table is full; ask again later.
     Overloaded = 37, 11, "the server has too much to do";
     /// A truncation came between; the size must be asked at the data servers.
     SizeUncertain = 38, 11, "the size must be asked at the data servers";
-    /// The peer has another list of servers than the one with which the file system was made.
-    MapChanged = 39, 5, "the list of servers is not the one with which the file system was made";
+    /// The cluster map of a peer contradicts the one that the file system has agreed on.
+    MapChanged = 39, 5, "the cluster map contradicts the one that the file system has agreed on";
     /// A server with this number is known, and it was another one: its store was lost and made again.
     StoreReplaced = 40, 5, "the store of the server is not the one that it had";
     /// Another client has locks on the file (ENOLCK).
     LockedElsewhere = 45, 37, "programs of another mount hold locks on the file";
     /// One client appends to the file, and another one writes to it.
     SharedAppend = 46, 16, "a file that one mount appends to can be written by no other at the same time";
+    /// A message has an extension with an odd number that the receiver does not know.
+    NewerExtension = 47, 95, "the peer is newer: its message needs an extension that this version does not know";
+    /// One side needs a feature of the protocol that the other one lacks.
+    FeatureMissing = 48, 71, "client and server do not have the features of the protocol that they need of each other";
+    /// The client's key only reads (EROFS).
+    KeyReadsOnly = 49, 30, "the key of this client allows no changes";
+    /// The client's key does not speak for this user, or not for servers (EPERM).
+    KeyForbids = 50, 1, "the key of this client does not allow it for this user";
+    /// A frame does not have the seal that its connection expects.
+    SealBroken = 51, 71, "a message does not have its seal: somebody has changed, repeated or put it in on the way";
     /// A status of a newer version.
     Unknown = 65535, 5, "an error that this version does not know";
 }

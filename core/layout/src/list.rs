@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn stripes_of_one_datafile_become_one_range() {
-        let layout = Layout { stripe_bytes: 4096, width: 2, first: 0 };
+        let layout = Layout { stripe_bytes: 4096, width: 2, first: 0, generation: 1 };
         let lists = split(&layout, &[FileRange { offset: 0, bytes: 16384 }]).unwrap();
         assert_eq!(lists.len(), 2);
         assert_eq!(lists[1].ranges, [LocalRange { offset: 0, bytes: 8192 }]);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn disorder_is_refused() {
-        let layout = Layout { stripe_bytes: 4096, width: 2, first: 0 };
+        let layout = Layout { stripe_bytes: 4096, width: 2, first: 0, generation: 1 };
         let range = |offset, bytes| FileRange { offset, bytes };
         assert_eq!(split(&layout, &[range(10, 5), range(14, 1)]), Err(Status::Invalid));
         assert_eq!(split(&layout, &[range(10, 5), range(0, 1)]), Err(Status::Invalid));

@@ -3,16 +3,15 @@
 
 use weft_base::{Handle, ServerId};
 
-/// The index of the data server that gets datafile 0 of a new file. `name_hash` is any hash of its name; `data_servers` is the
-/// number of data servers, at least 1.
+/// The position, in its generation, of the data server that gets datafile 0 of a new file. `name_hash` is any hash of its name;
+/// `data_servers` is the number of data servers, at least 1.
 pub fn first_data_server(parent: Handle, name_hash: u64, data_servers: usize) -> u16 {
     spread(parent, name_hash, FIRST_DATA_SALT, data_servers) as u16
 }
 
-/// The metadata server that gets a new directory. `name_hash` is any hash of its name; `meta_servers` is the number of metadata
-/// servers, at least 1.
-pub fn directory_server(parent: Handle, name_hash: u64, meta_servers: usize) -> ServerId {
-    ServerId(spread(parent, name_hash, DIRECTORY_SALT, meta_servers) as u16)
+/// The metadata server, of at least one, that gets a new directory. `name_hash` is any hash of its name.
+pub fn directory_server(parent: Handle, name_hash: u64, meta_servers: &[ServerId]) -> ServerId {
+    meta_servers[spread(parent, name_hash, DIRECTORY_SALT, meta_servers.len())]
 }
 
 /// Keeps the choices for a file and for a directory of the same name independent.
@@ -49,13 +48,14 @@ mod tests {
     fn places_are_even_for_the_worst_inputs() {
         // Consecutive numbers instead of hashes, in one directory and as directories: what a weak mix would not spread.
         for servers in [2, 3, 4, 7, 16] {
+            let metas: Vec<ServerId> = (0..servers as u16).map(|index| ServerId(3 * index)).collect();
             let by_name = (0..20_000).map(|i| (Handle(1), i));
             let by_parent = (0..20_000).map(|i| (Handle(i), 0));
             for inputs in [by_name.collect::<Vec<_>>(), by_parent.collect()] {
                 let (mut data, mut meta) = (vec![0; servers], vec![0; servers]);
                 for (parent, hash) in inputs {
                     data[usize::from(first_data_server(parent, hash, servers))] += 1;
-                    meta[directory_server(parent, hash, servers).index()] += 1;
+                    meta[directory_server(parent, hash, &metas).index() / 3] += 1;
                 }
                 // 15 degrees of freedom: 37.7 is exceeded once in a thousand; the inputs are fixed, so this cannot flicker.
                 assert!(chi_square(&data) < 38.0 && chi_square(&meta) < 38.0, "{servers}: {data:?} {meta:?}");
@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn files_and_directories_are_placed_independently() {
-        let same =
-            (0..10_000u64).filter(|i| usize::from(first_data_server(Handle(9), *i, 4)) == directory_server(Handle(9), *i, 4).index());
+        let metas = [ServerId(0), ServerId(1), ServerId(2), ServerId(3)];
+        let same = (0..10_000u64).filter(|i| first_data_server(Handle(9), *i, 4) == directory_server(Handle(9), *i, &metas).0);
         let same = same.count();
         assert!((2300..2700).contains(&same), "{same} of 10000");
     }

@@ -73,7 +73,7 @@ mod tests {
             (4096, WIDTH_MAX + 1, false),
             (0, 1, false),
         ] {
-            assert_eq!(check(&Layout { stripe_bytes, width, first: 0 }).is_ok(), good, "{stripe_bytes} {width}");
+            assert_eq!(check(&Layout { stripe_bytes, width, first: 0, generation: 1 }).is_ok(), good, "{stripe_bytes} {width}");
         }
     }
 
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_largest_numbers_do_not_overflow() {
-        let layout = Layout { stripe_bytes: STRIPE_BYTES_MAX, width: WIDTH_MAX, first: 0 };
+        let layout = Layout { stripe_bytes: STRIPE_BYTES_MAX, width: WIDTH_MAX, first: 0, generation: 1 };
         assert_eq!(file_bytes(&layout, [u64::MAX; 3]), u64::MAX);
         let locals = (0..u32::from(WIDTH_MAX)).map(|index| local_bytes(&layout, StripeIndex(index), FILE_BYTES_MAX));
         assert_eq!(file_bytes(&layout, locals), FILE_BYTES_MAX);

@@ -84,12 +84,12 @@ pub(crate) mod tests {
 
     /// Layouts with stripes far below what is allowed, so that byte-by-byte models stay small.
     pub(crate) fn tiny_layout() -> impl Strategy<Value = Layout> {
-        (1u32..9, 1u16..6).prop_map(|(stripe_bytes, width)| Layout { stripe_bytes, width, first: 0 })
+        (1u32..9, 1u16..6).prop_map(|(stripe_bytes, width)| Layout { stripe_bytes, width, first: 0, generation: 1 })
     }
 
     #[test]
     fn a_range_over_four_datafiles() {
-        let layout = Layout { stripe_bytes: 65536, width: 4, first: 2 };
+        let layout = Layout { stripe_bytes: 65536, width: 4, first: 2, generation: 1 };
         let got: Vec<_> =
             pieces(&layout, 65536 * 3 + 10, 65536 + 20).map(|p| (p.index.0, p.local_offset, p.file_offset, p.bytes)).collect();
         assert_eq!(got, [(3, 10, 196618, 65526), (0, 65536, 262144, 30)]);
@@ -97,13 +97,13 @@ pub(crate) mod tests {
 
     #[test]
     fn one_datafile_is_one_piece() {
-        let layout = Layout { stripe_bytes: 4096, width: 1, first: 0 };
+        let layout = Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 };
         assert_eq!(pieces(&layout, 5, 1 << 40).count(), 1);
     }
 
     #[test]
     fn nothing_has_no_pieces_and_the_end_of_numbers_is_no_trap() {
-        let layout = Layout { stripe_bytes: 4096, width: 3, first: 0 };
+        let layout = Layout { stripe_bytes: 4096, width: 3, first: 0, generation: 1 };
         assert_eq!(pieces(&layout, 7, 0).count(), 0);
         let last: Vec<_> = pieces(&layout, u64::MAX - 1, 100).collect();
         assert_eq!(last.iter().map(|piece| piece.bytes).sum::<u64>(), 1);

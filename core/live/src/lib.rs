@@ -3,7 +3,6 @@
 //! of it is always on, so it has to cost next to nothing: a request adds to a few numbers that its turn has in the cache already,
 //! and reads no clock of its own. It never does I/O, never reads a clock, and never decides anything.
 
-mod class;
 mod clients;
 mod in_flight;
 mod operations;
@@ -16,12 +15,11 @@ use weft_base::{ClientId, Handle, Nanos};
 use weft_wire::Op;
 use weft_wire::ops::{ClientName, LiveReply, OLDEST_MAX, ServerInfo, TOP_MAX};
 
-pub use class::Class;
 pub use clients::Clients;
 pub use in_flight::{InFlight, Ticket};
 pub use operations::{Operations, SLOTS, slot_of, slot_upper_ns};
 pub use sketch::{Estimate, Sketch};
-pub use tops::{Tops, object_of};
+pub use tops::Tops;
 
 /// All that a server counts.
 #[derive(Debug)]
@@ -49,6 +47,11 @@ pub struct Gauges {
     pub cache_bytes_max: u64,
 }
 
+/// True for what dashboards ask.
+fn is_of_dashboards(op: Option<Op>) -> bool {
+    matches!(op, Some(Op::Live | Op::Ping))
+}
+
 impl Live {
     /// Nothing has been done yet.
     pub fn new(now: Nanos) -> Live {
@@ -68,15 +71,15 @@ impl Live {
     }
 
     /// A request is here, about this object (0: none). Questions of dashboards are not counted among the busiest.
-    pub fn asked(&mut self, op: u16, client: ClientId, object: Handle) {
-        if op != Op::Live.code() && op != Op::Ping.code() {
+    pub fn asked(&mut self, op: Option<Op>, client: ClientId, object: Handle) {
+        if !is_of_dashboards(op) {
             self.tops.request(client, object);
         }
     }
 
     /// A request was answered, `ns` nanoseconds after the turn that took it began.
     #[inline]
-    pub fn answered(&mut self, op: u16, is_error: bool, ns: u64) {
+    pub fn answered(&mut self, op: Option<Op>, is_error: bool, ns: u64) {
         self.operations.add(op, is_error, ns);
     }
 

@@ -8,8 +8,8 @@ use weft_wire::ops::{LatencySlot, OperationUse};
 pub const SLOTS: usize = 26;
 /// The first slot ends at 2 to this power, in nanoseconds.
 const FIRST_BITS: u32 = 10;
-/// Numbers of operations that have a place of their own.
-const CODES: usize = 128;
+/// Places for operations: by number, below all of which the place of unknown ones is.
+const PLACES: usize = Op::ALL[Op::ALL.len() - 1].code() as usize + 1;
 
 /// What was asked for, by the number of the operation.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Operations {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
-    op: u16,
+    op: Option<Op>,
     is_error: bool,
     ns: u64,
     count: u64,
@@ -39,14 +39,14 @@ const EMPTY: Row = Row { count: 0, failed: 0, total_ns: 0, slots: [0; SLOTS] };
 
 impl Default for Operations {
     fn default() -> Operations {
-        Operations { rows: vec![EMPTY; CODES].into_boxed_slice(), run: Run::default() }
+        Operations { rows: vec![EMPTY; PLACES].into_boxed_slice(), run: Run::default() }
     }
 }
 
 impl Operations {
     /// A request was answered.
     #[inline]
-    pub fn add(&mut self, op: u16, is_error: bool, ns: u64) {
+    pub fn add(&mut self, op: Option<Op>, is_error: bool, ns: u64) {
         if (op, is_error, ns) != (self.run.op, self.run.is_error, self.run.ns) {
             self.settle();
             self.run = Run { op, is_error, ns, count: 0 };
@@ -56,8 +56,8 @@ impl Operations {
 
     fn settle(&mut self) {
         let Run { op, is_error, ns, count } = std::mem::take(&mut self.run);
-        // Unknown numbers share the place of 0, which no operation has.
-        let row = if usize::from(op) < CODES { &mut self.rows[usize::from(op)] } else { &mut self.rows[0] };
+        // No operation has the number 0.
+        let row = &mut self.rows[op.map_or(0, |op| usize::from(op.code()))];
         row.count += count;
         row.failed += if is_error { count } else { 0 };
         row.total_ns += ns * count;
@@ -67,30 +67,13 @@ impl Operations {
     /// Operations that were asked for, by number.
     pub fn used(&mut self) -> Vec<OperationUse> {
         self.settle();
-        let mut used: Vec<OperationUse> = Vec::new();
-        for (code, row) in self.rows.iter().enumerate().filter(|(_, row)| row.count > 0) {
-            let op = Op::from_code(code as u16).map_or(0, Op::code);
-            let slots = || row.slots.iter().enumerate().filter(|(_, count)| **count > 0);
-            match used.first_mut().filter(|first| op == 0 && first.op == 0) {
-                Some(unknown) => {
-                    unknown.count += row.count;
-                    unknown.failed += row.failed;
-                    unknown.total_ns += row.total_ns;
-                    for (slot, count) in slots() {
-                        match unknown.slots.iter_mut().find(|there| usize::from(there.slot) == slot) {
-                            Some(there) => there.count += count,
-                            None => unknown.slots.push(LatencySlot { slot: slot as u8, count: *count }),
-                        }
-                    }
-                }
-                None => {
-                    let slots = slots().map(|(slot, count)| LatencySlot { slot: slot as u8, count: *count }).collect();
-                    let entry = OperationUse { op, count: row.count, failed: row.failed, total_ns: row.total_ns, slots };
-                    used.insert(if op == 0 { 0 } else { used.len() }, entry);
-                }
-            }
-        }
-        used
+        let rows = self.rows.iter().enumerate().filter(|(_, row)| row.count > 0);
+        rows.map(|(op, row)| {
+            let slots = row.slots.iter().enumerate().filter(|(_, count)| **count > 0);
+            let slots = slots.map(|(slot, count)| LatencySlot { slot: slot as u8, count: *count }).collect();
+            OperationUse { op: op as u16, count: row.count, failed: row.failed, total_ns: row.total_ns, slots }
+        })
+        .collect()
     }
 }
 
@@ -122,11 +105,11 @@ mod tests {
     #[test]
     fn every_request_is_counted_once_and_unknown_numbers_share_a_row() {
         let mut operations = Operations::default();
-        operations.add(Op::Create.code(), false, 5_000);
-        operations.add(Op::Create.code(), true, 1_000);
-        operations.add(Op::Write.code(), false, 70_000_000_000);
-        for unknown in [7, 127, 128, 40_000, u16::MAX] {
-            operations.add(unknown, true, 10);
+        operations.add(Some(Op::Create), false, 5_000);
+        operations.add(Some(Op::Create), true, 1_000);
+        operations.add(Some(Op::Write), false, 70_000_000_000);
+        for _ in 0..5 {
+            operations.add(None, true, 10);
         }
         let used = operations.used();
         let brief: Vec<_> = used.iter().map(|row| (row.op, row.count, row.failed, row.total_ns)).collect();
@@ -142,7 +125,7 @@ mod tests {
     fn a_run_of_equal_answers_counts_as_many() {
         let mut operations = Operations::default();
         for (is_error, ns) in [(false, 2000), (false, 2000), (false, 2000), (true, 2000), (true, 2000), (false, 500), (false, 2000)] {
-            operations.add(Op::Lookup.code(), is_error, ns);
+            operations.add(Some(Op::Lookup), is_error, ns);
         }
         let used = operations.used();
         assert_eq!((used[0].count, used[0].failed, used[0].total_ns), (7, 2, 6 * 2000 + 500));

@@ -2,7 +2,6 @@
 //! windows of [`WINDOW_NS`]: the one that is being filled and the one before it. A report tells both together, and how long they are.
 
 use weft_base::{ClientId, Handle, Nanos, SECOND};
-use weft_wire::Request;
 use weft_wire::ops::TopRow;
 
 use crate::sketch::Sketch;
@@ -155,39 +154,6 @@ impl Windows {
     fn top(&self, limit: usize) -> Vec<TopRow> {
         let rows = self.now.heaviest_of_both(&self.before, limit).into_iter();
         rows.map(|estimate| TopRow { key: estimate.key, count: estimate.count, error: estimate.error }).collect()
-    }
-}
-
-/// What a request is about, for people who ask what is busy: the directory if it has a name in it, since a server that is asked for a
-/// million names in one directory shall say so; else the object. 0: nothing in particular.
-pub fn object_of(request: &Request) -> Handle {
-    match request {
-        Request::Lookup(request) => request.at.dir,
-        Request::Create(request) => request.at.dir,
-        Request::Mkdir(request) => request.at.dir,
-        Request::Unlink(request) => request.at.dir,
-        Request::Rmdir(request) => request.at.dir,
-        Request::Rename(request) => request.from.dir,
-        Request::Link(request) => request.to.dir,
-        Request::ReadDir(request) => request.at.dir,
-        Request::GetAttr(request) => request.handle,
-        Request::SetAttr(request) => request.handle,
-        Request::Open(request) => request.handle,
-        Request::Close(request) => request.handle,
-        Request::Readlink(request) => request.handle,
-        Request::GetXattr(request) => request.handle,
-        Request::SetXattr(request) => request.handle,
-        Request::ListXattr(request) => request.handle,
-        Request::RemoveXattr(request) => request.handle,
-        Request::Parent(request) => request.dir,
-        Request::Write(request) => request.handle,
-        Request::Read(request) => request.handle,
-        Request::ObjectStat(request) => request.handle,
-        Request::ObjectTruncate(request) => request.handle,
-        Request::ObjectSync(request) => request.handle,
-        Request::ObjectRemove(request) => request.handle,
-        Request::ObjectEpoch(request) => request.handle,
-        _ => Handle(0),
     }
 }
 

@@ -58,7 +58,7 @@ mod tests {
     use weft_base::{FileKind, Layout, WallTime};
 
     fn inode(mode: u32) -> Inode {
-        Inode::new(FileKind::File, mode, 10, 20, Layout { stripe_bytes: 4096, width: 1, first: 0 }, WallTime(0))
+        Inode::new(FileKind::File, mode, 10, 20, Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 }, WallTime(0))
     }
 
     fn who(uid: u32, gid: u32, groups: &[u32]) -> Credentials {

@@ -9,7 +9,10 @@ use weft_wire::{Reader, Rights, Wire, wire_struct};
 use crate::Inode;
 
 /// Version of the encoding of records.
-pub const RECORD_VERSION: u8 = 2;
+pub const RECORD_VERSION: u8 = 3;
+
+/// In place of the number of a change: extensions follow to the end of the record.
+const EXTENSIONS: u8 = 0;
 
 wire_struct! {
     /// A part of a transaction that a participant has agreed to: kept until the coordinator decides.
@@ -234,14 +237,20 @@ impl Record {
     /// Reads a record.
     ///
     /// # Errors
-    /// [`Status::VersionMismatch`] for another version, [`Status::BadMessage`] for bytes that make no sense.
+    /// [`Status::VersionMismatch`] for another version, [`Status::NewerExtension`] for an extension that must be understood,
+    /// [`Status::BadMessage`] for bytes that make no sense.
     pub fn decode(bytes: Bytes) -> Result<Record> {
         let mut reader = Reader::new(bytes);
         if u8::get(&mut reader)? != RECORD_VERSION {
             return Err(Status::VersionMismatch);
         }
         let mut changes = Vec::new();
-        while reader.remaining() > 0 {
+        while let Some(code) = reader.peek() {
+            if code == EXTENSIONS {
+                reader.take(1)?;
+                reader.skip_extensions()?;
+                break;
+            }
             changes.push(Change::get(&mut reader)?);
         }
         Ok(Record { changes, open: None })
@@ -270,7 +279,7 @@ mod tests {
 
     fn samples() -> Vec<Change> {
         let tx = TxId { coordinator: ServerId(1), number: 9 };
-        let layout = Layout { stripe_bytes: 4096, width: 2, first: 1 };
+        let layout = Layout { stripe_bytes: 4096, width: 2, first: 1, generation: 1 };
         let inode = Inode::new(FileKind::File, 0o640, 7, 8, layout, WallTime(5));
         let name = Bytes::from_static(b"name");
         let (handle, dir) = (Handle(3), Handle(1));
@@ -311,12 +320,25 @@ mod tests {
     }
 
     #[test]
+    fn extensions_follow_the_changes() {
+        let with = |tag: u8| {
+            let mut out = Vec::new();
+            encode(&samples()[1..3], &mut out);
+            out.extend([EXTENSIONS, tag, 0, 1, 0, 0, 0, 77]);
+            Record::decode(out.into()).map(|record| record.changes)
+        };
+        assert_eq!(with(2), Ok(samples()[1..3].to_vec()));
+        assert_eq!(with(1), Err(Status::NewerExtension));
+        assert_eq!(with(0), Err(Status::BadMessage));
+    }
+
+    #[test]
     fn on_disk_md_metadata_records_golden_bytes() {
         let mut out = Vec::new();
         encode(&samples()[1..5], &mut out);
         #[rustfmt::skip]
         let expected = [
-            2,
+            3,
             2, 3, 0, 0, 0, 0, 0, 0, 0,
             3, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b'n', b'a', b'm', b'e', 3, 0, 0, 0, 0, 0, 0, 0, 10,
             4, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b'n', b'a', b'm', b'e',
@@ -325,7 +347,7 @@ mod tests {
         assert_eq!(out, expected);
         let mut inode = Vec::new();
         samples()[0].put(&mut inode);
-        assert_eq!(inode.len(), 1 + 8 + 92);
+        assert_eq!(inode.len(), 1 + 8 + 96);
         assert_eq!(inode[9..15], [8, 0, 0xa0, 0x01, 7, 0], "kind, flags, mode, owner");
     }
 

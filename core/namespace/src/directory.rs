@@ -2,23 +2,8 @@
 //! while entries come and go.
 
 use std::collections::BTreeMap;
-use std::hash::Hasher;
 
-use siphasher::sip::SipHasher24;
 use weft_base::{FileKind, Handle};
-
-/// The smallest cookie: 0 begins a listing, 1 and 2 are `.` and `..` of gateways.
-pub const COOKIE_MIN: u64 = 3;
-/// The largest cookie: programs take them for signed numbers, and 2^63-1 itself means "end" to some.
-pub const COOKIE_MAX: u64 = (1 << 63) - 2;
-
-/// SipHash-2-4 (Aumasson, Bernstein 2012) of a name under the secret of the file system, so that nobody can choose names that
-/// collide; within [`COOKIE_MIN`] to [`COOKIE_MAX`].
-pub fn name_hash(secret: &[u8; 16], name: &[u8]) -> u64 {
-    let mut hasher = SipHasher24::new_with_key(secret);
-    hasher.write(name);
-    (hasher.finish() >> 1).clamp(COOKIE_MIN, COOKIE_MAX)
-}
 
 /// What a name leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,15 +124,6 @@ mod tests {
 
     fn entry(name: &str, handle: u64, kind: FileKind) -> Entry {
         Entry { name: name.as_bytes().into(), handle: Handle(handle), kind }
-    }
-
-    #[test]
-    fn cookies_stay_in_their_range() {
-        for i in 0..1000u32 {
-            let hash = name_hash(&[7; 16], &i.to_le_bytes());
-            assert!((COOKIE_MIN..=COOKIE_MAX).contains(&hash));
-        }
-        assert_ne!(name_hash(&[7; 16], b"x"), name_hash(&[8; 16], b"x"), "the secret matters");
     }
 
     #[test]

@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn the_last_ones_are_remembered_without_links() {
         let mut graves = Graves::default();
-        let layout = Layout { stripe_bytes: 4096, width: 1, first: 0 };
+        let layout = Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 };
         for number in 0..GRAVES_MAX as u64 + 10 {
             graves.bury(Handle(number), Inode::new(FileKind::Fifo, 0o600, 1, 1, layout, WallTime(5)));
         }

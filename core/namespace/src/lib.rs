@@ -16,6 +16,7 @@ mod inode;
 mod locks;
 mod opens;
 mod ops;
+mod placement;
 mod replies;
 mod snapshot;
 mod state;
@@ -24,13 +25,13 @@ mod tx;
 
 pub use access::{EXECUTE, READ, WRITE, may_access};
 pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
-pub use directory::{COOKIE_MAX, COOKIE_MIN, name_hash};
 pub use inode::{Inode, InodeFlags, MODE_MASK, MODE_SETGID, MODE_STICKY};
 pub use locks::LockMode;
 pub use ops::{
     ClosePlan, CycleCheck, RenamePlan, RenameSource, RenameTarget, SizePlan, XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX,
     XATTR_VALUE_BYTES_MAX,
 };
+pub use placement::Placement;
 pub use replies::Admission;
 pub use snapshot::SnapshotCursor;
 pub use state::{Context, Settings, State};

@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use weft_base::{Attr, ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
 use weft_wire::ops::{DirTarget, FileState, PartitionMap, TxId, TxPart};
-use weft_wire::{Capability, ClusterKey, Rights};
+use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
 use crate::change::Prepared;
-use crate::directory::{Directory, Entry, name_hash};
+use crate::directory::{Directory, Entry};
 use crate::graves::Graves;
 use crate::locks::Locks;
 use crate::opens::Opens;
 use crate::ops::xattr_bytes;
+use crate::placement::Placement;
 use crate::replies::Replies;
 use crate::table::InodeTable;
 use crate::{Admission, Change, Inode, InodeFlags, LockMode, OpenChange, Record};
@@ -22,12 +23,8 @@ use crate::{Admission, Change, Inode, InodeFlags, LockMode, OpenChange, Record};
 pub struct Settings {
     /// This server.
     pub server: ServerId,
-    /// Number of metadata servers.
-    pub meta_servers: usize,
-    /// Number of data servers.
-    pub data_servers: usize,
-    /// The secret of the hash of names, the same on all servers of the file system.
-    pub name_secret: [u8; 16],
+    /// The key of the hash of names, the same on all servers of the file system.
+    pub name_key: NameKey,
     /// What the extended attributes of all objects of this server may take in memory, about, in bytes.
     pub xattr_bytes_max: u64,
 }
@@ -50,8 +47,7 @@ impl Context<'_> {
     pub fn capability(&self, handle: Handle, rights: Rights) -> Capability {
         let expires = WallTime(self.now.0.saturating_add(self.capability_ns));
         // The others are no business of data servers.
-        let rights = rights.and(Rights::READ.with(Rights::WRITE).with(Rights::MANAGE));
-        Capability::sign(self.key, handle, self.client, rights, expires)
+        Capability::sign(self.key, handle, self.client, rights.and(Rights::OF_DATA), expires)
     }
 }
 
@@ -59,6 +55,7 @@ impl Context<'_> {
 #[derive(Debug)]
 pub struct State {
     pub(crate) settings: Settings,
+    pub(crate) placement: Placement,
     pub(crate) inodes: InodeTable,
     pub(crate) directories: BTreeMap<Handle, Directory>,
     pub(crate) targets: BTreeMap<Handle, Bytes>,
@@ -96,6 +93,7 @@ impl State {
     pub fn new(settings: Settings) -> State {
         State {
             settings,
+            placement: Placement::default(),
             inodes: InodeTable::default(),
             directories: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -176,6 +174,7 @@ impl State {
                 }
             }
             Change::PutPrepared { tx, prepared } => {
+                assert!(tx.coordinator != self.settings.server, "a coordinator prepares nothing, it decides");
                 if let Some(made) = prepared.made() {
                     self.saw_handle(made);
                 }
@@ -188,6 +187,7 @@ impl State {
                 }
             }
             Change::PutDecided { tx, participants } => {
+                assert!(tx.coordinator == self.settings.server, "only its coordinator decides a transaction");
                 self.decided.insert(tx, participants);
             }
             Change::DeleteDecided { tx } => {
@@ -202,6 +202,7 @@ impl State {
     }
 
     fn put_inode(&mut self, handle: Handle, inode: Inode) {
+        assert!(handle.server() == self.settings.server, "{handle} belongs to another server");
         self.saw_handle(handle);
         if inode.is_directory() {
             self.directories.entry(handle).or_default();
@@ -271,6 +272,16 @@ impl State {
         &self.settings
     }
 
+    /// Where new objects go.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// From now on new objects go where this says; what there is stays.
+    pub fn place(&mut self, placement: Placement) {
+        self.placement = placement;
+    }
+
     /// Number of inodes.
     pub fn inode_count(&self) -> u64 {
         self.inodes.len()
@@ -293,7 +304,7 @@ impl State {
 
     /// The hash of a name.
     pub fn hash(&self, name: &[u8]) -> u64 {
-        name_hash(&self.settings.name_secret, name)
+        self.settings.name_key.hash(name)
     }
 
     /// The handle of the next new object. The record that makes the object uses it up.
@@ -323,10 +334,11 @@ impl State {
         }
     }
 
-    /// The inode of a directory whose entries are here, if the asking side knows its partition map.
+    /// The inode of a directory whose entries are here: all of them, whatever map the asking side knows, since directories have one
+    /// partition, with the inode.
     ///
     /// # Errors
-    /// [`Status::NotFound`] if it was removed, [`Status::NotDirectory`], [`Status::StaleMap`], and as [`State::inode`].
+    /// [`Status::NotFound`] if it was removed, [`Status::NotDirectory`], and as [`State::inode`].
     pub fn directory(&self, at: &DirTarget) -> Result<&Inode> {
         let inode = self.inode(at.dir).map_err(|status| match status {
             // Handles are never used again: it was removed, and nothing has a name in it.
@@ -335,9 +347,6 @@ impl State {
         })?;
         if !inode.is_directory() {
             return Err(Status::NotDirectory);
-        }
-        if at.map_epoch > MAP_EPOCH {
-            return Err(Status::StaleMap);
         }
         Ok(inode)
     }
@@ -365,7 +374,7 @@ impl State {
 
     /// The map of a directory's entries: one partition, with the inode.
     pub fn partitions(&self, dir: Handle) -> PartitionMap {
-        PartitionMap { epoch: MAP_EPOCH, depth: 0, servers: vec![dir.server()] }
+        PartitionMap::whole(dir.server())
     }
 
     /// Checks that an inode may be looked at now.
@@ -578,9 +587,6 @@ impl State {
         crate::may_access(who, dir, if write { crate::WRITE | crate::EXECUTE } else { crate::EXECUTE })
     }
 }
-
-/// The epoch of every partition map until directories can split.
-const MAP_EPOCH: u32 = 1;
 
 fn is_orphan(inode: &Inode) -> bool {
     inode.nlink == 0 && !inode.is_directory()

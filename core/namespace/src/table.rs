@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn behaves_like_a_map() {
-        let layout = Layout { stripe_bytes: 1 << 20, width: 1, first: 0 };
+        let layout = Layout { stripe_bytes: 1 << 20, width: 1, first: 0, generation: 1 };
         let inode = |n: u64| Inode::new(FileKind::File, 0o644, n as u32, 0, layout, WallTime(0));
         let (mut table, mut model) = (InodeTable::default(), BTreeMap::new());
         for step in 0..2000u64 {

@@ -389,7 +389,7 @@ fn listings_are_complete_in_pages_of_any_size() {
                 // Removing what was listed moves nothing behind the cookie.
                 assert_eq!(entry.state.is_some(), request.with_state);
             }
-            if page.end {
+            if page.until == u64::MAX {
                 break;
             }
             assert!(!page.entries.is_empty(), "a page makes progress");

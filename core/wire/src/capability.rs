@@ -51,6 +51,8 @@ impl Rights {
     pub const LOCK: Rights = Rights(8);
     /// Append: nobody else writes meanwhile. Only between clients and metadata servers.
     pub const APPEND: Rights = Rights(16);
+    /// What data servers know of.
+    pub const OF_DATA: Rights = Rights(1 | 2 | 4);
     /// What an open may ask for.
     pub const OF_OPENS: Rights = Rights(1 | 2 | 8 | 16);
 
@@ -86,6 +88,7 @@ pub struct Capability {
 impl Capability {
     /// Issues a capability.
     pub fn sign(key: &ClusterKey, handle: Handle, client: ClientId, rights: Rights, expires: WallTime) -> Capability {
+        assert!(Rights::OF_DATA.contains(rights), "locks and appends are no business of data servers");
         let mut capability = Capability { handle, client, rights, expires, tag: [0; 16] };
         capability.tag = capability.expected_tag(key);
         capability

@@ -1,7 +1,8 @@
-//! How fields become bytes: little-endian, in the order of declaration, lengths before variable parts, every length bounded.
+//! How fields become bytes: little-endian, in the order of declaration, lengths before variable parts, every length bounded. Behind
+//! the fields of a whole message optional ones may follow, as extensions (`docs/formats.md`).
 
 use bytes::{Buf, Bytes};
-use weft_base::{Result, Status};
+use weft_base::{ExtensionError, Extensions, Result, Status, extension_header, refuse_unknown};
 
 /// A value with a fixed encoding.
 pub trait Wire: Sized {
@@ -14,23 +15,75 @@ pub trait Wire: Sized {
     /// [`Status::BadMessage`] if the bytes are too few or make no sense.
     fn get(from: &mut Reader) -> Result<Self>;
 
-    /// The encoding on its own.
+    /// Appends the optional fields that have a value.
+    fn put_optional(&self, _: &mut Vec<u8>) {}
+
+    /// Takes an optional field. False if this program does not know the tag.
+    ///
+    /// # Errors
+    /// [`Status::BadMessage`] if its bytes make no sense.
+    fn get_optional(&mut self, _tag: u16, _value: Reader) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// The encoding of a whole message.
     fn to_bytes(&self) -> Bytes {
         let mut out = Vec::with_capacity(256);
         self.put(&mut out);
+        self.put_optional(&mut out);
         out.into()
     }
 
-    /// Reads a value that must use up all bytes.
+    /// Reads a whole message.
     ///
     /// # Errors
-    /// [`Status::BadMessage`].
+    /// [`Status::BadMessage`]; [`Status::NewerExtension`] if it needs an extension that this program does not know.
     fn from_bytes(bytes: Bytes) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         let value = Self::get(&mut reader)?;
-        reader.finish()?;
-        Ok(value)
+        if reader.remaining() == 0 { Ok(value) } else { with_extensions(value, &reader.0) }
     }
+}
+
+/// The value with what follows its fixed fields. By value and aside, so that a message without
+/// extensions is read into its place.
+#[cold]
+#[inline(never)]
+fn with_extensions<T: Wire>(mut value: T, list: &Bytes) -> Result<T> {
+    get_extensions(&mut value, list)?;
+    Ok(value)
+}
+
+/// Reads what follows the fixed fields of a message.
+fn get_extensions<T: Wire>(value: &mut T, list: &Bytes) -> Result<()> {
+    for extension in Extensions::filling(list) {
+        let (tag, bytes) = extension.map_err(|_| Status::BadMessage)?;
+        if !value.get_optional(tag, Reader::new(list.slice_ref(bytes)))? {
+            refuse_unknown(tag).map_err(|_: ExtensionError| Status::NewerExtension)?;
+        }
+    }
+    Ok(())
+}
+
+/// Appends an optional field, if it has a value.
+pub fn put_optional<T: Wire>(tag: u16, field: &Option<T>, out: &mut Vec<u8>) {
+    let Some(value) = field else { return };
+    let at = out.len();
+    out.extend_from_slice(&extension_header(tag, 0));
+    let start = out.len();
+    value.put(out);
+    let header = extension_header(tag, out.len() - start);
+    out[at..start].copy_from_slice(&header);
+}
+
+/// Reads an optional field that fills its extension.
+///
+/// # Errors
+/// [`Status::BadMessage`].
+pub fn get_optional<T: Wire>(mut value: Reader) -> Result<Option<T>> {
+    let field = T::get(&mut value)?;
+    value.finish()?;
+    Ok(Some(field))
 }
 
 /// A cursor over received bytes; variable parts are taken out of it by reference, not copied.
@@ -59,6 +112,19 @@ impl Reader {
         Ok(self.0.split_to(len))
     }
 
+    /// The next byte, if there is one.
+    pub fn peek(&self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
+    /// Takes extensions up to the end, of which none is known.
+    ///
+    /// # Errors
+    /// [`Status::BadMessage`]; [`Status::NewerExtension`] if one of them must be understood.
+    pub fn skip_extensions(&mut self) -> Result<()> {
+        get_extensions(&mut (), &std::mem::take(&mut self.0))
+    }
+
     /// Says that the value ends here.
     ///
     /// # Errors
@@ -69,44 +135,31 @@ impl Reader {
 }
 
 macro_rules! wire_for_numbers {
-    ($( $type:ty, $get:ident; )*) => { $(
+    ($( $type:ty )*) => { $(
+        // Inlined over crates: a listing has thousands of them, and builds without whole-program optimisation call each.
         impl Wire for $type {
+            #[inline]
             fn put(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());
             }
+            #[inline]
             fn get(from: &mut Reader) -> Result<Self> {
-                if from.0.len() < size_of::<$type>() {
-                    return Err(Status::BadMessage);
-                }
-                Ok(from.0.$get())
+                let number = Self::from_le_bytes(*from.0.first_chunk().ok_or(Status::BadMessage)?);
+                from.0.advance(size_of::<Self>());
+                Ok(number)
             }
         }
     )* };
 }
 
-wire_for_numbers! {
-    u16, get_u16_le;
-    u32, get_u32_le;
-    u64, get_u64_le;
-    i64, get_i64_le;
-}
-
-impl Wire for u8 {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.push(*self);
-    }
-    fn get(from: &mut Reader) -> Result<Self> {
-        if from.0.is_empty() {
-            return Err(Status::BadMessage);
-        }
-        Ok(from.0.get_u8())
-    }
-}
+wire_for_numbers! { u8 u16 u32 u64 i64 }
 
 impl Wire for bool {
+    #[inline]
     fn put(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
+    #[inline]
     fn get(from: &mut Reader) -> Result<Self> {
         match u8::get(from)? {
             0 => Ok(false),
@@ -206,13 +259,54 @@ impl<T: Wire> Wire for Result<T> {
     }
 }
 
-/// Declares structs whose encoding is the sequence of their fields.
+/// The extensions of a message as they came. Messages that proofs are made over keep them: also of what is skipped, both sides must
+/// have the same bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExtensionList(Bytes);
+
+impl ExtensionList {
+    /// These extensions, with ascending tags.
+    pub fn of(extensions: &[(u16, &[u8])]) -> ExtensionList {
+        let mut out = Vec::new();
+        for (tag, value) in extensions {
+            out.extend_from_slice(&extension_header(*tag, value.len()));
+            out.extend_from_slice(value);
+        }
+        ExtensionList(out.into())
+    }
+
+    /// Refuses what must be understood and is not.
+    ///
+    /// # Errors
+    /// [`ExtensionError`].
+    pub fn check(&self) -> std::result::Result<(), ExtensionError> {
+        Extensions::filling(&self.0).check(&[])
+    }
+}
+
+impl Wire for ExtensionList {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        Ok(ExtensionList(std::mem::take(&mut from.0)))
+    }
+}
+
+/// Declares structs whose encoding is the sequence of their fields. Fields in `optional` are extensions by number: they need a place
+/// in a whole message, so a struct that is only part of messages has none.
 #[macro_export]
 macro_rules! wire_struct {
-    ($( $(#[$doc:meta])* pub struct $name:ident { $( $(#[$field_doc:meta])* pub $field:ident : $type:ty, )* } )*) => { $(
+    ($( $(#[$doc:meta])* pub struct $name:ident {
+        $( $(#[$field_doc:meta])* pub $field:ident : $type:ty, )*
+        $( optional { $( $(#[$optional_doc:meta])* $tag:literal pub $optional:ident : $optional_type:ty, )* } )?
+    } )*) => { $(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
-        pub struct $name { $( $(#[$field_doc])* pub $field: $type, )* }
+        pub struct $name {
+            $( $(#[$field_doc])* pub $field: $type, )*
+            $( $( $(#[$optional_doc])* pub $optional: Option<$optional_type>, )* )?
+        }
 
         impl $crate::Wire for $name {
             #[allow(unused_variables)] // structs without fields
@@ -221,8 +315,71 @@ macro_rules! wire_struct {
             }
             #[allow(unused_variables)] // as above
             fn get(from: &mut $crate::Reader) -> weft_base::Result<Self> {
-                Ok($name { $( $field: $crate::Wire::get(from)?, )* })
+                Ok($name { $( $field: $crate::Wire::get(from)?, )* $( $( $optional: None, )* )? })
             }
+            $(
+                fn put_optional(&self, out: &mut Vec<u8>) {
+                    $( $crate::codec::put_optional($tag, &self.$optional, out); )*
+                }
+                fn get_optional(&mut self, tag: u16, value: $crate::Reader) -> weft_base::Result<bool> {
+                    match tag {
+                        $( $tag => self.$optional = $crate::codec::get_optional(value)?, )*
+                        _ => return Ok(false),
+                    }
+                    Ok(true)
+                }
+            )?
         }
     )* };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    wire_struct! {
+        /// As version 1 has it.
+        pub struct Old {
+            /// A fixed field.
+            pub a: u32,
+        }
+
+        /// The same message later: with an optional field that an old reader may skip, and one that it must understand.
+        pub struct New {
+            /// A fixed field.
+            pub a: u32,
+            optional {
+                /// May be skipped.
+                2 pub hint: String,
+                /// Must be understood.
+                5 pub must: u16,
+            }
+        }
+    }
+
+    #[test]
+    fn optional_fields_cost_nothing_when_they_are_not_used() {
+        let (old, new) = (Old { a: 7 }, New { a: 7, hint: None, must: None });
+        assert_eq!(old.to_bytes(), new.to_bytes());
+        assert_eq!(New::from_bytes(old.to_bytes()), Ok(new));
+    }
+
+    #[test]
+    fn an_old_reader_skips_even_fields_and_refuses_odd_ones() {
+        let hint = New { a: 7, hint: Some("x".into()), must: None };
+        assert_eq!(hint.to_bytes()[..], [7, 0, 0, 0, 2, 0, 5, 0, 0, 0, 1, 0, 0, 0, b'x']);
+        assert_eq!(Old::from_bytes(hint.to_bytes()), Ok(Old { a: 7 }));
+        assert_eq!(New::from_bytes(hint.to_bytes()), Ok(hint));
+        let must = New { a: 7, hint: None, must: Some(3) };
+        assert_eq!(Old::from_bytes(must.to_bytes()), Err(Status::NewerExtension));
+        assert_eq!(New::from_bytes(must.to_bytes()), Ok(must));
+    }
+
+    #[test]
+    fn what_is_no_extension_is_refused() {
+        for tail in [&[0][..], &[2, 0, 9, 0, 0, 0], &[2, 0, 1, 0, 0, 0, 0], &[0; 6]] {
+            let body = [&[7, 0, 0, 0], tail].concat();
+            assert_eq!(New::from_bytes(body.into()), Err(Status::BadMessage), "{tail:?}");
+        }
+    }
 }

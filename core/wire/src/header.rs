@@ -10,18 +10,17 @@ pub const HEADER_BYTES: usize = 64;
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// Longest bulk data in bytes. Longer data is refused before it is read.
 pub const BULK_BYTES_MAX: usize = 8 << 20;
-/// The newest version that this code speaks. Version 2 added bulk data in shared memory ([`Flags::SHARED`], [`Flags::ROOM`]).
-pub const PROTOCOL_VERSION: u8 = 2;
+/// The newest version that this code speaks. `docs/formats.md` says what makes a new one.
+pub const PROTOCOL_VERSION: u8 = 3;
 /// The oldest version that this code still understands.
-pub const PROTOCOL_VERSION_OLDEST: u8 = 1;
+pub const PROTOCOL_VERSION_OLDEST: u8 = 3;
+/// What frames of the handshake have in place of a version, for ever: any two versions can read them and say that they do not fit.
+pub const HANDSHAKE_VERSION: u8 = 1;
 
 /// Places in a shared region are counted in pages of so many bytes.
 pub const REGION_PAGE_BYTES: usize = 4096;
 /// Largest shared region of one connection in bytes.
 pub const REGION_BYTES_MAX: usize = 64 << 20;
-
-/// The first version with shared regions.
-const VERSION_SHARED: u8 = 2;
 
 /// The first four bytes of every message: `WEFT`.
 const MAGIC: [u8; 4] = *b"WEFT";
@@ -71,7 +70,8 @@ impl Flags {
 /// The fixed part of a message. See `docs/wire.md` for the byte layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The oldest protocol version whose rules the frame keeps to; never newer than the one agreed in the handshake.
+    /// The oldest protocol version whose rules the frame keeps to; never newer than the one agreed in the handshake. Frames of the
+    /// handshake have [`HANDSHAKE_VERSION`].
     pub version: u8,
     /// Request or reply.
     pub kind: Kind,
@@ -85,8 +85,9 @@ pub struct Header {
     pub server: ServerId,
     /// Identity of the request.
     pub request: RequestId,
-    /// `request.sequence` minus the oldest sequence that the client still waits for at this server: everything below is
-    /// finished, so the server may forget its replies and must refuse late copies.
+    /// Request: `request.sequence` minus the oldest sequence that the client still waits for at this server: everything below is
+    /// finished, so the server may forget its replies and must refuse late copies. Reply: the epoch of the server's cluster map, see
+    /// [`Header::map_epoch`].
     pub unfinished_span: u32,
     /// Bytes of the body.
     pub body_bytes: u32,
@@ -125,6 +126,16 @@ impl Header {
         self.request.sequence.saturating_sub(u64::from(self.unfinished_span))
     }
 
+    /// Of a reply: the epoch of the cluster map by which the server works; 0 if it has none yet.
+    pub fn map_epoch(&self) -> u32 {
+        self.unfinished_span
+    }
+
+    /// Sets [`Header::map_epoch`].
+    pub fn set_map_epoch(&mut self, epoch: u32) {
+        self.unfinished_span = epoch;
+    }
+
     /// True if the frame names a place in the shared region; its bulk data, if it has any, does not follow the body.
     pub fn names_region(&self) -> bool {
         self.flags.0 & (Flags::SHARED.0 | Flags::ROOM.0) != 0
@@ -137,7 +148,6 @@ impl Header {
 
     /// Names `bulk_bytes` bytes of the shared region from `page`; `flag` is [`Flags::SHARED`] or [`Flags::ROOM`].
     pub fn name_region(&mut self, flag: Flags, page: u32, bulk_bytes: u32) {
-        self.version = VERSION_SHARED;
         self.flags = self.flags.without(Flags::SHARED.with(Flags::ROOM)).with(flag);
         (self.bulk_crc, self.bulk_bytes) = (page, bulk_bytes);
     }
@@ -145,7 +155,6 @@ impl Header {
     /// Takes back what [`Header::name_region`] has set: the frame carries its bulk data itself.
     pub fn forget_region(&mut self) {
         if self.names_region() {
-            self.version = PROTOCOL_VERSION_OLDEST;
             self.flags = self.flags.without(Flags::SHARED.with(Flags::ROOM));
         }
     }
@@ -194,14 +203,12 @@ impl Header {
         if u32_at(60) != crc32c(&bytes[..60]) {
             return Err(Status::BadChecksum);
         }
-        let version = bytes[4];
-        if !(PROTOCOL_VERSION_OLDEST..=PROTOCOL_VERSION).contains(&version) {
-            return Err(Status::VersionMismatch);
-        }
-        let kind = match bytes[5] {
-            1 => Kind::Request,
-            2 => Kind::Reply,
-            3 => Kind::Handshake,
+        let (version, kind) = match (bytes[4], bytes[5]) {
+            (HANDSHAKE_VERSION, 3) => (HANDSHAKE_VERSION, Kind::Handshake),
+            (_, 3) => return Err(Status::BadMessage),
+            (version @ PROTOCOL_VERSION_OLDEST..=PROTOCOL_VERSION, 1) => (version, Kind::Request),
+            (version @ PROTOCOL_VERSION_OLDEST..=PROTOCOL_VERSION, 2) => (version, Kind::Reply),
+            (_, 1 | 2) => return Err(Status::VersionMismatch),
             _ => return Err(Status::BadMessage),
         };
         let header = Header {
@@ -228,7 +235,7 @@ impl Header {
             Kind::Reply => !room,
             Kind::Handshake => false,
         };
-        if (shared || room) && (!allowed || version < VERSION_SHARED) {
+        if (shared || room) && !allowed {
             return Err(Status::BadMessage);
         }
         Ok(header)
@@ -253,7 +260,7 @@ mod tests {
     fn wire_md_header_golden_bytes() {
         let bytes = sample().encode();
         assert_eq!(&bytes[0..4], b"WEFT");
-        assert_eq!(bytes[4..16], [1, 1, Op::Create as u8, 0, 3, 0, 0, 0, 0, 0, 2, 0]);
+        assert_eq!(bytes[4..16], [3, 1, Op::Create as u8, 0, 3, 0, 0, 0, 0, 0, 2, 0]);
         assert_eq!(bytes[16..24], [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]);
         assert_eq!(bytes[24..40], [3, 0, 0, 0, 5, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[40..48], [77, 0, 0, 0, 0, 0, 16, 0]);
@@ -266,30 +273,37 @@ mod tests {
         let mut header = sample();
         header.name_region(Flags::SHARED, 0x0102, 300);
         let bytes = header.encode();
-        assert_eq!((bytes[4], bytes[8]), (2, 1 | 2 | 4));
+        assert_eq!((bytes[4], bytes[8]), (3, 1 | 2 | 4));
         assert_eq!(bytes[44..48], [44, 1, 0, 0]);
         assert_eq!(bytes[52..56], [2, 1, 0, 0]);
         assert_eq!(Header::decode(&bytes).map(|header| header.region_place()), Ok(Some((0x0102 * 4096, 300))));
         assert_eq!(header.following_bulk_bytes(), 0);
         header.forget_region();
-        assert_eq!((header.version, header.flags, header.region_place()), (1, sample().flags, None));
+        assert_eq!((header.version, header.flags, header.region_place()), (3, sample().flags, None));
     }
 
     #[test]
     fn only_frames_that_can_have_them_name_places_of_the_region() {
         let with = |version: u8, kind: Kind, flags: Flags| Header::decode(&Header { version, kind, flags, ..sample() }.encode()).map(drop);
         let (shared, room) = (Flags::SHARED, Flags::ROOM);
-        assert_eq!(with(2, Kind::Request, shared), Ok(()));
-        assert_eq!(with(2, Kind::Request, room), Ok(()));
-        assert_eq!(with(2, Kind::Reply, shared), Ok(()));
-        for (version, kind, flags) in [
-            (1, Kind::Request, shared),
-            (1, Kind::Request, room),
-            (2, Kind::Request, shared.with(room)),
-            (2, Kind::Reply, room),
-            (2, Kind::Handshake, shared),
-        ] {
+        assert_eq!(with(3, Kind::Request, shared), Ok(()));
+        assert_eq!(with(3, Kind::Request, room), Ok(()));
+        assert_eq!(with(3, Kind::Reply, shared), Ok(()));
+        for (version, kind, flags) in
+            [(3, Kind::Request, shared.with(room)), (3, Kind::Reply, room), (HANDSHAKE_VERSION, Kind::Handshake, shared)]
+        {
             assert_eq!(with(version, kind, flags), Err(Status::BadMessage), "{version} {kind:?} {flags:?}");
+        }
+    }
+
+    #[test]
+    fn other_versions_are_refused_except_in_the_handshake() {
+        let with = |version: u8, kind: Kind| Header::decode(&Header { version, kind, ..sample() }.encode()).map(drop);
+        assert_eq!(with(HANDSHAKE_VERSION, Kind::Handshake), Ok(()));
+        assert_eq!(with(PROTOCOL_VERSION, Kind::Handshake), Err(Status::BadMessage));
+        for version in [0, 1, 2, PROTOCOL_VERSION + 1] {
+            assert_eq!(with(version, Kind::Request), Err(Status::VersionMismatch));
+            assert_eq!(with(version, Kind::Reply), Err(Status::VersionMismatch));
         }
     }
 

@@ -6,19 +6,28 @@
 pub mod capability;
 pub mod codec;
 mod disk_use;
+mod features;
 pub mod handshake;
 mod header;
+mod keys;
 pub mod ops;
+mod partition;
+mod seal;
 mod tx;
 mod types;
 
 pub use capability::{Capability, ClusterKey, Rights};
-pub use codec::{Reader, Wire};
+pub use codec::{ExtensionList, Reader, Wire};
+pub use features::Features;
 pub use header::{
-    BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST, REGION_BYTES_MAX,
-    REGION_PAGE_BYTES,
+    BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HANDSHAKE_VERSION, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST,
+    REGION_BYTES_MAX, REGION_PAGE_BYTES,
 };
+pub use keys::{ClientKey, Credential, KeyId, KeyRights, KeyRing, NOBODY, parse_users, rights_to_text};
 pub use ops::{Op, Operation, Request};
+pub use partition::{HASH_MAX, HASH_MIN, NameKey};
+
+pub use seal::{SEAL_BYTES, Sealer, Sealing, SessionSeals};
 
 use bytes::Bytes;
 use weft_base::{Payload, Status};

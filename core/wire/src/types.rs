@@ -1,8 +1,8 @@
 //! Encodings of the nouns of `weft-base`.
 
 use weft_base::{
-    Attr, ClientId, ClusterMap, Credentials, DataTime, FileKind, FsId, Handle, Layout, RequestId, Result, ServerEntry, ServerId, Status,
-    WallTime,
+    Attr, ClientId, ClusterMap, Credentials, DataTime, FileKind, FsId, Generation, Handle, Layout, RequestId, Result, ServerEntry,
+    ServerId, Status, WallTime,
 };
 
 use crate::{Reader, Wire};
@@ -10,9 +10,11 @@ use crate::{Reader, Wire};
 macro_rules! wire_for_newtypes {
     ($( $type:ident; )*) => { $(
         impl Wire for $type {
+            #[inline]
             fn put(&self, out: &mut Vec<u8>) {
                 self.0.put(out);
             }
+            #[inline]
             fn get(from: &mut Reader) -> Result<Self> {
                 Ok($type(Wire::get(from)?))
             }
@@ -50,7 +52,7 @@ wire_for_structs! {
     DataTime { epoch, at }
     Credentials { uid, gid, groups, checked_by_kernel }
     ServerEntry { id, name, address }
-    ClusterMap { fs_id, fs_name, epoch, meta, data, stripe_bytes, stripe_width }
+    Generation { id, data }
 }
 
 impl Wire for Layout {
@@ -58,13 +60,42 @@ impl Wire for Layout {
         self.stripe_bytes.put(out);
         self.width.put(out);
         self.first.put(out);
+        self.generation.put(out);
     }
     fn get(from: &mut Reader) -> Result<Self> {
-        let layout = Layout { stripe_bytes: Wire::get(from)?, width: Wire::get(from)?, first: Wire::get(from)? };
+        let (stripe_bytes, width, first, generation) = (Wire::get(from)?, Wire::get(from)?, Wire::get(from)?, Wire::get(from)?);
+        let layout = Layout { stripe_bytes, width, first, generation };
         // Arithmetic on layouts divides by both; a peer must not be able to stop us with a zero.
         if layout.width == 0 || layout.stripe_bytes == 0 {
             return Err(Status::BadMessage);
         }
         Ok(layout)
+    }
+}
+
+impl Wire for ClusterMap {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.fs_id.put(out);
+        self.fs_name.put(out);
+        self.epoch.put(out);
+        self.meta.put(out);
+        self.data.put(out);
+        self.generations.put(out);
+        self.stripe_bytes.put(out);
+        self.stripe_width.put(out);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        let map = ClusterMap {
+            fs_id: Wire::get(from)?,
+            fs_name: Wire::get(from)?,
+            epoch: Wire::get(from)?,
+            meta: Wire::get(from)?,
+            data: Wire::get(from)?,
+            generations: Wire::get(from)?,
+            stripe_bytes: Wire::get(from)?,
+            stripe_width: Wire::get(from)?,
+        };
+        map.check()?;
+        Ok(map)
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use weft_base::{Attr, Credentials, FileKind, Handle, Status, WallTime};
+use weft_base::{Attr, Credentials, FileKind, Status, WallTime};
+use weft_posix::{Caching, Caller, Node, OpenHow, Opened, WriteHow};
+use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
-use crate::kernel::{Errno, FileAttr, FileType, INodeNo, Request, TimeOrNow};
+use crate::kernel::{Errno, FileAttr, FileType, FopenFlags, INodeNo, Request, TimeOrNow};
 
 /// Unit in which programs see the preferred size of requests: 1 MiB would make some of them allocate too much, 128 KiB is what
 /// `cp` and `cat` use anyway.
@@ -16,32 +18,52 @@ pub fn errno(status: Status) -> Errno {
     Errno::from_i32(status.errno())
 }
 
-/// Set in the second number that an object has; no handle of an object with a name has this bit.
-const ALIAS: u64 = 1 << 63;
-
-/// Handles are inode numbers: the root is 1 in both worlds, and no handle is ever reused.
-pub fn inode(handle: Handle) -> INodeNo {
-    INodeNo(handle.0)
-}
-
-/// The second number of an object, by which the kernel takes it for another one than by the first (`told.rs`).
-pub fn alias(handle: Handle) -> INodeNo {
-    INodeNo(handle.0 | ALIAS)
-}
-
-/// True if this is the second number of an object.
-pub fn is_alias(inode: INodeNo) -> bool {
-    inode.0 & ALIAS != 0
+/// The number that the kernel has for an object.
+pub fn inode(node: Node) -> INodeNo {
+    INodeNo(node.0)
 }
 
 /// The object that an inode number of the kernel names.
-pub fn handle(inode: INodeNo) -> Handle {
-    Handle(inode.0 & !ALIAS)
+pub fn node(inode: INodeNo) -> Node {
+    Node(inode.0)
 }
 
 /// Who asks. The kernel has checked permissions with all groups of the caller (`default_permissions`), so none are sent.
 pub fn credentials(request: &Request) -> Credentials {
     Credentials { uid: request.uid(), gid: request.gid(), groups: Vec::new(), checked_by_kernel: true }
+}
+
+/// Who asks, in an operation that others may follow.
+pub fn caller(request: &Request) -> Caller {
+    Caller { who: credentials(request), thread: request.pid() }
+}
+
+/// How a file shall be opened, from the flags of an `open`.
+pub fn open_how(flags: i32) -> OpenHow {
+    let write = if flags & libc::O_APPEND != 0 { Rights::WRITE.with(Rights::APPEND) } else { Rights::WRITE };
+    let rights = match flags & libc::O_ACCMODE {
+        libc::O_WRONLY => write,
+        libc::O_RDWR => Rights::READ.with(write),
+        _ => Rights::READ,
+    };
+    let is_set = |flag| flags & flag != 0;
+    OpenHow { rights, truncate: is_set(libc::O_TRUNC), exclusive: is_set(libc::O_EXCL), direct: is_set(libc::O_DIRECT) }
+}
+
+/// How the kernel shall treat an open file.
+pub fn fopen_flags(opened: &Opened) -> FopenFlags {
+    let flags = match opened.caching {
+        Caching::Direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+        Caching::Anew => FopenFlags::empty(),
+        Caching::Keep => FopenFlags::FOPEN_KEEP_CACHE,
+    };
+    if opened.hears_closes { flags } else { flags | FopenFlags::FOPEN_NOFLUSH }
+}
+
+/// How data is written, from the flags of the open file. `O_SYNC` is two bits, one of them `O_DSYNC`.
+pub fn write_how(flags: i32) -> WriteHow {
+    let sync = flags & libc::O_SYNC;
+    WriteHow { append: flags & libc::O_APPEND != 0, sync_data: sync != 0, sync_all: sync != 0 && sync != libc::O_DSYNC }
 }
 
 /// The kind of an object as the kernel names it.
@@ -65,7 +87,7 @@ pub fn kind_of_mode(mode: u32) -> Option<FileKind> {
 /// Attributes as the kernel wants them.
 pub fn attributes(attr: &Attr) -> FileAttr {
     FileAttr {
-        ino: inode(attr.handle),
+        ino: INodeNo(attr.handle.0),
         size: if attr.kind == FileKind::Directory { 4096 } else { attr.size },
         blocks: if attr.kind == FileKind::File { attr.size.div_ceil(512) } else { 0 },
         atime: system_time(attr.atime),
@@ -77,6 +99,25 @@ pub fn attributes(attr: &Attr) -> FileAttr {
         uid: attr.uid,
         gid: attr.gid,
         rdev: attr.rdev,
+        blksize: BLOCK_BYTES,
+    }
+}
+
+/// Attributes that say nothing but the kind; the kernel does not keep them.
+pub fn name_only(node: Node, kind: FileKind) -> FileAttr {
+    FileAttr {
+        ino: inode(node),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        kind: file_type(kind),
+        perm: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
         blksize: BLOCK_BYTES,
     }
 }

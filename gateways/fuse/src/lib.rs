@@ -1,23 +1,19 @@
-//! `weft-fuse`: a mount of a Weft file system through FUSE. It translates the kernel's requests into calls of `weft-client` and errors
-//! into errnos; handles are inode numbers, and every request runs to its end on the thread that read it.
+//! `weft-fuse`: a mount of a Weft file system through FUSE. It translates the kernel's requests into calls of `weft-posix` and errors
+//! into errnos; every request runs to its end on the thread that read it.
 //!
-//! It never holds file system state: what the kernel may forget, this crate does not remember, and two mounts of one file system
-//! agree because both ask the servers. The rules of its caches are in `docs/semantics.md`.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+//! It never holds file system state, and never names the runtime that drives it: whoever mounts hands a client over.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: lines go to the log that a mount is given.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(unsafe_code)] // `mount.rs`, `kernel`: descriptors and system calls on them; `waits.rs`: poll; `threads.rs`: the limit of descriptors
 
 mod convert;
 mod filesystem;
+mod gateway;
 mod kernel;
-mod locks;
 mod mount;
-mod open_files;
+mod served;
 mod threads;
-mod told;
-mod troubles;
 mod waits;
-mod walks;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,16 +22,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weft_client::Client;
-use weft_rt_real::{ClientRt, Log};
+use weft_posix::{Options, Posix};
+use weft_rt::ThreadRuntime;
 
 use filesystem::WeftFilesystem;
-use open_files::Closer;
+use gateway::Above;
 use threads::Threads;
-use walks::Walks;
 
+pub use gateway::Log;
 pub use kernel::Transport;
 pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, unmount};
-pub use troubles::{Trouble, Troubles};
+pub use weft_posix::{Trouble, Troubles};
 
 /// How a mount behaves.
 #[derive(Clone, Debug)]
@@ -84,21 +81,25 @@ pub struct Session {
     troubles: Arc<Troubles>,
 }
 
-/// Mounts the file system at `mountpoint`, an existing directory. When this returns the mount is usable.
+/// Mounts the file system at `mountpoint`, an existing directory. When this returns the mount is usable. What goes wrong is told to `log`, line by
+/// line.
 ///
 /// # Errors
 /// What the kernel or `fusermount3` says, with the mount point.
-pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions) -> io::Result<Session> {
+pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: MountOptions, log: Log) -> io::Result<Session> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot mount at {}: {error}", mountpoint.display()));
     let fs_name = client.map().fs_name.clone();
-    client.follow_directories(options.cache_ttl.as_nanos() as u64);
-    let troubles = Arc::new(Troubles::new(client.map().clone(), Log::to_stderr("weft mount")));
-    let walks = Arc::new(Walks::default());
-    let closer = Closer::start(client.clone(), troubles.clone(), walks.clone());
+    let nanos = |duration: Duration| duration.as_nanos() as u64;
+    let behaviour =
+        Options { ttl_ns: nanos(options.cache_ttl), direct_from_bytes: options.direct_from_bytes, keeps_locks: !options.local_locks };
+    let posix = Arc::new(Posix::new(client, Above::new(log), behaviour));
+    let troubles = posix.troubles();
+    beside("weft-closer", &posix, async |posix| posix.close_in_background().await)?;
+    beside("weft-keeper", &posix, async |posix| posix.keep_alive().await)?;
     let threads = Threads::new(options.threads);
-    let filesystem = WeftFilesystem::new(client, closer.clone(), threads.clone(), troubles.clone(), walks, &options);
+    let filesystem = WeftFilesystem::new(posix.clone(), threads.clone());
     options.transport.may_use_rings().map_err(explain)?;
-    let device = mount::attach(mountpoint, &fs_name, &options).map_err(explain)?;
+    let device = mount::attach(mountpoint, &fs_name, options.allow_other, options.read_only).map_err(explain)?;
     threads.waits().watch(device.try_clone()?);
     let patience = options.close_patience;
     let session = kernel::Session::new(filesystem, device, threads, kernel::SessionOptions { patience, transport: options.transport });
@@ -109,10 +110,20 @@ pub fn mount(client: Client<ClientRt>, mountpoint: &Path, options: MountOptions)
     })?;
     let thread = std::thread::Builder::new().name("weft-mount".into()).spawn(move || {
         let result = session.run();
-        closer.stop(patience);
+        posix.rt().block_on(posix.end(nanos(patience)));
         result
     })?;
     Ok(Session { mountpoint: mountpoint.to_path_buf(), thread, troubles })
+}
+
+/// Drives a flow beside the requests, on a thread of its own.
+fn beside<R: ThreadRuntime>(
+    name: &str,
+    posix: &Arc<Posix<R, Above>>,
+    flow: impl AsyncFnOnce(&Posix<R, Above>) + Send + 'static,
+) -> io::Result<()> {
+    let posix = posix.clone();
+    std::thread::Builder::new().name(name.into()).spawn(move || posix.rt().block_on(flow(&posix))).map(drop)
 }
 
 impl Session {
@@ -159,13 +170,3 @@ impl Unmounter {
         unmount(&self.mountpoint, false).or_else(|_| unmount(&self.mountpoint, true))
     }
 }
-
-/// A line of the log.
-fn warn(what: &str) {
-    weft_rt_real::write_line(weft_rt_real::Level::Warn, "weft mount", what);
-}
-
-/// Shared by everything in this crate.
-type SharedClient = Client<ClientRt>;
-/// As above.
-type SharedCloser = Arc<Closer>;

@@ -9,8 +9,6 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::MountOptions;
-
 /// Largest request in bytes; the kernel allows 256 pages.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
@@ -18,29 +16,29 @@ pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 ///
 /// # Errors
 /// What the kernel or the helper says.
-pub fn attach(mountpoint: &Path, fs_name: &str, options: &MountOptions) -> io::Result<OwnedFd> {
+pub fn attach(mountpoint: &Path, fs_name: &str, allow_other: bool, read_only: bool) -> io::Result<OwnedFd> {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } == 0 {
-        match mount_directly(mountpoint, fs_name, options) {
+        match mount_directly(mountpoint, fs_name, allow_other, read_only) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
             done => return done,
         }
     }
-    mount_by_helper(mountpoint, &helper_options(fs_name, options))
+    mount_by_helper(mountpoint, &helper_options(fs_name, allow_other, read_only))
 }
 
-fn mount_directly(mountpoint: &Path, fs_name: &str, options: &MountOptions) -> io::Result<OwnedFd> {
+fn mount_directly(mountpoint: &Path, fs_name: &str, allow_other: bool, read_only: bool) -> io::Result<OwnedFd> {
     let device: OwnedFd = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse")?.into();
     let root_mode = std::fs::metadata(mountpoint)?.mode() & libc::S_IFMT;
     // SAFETY: getuid and getgid have no preconditions.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
     let mut data = format!("fd={},rootmode={root_mode:o},user_id={uid},group_id={gid},", device.as_raw_fd());
     data.push_str(&format!("default_permissions,max_read={REQUEST_BYTES_MAX}"));
-    if options.allow_other {
+    if allow_other {
         data.push_str(",allow_other");
     }
     let mut flags = libc::MS_NODEV | libc::MS_NOSUID | libc::MS_NOATIME;
-    if options.read_only {
+    if read_only {
         flags |= libc::MS_RDONLY;
     }
     let source = CString::new(format!("weft:{fs_name}"))?;
@@ -53,7 +51,7 @@ fn mount_directly(mountpoint: &Path, fs_name: &str, options: &MountOptions) -> i
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(device) }
 }
 
-fn helper_options(fs_name: &str, options: &MountOptions) -> Vec<String> {
+fn helper_options(fs_name: &str, allow_other: bool, read_only: bool) -> Vec<String> {
     // The helper splits at commas, and a backslash quotes one.
     let escaped = fs_name.replace('\\', "\\\\").replace(',', "\\,");
     let mut list = vec![
@@ -65,10 +63,10 @@ fn helper_options(fs_name: &str, options: &MountOptions) -> Vec<String> {
         "nosuid".into(),
         format!("max_read={REQUEST_BYTES_MAX}"),
     ];
-    if options.allow_other {
+    if allow_other {
         list.push("allow_other".into());
     }
-    list.push(if options.read_only { "ro".into() } else { "rw".into() });
+    list.push(if read_only { "ro".into() } else { "rw".into() });
     list
 }
 

@@ -4,7 +4,7 @@
 //! that talk to different servers do not meet.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use weft_base::{ClientId, MILLISECOND, Nanos, Payload, RequestId, Result, SECOND, ServerId, Status};
@@ -34,6 +34,8 @@ pub struct Caller<R> {
     peers: RwLock<BTreeMap<ServerId, Arc<Peer>>>,
     /// Some peer's `restarted` is set: saves every request a look at all peers.
     any_restarted: AtomicBool,
+    /// The newest epoch of the cluster map of which a server has told.
+    newest_map: AtomicU32,
 }
 
 /// What a caller knows about one server.
@@ -64,7 +66,7 @@ pub struct CallerStats {
 impl<R: Runtime> Caller<R> {
     /// A caller with a fresh identity.
     pub fn new(rt: R, client: ClientId, incarnation: u32) -> Caller<R> {
-        Caller { rt, client, incarnation, peers: RwLock::default(), any_restarted: AtomicBool::new(false) }
+        Caller { rt, client, incarnation, peers: RwLock::default(), any_restarted: AtomicBool::new(false), newest_map: AtomicU32::new(0) }
     }
 
     /// The runtime.
@@ -140,7 +142,10 @@ impl<R: Runtime> Caller<R> {
             }
             let received_bytes = outcome.as_ref().map_or(0, |frame| frame.body.len() as u64 + frame.bulk.len());
             let boot = match &outcome {
-                Ok(reply) => Some(reply.header.server_boot),
+                Ok(reply) => {
+                    self.saw_map(reply.header.map_epoch());
+                    Some(reply.header.server_boot)
+                }
                 Err(_) => None,
             };
             let broken = matches!(outcome, Err(Status::Unreachable));
@@ -184,6 +189,17 @@ impl<R: Runtime> Caller<R> {
     /// True if [`Caller::take_restarted`] would name a server. Costs one load.
     pub fn has_restarted(&self) -> bool {
         self.any_restarted.load(Ordering::Relaxed)
+    }
+
+    /// The newest epoch of the cluster map of which a server has told with a reply; 0: none. Costs one load.
+    pub fn newest_map(&self) -> u32 {
+        self.newest_map.load(Ordering::Relaxed)
+    }
+
+    fn saw_map(&self, epoch: u32) {
+        if epoch > self.newest_map() {
+            self.newest_map.fetch_max(epoch, Ordering::Relaxed);
+        }
     }
 
     /// The server could not be told: [`Caller::take_restarted`] will name it again as soon as it has answered something.

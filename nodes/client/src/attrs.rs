@@ -16,8 +16,8 @@ use weft_wire::ops::{
     SetXattrRequest,
 };
 
-use crate::cache::Asked;
-use crate::client::Flow;
+use crate::flow::Flow;
+use crate::knowledge::{Asked, Effect, Touched};
 use crate::open_inode::{OpenInode, View};
 use crate::open_table::Subject;
 use crate::{Client, Result, SetAttr, XattrFlags};
@@ -54,7 +54,7 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::getattr`] as a part of another operation.
     pub(crate) async fn getattr_in(&self, flow: Flow, handle: Handle) -> Result<Attr> {
-        if let Some(mut attr) = self.inner.cache.attr(handle, self.rt().now())
+        if let Some(mut attr) = self.inner.knowledge.attr(handle, self.rt().now())
             && self.inner.opens.get(handle).is_none_or(|inode| inode.view(&mut attr, u64::MAX) == View::Exact)
         {
             return Ok(attr);
@@ -82,13 +82,23 @@ impl<R: Runtime> Client<R> {
         self.call(flow, server, &GetAttrRequest { handle }).await
     }
 
-    /// Makes what a metadata server answered to a change, asked for when `asked` says, exact. If others change the object at the same
-    /// time, the size may be a little newer than the rest.
+    /// Makes what a metadata server answered, asked for when `asked` says, exact. If others change the object at the same time, the size
+    /// may be a little newer than the rest.
     pub(crate) async fn settle(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Attr> {
         let handle = state.attr.handle;
         match self.settle_once(flow, state, asked).await? {
             Settled::Exact(attr) | Settled::Later(attr) => Ok(attr),
             Settled::Unknown => self.getattr_now(flow, handle).await,
+        }
+    }
+
+    /// [`Client::settle`] for the answer to a change. A change that was made does not fail because the object is gone by now: then
+    /// the size is what the metadata server knew.
+    pub(crate) async fn settle_change(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Attr> {
+        let told = state.attr;
+        match self.settle(flow, state, asked).await {
+            Err(error) if error.status == Status::Stale => Ok(told),
+            settled => settled,
         }
     }
 
@@ -142,15 +152,15 @@ impl<R: Runtime> Client<R> {
         if let Some(inode) = inode {
             inode.learn(attr, asked.at);
         }
-        self.inner.cache.keep_attr(asked, attr);
-        self.inner.known.learned(attr, asked.at);
+        self.inner.knowledge.learned(asked, attr);
     }
 
     /// The long way: the data servers are asked, and if they know of more, the metadata server once more: if nothing changed there,
     /// both answers belong to one moment.
     async fn settle_with_data(&self, flow: Flow, mut attr: Attr, capability: Capability) -> Result<Settled> {
         let (size, mtime) = match self.ask_data(flow, &attr, capability).await {
-            Err(error) if error.status == Status::CapabilityExpired => return Ok(Settled::Unknown),
+            // Stale: its datafiles are removed. The metadata server says whether the file is, too.
+            Err(error) if matches!(error.status, Status::CapabilityExpired | Status::Stale) => return Ok(Settled::Unknown),
             found => found?,
         };
         attr.written(mtime);
@@ -175,7 +185,7 @@ impl<R: Runtime> Client<R> {
     async fn ask_data(&self, flow: Flow, attr: &Attr, capability: Capability) -> Result<(u64, DataTime)> {
         let handle = attr.handle;
         let stats = (0..u32::from(attr.layout.width)).map(|index| async move {
-            let server = self.map().data_server(&attr.layout, index);
+            let server = self.data_server(flow, &attr.layout, index)?;
             self.call(flow, server, &ObjectStatRequest { handle, index, capability }).await
         });
         let stats: Vec<_> = run_window(stats, self.options().window).await.into_iter().collect::<Result<_>>()?;
@@ -206,21 +216,17 @@ impl<R: Runtime> Client<R> {
             None => None,
         };
         let writes_before = inode.as_ref().and_then(|inode| inode.writes_before_truncation());
-        self.inner.cache.forget(handle);
+        let change = self.changing(Touched::Object(handle));
+        let asked = change.asked;
         let SetAttr { mode, uid, gid, size, atime, mtime, opened_for_write } = changes;
         let request = SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who: who.clone(), opened_for_write };
-        let asked = self.ask();
-        let outcome = self.call(flow, server, &request).await;
-        self.inner.cache.forget(handle);
-        let state = outcome?;
-        if state.attr.kind == FileKind::Directory {
-            self.inner.known.touched(&state.attr);
-        }
+        let state = self.call(flow, server, &request).await?;
+        change.done(Effect::Attributes(&state.attr));
         if let (Some(inode), true) = (&inode, size.is_some()) {
             inode.truncated(&state.attr, writes_before);
         }
         drop(passage);
-        self.settle(flow, state, asked).await
+        self.settle_change(flow, state, asked).await
     }
 
     /// A program that is being written must not become set-id: whoever has it open for writing clears the bits with the next write. To those
@@ -282,9 +288,9 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn change_xattr<O: weft_wire::Operation<Reply = ()>>(&self, flow: Flow, handle: Handle, request: &O) -> Result<()> {
-        self.inner.cache.forget(handle);
-        let outcome = self.call(flow, self.owner(flow, handle)?, request).await;
-        self.inner.cache.forget(handle);
-        outcome
+        let change = self.changing(Touched::Object(handle));
+        self.call(flow, self.owner(flow, handle)?, request).await?;
+        change.done(Effect::Object);
+        Ok(())
     }
 }

@@ -9,9 +9,10 @@ use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{CLOSES_MAX, CloseManyRequest};
 
-use crate::client::Flow;
 use crate::files::file_request;
+use crate::flow::Flow;
 use crate::gate::Passage;
+use crate::knowledge::{Changing, Effect, Touched};
 use crate::open_inode::Report;
 use crate::{Client, CreateOptions, OpenFile, Result};
 
@@ -21,6 +22,7 @@ struct Closing<'a> {
     index: usize,
     file: &'a OpenFile,
     report: Report,
+    change: Changing<'a>,
     _passage: Passage<'a>,
 }
 
@@ -70,7 +72,8 @@ impl<R: Runtime> Client<R> {
             };
             match self.inner.opens.begin_report(inode) {
                 Some(report) => {
-                    let closing = Closing { index, file, report, _passage: passage };
+                    let change = self.changing(Touched::Object(inode.handle));
+                    let closing = Closing { index, file, report, change, _passage: passage };
                     together.entry(inode.handle.server()).or_default().push(closing);
                 }
                 None => self.inner.opens.remove_if_idle(inode),
@@ -96,7 +99,6 @@ impl<R: Runtime> Client<R> {
 
     async fn close_together(&self, server: ServerId, group: Vec<Closing<'_>>) -> Vec<(usize, Result<()>)> {
         let flow = self.flow("close", group.first().map_or(Handle(0), |closing| closing.file.handle()));
-        group.iter().for_each(|closing| self.inner.cache.forget(closing.file.handle()));
         let request = CloseManyRequest { closes: group.iter().map(|closing| closing.report.request.clone()).collect() };
         let outcome = self.call(flow, server, &request).await;
         let outcomes = match outcome {
@@ -105,9 +107,11 @@ impl<R: Runtime> Client<R> {
             Err(error) => vec![Err(error.status); group.len()],
         };
         let ended = group.into_iter().zip(outcomes).map(|(closing, outcome)| {
-            let Closing { index, file, report, .. } = closing;
+            let Closing { index, file, report, change, _passage } = closing;
             let flow = Flow { handle: file.handle(), ..flow };
-            self.inner.cache.forget(file.handle());
+            if outcome.is_ok() {
+                change.done(Effect::Object);
+            }
             self.inner.opens.end_report(file.inode(), &report, outcome);
             (index, outcome.map_err(|status| flow.error_at(status, server)))
         });

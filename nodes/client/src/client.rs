@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use weft_base::{Attr, ClusterMap, Handle, Nanos, Payload, SECOND, ServerId, ServerRole, Status};
-use weft_call::{Caller, run_window};
+use weft_base::{Attr, ClusterMap, Handle, Nanos, Payload, SECOND, ServerId, ServerRole};
+use weft_call::{Caller, CallerStats, run_window};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::Operation;
 use weft_wire::ops::{LiveReply, LiveRequest, PingRequest, ServerInfo, TraceReadReply, TraceReadRequest, TraceReply, TraceRequest};
 
-use crate::cache::{Asked, Cache};
-use crate::known::KnownDirectories;
+use crate::error::{Error, Result};
+use crate::flow::Flow;
+use crate::knowledge::{Asked, Changing, Knowledge, Touched};
+use crate::maps::Maps;
 use crate::open_table::OpenTable;
-use crate::partitions::Partitions;
-use crate::silence::Silent;
-use crate::{CallerStats, ClientOptions, DataSpace, Error, FsStats, Result};
+use crate::silent::Silent;
+use crate::space::DataSpace;
+use crate::types::{ClientOptions, FsStats};
 
 /// Longest wait for the answer to a ping or a dashboard's question, in nanoseconds.
 const PING_DEADLINE: u64 = 2 * SECOND;
@@ -28,12 +30,10 @@ pub struct Client<R: Runtime> {
 
 pub(crate) struct Inner<R> {
     pub(crate) caller: Caller<R>,
-    pub(crate) map: ClusterMap,
+    pub(crate) maps: Maps,
     pub(crate) options: ClientOptions,
     pub(crate) opens: OpenTable,
-    pub(crate) partitions: Partitions,
-    pub(crate) cache: Cache,
-    pub(crate) known: KnownDirectories,
+    pub(crate) knowledge: Knowledge,
     pub(crate) silent: Silent,
 }
 
@@ -43,40 +43,14 @@ impl<R: Runtime> Clone for Client<R> {
     }
 }
 
-/// One operation of the API under way: what it is called in errors, and until when it may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Flow {
-    pub(crate) operation: &'static str,
-    pub(crate) handle: Handle,
-    pub(crate) deadline: Nanos,
-}
-
-impl Flow {
-    /// An error found without a server.
-    pub(crate) fn error(&self, status: Status) -> Error {
-        Error::local(status, self.operation, self.handle)
-    }
-
-    /// An error of a server.
-    pub(crate) fn error_at(&self, status: Status, server: ServerId) -> Error {
-        Error { server: Some(server), ..self.error(status) }
-    }
-}
-
 impl<R: Runtime> Client<R> {
     /// A client of the file system that `map` describes. Sends nothing.
     pub fn new(rt: R, map: ClusterMap, options: ClientOptions) -> Client<R> {
         let caller = Caller::new(rt, options.client, options.incarnation);
-        let cache = Cache::new(options.attr_cache_ns);
-        let (opens, partitions) = (OpenTable::default(), Partitions::default());
-        let (known, silent) = (KnownDirectories::default(), Silent::default());
-        let inner = Inner { caller, map, options, opens, partitions, cache, known, silent };
+        let knowledge = Knowledge::new(options.attr_cache_ns);
+        let (opens, silent) = (OpenTable::default(), Silent::default());
+        let inner = Inner { caller, maps: Maps::new(map), options, opens, knowledge, silent };
         Client { inner: Arc::new(inner), until: Nanos::NEVER }
-    }
-
-    /// The servers of the file system.
-    pub fn map(&self) -> &ClusterMap {
-        &self.inner.map
     }
 
     /// The runtime.
@@ -100,13 +74,13 @@ impl<R: Runtime> Client<R> {
     /// it has made, and [`Client::known_directory`] has answers, as long as nobody else is seen to change the directory, and at most
     /// this many nanoseconds after the server was last asked. 0 (at first): always ask.
     pub fn follow_directories(&self, age_max_ns: u64) {
-        self.inner.known.set_age_max(age_max_ns);
+        self.inner.knowledge.follow(age_max_ns);
     }
 
     /// The attributes of a directory that this client has just changed, if they are known without asking, and how many nanoseconds ago
     /// they were certainly true. Only after [`Client::follow_directories`].
     pub fn known_directory(&self, dir: Handle) -> Option<(Attr, u64)> {
-        self.inner.known.attr(dir, self.rt().now())
+        self.inner.knowledge.directory(dir, self.rt().now())
     }
 
     /// Counters of messages and bytes since the client was made.
@@ -117,7 +91,7 @@ impl<R: Runtime> Client<R> {
     /// Asks one server who it is and how it is. Gives up after 2 s.
     ///
     /// # Errors
-    /// What prevents an answer: [`Status::TimedOut`], [`Status::Unreachable`], or what the handshake says.
+    /// What prevents an answer: [`weft_base::Status::TimedOut`], [`weft_base::Status::Unreachable`], or what the handshake says.
     pub async fn ping(&self, server: ServerId) -> Result<ServerInfo> {
         let mut flow = self.flow("ping", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
@@ -127,7 +101,7 @@ impl<R: Runtime> Client<R> {
     /// Asks one server what it has done and is busy with. Gives up after 2 s.
     ///
     /// # Errors
-    /// As [`Client::ping`]; [`Status::NotSupported`] from a server that is too old to know.
+    /// As [`Client::ping`]; [`weft_base::Status::NotSupported`] from a server that is too old to know.
     pub async fn live(&self, server: ServerId) -> Result<LiveReply> {
         let mut flow = self.flow("ask for live numbers", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
@@ -137,7 +111,7 @@ impl<R: Runtime> Client<R> {
     /// Tells one server what to record of itself. Gives up after 2 s.
     ///
     /// # Errors
-    /// As [`Client::ping`]; [`Status::NotSupported`] if the server may not be told.
+    /// As [`Client::ping`]; [`weft_base::Status::NotSupported`] if the server may not be told.
     pub async fn trace(&self, server: ServerId, request: &TraceRequest) -> Result<TraceReply> {
         let mut flow = self.flow("trace", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
@@ -147,7 +121,7 @@ impl<R: Runtime> Client<R> {
     /// Reads a piece of what one server has recorded. Gives up after 2 s.
     ///
     /// # Errors
-    /// As [`Client::trace`]; [`Status::NotFound`] if there is no such file, [`Status::Io`] if it cannot be read.
+    /// As [`Client::trace`]; [`weft_base::Status::NotFound`] if there is no such file, [`weft_base::Status::Io`] if it cannot be read.
     pub async fn trace_read(&self, server: ServerId, request: &TraceReadRequest) -> Result<TraceReadReply> {
         let mut flow = self.flow("read a trace", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
@@ -156,9 +130,18 @@ impl<R: Runtime> Client<R> {
 
     /// Pings every server of the map at once; one result for each, metadata servers first. Takes 2 s at most.
     pub async fn ping_all(&self) -> Vec<(ServerId, Result<ServerInfo>)> {
-        let servers: Vec<ServerId> = self.map().servers().map(|entry| entry.id).collect();
-        let results = run_window(servers.iter().map(|server| self.ping(*server)), self.options().window).await;
-        servers.into_iter().zip(results).collect()
+        let mut answers: Vec<(ServerId, Result<ServerInfo>)> = Vec::new();
+        loop {
+            // The answers may tell of a map with more servers.
+            let asked = |id: ServerId| answers.iter().any(|(server, _)| *server == id);
+            let servers: Vec<ServerId> = self.map().servers().map(|entry| entry.id).filter(|id| !asked(*id)).collect();
+            if servers.is_empty() {
+                return answers;
+            }
+            let results = run_window(servers.iter().map(|server| self.ping(*server)), self.options().window).await;
+            answers.extend(servers.into_iter().zip(results));
+            answers.sort_unstable_by_key(|(server, _)| *server);
+        }
     }
 
     /// Sums capacity and use over all servers; a disk that several share is counted once. Servers that do not answer within 2 s are named in the result.
@@ -189,18 +172,23 @@ impl<R: Runtime> Client<R> {
 
     /// Notes when a question is asked whose answer may be kept.
     pub(crate) fn ask(&self) -> Asked {
-        self.inner.cache.ask(self.rt().now(), self.inner.opens.reports())
+        self.inner.knowledge.ask(self.rt().now(), self.inner.opens.reports())
+    }
+
+    /// This client is about to change something: see [`Changing`].
+    pub(crate) fn changing<'a>(&'a self, touched: Touched<'a>) -> Changing<'a> {
+        self.inner.knowledge.changing(touched, self.rt().now(), self.inner.opens.reports())
     }
 
     /// The metadata server that owns `handle`.
     pub(crate) fn owner(&self, flow: Flow, handle: Handle) -> Result<ServerId> {
-        self.inner.map.owner(handle).map_err(|status| flow.error(status))
+        self.map().owner(handle).map_err(|status| flow.error(status))
     }
 
     /// One request of an operation.
     pub(crate) async fn call<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O) -> Result<O::Reply> {
         let outcome = self.inner.caller.call(server, operation, flow.deadline).await;
-        self.after_call(flow).await;
+        self.after_call(flow, server).await;
         outcome.map_err(|status| flow.error_at(status, server))
     }
 
@@ -213,12 +201,16 @@ impl<R: Runtime> Client<R> {
         bulk: Bulk<'_>,
     ) -> Result<(O::Reply, Payload)> {
         let outcome = self.inner.caller.call_with_bulk(server, operation, bulk, flow.deadline).await;
-        self.after_call(flow).await;
+        self.after_call(flow, server).await;
         outcome.map_err(|status| flow.error_at(status, server))
     }
 
-    /// Whoever notices that a server has restarted tells it what is open there, before anything else, as far as his time goes.
-    async fn after_call(&self, flow: Flow) {
+    /// Whoever notices that a server has restarted tells it what is open there, before anything else, as far as his time goes. Before
+    /// that he asks for a cluster map of which the server has told.
+    async fn after_call(&self, flow: Flow, server: ServerId) {
+        if self.map_is_old() {
+            Box::pin(self.learn_map(flow, server)).await;
+        }
         if self.inner.caller.has_restarted() {
             Box::pin(self.reclaim(flow.deadline)).await;
         }

@@ -7,8 +7,9 @@ use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{FileState, GetAttrManyRequest, ParentRequest, ReadDirReply, ReadDirRequest, SyncMetaRequest};
 
-use crate::cache::Asked;
-use crate::client::Flow;
+use crate::flow::Flow;
+use crate::knowledge::Asked;
+use crate::partitions::By;
 use crate::{Client, DirItem, DirPage, Result, Seen};
 
 /// Most objects in one request for attributes. The protocol allows 4096; fewer let several requests overlap.
@@ -40,8 +41,20 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("readdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_READDIR);
         let asked = self.ask();
-        let make = |at| ReadDirRequest { at, cookie, bytes_max, with_state: with_attrs, who: who.clone() };
-        let ReadDirReply { entries, end, parent } = self.call_in_dir(flow, dir, make).await?;
+        // A range without a name behind the cookie is not the end of the directory.
+        let mut behind = cookie;
+        let ReadDirReply { entries, until, parent } = loop {
+            let make = |at| ReadDirRequest { at, cookie: behind, bytes_max, with_state: with_attrs, who: who.clone() };
+            let reply = self.call_in_dir(flow, dir, By::Cookie(behind), make).await?;
+            if !reply.entries.is_empty() || reply.until == u64::MAX {
+                break reply;
+            }
+            if reply.until <= behind {
+                return Err(flow.error(Status::BadMessage));
+            }
+            behind = reply.until;
+        };
+        let end = until == u64::MAX;
         let mut items: Vec<DirItem> = Vec::with_capacity(entries.len());
         let mut unsettled = Vec::new();
         for entry in entries {

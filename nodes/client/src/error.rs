@@ -56,7 +56,7 @@ fn advice(status: Status) -> Option<&'static str> {
         Status::NotReady => "the server is starting or stopping; `weft status` shows when it serves",
         Status::AuthenticationFailed => "use the key file that belongs to this file system (--key-file)",
         Status::WrongFileSystem => "the address belongs to another file system; check the configuration file",
-        Status::VersionMismatch => "use the same version of weft on client and servers",
+        Status::VersionMismatch | Status::FeatureMissing | Status::NewerExtension => "use the same version of weft on client and servers",
         Status::MapChanged => "the config must name the servers that it named then, in the same order",
         Status::NoSpace => "free space on the server, `weft df` shows where; reads go on",
         Status::ReadOnly => "the log of the server says which disk failed",
@@ -93,12 +93,14 @@ mod tests {
         let map = ClusterMap {
             fs_id: FsId(1),
             fs_name: "demo".into(),
-            epoch: 1,
+            epoch: 0,
             meta: vec![entry],
             data: Vec::new(),
+            generations: Vec::new(),
             stripe_bytes: 1 << 20,
             stripe_width: 0,
-        };
+        }
+        .founded(1);
         let error = Error { status: Status::TimedOut, operation: "create", handle: ROOT_HANDLE, server: Some(ServerId(0)) };
         assert_eq!(error.to_string(), "create of h0.1 at meta0: no answer before the deadline");
         assert_eq!(

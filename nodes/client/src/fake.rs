@@ -18,7 +18,7 @@ use weft_base::{
 use weft_layout::{file_bytes, local_bytes};
 use weft_rt::{Bulk, Outgoing, Runtime, Work};
 use weft_wire::ops::*;
-use weft_wire::{Capability, ClusterKey, Frame, Header, Request, Rights, Wire};
+use weft_wire::{Capability, ClusterKey, Frame, Header, NameKey, Request, Rights, Wire};
 
 use crate::{Client, ClientOptions};
 
@@ -57,6 +57,9 @@ pub(crate) struct Sent {
 type Fates = Box<dyn FnMut(&Sent) -> Fate>;
 
 /// The runtime, and the world behind it.
+/// Of the hash of names.
+pub(crate) const NAME_KEY: NameKey = NameKey([4; 16]);
+
 #[derive(Clone)]
 pub(crate) struct FakeRt(pub(crate) Rc<RefCell<World>>);
 
@@ -94,12 +97,14 @@ impl FakeRt {
         let map = ClusterMap {
             fs_id: FsId(1),
             fs_name: "test".into(),
-            epoch: 1,
+            epoch: 0,
             meta: (0..meta).map(|i| entry(ServerId(i))).collect(),
             data: (0..data).map(|i| entry(ServerId::data(i))).collect(),
+            generations: Vec::new(),
             stripe_bytes,
             stripe_width: 0,
-        };
+        }
+        .founded(1);
         let boots = map.servers().map(|entry| (entry.id, 1)).collect();
         let mut world = World {
             now: Nanos(SECOND),
@@ -270,6 +275,7 @@ impl Runtime for FakeRt {
         };
         let mut frame = Frame::reply(&outgoing.header, body, Payload::from(bulk));
         frame.header.server_boot = self.0.borrow().boots[&server];
+        frame.header.set_map_epoch(self.0.borrow().map.epoch);
         Ok(frame)
     }
 }
@@ -283,7 +289,10 @@ fn ok(reply: &impl Wire) -> Answer {
 impl World {
     pub(crate) fn add_inode(&mut self, handle: Handle, kind: FileKind, target: Bytes) {
         let time = WallTime(self.now.0 as i64);
-        let layout = self.map.default_layout(handle.counter() as u16);
+        let newest = self.map.newest().expect("it is founded");
+        let servers = newest.data.len() as u16;
+        let layout =
+            Layout { width: servers, first: handle.counter() as u16 % servers, generation: newest.id, ..self.map.default_layout() };
         let attr = Attr {
             handle,
             kind,
@@ -370,10 +379,12 @@ impl World {
         Ok(())
     }
 
-    fn check_dir(&self, server: ServerId, at: &DirTarget) -> Result<(), Status> {
-        let map = self.partitions.get(&at.dir);
-        let (epoch, home) = map.map_or((0, at.dir.server()), |map| (map.epoch, map.servers[0]));
-        if at.map_epoch != epoch || home != server { Err(Status::StaleMap) } else { Ok(()) }
+    fn check_dir(&self, server: ServerId, at: &DirTarget, hash: u64) -> Result<(), Status> {
+        match self.partitions.get(&at.dir) {
+            Some(map) => map.check(server, hash),
+            None if at.dir.server() == server => Ok(()),
+            None => Err(Status::StaleMap),
+        }
     }
 
     fn execute(&mut self, server: ServerId, header: &Header, request: Request, bulk: &[u8]) -> Answer {
@@ -404,7 +415,7 @@ impl World {
                 ok(&())
             }
             Request::Lookup(request) => {
-                self.check_dir(server, &request.at)?;
+                self.check_dir(server, &request.at, NAME_KEY.hash(&request.name))?;
                 let (handle, kind) = *self.names.get(&(request.at.dir, request.name)).ok_or(Status::NotFound)?;
                 let state = if handle.server() == server { Some(self.state(handle, client)?) } else { None };
                 ok(&LookupReply { handle, kind, state })
@@ -429,19 +440,26 @@ impl World {
                 ok(&UnlinkReply { handle, dir: self.dir_changed(request.at.dir) })
             }
             Request::ReadDir(request) => {
-                self.check_dir(server, &request.at)?;
+                self.check_dir(server, &request.at, request.cookie + 1)?;
                 let all = self.names.iter().filter(|((dir, _), _)| *dir == request.at.dir);
                 let mut entries: Vec<DirEntry> = Vec::new();
+                let map = self.partitions.get(&request.at.dir);
                 for (cookie, ((_, name), (handle, kind))) in (3..).zip(all) {
+                    // The order of names is enough, unless they are spread over servers.
+                    let cookie = if map.is_some() { NAME_KEY.hash(name) } else { cookie };
                     let here = request.with_state && handle.server() == server;
                     let state = if here { Some(self.state(*handle, client)?) } else { None };
                     entries.push(DirEntry { name: name.clone(), handle: *handle, kind: *kind, cookie, state });
                 }
-                entries.retain(|entry| entry.cookie > request.cookie);
-                let end = entries.len() <= request.bytes_max as usize / 100;
-                entries.truncate(request.bytes_max as usize / 100);
-                ok(&ReadDirReply { entries, end, parent: ROOT_HANDLE })
+                entries.sort_by_key(|entry| entry.cookie);
+                let last = map.map_or(u64::MAX, |map| map.last_of_range(request.cookie + 1));
+                entries.retain(|entry| entry.cookie > request.cookie && entry.cookie <= last);
+                let page = request.bytes_max as usize / 100;
+                let until = if entries.len() <= page { last } else { entries[page - 1].cookie };
+                entries.truncate(page);
+                ok(&ReadDirReply { entries, until, parent: ROOT_HANDLE })
             }
+            Request::GetMap(_) => ok(&GetMapReply { map: self.map.clone(), name_key: NAME_KEY }),
             Request::GetAttr(request) => ok(&self.state(request.handle, client)?),
             Request::GetAttrMany(request) => {
                 ok(&GetAttrManyReply { states: request.handles.iter().map(|handle| self.state(*handle, client)).collect() })
@@ -482,7 +500,7 @@ impl World {
     }
 
     fn create(&mut self, server: ServerId, client: ClientId, request: CreateRequest) -> Answer {
-        self.check_dir(server, &request.at)?;
+        self.check_dir(server, &request.at, NAME_KEY.hash(&request.name))?;
         let name = (request.at.dir, request.name);
         let found = self.names.get(&name).copied();
         let (handle, kind, created) = match found {

@@ -6,16 +6,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, ServerRole, Status, check_name};
+use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_call::{both, run_window};
 use weft_layout::local_bytes;
 use weft_rt::{FaultPoint, Runtime};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
 
-use crate::client::Flow;
+use crate::flow::Flow;
 use crate::gate::Passage;
+use crate::knowledge::{Effect, Touched};
 use crate::open_inode::OpenInode;
+use crate::partitions::By;
 use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};
 
 /// How often an open is repeated because it was overtaken (see `open_table.rs`), or because the file was removed meanwhile.
@@ -82,14 +84,13 @@ impl<R: Runtime> Client<R> {
         name: &Bytes,
         options: &CreateOptions,
     ) -> Result<(Attr, Arc<OpenFile>, bool)> {
-        self.inner.cache.forget_name(dir, name);
+        let change = self.changing(Touched::Name(dir, name));
+        let asked = change.asked;
         let ticket = self.inner.opens.begin();
-        let asked = self.ask();
         let make = |at| CreateRequest { open: options.rights, open_sequence: ticket.sequence, ..file_request(at, name, options, who) };
-        let outcome = self.call_in_dir(flow, dir, make).await;
-        self.inner.cache.forget_name(dir, name);
-        self.created_in(dir, name, &outcome, asked);
-        let CreateReply { created, handle, kind, state, capability, .. } = outcome?;
+        let reply = self.call_in_dir(flow, dir, By::Name(name), make).await?;
+        change.created(&reply);
+        let CreateReply { created, handle, kind, state, capability, .. } = reply;
         match kind {
             FileKind::File => {}
             FileKind::Directory => return Err(flow.error(Status::IsDirectory)),
@@ -172,16 +173,14 @@ impl<R: Runtime> Client<R> {
                 None => None,
             };
             let writes_before = before.as_ref().and_then(|inode| inode.writes_before_truncation());
-            if truncate {
-                self.inner.cache.forget(handle);
-            }
+            let change = truncate.then(|| self.changing(Touched::Object(handle)));
             let ticket = self.inner.opens.begin();
             let asked = self.ask();
             let request =
                 OpenRequest { handle, rights, truncate, open_sequence: ticket.sequence, who: who.clone(), judged: judged.clone() };
             let reply = self.call(flow, server, &request).await?;
-            if truncate {
-                self.inner.cache.forget(handle);
+            if let Some(change) = change {
+                change.done(Effect::Object);
             }
             let Some(file) = self.inner.opens.opened(&ticket, rights, &reply.state.attr, reply.capability) else { continue };
             drop(ticket);
@@ -264,9 +263,11 @@ impl<R: Runtime> Client<R> {
             self.inner.opens.remove_if_idle(inode);
             return Ok(());
         };
-        self.inner.cache.forget(inode.handle);
+        let change = self.changing(Touched::Object(inode.handle));
         let outcome = self.call(flow, server, &report.request).await;
-        self.inner.cache.forget(inode.handle);
+        if outcome.is_ok() {
+            change.done(Effect::Object);
+        }
         self.inner.opens.end_report(inode, &report, outcome.map_err(|error| error.status));
         outcome
     }
@@ -301,8 +302,7 @@ impl<R: Runtime> Client<R> {
         // A datafile further on is empty if this one is: stripes are filled in order of their indexes.
         let indexes = (0..width).filter(|index| *index == 0 || local_bytes(&inode.layout, weft_base::StripeIndex(*index), bytes) > 0);
         let syncs = indexes.map(|index| async move {
-            let server = self.map().data_server(&inode.layout, index);
-            debug_assert_eq!(server.role(), ServerRole::Data);
+            let server = self.data_server(flow, &inode.layout, index)?;
             self.with_capability(flow, inode, Rights::default(), async |capability| {
                 self.call(flow, server, &ObjectSyncRequest { handle: inode.handle, index, capability }).await
             })

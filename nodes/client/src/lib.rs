@@ -5,15 +5,16 @@
 
 mod attrs;
 mod batch;
-mod cache;
 mod client;
 mod directory;
 mod error;
 #[cfg(test)]
 mod fake;
 mod files;
+mod flow;
 mod gate;
-mod known;
+mod knowledge;
+mod maps;
 mod names;
 mod open_inode;
 mod open_table;
@@ -22,6 +23,7 @@ mod paths;
 mod read;
 mod reclaim;
 mod silence;
+mod silent;
 mod space;
 #[cfg(test)]
 mod tests;

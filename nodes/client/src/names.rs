@@ -6,13 +6,13 @@ use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_rt::Runtime;
 use weft_wire::Rights;
 use weft_wire::ops::{
-    CreateReply, CreateRequest, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest,
-    UnlinkRequest,
+    CreateRequest, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest, UnlinkRequest,
 };
 
 use crate::attrs::Settled;
-use crate::cache::Asked;
-use crate::client::Flow;
+use crate::flow::Flow;
+use crate::knowledge::{Effect, Touched};
+use crate::partitions::By;
 use crate::{Client, RenameFlags, Result, Seen};
 
 /// How often a name is looked up again because the object it led to was changing when its attributes were asked for.
@@ -34,7 +34,7 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         let name = checked(flow, name)?;
         let may_search = who.checked_by_kernel || who.uid == 0;
-        if may_search && self.inner.known.is_absent(dir, &name, self.rt().now()) {
+        if may_search && self.inner.knowledge.is_absent(dir, &name, self.rt().now()) {
             return Err(flow.error(Status::NotFound));
         }
         self.lookup_in(flow, who, dir, &name).await
@@ -50,10 +50,10 @@ impl<R: Runtime> Client<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         let name = checked(flow, name)?;
         let may_search = who.checked_by_kernel || who.uid == 0;
-        if may_search && self.inner.known.is_absent(dir, &name, self.rt().now()) {
+        if may_search && self.inner.knowledge.is_absent(dir, &name, self.rt().now()) {
             return Err(flow.error(Status::NotFound));
         }
-        if self.inner.cache.is_on() {
+        if self.inner.knowledge.keeps_answers() {
             let attr = self.lookup_in(flow, who, dir, &name).await?;
             return Ok(Seen { attr, is_exact: true });
         }
@@ -89,7 +89,7 @@ impl<R: Runtime> Client<R> {
         for _ in 0..LOOKUP_TRIES {
             let asked = self.ask();
             let reply = self.lookup_request(flow, who, dir, name).await?;
-            self.inner.cache.keep_name(asked, dir, name, reply.handle, reply.kind);
+            self.inner.knowledge.learned_name(asked, dir, name, reply.handle, reply.kind);
             let found = Flow { handle: reply.handle, ..flow };
             let outcome = match reply.state {
                 Some(state) => self.settle_once(found, state, asked).await,
@@ -126,18 +126,18 @@ impl<R: Runtime> Client<R> {
         }
         let asked = self.ask();
         let reply = self.lookup_request(flow, who, dir, name).await?;
-        self.inner.cache.keep_name(asked, dir, name, reply.handle, reply.kind);
+        self.inner.knowledge.learned_name(asked, dir, name, reply.handle, reply.kind);
         Ok((reply.handle, reply.kind))
     }
 
     /// What a name leads to, if it is kept, for callers whom the server would not refuse to search the directory.
     fn cached_name(&self, who: &Credentials, dir: Handle, name: &Bytes) -> Option<(Handle, FileKind)> {
         let may_search = who.checked_by_kernel || who.uid == 0;
-        if may_search { self.inner.cache.name(dir, name, self.rt().now()) } else { None }
+        if may_search { self.inner.knowledge.name(dir, name, self.rt().now()) } else { None }
     }
 
     async fn lookup_request(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<LookupReply> {
-        self.call_in_dir(flow, dir, |at| LookupRequest { at, name: name.clone(), who: who.clone() }).await
+        self.call_in_dir(flow, dir, By::Name(name), |at| LookupRequest { at, name: name.clone(), who: who.clone() }).await
     }
 
     /// Makes a directory with these permission bits (the umask applied already). Returns its attributes.
@@ -164,14 +164,10 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("mkdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_MKDIR);
         let name = checked(flow, name)?;
-        self.inner.cache.forget_name(dir, &name);
+        let change = self.changing(Touched::Name(dir, &name));
         let make = |at| MkdirRequest { at, name: name.clone(), mode, stripe_bytes, stripe_width, who: who.clone() };
-        let asked = self.ask();
-        let outcome = self.call_in_dir(flow, dir, make).await;
-        self.inner.cache.forget_name(dir, &name);
-        let reply = outcome.inspect_err(|_| self.inner.known.forget(dir))?;
-        self.inner.known.made_directory(dir, &name, reply.dir, asked.at);
-        self.inner.known.made(&reply.state.attr, asked.at);
+        let reply = self.call_in_dir(flow, dir, By::Name(&name), make).await?;
+        change.done(Effect::MadeDirectory(reply.dir, &reply.state.attr));
         Ok(reply.state.attr)
     }
 
@@ -183,12 +179,9 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("rmdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_RMDIR);
         let name = checked(flow, name)?;
-        self.inner.cache.forget_name(dir, &name);
-        let asked = self.ask();
-        let outcome = self.call_in_dir(flow, dir, |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await;
-        self.inner.cache.forget_name(dir, &name);
-        let reply = outcome.inspect_err(|_| self.inner.known.forget(dir))?;
-        self.inner.known.removed_directory(dir, &name, reply.dir, asked.at);
+        let change = self.changing(Touched::Name(dir, &name));
+        let reply = self.call_in_dir(flow, dir, By::Name(&name), |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await?;
+        change.done(Effect::RemovedDirectory(reply.dir));
         Ok(())
     }
 
@@ -204,15 +197,9 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::unlink`] as a part of another operation.
     pub(crate) async fn unlink_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<()> {
-        self.inner.cache.forget_name(dir, name);
-        let asked = self.ask();
-        let outcome = self.call_in_dir(flow, dir, |at| UnlinkRequest { at, name: name.clone(), who: who.clone() }).await;
-        self.inner.cache.forget_name(dir, name);
-        match &outcome {
-            Ok(reply) => self.inner.known.removed(dir, name, reply.dir, asked.at),
-            Err(_) => self.inner.known.forget(dir),
-        }
-        self.inner.cache.forget(outcome?.handle);
+        let change = self.changing(Touched::Name(dir, name));
+        let reply = self.call_in_dir(flow, dir, By::Name(name), |at| UnlinkRequest { at, name: name.clone(), who: who.clone() }).await?;
+        change.done(Effect::Removed(reply.dir, reply.handle));
         Ok(())
     }
 
@@ -238,10 +225,8 @@ impl<R: Runtime> Client<R> {
             return Err(flow.error(Status::Invalid));
         }
         self.owner(flow, to_dir)?;
-        // The objects that change with the names are not known here.
-        self.inner.cache.forget_all();
-        let asked = self.ask();
-        let outcome = self.call_in_dir(flow, from_dir, |from| RenameRequest {
+        let change = self.changing(Touched::Names((from_dir, &from_name), (to_dir, &to_name)));
+        let outcome = self.call_in_dir(flow, from_dir, By::Name(&from_name), |from| RenameRequest {
             from,
             from_name: from_name.clone(),
             to: self.dir_target(to_dir),
@@ -250,18 +235,12 @@ impl<R: Runtime> Client<R> {
             exchange,
             who: who.clone(),
         });
-        let outcome = outcome.await;
-        self.inner.cache.forget_all();
-        match &outcome {
-            Ok(reply) if reply.dir.version > 0 => {
-                self.inner.known.renamed(from_dir, (&from_name, &to_name), reply.replaced, reply.dir, asked.at);
-            }
-            _ => {
-                self.inner.known.forget(from_dir);
-                self.inner.known.forget(to_dir);
-            }
+        let reply = outcome.await?;
+        // Over two directories it is not followed.
+        if reply.dir.version > 0 {
+            change.done(Effect::Renamed(reply.dir, reply.replaced));
         }
-        outcome.map(|_| ())
+        Ok(())
     }
 
     /// Adds the name `to_name` in `to_dir` to an object that is no directory. Returns its attributes.
@@ -277,17 +256,13 @@ impl<R: Runtime> Client<R> {
         if kind == FileKind::Directory {
             return Err(flow.error(Status::NotPermitted));
         }
-        self.inner.cache.forget_name(to_dir, &to_name);
-        self.inner.cache.forget(handle);
-        let asked = self.ask();
+        let change = self.changing(Touched::NameOf(to_dir, &to_name, handle));
+        let asked = change.asked;
         let make = |to| LinkRequest { handle, kind, to, to_name: to_name.clone(), who: who.clone() };
-        let outcome = self.call_in_dir(flow, to_dir, make).await;
-        self.inner.cache.forget_name(to_dir, &to_name);
-        self.inner.cache.forget(handle);
-        let reply = outcome.inspect_err(|_| self.inner.known.forget(to_dir))?;
-        self.inner.known.created(to_dir, &to_name, reply.dir, asked.at);
+        let reply = self.call_in_dir(flow, to_dir, By::Name(&to_name), make).await?;
+        change.done(Effect::Made(reply.dir));
         match reply.state {
-            Some(state) => self.settle(flow, state, asked).await,
+            Some(state) => self.settle_change(flow, state, asked).await,
             None => self.getattr_now(flow, handle).await,
         }
     }
@@ -354,25 +329,14 @@ impl<R: Runtime> Client<R> {
         name: &Bytes,
         make: impl Fn(weft_wire::ops::DirTarget) -> CreateRequest,
     ) -> Result<Attr> {
-        self.inner.cache.forget_name(dir, name);
-        let asked = self.ask();
-        let outcome = self.call_in_dir(flow, dir, make).await;
-        self.inner.cache.forget_name(dir, name);
-        self.created_in(dir, name, &outcome, asked);
-        let reply = outcome?;
+        let change = self.changing(Touched::Name(dir, name));
+        let asked = change.asked;
+        let reply = self.call_in_dir(flow, dir, By::Name(name), make).await?;
+        change.created(&reply);
         let flow = Flow { handle: reply.handle, ..flow };
         match reply.state {
             Some(state) => self.settle(flow, state, asked).await,
             None => self.getattr_now(flow, reply.handle).await,
-        }
-    }
-
-    /// Notes what a create did to the names of its directory.
-    pub(crate) fn created_in(&self, dir: Handle, name: &[u8], outcome: &Result<CreateReply>, asked: Asked) {
-        match outcome {
-            Ok(reply) if reply.created => self.inner.known.created(dir, name, reply.dir, asked.at),
-            // Somebody else has made the name, or it is not known whether it was made.
-            _ => self.inner.known.forget(dir),
         }
     }
 

@@ -8,7 +8,7 @@ use weft_base::{Attr, Credentials, FileKind, Handle, ROOT_HANDLE, Status, check_
 use weft_rt::Runtime;
 use weft_wire::ops::ReadlinkRequest;
 
-use crate::client::Flow;
+use crate::flow::Flow;
 use crate::{Client, Result};
 
 /// Most symlinks in one walk, as in Linux.

@@ -14,7 +14,7 @@ use weft_rt::Runtime;
 use weft_wire::ops::{ReadReply, ReadRequest};
 use weft_wire::{BULK_BYTES_MAX, Rights};
 
-use crate::client::Flow;
+use crate::flow::Flow;
 use crate::open_inode::{KnownSize, OpenInode};
 use crate::write::{MESSAGES_MAX, PIECES_MAX, SLICES_MAX, pieces_of};
 use crate::{Client, OpenFile, Result};
@@ -116,7 +116,7 @@ impl<R: Runtime> Client<R> {
 
     async fn read_message(&self, flow: Flow, inode: &OpenInode, list: &DatafileList) -> Result<Vec<Part>> {
         let StripeIndex(index) = list.index;
-        let server = self.map().data_server(&inode.layout, index);
+        let server = self.data_server(flow, &inode.layout, index)?;
         let pieces = pieces_of(list);
         let expected = list.ranges.iter().map(|range| range.bytes).sum();
         let (reply, bulk) = self

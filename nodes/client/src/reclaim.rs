@@ -44,7 +44,7 @@ impl<R: Runtime> Client<R> {
         let by = || deadline.min(self.rt().now() + DEADLINE);
         'servers: for server in self.inner.caller.take_restarted() {
             self.inner.opens.begin_reclaim();
-            self.inner.known.forget_all();
+            self.inner.knowledge.restarted();
             let inodes = self.inner.opens.at_server(server);
             let opens: Vec<(Arc<OpenInode>, OpenOnWire)> =
                 inodes.into_iter().filter_map(|inode| inode.reclaim().map(|open| (inode, open))).collect();

@@ -4,44 +4,18 @@
 //! wait for one of them that hangs: he gets the size that the metadata server knows, after a short while, and is told so. A server that
 //! was waited for in vain is not waited for again for some time, so a thousand such files cost no more than one.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use weft_base::{Attr, FileKind, Layout, MILLISECOND, Nanos, SECOND, ServerId, ServerRole};
+use weft_base::{Attr, FileKind, Layout, MILLISECOND, SECOND, ServerRole};
 use weft_rt::Runtime;
 use weft_wire::ops::FileState;
 
-use crate::cache::Asked;
-use crate::client::Flow;
+use crate::flow::Flow;
+use crate::knowledge::Asked;
 use crate::{Client, Result, Seen};
 
 /// So long is a data server waited for, in nanoseconds.
 const PATIENCE: u64 = 500 * MILLISECOND;
 /// So long is one that did not answer not waited for again, in nanoseconds.
 const SILENCE: u64 = 5 * SECOND;
-
-/// Data servers that were waited for in vain.
-#[derive(Debug, Default)]
-pub(crate) struct Silent {
-    any: AtomicBool,
-    until: Mutex<BTreeMap<ServerId, Nanos>>,
-}
-
-impl Silent {
-    fn note(&self, server: ServerId, until: Nanos) {
-        self.lock().insert(server, until);
-        self.any.store(true, Ordering::Relaxed);
-    }
-
-    fn is_silent(&self, server: ServerId, now: Nanos) -> bool {
-        self.any.load(Ordering::Relaxed) && self.lock().get(&server).is_some_and(|until| now < *until)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ServerId, Nanos>> {
-        self.until.lock().expect("no code panics while it holds this lock")
-    }
-}
 
 impl<R: Runtime> Client<R> {
     /// Like `settle`, but waits a short while only for data servers that do not answer.
@@ -71,7 +45,8 @@ impl<R: Runtime> Client<R> {
 
     fn has_silent_server(&self, layout: &Layout) -> bool {
         let now = self.rt().now();
-        (0..u32::from(layout.width)).any(|index| self.inner.silent.is_silent(self.map().data_server(layout, index), now))
+        (0..u32::from(layout.width))
+            .any(|index| self.map().data_server(layout, index).is_ok_and(|server| self.inner.silent.is_silent(server, now)))
     }
 
     /// What the metadata server knows of a file, and what this client has written itself.

@@ -8,7 +8,7 @@ use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{Piece, WriteRequest};
 use weft_wire::{BULK_BYTES_MAX, Rights};
 
-use crate::client::Flow;
+use crate::flow::Flow;
 use crate::open_inode::OpenInode;
 use crate::{Client, OpenFile, Result};
 
@@ -73,7 +73,7 @@ impl<R: Runtime> Client<R> {
         let running = inode.begin_write();
         let outcome = self.write_messages(flow, inode, lists, &data, (running.mtime_epoch, sync)).await;
         inode.end_write(running, end, outcome.as_ref().ok().copied());
-        self.inner.cache.forget(inode.handle);
+        self.inner.knowledge.written(inode.handle);
         outcome.map(drop)
     }
 
@@ -105,7 +105,7 @@ impl<R: Runtime> Client<R> {
     ) -> Result<DataTime> {
         let StripeIndex(index) = list.index;
         let (mtime_epoch, sync) = how;
-        let server = self.map().data_server(&inode.layout, index);
+        let server = self.data_server(flow, &inode.layout, index)?;
         let bulk = cut_bulk(data, &list.slices);
         let pieces = pieces_of(&list);
         let reply = self.with_capability(flow, inode, Rights::WRITE, async |capability| {

@@ -20,14 +20,14 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use weft_base::{FastMap, Payload};
-use weft_rt::{Disk, DiskError, Either, Event, FileId, Runtime, join_all, race};
+use weft_rt::{Disk, DiskError, Either, Event, FileId, Runtime, ServerRuntime, join_all, race};
 use weft_sched::{Access, CacheLayer, Distance, FileKey, Job, Keep, Kept, Layer, LayerKind, Next, Part, Piece, Places};
 use weft_store::objects::{DiskPiece, ReadPiece};
 use weft_trace::record::{class, flags};
 use weft_trace::{OpenSpan, event};
 use weft_wire::ops::DiskUse;
 
-use crate::transfer::{join, merged, merged_reads, write_all};
+use crate::transfer::{join, merged, merged_reads};
 use crate::{CacheConfig, WriteBack};
 
 /// The container is the only file.
@@ -182,37 +182,36 @@ impl Cache {
         }
     }
 
-    /// Writes `data` to these places. `traced` learns how far the disk had to seek, and how long the layer let the request wait.
+    /// Writes `data` to these places through the layer, if there is anything to decide about them. `None`: write it as it is. `traced` learns
+    /// how far the disk had to seek, and how long the layer let the request wait.
     ///
     /// # Errors
     /// Of the disk; then some of it may have been written.
-    pub async fn write<R: Runtime, D: Disk>(
+    pub async fn write<R: ServerRuntime>(
         &self,
         rt: &R,
-        disk: &D,
-        container: FileId,
         places: &[DiskPiece],
         data: &Payload,
         traced: &mut OpenSpan,
-    ) -> Result<(), DiskError> {
+    ) -> Option<Result<(), DiskError>> {
         if !self.takes_part(data.len(), merged(places).count()) {
             let farthest = merged(places).map(|place| self.note(Access::Write, place.disk_offset, place.len)).max();
             traced.class(farthest.unwrap_or(class::UNKNOWN));
-            return write_all(disk, container, places, data).await;
+            return None;
         }
         let pieces = merged(places).map(|place| (place.disk_offset, place.len));
         if let Some(back) = self.config.write_back
-            && self.may_answer(disk, back, data.len()).await
+            && self.may_answer(rt.disk(), back, data.len()).await
         {
             // The sender may use its memory again once it is answered.
             let id = self.queue(rt, Access::Write, pieces, copied(data));
             let mut accesses = self.accesses.borrow_mut();
             accesses.answered.insert(id);
             accesses.answered_bytes += data.len();
-            return Ok(());
+            return Some(Ok(()));
         }
         let id = self.queue(rt, Access::Write, pieces, data.clone());
-        self.finished(id, traced).await.map(drop)
+        Some(self.finished(id, traced).await.map(drop))
     }
 
     /// True if a write may be answered before it is done: there is memory, and room on the disk.
@@ -258,7 +257,7 @@ impl Cache {
     }
 
     /// Serves the disk until a write is lost that was answered before.
-    pub async fn serve<R: Runtime, D: Disk>(&self, rt: &R, disk: &D, container: FileId) -> DiskError {
+    pub async fn serve<R: ServerRuntime>(&self, rt: &R, container: FileId) -> DiskError {
         let lost = async {
             loop {
                 let changed = self.changed.wait();
@@ -268,7 +267,7 @@ impl Cache {
                 changed.await;
             }
         };
-        match race(lost, self.work(rt, disk, container)).await {
+        match race(lost, self.work(rt, container)).await {
             Either::First(error) => error,
             Either::Second(()) => unreachable!("the cache works for ever"),
         }
@@ -345,11 +344,11 @@ impl Cache {
     }
 
     /// Does what is queued, for ever. To be raced against those who wait for it: when they are done, nothing is under way here.
-    pub async fn work<R: Runtime, D: Disk>(&self, rt: &R, disk: &D, container: FileId) {
-        join_all((0..self.config.depth.max(1)).map(|_| self.work_in_turn(rt, disk, container))).await;
+    pub async fn work<R: ServerRuntime>(&self, rt: &R, container: FileId) {
+        join_all((0..self.config.depth.max(1)).map(|_| self.work_in_turn(rt, container))).await;
     }
 
-    async fn work_in_turn<R: Runtime, D: Disk>(&self, rt: &R, disk: &D, container: FileId) {
+    async fn work_in_turn<R: ServerRuntime>(&self, rt: &R, container: FileId) {
         let mut parts = Vec::new();
         loop {
             let changed = self.changed.wait();
@@ -363,8 +362,8 @@ impl Cache {
                     self.accesses.borrow_mut().begin(&parts, class);
                     self.operations.set(self.operations.get() + 1);
                     let error = match job.access {
-                        Access::Write => disk.write_parts(container, job.offset, self.data_of(&parts)).await.err(),
-                        Access::Read => self.read_job(rt, disk, container, &job, &mut parts).await.err(),
+                        Access::Write => rt.disk().write_parts(container, job.offset, self.data_of(&parts)).await.err(),
+                        Access::Read => self.read_job(rt, container, &job, &mut parts).await.err(),
                     };
                     self.operations.set(self.operations.get() - 1);
                     drop(traced);
@@ -390,15 +389,8 @@ impl Cache {
     }
 
     /// Reads for the parts of a job, to which those are added that have arrived meanwhile and lie within it.
-    async fn read_job<R: Runtime, D: Disk>(
-        &self,
-        rt: &R,
-        disk: &D,
-        container: FileId,
-        job: &Job,
-        parts: &mut Vec<Part>,
-    ) -> Result<(), DiskError> {
-        let data = disk.read(container, job.offset, job.bytes).await?;
+    async fn read_job<R: ServerRuntime>(&self, rt: &R, container: FileId, job: &Job, parts: &mut Vec<Part>) -> Result<(), DiskError> {
+        let data = rt.disk().read(container, job.offset, job.bytes).await?;
         if data.len() != job.bytes {
             return Err(DiskError::Failed(format!("the container ends at {} of {} bytes", job.offset + data.len(), job.bytes)));
         }

@@ -6,8 +6,8 @@ use weft_base::SECOND;
 use weft_journal::{Checkpoint, Journal, JournalError};
 use weft_rt::ServerRuntime;
 
+use crate::objects::Objects;
 use crate::state::Server;
-use crate::stopped_by;
 
 /// Bytes of the state that are encoded in one go: about a third of a millisecond.
 const SLICE_BYTES: usize = 256 << 10;
@@ -18,7 +18,7 @@ const WORTH_BYTES: u64 = 64 << 10;
 /// When the disk had no room for a checkpoint, it is tried again after so many nanoseconds.
 const RETRY_AFTER: u64 = 10 * SECOND;
 
-impl<R: ServerRuntime> Server<R> {
+impl<R: ServerRuntime> Objects<R> {
     /// On a full disk a checkpoint is worth its bytes sooner: it turns old segments of the journal into room for new ones.
     fn needs_checkpoint(&self) -> bool {
         let limit = if self.is_short_of_room() { WORTH_BYTES.min(self.config.checkpoint_bytes) } else { self.config.checkpoint_bytes };
@@ -55,17 +55,18 @@ impl<R: ServerRuntime> Server<R> {
 
 /// Writes a checkpoint whenever the journal has become long enough.
 pub async fn checkpoint_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
-    let Some(journal) = server.journal.clone() else { return };
-    while !server.has_stopped() {
-        let due = server.checkpoint_due.wait();
-        if !server.needs_checkpoint() {
+    let objects = &server.objects;
+    let Some(journal) = objects.journal.clone() else { return };
+    while !objects.has_stopped() {
+        let due = objects.checkpoint_due.wait();
+        if !objects.needs_checkpoint() {
             due.await;
             continue;
         }
-        match server.checkpoint(&journal).await {
+        match objects.checkpoint(&journal).await {
             Ok(()) => {}
             Err(JournalError::NoSpace) => server.rt.sleep_until(server.rt.now() + RETRY_AFTER).await,
-            Err(error) => server.fail(stopped_by(error)),
+            Err(error) => server.fail(error.into()),
         }
     }
 }

@@ -1,10 +1,6 @@
 //! What a data server is told, and why it stops.
 
-use std::fmt;
-
-use weft_base::{ClusterMap, MILLISECOND, ServerId, Status};
-use weft_journal::JournalError;
-use weft_rt::DiskError;
+use weft_base::{ClusterMap, MILLISECOND, ServerId};
 use weft_sched::LayerKind;
 use weft_sched::improved::{Delay, DiskCost, ImprovedConfig};
 use weft_serving::{Durability, Engine};
@@ -129,38 +125,4 @@ impl DataServerConfig {
             trace: None,
         }
     }
-}
-
-/// Why a data server cannot start or go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DataServerError {
-    /// The disk failed at what the first part says.
-    Disk(&'static str, DiskError),
-    /// The disk holds something else, or something damaged, as the words say.
-    Store(String),
-}
-
-impl fmt::Display for DataServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DataServerError::Disk(what, error) => write!(f, "{what}: {error}"),
-            DataServerError::Store(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for DataServerError {}
-
-impl From<DataServerError> for Status {
-    fn from(error: DataServerError) -> Status {
-        match error {
-            DataServerError::Disk(_, error) => error.into(),
-            DataServerError::Store(_) => Status::Io,
-        }
-    }
-}
-
-/// The failure of a journal as a reason to stop.
-pub(crate) fn stopped_by(error: JournalError) -> DataServerError {
-    DataServerError::Store(format!("the journal: {error}"))
 }

@@ -1,10 +1,17 @@
-//! Requests and what they need for themselves; those that are under way over turns ([`Flights`]).
+//! Requests and what they need for themselves; those that are under way ([`Flights`]).
+//!
+//! ```text
+//!          take: nobody in its way             land
+//! (admitted) ─────────────────────▶ flying ─────────▶ landed ──▶ (answered by a turn)
+//!      │ take: somebody is             ▲
+//!      └──────────────▶ waiting ───────┘ land of the last one in its way
+//! ```
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
 use weft_base::{Payload, RequestId};
-use weft_rt::PeerId;
+use weft_rt::{Event, PeerId};
 use weft_serving::{Answer, Served};
 use weft_store::objects::ObjectKey;
 use weft_wire::ops::Piece;
@@ -28,6 +35,27 @@ pub struct Job {
     pub served: Served,
 }
 
+/// A request that may be executed now. It ends with [`Flights::land`].
+pub struct Flight {
+    pub object: ObjectKey,
+    pub number: u64,
+    /// Others were in its way.
+    pub has_waited: bool,
+    pub job: Job,
+}
+
+impl Flight {
+    /// Its object, and where in it a read or write begins.
+    pub fn place(&self) -> (ObjectKey, u64) {
+        let pieces = match &self.job.request {
+            Request::Write(request) => &request.pieces[..],
+            Request::Read(request) => &request.pieces[..],
+            _ => &[],
+        };
+        (self.object, pieces.first().map_or(0, |piece| piece.offset))
+    }
+}
+
 /// All requests under way.
 #[derive(Default)]
 pub struct Flights {
@@ -37,6 +65,8 @@ pub struct Flights {
     count: Cell<usize>,
     bytes: Cell<u64>,
     last: Cell<u64>,
+    /// The last one has landed.
+    idle: Event,
 }
 
 /// What is going on at one object.
@@ -50,6 +80,7 @@ struct Traffic {
 /// What a request needs for itself.
 #[derive(Clone, Debug)]
 pub struct Claim {
+    object: ObjectKey,
     request: RequestId,
     touches: Touches,
     bytes: u64,
@@ -64,20 +95,21 @@ enum Touches {
 }
 
 impl Claim {
-    /// `None` for requests that need no order.
-    pub fn of(job: &Job) -> Option<(ObjectKey, Claim)> {
-        let object = object_of(&job.request)?;
-        let touches = match &job.request {
-            Request::Read(request) => Touches::Bytes { pieces: request.pieces.clone(), writes: false },
-            Request::Write(request) => Touches::Bytes { pieces: request.pieces.clone(), writes: true },
-            Request::ObjectTruncate(_) | Request::ObjectRemove(_) | Request::ObjectEpoch(_) => Touches::All,
-            _ => return None,
+    /// `None` for requests that need no order. `by_bytes`: reads and writes need no more than their bytes.
+    pub fn of(job: &Job, by_bytes: bool) -> Option<Claim> {
+        let (handle, index) = job.request.datafile()?;
+        let pieces = match &job.request {
+            Request::Read(request) => Some((&request.pieces, false)),
+            Request::Write(request) => Some((&request.pieces, true)),
+            Request::ObjectStat(_) | Request::ObjectSync(_) => return None,
+            _ => None,
         };
-        let bytes = match &touches {
-            Touches::Bytes { pieces, .. } => pieces.iter().map(|piece| u64::from(piece.bytes)).sum(),
-            Touches::All => 0,
+        let bytes = pieces.map_or(0, |(pieces, _)| pieces.iter().map(|piece| u64::from(piece.bytes)).sum());
+        let touches = match pieces.filter(|_| by_bytes) {
+            Some((pieces, writes)) => Touches::Bytes { pieces: pieces.clone(), writes },
+            None => Touches::All,
         };
-        Some((object, Claim { request: job.header.request, touches, bytes }))
+        Some(Claim { object: ObjectKey { handle, index }, request: job.header.request, touches, bytes })
     }
 
     /// True if the order of the two matters.
@@ -111,40 +143,6 @@ fn overlap(ours: &[Piece], theirs: &[Piece]) -> bool {
     false
 }
 
-/// The object that a request is about: requests for one object are executed in their order.
-pub fn object_of(request: &Request) -> Option<ObjectKey> {
-    let (handle, index) = match request {
-        Request::Write(request) => (request.handle, request.index),
-        Request::Read(request) => (request.handle, request.index),
-        Request::ObjectStat(request) => (request.handle, request.index),
-        Request::ObjectTruncate(request) => (request.handle, request.index),
-        Request::ObjectSync(request) => (request.handle, request.index),
-        Request::ObjectRemove(request) => (request.handle, request.index),
-        Request::ObjectEpoch(request) => (request.handle, request.index),
-        _ => return None,
-    };
-    Some(ObjectKey { handle, index })
-}
-
-/// Where a read or write begins.
-pub fn offset_of(request: &Request) -> u64 {
-    let pieces = match request {
-        Request::Write(request) => &request.pieces,
-        Request::Read(request) => &request.pieces,
-        _ => return 0,
-    };
-    pieces.first().map_or(0, |piece| piece.offset)
-}
-
-/// Takes a claim into the group with these ones if its order against them does not matter. A request without a claim goes alone.
-pub fn joins(claims: &mut Vec<Claim>, claim: Claim) -> bool {
-    if claims.is_empty() || claims.iter().any(|other| claim.meets(other)) {
-        return false;
-    }
-    claims.push(claim);
-    true
-}
-
 impl Traffic {
     fn may_fly(&self, claim: &Claim) -> bool {
         !self.flying.values().any(|other| claim.meets(other))
@@ -167,11 +165,11 @@ impl Flights {
         self.count.get() == 0 && !self.have_landed()
     }
 
-    /// Takes a request: gives it back with its number if it may fly now, or lets it wait.
-    pub fn take(&self, object: ObjectKey, claim: Claim, job: Job) -> Option<(u64, Job)> {
+    /// Takes a request: gives it back if it may fly now, or lets it wait.
+    pub fn take(&self, claim: Claim, job: Job) -> Option<Flight> {
         self.count.set(self.count.get() + 1);
         self.bytes.set(self.bytes.get() + claim.bytes);
-        let mut objects = self.objects.borrow_mut();
+        let (object, mut objects) = (claim.object, self.objects.borrow_mut());
         let traffic = objects.entry(object).or_default();
         if !traffic.waiting.is_empty() || !traffic.may_fly(&claim) {
             traffic.waiting.push_back((claim, job));
@@ -179,7 +177,14 @@ impl Flights {
         }
         let number = self.next_number();
         traffic.flying.insert(number, claim);
-        Some((number, job))
+        Some(Flight { object, number, has_waited: false, job })
+    }
+
+    /// Waits until everything has landed.
+    pub async fn all_landed(&self) {
+        while self.count.get() > 0 {
+            self.idle.wait().await;
+        }
     }
 
     /// The answers of what has landed.
@@ -193,7 +198,7 @@ impl Flights {
     }
 
     /// A flight has landed: gives those that may fly now.
-    pub fn land(&self, object: ObjectKey, number: u64, answer: Answer<When>) -> Vec<(u64, Job)> {
+    pub fn land(&self, object: ObjectKey, number: u64, answer: Answer<When>) -> Vec<Flight> {
         self.landed.borrow_mut().push(answer);
         let mut objects = self.objects.borrow_mut();
         let traffic = objects.get_mut(&object).expect("a flight is at its object until it lands");
@@ -205,11 +210,15 @@ impl Flights {
             let (claim, job) = traffic.waiting.pop_front().expect("just seen");
             let number = self.next_number();
             traffic.flying.insert(number, claim);
-            next.push((number, job));
+            next.push(Flight { object, number, has_waited: true, job });
         }
         if traffic.flying.is_empty() {
-            debug_assert!(traffic.waiting.is_empty(), "what waits is in the way of a flight");
+            assert!(traffic.waiting.is_empty(), "what waits is in the way of a flight: it would wait for ever");
             objects.remove(&object);
+        }
+        if self.count.get() == 0 {
+            assert!(objects.is_empty() && self.bytes.get() == 0, "what is counted is what is under way");
+            self.idle.notify();
         }
         next
     }
@@ -218,12 +227,12 @@ impl Flights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_base::ClientId;
+    use weft_base::{ClientId, Handle};
 
     fn claim(sequence: u64, writes: bool, pieces: &[(u64, u32)]) -> Claim {
         let pieces = pieces.iter().map(|(offset, bytes)| Piece { offset: *offset, bytes: *bytes }).collect();
         let request = RequestId { client: ClientId(1), incarnation: 1, sequence };
-        Claim { request, touches: Touches::Bytes { pieces, writes }, bytes: 0 }
+        Claim { object: ObjectKey { handle: Handle(1), index: 0 }, request, touches: Touches::Bytes { pieces, writes }, bytes: 0 }
     }
 
     #[test]
@@ -238,17 +247,5 @@ mod tests {
         assert!(!claim(2, true, &[(0, 1)]).meets(&claim(3, true, &[(u64::MAX, 9)])));
         let whole = Claim { touches: Touches::All, ..claim(4, true, &[]) };
         assert!(whole.meets(&read) && read.meets(&whole));
-    }
-
-    #[test]
-    fn neighbours_whose_order_does_not_matter_go_together() {
-        let mut group = vec![claim(1, false, &[(0, 10)])];
-        assert!(joins(&mut group, claim(2, false, &[(5, 10)])) && joins(&mut group, claim(3, true, &[(20, 10), (40, 5)])));
-        assert!(joins(&mut group, claim(4, true, &[(30, 10)])), "between");
-        assert!(!joins(&mut group, claim(2, false, &[(100, 1)])), "a copy must find the first executed");
-        assert!(!joins(&mut group, claim(5, false, &[(44, 1)])), "it must see what was written before");
-        assert!(!joins(&mut group, claim(5, true, &[(14, 1)])), "a read that came before does not see it");
-        assert!(!joins(&mut Vec::new(), claim(5, true, &[(0, 1)])));
-        assert_eq!(group.len(), 4, "who may not join is not in the way of others");
     }
 }

@@ -11,9 +11,9 @@
 //! the reason of the next restart. Checkpoints hold object changes only.
 
 use bytes::{BufMut, BytesMut};
-use weft_base::{Result, Status};
+use weft_base::{ExtensionError, Extensions, Result, Status};
 use weft_journal::Lsn;
-use weft_store::objects::ObjectRecord;
+use weft_store::objects::{ObjectRecord, RecordError};
 
 const OBJECT: u8 = 1;
 const MARK: u8 = 2;
@@ -52,16 +52,31 @@ impl Record {
     /// Reads a record.
     ///
     /// # Errors
-    /// [`Status::BadMessage`] for bytes that are none.
+    /// [`Status::BadMessage`] for bytes that are none, [`Status::NewerExtension`] if it needs one that this program does not know.
     pub fn decode(bytes: &[u8]) -> Result<Record> {
         let (kind, rest) = bytes.split_first().ok_or(Status::BadMessage)?;
         match *kind {
-            OBJECT => ObjectRecord::decode(rest).map(Record::Object).map_err(|_| Status::BadMessage),
-            MARK => Ok(Record::Mark(Lsn(u64::from_le_bytes(rest.try_into().map_err(|_| Status::BadMessage)?)))),
-            CUT if rest.is_empty() => Ok(Record::Cut),
+            OBJECT => ObjectRecord::decode(rest).map(Record::Object).map_err(|error| match error {
+                RecordError::Newer(_) => Status::NewerExtension,
+                _ => Status::BadMessage,
+            }),
+            MARK => {
+                let (lsn, extensions) = rest.split_first_chunk().ok_or(Status::BadMessage)?;
+                skip(extensions)?;
+                Ok(Record::Mark(Lsn(u64::from_le_bytes(*lsn))))
+            }
+            CUT => skip(rest).map(|()| Record::Cut),
             _ => Err(Status::BadMessage),
         }
     }
+}
+
+/// What follows the fields of a record.
+fn skip(extensions: &[u8]) -> Result<()> {
+    Extensions::filling(extensions).check(&[]).map_err(|error| match error {
+        ExtensionError::Malformed => Status::BadMessage,
+        ExtensionError::Unknown(_) => Status::NewerExtension,
+    })
 }
 
 #[cfg(test)]
@@ -80,8 +95,12 @@ mod tests {
             for cut in 0..bytes.len() {
                 assert_eq!(Record::decode(&bytes[..cut]), Err(Status::BadMessage));
             }
+            bytes.put_slice(&[2, 0, 0, 0, 0, 0]);
+            assert!(Record::decode(&bytes).is_ok(), "an extension that may be skipped");
+            bytes.put_slice(&[3, 0, 0, 0, 0, 0]);
+            assert_eq!(Record::decode(&bytes), Err(Status::NewerExtension));
             bytes.put_u8(0);
-            assert_eq!(Record::decode(&bytes), Err(Status::BadMessage));
+            assert!(Record::decode(&bytes).is_err());
         }
         assert_eq!(Record::decode(&[9]), Err(Status::BadMessage));
     }

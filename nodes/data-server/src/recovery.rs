@@ -3,37 +3,36 @@
 use std::collections::VecDeque;
 
 use weft_base::{Nanos, Payload};
-use weft_journal::{Found, Journal, JournalConfig, JournalError, Lsn, Superblock};
+use weft_journal::{Found, Journal, JournalConfig, Lsn, Superblock};
 use weft_rt::{Disk, DiskError, FileId, ServerRuntime};
+use weft_serving::first_map;
 use weft_store::objects::{CONTAINER_HEADER_BYTES, ContainerHeader, ObjectRecord, ObjectReplay, ObjectTable};
 
+use crate::objects::Removed;
 use crate::record::Record;
-use crate::state::{Foundation, Removed};
-use crate::{DataServerConfig, DataServerError, Engine, stopped_by};
+use crate::state::Foundation;
+use crate::{DataServerConfig, Engine, ServerError};
 
 /// Name of the container file on the disk of a data server: it holds the bytes of all objects.
 pub const CONTAINER_NAME: &str = "objects";
 
 /// Makes or recovers the store.
-pub async fn open<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, DataServerError> {
+pub async fn open<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, ServerError> {
     let disk = rt.disk();
-    let superblock = Superblock::load(disk).await.map_err(store_error)?;
+    let superblock = Superblock::load(disk).await?;
     if let Some(superblock) = &superblock {
-        superblock.check_owner(&config.map, config.server, config.engine.name()).map_err(DataServerError::Store)?;
+        superblock.check_owner(&config.map, config.server, config.engine.name()).map_err(ServerError::Store)?;
     }
     match (config.engine, superblock) {
         (Engine::Memory, _) => open_memory(rt, config).await,
         (Engine::Journal, Some(superblock)) => recover(rt, config, superblock).await,
         (Engine::Journal, None) if config.create => format(rt, config).await,
-        (Engine::Journal, None) => Err(DataServerError::Store(format!(
-            "the directory of {} holds no data store; is it the right one, and mounted? a new store is made only on demand",
-            config.name
-        ))),
+        (Engine::Journal, None) => Err(ServerError::NotFormatted(config.name.clone())),
     }
 }
 
 /// An empty container; what an earlier life left is void.
-async fn open_memory<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, DataServerError> {
+async fn open_memory<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, ServerError> {
     let disk = rt.disk();
     let container = disk.open(CONTAINER_NAME, true).await.map_err(disk_error("open the container"))?;
     disk.set_len(container, 0).await.map_err(disk_error("empty the container"))?;
@@ -44,46 +43,43 @@ async fn open_memory<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Res
 }
 
 /// A new store. The superblock comes last: without it everything here can be made again.
-async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, DataServerError> {
+async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, ServerError> {
     let disk = rt.disk();
     // First, since it says if there is too little room, and then leaves nothing.
-    let journal = Journal::create(disk, journal_config(rt, config)).await.map_err(stopped_by)?;
+    let journal = Journal::create(disk, journal_config(rt, config)).await?;
     let failed = || disk_error("make the container");
     let container = disk.open(CONTAINER_NAME, true).await.map_err(failed())?;
     disk.set_len(container, 0).await.map_err(failed())?;
     let header = ContainerHeader { fs_id: config.map.fs_id, server_id: config.server };
     disk.write(container, 0, Payload::Real(header.encode())).await.map_err(failed())?;
     disk.sync(container).await.map_err(failed())?;
-    let mut superblock = Superblock::new(&config.map, config.server, config.engine.name(), boot_id(disk, config), rt.random());
+    let map = first_map(&config.map, config.server, config.meets_others, None);
+    let mut superblock = Superblock::new(&map, config.server, config.engine.name(), boot_id(disk, config), rt.random());
     superblock.boot = 1;
-    superblock.store(disk).await.map_err(store_error)?;
+    superblock.store(disk).await?;
     let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
     Ok(Foundation { boot: 1, superblock: Some(superblock), container, journal: Some(journal), table, removed: Removed::default() })
 }
 
-async fn recover<R: ServerRuntime>(
-    rt: &R,
-    config: &DataServerConfig,
-    superblock: Superblock,
-) -> Result<Foundation<R::Disk>, DataServerError> {
+async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock: Superblock) -> Result<Foundation<R::Disk>, ServerError> {
     let disk = rt.disk();
     let container = open_container(disk, config).await?;
     let mut replay = Replay::new(rt.now());
     let power_was_cut = superblock.boot_id != disk.boot_id();
     let settings = JournalConfig { same_boot: !power_was_cut, ..journal_config(rt, config) };
     let recovered = Journal::recover(disk, settings, |found| replay.take(found)).await;
-    let (journal, report) = recovered.map_err(stopped_by)?;
+    let (journal, report) = recovered?;
     let (table, removed) = replay.finish(power_was_cut, capacity_bytes(config.capacity_bytes))?;
 
     // From here on the next restart must come to the same result, whatever ends this life.
     disk.sync(container).await.map_err(disk_error("sync the container"))?;
     let verdict = if power_was_cut { Record::Cut } else { Record::Mark(report.last_lsn) };
     let lsn = journal.append_with(|out| verdict.encode(out));
-    journal.commit().await.map_err(stopped_by)?;
-    journal.sync_through(lsn).await.map_err(stopped_by)?;
+    journal.commit().await?;
+    journal.sync_through(lsn).await?;
     let boot = superblock.boot.wrapping_add(1).max(1);
     let superblock = Superblock { boot, boot_id: boot_id(disk, config), ..superblock };
-    superblock.store(disk).await.map_err(store_error)?;
+    superblock.store(disk).await?;
     // Nothing is behind the last object any more, whatever comes. What was left there goes back to the disk.
     let end = table.usage().high_water_bytes;
     if disk.len(container).await.map_err(disk_error("look at the container"))? > end {
@@ -96,6 +92,19 @@ async fn recover<R: ServerRuntime>(
 /// its process, so its records are believed no further than after a power cut: the id of no machine.
 fn boot_id<D: Disk>(disk: &D, config: &DataServerConfig) -> u64 {
     if config.cache.write_back.is_some() { !disk.boot_id() } else { disk.boot_id() }
+}
+
+/// The objects of what a recovery finds after an orderly end, for whoever only looks.
+///
+/// # Errors
+/// Why it is no state of a data server.
+pub fn object_table<'a>(found: impl IntoIterator<Item = Found<'a>>) -> Result<ObjectTable, String> {
+    let mut replay = Replay::new(Nanos(0));
+    for found in found {
+        replay.take(found).map_err(|status| status.to_string())?;
+    }
+    let (table, _) = replay.finish(false, capacity_bytes(None)).map_err(|error| error.to_string())?;
+    Ok(table)
 }
 
 /// Collects what recovery finds: see `record.rs` for marks and cuts.
@@ -150,24 +159,24 @@ impl Replay {
         }
     }
 
-    fn finish(mut self, power_was_cut: bool, capacity_bytes: u64) -> Result<(ObjectTable, Removed), DataServerError> {
+    fn finish(mut self, power_was_cut: bool, capacity_bytes: u64) -> Result<(ObjectTable, Removed), ServerError> {
         if power_was_cut {
             self.drop_growth();
         } else {
             self.apply_until(Lsn(u64::MAX));
         }
-        let table = self.objects.finish(capacity_bytes).map_err(|error| DataServerError::Store(error.to_string()))?;
+        let table = self.objects.finish(capacity_bytes).map_err(|error| ServerError::Store(error.to_string()))?;
         Ok((table, self.removed))
     }
 }
 
-async fn open_container<D: Disk>(disk: &D, config: &DataServerConfig) -> Result<FileId, DataServerError> {
+async fn open_container<D: Disk>(disk: &D, config: &DataServerConfig) -> Result<FileId, ServerError> {
     let container = disk.open(CONTAINER_NAME, false).await.map_err(disk_error("open the container"))?;
     let block = disk.read(container, 0, CONTAINER_HEADER_BYTES as u64).await.map_err(disk_error("read the container"))?;
-    let header = ContainerHeader::decode(&block.to_bytes()).map_err(|error| DataServerError::Store(format!("the container: {error}")))?;
+    let header = ContainerHeader::decode(&block.to_bytes()).map_err(|error| ServerError::Store(format!("the container: {error}")))?;
     if (header.fs_id, header.server_id) != (config.map.fs_id, config.server) {
         let ContainerHeader { fs_id, server_id } = header;
-        return Err(DataServerError::Store(format!("the container belongs to {server_id} of file system {fs_id}")));
+        return Err(ServerError::Store(format!("the container belongs to {server_id} of file system {fs_id}")));
     }
     Ok(container)
 }
@@ -182,10 +191,6 @@ fn journal_config<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Journa
     JournalConfig { segment_bytes, ..JournalConfig::new(config.map.fs_id, config.server, rt.random()) }
 }
 
-fn disk_error(what: &'static str) -> impl FnOnce(DiskError) -> DataServerError {
-    move |error| DataServerError::Disk(what, error)
-}
-
-fn store_error(error: JournalError) -> DataServerError {
-    DataServerError::Store(error.to_string())
+fn disk_error(what: &'static str) -> impl FnOnce(DiskError) -> ServerError {
+    move |error| ServerError::Disk(what, error)
 }

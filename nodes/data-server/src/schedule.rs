@@ -1,107 +1,91 @@
 //! Which requests are executed when. Requests for different objects go at the same time; those for one object keep their order wherever it
 //! matters: two that touch the same bytes, one of them writing; truncations and removals against everything; a copy of a request
-//! against the request.
+//! against the request ([`Claim`]).
 //!
-//! # Within a turn
-//! In the page cache an access is short, and the turn waits for all of its requests. Requests for one object go one after another; where a
-//! cache layer gathers, neighbours whose order does not matter go together, so that the layer sees them together.
+//! A request that may go becomes a *flight*, a flow of its own; the others wait for those that are in their way, and whoever comes
+//! after them waits behind them, so nothing starves. What has waited has changed nothing, and is judged again before it starts:
+//! its client may have given it up meanwhile, or a copy of it has been executed.
 //!
-//! # Over turns
-//! With direct I/O an access takes as long as the disk takes, and requests that arrive meanwhile shall meet in the cache layer those that
-//! wait. So a turn does not wait for the accesses that it starts: a request becomes a *flight*, a flow of its own, and a later turn
-//! journals and answers what has landed. Of two requests whose order matters the later one waits until the earlier has landed, and
-//! whoever comes after it waits behind it, so nothing starves. What waits has changed nothing, and is judged again before it
-//! starts: its client may have given it up meanwhile.
-//!
-//! With a bounded number of requests or bytes under way nothing is received: the connections fill up and hold the clients back.
+//! In the page cache an access is short, and a turn ends when all of its requests have landed. With direct I/O an access takes as
+//! long as the disk takes, and requests that arrive meanwhile shall meet in the cache layer those that wait; so a turn does not
+//! wait for the flights that it starts, and a later one journals and answers what has landed. With a bounded number of requests
+//! or bytes under way nothing is received: the connections fill up and hold the clients back.
 
 use std::rc::Rc;
 
 use weft_base::Status;
-use weft_rt::{ServerRuntime, join_all};
+use weft_rt::{Either, ServerRuntime, race};
 use weft_serving::{Answer, Answers};
-use weft_store::objects::ObjectKey;
 
 use crate::clients::Verdict;
 use crate::done::When;
-use crate::flights::{Claim, Job, joins, object_of, offset_of};
+use crate::flights::{Claim, Flight, Job};
 use crate::state::Server;
 
 impl<R: ServerRuntime> Server<R> {
-    /// Executes requests and waits for all of them.
-    pub async fn execute_all(&self, mut jobs: Vec<Job>, answers: &mut Answers<Self>) {
-        if jobs.len() > 1 {
-            jobs.sort_by_key(|job| object_of(&job.request));
-        }
-        let same = |a: &Job, b: &Job| object_of(&a.request) == object_of(&b.request);
-        if jobs.chunk_by(same).nth(1).is_none() {
-            return self.execute_in_order(jobs, answers).await;
-        }
-        let mut groups: Vec<Vec<Job>> = Vec::new();
-        for job in jobs {
-            match groups.last_mut() {
-                Some(group) if group.last().is_some_and(|last| same(last, &job)) => group.push(job),
-                _ => groups.push(vec![job]),
-            }
-        }
-        let groups = groups.into_iter().map(|group| async {
-            let mut answers = Vec::with_capacity(group.len());
-            self.execute_in_order(group, &mut answers).await;
-            answers
-        });
-        answers.extend(join_all(groups).await.into_iter().flatten());
-    }
-
-    /// Executes requests for one object.
-    async fn execute_in_order(&self, jobs: Vec<Job>, answers: &mut Answers<Self>) {
-        let mut rest = jobs.into_iter().peekable();
-        while let Some(job) = rest.next() {
-            if !self.cache.gathers() || rest.peek().is_none() {
-                answers.push(self.execute_one(job).await);
-                continue;
-            }
-            let mut claims: Vec<Claim> = Claim::of(&job).map(|(_, claim)| claim).into_iter().collect();
-            let mut group = vec![job];
-            while let Some(job) = rest.next_if(|job| Claim::of(job).is_some_and(|(_, claim)| joins(&mut claims, claim))) {
-                group.push(job);
-            }
-            // New space is given out in this order, so neighbours in the object become neighbours on the disk.
-            group.sort_by_key(|job| offset_of(&job.request));
-            match group.len() {
-                1 => answers.push(self.execute_one(group.remove(0)).await),
-                _ => answers.extend(join_all(group.into_iter().map(|job| self.execute_one(job))).await),
-            }
-        }
-    }
-
     /// Starts requests; gives the answers of those that need no order, and of what has landed.
-    pub async fn start_all(self: &Rc<Self>, jobs: Vec<Job>, answers: &mut Answers<Self>) {
+    pub async fn start_all(self: &Rc<Self>, mut jobs: Vec<Job>, answers: &mut Answers<Self>) {
+        let cache = &self.objects.container.cache;
+        let waits = !cache.is_served_aside();
+        cache.begin_turn(jobs.len());
+        if waits && jobs.len() <= 1 {
+            // Nobody is in its way.
+            let Some(job) = jobs.pop() else { return };
+            let answer = match cache.gathers() {
+                true => self.beside_cache(Box::pin(self.execute_one(job))).await,
+                false => self.execute_one(job).await,
+            };
+            return answers.push(answer);
+        }
+        // Between requests that meet in no layer only the object is compared: they are as fast one after another.
+        let by_bytes = cache.gathers() || cache.is_served_aside();
+        let mut starting = Vec::with_capacity(jobs.len());
         for job in jobs {
-            match Claim::of(&job) {
-                Some((object, claim)) => {
-                    if let Some((number, job)) = self.flights.take(object, claim, job) {
-                        self.launch(object, number, job);
-                    }
-                }
+            match Claim::of(&job, by_bytes) {
+                Some(claim) => starting.extend(self.flights.take(claim, job)),
                 None => answers.push(self.execute_one(job).await),
             }
+        }
+        // New space is given out in this order, so neighbours in the object become neighbours on the disk.
+        starting.sort_by_key(Flight::place);
+        starting.into_iter().for_each(|flight| self.launch(flight));
+        if waits {
+            self.beside_cache(self.flights.all_landed()).await;
         }
         self.flights.take_landed(answers);
     }
 
-    fn launch(self: &Rc<Self>, object: ObjectKey, number: u64, job: Job) {
+    /// Waits for requests while the cache layer, if it gathers, does what they have asked of the disk: when they are done, nothing is
+    /// under way there.
+    async fn beside_cache<T>(&self, requests: impl Future<Output = T>) -> T {
+        if !self.objects.container.cache.gathers() {
+            return requests.await;
+        }
+        match race(requests, self.objects.container.work()).await {
+            Either::First(done) => done,
+            Either::Second(()) => unreachable!("the cache works for ever"),
+        }
+    }
+
+    fn launch(self: &Rc<Self>, flight: Flight) {
         let server = self.clone();
         self.rt.spawn(async move {
-            let answer = server.execute_now(job).await;
-            for (number, job) in server.flights.land(object, number, answer) {
-                server.launch(object, number, job);
+            let mut next = Some(flight);
+            while let Some(flight) = next {
+                let (object, number) = (flight.object, flight.number);
+                let answer = if flight.has_waited { server.execute_late(flight.job).await } else { server.execute_one(flight.job).await };
+                let mut freed = server.flights.land(object, number, answer).into_iter();
+                next = freed.next();
+                freed.for_each(|flight| server.launch(flight));
             }
-            server.shell.wake();
+            if server.objects.container.cache.is_served_aside() {
+                server.shell.wake();
+            }
         });
     }
 
-    /// Executes a request that may have waited: what its client has given up or finished since it arrived is refused.
-    async fn execute_now(&self, mut job: Job) -> Answer<When> {
+    /// Executes a request that has waited: what its client has given up or finished since it arrived is refused.
+    async fn execute_late(&self, mut job: Job) -> Answer<When> {
         let verdict = self.clients.borrow_mut().admit(&job.header);
         if verdict == Verdict::Stale {
             return self.refuse(job.peer, &job.header, job.served, Status::StaleRequest);

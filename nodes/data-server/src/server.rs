@@ -2,63 +2,58 @@
 
 use std::rc::Rc;
 
-use weft_base::{ClientId, Nanos, Payload, Status};
+use weft_base::{ClientId, Nanos, Status};
 use weft_live::Gauges;
-use weft_rt::{Arrival, Disk, Either, FaultPoint, PeerId, ServerRuntime, Work, race};
+use weft_rt::{Arrival, Disk, FaultPoint, PeerId, ServerRuntime, Work};
 use weft_serving::{Answer, Answers, Intake, Load, Served, Service, Shell, connection};
 use weft_trace::EventId;
-use weft_trace::event::data_request;
 use weft_wire::ops::ServerInfo;
 use weft_wire::{Frame, Header, Request};
 
 use crate::checkpoint::checkpoint_flow;
 use crate::clients::Verdict;
-use crate::done::{Done, When};
+use crate::done::When;
 use crate::durability::sync_flow;
 use crate::flights::Job;
+use crate::objects::Objects;
 use crate::ops;
 use crate::recovery::open;
 use crate::space::reclaim_flow;
 use crate::state::Server;
-use crate::{DataServerConfig, DataServerError, stopped_by};
+use crate::{DataServerConfig, ServerError};
 
 /// Runs a data server until it must stop, or is asked to: then everything is on stable storage when it ends.
 ///
 /// # Errors
-/// [`DataServerError`]: the store is missing, damaged or somebody else's, or the disk failed so that nothing acknowledged from now on
+/// [`ServerError`]: the store is missing, damaged or somebody else's, or the disk failed so that nothing acknowledged from now on
 /// would be safe.
-pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<(), DataServerError> {
+pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<(), ServerError> {
     let foundation = open(&rt, &config).await?;
     let server = Server::new(rt, config, foundation);
     server.rt.spawn(weft_serving::introduce(server.clone()));
     server.rt.spawn(sync_flow(server.clone()));
     server.rt.spawn(reclaim_flow(server.clone()));
     server.rt.spawn(checkpoint_flow(server.clone()));
-    if server.cache.is_served_aside() {
+    if server.objects.container.cache.is_served_aside() {
         server.rt.spawn(cache_flow(server.clone()));
     }
-    server.limit_windows().await;
-    server.look_after_journal();
+    server.objects.limit_windows().await;
+    server.objects.look_after_journal();
     weft_serving::serve(&server).await
 }
 
 /// Serves the disk beside the turns.
 async fn cache_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
-    let error = server.cache.serve(&server.rt, server.rt.disk(), server.container).await;
-    server.fail(DataServerError::Disk("write what was answered before", error));
+    let error = server.objects.container.serve().await;
+    server.fail(ServerError::Disk("write what was answered before", error));
 }
 
 impl<R: ServerRuntime> Service for Server<R> {
     type Rt = R;
-    type Failure = DataServerError;
     type Until = When;
     const TURN: EventId = weft_trace::event::DATA_TURN;
 
-    fn foreign(why: String) -> DataServerError {
-        DataServerError::Store(why)
-    }
-
-    fn shell(&self) -> &Shell<R, DataServerError> {
+    fn shell(&self) -> &Shell<R> {
         &self.shell
     }
 
@@ -83,17 +78,12 @@ impl<R: ServerRuntime> Service for Server<R> {
         }
     }
 
-    async fn make_room(&self) -> Result<(), DataServerError> {
-        if self.is_short_of_room()
-            && let Some(journal) = &self.journal
-        {
-            // Whoever needs the room asks again and learns why there is none.
-            let _ = journal.ensure_room().await;
-        }
+    async fn make_room(&self) -> Result<(), ServerError> {
+        self.objects.look_for_room().await;
         Ok(())
     }
 
-    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> Result<(), DataServerError> {
+    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> Result<(), ServerError> {
         let mut jobs = Vec::with_capacity(arrivals.len());
         for arrival in arrivals.drain(..) {
             match arrival {
@@ -101,83 +91,71 @@ impl<R: ServerRuntime> Service for Server<R> {
                 other => connection(&**self, other),
             }
         }
-        if self.cache.is_served_aside() {
-            self.start_all(jobs, answers).await;
-        } else if !jobs.is_empty() {
-            self.cache.begin_turn(jobs.len());
-            // When the requests are done, so is what they asked of the disk.
-            let work = self.cache.work(&self.rt, self.rt.disk(), self.container);
-            if let Either::Second(()) = race(self.execute_all(jobs, answers), work).await {
-                unreachable!("the cache works for ever");
-            }
-        }
+        self.start_all(jobs, answers).await;
         Ok(())
     }
 
-    async fn commit(&self) -> Result<(), DataServerError> {
-        match &self.journal {
-            Some(journal) => journal.commit().await.map(drop).map_err(stopped_by),
-            None => Ok(()),
-        }
+    async fn commit(&self) -> Result<(), ServerError> {
+        self.objects.commit().await
     }
 
     fn committed(self: &Rc<Self>, answers: &Answers<Self>) {
         if answers.iter().any(|answer| matches!(answer.until, Some(When::Journaled(_)))) {
-            self.release_soon();
+            Objects::release_soon(self);
         }
     }
 
     async fn wait(&self, until: When) -> bool {
-        match (until, &self.journal) {
-            (When::Durable(change), _) => self.wait_durable(change).await.is_ok(),
-            (When::Journaled(lsn), Some(journal)) => {
-                let synced = journal.sync_through(lsn).await;
-                synced.map_err(|error| self.fail(stopped_by(error))).is_ok()
-            }
-            (When::Now, _) | (When::Journaled(_), None) => true,
+        match until {
+            When::Now => true,
+            When::Durable(change) => self.objects.wait_durable(change).await.is_ok(),
+            When::Journaled(lsn) => self.objects.wait_journaled(lsn).await.map_err(|error| self.fail(error)).is_ok(),
         }
     }
 
     async fn look_after(self: &Rc<Self>, has_answered: bool) {
         if has_answered {
-            self.look_after_space().await;
-            self.look_after_journal();
+            if self.objects.look_after_space().await {
+                self.clients.borrow_mut().forget_absent(self.rt.now());
+            }
+            self.objects.look_after_journal();
         }
     }
 
-    fn fail(&self, failure: DataServerError) {
+    fn fail(&self, failure: ServerError) {
         Server::fail(self, failure);
     }
 
-    async fn bring_to_rest(&self) -> Result<(), DataServerError> {
-        self.last_round().await
+    async fn bring_to_rest(&self) -> Result<(), ServerError> {
+        self.objects.last_round().await?;
+        self.shell.failure().map_or(Ok(()), Err)
     }
 
     fn load(&self) -> Load {
-        let (load, disk) = (self.cache.load(), self.cache.disk_use());
+        let (load, disk) = (self.objects.container.cache.load(), self.objects.container.cache.disk_use());
         let (done, done_bytes) = (disk.reads + disk.writes, disk.read_bytes + disk.written_bytes);
         let disk = Some([load.requests, load.bytes, load.operations, done, done_bytes]);
-        Load { waiting: 0, answered_bytes: load.answered_bytes, disk }
+        Load { answered_bytes: load.answered_bytes, disk }
     }
 
     async fn info(&self) -> weft_base::Result<ServerInfo> {
-        let space = self.space_report().await;
+        let space = self.objects.space_report().await;
         let (_, device_free_bytes) = self.rt.disk().space().await.unwrap_or_default();
         let is_known = self.shell.introduction.is_complete();
         Ok(ServerInfo {
             state: if is_known { "serving" } else { "waiting for the metadata servers to know it" }.into(),
-            objects: self.table.borrow().object_count(),
+            objects: self.objects.table.borrow().object_count(),
             used_bytes: space.used,
             capacity_bytes: space.capacity,
             free_bytes: space.free,
-            disk: Some(self.cache.disk_use()),
+            disk: Some(self.objects.container.cache.disk_use()),
             device_free_bytes,
-            ..self.shell.info(self.journal.as_ref().map(|journal| journal.stats()).unwrap_or_default())
+            ..self.shell.info(self.objects.journal_stats())
         })
     }
 
     fn gauges(&self) -> Gauges {
-        let (cache_bytes, cache_bytes_max) = self.cache.answered_bytes();
+        let (cache_bytes, cache_bytes_max) = self.objects.container.cache.answered_bytes();
         Gauges { clients: self.clients.borrow().connected_count(), cache_bytes, cache_bytes_max, ..Gauges::default() }
     }
 }
@@ -186,10 +164,10 @@ impl<R: ServerRuntime> Server<R> {
     /// A request that may be executed; others are refused.
     fn admit(&self, peer: PeerId, frame: Frame, answers: &mut Answers<Self>) -> Option<Job> {
         let Frame { header, body, bulk } = frame;
-        let mut served = self.shell.begin(&header, data_request(header.op));
-        let admitted = self.shell.admit(&header).and_then(|()| match self.clients.borrow_mut().admit(&header) {
+        let mut served = self.shell.begin(&header);
+        let admitted = self.shell.admit(peer, &header, served.op()).and_then(|op| match self.clients.borrow_mut().admit(&header) {
             Verdict::Stale => Err(Status::StaleRequest),
-            verdict => Ok((verdict == Verdict::Executed, Request::decode(header.op, body)?)),
+            verdict => Ok((verdict == Verdict::Executed, self.shell.decode(peer, op, body)?)),
         });
         match admitted {
             Ok((executed, request)) => {
@@ -218,7 +196,7 @@ impl<R: ServerRuntime> Server<R> {
         self.rt.cpu(Work::Request).await;
         self.rt.pass(FaultPoint::ServerCpu).await;
         let written_bytes = if matches!(request, Request::Write(_)) { bulk.len() } else { 0 };
-        let (frame, until) = match self.execute(peer, &header, request, bulk, executed).await {
+        let (frame, until) = match ops::execute(self, peer, &header, request, bulk, executed).await {
             Ok(done) => {
                 self.clients.borrow_mut().executed(header.request);
                 self.shell.moved(&served, done.bulk_bytes(), written_bytes);
@@ -228,23 +206,5 @@ impl<R: ServerRuntime> Server<R> {
         };
         served.worked(weft_trace::now());
         Answer { peer, frame, served, until }
-    }
-
-    async fn execute(&self, peer: PeerId, header: &Header, request: Request, bulk: Payload, executed: bool) -> weft_base::Result<Done> {
-        match request {
-            // A copy may come within one turn, so this is asked again.
-            Request::Write(request) => ops::write(self, header, request, bulk, executed || self.was_executed(header)).await,
-            Request::Read(request) => ops::read(self, peer, header, request).await,
-            Request::ObjectStat(request) => ops::stat(self, header, &request),
-            Request::ObjectTruncate(request) => ops::truncate(self, header, &request, executed || self.was_executed(header)).await,
-            Request::ObjectSync(request) => ops::sync(self, header, &request),
-            Request::ObjectRemove(request) => ops::remove(self, header, &request).await,
-            Request::ObjectEpoch(request) => ops::epoch(self, header, &request).await,
-            other => weft_serving::answer_of_any(self, other).await.map(Done::encoded),
-        }
-    }
-
-    fn was_executed(&self, header: &Header) -> bool {
-        self.clients.borrow_mut().admit(header) == Verdict::Executed
     }
 }

@@ -10,8 +10,9 @@ use weft_base::{SECOND, Status};
 use weft_rt::{Disk, DiskError, ServerRuntime};
 use weft_store::objects::{BLOCK_BYTES, BlockRun, ObjectError, SpaceUsage, WindowLimits};
 
-use crate::DataServerError;
+use crate::ServerError;
 use crate::freed::Freed;
+use crate::objects::Objects;
 use crate::state::Server;
 
 /// A reservation is idle if nothing was written to its object for so many nanoseconds (up to twice as many).
@@ -41,7 +42,7 @@ fn may_fit_later(before: &SpaceUsage, now: &SpaceUsage, needed_bytes: u64) -> bo
     before.free_bytes + before.quarantined_bytes + before.reserved_bytes >= planned + needed_bytes
 }
 
-impl<R: ServerRuntime> Server<R> {
+impl<R: ServerRuntime> Objects<R> {
     /// What to answer to a write that the table refused: [`Status::Overloaded`] (ask again) if space is on its way back. `before` is the
     /// usage before the write planned anything.
     pub fn refused_by_table(&self, error: ObjectError, before: &SpaceUsage) -> Status {
@@ -79,20 +80,21 @@ impl<R: ServerRuntime> Server<R> {
     /// Lets what was freed until now be used again as soon as the journal is on stable storage. That needs no data to be synced, so it is
     /// much sooner than the end of a round, and who writes next finds space whose pages are in memory. Only if nothing has to be given
     /// back to the disk before. To be called when the records of the turn are written.
-    pub fn release_soon(self: &Rc<Self>) {
-        let space = self.space.borrow();
+    pub fn release_soon(server: &Rc<Server<R>>) {
+        let this = &server.objects;
+        let space = this.space.borrow();
         let waits_for_disk = space.round_has_runs || !space.freed_runs.is_empty() || !space.durable.is_empty();
-        if !space.freed || waits_for_disk || self.journal.is_none() {
+        if !space.freed || waits_for_disk || this.journal.is_none() {
             return;
         }
-        let mark = self.table.borrow().quarantine_mark();
-        let server = self.clone();
-        self.rt.spawn(async move {
-            let Some(journal) = &server.journal else { return };
+        let mark = this.table.borrow().quarantine_mark();
+        let server = server.clone();
+        this.rt.spawn(async move {
+            let Objects { journal: Some(journal), table, .. } = &server.objects else { return };
             let last = journal.last_lsn();
             // If this fails, so does whoever waits for the same journal to answer.
             if journal.sync_through(last).await.is_ok() {
-                server.table.borrow_mut().release_quarantine(mark);
+                table.borrow_mut().release_quarantine(mark);
             }
         });
     }
@@ -114,13 +116,13 @@ impl<R: ServerRuntime> Server<R> {
     }
 
     /// Gives runs that rest in quarantine back to the disk.
-    async fn punch(&self, runs: &[BlockRun]) -> Result<(), DataServerError> {
+    async fn punch(&self, runs: &[BlockRun]) -> Result<(), ServerError> {
         for run in runs {
             let (mut at, end) = (run.start * BLOCK_BYTES, run.end() * BLOCK_BYTES);
             while at < end {
                 let bytes = PUNCH_BYTES_AT_ONCE.min(end - at);
-                let punched = self.rt.disk().punch(self.container, at, bytes).await;
-                punched.map_err(|error| DataServerError::Disk("give space of the container back", error))?;
+                let punched = self.container.punch(at, bytes).await;
+                punched.map_err(|error| ServerError::Disk("give space of the container back", error))?;
                 at += bytes;
                 // Lets turns in between.
                 self.rt.sleep_until(self.rt.now() + 1).await;
@@ -129,11 +131,11 @@ impl<R: ServerRuntime> Server<R> {
         Ok(())
     }
 
-    /// Looks now and then at what became idle. Called by turns: a server without requests needs no space.
-    pub async fn look_after_space(&self) {
+    /// Looks now and then at what became idle; true if it did. Called by turns: a server without requests needs no space.
+    pub async fn look_after_space(&self) -> bool {
         let now = self.rt.now();
         if now.since(self.space.borrow().looked_at) < IDLE_AFTER {
-            return;
+            return false;
         }
         self.space.borrow_mut().looked_at = now;
         self.limit_windows().await;
@@ -145,12 +147,12 @@ impl<R: ServerRuntime> Server<R> {
             // What was released comes back with the next round.
             self.progress.changed();
         }
-        self.clients.borrow_mut().forget_absent(now);
         self.removed.borrow_mut().forget(now);
+        true
     }
 
     /// Lets the table hold no more space for writes to come than a small part of what the disk has: what is given up below the
-    /// high-water mark counts as backed by the disk (see [`Server::space_report`]), and what was never written is not.
+    /// high-water mark counts as backed by the disk (see [`Objects::space_report`]), and what was never written is not.
     pub async fn limit_windows(&self) {
         let (_, disk_free) = self.rt.disk().space().await.unwrap_or((0, 0));
         self.disk_is_short.set(disk_free < SHORT_SEGMENTS * self.config.journal_segment_bytes);
@@ -175,18 +177,19 @@ impl<R: ServerRuntime> Server<R> {
 
 /// Gives back to the disk what rounds have made durable, then lets it be used again.
 pub async fn reclaim_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
-    while !server.has_stopped() {
-        let more = server.reclaim.wait();
-        let Some((mark, runs)) = server.space.borrow().durable.front().cloned() else {
+    let objects = &server.objects;
+    while !objects.has_stopped() {
+        let more = objects.reclaim.wait();
+        let Some((mark, runs)) = objects.space.borrow().durable.front().cloned() else {
             more.await;
             continue;
         };
-        if let Err(error) = server.punch(&runs).await {
+        if let Err(error) = objects.punch(&runs).await {
             server.fail(error);
             return;
         }
-        server.table.borrow_mut().release_quarantine(mark);
-        server.space.borrow_mut().durable.pop_front();
+        objects.table.borrow_mut().release_quarantine(mark);
+        objects.space.borrow_mut().durable.pop_front();
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Cluster, KEY, Peer, SERVER, config, error, map};
 use weft_base::{ClientId, Handle, MILLISECOND, SECOND, ServerId, Status, WallTime};
-use weft_data_server::{DataServerConfig, DataServerError, Durability, Engine};
+use weft_data_server::{DataServerConfig, Durability, Engine, ServerError};
 use weft_rt::{Runtime, join_all};
 use weft_rt_sim::Profile;
 use weft_wire::ops::*;
@@ -71,7 +71,8 @@ fn removal_is_for_ever_and_idempotent() {
             peer.remove(1).await.unwrap();
             peer.remove(1).await.unwrap();
             assert_eq!(error(peer.write(1, 0, b"late").await), Status::Stale);
-            assert_eq!(peer.read(1, 0, 10).await.unwrap(), b"");
+            assert_eq!(error(peer.read(1, 0, 10).await), Status::Stale, "no file of zeros");
+            assert_eq!(error(peer.stat(1).await), Status::Stale, "no empty file");
             peer.truncate(1, 0).await.unwrap();
             let info = peer.ping().await;
             assert_eq!((info.objects, info.used_bytes), (0, 0));
@@ -253,7 +254,7 @@ fn the_server_says_what_it_is() {
     let cluster = cluster();
     let info = cluster.run(async |peer: Peer| {
         peer.write(1, 0, &[1; 5000]).await.unwrap();
-        assert_eq!(peer.call(&GetMapRequest {}, &[]).await.unwrap().0, map());
+        assert_eq!(peer.call(&GetMapRequest {}, &[]).await.unwrap().0.map, map());
         peer.ping().await
     });
     assert_eq!((info.server, info.name.as_str(), info.fs_id, info.owns_root), (SERVER, "data0", map().fs_id, false));
@@ -273,10 +274,10 @@ fn wrong_directories_are_refused_with_their_reason() {
         cluster.restart_after_crash();
         cluster.sim.run_for(SECOND);
         let errors = cluster.errors.borrow();
-        errors.last().map(DataServerError::to_string).unwrap_or_default()
+        errors.last().map(ServerError::to_string).unwrap_or_default()
     };
     let absent = why(DataServerConfig { create: false, ..config() }, DataServerConfig { create: false, ..config() });
-    assert!(absent.contains("holds no data store"), "{absent}");
+    assert!(absent.contains("holds no store"), "{absent}");
     let mut other = config();
     other.map.fs_id = weft_base::FsId(8);
     assert!(why(config(), other).contains("belongs to data0 of file system"));

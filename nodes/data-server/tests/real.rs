@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weft_base::{ClientId, ClusterMap, FsId, Handle, MILLISECOND, RequestId, Result, SECOND, ServerEntry, ServerId, Status, WallTime};
-use weft_data_server::{DataServerConfig, DataServerError, Durability, run};
+use weft_data_server::{DataServerConfig, Durability, ServerError, run};
 use weft_journal::Superblock;
 use weft_rt::{Bulk, Disk, Outgoing, Runtime, ServerRuntime};
 use weft_rt_real::{Address, ClientConfig, ClientRt, DiskConfig, Log, ShardConfig, StopHandle, serve};
@@ -19,12 +19,14 @@ fn map(directory: &Path) -> ClusterMap {
     ClusterMap {
         fs_id: FsId(3),
         fs_name: "test".into(),
-        epoch: 1,
+        epoch: 0,
         meta: vec![entry(ServerId(0))],
         data: vec![entry(SERVER)],
+        generations: Vec::new(),
         stripe_bytes: 1 << 20,
         stripe_width: 0,
     }
+    .founded(1)
 }
 
 fn shard(directory: &Path, stop: &StopHandle) -> ShardConfig {
@@ -34,11 +36,11 @@ fn shard(directory: &Path, stop: &StopHandle) -> ShardConfig {
         server: SERVER,
         fs_id: map.fs_id,
         fs_name: map.fs_name,
-        key: Some(KEY),
+        keys: Some(KEY.into()),
+        seal_tcp: false,
         listen: vec![address],
         disk: DiskConfig::Directory(directory.to_path_buf()),
         servers: Vec::new(),
-        names: Default::default(),
         share_memory: true,
         stop: stop.clone(),
         log: Log::new(|_| {}),
@@ -51,13 +53,13 @@ fn with_server<T: Send + 'static>(
     directory: &Path,
     durability: Durability,
     work: impl FnOnce(&ClientRt) -> T + Send + 'static,
-) -> (T, Option<std::result::Result<(), DataServerError>>) {
+) -> (T, Option<std::result::Result<(), ServerError>>) {
     let stop = StopHandle::new().expect("an event");
     let map = map(directory);
     let config = DataServerConfig { create: true, meets_others: false, durability, ..DataServerConfig::new(SERVER, map.clone(), KEY) };
     let asked = stop.clone();
     let client = std::thread::spawn(move || {
-        let config = ClientConfig { client: CLIENT, ..ClientConfig::from_map(&map, Some(KEY)).expect("good addresses") };
+        let config = ClientConfig { client: CLIENT, ..ClientConfig::from_map(&map, Some(KEY.into())).expect("good addresses") };
         let done = work(&ClientRt::new(config));
         asked.stop();
         done

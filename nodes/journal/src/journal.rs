@@ -239,7 +239,9 @@ impl<D: Disk> Journal<D> {
     pub fn append_with(&self, encode: impl FnOnce(&mut BytesMut)) -> Lsn {
         let mut inner = self.inner.borrow_mut();
         inner.stats.records += 1;
-        inner.writer.push_with(encode)
+        let lsn = inner.writer.push_with(encode);
+        assert!(lsn > inner.written, "a record is appended behind everything that is written");
+        lsn
     }
 
     /// True if another record of so many bytes fits the open frame; if not, commit first.
@@ -391,6 +393,7 @@ impl<D: Disk> Journal<D> {
                 if let Some(error) = &inner.failed {
                     return Err(error.clone());
                 }
+                assert!(lsn < inner.writer.next_lsn(), "who waits for a record that nobody has appended waits for ever");
                 self.changed.wait()
             };
             changed.await;
@@ -435,6 +438,7 @@ impl<D: Disk> Journal<D> {
                 inner.stats.syncs += 1;
                 inner.note_failure(&result);
                 if result.is_ok() {
+                    assert!(target <= inner.written, "only what is written becomes durable");
                     // Earlier segments were synced before this one began, so the file carries everything up to `target`.
                     inner.durable = inner.durable.max(target);
                 }
@@ -510,6 +514,7 @@ impl<D: Disk> Journal<D> {
         })?;
         drop((traced, waited));
         let mut inner = self.inner.borrow_mut();
+        assert!(append.last_lsn > inner.written, "a frame has records, behind those that are written");
         inner.written = append.last_lsn;
         inner.is_marked = false;
         inner.stats.writes += 1;
@@ -546,6 +551,7 @@ impl<D: Disk> Journal<D> {
         self.disk.sync(file).await.map_err(failed())?;
         let mut inner = self.inner.borrow_mut();
         inner.stats.syncs += 1;
+        assert!(inner.segments.last().is_none_or(|last| last.header.sequence < header.sequence), "segments follow one another");
         inner.segments.push(Segment { header, file });
         Ok(())
     }

@@ -25,6 +25,7 @@
 
 mod checkpoint;
 mod error;
+mod features;
 mod journal;
 mod names;
 mod recover;
@@ -32,6 +33,7 @@ mod superblock;
 
 pub use checkpoint::Checkpoint;
 pub use error::JournalError;
+pub use features::StoreFeatures;
 pub use journal::{Journal, JournalConfig, JournalStats, bytes_to_begin};
 pub use recover::{Found, Recovered};
 pub use superblock::Superblock;

@@ -10,14 +10,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use weft_base::{ClusterMap, FsId, Payload, ServerId, ServerList, Status};
+use weft_base::{ClusterMap, FsId, Generation, Payload, ServerEntry, ServerId, ServerRole, Status};
 use weft_rt::{Disk, DiskError};
 use weft_wire::crc32c;
 
-use crate::JournalError;
+use crate::{JournalError, StoreFeatures};
 
-/// Version of all formats in the directory.
-const FORMAT: u32 = 2;
+/// Version of the superblock. Other formats have versions of their own, and what they have beyond these is a feature.
+const FORMAT: u32 = 3;
 const NAME: &str = "superblock";
 const NAME_NEW: &str = "superblock.new";
 /// What it was, until it becomes the reserve.
@@ -43,22 +43,27 @@ pub struct Superblock {
     pub boot: u32,
     /// [`Disk::boot_id`] at the last start.
     pub boot_id: u64,
-    /// The servers with which the file system was made.
-    pub servers: ServerList,
+    /// The newest cluster map that the server has agreed to; what its configuration said, while that is none (epoch 0).
+    pub map: ClusterMap,
     /// Drawn when the store was made: a server of the same number with another birth is not the same server.
     pub birth: u64,
     /// The births of the servers that this one has met; its own, once the others know it.
     pub births: BTreeMap<ServerId, u64>,
+    /// What the formats of the directory have beyond their versions.
+    pub features: StoreFeatures,
+    /// Lines of a newer program, which are kept as they are.
+    pub others: Vec<String>,
 }
 
 impl Superblock {
     /// Of a new store. `birth` is drawn; it is never 0.
     pub fn new(map: &ClusterMap, server: ServerId, engine: &str, boot_id: u64, birth: u64) -> Superblock {
-        let (fs_id, servers, engine) = (map.fs_id, map.server_list(), engine.to_string());
-        Superblock { fs_id, server, engine, boot: 0, boot_id, servers, birth: birth | 1, births: BTreeMap::new() }
+        let (fs_id, map, engine) = (map.fs_id, map.clone(), engine.to_string());
+        let (features, births, others) = (StoreFeatures::default(), BTreeMap::new(), Vec::new());
+        Superblock { fs_id, server, engine, boot: 0, boot_id, map, birth: birth | 1, births, features, others }
     }
 
-    /// Compares the directory with a configuration: server and file system, engine, and the servers with which the file system was made.
+    /// Compares the directory with a configuration: server and file system, engine, and the servers that the file system has.
     ///
     /// # Errors
     /// What is different, and what to do.
@@ -70,15 +75,15 @@ impl Superblock {
         if self.engine != engine {
             return Err(format!("{found} and was made by engine {}; the configuration says {engine}", self.engine));
         }
-        self.check_servers(&map.server_list())
+        self.check_servers(map)
     }
 
-    /// Compares the servers of a configuration with those with which the file system was made.
+    /// Checks that a configuration names all servers that the file system has.
     ///
     /// # Errors
-    /// What is different, and what to do.
-    pub fn check_servers(&self, now: &ServerList) -> Result<(), String> {
-        self.servers.change(now).map_or(Ok(()), Err)
+    /// Which one is missing, and what to do.
+    pub fn check_servers(&self, config: &ClusterMap) -> Result<(), String> {
+        if self.map.epoch == 0 { Ok(()) } else { self.map.check_config(config) }
     }
 
     /// True if the others know this server.
@@ -104,7 +109,8 @@ impl Superblock {
     /// Reads the superblock; `None` if the directory has none (no server was ever completely formatted here).
     ///
     /// # Errors
-    /// [`JournalError::Damaged`] if it makes no sense, is of another version or fails its checksum; [`JournalError::Disk`].
+    /// [`JournalError::Damaged`] if it makes no sense, is of another version or fails its checksum; [`JournalError::Foreign`] if the
+    /// directory needs a feature that this program does not know; [`JournalError::Disk`].
     pub async fn load<D: Disk>(disk: &D) -> Result<Option<Superblock>, JournalError> {
         let names = disk.list().await.map_err(JournalError::during("list the server's directory"))?;
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -118,7 +124,9 @@ impl Superblock {
         let len = disk.len(file).await.map_err(failed())?;
         let bytes = disk.read(file, 0, len.min(TEXT_BYTES_MAX)).await.map_err(failed())?.to_bytes();
         disk.close(file);
-        Superblock::parse(&bytes).map(Some).map_err(JournalError::Damaged)
+        let superblock = Superblock::parse(&bytes).map_err(JournalError::Damaged)?;
+        superblock.features.check_writable().map_err(JournalError::Foreign)?;
+        Ok(Some(superblock))
     }
 
     /// Writes the superblock durably in place of what was there.
@@ -130,7 +138,7 @@ impl Superblock {
         if !renamed(disk, RESERVE, NAME_NEW).await.map_err(failed())? {
             renamed(disk, NAME_OLD, NAME_NEW).await.map_err(failed())?;
         }
-        let text = Bytes::from(self.text());
+        let text = Bytes::from(self.to_text());
         let len = text.len() as u64;
         let file = disk.open(NAME_NEW, true).await.map_err(failed())?;
         disk.write(file, 0, Payload::Real(text)).await.map_err(failed())?;
@@ -150,16 +158,18 @@ impl Superblock {
         }
     }
 
-    fn text(&self) -> String {
+    /// The text of the file.
+    pub fn to_text(&self) -> String {
         let mut fields = format!(
             "weft superblock {FORMAT}\nfs_id {}\nserver {}\nengine {}\nboot {}\nboot_id {:016x}\nbirth {:016x}\n",
             self.fs_id, self.server.0, self.engine, self.boot, self.boot_id, self.birth
         );
-        for line in self.servers.to_text().lines() {
-            fields += &format!("made_with {line}\n");
-        }
+        fields += &map_text(&self.map);
         for (server, birth) in &self.births {
             fields += &format!("knows {} {birth:016x}\n", server.0);
+        }
+        for line in self.features.lines().chain(self.others.iter().cloned()) {
+            fields += &format!("{line}\n");
         }
         let crc = crc32c(fields.as_bytes());
         format!("{fields}crc32c {crc:08x}\n")
@@ -174,7 +184,7 @@ impl Superblock {
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is no text"))?;
         let version = text.lines().next().and_then(|line| line.strip_prefix("weft superblock ")).ok_or(damaged("wrong first line"))?;
         if version != FORMAT.to_string() {
-            return Err(format!("the directory has format {version}, this version reads {FORMAT}"));
+            return Err(format!("the directory has format {version}, and this weft reads format {FORMAT}"));
         }
         let end = text.rfind("crc32c ").ok_or(damaged("no checksum"))?;
         let crc = u32::from_str_radix(text[end..].trim_start_matches("crc32c ").trim_end(), 16).map_err(|_| damaged("no checksum"))?;
@@ -186,7 +196,6 @@ impl Superblock {
             value.ok_or_else(|| damaged(&format!("no field {name}")))
         };
         let lines = |name: &'static str| text.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(' '));
-        let made_with: Vec<&str> = lines("made_with").collect();
         let mut births = BTreeMap::new();
         for known in lines("knows") {
             let (server, birth) = known.split_once(' ').ok_or(damaged("field knows"))?;
@@ -194,17 +203,95 @@ impl Superblock {
             births.insert(ServerId(server), u64::from_str_radix(birth, 16).map_err(|_| damaged("field knows"))?);
         }
         let number = |name: &str, radix: u32| u64::from_str_radix(field(name)?, radix).map_err(|_| damaged(&format!("field {name}")));
+        let fs_id = FsId(number("fs_id", 16)?);
+        let mut map = ClusterMap {
+            fs_id,
+            fs_name: field("fs_name")?.to_string(),
+            epoch: u32::try_from(number("epoch", 10)?).map_err(|_| damaged("field epoch"))?,
+            meta: Vec::new(),
+            data: Vec::new(),
+            generations: Vec::new(),
+            stripe_bytes: u32::try_from(number("stripe_bytes", 10)?).map_err(|_| damaged("field stripe_bytes"))?,
+            stripe_width: u16::try_from(number("stripe_width", 10)?).map_err(|_| damaged("field stripe_width"))?,
+        };
+        for member in lines("member") {
+            let entry = parse_member(member).ok_or(damaged("field member"))?;
+            if entry.id.role() == ServerRole::Meta { &mut map.meta } else { &mut map.data }.push(entry);
+        }
+        for generation in lines("generation") {
+            map.generations.push(parse_generation(generation).ok_or(damaged("field generation"))?);
+        }
+        map.check().map_err(|_| damaged("its cluster map makes no sense"))?;
         Ok(Superblock {
-            fs_id: FsId(number("fs_id", 16)?),
+            fs_id,
             server: ServerId(u16::try_from(number("server", 10)?).map_err(|_| damaged("field server"))?),
             engine: field("engine")?.to_string(),
             boot: u32::try_from(number("boot", 10)?).map_err(|_| damaged("field boot"))?,
             boot_id: number("boot_id", 16)?,
-            servers: ServerList::from_text(&made_with.join("\n")),
+            map,
             birth: number("birth", 16)?,
             births,
+            features: StoreFeatures::from_lines(text.lines()),
+            others: text[..end].lines().skip(1).filter(|line| !is_known(line)).map(String::from).collect(),
         })
     }
+}
+
+/// True for a line that is not kept as it is.
+fn is_known(line: &str) -> bool {
+    const FIELDS: [&str; 7] = ["fs_id", "server", "engine", "boot", "boot_id", "birth", "knows"];
+    const OF_MAP: [&str; 6] = ["fs_name", "epoch", "stripe_bytes", "stripe_width", "member", "generation"];
+    let name = line.split(' ').next().unwrap_or(line);
+    FIELDS.contains(&name) || OF_MAP.contains(&name) || StoreFeatures::is_line(line)
+}
+
+fn map_text(map: &ClusterMap) -> String {
+    let mut text =
+        format!("fs_name {}\nepoch {}\nstripe_bytes {}\nstripe_width {}\n", map.fs_name, map.epoch, map.stripe_bytes, map.stripe_width);
+    for ServerEntry { id, name, address } in map.servers() {
+        text += &format!("member {} {} {name} {address}\n", id.role(), id.index());
+    }
+    for generation in &map.generations {
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for index in generation.data.iter().map(|id| id.index()) {
+            match runs.last_mut() {
+                Some((_, last)) if *last + 1 == index => *last = index,
+                _ => runs.push((index, index)),
+            }
+        }
+        let runs: Vec<String> =
+            runs.into_iter().map(|(from, to)| if from == to { from.to_string() } else { format!("{from}-{to}") }).collect();
+        text += &format!("generation {} {}\n", generation.id, runs.join(" "));
+    }
+    text
+}
+
+/// Role, number, name, address.
+fn parse_member(text: &str) -> Option<ServerEntry> {
+    let mut parts = text.splitn(4, ' ');
+    let role = parts.next()?;
+    let index = parts.next()?.parse::<u16>().ok().filter(|index| *index < ServerId::FIRST_DATA)?;
+    let id = match role {
+        "meta" => ServerId(index),
+        "data" => ServerId::data(index),
+        _ => return None,
+    };
+    Some(ServerEntry { id, name: parts.next()?.to_string(), address: parts.next()?.to_string() })
+}
+
+/// The epoch that began it, and data servers: numbers, or runs of them.
+fn parse_generation(text: &str) -> Option<Generation> {
+    let mut parts = text.split(' ');
+    let mut generation = Generation { id: parts.next()?.parse().ok()?, data: Vec::new() };
+    for run in parts {
+        let (from, to) = run.split_once('-').unwrap_or((run, run));
+        let (from, to) = (from.parse::<u16>().ok()?, to.parse::<u16>().ok()?);
+        if to >= ServerId::FIRST_DATA {
+            return None;
+        }
+        generation.data.extend((from..=to).map(ServerId::data));
+    }
+    Some(generation)
 }
 
 /// Renames a file, if there is one. True if there was.
@@ -227,6 +314,10 @@ async fn keep_reserve<D: Disk>(disk: &D) -> Result<(), DiskError> {
 mod tests {
     use super::*;
 
+    fn entry(id: ServerId, name: &str) -> ServerEntry {
+        ServerEntry { id, name: name.into(), address: format!("unix:/with spaces/{id} ") }
+    }
+
     fn sample() -> Superblock {
         Superblock {
             fs_id: FsId(0xfeed),
@@ -234,20 +325,34 @@ mod tests {
             engine: "journal".into(),
             boot: 7,
             boot_id: 0xabcdef,
-            servers: ServerList { meta: vec!["meta0".into()], data: vec!["crc32c".into(), "boot".into()] },
+            map: ClusterMap {
+                fs_id: FsId(0xfeed),
+                fs_name: "some name".into(),
+                epoch: 9,
+                meta: vec![entry(ServerId(0), "boot"), entry(ServerId(7), "crc32c")],
+                data: [0, 1, 2, 5].map(|index| entry(ServerId::data(index), "epoch")).to_vec(),
+                generations: vec![
+                    Generation { id: 1, data: [1, 0].map(ServerId::data).to_vec() },
+                    Generation { id: 9, data: [1, 0, 1, 2, 5].map(ServerId::data).to_vec() },
+                ],
+                stripe_bytes: 65536,
+                stripe_width: 2,
+            },
             birth: 0x0123_4567_89ab_cdef,
             births: [(ServerId(0), 5), (ServerId(0x8001), 0x0123_4567_89ab_cdef)].into(),
+            features: StoreFeatures::from_lines(["compatible colours"].into_iter()),
+            others: vec!["of_a_newer weft".into()],
         }
     }
 
     #[test]
     fn text_round_trips() {
-        assert_eq!(Superblock::parse(sample().text().as_bytes()), Ok(sample()));
+        assert_eq!(Superblock::parse(sample().to_text().as_bytes()), Ok(sample()));
     }
 
     #[test]
     fn every_changed_byte_is_noticed() {
-        let text = sample().text();
+        let text = sample().to_text();
         // The newline behind the checksum carries nothing.
         for at in 0..text.len() - 1 {
             let mut bytes = text.clone().into_bytes();
@@ -271,8 +376,22 @@ mod tests {
     }
 
     #[test]
+    fn a_config_may_name_more_servers_and_no_fewer() {
+        let superblock = sample();
+        let mut config = superblock.map.unagreed();
+        config.data.push(entry(ServerId::data(9), "data9"));
+        assert_eq!(superblock.check_servers(&config), Ok(()));
+        config.data.retain(|server| server.id != ServerId::data(2));
+        assert!(superblock.check_servers(&config).unwrap_err().contains("role = \"data\" and id = 2"));
+        let fresh = Superblock { map: superblock.map.unagreed(), ..superblock };
+        assert_eq!(fresh.check_servers(&config), Ok(()), "nobody has agreed to what it says");
+    }
+
+    #[test]
     fn another_format_is_named() {
-        let text = sample().text().replace("superblock 2", "superblock 3");
-        assert!(Superblock::parse(text.as_bytes()).unwrap_err().contains("format 3"));
+        for other in [2, 4] {
+            let text = sample().to_text().replace("superblock 3", &format!("superblock {other}"));
+            assert!(Superblock::parse(text.as_bytes()).unwrap_err().contains(&format!("format {other}, and this weft reads format 3")));
+        }
     }
 }

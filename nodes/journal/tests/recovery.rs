@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weft_base::{FsId, SECOND, ServerId};
-use weft_journal::{Checkpoint, Found, Journal, JournalConfig, JournalError, Lsn, Recovered, Superblock};
+use weft_base::{ClusterMap, FsId, SECOND, ServerEntry, ServerId};
+use weft_journal::{Checkpoint, Found, Journal, JournalConfig, JournalError, Lsn, Recovered, StoreFeatures, Superblock};
 use weft_rt::{Disk, Runtime, ServerRuntime};
 use weft_rt_sim::{DiskFaultKind, Fault, NodeConfig, NodeId, Profile, Sim, SimDisk, SimRt};
 
@@ -23,8 +23,22 @@ fn world(seed: u64) -> (Sim, NodeId) {
 }
 
 fn new_superblock(boot: u32) -> Superblock {
-    let (servers, births) = (Default::default(), Default::default());
-    Superblock { fs_id: FS, server: SERVER, engine: "journal".into(), boot, boot_id: 2, servers, birth: 3, births }
+    let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: String::new() };
+    let (meta, data) = (vec![entry(ServerId(0))], vec![entry(ServerId::data(0))]);
+    let (fs_name, generations, births) = ("test".into(), Vec::new(), Default::default());
+    let map = ClusterMap { fs_id: FS, fs_name, epoch: 0, meta, data, generations, stripe_bytes: 4096, stripe_width: 0 };
+    Superblock {
+        fs_id: FS,
+        server: SERVER,
+        engine: "journal".into(),
+        boot,
+        boot_id: 2,
+        map,
+        birth: 3,
+        births,
+        features: StoreFeatures::default(),
+        others: vec![],
+    }
 }
 
 fn record(number: u64) -> Vec<u8> {

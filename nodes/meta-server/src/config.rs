@@ -1,9 +1,6 @@
 //! What a metadata server is told, and why it stops.
 
-use std::fmt;
-
-use weft_base::{ClientId, ClusterMap, SECOND, ServerId, Status};
-use weft_journal::JournalError;
+use weft_base::{ClientId, ClusterMap, SECOND, ServerId};
 use weft_serving::{Durability, Engine};
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
@@ -81,51 +78,6 @@ impl MetaServerConfig {
             root_uid: 0,
             root_gid: 0,
             trace: None,
-        }
-    }
-}
-
-/// Why a metadata server cannot start or go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MetaServerError {
-    /// The configuration makes no sense, as the words say.
-    Config(String),
-    /// The directory holds no metadata, and the configuration does not say that it should be made.
-    NotFormatted,
-    /// The directory belongs to another server, file system or engine, as the words say.
-    Foreign(String),
-    /// The journal cannot be trusted or used.
-    Journal(JournalError),
-}
-
-impl fmt::Display for MetaServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MetaServerError::Config(text) | MetaServerError::Foreign(text) => f.write_str(text),
-            MetaServerError::NotFormatted => {
-                f.write_str("the server's directory holds no metadata; is it the right one? To make a new file system, say so")
-            }
-            MetaServerError::Journal(error) => write!(f, "metadata journal: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for MetaServerError {}
-
-impl From<JournalError> for MetaServerError {
-    fn from(error: JournalError) -> MetaServerError {
-        match error {
-            JournalError::Foreign(text) => MetaServerError::Foreign(text),
-            error => MetaServerError::Journal(error),
-        }
-    }
-}
-
-impl From<MetaServerError> for Status {
-    fn from(error: MetaServerError) -> Status {
-        match error {
-            MetaServerError::Journal(error) => error.into(),
-            _ => Status::Io,
         }
     }
 }

@@ -11,8 +11,8 @@ use weft_serving::{Served, Service};
 use weft_wire::{Frame, Header};
 
 use crate::engine::Engine;
-use crate::ops::Step;
 use crate::server::{Kept, Server, flight};
+use crate::step::Step;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// The circumstances of a request of this client.
@@ -59,7 +59,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Executes a request in a flow of its own; repetitions of it meanwhile wait for the same answer.
     pub(crate) fn start_flow(self: &Rc<Self>, peer: PeerId, header: &Header, flow: impl Future<Output = Result<Bytes>> + 'static) -> Step {
-        self.in_flight.borrow_mut().insert(flight(header), vec![(peer, *header)]);
+        let before = self.in_flight.borrow_mut().insert(flight(header), vec![(peer, *header)]);
+        assert!(before.is_none(), "one flow executes a request");
         let (this, header, mut served) = (Rc::clone(self), *header, self.goes_on());
         let inside = served.context();
         self.rt.spawn(async move {
@@ -70,7 +71,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
             let committed = this.settle().await;
             served.kept(weft_trace::now());
-            let waiting = this.in_flight.borrow_mut().remove(&flight(&header)).unwrap_or_default();
+            let waiting = this.in_flight.borrow_mut().remove(&flight(&header)).expect("it is in flight until its flow ends");
             if committed {
                 let (mut first, reply) = (Some(served), |header| Frame::reply(header, result.clone(), Payload::EMPTY));
                 for (peer, header) in &waiting {
@@ -119,7 +120,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Notes a failure of the journal, which ends the server.
     pub(crate) fn kept(&self, result: Kept) -> bool {
         if let Err(error) = &result {
-            self.fail(error.clone());
+            self.fail(error.clone().into());
         }
         result.is_ok()
     }

@@ -25,8 +25,9 @@ mod requests;
 mod server;
 mod sessions;
 mod start;
+mod step;
 mod tx;
 
-pub use config::{MetaServerConfig, MetaServerError};
+pub use config::MetaServerConfig;
 pub use start::{format, run};
-pub use weft_serving::{Durability, Engine};
+pub use weft_serving::{Durability, Engine, ServerError};

@@ -5,72 +5,69 @@ use std::rc::Rc;
 use bytes::Bytes;
 use weft_base::{Nanos, Result, Status};
 use weft_namespace::{Admission, OpenChange, Record};
-use weft_rt::{FaultPoint, PeerId, ServerRuntime, Work};
+use weft_rt::{PeerId, ServerRuntime};
 use weft_serving::{Answer, Answers, Parked, Served};
-use weft_trace::event::meta_request;
-use weft_wire::ops::{CreateReply, FileState, OpenReply};
+use weft_wire::ops::{CreateReply, FileState, OpenReply, Space};
 use weft_wire::{Frame, Header, Op, Request, Rights, Wire};
 
 use crate::engine::{Engine, Room};
-use crate::ops::Step;
 use crate::server::{Server, flight};
+use crate::step::Step;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
-    /// Executes one request, or starts the flow that does. `parked`: it has waited, and may until then.
-    pub(crate) async fn handle(
+    /// Executes one request, or starts the flow that does, which then has taken what is told about it. `is_first`: it has not waited.
+    pub(crate) fn execute_one(
         self: &Rc<Self>,
         peer: PeerId,
-        frame: Frame,
-        parked: Option<(Served, Option<Nanos>)>,
-        answers: &mut Answers<Self>,
-    ) {
-        let (shell, header, is_first) = (&self.shell, frame.header, parked.is_none());
-        let (mut served, until) = parked.unwrap_or_else(|| (shell.begin(&header, meta_request(header.op)), None));
+        frame: &Frame,
+        mut served: Served,
+        is_first: bool,
+    ) -> (Result<Step>, Option<Served>) {
         match is_first {
-            true => served.started(shell.worked_until()),
-            false => served.waited(shell.worked_until()),
+            true => served.started(self.shell.worked_until()),
+            false => served.waited(self.shell.worked_until()),
         }
-        self.rt.cpu(Work::Request).await;
-        self.rt.pass(FaultPoint::ServerCpu).await;
-        if header.op == Op::TxPrepare.code() {
-            self.rt.pass(FaultPoint::TxPrepare).await;
-        }
-        *self.current.borrow_mut() = Some(served);
-        let step = self.step(peer, &header, frame.body.clone(), is_first);
-        let served = self.current.borrow_mut().take();
-        if let Ok(Step::Answer(_, changes)) = &step {
-            for _ in 0..*changes {
-                self.rt.cpu(Work::Record).await;
-            }
-        }
-        let worked = shell.work_ends();
-        // A flow that goes on with the request has taken it.
-        let Some(mut served) = served else { return };
-        served.worked(worked);
-        let (mut served, status) = match step {
-            Ok(Step::Answer(body, _)) => {
-                return answers.push(Answer { peer, frame: served.reply(&header, Ok(body)), served, until: None });
-            }
-            Ok(Step::WhenDurable(body, lsn)) => {
-                return answers.push(Answer { peer, frame: served.reply(&header, Ok(body)), served, until: Some(lsn) });
-            }
-            Ok(Step::Later) => return served.forget(),
-            Err(status) if may_wait(status) => match shell.park(Parked { peer, frame, served, status, until }) {
-                None => return,
-                Some(parked) => (parked.served, status),
-            },
-            Err(status) => (served, status),
-        };
-        answers.push(Answer { peer, frame: served.reply(&header, Err(status)), served, until: None });
+        let op = served.op();
+        let before = self.current.replace(Some(served));
+        assert!(before.is_none(), "one request is executed at a time");
+        let step = self.step(peer, &frame.header, op, frame.body.clone(), is_first);
+        (step, self.current.take())
     }
 
-    fn step(self: &Rc<Self>, peer: PeerId, header: &Header, body: Bytes, is_first: bool) -> Result<Step> {
-        self.shell.admit(header)?;
-        let changes = Op::from_code(header.op).is_some_and(Op::changes);
+    /// What becomes of a request that was executed: it is answered with its turn, waits, or a flow goes on with it. `until`: it has
+    /// waited, and may until then.
+    pub(crate) fn conclude(
+        &self,
+        peer: PeerId,
+        frame: Frame,
+        served: Option<Served>,
+        until: Option<Nanos>,
+        step: Result<Step>,
+        answers: &mut Answers<Self>,
+    ) {
+        let (worked, header) = (self.shell.work_ends(), frame.header);
+        let Some(mut served) = served else { return };
+        served.worked(worked);
+        let (mut served, result, until) = match step {
+            Ok(Step::Answer(body, _)) => (served, Ok(body), None),
+            Ok(Step::WhenDurable(body, lsn)) => (served, Ok(body), Some(lsn)),
+            Ok(Step::Later) => return served.forget(),
+            Err(status) if may_wait(status) => match self.shell.park(Parked { peer, frame, served, status, until }) {
+                None => return,
+                Some(parked) => (parked.served, Err(status), None),
+            },
+            Err(status) => (served, Err(status), None),
+        };
+        answers.push(Answer { peer, frame: served.reply(&header, result), served, until });
+    }
+
+    fn step(self: &Rc<Self>, peer: PeerId, header: &Header, op: Option<Op>, body: Bytes, is_first: bool) -> Result<Step> {
+        let op = self.shell.admit(peer, header, op)?;
+        let changes = op.changes();
         if changes {
             let admission = self.state.borrow_mut().admit(header.request, header.finished_below())?;
             if let Admission::Answered(answer) = admission {
-                return self.answer_again(header, body, answer);
+                return self.answer_again(header, op, body, answer);
             }
             if let Some(waiting) = self.in_flight.borrow_mut().get_mut(&flight(header)) {
                 // Once for each connection.
@@ -79,7 +76,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 return Ok(Step::Later);
             }
         }
-        let request = Request::decode(header.op, body)?;
+        let request = self.shell.decode(peer, op, body)?;
         if let Some(served) = self.current.borrow_mut().as_mut() {
             self.shell.asked(served, &request, is_first);
         }
@@ -95,9 +92,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// A repeated request is answered as before. What another server relies on must be durable before it hears of it; a truncation is
     /// answered when the file is cut, a time that was set when the data servers know; and a file that was opened before a restart of this server is open again.
-    fn answer_again(&self, header: &Header, body: Bytes, answer: Result<Bytes>) -> Result<Step> {
+    fn answer_again(&self, header: &Header, op: Op, body: Bytes, answer: Result<Bytes>) -> Result<Step> {
         let answer = answer?;
-        let Some(op) = Op::from_code(header.op) else { return Ok(Step::Answer(answer, 0)) };
         match op {
             Op::TxPrepare | Op::TxDecide => return Ok(Step::WhenDurable(answer, self.engine.last())),
             Op::SetAttr | Op::Open => {
@@ -112,7 +108,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             _ => {}
         }
         if matches!(op, Op::Create | Op::Open) && self.state.borrow().is_in_grace() {
-            self.open_again(header, Request::decode(header.op, body)?, &answer)?;
+            self.open_again(header, Request::of(op, body)?, &answer)?;
         }
         Ok(Step::Answer(answer, 0))
     }
@@ -151,11 +147,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     fn check_room_of(&self, op: Op) -> Result<()> {
-        let frees =
-            matches!(op, Op::Unlink | Op::Rmdir | Op::Close | Op::CloseMany | Op::RemoveXattr | Op::SetAttr | Op::TxPrepare | Op::TxDecide);
         match self.engine.room() {
             Room::Plenty => Ok(()),
-            Room::Low if frees => Ok(()),
+            Room::Low if op.space() == Space::Freed => Ok(()),
             // The coordinator must go on asking.
             _ if op == Op::TxDecide => Err(Status::Overloaded),
             _ => Err(Status::NoSpace),

@@ -4,19 +4,20 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use weft_base::{ClientId, FastMap, Handle, MILLISECOND, Nanos, ROOT_HANDLE};
+use weft_base::{ClientId, ClusterMap, FastMap, Handle, MILLISECOND, Nanos, ROOT_HANDLE};
 use weft_journal::{JournalError, Lsn, Superblock};
 use weft_live::Gauges;
-use weft_namespace::State;
-use weft_rt::{Arrival, Disk, Event, PeerId, ServerRuntime};
-use weft_serving::{Answers, Identity, Intake, Introduction, Load, Parked, Served, Service, Shell, connection, finish};
+use weft_namespace::{Placement, State};
+use weft_rt::{Arrival, Disk, Event, FaultPoint, PeerId, ServerRuntime, Work};
+use weft_serving::{Answers, Identity, Intake, Introduction, Load, Parked, Served, ServerError, Service, Shell, connection, finish};
 use weft_trace::EventId;
-use weft_wire::Header;
 use weft_wire::ops::{ServerInfo, TxId};
+use weft_wire::{Header, NameKey, Op};
 
 use crate::MetaServerConfig;
 use crate::engine::{Engine, Room};
 use crate::sessions::Sessions;
+use crate::step::{Doubt, Step};
 
 /// The pause before a commit that met a full disk is tried again, in nanoseconds.
 const COMMIT_RETRY_NS: u64 = 100 * MILLISECOND;
@@ -34,7 +35,7 @@ pub(crate) struct Life {
 /// A metadata server, shared by its flows.
 pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     pub(crate) rt: R,
-    pub(crate) shell: Shell<R, JournalError>,
+    pub(crate) shell: Shell<R>,
     pub(crate) engine: E,
     pub(crate) config: MetaServerConfig,
     pub(crate) state: RefCell<State>,
@@ -43,8 +44,8 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     pub(crate) untold: RefCell<BTreeSet<ClientId>>,
     /// Transactions that this server coordinates and has not decided.
     pub(crate) undecided: RefCell<BTreeSet<TxId>>,
-    /// Prepared parts and since when they wait.
-    pub(crate) in_doubt: RefCell<BTreeMap<TxId, Nanos>>,
+    /// Prepared parts that wait for a decision.
+    pub(crate) in_doubt: RefCell<BTreeMap<TxId, Doubt>>,
     /// There are files to be removed for good.
     pub(crate) reap: Event,
     /// Files whose writers were lost are being asked about.
@@ -72,25 +73,27 @@ pub(crate) fn flight(header: &Header) -> Flight {
 }
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
-    pub(crate) fn new(rt: R, engine: E, config: MetaServerConfig, life: Life, state: State) -> Shared<R, E> {
+    pub(crate) fn new(rt: R, engine: E, config: MetaServerConfig, life: Life, mut state: State) -> Shared<R, E> {
         let client = config.identity.unwrap_or((ClientId(rt.random()), 1));
         let now = rt.now();
         let mut sessions = Sessions::new(config.session_grace_ns, config.reply_retention_ns);
         let untold = state.reply_clients().into_iter().collect();
         state.reply_clients().into_iter().for_each(|client| sessions.recovered(client, now));
         // Parts from before a restart are asked about at once.
-        let in_doubt = state.prepared_transactions().into_iter().map(|tx| (tx, Nanos(0))).collect();
+        let in_doubt = state.prepared_transactions().into_iter().map(|tx| (tx, Doubt::Recovered)).collect();
+        let introduction = Introduction::new(&config.map, config.server, life.superblock, config.meets_others, rt.wall());
+        state.place(Placement::of(&introduction.map()));
         let identity = Identity {
             server: config.server,
             name: config.name.clone(),
-            map: config.map.clone(),
+            name_key: NameKey::of(&config.key, config.map.fs_id),
             boot: life.boot,
             engine: config.engine,
             durability: config.durability,
             trace: config.trace,
         };
         Rc::new(Server {
-            shell: Shell::new(rt.clone(), identity, client, Introduction::new(life.superblock, config.meets_others)),
+            shell: Shell::new(rt.clone(), identity, client, introduction),
             rt,
             engine,
             state: RefCell::new(state),
@@ -114,16 +117,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
 impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
     type Rt = R;
-    type Failure = JournalError;
     /// This record survives a power cut, if that is promised: another server relies on it.
     type Until = Lsn;
     const TURN: EventId = weft_trace::event::META_TURN;
 
-    fn foreign(why: String) -> JournalError {
-        JournalError::Foreign(why)
-    }
-
-    fn shell(&self) -> &Shell<R, JournalError> {
+    fn shell(&self) -> &Shell<R> {
         &self.shell
     }
 
@@ -145,43 +143,59 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
         }
     }
 
-    async fn make_room(&self) -> Kept {
+    async fn make_room(&self) -> Result<(), ServerError> {
         if self.engine.room() == Room::Plenty {
             return Ok(());
         }
         match self.engine.ensure_room().await {
             Err(JournalError::NoSpace) => Ok(()),
-            result => result,
+            result => Ok(result?),
         }
     }
 
-    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> Kept {
-        for Parked { peer, frame, served, until, .. } in self.shell.unpark() {
-            self.handle(peer, frame, Some((served, until)), answers).await;
-        }
-        for arrival in arrivals.drain(..) {
-            let (peer, frame) = match arrival {
-                Arrival::Request { peer, frame } => (peer, frame),
-                other => {
-                    connection(&**self, other);
-                    continue;
-                }
+    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> Result<(), ServerError> {
+        let (mut waited, mut arrived) = (self.shell.unpark().into_iter(), arrivals.drain(..));
+        loop {
+            let (peer, frame, served, until) = match waited.next() {
+                Some(Parked { peer, frame, served, until, .. }) => (peer, frame, served, until),
+                None => match arrived.next() {
+                    Some(Arrival::Request { peer, frame }) => {
+                        let served = self.shell.begin(&frame.header);
+                        (peer, frame, served, None)
+                    }
+                    Some(other) => {
+                        connection(&**self, other);
+                        continue;
+                    }
+                    None => return Ok(()),
+                },
             };
-            // Awaited within the arm above, its state would be moved once more.
-            self.handle(peer, frame, None, answers).await;
+            // What waits here and below waits in virtual time only. It is awaited in this loop: the state of an inner flow would be
+            // moved with every request.
+            self.rt.cpu(Work::Request).await;
+            self.rt.pass(FaultPoint::ServerCpu).await;
+            if served.op() == Some(Op::TxPrepare) {
+                self.rt.pass(FaultPoint::TxPrepare).await;
+            }
+            let (step, served) = self.execute_one(peer, &frame, served, until.is_none());
+            if let Ok(Step::Answer(_, changes)) = &step {
+                for _ in 0..*changes {
+                    self.rt.cpu(Work::Record).await;
+                }
+            }
+            self.conclude(peer, frame, served, until, step, answers);
             if self.engine.is_full() {
                 finish(self, answers).await?;
                 self.make_room().await?;
             }
         }
-        Ok(())
     }
 
-    async fn commit(&self) -> Kept {
+    async fn commit(&self) -> Result<(), ServerError> {
         loop {
             match self.engine.commit().await {
                 Err(JournalError::NoSpace) => self.rt.sleep_until(self.rt.now() + COMMIT_RETRY_NS).await,
-                result => return result,
+                result => return Ok(result?),
             }
         }
     }
@@ -194,12 +208,16 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
         self.start_what_is_due();
     }
 
-    async fn bring_to_rest(&self) -> Kept {
-        self.engine.bring_to_rest().await
+    async fn bring_to_rest(&self) -> Result<(), ServerError> {
+        Ok(self.engine.bring_to_rest().await?)
+    }
+
+    fn placed(&self, map: &ClusterMap) {
+        self.state.borrow_mut().place(Placement::of(map));
     }
 
     fn load(&self) -> Load {
-        Load { waiting: self.in_flight.borrow().len() as u64, ..Load::default() }
+        Load::default()
     }
 
     async fn info(&self) -> weft_base::Result<ServerInfo> {

@@ -4,10 +4,12 @@ use weft_base::{ServerId, ServerRole};
 use weft_journal::{Found, Journal, JournalConfig, Superblock};
 use weft_namespace::{Change, Record, Settings, State, encode};
 use weft_rt::{Disk, ServerRuntime};
+use weft_serving::first_map;
+use weft_wire::NameKey;
 
 use crate::engine::{JournalEngine, MemoryEngine};
 use crate::server::{Life, Server};
-use crate::{Engine, MetaServerConfig, MetaServerError};
+use crate::{Engine, MetaServerConfig, ServerError};
 
 /// More handles than can be given out between two flushes of the journal.
 const HANDLES_LOST_MAX: u64 = 1 << 24;
@@ -15,9 +17,9 @@ const HANDLES_LOST_MAX: u64 = 1 << 24;
 /// Runs a metadata server until it must stop, or is asked to: then everything is on stable storage when it ends.
 ///
 /// # Errors
-/// [`MetaServerError`]: the configuration makes no sense, the directory holds no metadata or somebody else's, or the journal is
+/// [`ServerError`]: the configuration makes no sense, the directory holds no store or somebody else's, or the journal is
 /// damaged or has failed, so that nothing acknowledged from now on would be safe.
-pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<(), MetaServerError> {
+pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<(), ServerError> {
     check_config(&config)?;
     let mut state = State::new(settings(&config));
     match config.engine {
@@ -37,8 +39,8 @@ pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<()
 /// Makes the empty metadata of a server: its journal, on server 0 the root directory, at last the superblock.
 ///
 /// # Errors
-/// [`MetaServerError::Journal`]. What a failed attempt leaves behind is no metadata; try again.
-pub async fn format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Result<(), MetaServerError> {
+/// [`ServerError::Journal`]. What a failed attempt leaves behind is no metadata; try again.
+pub async fn format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Result<(), ServerError> {
     check_config(config)?;
     let journal = Journal::create(rt.disk(), journal_config(rt, config)).await?;
     let changes = root_changes(rt, config);
@@ -49,13 +51,14 @@ pub async fn format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Resu
         journal.commit().await?;
         journal.sync().await?;
     }
-    let superblock = Superblock::new(&config.map, config.server, Engine::Journal.name(), rt.disk().boot_id(), rt.random());
+    let map = first_map(&config.map, config.server, config.meets_others, None);
+    let superblock = Superblock::new(&map, config.server, Engine::Journal.name(), rt.disk().boot_id(), rt.random());
     superblock.store(rt.disk()).await?;
     Ok(())
 }
 
-fn check_config(config: &MetaServerConfig) -> Result<(), MetaServerError> {
-    let refuse = |text: String| Err(MetaServerError::Config(text));
+fn check_config(config: &MetaServerConfig) -> Result<(), ServerError> {
+    let refuse = |text: String| Err(ServerError::Config(text));
     let (server, map) = (config.server, &config.map);
     if server.role() != ServerRole::Meta || map.server(server).is_none() {
         return refuse(format!("{server} is no metadata server of the file system {}", map.fs_name));
@@ -69,23 +72,15 @@ fn check_config(config: &MetaServerConfig) -> Result<(), MetaServerError> {
     if config.journal_segment_bytes < 256 << 10 {
         return refuse(format!("journal segments of {} bytes are too small, at least 256 KiB are needed", config.journal_segment_bytes));
     }
-    if let Err(status) = weft_layout::check(&map.default_layout(0)) {
+    if let Err(status) = weft_layout::check(&map.default_layout()) {
         return refuse(format!("default striping of the file system {}: {status}", map.fs_name));
     }
     Ok(())
 }
 
 fn settings(config: &MetaServerConfig) -> Settings {
-    let secret = config.key.mac(b"weft names", &[&config.map.fs_id.0.to_le_bytes()]);
-    let mut name_secret = [0; 16];
-    name_secret.copy_from_slice(&secret[..16]);
-    Settings {
-        server: config.server,
-        meta_servers: config.map.meta.len(),
-        data_servers: config.map.data.len(),
-        name_secret,
-        xattr_bytes_max: config.xattr_bytes_max,
-    }
+    let name_key = NameKey::of(&config.key, config.map.fs_id);
+    Settings { server: config.server, name_key, xattr_bytes_max: config.xattr_bytes_max }
 }
 
 fn journal_config<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> JournalConfig {
@@ -97,23 +92,24 @@ fn root_changes<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Vec<Chan
     if config.server != ServerId(0) {
         return Vec::new();
     }
-    State::format(0o755, config.root_uid, config.root_gid, config.map.default_layout(0), rt.wall())
+    State::format(0o755, config.root_uid, config.root_gid, config.map.default_layout(), rt.wall())
 }
 
 async fn open<R: ServerRuntime>(
     rt: &R,
     config: &MetaServerConfig,
     state: &mut State,
-) -> Result<(Journal<R::Disk>, Superblock), MetaServerError> {
+) -> Result<(Journal<R::Disk>, Superblock), ServerError> {
+    let not_formatted = || ServerError::NotFormatted(config.name.clone());
     let mut superblock = match Superblock::load(rt.disk()).await? {
         Some(superblock) => superblock,
         None if config.create => {
             format(rt, config).await?;
-            Superblock::load(rt.disk()).await?.ok_or(MetaServerError::NotFormatted)?
+            Superblock::load(rt.disk()).await?.ok_or_else(not_formatted)?
         }
-        None => return Err(MetaServerError::NotFormatted),
+        None => return Err(not_formatted()),
     };
-    superblock.check_owner(&config.map, config.server, Engine::Journal.name()).map_err(MetaServerError::Foreign)?;
+    superblock.check_owner(&config.map, config.server, Engine::Journal.name()).map_err(ServerError::Store)?;
     let boot_id = rt.disk().boot_id();
     let same_boot = superblock.boot_id == boot_id;
     let (journal, _) = Journal::recover(rt.disk(), JournalConfig { same_boot, ..journal_config(rt, config) }, |found| {
@@ -139,7 +135,7 @@ async fn open<R: ServerRuntime>(
 
 /// A power cut may have taken files whose handles clients and data servers still know. These handles are never given out again; the
 /// next power cut must not undo that, so it is made durable before the superblock says that this one is dealt with.
-async fn skip_lost_handles<D: Disk>(journal: &Journal<D>, state: &mut State) -> Result<(), MetaServerError> {
+async fn skip_lost_handles<D: Disk>(journal: &Journal<D>, state: &mut State) -> Result<(), ServerError> {
     let next = state.next_handle().counter() + HANDLES_LOST_MAX;
     let mut record = Record { changes: vec![Change::PutCounter { next }], open: None };
     let mut encoded = Vec::new();
@@ -157,9 +153,9 @@ async fn serve<R: ServerRuntime, E: crate::engine::Engine>(
     config: MetaServerConfig,
     life: Life,
     state: State,
-) -> Result<(), MetaServerError> {
+) -> Result<(), ServerError> {
     let server = Server::new(rt, engine, config, life, state);
     debug_assert!(!server.engine.has_pending(), "recovery leaves nothing to commit");
     server.start_background();
-    weft_serving::serve(&server).await.map_err(MetaServerError::from)
+    weft_serving::serve(&server).await
 }

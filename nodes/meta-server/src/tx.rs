@@ -31,8 +31,9 @@ use weft_wire::Wire;
 use weft_wire::ops::{ParentRequest, TxDecideRequest, TxId, TxPart, TxPrepareReply, TxPrepareRequest, TxStatusReply, TxStatusRequest};
 
 use crate::engine::Engine;
-use crate::ops::{NameChange, Step};
+use crate::ops::NameChange;
 use crate::server::Server;
+use crate::step::{Doubt, Step};
 
 /// After so long without a decision a participant asks, in nanoseconds.
 const IN_DOUBT_NS: u64 = 2 * SECOND;
@@ -81,7 +82,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let time = self.rt.wall();
         let mut own = Prepared { parts: Vec::new(), handles: Vec::new(), time };
         let mut participants = BTreeSet::new();
-        self.undecided.borrow_mut().insert(tx);
+        assert!(self.undecided.borrow_mut().insert(tx), "numbers of transactions are used once");
         let agreed = async {
             let mut made = None;
             for stage in stages {
@@ -254,6 +255,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Agrees to a part of a transaction, or refuses.
     pub(crate) fn tx_prepare(&self, header: &Header, request: TxPrepareRequest) -> Result<Step> {
         let TxPrepareRequest { tx, parts, who, time } = request;
+        if tx.coordinator == self.shell.identity.server {
+            // A coordinator prepares nothing, it decides.
+            return Err(Status::BadMessage);
+        }
         let mut record = Record::default();
         let handles = {
             let state = self.state.borrow();
@@ -271,7 +276,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if !agreed {
             return Ok(Step::Answer(body, 0));
         }
-        self.in_doubt.borrow_mut().entry(tx).or_insert(self.rt.now());
+        self.in_doubt.borrow_mut().entry(tx).or_insert(Doubt::Waits { since: self.rt.now() });
         Ok(Step::WhenDurable(body, self.engine.last()))
     }
 
@@ -301,10 +306,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Asks the coordinators of parts that have waited long for a decision.
     pub(crate) fn resolve_in_doubt(self: &Rc<Self>) {
         let now = self.rt.now();
-        for (tx, since) in self.in_doubt.borrow_mut().iter_mut() {
-            if *since == Nanos(0) || now.since(*since) >= IN_DOUBT_NS {
-                // While the question is under way, nobody asks again.
-                *since = now + ASK_NS;
+        for (tx, doubt) in self.in_doubt.borrow_mut().iter_mut() {
+            let asks = match *doubt {
+                Doubt::Recovered => true,
+                Doubt::Waits { since } => now.since(since) >= IN_DOUBT_NS,
+                Doubt::Asks => false,
+            };
+            if asks {
+                *doubt = Doubt::Asks;
                 self.rt.spawn(Rc::clone(self).resolve(*tx));
             }
         }
@@ -317,8 +326,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.change_in_flow(&mut record);
             self.in_doubt.borrow_mut().remove(&tx);
             self.shell.release();
-        } else if let Some(since) = self.in_doubt.borrow_mut().get_mut(&tx) {
-            *since = self.rt.now();
+        } else if let Some(doubt) = self.in_doubt.borrow_mut().get_mut(&tx) {
+            *doubt = Doubt::Waits { since: self.rt.now() };
         }
     }
 }

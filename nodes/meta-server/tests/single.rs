@@ -188,7 +188,7 @@ fn a_repeated_request_is_answered_from_the_table_even_after_a_restart() {
 #[test]
 fn starting_needs_a_directory_of_this_server() {
     use weft_base::FsId;
-    use weft_meta_server::{MetaServerError, run};
+    use weft_meta_server::{ServerError, run};
     use weft_rt_sim::{NodeConfig, Profile, Sim};
 
     let sim = Sim::new(7, Profile::instant());
@@ -213,13 +213,13 @@ fn starting_needs_a_directory_of_this_server() {
         change(&mut changed);
         changed
     };
-    assert_eq!(start(without(&|_| {})), Some(MetaServerError::NotFormatted));
+    assert!(matches!(start(without(&|_| {})), Some(ServerError::NotFormatted(_))));
     assert_eq!(start(good.clone()), None, "it serves until it is killed");
     assert_eq!(start(without(&|_| {})), None);
-    assert!(matches!(start(without(&|config| config.map.fs_id = FsId(1))), Some(MetaServerError::Foreign(_))));
-    assert!(matches!(start(without(&|config| config.server = ServerId(1))), Some(MetaServerError::Foreign(_))));
-    assert!(matches!(start(without(&|config| config.server = ServerId(5))), Some(MetaServerError::Config(_))));
-    assert!(matches!(start(without(&|config| config.map.data.clear())), Some(MetaServerError::Config(_))));
+    assert!(matches!(start(without(&|config| config.map.fs_id = FsId(1))), Some(ServerError::Store(_))));
+    assert!(matches!(start(without(&|config| config.server = ServerId(1))), Some(ServerError::Store(_))));
+    assert!(matches!(start(without(&|config| config.server = ServerId(5))), Some(ServerError::Config(_))));
+    assert!(matches!(start(without(&|config| config.map.data.clear())), Some(ServerError::Config(_))));
     assert_eq!(start(without(&|config| config.engine = Engine::Memory)), None, "memory ignores the directory");
 }
 

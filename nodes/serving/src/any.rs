@@ -4,7 +4,7 @@ use bytes::Bytes;
 use weft_base::{Result, Status};
 use weft_live::Gauges;
 use weft_rt::Runtime;
-use weft_wire::ops::LiveReply;
+use weft_wire::ops::{GetMapReply, LiveReply};
 use weft_wire::{Request, Wire};
 
 use crate::Service;
@@ -21,7 +21,8 @@ pub async fn answer_of_any<S: Service>(server: &S, request: Request) -> Result<B
         Request::Ping(_) => server.info().await?.to_bytes(),
         Request::Live(_) => live_report(server).await?.to_bytes(),
         Request::Meet(request) => meet(server, request).await?.to_bytes(),
-        Request::GetMap(_) => shell.identity.map.to_bytes(),
+        Request::GetMap(_) if shell.introduction.epoch() == 0 => return Err(Status::NotReady),
+        Request::GetMap(_) => GetMapReply { map: (*shell.introduction.map()).clone(), name_key: shell.identity.name_key }.to_bytes(),
         Request::Trace(request) => (trace()?.command)(&request).to_bytes(),
         Request::TraceRead(request) => (trace()?.read)(&request)?.to_bytes(),
         _ => return Err(Status::NotSupported),

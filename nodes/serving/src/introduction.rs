@@ -1,77 +1,191 @@
 //! Servers know each other by more than a number: every store has a birth, drawn when it was made. A server whose folder was lost and
-//! made again has the number and name of the old one and nothing of what it held, so nobody may take it for the old one.
+//! made again has the number and name of the old one and nothing of what it held, so nobody may take it for the old one. When servers
+//! meet, they also agree on the cluster map, which metadata server 0 decides about.
 //!
 //! ```text
 //! another server                       metadata server 0
-//!   Meet {number, birth, yours} ──────▶  met before? the same birth : remembered in the superblock
-//!      ◀── {birth} ────────────────────  (or StoreReplaced, or WrongServer if `yours` is not its birth: the asker stops)
-//!   remembers both in its superblock
+//!   Meet {me, birth, yours, epoch} ───▶  met before? the same birth : remembered in the superblock
+//!                                        not in the map, or under another name or address? the next epoch of the map has it
+//!      ◀── {birth, epoch, map} ────────  (or StoreReplaced, or WrongServer if `yours` is not its birth: the asker stops)
+//!   remembers births and map in its superblock
+//!                                        the map is new? everybody else is told:
+//!      ◀── Meet {me, birth, yours, map}
 //! ```
 //! A server that was never introduced serves nothing before. Metadata server 0 itself, when it is new, asks everybody whether they have
-//! met another one.
+//! met another one. Whoever is shown a map that contradicts what it has seen stops: files would be looked for where they are not.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use weft_base::{Result, ServerId, Status};
+use weft_base::{ClusterMap, Result, ServerEntry, ServerId, Status, WallTime};
 use weft_journal::Superblock;
-use weft_rt::Disk;
-use weft_wire::Op;
+use weft_rt::{Disk, Event};
 
 /// The metadata server that knows all others.
 pub(crate) const REGISTRAR: ServerId = ServerId(0);
+/// A tenth of a second, in nanoseconds.
+const TENTH_NS: i64 = 100_000_000;
+/// The beginning of 2026 in tenths of a second of Unix time.
+const YEAR_2026: i64 = 17_672_256_000;
 
-/// What may be asked of a server that is not introduced.
-pub fn is_for_strangers(op: u16) -> bool {
-    matches!(Op::from_code(op), Some(Op::Ping | Op::GetMap | Op::Live | Op::Trace | Op::TraceRead | Op::Meet))
+/// The map with which a new store begins: metadata server 0 founds the file system as its configuration says, all others wait until
+/// they hear from it. `now` is given where nothing outlives the server: the epochs of such lives must not be the same.
+pub fn first_map(config: &ClusterMap, server: ServerId, meets_others: bool, now: Option<WallTime>) -> ClusterMap {
+    if meets_others && server != REGISTRAR {
+        return config.unagreed();
+    }
+    if config.epoch > 0 {
+        return config.clone();
+    }
+    let lived = now.map_or(0, |now| (now.0 / TENTH_NS - YEAR_2026).clamp(0, i64::from(u32::MAX / 2)) as u32);
+    config.unagreed().founded(1 + lived)
 }
 
-/// Whom a server has met.
+/// Whom a server has met, and the cluster map to which it has agreed.
 #[derive(Debug)]
 pub struct Introduction {
     /// `None`: nothing outlives the server.
     superblock: RefCell<Option<Superblock>>,
+    map: RefCell<Rc<ClusterMap>>,
+    epoch: Cell<u32>,
+    /// What the configuration says of the servers.
+    pub(crate) config: ClusterMap,
+    pub(crate) me: ServerEntry,
     pub(crate) is_needed: bool,
     /// It is being stored.
     is_noting: Cell<bool>,
+    /// Who has heard of which epoch of the map. Metadata server 0 keeps it.
+    pub(crate) told: RefCell<BTreeMap<ServerId, u32>>,
+    /// The map has changed.
+    pub(crate) changed: Event,
 }
 
 impl Introduction {
-    /// As the superblock says, if there is one. Tests of one server alone need no introduction.
-    pub fn new(superblock: Option<Superblock>, is_needed: bool) -> Introduction {
-        Introduction { superblock: RefCell::new(superblock), is_needed, is_noting: Cell::new(false) }
+    /// As the superblock says, or else the first map. Tests of one server alone need no introduction.
+    pub fn new(config: &ClusterMap, me: ServerId, superblock: Option<Superblock>, is_needed: bool, now: WallTime) -> Introduction {
+        let map = superblock.as_ref().map(|superblock| superblock.map.clone());
+        let map = map.unwrap_or_else(|| first_map(config, me, is_needed, Some(now)));
+        let named = || ServerEntry { id: me, name: me.to_string(), address: String::new() };
+        Introduction {
+            epoch: Cell::new(map.epoch),
+            map: RefCell::new(Rc::new(map)),
+            config: config.unagreed(),
+            me: config.server(me).cloned().unwrap_or_else(named),
+            superblock: RefCell::new(superblock),
+            is_needed,
+            is_noting: Cell::new(false),
+            told: RefCell::default(),
+            changed: Event::new(),
+        }
     }
 
     /// True if the server may serve.
     pub fn is_complete(&self) -> bool {
-        !self.is_needed || self.superblock.borrow().as_ref().is_none_or(Superblock::is_introduced)
+        !self.is_needed || self.epoch.get() > 0 && self.superblock.borrow().as_ref().is_none_or(Superblock::is_introduced)
     }
 
-    /// What is known; `None` if nothing outlives the server.
-    pub(crate) fn known(&self) -> Option<Superblock> {
-        self.superblock.borrow().clone()
+    /// The cluster map; of epoch 0 until the server has agreed to one.
+    pub fn map(&self) -> Rc<ClusterMap> {
+        self.map.borrow().clone()
     }
 
-    /// Notes births durably.
+    /// Its epoch.
+    pub fn epoch(&self) -> u32 {
+        self.epoch.get()
+    }
+
+    /// The birth of this server's store; 0 if nothing outlives the server.
+    pub(crate) fn birth(&self) -> u64 {
+        self.superblock.borrow().as_ref().map_or(0, |known| known.birth)
+    }
+
+    /// The birth of another server's store; 0 if it is not known.
+    pub(crate) fn birth_of(&self, server: ServerId) -> u64 {
+        self.superblock.borrow().as_ref().and_then(|known| known.births.get(&server).copied()).unwrap_or(0)
+    }
+
+    /// True if the others know this server, or nothing outlives it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.superblock.borrow().as_ref().is_none_or(Superblock::is_introduced)
+    }
+
+    /// True if another server may come after what is known of it. Nothing is noted.
+    pub(crate) fn check_birth(&self, server: ServerId, birth: u64) -> Result<()> {
+        match self.superblock.borrow().as_ref() {
+            Some(known) => known.clone().meet(server, birth).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Why this map cannot be taken, in words.
+    pub(crate) fn objection(&self, next: &ClusterMap) -> Option<String> {
+        let map = self.map();
+        // What nothing outlives may begin anew.
+        let begins = map.epoch == 0 || self.superblock.borrow().is_none() && next.epoch > map.epoch;
+        if begins { None } else { map.check_next(next).err() }
+    }
+
+    /// Notes births and, if given, the next map durably, both or none. True if the map is new: then it holds from now on.
     ///
     /// # Errors
-    /// [`Status::StoreReplaced`] if a server has another birth than it had; [`Status::Busy`] while other births are being noted; why
-    /// the disk refused.
-    pub(crate) async fn note<D: Disk>(&self, disk: &D, births: &[(ServerId, u64)]) -> Result<()> {
-        let Some(mut superblock) = self.known() else { return Ok(()) };
-        let mut is_new = false;
-        for (server, birth) in births {
-            is_new |= superblock.meet(*server, *birth)?;
+    /// [`Status::StoreReplaced`] if a server has another birth than it had; [`Status::MapChanged`] if there is an objection to the
+    /// map; [`Status::Busy`] while other births are being noted; why the disk refused.
+    pub(crate) async fn note<D: Disk>(&self, disk: &D, births: &[(ServerId, u64)], next: Option<ClusterMap>) -> Result<bool> {
+        let next = next.filter(|next| *next != **self.map.borrow());
+        if next.as_ref().is_some_and(|next| self.objection(next).is_some()) {
+            return Err(Status::MapChanged);
         }
-        if !is_new {
-            return Ok(());
+        let mut superblock = self.superblock.borrow().clone();
+        if let Some(superblock) = &mut superblock {
+            let mut is_new = next.is_some();
+            for (server, birth) in births {
+                is_new |= superblock.meet(*server, *birth)?;
+            }
+            if let Some(next) = &next {
+                superblock.map = next.clone();
+            }
+            if is_new {
+                if self.is_noting.replace(true) {
+                    return Err(Status::Busy);
+                }
+                let stored = superblock.store(disk).await;
+                self.is_noting.set(false);
+                stored?;
+            }
         }
-        if self.is_noting.replace(true) {
-            return Err(Status::Busy);
-        }
-        let stored = superblock.store(disk).await;
-        self.is_noting.set(false);
-        stored?;
-        *self.superblock.borrow_mut() = Some(superblock);
-        Ok(())
+        *self.superblock.borrow_mut() = superblock;
+        let Some(next) = next else { return Ok(false) };
+        self.epoch.set(next.epoch);
+        *self.map.borrow_mut() = Rc::new(next);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_base::FsId;
+
+    fn config() -> ClusterMap {
+        let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: String::new() };
+        let (meta, data) = (vec![entry(ServerId(0)), entry(ServerId(1))], vec![entry(ServerId::data(0))]);
+        let (fs_id, fs_name, generations) = (FsId(1), "test".into(), Vec::new());
+        ClusterMap { fs_id, fs_name, epoch: 0, meta, data, generations, stripe_bytes: 4096, stripe_width: 0 }
+    }
+
+    #[test]
+    fn only_metadata_server_0_founds_a_file_system() {
+        assert_eq!(first_map(&config(), ServerId(0), true, None), config().founded(1));
+        assert_eq!(first_map(&config(), ServerId(1), true, None), config());
+        assert_eq!(first_map(&config().founded(3), ServerId::data(0), true, None), config());
+        assert_eq!(first_map(&config(), ServerId(1), false, None), config().founded(1), "nobody else is there");
+    }
+
+    #[test]
+    fn lives_that_nothing_outlives_have_epochs_of_their_own() {
+        let epoch = |tenths: i64| first_map(&config(), ServerId(0), true, Some(WallTime((YEAR_2026 + tenths) * TENTH_NS))).epoch;
+        assert_eq!((epoch(0), epoch(1), epoch(36_000)), (1, 2, 36_001));
+        assert_eq!((epoch(-5), epoch(i64::from(u32::MAX))), (1, 1 + u32::MAX / 2), "clocks that are wrong are no trouble");
     }
 }

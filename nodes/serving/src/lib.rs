@@ -14,8 +14,10 @@
 //! start what the turn has made necessary        (Service::look_after)
 //! ```
 
+mod access;
 mod any;
 mod contract;
+mod error;
 mod introduction;
 mod meeting;
 mod requests;
@@ -28,11 +30,10 @@ mod turns;
 
 pub use any::answer_of_any;
 pub use contract::{Durability, Engine};
-pub use introduction::Introduction;
+pub use error::ServerError;
+pub use introduction::{Introduction, first_map};
 pub use meeting::introduce;
 pub use served::{Parked, Served};
 pub use service::{Answer, Answers, Intake, Service};
 pub use shell::{Identity, Load, Shell};
 pub use turns::{connection, finish, serve};
-
-pub(crate) use introduction::is_for_strangers;

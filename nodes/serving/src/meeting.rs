@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use weft_base::{MILLISECOND, Result, SECOND, ServerId, Status};
-use weft_journal::Superblock;
-use weft_rt::{Runtime, ServerRuntime, join_all};
+use weft_base::{ClusterMap, MILLISECOND, Result, SECOND, ServerId, Status};
+use weft_rt::{Runtime, ServerRuntime, join_all, race};
 use weft_wire::ops::{MeetReply, MeetRequest};
 
 use crate::introduction::REGISTRAR;
-use crate::{Service, Shell};
+use crate::{Introduction, ServerError, Service, Shell};
 
 /// How long one attempt to be introduced takes at most, in nanoseconds.
 const ATTEMPT_NS: u64 = 5 * SECOND;
@@ -18,29 +17,40 @@ const PAUSE_NS: u64 = 100 * MILLISECOND;
 const BUSY_NS: u64 = MILLISECOND;
 /// How long a new metadata server 0 waits for others to say that they have met another one, in nanoseconds.
 const ASK_NS: u64 = SECOND;
+/// The longest pause before somebody who did not answer is told of a new map again, in nanoseconds: at his next start he asks.
+const TELL_AGAIN_NS_MAX: u64 = 60 * SECOND;
 
 /// Introduces the server, at every start. One that was introduced before serves meanwhile.
 pub async fn introduce<S: Service>(server: Rc<S>) {
     let shell = server.shell();
-    let Some(known) = shell.introduction.known().filter(|_| shell.introduction.is_needed) else { return };
-    match shell.identity.server {
-        REGISTRAR if known.is_introduced() => {}
-        REGISTRAR => ask_everybody(&*server, known.birth).await,
-        _ => introduce_to_registrar(&*server, &known).await,
+    shell.rt.learn_servers(&shell.introduction.map());
+    if !shell.introduction.is_needed {
+        return;
     }
+    if shell.identity.server != REGISTRAR {
+        return introduce_to_registrar(&*server).await;
+    }
+    if !shell.introduction.is_known() {
+        ask_everybody(&*server).await;
+    }
+    keep_own_words(&server).await;
+    tell_others(server).await;
 }
 
-async fn introduce_to_registrar<S: Service>(server: &S, known: &Superblock) {
-    let Shell { rt, caller, introduction, .. } = server.shell();
-    let yours = known.births.get(&REGISTRAR).copied().unwrap_or(0);
-    let request = MeetRequest { server: known.server, birth: known.birth, yours };
+async fn introduce_to_registrar<S: Service>(server: &S) {
+    let Shell { rt, caller, introduction, identity, .. } = server.shell();
+    let me = (identity.server, introduction.birth());
     loop {
+        let request = request_to(introduction, REGISTRAR, None);
         match caller.call(REGISTRAR, &request, rt.now() + ATTEMPT_NS).await {
-            Ok(reply) => match introduction.note(rt.disk(), &[(REGISTRAR, reply.birth), (known.server, known.birth)]).await {
-                Err(Status::Busy) => {}
-                outcome => return judge(server, outcome, REGISTRAR),
-            },
-            Err(Status::StoreReplaced) => return judge(server, Err(Status::StoreReplaced), known.server),
+            Ok(reply) => {
+                let met = [(REGISTRAR, reply.birth), me];
+                match take(server, &met, reply.map).await {
+                    Err(Status::Busy) => {}
+                    outcome => return judge(server, outcome, REGISTRAR),
+                }
+            }
+            Err(status @ (Status::StoreReplaced | Status::MapChanged)) => return judge(server, Err(status), identity.server),
             // It says that it is another one than this server has met.
             Err(Status::WrongServer) => return judge(server, Err(Status::StoreReplaced), REGISTRAR),
             Err(_) => {}
@@ -50,51 +60,167 @@ async fn introduce_to_registrar<S: Service>(server: &S, known: &Superblock) {
 }
 
 /// Metadata server 0, when it is new, asks everybody whether they have met another one.
-async fn ask_everybody<S: Service>(server: &S, birth: u64) {
+async fn ask_everybody<S: Service>(server: &S) {
     let Shell { rt, caller, introduction, identity, .. } = server.shell();
     let deadline = rt.now() + ASK_NS;
-    let others: Vec<ServerId> = identity.map.servers().map(|entry| entry.id).filter(|id| *id != REGISTRAR).collect();
-    let request = MeetRequest { server: REGISTRAR, birth, yours: 0 };
+    let others: Vec<ServerId> = introduction.map().servers().map(|entry| entry.id).filter(|id| *id != REGISTRAR).collect();
+    let request = request_to(introduction, REGISTRAR, None);
     let answers = join_all(others.iter().map(|other| caller.call(*other, &request, deadline))).await;
     // Who does not answer is asked no more: it finds out at its next start, and then this server does.
     if answers.contains(&Err(Status::StoreReplaced)) {
         return judge(server, Err(Status::StoreReplaced), REGISTRAR);
     }
-    let mut outcome = introduction.note(rt.disk(), &[(REGISTRAR, birth)]).await;
-    while outcome == Err(Status::Busy) {
-        rt.sleep_until(rt.now() + BUSY_NS).await;
-        outcome = introduction.note(rt.disk(), &[(REGISTRAR, birth)]).await;
-    }
-    judge(server, outcome, REGISTRAR);
+    let met = [(identity.server, introduction.birth())];
+    judge(server, take_in_time(server, &met, || None).await, REGISTRAR);
 }
 
-/// Answers a server that introduces itself.
+/// Metadata server 0 asks nobody about what it is called, where it is and what the file system is called: its configuration says so.
+async fn keep_own_words<S: Service>(server: &Rc<S>) {
+    let introduction = &server.shell().introduction;
+    let told = || {
+        let (map, config) = (introduction.map(), &introduction.config);
+        let named = ClusterMap { fs_name: config.fs_name.clone(), ..map.with_server(&introduction.me).unwrap_or_else(|| (*map).clone()) };
+        (named != *map).then(|| ClusterMap { epoch: map.epoch + 1, ..named })
+    };
+    judge(&**server, take_in_time(&**server, &[], told).await, REGISTRAR);
+}
+
+/// Metadata server 0 tells everybody who has not heard of its map.
+async fn tell_others<S: Service>(server: Rc<S>) {
+    let Shell { rt, caller, introduction, .. } = server.shell();
+    // At a start, the others are just about to ask.
+    let mut pause = PAUSE_NS;
+    loop {
+        let changed = introduction.changed.wait();
+        let (map, told) = (introduction.map(), introduction.told.borrow().clone());
+        let is_told = |id: ServerId| id == REGISTRAR || told.get(&id).is_some_and(|epoch| *epoch >= map.epoch);
+        let others: Vec<ServerId> = map.servers().map(|entry| entry.id).filter(|id| !is_told(*id)).collect();
+        match others.is_empty() {
+            true => changed.await,
+            false => drop(race(rt.sleep_until(rt.now() + pause), changed).await),
+        }
+        if server.shell().has_failed() {
+            return;
+        }
+        if introduction.epoch() != map.epoch {
+            pause = 0;
+            continue;
+        }
+        let tell = |other: ServerId| {
+            let request = request_to(introduction, other, Some(&map));
+            async move { (other, caller.call(other, &request, rt.now() + ATTEMPT_NS).await) }
+        };
+        for (other, answer) in join_all(others.into_iter().map(tell)).await {
+            match answer {
+                Ok(reply) if reply.epoch > introduction.epoch() => return judge(&*server, Err(Status::MapChanged), other),
+                Ok(reply) => drop(introduction.told.borrow_mut().insert(other, reply.epoch)),
+                Err(Status::MapChanged) => return judge(&*server, Err(Status::MapChanged), other),
+                Err(_) => {}
+            }
+        }
+        pause = (2 * pause).clamp(PAUSE_NS, TELL_AGAIN_NS_MAX);
+    }
+}
+
+fn request_to(introduction: &Introduction, other: ServerId, map: Option<&ClusterMap>) -> MeetRequest {
+    MeetRequest {
+        server: introduction.me.clone(),
+        birth: introduction.birth(),
+        yours: if other == introduction.me.id { 0 } else { introduction.birth_of(other) },
+        epoch: introduction.epoch(),
+        map: map.cloned(),
+    }
+}
+
+/// Answers a server that introduces itself, or metadata server 0 that tells of a new map.
 pub(crate) async fn meet<S: Service>(server: &S, request: MeetRequest) -> Result<MeetReply> {
-    let Shell { rt, introduction, identity, .. } = server.shell();
-    let Some(known) = introduction.known() else { return Ok(MeetReply { birth: 0 }) };
-    if request.yours != 0 && request.yours != known.birth {
-        if !known.is_introduced() {
+    let Shell { introduction, identity, .. } = server.shell();
+    if !introduction.is_needed {
+        return Ok(MeetReply { birth: introduction.birth(), epoch: introduction.epoch(), map: None });
+    }
+    if request.yours != 0 && request.yours != introduction.birth() {
+        if !introduction.is_known() {
             // The asker has met the one before us.
             judge(server, Err(Status::StoreReplaced), identity.server);
             return Err(Status::NotReady);
         }
         return Err(Status::WrongServer);
     }
-    match identity.server {
-        REGISTRAR => introduction.note(rt.disk(), &[(request.server, request.birth)]).await?,
-        _ => drop(known.clone().meet(request.server, request.birth)?),
+    let is_registrar = identity.server == REGISTRAR;
+    if is_registrar {
+        if request.epoch > introduction.epoch() {
+            // Its own answer says whether it is so (`tell_others`): one message does not end this server.
+            introduction.told.borrow_mut().remove(&request.server.id);
+            introduction.changed.notify();
+            return Err(Status::NotReady);
+        }
+        let met = [(request.server.id, request.birth)];
+        let next = introduction.map().with_server(&request.server);
+        next.as_ref().map_or(Ok(()), ClusterMap::check)?;
+        if take(server, &met, next).await? {
+            introduction.changed.notify();
+        }
+        introduction.told.borrow_mut().insert(request.server.id, introduction.epoch());
+    } else {
+        introduction.check_birth(request.server.id, request.birth)?;
+        // An older one is no news: who sends it learns from the answer that there are newer ones.
+        let map = request.map.filter(|map| request.server.id == REGISTRAR && map.epoch >= introduction.epoch());
+        if let Some(map) = map.filter(|_| introduction.is_complete()) {
+            let outcome = take(server, &[], Some(map)).await;
+            if outcome == Err(Status::MapChanged) {
+                judge(server, outcome, REGISTRAR);
+            }
+            outcome?;
+        }
     }
-    Ok(MeetReply { birth: known.birth })
+    let map = is_registrar.then(|| (*introduction.map()).clone());
+    Ok(MeetReply { birth: introduction.birth(), epoch: introduction.epoch(), map })
+}
+
+/// Notes births and a new map, and goes by that map from now on. True if it is new.
+async fn take<S: Service>(server: &S, births: &[(ServerId, u64)], map: Option<ClusterMap>) -> Result<bool> {
+    let Shell { rt, introduction, .. } = server.shell();
+    let is_new = introduction.note(rt.disk(), births, map).await?;
+    if is_new {
+        let map = introduction.map();
+        rt.learn_servers(&map);
+        server.placed(&map);
+    }
+    // Who was not introduced may serve now.
+    server.shell().wake();
+    Ok(is_new)
+}
+
+/// As [`take`], waiting for other meetings that are being noted.
+async fn take_in_time<S: Service>(server: &S, births: &[(ServerId, u64)], map: impl Fn() -> Option<ClusterMap>) -> Result<bool> {
+    let rt = &server.shell().rt;
+    loop {
+        match take(server, births, map()).await {
+            Err(Status::Busy) => rt.sleep_until(rt.now() + BUSY_NS).await,
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Ends the server after a meeting with `other` that shows that it must not serve.
-fn judge<S: Service>(server: &S, outcome: Result<()>, other: ServerId) {
+fn judge<S: Service>(server: &S, outcome: Result<bool>, other: ServerId) {
     let Err(status) = outcome else { return };
-    let name = server.shell().identity.map.server(other).map_or_else(|| other.to_string(), |entry| entry.name.clone());
-    server.fail(S::foreign(match status {
+    let introduction = &server.shell().introduction;
+    let name = introduction
+        .map()
+        .server(other)
+        .or(introduction.config.server(other))
+        .map_or_else(|| other.to_string(), |entry| entry.name.clone());
+    server.fail(ServerError::Store(match status {
         Status::StoreReplaced => format!(
-            "the store of {name} is not the one that the file system knows: it was lost and made again, and what it held is missing. \
-             Give {name} its old folder back; nothing is served in its place, since files would read as zeros"
+            "the store of {name} is not the one that the file system knows: it was lost and made again, and what it held is missing; or \
+             its id is that of another server. Give {name} its old folder back, or an id of its own; nothing is served in its place, \
+             since files would read as zeros"
+        ),
+        Status::MapChanged => format!(
+            "{name} and metadata server 0 have cluster maps that contradict each other; this server has that of epoch {}. Is a folder \
+             an old copy? Nothing is served, since files would be looked for on the wrong servers",
+            introduction.epoch()
         ),
         status => format!("cannot note that this server knows {name}: {status}"),
     }));

@@ -2,8 +2,9 @@
 
 use weft_base::{Handle, MILLISECOND, Nanos, Payload};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_trace::{EventId, request_key};
-use weft_wire::{Frame, Header, Request};
+use weft_trace::event::request_at;
+use weft_trace::request_key;
+use weft_wire::{Frame, Header, Op, Request};
 
 use crate::{Parked, Served, Shell};
 
@@ -12,22 +13,23 @@ const PARKED_MAX: usize = 4096;
 /// How long a request waits for a lock before it is answered with its refusal, in nanoseconds.
 const PARK_NS: u64 = 500 * MILLISECOND;
 
-impl<R: ServerRuntime, F: Clone> Shell<R, F> {
-    /// A request that this turn has taken, and its event in traces.
+impl<R: ServerRuntime> Shell<R> {
+    /// A request that this turn has taken.
     #[inline]
-    pub fn begin(&self, header: &Header, event: EventId) -> Served {
+    pub fn begin(&self, header: &Header) -> Served {
         self.counts.requests.set(self.counts.requests.get() + 1);
-        let mut trace = weft_trace::ladder_since(event, self.turn.began.get());
+        let op = Op::from_code(header.op);
+        let mut trace = weft_trace::ladder_since(request_at(self.identity.server.role(), op), self.turn.began.get());
         if trace.is_on() {
             trace.request(request_key(header.request, header.server), header.op, self.identity.server.0);
         }
-        Served { trace, came: self.turn.at.get(), op: header.op, client: header.request.client, object: Handle(0), ticket: None }
+        Served { trace, came: self.turn.at.get(), op, client: header.request.client, object: Handle(0), ticket: None }
     }
 
     /// What the request is about is known.
     #[inline]
     pub fn asked(&self, served: &mut Served, request: &Request, is_first: bool) {
-        served.object = weft_live::object_of(request);
+        served.object = request.object();
         if is_first {
             self.live.borrow_mut().asked(served.op, served.client, served.object);
         }
@@ -123,6 +125,15 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
             self.unlist(served);
         }
         parked
+    }
+
+    /// Drops the requests of a peer that is gone.
+    pub(crate) fn forget_parked(&self, peer: PeerId) {
+        let gone: Vec<Parked> = self.parking.parked.borrow_mut().extract_if(.., |parked| parked.peer == peer).collect();
+        for Parked { mut served, .. } in gone {
+            self.unlist(&mut served);
+            served.forget();
+        }
     }
 
     /// Answers those that have waited too long.

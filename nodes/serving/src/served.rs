@@ -1,4 +1,13 @@
 //! A request from its arrival to its answer. What is told about it goes through [`Shell`](crate::Shell).
+//!
+//! ```text
+//!                          ┌──▶ parked: met a lock ── released ──▶ (executed again)
+//! begun ──▶ executed ──────┼──▶ goes on in a flow: others are asked ──▶ answered
+//!                │         ├──▶ waits until its record is durable ────▶ answered
+//!                │         └──▶ forgotten: a flow answers its repetitions
+//!                └──▶ answered with its turn
+//! ```
+//! Those of the middle column are listed, for dashboards and for the gauge of what waits.
 
 use std::cell::{Cell, RefCell};
 
@@ -8,7 +17,7 @@ use weft_live::Ticket;
 use weft_rt::PeerId;
 use weft_trace::event::served;
 use weft_trace::{Context, OpenLadder};
-use weft_wire::{Frame, Header};
+use weft_wire::{Frame, Header, Op};
 
 /// A request that a server works on. [`Shell::begin`](crate::Shell::begin) makes it, [`Shell::answer`](crate::Shell::answer) ends it; between them it says where the time goes.
 #[derive(Debug)]
@@ -17,7 +26,8 @@ pub struct Served {
     pub(crate) trace: OpenLadder,
     /// When the turn began that took it.
     pub(crate) came: Nanos,
-    pub(crate) op: u16,
+    /// `None`: nobody knows it.
+    pub(crate) op: Option<Op>,
     pub(crate) client: ClientId,
     pub(crate) object: Handle,
     /// Its place among those that wait.
@@ -25,6 +35,12 @@ pub struct Served {
 }
 
 impl Served {
+    /// What it asks for; `None`: nobody knows it.
+    #[inline]
+    pub fn op(&self) -> Option<Op> {
+        self.op
+    }
+
     /// What it is about, as far as that is known.
     pub fn object(&self) -> Handle {
         self.object

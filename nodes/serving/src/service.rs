@@ -2,31 +2,26 @@
 
 use std::rc::Rc;
 
-use weft_base::{ClientId, Nanos};
+use weft_base::{ClientId, ClusterMap, Nanos};
 use weft_live::Gauges;
 use weft_rt::{Arrival, PeerId, ServerRuntime};
 use weft_trace::EventId;
 use weft_wire::Frame;
 use weft_wire::ops::ServerInfo;
 
-use crate::{Load, Served, Shell};
+use crate::{Load, Served, ServerError, Shell};
 
 /// What a server executes, and how it keeps what it has decided. [`serve`](crate::serve) does the rest.
 pub trait Service: Sized + 'static {
     /// The world below.
     type Rt: ServerRuntime;
-    /// Why the server must stop.
-    type Failure: Clone;
     /// What an answer waits for that must not leave with its turn.
     type Until;
     /// The event of a turn in traces.
     const TURN: EventId;
 
-    /// The failure of a server whose store must not be served, as the words say.
-    fn foreign(why: String) -> Self::Failure;
-
     /// What the server has in common with others.
-    fn shell(&self) -> &Shell<Self::Rt, Self::Failure>;
+    fn shell(&self) -> &Shell<Self::Rt>;
 
     /// A connection of the client was made.
     fn connected(&self, client: ClientId, incarnation: u32);
@@ -38,13 +33,13 @@ pub trait Service: Sized + 'static {
     fn intake(&self, is_to_stop: bool) -> Intake;
 
     /// Before a turn changes anything. A full disk is no failure: who needs room that is not there is refused.
-    fn make_room(&self) -> impl Future<Output = Result<(), Self::Failure>>;
+    fn make_room(&self) -> impl Future<Output = Result<(), ServerError>>;
 
     /// Executes what has arrived, or starts it. [`connection`](crate::connection) takes what is no request.
-    fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> impl Future<Output = Result<(), Self::Failure>>;
+    fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> impl Future<Output = Result<(), ServerError>>;
 
     /// Writes what was decided, as safely as answers need that leave with their turn.
-    fn commit(&self) -> impl Future<Output = Result<(), Self::Failure>>;
+    fn commit(&self) -> impl Future<Output = Result<(), ServerError>>;
 
     /// The turn is committed, and these answers leave now.
     fn committed(self: &Rc<Self>, _answers: &Answers<Self>) {}
@@ -56,12 +51,15 @@ pub trait Service: Sized + 'static {
     fn look_after(self: &Rc<Self>, has_answered: bool) -> impl Future<Output = ()>;
 
     /// The server must stop; no answer leaves any more that was not decided before. Servers with flows that wait wake them.
-    fn fail(&self, failure: Self::Failure) {
+    fn fail(&self, failure: ServerError) {
         self.shell().note_failure(failure);
     }
 
     /// Before an orderly end: everything is on stable storage.
-    fn bring_to_rest(&self) -> impl Future<Output = Result<(), Self::Failure>>;
+    fn bring_to_rest(&self) -> impl Future<Output = Result<(), ServerError>>;
+
+    /// New objects go where this map says from now on.
+    fn placed(&self, _map: &ClusterMap) {}
 
     /// What there is to do, for traces.
     fn load(&self) -> Load;

@@ -2,7 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use weft_base::{ClientId, ClusterMap, MILLISECOND, Nanos, Result, ServerId, Status};
+use bytes::Bytes;
+use weft_base::{ClientId, MILLISECOND, Nanos, Result, ServerId, Status};
 use weft_call::Caller;
 use weft_journal::JournalStats;
 use weft_live::Live;
@@ -10,10 +11,11 @@ use weft_rt::{Disk, Event, PeerId, ServerRuntime};
 use weft_trace::event::{LOAD, LOAD_DISK};
 use weft_wire::handshake::ANY_SERVER;
 use weft_wire::ops::{ServerInfo, TraceService};
-use weft_wire::{Frame, Header, Op};
+use weft_wire::{Frame, Header, NameKey, Op, Request};
 
+use crate::access::Peers;
 use crate::served::Parking;
-use crate::{Durability, Engine, Introduction, is_for_strangers};
+use crate::{Durability, Engine, Introduction, ServerError};
 
 /// The load is recorded at most so often, in nanoseconds.
 const LOAD_INTERVAL_NS: u64 = 10 * MILLISECOND;
@@ -25,8 +27,8 @@ pub struct Identity {
     pub server: ServerId,
     /// Its name in messages for people.
     pub name: String,
-    /// The file system.
-    pub map: ClusterMap,
+    /// The key of the hash of names.
+    pub name_key: NameKey,
     /// Counts its starts.
     pub boot: u32,
     /// What keeps its state.
@@ -37,11 +39,9 @@ pub struct Identity {
     pub trace: Option<TraceService>,
 }
 
-/// What there is to do at a server.
+/// What there is to do at a server besides requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
-    /// Requests that wait, those not counted whose answer waits for stable storage.
-    pub waiting: u64,
     /// Bytes that were answered and are not written.
     pub answered_bytes: u64,
     /// Gauges of a disk: requests and their bytes that wait, operations under way, operations that are done and their bytes.
@@ -49,7 +49,7 @@ pub struct Load {
 }
 
 /// What a server has in common with others. Flows share it by reference.
-pub struct Shell<R, F> {
+pub struct Shell<R> {
     /// The world below.
     pub rt: R,
     /// Who the server is.
@@ -58,8 +58,9 @@ pub struct Shell<R, F> {
     pub started: Nanos,
     /// Asks other servers.
     pub caller: Caller<R>,
-    /// Whom the server has met.
+    /// Whom the server has met, and its cluster map.
     pub introduction: Introduction,
+    pub(crate) access: Peers,
     pub(crate) live: RefCell<Live>,
     pub(crate) parking: Parking,
     pub(crate) turn: Turn,
@@ -67,7 +68,7 @@ pub struct Shell<R, F> {
     load_sampled: Cell<Nanos>,
     pub(crate) woken: Event,
     pub(crate) is_to_stop: Cell<bool>,
-    failure: RefCell<Option<F>>,
+    failure: RefCell<Option<ServerError>>,
 }
 
 /// The times of a turn.
@@ -88,13 +89,11 @@ pub(crate) struct Counts {
     pub(crate) turns: Cell<u64>,
     /// Requests that were here when the turn began.
     pub(crate) queued: Cell<u32>,
-    /// Answers that wait for stable storage.
-    pub(crate) waiting: Cell<u64>,
 }
 
-impl<R: ServerRuntime, F: Clone> Shell<R, F> {
+impl<R: ServerRuntime> Shell<R> {
     /// Of a server that starts now, and is this client where it asks others.
-    pub fn new(rt: R, identity: Identity, client: (ClientId, u32), introduction: Introduction) -> Shell<R, F> {
+    pub fn new(rt: R, identity: Identity, client: (ClientId, u32), introduction: Introduction) -> Shell<R> {
         let now = rt.now();
         Shell {
             caller: Caller::new(rt.clone(), client.0, client.1),
@@ -102,6 +101,7 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
             identity,
             started: now,
             introduction,
+            access: Peers::default(),
             live: RefCell::new(Live::new(now)),
             parking: Parking::default(),
             turn: Turn { at: Cell::new(now), began: Cell::new(0), worked_until: Cell::new(0) },
@@ -121,7 +121,7 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
     }
 
     /// The first failure, which ends the server.
-    pub fn failure(&self) -> Option<F> {
+    pub fn failure(&self) -> Option<ServerError> {
         self.failure.borrow().clone()
     }
 
@@ -131,7 +131,7 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
     }
 
     /// Ends the server, see [`Service::fail`](crate::Service::fail).
-    pub fn note_failure(&self, failure: F) {
+    pub fn note_failure(&self, failure: ServerError) {
         self.failure.borrow_mut().get_or_insert(failure);
         self.wake();
     }
@@ -140,6 +140,7 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
 
     pub(crate) fn begin_turn(&self, arrived: usize) {
         let now = self.rt.now();
+        assert!(now >= self.turn.at.get(), "the clock of a server never goes back");
         self.turn.began.set(weft_trace::now());
         self.turn.at.set(now);
         let mut live = self.live.borrow_mut();
@@ -159,21 +160,39 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
         ticks
     }
 
-    /// Judges a request by its header.
+    /// Judges a request by its header; gives the operation that is asked for.
     ///
     /// # Errors
-    /// [`Status::WrongServer`]; [`Status::NotReady`] while others do not know this server.
+    /// [`Status::WrongServer`]; [`Status::NotSupported`] for what such a server is not asked;
+    /// [`Status::NotReady`] while others do not know this server; [`Status::KeyForbids`] and
+    /// [`Status::KeyReadsOnly`] for what the key of the peer does not allow.
     #[inline]
-    pub fn admit(&self, header: &Header) -> Result<()> {
+    pub fn admit(&self, peer: PeerId, header: &Header, op: Option<Op>) -> Result<Op> {
         // Who knows only an address asks whoever is there for the map.
-        let for_anybody = header.server == ANY_SERVER && header.op == Op::GetMap.code();
+        let for_anybody = header.server == ANY_SERVER && op == Some(Op::GetMap);
         if header.server != self.identity.server && !for_anybody {
             return Err(Status::WrongServer);
         }
-        if !self.introduction.is_complete() && !is_for_strangers(header.op) {
-            return Err(Status::NotReady);
+        let op = op.ok_or(Status::NotSupported)?;
+        match op.role() {
+            Some(role) if role != self.identity.server.role() => return Err(Status::NotSupported),
+            Some(_) if !self.introduction.is_complete() => return Err(Status::NotReady),
+            Some(_) | None => {}
         }
-        Ok(())
+        self.access.check_operation(peer, op)?;
+        Ok(op)
+    }
+
+    /// Reads the body of a request. It asks for no more than the key of the peer allows.
+    ///
+    /// # Errors
+    /// As [`Request::of`], and for what the key does not allow.
+    #[inline]
+    pub fn decode(&self, peer: PeerId, op: Op, body: Bytes) -> Result<Request> {
+        match self.access.has_limited() {
+            false => Request::of(op, body),
+            true => self.access.decode_limited(peer, op.code(), body),
+        }
     }
 
     // ---- Answers ---------------------------------------------------------------------------------------------------------------
@@ -182,6 +201,7 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
     #[inline]
     pub fn reply(&self, peer: PeerId, mut frame: Frame) {
         frame.header.server_boot = self.identity.boot;
+        frame.header.set_map_epoch(self.introduction.epoch());
         self.rt.reply(peer, frame);
     }
 
@@ -198,7 +218,7 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
         }
         self.load_sampled.set(now);
         let (load, usage) = (load(), self.rt.usage());
-        let waiting = load.waiting + self.parking.parked.borrow().len() as u64 + self.counts.waiting.get();
+        let waiting = self.live.borrow().in_flight.len() as u64;
         weft_trace::counters(LOAD, [arrived as u64, waiting, load.answered_bytes, usage.received_bytes, usage.sent_bytes]);
         if let Some(disk) = load.disk {
             weft_trace::counters(LOAD_DISK, disk);
@@ -207,10 +227,10 @@ impl<R: ServerRuntime, F: Clone> Shell<R, F> {
 
     /// What every server says of itself: the beginning of [`Service::info`](crate::Service::info).
     pub fn info(&self, journal: JournalStats) -> ServerInfo {
-        let (identity, usage, disk) = (&self.identity, self.rt.usage(), self.rt.disk());
+        let (identity, usage, disk, map) = (&self.identity, self.rt.usage(), self.rt.disk(), self.introduction.map());
         ServerInfo {
-            fs_id: identity.map.fs_id,
-            fs_name: identity.map.fs_name.clone(),
+            fs_id: map.fs_id,
+            fs_name: map.fs_name.clone(),
             server: identity.server,
             name: identity.name.clone(),
             owns_root: false,

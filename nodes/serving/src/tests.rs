@@ -5,19 +5,26 @@ use std::rc::Rc;
 
 use weft_base::{ClientId, ClusterMap, FsId, Handle, MILLISECOND, Nanos, Payload, RequestId, SECOND, ServerEntry, ServerId, Status};
 use weft_live::Gauges;
-use weft_rt::{Arrival, Bulk, Event, Outgoing, PeerId, Runtime, ServerRuntime};
+use weft_rt::{Arrival, Bulk, DiskError, Event, Outgoing, PeerId, Runtime, ServerRuntime};
 use weft_rt_sim::{Joined, NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_trace::EventId;
-use weft_wire::ops::{GetAttrRequest, GetMapRequest, LiveReply, LiveRequest, ServerInfo};
-use weft_wire::{Frame, Header, Operation, Request, Wire};
+use weft_wire::ops::{GetAttrRequest, GetMapReply, GetMapRequest, LiveReply, LiveRequest, ServerInfo};
+use weft_wire::{Frame, Header, NameKey, Operation, Request, Wire};
 
-use crate::{Answer, Answers, Durability, Engine, Identity, Intake, Introduction, Load, Parked, Served, Service, Shell, connection, serve};
+use crate::{
+    Answer, Answers, Durability, Engine, Identity, Intake, Introduction, Load, Parked, Served, ServerError, Service, Shell, connection,
+    serve,
+};
 
 const HERE: ServerId = ServerId(0);
 /// A request about this object meets a lock while there is one.
 const LOCKED: Handle = Handle(2);
 /// The answer to a request about this object waits for stable storage.
 const DURABLE: Handle = Handle(3);
+
+fn broken() -> ServerError {
+    ServerError::Disk("write", DiskError::NoSpace)
+}
 
 /// What tests say and see.
 #[derive(Default)]
@@ -28,20 +35,20 @@ struct Stage {
     commit_fails: Cell<bool>,
     changed: Event,
     toy: RefCell<Option<Rc<Toy>>>,
-    outcome: RefCell<Option<Result<(), &'static str>>>,
+    outcome: RefCell<Option<Result<(), ServerError>>>,
 }
 
 struct Toy {
-    shell: Shell<SimRt, &'static str>,
+    shell: Shell<SimRt>,
     stage: Rc<Stage>,
 }
 
 impl Toy {
     async fn handle(self: &Rc<Self>, peer: PeerId, frame: Frame, waited: Option<(Served, Option<Nanos>)>, answers: &mut Answers<Toy>) {
         let (shell, header, is_first) = (&self.shell, frame.header, waited.is_none());
-        let (mut served, until) = waited.unwrap_or_else(|| (shell.begin(&header, Toy::TURN), None));
+        let (mut served, until) = waited.unwrap_or_else(|| (shell.begin(&header), None));
         self.stage.log.borrow_mut().push("executes");
-        let asked = shell.admit(&header).and_then(|()| Request::decode(header.op, frame.body.clone()));
+        let asked = shell.admit(peer, &header, served.op()).and_then(|op| shell.decode(peer, op, frame.body.clone()));
         if let Ok(request) = &asked {
             shell.asked(&mut served, request, is_first);
         }
@@ -65,14 +72,10 @@ impl Toy {
 
 impl Service for Toy {
     type Rt = SimRt;
-    type Failure = &'static str;
     type Until = ();
     const TURN: EventId = weft_trace::event::META_TURN;
 
-    fn foreign(_: String) -> &'static str {
-        "foreign"
-    }
-    fn shell(&self) -> &Shell<SimRt, &'static str> {
+    fn shell(&self) -> &Shell<SimRt> {
         &self.shell
     }
     fn connected(&self, _: ClientId, _: u32) {
@@ -86,10 +89,10 @@ impl Service for Toy {
             false => Intake::Open,
         }
     }
-    async fn make_room(&self) -> Result<(), &'static str> {
+    async fn make_room(&self) -> Result<(), ServerError> {
         Ok(())
     }
-    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Toy>) -> Result<(), &'static str> {
+    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Toy>) -> Result<(), ServerError> {
         for Parked { peer, frame, served, until, .. } in self.shell.unpark() {
             self.handle(peer, frame, Some((served, until)), answers).await;
         }
@@ -101,9 +104,9 @@ impl Service for Toy {
         }
         Ok(())
     }
-    async fn commit(&self) -> Result<(), &'static str> {
+    async fn commit(&self) -> Result<(), ServerError> {
         self.stage.log.borrow_mut().push("commits");
-        if self.stage.commit_fails.get() { Err("the disk is broken") } else { Ok(()) }
+        if self.stage.commit_fails.get() { Err(broken()) } else { Ok(()) }
     }
     fn committed(self: &Rc<Self>, answers: &Answers<Toy>) {
         self.stage.log.borrow_mut().extend(answers.iter().map(|_| "answers"));
@@ -115,7 +118,7 @@ impl Service for Toy {
         true
     }
     async fn look_after(self: &Rc<Self>, _: bool) {}
-    async fn bring_to_rest(&self) -> Result<(), &'static str> {
+    async fn bring_to_rest(&self) -> Result<(), ServerError> {
         self.stage.log.borrow_mut().push("rests");
         Ok(())
     }
@@ -142,18 +145,17 @@ impl Play {
         let sim = Sim::new(1, Profile::instant());
         let entry = |id: ServerId| ServerEntry { id, name: id.to_string(), address: format!("sim:{id}") };
         let (fs_name, meta, data) = ("test".to_string(), vec![entry(HERE)], vec![entry(ServerId::data(0))]);
-        let map = ClusterMap { fs_id: FsId(5), fs_name, epoch: 1, meta, data, stripe_bytes: 1 << 20, stripe_width: 0 };
+        let (fs_id, generations) = (FsId(5), Vec::new());
+        let map = ClusterMap { fs_id, fs_name, epoch: 0, meta, data, generations, stripe_bytes: 1 << 20, stripe_width: 0 }.founded(1);
         let (engine, durability) = (Engine::Memory, Durability::None);
-        let identity = Identity { server: HERE, name: "toy".into(), map, boot: 7, engine, durability, trace: None };
+        let identity = Identity { server: HERE, name: "toy".into(), name_key: NameKey([1; 16]), boot: 7, engine, durability, trace: None };
         let stage: Rc<Stage> = Rc::default();
         let (node, shared) = (sim.add_node(NodeConfig::server(HERE)), stage.clone());
         sim.start(node, move |rt: SimRt| {
             let (stage, identity) = (shared.clone(), identity.clone());
+            let introduction = Introduction::new(&map, HERE, None, true, rt.wall());
             async move {
-                let toy = Rc::new(Toy {
-                    shell: Shell::new(rt.clone(), identity, (ClientId(9), 1), Introduction::new(None, true)),
-                    stage: stage.clone(),
-                });
+                let toy = Rc::new(Toy { shell: Shell::new(rt.clone(), identity, (ClientId(9), 1), introduction), stage: stage.clone() });
                 *stage.toy.borrow_mut() = Some(toy.clone());
                 let looker = toy.clone();
                 rt.clone().spawn(async move {
@@ -239,7 +241,7 @@ fn a_commit_that_fails_ends_the_server_and_no_answer_leaves() {
     let reply = play.ask(2, Handle(1));
     play.run(2000);
     assert!(status(&reply).is_err());
-    assert_eq!(*play.stage.outcome.borrow(), Some(Err("the disk is broken")));
+    assert_eq!(*play.stage.outcome.borrow(), Some(Err(broken())));
     assert_eq!(play.log().iter().filter(|entry| **entry == "answers").count(), 1);
 }
 
@@ -285,7 +287,7 @@ fn a_repetition_takes_the_place_of_the_request_that_waits() {
     let toy = play.toy();
     let header = Header::request(GetAttrRequest::OP, HERE, RequestId { client: ClientId(1), incarnation: 1, sequence: 1 }, 0);
     let frame = Frame { header, body: GetAttrRequest { handle: LOCKED }.to_bytes(), bulk: Payload::EMPTY };
-    let again = Parked { peer: PeerId(99), served: toy.shell.begin(&header, Toy::TURN), frame, status: Status::Busy, until: None };
+    let again = Parked { peer: PeerId(99), served: toy.shell.begin(&header), frame, status: Status::Busy, until: None };
     assert!(toy.shell.park(again).is_none());
     toy.shell.release();
     let waiting = toy.shell.unpark();
@@ -303,7 +305,8 @@ fn strangers_and_requests_for_others_are_refused() {
     play.run(100);
     assert_eq!(status(&wrong), Err(Status::WrongServer));
     let map = map.take().expect("an answer").expect("a reply");
-    assert_eq!((map.header.server_boot, ClusterMap::from_bytes(map.body).expect("a map").fs_id), (7, FsId(5)));
+    assert_eq!((map.header.server_boot, GetMapReply::from_bytes(map.body).expect("a map").map.fs_id), (7, FsId(5)));
+    assert_eq!(map.header.map_epoch(), 1);
 }
 
 #[test]

@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use weft_rt::{Arrival, FaultPoint, Runtime, ServerRuntime, race};
 
-use crate::{Answer, Answers, Intake, Service};
+use crate::{Answer, Answers, Intake, ServerError, Service};
 
 /// Makes turns until the server fails, or is asked to stop: then everything is on stable storage.
 ///
 /// # Errors
 /// Why it has failed.
-pub async fn serve<S: Service>(server: &Rc<S>) -> Result<(), S::Failure> {
+pub async fn serve<S: Service>(server: &Rc<S>) -> Result<(), ServerError> {
     let shell = server.shell();
     shell.rt.spawn(stop_flow(Rc::clone(server)));
     let (mut arrivals, mut answers) = (Vec::new(), Vec::new());
@@ -32,7 +32,7 @@ pub async fn serve<S: Service>(server: &Rc<S>) -> Result<(), S::Failure> {
     }
 }
 
-async fn turn<S: Service>(server: &Rc<S>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<S>) -> Result<(), S::Failure> {
+async fn turn<S: Service>(server: &Rc<S>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<S>) -> Result<(), ServerError> {
     let (shell, arrived) = (server.shell(), arrivals.len());
     let _turn = weft_trace::span(S::TURN);
     shell.begin_turn(arrived);
@@ -57,11 +57,15 @@ pub fn connection<S: Service>(server: &S, arrival: Arrival) {
     let shell = server.shell();
     match arrival {
         Arrival::Request { .. } => unreachable!("requests are for the server"),
-        Arrival::Connected { peer, client, incarnation } => {
+        Arrival::Connected { peer, client, incarnation, access } => {
+            shell.access.connected(peer, access);
             shell.live.borrow_mut().clients.connected(client, shell.rt.peer_name(peer));
             server.connected(client, incarnation);
         }
-        Arrival::Disconnected { client, .. } => {
+        Arrival::Disconnected { peer, client, .. } => {
+            if shell.access.disconnected(peer) {
+                shell.forget_parked(peer);
+            }
             shell.live.borrow_mut().clients.disconnected(client);
             server.disconnected(client, shell.turn.at.get());
         }
@@ -78,7 +82,7 @@ async fn stop_flow<S: Service>(server: Rc<S>) {
 ///
 /// # Errors
 /// The commit failed. No answer leaves.
-pub async fn finish<S: Service>(server: &Rc<S>, answers: &mut Answers<S>) -> Result<(), S::Failure> {
+pub async fn finish<S: Service>(server: &Rc<S>, answers: &mut Answers<S>) -> Result<(), ServerError> {
     server.commit().await?;
     if answers.is_empty() {
         return Ok(());
@@ -101,12 +105,10 @@ fn answer_later<S: Service>(server: &Rc<S>, answer: Answer<S::Until>, until: S::
     let this = Rc::clone(server);
     let shell = server.shell();
     shell.list(&mut served);
-    shell.counts.waiting.set(shell.counts.waiting.get() + 1);
     shell.rt.spawn(async move {
         let holds = this.wait(until).await;
-        let shell = this.shell();
-        shell.counts.waiting.set(shell.counts.waiting.get() - 1);
         if holds {
+            let shell = this.shell();
             served.kept(weft_trace::now());
             shell.answer(served, peer, frame, shell.rt.now());
         }

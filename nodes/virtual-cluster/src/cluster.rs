@@ -81,7 +81,7 @@ impl Cluster {
         }
         let map = cluster_map(FsId(1), "virtual", shape.meta, shape.data, shape.stripe_bytes, shape.stripe_width);
         let width = if shape.stripe_width == 0 { shape.data } else { shape.stripe_width };
-        weft_layout::check(&Layout { stripe_bytes: shape.stripe_bytes, width, first: 0 }).map_err(|_| {
+        weft_layout::check(&Layout { stripe_bytes: shape.stripe_bytes, width, first: 0, generation: 1 }).map_err(|_| {
             VirtualError::Invalid(format!(
                 "no stripes of {} bytes over {width} servers: a power of two from 4 KiB to 64 MiB",
                 shape.stripe_bytes

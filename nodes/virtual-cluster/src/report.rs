@@ -88,7 +88,7 @@ enum Group {
 
 impl Meter {
     pub(crate) fn start(cluster: &Cluster) -> Meter {
-        let nodes = cluster.servers.nodes().iter().map(|(_, node)| *node).chain(cluster.clients.iter().map(|(node, _)| *node));
+        let nodes = cluster.servers.nodes().into_iter().map(|(_, node)| node).chain(cluster.clients.iter().map(|(node, _)| *node));
         Meter { at: cluster.sim.now(), before: nodes.map(|node| (node, cluster.sim.usage(node))).collect() }
     }
 

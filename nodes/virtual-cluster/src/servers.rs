@@ -7,7 +7,7 @@ use weft_base::{ClusterMap, FsId, Nanos, ServerEntry, ServerId, ServerRole};
 use weft_data_server::DataServerConfig;
 use weft_meta_server::{Durability, MetaServerConfig};
 use weft_rt::Runtime;
-use weft_rt_sim::{NodeConfig, NodeId, Sim, SimRt};
+use weft_rt_sim::{Control, NodeConfig, NodeId, Sim, SimRt};
 
 /// The durability contract of all servers, see `docs/semantics.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,14 @@ pub fn cluster_map(fs_id: FsId, fs_name: &str, meta: u16, data: u16, stripe_byte
     ClusterMap {
         fs_id,
         fs_name: fs_name.into(),
-        epoch: 1,
+        epoch: 0,
         meta: (0..meta).map(|index| entry(ServerId(index))).collect(),
         data: (0..data).map(|index| entry(ServerId::data(index))).collect(),
+        generations: Vec::new(),
         stripe_bytes,
         stripe_width,
     }
+    .founded(1)
 }
 
 /// A server process that came to its end by itself, which none should.
@@ -57,10 +59,13 @@ pub struct Exit {
 }
 
 /// Running servers.
-#[derive(Debug)]
 pub struct Servers {
-    nodes: Vec<(ServerId, NodeId)>,
+    nodes: RefCell<Vec<(ServerId, NodeId)>>,
     exits: Rc<RefCell<Vec<Exit>>>,
+    meta: MetaServerConfig,
+    data: DataServerConfig,
+    /// What the configurations of all machines say of the servers; read at every start.
+    map: Rc<RefCell<ClusterMap>>,
 }
 
 impl Servers {
@@ -77,43 +82,57 @@ impl Servers {
         data: &DataServerConfig,
         clock_skew_ns: impl Fn(ServerId) -> i64,
     ) -> Servers {
-        let exits = Rc::new(RefCell::new(Vec::new()));
-        let mut nodes = Vec::new();
-        for ServerEntry { id: server, name, .. } in meta.map.servers() {
-            let node = sim.add_node(NodeConfig { clock_skew_ns: clock_skew_ns(*server), ..NodeConfig::server(*server) });
-            let exits = exits.clone();
-            match server.role() {
-                ServerRole::Meta => {
-                    let config = MetaServerConfig { server: *server, name: name.clone(), ..meta.clone() };
-                    let run = move |rt: SimRt| {
-                        let (config, exits) = (config.clone(), exits.clone());
-                        async move {
-                            let (server, outcome) = (config.server, weft_meta_server::run(rt.clone(), config).await);
-                            note_exit(&rt, server, outcome.err().map(|error| error.to_string()), &exits);
-                        }
-                    };
-                    sim.start(node, run);
-                }
-                ServerRole::Data => {
-                    let config = DataServerConfig { server: *server, name: name.clone(), ..data.clone() };
-                    let run = move |rt: SimRt| {
-                        let (config, exits) = (config.clone(), exits.clone());
-                        async move {
-                            let (server, outcome) = (config.server, weft_data_server::run(rt.clone(), config).await);
-                            note_exit(&rt, server, outcome.err().map(|error| error.to_string()), &exits);
-                        }
-                    };
-                    sim.start(node, run);
-                }
-            }
-            nodes.push((*server, node));
+        let map = Rc::new(RefCell::new(meta.map.clone()));
+        let servers = Servers { nodes: RefCell::default(), exits: Rc::default(), meta: meta.clone(), data: data.clone(), map };
+        for entry in meta.map.servers() {
+            servers.run(&sim.control(), entry, clock_skew_ns(entry.id));
         }
-        Servers { nodes, exits }
+        servers
     }
 
-    /// The machines of all servers, metadata first.
-    pub fn nodes(&self) -> &[(ServerId, NodeId)] {
-        &self.nodes
+    /// One more machine with a server that the others do not know: its entry is in the configurations from now on.
+    pub fn join(&self, control: &Control, entry: &ServerEntry) {
+        let grown = self.map.borrow().unagreed().with_server(entry).map(|map| map.unagreed());
+        if let Some(grown) = grown {
+            *self.map.borrow_mut() = grown;
+            self.run(control, entry, 0);
+        }
+    }
+
+    fn run(&self, control: &Control, entry: &ServerEntry, clock_skew_ns: i64) {
+        let ServerEntry { id: server, name, .. } = entry.clone();
+        let node = control.add_node(NodeConfig { clock_skew_ns, ..NodeConfig::server(server) });
+        let (exits, map) = (self.exits.clone(), self.map.clone());
+        match server.role() {
+            ServerRole::Meta => {
+                let config = MetaServerConfig { server, name, ..self.meta.clone() };
+                let run = move |rt: SimRt| {
+                    let (config, exits) = (MetaServerConfig { map: map.borrow().clone(), ..config.clone() }, exits.clone());
+                    async move {
+                        let outcome = weft_meta_server::run(rt.clone(), config).await;
+                        note_exit(&rt, server, outcome.err().map(|error| error.to_string()), &exits);
+                    }
+                };
+                control.start(node, run);
+            }
+            ServerRole::Data => {
+                let config = DataServerConfig { server, name, ..self.data.clone() };
+                let run = move |rt: SimRt| {
+                    let (config, exits) = (DataServerConfig { map: map.borrow().clone(), ..config.clone() }, exits.clone());
+                    async move {
+                        let outcome = weft_data_server::run(rt.clone(), config).await;
+                        note_exit(&rt, server, outcome.err().map(|error| error.to_string()), &exits);
+                    }
+                };
+                control.start(node, run);
+            }
+        }
+        self.nodes.borrow_mut().push((server, node));
+    }
+
+    /// The machines of all servers, metadata first; behind them those that have joined.
+    pub fn nodes(&self) -> Vec<(ServerId, NodeId)> {
+        self.nodes.borrow().clone()
     }
 
     /// The first server that has ended by itself.

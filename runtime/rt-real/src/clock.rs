@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weft_base::{ClientId, Nanos, WallTime};
+use weft_wire::{Credential, KeyId};
 
 use crate::sys;
 
@@ -40,7 +41,10 @@ pub(crate) fn random() -> u64 {
     })
 }
 
-/// A fresh identity for a client process: random and never zero.
-pub fn random_client_id() -> ClientId {
-    ClientId(random().max(1))
+/// A fresh identity for a client process with this key: random and never zero.
+pub fn random_client_id(key: Option<&Credential>) -> ClientId {
+    match key {
+        Some(key) if key.id != KeyId::SERVERS => key.id.client(random()),
+        _ => ClientId(random().max(1)),
+    }
 }

@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use weft_base::{ClientId, FsId, Nanos, SECOND, ServerId, ServerList, Status};
+use weft_base::{ClientId, FsId, Nanos, SECOND, ServerId, Status};
 use weft_wire::handshake::{
-    Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, RegionAnswer, RegionOffer, ServerHandshake, Welcome, frame,
+    Accepted, Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, RegionAnswer, RegionOffer, ServerHandshake, Welcome, frame,
 };
-use weft_wire::{ClusterKey, Frame, Kind, Wire};
+use weft_wire::{Credential, Features, Frame, Kind, SessionSeals, Wire};
 
 use crate::address::Address;
 use crate::inbound::{Broken, FrameReader, Limits};
@@ -18,20 +18,15 @@ use crate::{OPEN_KEY, clock};
 /// A handshake may take so long on either side, in nanoseconds.
 pub(crate) const HANDSHAKE_NS_MAX: u64 = 5 * SECOND;
 
-/// The first version in which memory can be shared.
-const VERSION_SHARED: u8 = 2;
-
 /// What a client says of itself and of the server that it wants.
 #[derive(Clone, Debug)]
 pub(crate) struct Introduction {
     pub(crate) fs_id: FsId,
     pub(crate) fs_name: String,
-    pub(crate) key: Option<ClusterKey>,
+    pub(crate) key: Option<Credential>,
     pub(crate) server: ServerId,
     pub(crate) client: ClientId,
     pub(crate) incarnation: u32,
-    /// The servers that the client knows.
-    pub(crate) servers: ServerList,
     /// Offer a server on this machine shared memory for bulk data.
     pub(crate) share: bool,
 }
@@ -55,18 +50,42 @@ pub(crate) struct Dialed {
     pub(crate) fd: OwnedFd,
     /// What is shared with the server.
     pub(crate) region: Option<Memory>,
+    /// The seals of frames, if they have some.
+    pub(crate) seals: Option<SessionSeals>,
+}
+
+/// As [`dial`], at the first of these addresses where the server is; those that fail go behind the others.
+///
+/// # Errors
+/// What is wrong at the first one.
+pub(crate) fn dial_any(addresses: &mut [Address], introduction: &Introduction, deadline: Nanos) -> Result<Dialed, DialError> {
+    let mut failed = None;
+    for _ in 0..addresses.len() {
+        match dial(&addresses[0], introduction, deadline) {
+            Ok(dialed) => return Ok(dialed),
+            Err(error) => failed.get_or_insert(error),
+        };
+        addresses.rotate_left(1);
+    }
+    Err(failed.unwrap_or_else(|| DialError::new(Status::Unreachable, "nobody knows where it is")))
 }
 
 /// Connects and proves both sides; waits until `deadline` or [`HANDSHAKE_NS_MAX`] at most.
 pub(crate) fn dial(address: &Address, introduction: &Introduction, deadline: Nanos) -> Result<Dialed, DialError> {
     let deadline = deadline.min(clock::now() + HANDSHAKE_NS_MAX);
     let socket = address.connect(deadline).map_err(|error| DialError::new(Status::Unreachable, error))?;
-    let version = introduce(socket.as_fd(), introduction, deadline)?;
+    let wanted = match address {
+        // There is nothing to seal with.
+        _ if introduction.key.is_none() => Features::SHARED_MEMORY,
+        Address::Tcp { .. } => Features::KNOWN,
+        Address::Unix(_) => Features::SHARED_MEMORY,
+    };
+    let (features, seals) = introduce(socket.as_fd(), introduction, wanted, deadline)?;
     let region = match address {
-        Address::Unix(_) if introduction.share && version >= VERSION_SHARED => share(socket.as_fd(), deadline)?,
+        Address::Unix(_) if introduction.share && features.contains(Features::SHARED_MEMORY) => share(socket.as_fd(), deadline)?,
         _ => None,
     };
-    Ok(Dialed { fd: socket, region })
+    Ok(Dialed { fd: socket, region, seals })
 }
 
 /// Offers shared memory. `None` if the server does not want it or there is none to have: then bulk data takes the socket.
@@ -93,26 +112,26 @@ fn share(fd: BorrowedFd<'_>, deadline: Nanos) -> Result<Option<Memory>, DialErro
     }
 }
 
-/// Returns the version that both speak.
-fn introduce(fd: BorrowedFd<'_>, who: &Introduction, deadline: Nanos) -> Result<u8, DialError> {
+/// What was agreed with a server.
+type Agreed = (Features, Option<SessionSeals>);
+
+/// Returns the features that both have, and the seals that follow from the keys.
+fn introduce(fd: BorrowedFd<'_>, who: &Introduction, wanted: Features, deadline: Nanos) -> Result<Agreed, DialError> {
     let mut nonce = [0; NONCE_BYTES];
     clock::fill_random(&mut nonce);
     let hello = ClientHandshake::hello(who.fs_id, &who.fs_name, who.server, who.client, who.incarnation, nonce);
-    let hello = Hello { servers: who.servers.fingerprint(), ..hello };
-    let client = ClientHandshake::new(who.key.clone().unwrap_or(OPEN_KEY), hello.clone());
+    let Credential { id, key } = who.key.clone().unwrap_or(OPEN_KEY.into());
+    let hello = Hello { key: id, features: wanted, ..hello };
+    let client = ClientHandshake::new(key, hello.clone());
     let mut reader = FrameReader::new(Limits::HANDSHAKE);
     send_all(fd, &frame(&hello), deadline)?;
     let challenge: Challenge = receive(fd, &mut reader, deadline)?;
-    let proof = client.answer(&challenge).map_err(|status| DialError::new(status, status))?;
+    let proof = client.answer(&challenge).map_err(|status| DialError::new(status, client.explain(status, &challenge)))?;
     send_all(fd, &frame(&proof), deadline)?;
     let welcome: Welcome = receive(fd, &mut reader, deadline)?;
     match welcome.status {
         0 if reader.within_frame() => Err(DialError::new(Status::BadMessage, "the server speaks before it is asked")),
-        0 => Ok(challenge.version),
-        code if code == Status::MapChanged.code() => {
-            let change = ServerList::from_text(&welcome.servers).change(&who.servers);
-            Err(DialError::new(Status::MapChanged, change.unwrap_or_else(|| Status::MapChanged.to_string())))
-        }
+        0 => Ok((challenge.features, client.seals(&challenge))),
         code => Err(DialError::new(Status::from_code(code), Status::from_code(code))),
     }
 }
@@ -165,9 +184,9 @@ pub(crate) enum Step {
     /// Send this and wait for the next message.
     Answer(Vec<u8>),
     /// Send this; the stranger is this client.
-    Accept(Vec<u8>, ClientId, u32),
-    /// Send this and close.
-    Refuse(Vec<u8>, Status),
+    Accept(Vec<u8>, Accepted, Option<Box<SessionSeals>>),
+    /// Send this and close, for this reason.
+    Refuse(Vec<u8>, String),
 }
 
 /// The server's side of one handshake.
@@ -196,14 +215,15 @@ impl Greeting {
             self.greeted = true;
             return Ok(match challenge.status {
                 0 => Step::Answer(answer),
-                code => Step::Refuse(answer, Status::from_code(code)),
+                code if challenge.reason.is_empty() => Step::Refuse(answer, Status::from_code(code).to_string()),
+                _ => Step::Refuse(answer, challenge.reason),
             });
         }
         let accepted = self.state.accept(&Proof::from_bytes(message.body)?);
         let welcome = frame(&self.state.welcome(accepted));
         Ok(match accepted {
-            Ok((client, incarnation)) => Step::Accept(welcome, client, incarnation),
-            Err(status) => Step::Refuse(welcome, status),
+            Ok(accepted) => Step::Accept(welcome, accepted, self.state.seals().map(Box::new)),
+            Err(status) => Step::Refuse(welcome, status.to_string()),
         })
     }
 }

@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use bytes::{Buf, Bytes, BytesMut};
 use weft_base::{Payload, Status};
-use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, HEADER_BYTES, Header, crc32c, crc32c_append};
+use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, HEADER_BYTES, Header, SEAL_BYTES, Sealer, Sealing, crc32c, crc32c_append};
 
 use crate::pool::{self, PooledBuf};
 use crate::sys;
@@ -92,6 +92,10 @@ pub(crate) struct FrameReader {
     /// A descriptor may come beside the next frame.
     descriptor_awaited: bool,
     descriptor: Option<OwnedFd>,
+    /// Frames have seals.
+    sealer: Option<Sealer>,
+    /// The seal of the frame that is being received, over what has come of it, and the one that came with it.
+    seal: Option<(Sealing, [u8; SEAL_BYTES])>,
 }
 
 impl FrameReader {
@@ -104,7 +108,19 @@ impl FrameReader {
             region: false,
             descriptor_awaited: false,
             descriptor: None,
+            sealer: None,
+            seal: None,
         }
+    }
+
+    /// Frames have seals from now on.
+    pub(crate) fn set_sealer(&mut self, sealer: Sealer) {
+        self.sealer = Some(sealer);
+    }
+
+    /// True if frames have seals.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealer.is_some()
     }
 
     /// Accepts frames that name places of a shared region from now on. Whether a place is inside is for the owner of the region to say.
@@ -145,8 +161,8 @@ impl FrameReader {
     pub(crate) fn half_bytes(&self) -> usize {
         let taken = match &self.stage {
             Stage::Header => 0,
-            Stage::Rest(_) => HEADER_BYTES,
-            Stage::Bulk { body, bulk, .. } => HEADER_BYTES + body.len() + bulk.0.len(),
+            Stage::Rest(_) => self.head_bytes(),
+            Stage::Bulk { body, bulk, .. } => self.head_bytes() + body.len() + bulk.0.len(),
         };
         taken + self.buffer.len()
     }
@@ -201,7 +217,7 @@ impl FrameReader {
     fn room(&mut self) -> usize {
         let needed = match &self.stage {
             Stage::Bulk { header, bulk, .. } => return header.bulk_bytes as usize - bulk.0.len(),
-            Stage::Header => HEADER_BYTES,
+            Stage::Header => self.head_bytes(),
             Stage::Rest(header) if is_direct(header) => header.body_bytes as usize,
             Stage::Rest(header) => header.body_bytes as usize + header.following_bulk_bytes(),
         };
@@ -218,10 +234,18 @@ impl FrameReader {
         if self.after_bulk { room.min(missing.max(AFTER_BULK_BYTES)) } else { room }
     }
 
+    /// Bytes of a header, with its seal if there are seals.
+    fn head_bytes(&self) -> usize {
+        if self.is_sealed() { HEADER_BYTES + SEAL_BYTES } else { HEADER_BYTES }
+    }
+
     fn advance(&mut self, received: usize, frames: &mut Vec<Frame>) -> Result<(), Status> {
         if let Stage::Bulk { header, bulk, crc, .. } = &mut self.stage {
             let start = bulk.0.len() - received;
             *crc = crc32c_append(*crc, &bulk.0[start..]);
+            if let Some((seal, _)) = &mut self.seal {
+                seal.update(&bulk.0[start..]);
+            }
             if bulk.0.len() < header.bulk_bytes as usize {
                 return Ok(());
             }
@@ -238,7 +262,14 @@ impl FrameReader {
                     if header.names_region() && !self.region {
                         return Err(Status::BadMessage);
                     }
-                    self.buffer.advance(HEADER_BYTES);
+                    if let Some(sealer) = &mut self.sealer {
+                        let Some((head, rest)) = self.buffer.split_first_chunk::<HEADER_BYTES>() else { return Ok(()) };
+                        let Some(came) = rest.first_chunk::<SEAL_BYTES>() else { return Ok(()) };
+                        let mut seal = sealer.begin();
+                        seal.update(head);
+                        self.seal = Some((seal, *came));
+                    }
+                    self.buffer.advance(self.head_bytes());
                     self.stage = Stage::Rest(header);
                 }
                 Stage::Rest(header) if is_direct(header) => {
@@ -252,6 +283,9 @@ impl FrameReader {
                     bulk.0.extend_from_slice(&self.buffer[..here]);
                     self.buffer.advance(here);
                     let crc = crc32c(&bulk.0);
+                    if let Some((seal, _)) = &mut self.seal {
+                        seal.update(&bulk.0);
+                    }
                     self.stage = Stage::Bulk { header, body, bulk, crc };
                     self.after_bulk = true;
                     if here < header.bulk_bytes as usize {
@@ -269,6 +303,7 @@ impl FrameReader {
                     let bulk = if header.names_region() { Bytes::new() } else { self.take(header.bulk_bytes, header.bulk_crc)? };
                     self.after_bulk = false;
                     self.stage = Stage::Header;
+                    self.check_seal()?;
                     frames.push(Frame { header, body, bulk: Payload::Real(bulk) });
                 }
                 Stage::Bulk { .. } => unreachable!("bulk data was finished above or ended the loop"),
@@ -281,9 +316,16 @@ impl FrameReader {
             if crc != header.bulk_crc {
                 return Err(Status::BadChecksum);
             }
+            self.check_seal()?;
             frames.push(Frame { header, body, bulk: Payload::Real(bulk.freeze()) });
         }
         Ok(())
+    }
+
+    /// The frame is complete: nobody sees it unless it has its seal.
+    fn check_seal(&mut self) -> Result<(), Status> {
+        let is_broken = self.seal.take().is_some_and(|(seal, came)| !seal.is(&came));
+        if is_broken { Err(Status::SealBroken) } else { Ok(()) }
     }
 
     fn take(&mut self, len: u32, crc: u32) -> Result<Bytes, Status> {
@@ -291,6 +333,9 @@ impl FrameReader {
             return if crc == crc32c(&[]) { Ok(Bytes::new()) } else { Err(Status::BadChecksum) };
         }
         let bytes = self.buffer.split_to(len as usize).freeze();
+        if let Some((seal, _)) = &mut self.seal {
+            seal.update(&bytes);
+        }
         if crc32c(&bytes) == crc { Ok(bytes) } else { Err(Status::BadChecksum) }
     }
 }
@@ -318,7 +363,7 @@ mod tests {
 
     fn wire(frame: &Frame) -> Vec<u8> {
         let mut out = Vec::new();
-        encode(&mut out, frame.header, &frame.body, &[&frame.bulk.to_bytes()]);
+        encode(&mut out, frame.header, &frame.body, &[&frame.bulk.to_bytes()], None);
         out.extend_from_slice(&frame.bulk.to_bytes());
         out
     }

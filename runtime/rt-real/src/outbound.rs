@@ -7,7 +7,10 @@ use std::os::fd::BorrowedFd;
 
 use bytes::Bytes;
 use weft_base::Status;
-use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, Frame, HEADER_BYTES, Header, REGION_PAGE_BYTES, crc32c, crc32c_append};
+use weft_wire::{
+    BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, Frame, HEADER_BYTES, Header, REGION_PAGE_BYTES, SEAL_BYTES, Sealer, Sealing, crc32c,
+    crc32c_append,
+};
 
 use crate::inbound::BULK_DIRECT_BYTES;
 use crate::region::Memory;
@@ -18,14 +21,21 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Pieces given to the kernel in one call.
 const PIECES_MAX: usize = 16;
 
-/// Appends the header, with lengths and checksums filled in, and the body. The bulk data is only looked at.
-pub(crate) fn encode(out: &mut Vec<u8>, mut header: Header, body: &[u8], bulk: &[&[u8]]) {
+/// Appends the header, with lengths and checksums filled in, its seal if it gets one, and the body. The bulk data is only looked at.
+pub(crate) fn encode(out: &mut Vec<u8>, mut header: Header, body: &[u8], bulk: &[&[u8]], seal: Option<Sealing>) {
     header.forget_region();
     header.body_bytes = body.len() as u32;
     header.bulk_bytes = bulk.iter().map(|piece| piece.len() as u32).sum();
     header.body_crc = crc32c(body);
     header.bulk_crc = bulk.iter().fold(0, |crc, piece| crc32c_append(crc, piece));
-    out.extend_from_slice(&header.encode());
+    let head = header.encode();
+    out.extend_from_slice(&head);
+    if let Some(mut seal) = seal {
+        seal.update(&head);
+        seal.update(body);
+        bulk.iter().for_each(|piece| seal.update(piece));
+        out.extend_from_slice(&seal.finish());
+    }
     out.extend_from_slice(body);
 }
 
@@ -69,6 +79,8 @@ pub(crate) struct OutQueue {
     bytes: usize,
     /// An empty buffer for the next small chunk.
     spare: Vec<u8>,
+    /// Makes the seals of frames, if they have some.
+    sealer: Option<Sealer>,
 }
 
 /// What a flush has done.
@@ -79,6 +91,11 @@ pub(crate) struct Flushed {
 }
 
 impl OutQueue {
+    /// Frames have seals from now on. Bytes that are complete already get none.
+    pub(crate) fn set_sealer(&mut self, sealer: Sealer) {
+        self.sealer = Some(sealer);
+    }
+
     /// Bytes that wait.
     pub(crate) fn len(&self) -> usize {
         self.bytes
@@ -95,9 +112,10 @@ impl OutQueue {
             let page = (offset / REGION_PAGE_BYTES) as u32;
             return encode_naming(self.small(), frame.header, &frame.body, Flags::SHARED, page, bulk.len());
         }
-        self.bytes += frame.wire_bytes() as usize;
+        let seal = self.sealer.as_mut().map(Sealer::begin);
+        self.bytes += frame.wire_bytes() as usize + if seal.is_some() { SEAL_BYTES } else { 0 };
         let out = self.small();
-        encode(out, frame.header, &frame.body, &[&bulk]);
+        encode(out, frame.header, &frame.body, &[&bulk], seal);
         if bulk.len() < BULK_DIRECT_BYTES {
             out.extend_from_slice(&bulk);
         } else {
@@ -184,7 +202,7 @@ mod tests {
             let header = Header::request(Op::Write, ServerId(0), RequestId { sequence: i, ..RequestId::default() }, 0);
             let bulk: Vec<u8> = (0..(i as usize * 997) % 40_000).map(|byte| (byte as u64 + i) as u8).collect();
             let frame = Frame { header, body: vec![i as u8; 30].into(), bulk: Payload::Real(bulk.clone().into()) };
-            encode(&mut expected, header, &frame.body, &[&bulk]);
+            encode(&mut expected, header, &frame.body, &[&bulk], None);
             expected.extend_from_slice(&bulk);
             queue.push(frame, None);
         }

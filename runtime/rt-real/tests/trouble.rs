@@ -11,7 +11,7 @@ use weft_base::{ClientId, FsId, MILLISECOND, RequestId, SECOND, ServerId, Status
 use weft_rt::Runtime;
 use weft_rt_real::{Address, ClientConfig, ClientRt, DiskConfig, Log, ServeError, Shard, ShardConfig, StopHandle, serve};
 use weft_wire::handshake::{self, ClientHandshake, Hello};
-use weft_wire::{ClusterKey, Header, Kind, Op};
+use weft_wire::{ClusterKey, Header, KeyRing, Kind, Op};
 
 fn connect(address: &Address) -> TcpStream {
     let Address::Tcp { port, .. } = address else { panic!("a TCP server") };
@@ -66,7 +66,7 @@ fn refusals_arrive_as_their_status() {
             rt.block_on(ask(&rt, ECHO, b"", b"", AMPLE)).map(drop)
         };
         assert_eq!(status(good.clone()), Ok(()));
-        assert_eq!(status(ClientConfig { key: Some(ClusterKey([4; 32])), ..good.clone() }), Err(Status::AuthenticationFailed));
+        assert_eq!(status(ClientConfig { key: Some(ClusterKey([4; 32]).into()), ..good.clone() }), Err(Status::AuthenticationFailed));
         assert_eq!(status(ClientConfig { key: None, ..good.clone() }), Err(Status::AuthenticationFailed));
         assert_eq!(status(ClientConfig { fs_id: FsId(78), ..good.clone() }), Err(Status::WrongFileSystem));
         assert_eq!(status(ClientConfig { fs_name: "other".into(), ..good.clone() }), Err(Status::WrongFileSystem));
@@ -104,7 +104,7 @@ fn no_common_version() {
     let challenge: handshake::Challenge = read_body(&mut stream);
     assert_eq!(Status::from_code(challenge.status), Status::VersionMismatch);
     assert!(is_closed(&mut stream));
-    server.expect_line("protocol version");
+    server.expect_line("version 3 of the protocol and the client versions 200 to 201");
 }
 
 #[test]
@@ -200,11 +200,11 @@ fn a_server_that_stops_reading_does_not_hold_us_beyond_the_deadline() {
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a client");
-        let mut state = handshake::ServerHandshake::new(KEY, FS, NAME, SERVER);
+        let mut state = handshake::ServerHandshake::new(KeyRing::new(KEY), FS, NAME, SERVER);
         let hello = read_body(&mut stream);
         stream.write_all(&handshake::frame(&state.challenge(hello, [1; 16]))).expect("sent");
         state.accept(&read_body(&mut stream)).expect("it holds the key");
-        stream.write_all(&handshake::frame(&handshake::Welcome { status: 0, servers: String::new() })).expect("sent");
+        stream.write_all(&handshake::frame(&handshake::Welcome { status: 0 })).expect("sent");
         let _ = ended.recv();
     });
     let rt = client(&address, Some(KEY));
@@ -276,18 +276,18 @@ fn without_a_key_a_server_keeps_to_its_machine() {
         server: SERVER,
         fs_id: FS,
         fs_name: NAME.to_string(),
-        key: None,
+        keys: None,
         listen: vec![text.parse().expect("an address")],
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
-        names: Default::default(),
         share_memory: true,
+        seal_tcp: false,
         stop: StopHandle::new().expect("an event"),
         log: Log::new(|_| {}),
     };
     let error = Shard::bind(listen("tcp:0.0.0.0:0")).expect_err("open to the world");
     assert!(matches!(error, ServeError::Unprotected { .. }) && error.to_string().contains("key"), "{error}");
-    assert!(Shard::bind(ShardConfig { key: Some(KEY), ..listen("tcp:0.0.0.0:0") }).is_ok());
+    assert!(Shard::bind(ShardConfig { keys: Some(KEY.into()), ..listen("tcp:0.0.0.0:0") }).is_ok());
     let server = TestServer::start(tcp(), None);
     let rt = client(&server.address, None);
     rt.block_on(ask(&rt, ECHO, b"", b"", AMPLE)).expect("local clients need none");
@@ -302,12 +302,12 @@ fn sockets_in_the_file_system() {
         server: SERVER,
         fs_id: FS,
         fs_name: NAME.to_string(),
-        key: None,
+        keys: None,
         listen: vec![Address::Unix(path.to_path_buf())],
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
-        names: Default::default(),
         share_memory: true,
+        seal_tcp: false,
         stop: StopHandle::new().expect("an event"),
         log: Log::new(|_| {}),
     };
@@ -335,12 +335,12 @@ fn main_ends_and_its_last_replies_leave() {
         server: SERVER,
         fs_id: FS,
         fs_name: NAME.to_string(),
-        key: Some(KEY),
+        keys: Some(KEY.into()),
         listen: vec![tcp()],
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
-        names: Default::default(),
         share_memory: true,
+        seal_tcp: false,
         stop,
         log: Log::new(|_| {}),
     };
@@ -370,7 +370,7 @@ fn main_ends_and_its_last_replies_leave() {
 #[test]
 fn fetching_the_map_from_nobody_says_what_to_check() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let error = ClientRt::fetch_map(&unix(&dir), Some(&KEY), NAME).expect_err("nobody is there");
+    let error = ClientRt::fetch_map(&unix(&dir), Some(&KEY.into()), NAME).expect_err("nobody is there");
     assert_eq!(error.status, Status::Unreachable);
     assert!(error.to_string().contains("is a server running there?"), "{error}");
     let server = TestServer::start(tcp(), Some(KEY));
@@ -422,11 +422,11 @@ fn the_impatience_of_one_thread_is_not_the_failure_of_another() {
             let _silent = listener.accept().expect("the impatient");
             tell.send(()).expect("the test waits");
             let (mut stream, _) = listener.accept().expect("the patient");
-            let mut state = handshake::ServerHandshake::new(KEY, FS, NAME, SERVER);
+            let mut state = handshake::ServerHandshake::new(KeyRing::new(KEY), FS, NAME, SERVER);
             let hello = read_body(&mut stream);
             stream.write_all(&handshake::frame(&state.challenge(hello, [1; 16]))).expect("sent");
             state.accept(&read_body(&mut stream)).expect("it holds the key");
-            stream.write_all(&handshake::frame(&handshake::Welcome { status: 0, servers: String::new() })).expect("sent");
+            stream.write_all(&handshake::frame(&handshake::Welcome { status: 0 })).expect("sent");
         });
         scope.spawn(|| {
             let outcome = rt.block_on(ask(&rt, ECHO, b"", b"", 300 * MILLISECOND));

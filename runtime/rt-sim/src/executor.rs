@@ -1,28 +1,11 @@
 //! Tasks: a slab of flows, a queue of those that are ready, and wakers. Each task belongs to one life of one node.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
-use crate::node::NodeId;
-
-/// A flow as the executor holds it.
-pub(crate) type Flow = Pin<Box<dyn Future<Output = ()>>>;
-
-/// Names a task. The generation tells it from a later one in the same place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TaskId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-impl TaskId {
-    /// Nobody: what is done from outside all tasks.
-    pub(crate) const NONE: TaskId = TaskId { index: u32::MAX, generation: 0 };
-}
+use crate::ids::{Flow, NodeId, TaskId};
 
 /// Tasks that can go on, in the order in which they were woken. Behind a mutex only because a [`Waker`] must be `Send`.
 #[derive(Debug, Default)]

@@ -18,9 +18,12 @@
 //! assert_eq!(woken_at, Ok(Nanos(5 * MILLISECOND)));
 //! ```
 
+mod clock;
 mod disk;
 mod executor;
 mod faults;
+mod ids;
+mod joined;
 pub mod models;
 mod net;
 mod node;
@@ -36,8 +39,10 @@ mod world;
 
 pub use disk::{DiskCounts, DiskFaultKind, SimDisk};
 pub use faults::{FOREVER, Fault, FaultPlan, FaultSettings, MessageFaults};
+pub use ids::NodeId;
+pub use joined::Joined;
 pub use models::Profile;
-pub use node::{BusyTimes, NodeConfig, NodeId, NodeUsage};
+pub use node::{BusyTimes, NodeConfig, NodeUsage};
 pub use random::Random;
 pub use runtime::SimRt;
-pub use sim::{Control, Joined, Sim, Stuck, Why};
+pub use sim::{Control, Sim, Stuck, Why};

@@ -10,20 +10,9 @@ use weft_trace::OpenLadder;
 use weft_wire::Frame;
 
 use crate::disk::{DiskCounts, NodeDisk};
-use crate::executor::{Flow, TaskId};
 use crate::faults::Fault;
+use crate::ids::{Flow, TaskId};
 use crate::models::{Cores, Station};
-use crate::runtime::SimRt;
-
-/// Names a node of a simulation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u32);
-
-impl NodeId {
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// What a node is like.
 #[derive(Clone, Debug)]
@@ -79,8 +68,8 @@ pub struct BusyTimes {
     pub disk_ns: u64,
 }
 
-/// Starts the process of a node.
-pub(crate) type Main = Rc<dyn Fn(SimRt) -> Flow>;
+/// The main flow of a life of the process of a node.
+pub(crate) type Main = Rc<dyn Fn(u32) -> Flow>;
 
 /// Which connection of a client process: server, client identity and its incarnation.
 pub(crate) type PeerKey = (ServerId, ClientId, u32);

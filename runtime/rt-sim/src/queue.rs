@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use crate::node::NodeId;
-use crate::slots::SlotId;
+use crate::ids::{End, NodeId, SlotId};
 
 /// What will happen.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +28,6 @@ pub(crate) enum Event {
     Resume(NodeId),
     /// What filled the disk of a node may be gone.
     SpaceBack(NodeId),
-}
-
-/// The two ends of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Client,
-    Server,
 }
 
 impl Event {

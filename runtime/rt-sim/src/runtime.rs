@@ -12,7 +12,7 @@ use weft_rt::{Arrival, Bulk, FaultPoint, Outgoing, PeerId, Runtime, ServerRuntim
 use weft_wire::Frame;
 
 use crate::disk::SimDisk;
-use crate::node::NodeId;
+use crate::ids::NodeId;
 use crate::slots::{Outcome, Reason, Wait};
 use crate::world::{State, World};
 
@@ -55,6 +55,13 @@ impl SimRt {
     }
 }
 
+impl World {
+    /// A handle for one life of a node.
+    pub(crate) fn rt(&self, node: NodeId, life: u32) -> SimRt {
+        SimRt::new(self.me.upgrade().expect("whoever calls holds the world"), node, life)
+    }
+}
+
 impl fmt::Debug for SimRt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SimRt(node {}, life {})", self.disk.node.0, self.disk.life)
@@ -63,7 +70,7 @@ impl fmt::Debug for SimRt {
 
 impl Runtime for SimRt {
     fn now(&self) -> Nanos {
-        Nanos(self.state().borrow().now)
+        Nanos(self.state().borrow().clock.now)
     }
 
     fn wall(&self) -> WallTime {
@@ -118,9 +125,9 @@ impl ServerRuntime for SimRt {
     fn spawn(&self, flow: impl Future<Output = ()> + 'static) {
         let mut state = self.state().borrow_mut();
         if state.is_alive(self.disk.node, self.disk.life) {
-            state.tasks.add(self.disk.node, self.disk.life, false, Box::pin(flow));
+            state.clock.tasks.add(self.disk.node, self.disk.life, false, Box::pin(flow));
         } else {
-            state.drop_later(vec![Box::pin(flow)]);
+            state.clock.drop_later(vec![Box::pin(flow)]);
         }
     }
 

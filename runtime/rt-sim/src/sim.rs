@@ -1,12 +1,9 @@
 //! The handle that tests hold: nodes, processes, faults, running, and looking at what happened.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 use weft_base::{Nanos, Payload, ServerId};
 use weft_rt::FaultPoint;
@@ -14,8 +11,10 @@ use weft_rt::FaultPoint;
 use crate::Random;
 use crate::disk::DiskFaultKind;
 use crate::faults::{FOREVER, Fault, FaultPlan, MessageFaults};
+use crate::ids::{Flow, NodeId};
+use crate::joined::Joined;
 use crate::models::Profile;
-use crate::node::{Node, NodeConfig, NodeId, NodeUsage};
+use crate::node::{Node, NodeConfig, NodeUsage};
 use crate::runtime::SimRt;
 use crate::tracing::Tracing;
 use crate::world::{Halt, State, World};
@@ -93,7 +92,7 @@ impl Sim {
             panic!("{}", self.stuck(Why::Circles));
         }
         let mut state = self.world.state.borrow_mut();
-        state.now = state.now.max(at.0);
+        state.clock.now = state.clock.now.max(at.0);
     }
 
     /// Runs for `ns` nanoseconds of virtual time.
@@ -150,7 +149,7 @@ impl Sim {
             report.push_str(&line);
             report.push('\n');
         }
-        Stuck { why, at: Nanos(state.now), seed: self.world.seed, report }
+        Stuck { why, at: Nanos(state.clock.now), seed: self.world.seed, report }
     }
 }
 
@@ -179,7 +178,7 @@ impl Control {
     pub fn take_trace_files(&self) -> Vec<(String, Vec<u8>)> {
         let mut state = self.world.state.borrow_mut();
         let tracing = state.tracing.take();
-        let server_of = |id: NodeId| state.servers.iter().find(|(_, node)| **node == id).map(|(server, _)| *server);
+        let server_of = |id: NodeId| state.net.servers.iter().find(|(_, node)| **node == id).map(|(server, _)| *server);
         tracing.map_or_else(Vec::new, |mut tracing| tracing.files(|id| (state.nodes[id.index()].name.clone(), server_of(id))))
     }
 }
@@ -193,7 +192,7 @@ impl Control {
         let boot_id = state.fault_random.draw();
         match config.server {
             Some(server) => {
-                let before = state.servers.insert(server, id);
+                let before = state.net.servers.insert(server, id);
                 assert!(before.is_none(), "two nodes for server {server}");
             }
             None => state.starts.push(id),
@@ -218,7 +217,10 @@ impl Control {
 
     /// Says what the process of a node runs when it starts next.
     pub fn set_main<F: Future<Output = ()> + 'static>(&self, node: NodeId, main: impl Fn(SimRt) -> F + 'static) {
-        let before = self.world.state.borrow_mut().nodes[node.index()].main.replace(Rc::new(move |rt| Box::pin(main(rt))));
+        // The world holds its nodes: held by them, it would never end.
+        let world = self.world.me.clone();
+        let main = move |life| -> Flow { Box::pin(main(world.upgrade().expect("a world that runs is there").rt(node, life))) };
+        let before = self.world.state.borrow_mut().nodes[node.index()].main.replace(Rc::new(main));
         drop(before);
     }
 
@@ -232,14 +234,10 @@ impl Control {
     pub fn spawn_on<T: 'static, F: Future<Output = T> + 'static>(&self, node: NodeId, flow: impl FnOnce(SimRt) -> F) -> Joined<T> {
         let rt = self.rt(node);
         let life = rt.life();
-        let joined = Joined(Rc::new(RefCell::new(JoinState { value: None, is_over: false, waker: None })));
-        let guard = Finish(Joined(Rc::clone(&joined.0)));
+        let (joined, finish) = Joined::new();
         let flow = flow(rt);
-        let flow = Box::pin(async move {
-            let value = flow.await;
-            guard.0.0.borrow_mut().value = Some(value);
-        });
-        self.world.state.borrow_mut().tasks.add(node, life, false, flow);
+        let flow = Box::pin(async move { finish.with(flow.await) });
+        self.world.state.borrow_mut().clock.tasks.add(node, life, false, flow);
         joined
     }
 
@@ -261,7 +259,7 @@ impl Control {
 
     /// The node of a server.
     pub fn node_of(&self, server: ServerId) -> Option<NodeId> {
-        self.world.state.borrow().servers.get(&server).copied()
+        self.world.state.borrow().net.servers.get(&server).copied()
     }
 
     /// All nodes.
@@ -286,7 +284,7 @@ impl Control {
     /// Plans all faults of a plan, counted from now.
     pub fn schedule(&self, plan: &FaultPlan) {
         let mut state = self.world.state.borrow_mut();
-        let now = state.now;
+        let now = state.clock.now;
         for (at, fault) in &plan.faults {
             state.plan_fault(now.saturating_add(at.0), fault.clone());
         }
@@ -337,15 +335,15 @@ impl Control {
     pub fn heal(&self) {
         let mut state = self.world.state.borrow_mut();
         let state = &mut *state;
-        state.cut_links.clear();
-        state.message_faults_until = 0;
+        state.net.cut_links.clear();
+        state.net.message_faults_until = 0;
         for (index, node) in state.nodes.iter_mut().enumerate() {
             node.slow_until = 0;
             node.disk_full_until = 0;
             node.disk.volume.is_full = false;
-            if node.paused_until > state.now {
-                node.paused_until = state.now;
-                state.events.plan(state.now, crate::queue::Event::Resume(NodeId(index as u32)));
+            if node.paused_until > state.clock.now {
+                node.paused_until = state.clock.now;
+                state.clock.events.plan(state.clock.now, crate::queue::Event::Resume(NodeId(index as u32)));
             }
         }
     }
@@ -398,7 +396,7 @@ impl Control {
 impl Control {
     /// Virtual time.
     pub fn now(&self) -> Nanos {
-        Nanos(self.world.state.borrow().now)
+        Nanos(self.world.state.borrow().clock.now)
     }
 
     /// The seed.
@@ -451,7 +449,7 @@ impl Control {
 
     /// Living tasks.
     pub fn tasks(&self) -> usize {
-        self.world.state.borrow().tasks.alive()
+        self.world.state.borrow().clock.tasks.alive()
     }
 
     /// What every task waits for, one a line.
@@ -469,61 +467,5 @@ impl fmt::Debug for Sim {
 impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "simulation with seed {} at {:?}", self.world.seed, self.now())
-    }
-}
-
-/// The result of a spawned flow. Awaiting it gives `None` if the process of the flow died first.
-pub struct Joined<T>(Rc<RefCell<JoinState<T>>>);
-
-struct JoinState<T> {
-    value: Option<T>,
-    is_over: bool,
-    waker: Option<Waker>,
-}
-
-impl<T> Joined<T> {
-    /// True if the flow has ended or its process has died.
-    pub fn is_over(&self) -> bool {
-        self.0.borrow().is_over
-    }
-
-    /// The result, once; `None` if there is none yet or the process died.
-    pub fn take(&self) -> Option<T> {
-        self.0.borrow_mut().value.take()
-    }
-}
-
-impl<T> Future for Joined<T> {
-    type Output = Option<T>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        let mut state = self.0.borrow_mut();
-        if state.is_over {
-            return Poll::Ready(state.value.take());
-        }
-        state.waker = Some(context.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl<T> fmt::Debug for Joined<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_over() { "Joined(over)" } else { "Joined(running)" })
-    }
-}
-
-/// Tells whoever waits that the flow is over, however it ended.
-struct Finish<T>(Joined<T>);
-
-impl<T> Drop for Finish<T> {
-    fn drop(&mut self) {
-        let waker = {
-            let mut state = self.0.0.borrow_mut();
-            state.is_over = true;
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
     }
 }

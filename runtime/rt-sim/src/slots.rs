@@ -1,24 +1,17 @@
 //! Waits: what a flow waits for, who is to be woken, and the outcome until the flow takes it.
 
-use std::cell::RefCell;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+mod wait;
+
+pub(crate) use wait::Wait;
+
+use std::task::Waker;
 
 use weft_base::Status;
 use weft_rt::DiskError;
 use weft_wire::Frame;
 
 use crate::disk::DiskValue;
-use crate::executor::TaskId;
-use crate::world::State;
-
-/// Names a wait. The generation tells a wait from a later one in the same place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SlotId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
+use crate::ids::{SlotId, TaskId};
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,51 +113,4 @@ pub(crate) struct Removed {
     pub(crate) outcome: Option<Outcome>,
     sent_at: u64,
     _waker: Option<Waker>,
-}
-
-/// The future of a wait.
-pub(crate) struct Wait<'a> {
-    state: &'a RefCell<State>,
-    /// `None`: never ready (the process it belongs to is dead), or taken already.
-    id: Option<SlotId>,
-}
-
-impl<'a> Wait<'a> {
-    pub(crate) fn new(state: &'a RefCell<State>, id: Option<SlotId>) -> Wait<'a> {
-        Wait { state, id }
-    }
-}
-
-impl Future for Wait<'_> {
-    type Output = Outcome;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
-        let Some(id) = self.id else { return Poll::Pending };
-        let removed = {
-            let mut state = self.state.borrow_mut();
-            let slot = state.slots.get(id).expect("a wait lives until its future is dropped");
-            if slot.outcome.is_none() {
-                if !slot.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-                    slot.waker = Some(context.waker().clone());
-                }
-                return Poll::Pending;
-            }
-            state.end_wait(id)
-        };
-        self.id = None;
-        weft_trace::note_way(removed.as_ref().map_or(0, |removed| removed.sent_at), 0);
-        let outcome = removed.and_then(|removed| removed.outcome);
-        Poll::Ready(outcome.expect("just seen, and nothing ran in between"))
-    }
-}
-
-impl Drop for Wait<'_> {
-    fn drop(&mut self) {
-        // While a panic unwinds out of the simulator's own code the state may be borrowed; then nothing matters any more.
-        if let (Some(id), Ok(mut state)) = (self.id, self.state.try_borrow_mut()) {
-            let removed = state.end_wait(id);
-            drop(state);
-            drop(removed);
-        }
-    }
 }

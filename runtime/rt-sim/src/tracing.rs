@@ -13,8 +13,7 @@ use weft_trace::{
     Anchor, Batch, Clock, Context, Drain, EventTable, Mask, Mode, OpenLadder, Recorder, Tracer, TracerConfig, set_context, set_recorder,
 };
 
-use crate::executor::TaskId;
-use crate::node::NodeId;
+use crate::ids::{NodeId, TaskId};
 
 /// The recorders of all nodes.
 pub(crate) struct Tracing {

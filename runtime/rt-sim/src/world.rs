@@ -5,24 +5,23 @@
 //! code of tasks (polls, drops, the start of a process) never runs under it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use weft_base::{SECOND, ServerId, WallTime};
+use weft_base::{SECOND, WallTime};
 use weft_rt::Work;
 
 use crate::Random;
-use crate::executor::{Flow, ReadyQueue, TaskId, Tasks};
-use crate::faults::{Fault, MessageFaults};
+use crate::clock::Clock;
+use crate::executor::ReadyQueue;
+use crate::faults::Fault;
+use crate::ids::{NodeId, SlotId, TaskId};
 use crate::models::Profile;
-use crate::net::{Connection, Message};
-use crate::node::{Node, NodeId};
-use crate::queue::{Event, EventQueue};
-use crate::runtime::SimRt;
-use crate::slab::Slab;
-use crate::slots::{Outcome, Reason, Removed, SlotId, Slots};
+use crate::net::Net;
+use crate::node::Node;
+use crate::queue::Event;
+use crate::slots::{Outcome, Reason, Removed};
 use crate::trace::Trace;
 use crate::tracing::Tracing;
 
@@ -40,20 +39,10 @@ pub(crate) struct World {
 }
 
 pub(crate) struct State {
-    pub(crate) now: u64,
+    pub(crate) clock: Clock,
     pub(crate) profile: Profile,
-    pub(crate) events: EventQueue,
-    pub(crate) slots: Slots,
-    pub(crate) tasks: Tasks,
-    pub(crate) current_task: TaskId,
     pub(crate) nodes: Vec<Node>,
-    pub(crate) servers: BTreeMap<ServerId, NodeId>,
-    pub(crate) connections: Vec<Connection>,
-    pub(crate) messages: Slab<Message>,
-    /// Links that are cut, by direction, and until when.
-    pub(crate) cut_links: BTreeMap<(NodeId, NodeId), u64>,
-    pub(crate) message_faults: MessageFaults,
-    pub(crate) message_faults_until: u64,
+    pub(crate) net: Net,
     pub(crate) planned_faults: Vec<Fault>,
     /// What tasks draw.
     pub(crate) task_random: Random,
@@ -66,13 +55,8 @@ pub(crate) struct State {
     pub(crate) tracing: Option<Tracing>,
     pub(crate) polls: u64,
     pub(crate) events_handled: u64,
-    /// Nodes with replies that have not left.
-    pub(crate) repliers: Vec<NodeId>,
     /// Processes to be started as soon as nothing is borrowed.
     pub(crate) starts: Vec<NodeId>,
-    /// Who is to be woken, and what is to be dropped, as soon as nothing is borrowed.
-    to_wake: Vec<Waker>,
-    to_drop: Vec<Flow>,
 }
 
 /// Why a run came to its end.
@@ -91,22 +75,13 @@ pub(crate) enum Halt {
 impl World {
     pub(crate) fn new(seed: u64, profile: Profile) -> Rc<World> {
         let mut random = Random::new(seed);
-        let tasks = Tasks::default();
-        let ready = tasks.ready();
+        let clock = Clock::default();
+        let ready = clock.tasks.ready();
         let state = State {
-            now: 0,
+            clock,
             profile,
-            events: EventQueue::default(),
-            slots: Slots::default(),
-            tasks,
-            current_task: TaskId::NONE,
             nodes: Vec::new(),
-            servers: BTreeMap::new(),
-            connections: Vec::new(),
-            messages: Slab::default(),
-            cut_links: BTreeMap::new(),
-            message_faults: MessageFaults::NONE,
-            message_faults_until: 0,
+            net: Net::default(),
             planned_faults: Vec::new(),
             task_random: random.fork(),
             model_random: random.fork(),
@@ -115,10 +90,7 @@ impl World {
             tracing: None,
             polls: 0,
             events_handled: 0,
-            repliers: Vec::new(),
             starts: Vec::new(),
-            to_wake: Vec::new(),
-            to_drop: Vec::new(),
         };
         Rc::new_cyclic(|me| World { me: me.clone(), state: RefCell::new(state), seed, ready, is_running: Cell::new(false) })
     }
@@ -163,10 +135,10 @@ impl World {
     pub(crate) fn clean_up(&self) -> bool {
         let (wakers, flows, starts) = {
             let mut state = self.state.borrow_mut();
-            if state.to_wake.is_empty() && state.to_drop.is_empty() && state.starts.is_empty() {
+            if state.clock.to_wake.is_empty() && state.clock.to_drop.is_empty() && state.starts.is_empty() {
                 return false;
             }
-            (std::mem::take(&mut state.to_wake), std::mem::take(&mut state.to_drop), std::mem::take(&mut state.starts))
+            (std::mem::take(&mut state.clock.to_wake), std::mem::take(&mut state.clock.to_drop), std::mem::take(&mut state.starts))
         };
         wakers.into_iter().for_each(Waker::wake);
         drop(flows);
@@ -180,26 +152,26 @@ impl World {
     fn advance(&self, limit: u64) -> Option<Halt> {
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
-        let Some(moment) = state.next_moment() else {
+        let Some(moment) = state.clock.next_moment() else {
             return Some(Halt::NothingPlanned);
         };
         if moment > limit {
-            state.now = state.now.max(limit);
+            state.clock.now = state.clock.now.max(limit);
             return Some(Halt::Limit);
         }
-        state.now = moment;
-        while state.events.next_at() == Some(moment) {
-            let Some((_, event)) = state.events.pop() else { break };
+        state.clock.now = moment;
+        while state.clock.events.next_at() == Some(moment) {
+            let Some((_, event)) = state.clock.events.pop() else { break };
             state.handle(event);
         }
-        let wakers = std::mem::take(&mut state.to_wake);
+        let wakers = std::mem::take(&mut state.clock.to_wake);
         drop(guard);
         // Give the buffer back, so that waking allocates nothing.
         let mut wakers = wakers;
         wakers.drain(..).for_each(Waker::wake);
         let mut state = self.state.borrow_mut();
-        if state.to_wake.is_empty() {
-            state.to_wake = wakers;
+        if state.clock.to_wake.is_empty() {
+            state.clock.to_wake = wakers;
         }
         None
     }
@@ -210,11 +182,11 @@ impl World {
             if state.hold_back(id) {
                 return;
             }
-            let Some(taken) = state.tasks.take(id) else { return };
-            state.current_task = id;
+            let Some(taken) = state.clock.tasks.take(id) else { return };
+            state.clock.current_task = id;
             state.polls += 1;
             state.trace.mix(u64::from(id.index) | 1 << 63);
-            let now = state.now;
+            let now = state.clock.now;
             if let Some(tracing) = &mut state.tracing {
                 tracing.enter(taken.node, id, now);
             }
@@ -226,14 +198,14 @@ impl World {
         };
         let dropped = {
             let mut state = self.state.borrow_mut();
-            state.current_task = TaskId::NONE;
+            state.clock.current_task = TaskId::NONE;
             if let Some(tracing) = &mut state.tracing {
                 tracing.leave(id, poll.is_ready());
             }
             let dropped = match poll {
-                Poll::Pending => state.tasks.put_back(id, taken.flow),
+                Poll::Pending => state.clock.tasks.put_back(id, taken.flow),
                 Poll::Ready(()) => {
-                    match state.tasks.finish(id) {
+                    match state.clock.tasks.finish(id) {
                         Some(finished) if finished.is_main => state.exit(finished.node),
                         _ => {}
                     }
@@ -275,22 +247,17 @@ impl World {
             (node.main.clone(), node.life)
         };
         if let Some(main) = main {
-            let flow = main(self.rt(id, life));
-            self.state.borrow_mut().tasks.add(id, life, true, flow);
+            let flow = main(life);
+            self.state.borrow_mut().clock.tasks.add(id, life, true, flow);
         }
-    }
-
-    /// A handle for one life of a node.
-    pub(crate) fn rt(&self, node: NodeId, life: u32) -> SimRt {
-        SimRt::new(self.me.upgrade().expect("whoever calls holds the world"), node, life)
     }
 
     /// Ends all tasks, so that nothing holds the world any more.
     pub(crate) fn shut_down(&self) {
         let (flows, mains) = {
             let mut state = self.state.borrow_mut();
-            let mut flows = state.tasks.kill_all();
-            flows.append(&mut state.to_drop);
+            let mut flows = state.clock.tasks.kill_all();
+            flows.append(&mut state.clock.to_drop);
             let mains: Vec<_> = state.nodes.iter_mut().map(|node| node.main.take()).collect();
             (flows, mains)
         };
@@ -301,29 +268,15 @@ impl World {
 }
 
 impl State {
-    /// The time of the next event that is not dead.
-    fn next_moment(&mut self) -> Option<u64> {
-        while let Some(event) = self.events.peek() {
-            match event {
-                Event::Timer(slot) if !self.slots.is_live(slot) => {
-                    self.events.pop();
-                    self.events.uncount_dead();
-                }
-                _ => return self.events.next_at(),
-            }
-        }
-        None
-    }
-
     fn handle(&mut self, event: Event) {
         if let Event::Timer(slot) = event
-            && !self.slots.is_live(slot)
+            && !self.clock.slots.is_live(slot)
         {
-            self.events.uncount_dead();
+            self.clock.events.uncount_dead();
             return;
         }
         self.events_handled += 1;
-        self.trace.mix(self.now);
+        self.trace.mix(self.clock.now);
         self.trace.mix(event.code());
         match event {
             Event::Timer(slot) => self.fire_timer(slot),
@@ -343,11 +296,11 @@ impl State {
     }
 
     fn fire_timer(&mut self, id: SlotId) {
-        let Some(slot) = self.slots.get(id) else { return };
+        let Some(slot) = self.clock.slots.get(id) else { return };
         slot.has_timer = false;
         match slot.reason {
             Some(Reason::Request { .. }) => self.request_timed_out(id),
-            _ => self.finish_wait(id, Outcome::Done),
+            _ => self.clock.finish_wait(id, Outcome::Done),
         }
     }
 
@@ -356,45 +309,18 @@ impl State {
         if !self.is_alive(node, life) {
             return None;
         }
-        let slot = self.slots.add(self.current_task, reason);
-        self.plan_timer(slot, at);
+        let slot = self.clock.begin_wait(reason);
+        self.clock.plan_timer(slot, at);
         Some(slot)
-    }
-
-    pub(crate) fn plan_timer(&mut self, slot: SlotId, at: u64) {
-        if at == u64::MAX {
-            return;
-        }
-        self.slots.get(slot).expect("the caller has just made it").has_timer = true;
-        self.events.plan(at, Event::Timer(slot));
-    }
-
-    /// Gives a wait its outcome and wakes its task.
-    pub(crate) fn finish_wait(&mut self, slot: SlotId, outcome: Outcome) {
-        if let Some(waker) = self.slots.finish(slot, outcome) {
-            self.to_wake.push(waker);
-        }
     }
 
     /// The future of a wait has its outcome or is dropped.
     pub(crate) fn end_wait(&mut self, slot: SlotId) -> Option<Removed> {
-        let removed = self.slots.remove(slot)?;
-        if removed.had_timer && self.events.count_dead() {
-            let slots = &self.slots;
-            self.events.sweep(|event| matches!(event, Event::Timer(slot) if !slots.is_live(slot)));
-        }
+        let removed = self.clock.end_wait(slot)?;
         if let Some(Reason::Request { connection, sequence, .. }) = removed.reason {
             self.forget_request(connection, sequence, slot);
         }
         Some(removed)
-    }
-
-    pub(crate) fn wake_later(&mut self, waker: Option<Waker>) {
-        self.to_wake.extend(waker);
-    }
-
-    pub(crate) fn drop_later(&mut self, flows: Vec<Flow>) {
-        self.to_drop.extend(flows);
     }
 
     /// True while this life of the node lasts.
@@ -414,18 +340,18 @@ impl State {
     /// Occupies a core of the node for `cost` nanoseconds; gives when that ends.
     pub(crate) fn use_core(&mut self, node: NodeId, cost: u64) -> u64 {
         let cost = self.slowed(node, cost);
-        let now = self.now;
+        let now = self.clock.now;
         self.nodes[node.index()].cores.serve(now, cost)
     }
 
     /// What takes `ns` on a healthy node takes so long on this one.
     pub(crate) fn slowed(&self, node: NodeId, ns: u64) -> u64 {
         let node = &self.nodes[node.index()];
-        if self.now < node.slow_until { ns.saturating_mul(node.slow_percent) / 100 } else { ns }
+        if self.clock.now < node.slow_until { ns.saturating_mul(node.slow_percent) / 100 } else { ns }
     }
 
     pub(crate) fn wall(&self, node: NodeId) -> WallTime {
-        WallTime(WALL_EPOCH_NS + self.now as i64 + self.nodes[node.index()].clock_skew_ns)
+        WallTime(WALL_EPOCH_NS + self.clock.now as i64 + self.nodes[node.index()].clock_skew_ns)
     }
 
     pub(crate) fn draw_for_task(&mut self) -> u64 {
@@ -437,15 +363,15 @@ impl State {
     /// A trace line about a node.
     pub(crate) fn note(&mut self, node: NodeId, text: std::fmt::Arguments<'_>) {
         if self.trace.is_on() {
-            self.trace.line(self.now, format_args!("{}: {text}", self.nodes[node.index()].name));
+            self.trace.line(self.clock.now, format_args!("{}: {text}", self.nodes[node.index()].name));
         }
     }
 
     /// True if the task belongs to a paused node: it is kept for later.
     fn hold_back(&mut self, id: TaskId) -> bool {
-        let Some((node, _)) = self.tasks.owner(id) else { return false };
+        let Some((node, _)) = self.clock.tasks.owner(id) else { return false };
         let node = &mut self.nodes[node.index()];
-        if self.now >= node.paused_until {
+        if self.clock.now >= node.paused_until {
             return false;
         }
         node.paused_tasks.push(id);
@@ -454,10 +380,10 @@ impl State {
 
     fn resume(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.index()];
-        if self.now < node.paused_until {
+        if self.clock.now < node.paused_until {
             return;
         }
-        let ready = self.tasks.ready();
+        let ready = self.clock.tasks.ready();
         std::mem::take(&mut node.paused_tasks).into_iter().for_each(|task| ready.push(task));
     }
 
@@ -478,11 +404,11 @@ impl State {
     pub(crate) fn report(&self) -> String {
         use std::fmt::Write;
         let mut text = String::new();
-        for (task, node, is_main) in self.tasks.list() {
+        for (task, node, is_main) in self.clock.tasks.list() {
             let name = &self.nodes[node.index()].name;
             let kind = if is_main { "main" } else { "flow" };
             let waits: Vec<String> =
-                self.slots.open().filter(|slot| slot.task == task).filter_map(|slot| self.wait_text(slot.reason?)).collect();
+                self.clock.slots.open().filter(|slot| slot.task == task).filter_map(|slot| self.wait_text(slot.reason?)).collect();
             let waits = if waits.is_empty() { "arrivals or other flows".to_string() } else { waits.join(", ") };
             let _ = writeln!(text, "  {name} {kind} {}: waits for {waits}", task.index);
         }
@@ -500,7 +426,7 @@ impl State {
             Reason::Disk { operation } => format!("disk {operation}"),
             Reason::Request { connection, sequence, op } => {
                 let op = weft_wire::Op::from_code(op).map_or("unknown", |op| op.name());
-                format!("{op} #{sequence} at {}", self.connections[connection as usize].server)
+                format!("{op} #{sequence} at {}", self.net.connections[connection as usize].server)
             }
         })
     }
@@ -528,7 +454,7 @@ impl Drop for PanicReport<'_> {
         }
         if let Ok(state) = self.world.state.try_borrow() {
             let name = state.nodes.get(self.node.index()).map_or("?", |node| node.name.as_str());
-            eprintln!("simulation: panic in a task of {name} at {:?}, seed {}", weft_base::Nanos(state.now), self.world.seed);
+            eprintln!("simulation: panic in a task of {name} at {:?}, seed {}", weft_base::Nanos(state.clock.now), self.world.seed);
             for line in state.trace.kept() {
                 eprintln!("  {line}");
             }

@@ -16,8 +16,8 @@ mod sync;
 use std::future::Future;
 
 use bytes::Bytes;
-use weft_base::{ClientId, Nanos, Payload, ServerId, Status, WallTime};
-use weft_wire::{Frame, Header};
+use weft_base::{ClientId, ClusterMap, Nanos, Payload, ServerId, Status, WallTime};
+use weft_wire::{Frame, Header, KeyRights};
 
 pub use combine::{Either, join_all, race};
 pub use fault::{DELAY_NS_MAX, Delays, FaultPoint};
@@ -114,6 +114,10 @@ pub trait Runtime: Clone + 'static {
         }
     }
 
+    /// Takes in where servers are. What was configured is tried first; a server that is not where it should be, or was not known, is
+    /// looked for where this map has it. Not in a simulation, where a number is enough.
+    fn learn_servers(&self, _map: &ClusterMap) {}
+
     /// Sends one request and waits for its reply; one attempt. The connection is made when needed and shared by everybody in this
     /// process; requests are pipelined. The reply is matched by the sequence number in the header, so no two unfinished requests
     /// to one server may share it. Checksums of the reply have been verified.
@@ -123,6 +127,12 @@ pub trait Runtime: Clone + 'static {
     /// been executed all the same. [`Status::AuthenticationFailed`], [`Status::VersionMismatch`], [`Status::WrongFileSystem`] and
     /// [`Status::WrongServer`] as the handshake says. Errors of the operation itself are in the reply's header, not here.
     fn request<'a>(&'a self, server: ServerId, request: Outgoing<'a>, deadline: Nanos) -> impl Future<Output = Result<Frame, Status>> + 'a;
+}
+
+/// A runtime whose flows any thread may drive, for gateways whose callers are threads.
+pub trait ThreadRuntime: Runtime + Send + Sync {
+    /// Drives a flow to its end on the calling thread. Any number of threads may do so at once.
+    fn block_on<F: Future>(&self, flow: F) -> F::Output;
 }
 
 /// Where a request came from, for its reply.
@@ -147,6 +157,8 @@ pub enum Arrival {
         client: ClientId,
         /// Its life.
         incarnation: u32,
+        /// What the key that it has proved allows.
+        access: KeyRights,
     },
     /// A connection is gone. Requests of it that are not answered yet may go on; their replies are dropped.
     Disconnected {

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use weft_base::ServerRole;
+use weft_wire::Op;
+
 use crate::Stage;
 
 /// Names an event: the layer in bits 6 to 9, the event within the layer in bits 0 to 5.
@@ -12,7 +15,8 @@ pub struct EventId(pub u16);
 /// Number of layers, and of events in a layer.
 pub const LAYERS: usize = 16;
 /// Events that a layer can have.
-pub const EVENTS_PER_LAYER: usize = 64;
+pub const EVENTS_PER_LAYER: usize = 1 << EVENT_BITS;
+const EVENT_BITS: u32 = 6;
 /// Phases that one ladder record holds.
 pub const PHASES_MAX: usize = 8;
 
@@ -20,11 +24,11 @@ impl EventId {
     /// The event `code` of `layer`.
     pub const fn new(layer: u8, code: u8) -> EventId {
         assert!((layer as usize) < LAYERS && (code as usize) < EVENTS_PER_LAYER);
-        EventId((layer as u16) << 6 | code as u16)
+        EventId((layer as u16) << EVENT_BITS | code as u16)
     }
     /// The layer, below [`LAYERS`].
     pub const fn layer(self) -> usize {
-        (self.0 >> 6) as usize % LAYERS
+        (self.0 >> EVENT_BITS) as usize % LAYERS
     }
     /// Its bit in the mask of its layer.
     pub const fn bit(self) -> u64 {
@@ -68,6 +72,12 @@ pub struct Part {
     pub stage: Stage,
 }
 
+impl Part {
+    fn of((name, stage): &(&str, Stage)) -> Part {
+        Part { name: (*name).to_string(), stage: *stage }
+    }
+}
+
 /// What is known about an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventInfo {
@@ -90,13 +100,14 @@ pub struct EventTable(BTreeMap<EventId, EventInfo>);
 impl EventTable {
     /// The events of this program.
     pub fn builtin() -> EventTable {
-        EventTable::from_infos(ROWS.iter().map(|row| EventInfo {
+        let rows = ROWS.iter().map(|row| EventInfo {
             id: row.id,
             name: row.name.to_string(),
             kind: row.kind,
             stage: row.stage,
-            parts: row.parts.iter().map(|(name, stage)| Part { name: (*name).to_string(), stage: *stage }).collect(),
-        }))
+            parts: row.parts.iter().map(Part::of).collect(),
+        });
+        EventTable::from_infos(rows.chain(of_requests()))
     }
 
     /// A table of these events.
@@ -271,53 +282,16 @@ events! {
     /// A message arrives through a network card; recorded as the one above.
     NET_RECEIVE = 3 2 "net.receive" Span Network NONE;
 
-    // Layer 4: requests at a metadata server. `code` is the wire operation.
-    /// A create.
-    META_CREATE = 4 17 "meta.create" Ladder Cpu SERVED;
-    /// A lookup.
-    META_LOOKUP = 4 16 "meta.lookup" Ladder Cpu SERVED;
-    /// A question for attributes.
-    META_GETATTR = 4 32 "meta.getattr" Ladder Cpu SERVED;
-    /// A change of attributes.
-    META_SETATTR = 4 34 "meta.setattr" Ladder Cpu SERVED;
-    /// An open.
-    META_OPEN = 4 35 "meta.open" Ladder Cpu SERVED;
-    /// A close.
-    META_CLOSE = 4 36 "meta.close" Ladder Cpu SERVED;
-    /// A mkdir.
-    META_MKDIR = 4 18 "meta.mkdir" Ladder Cpu SERVED;
-    /// An unlink.
-    META_UNLINK = 4 19 "meta.unlink" Ladder Cpu SERVED;
-    /// An rmdir.
-    META_RMDIR = 4 20 "meta.rmdir" Ladder Cpu SERVED;
-    /// A rename.
-    META_RENAME = 4 21 "meta.rename" Ladder Cpu SERVED;
-    /// A page of a directory.
-    META_READDIR = 4 23 "meta.readdir" Ladder Cpu SERVED;
-    /// A part of another server's transaction.
-    META_PREPARE = 4 24 "meta.prepare" Ladder Cpu SERVED;
-    /// The decision about a part of another server's transaction.
-    META_DECIDE = 4 25 "meta.decide" Ladder Cpu SERVED;
-    /// Any other request.
-    META_OTHER = 4 0 "meta.other" Ladder Cpu SERVED;
+    // Layer 4: requests at a metadata server: what any server is asked; the others follow from the
+    // table of operations ([`request`]).
+    /// A request without an event of its own.
+    META_OTHER = 4 62 "meta.other" Ladder Cpu SERVED;
     /// One turn of the server's loop.
     META_TURN = 4 63 "meta.turn" Span Cpu NONE;
 
-    // Layer 5: requests at a data server.
-    /// A write.
-    DATA_WRITE = 5 32 "data.write" Ladder Cpu SERVED;
-    /// A read.
-    DATA_READ = 5 33 "data.read" Ladder Cpu SERVED;
-    /// A sync.
-    DATA_SYNC = 5 34 "data.sync" Ladder Cpu SERVED;
-    /// A question for the size of a datafile.
-    DATA_STAT = 5 35 "data.stat" Ladder Cpu SERVED;
-    /// A truncation of a datafile.
-    DATA_TRUNCATE = 5 36 "data.truncate" Ladder Cpu SERVED;
-    /// A removal of a datafile.
-    DATA_REMOVE = 5 37 "data.remove" Ladder Cpu SERVED;
-    /// Any other request.
-    DATA_OTHER = 5 0 "data.other" Ladder Cpu SERVED;
+    // Layer 5: requests at a data server, in the same way.
+    /// A request without an event of its own.
+    DATA_OTHER = 5 62 "data.other" Ladder Cpu SERVED;
     /// One turn of the server's loop.
     DATA_TURN = 5 63 "data.turn" Span Cpu NONE;
 
@@ -380,27 +354,46 @@ events! {
     TRACE_NAME = 15 2 "trace.name" Text Unseen NONE;
 }
 
-/// The event of a request with this code of `weft_wire::Op` at a metadata server.
-pub fn meta_request(code: u16) -> EventId {
-    match code {
-        16..=21 | 23 | 32 | 34..=36 => EventId::new(4, code as u8),
-        64 => META_PREPARE,
-        65 => META_DECIDE,
-        _ => META_OTHER,
+/// The event of a request for this operation at a server that answers it, or of `any` server's.
+const fn of_operation(op: Op, any: EventId) -> EventId {
+    let layer = match op.role() {
+        None => return any,
+        Some(ServerRole::Meta) => META_OTHER.0 >> EVENT_BITS,
+        Some(ServerRole::Data) => DATA_OTHER.0 >> EVENT_BITS,
+    };
+    EventId::new(layer as u8, op.code() as u8 % EVENTS_PER_LAYER as u8)
+}
+
+/// The event of a request for this operation.
+pub const fn request(op: Op) -> EventId {
+    of_operation(op, META_OTHER)
+}
+
+/// The event of a request at a server of this role; `None`: for an operation that nobody knows.
+#[inline]
+pub const fn request_at(role: ServerRole, op: Option<Op>) -> EventId {
+    let other = if matches!(role, ServerRole::Data) { DATA_OTHER } else { META_OTHER };
+    match op {
+        Some(op) => of_operation(op, other),
+        None => other,
     }
 }
 
-/// The event of a request with this code of `weft_wire::Op` at a data server.
-pub fn data_request(code: u16) -> EventId {
-    match code {
-        96 => DATA_WRITE,
-        97 => DATA_READ,
-        98 => DATA_STAT,
-        99 => DATA_TRUNCATE,
-        100 => DATA_SYNC,
-        101 => DATA_REMOVE,
-        _ => DATA_OTHER,
-    }
+/// A create at a metadata server.
+pub const META_CREATE: EventId = request(Op::Create);
+/// A write at a data server.
+pub const DATA_WRITE: EventId = request(Op::Write);
+/// A read at a data server.
+pub const DATA_READ: EventId = request(Op::Read);
+
+/// The events of requests that have one of their own.
+fn of_requests() -> impl Iterator<Item = EventInfo> {
+    let known = Op::ALL.iter().filter(|op| op.role().is_some());
+    known.map(|op| {
+        let layer = if op.role() == Some(ServerRole::Data) { "data" } else { "meta" };
+        let parts = SERVED.iter().map(Part::of).collect();
+        EventInfo { id: request(*op), name: format!("{layer}.{}", op.event_name()), kind: Kind::Ladder, stage: Stage::Cpu, parts }
+    })
 }
 
 #[cfg(test)]
@@ -412,12 +405,12 @@ mod tests {
     #[test]
     fn numbers_and_names_are_unique_and_layers_share_a_prefix() {
         let table = EventTable::builtin();
-        assert_eq!(table.iter().count(), ROWS.len(), "two events share a number");
-        let names: BTreeSet<_> = ROWS.iter().map(|row| row.name).collect();
-        assert_eq!(names.len(), ROWS.len());
-        for a in ROWS {
-            for b in ROWS {
-                let prefix = |row: &Row| row.name.split('.').next().map(str::to_string);
+        assert_eq!(table.iter().count(), ROWS.len() + of_requests().count(), "two events share a number");
+        let names: BTreeSet<_> = table.iter().map(|info| &info.name).collect();
+        assert_eq!(names.len(), table.iter().count());
+        for a in table.iter() {
+            for b in table.iter() {
+                let prefix = |info: &EventInfo| info.name.split('.').next().map(str::to_string);
                 assert_eq!(prefix(a) == prefix(b), a.id.layer() == b.id.layer(), "{} and {}", a.name, b.name);
             }
             assert!(a.parts.len() <= PHASES_MAX && (a.kind != Kind::Counter || a.parts.len() <= 5));
@@ -426,12 +419,24 @@ mod tests {
     }
 
     #[test]
-    fn the_events_of_wire_operations_are_in_the_table() {
+    fn every_request_has_an_event_at_every_server() {
         let table = EventTable::builtin();
-        for code in 0..200 {
-            assert_eq!(table.get(meta_request(code)).map(|info| info.kind), Some(Kind::Ladder), "{code}");
-            assert_eq!(table.get(data_request(code)).map(|info| info.kind), Some(Kind::Ladder), "{code}");
+        let name = |role, op| table.name(request_at(role, op));
+        for op in Op::ALL {
+            let roles = op.role().map_or(vec![ServerRole::Meta, ServerRole::Data], |role| vec![role]);
+            for role in roles {
+                let info = table.get(request_at(role, Some(*op))).expect("it is in the table");
+                assert_eq!((info.kind, info.name.ends_with(op.event_name())), (Kind::Ladder, true), "{}", op.name());
+            }
         }
-        assert_eq!((meta_request(17), meta_request(36)), (META_CREATE, META_CLOSE));
+        assert_eq!(
+            (name(ServerRole::Meta, Some(Op::Create)), name(ServerRole::Data, Some(Op::Write))),
+            ("meta.create".into(), "data.write".into())
+        );
+        assert_eq!(
+            (name(ServerRole::Meta, Some(Op::Ping)), name(ServerRole::Data, Some(Op::Ping))),
+            ("meta.other".into(), "data.other".into())
+        );
+        assert_eq!((name(ServerRole::Meta, None), name(ServerRole::Data, None)), ("meta.other".into(), "data.other".into()));
     }
 }

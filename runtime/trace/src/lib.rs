@@ -10,6 +10,7 @@ pub mod file;
 pub mod latency;
 pub mod mask;
 pub mod merge;
+pub mod names;
 pub mod offsets;
 pub mod record;
 mod recorder;

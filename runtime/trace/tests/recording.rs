@@ -10,6 +10,7 @@ use weft_trace::record::{Body, Record, flags};
 use weft_trace::{
     Anchor, Clock, Drain, EventTable, Kind, Mask, Mode, Tracer, TracerConfig, ladder, operation, set_context, set_recorder, span,
 };
+use weft_wire::Op;
 
 /// A node in virtual time.
 struct Node {
@@ -246,7 +247,7 @@ fn what_was_under_way_when_a_recording_ended_is_no_part_of_the_next_one() {
     // A request that was parked all the time.
     drop(slow);
     node.pass(1_000);
-    ladder(event::META_LOOKUP).leave();
+    ladder(event::request(Op::Lookup)).leave();
     drop(weft_trace::take_leaving().expect("just left"));
     let begin_of = |tracer: &Tracer| {
         let batches = Drain::new(tracer).fetch();

@@ -7,6 +7,7 @@ use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE, SECOND, ServerRole};
 use weft_client::Client;
 use weft_rt::Runtime;
 use weft_rt_sim::SimRt;
+use weft_wire::Op;
 
 use crate::cluster::GRACE_NS;
 use crate::history::{Action, Answer, Name, Outcome};
@@ -35,6 +36,35 @@ pub async fn wait_for_servers(client: &Client<SimRt>) -> Result<(), String> {
         }
         client.rt().sleep_until(client.rt().now() + SECOND / 10).await;
     }
+}
+
+/// Waits until every server that joins has joined: each makes one epoch of the map.
+///
+/// # Errors
+/// How many have not.
+pub async fn wait_for_map(client: &Client<SimRt>, epoch: u32) -> Result<(), String> {
+    let limit = client.rt().now() + WAKE_NS;
+    while client.map().epoch < epoch && client.rt().now() < limit {
+        client.rt().sleep_until(client.rt().now() + SECOND / 10).await;
+        client.ping_all().await;
+    }
+    match client.map().epoch {
+        now if now == epoch => wait_for_servers(client).await,
+        now => Err(format!("the cluster map is of epoch {now}, and not {epoch}")),
+    }
+}
+
+/// What the servers were asked since they began.
+///
+/// # Errors
+/// Who does not tell.
+pub async fn asked(client: &Client<SimRt>) -> Result<BTreeSet<Op>, String> {
+    let mut asked = BTreeSet::new();
+    for server in client.map().servers() {
+        let live = client.live(server.id).await.map_err(|error| format!("counting operations: {error}"))?;
+        asked.extend(live.operations.iter().filter_map(|row| Op::from_code(row.op)));
+    }
+    Ok(asked)
 }
 
 /// What a directory holds.

@@ -1,11 +1,13 @@
 //! A whole file system in virtual time: real metadata and data servers, and clients, on simulated nodes.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
-use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, SECOND, ServerId};
+use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, SECOND, ServerEntry, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig, WriteBack};
 use weft_meta_server::MetaServerConfig;
+use weft_rt::Runtime;
 use weft_rt_sim::{Control, NodeConfig, NodeId, Random, Sim, SimRt};
 use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
@@ -105,7 +107,7 @@ impl ClusterConfig {
 pub struct Cluster {
     control: Control,
     map: ClusterMap,
-    servers: Servers,
+    servers: Rc<Servers>,
     nodes: Vec<NodeId>,
     clients: RefCell<Random>,
 }
@@ -136,15 +138,16 @@ impl Cluster {
         };
         let servers = Servers::start_with_clocks(sim, &meta, &data, |server| config.server_skew_ns(server));
         let nodes = servers.nodes().iter().map(|(_, node)| *node).collect();
+        let servers = Rc::new(servers);
         Cluster { control: sim.control(), map, servers, nodes, clients: RefCell::new(sim.random()) }
     }
 
-    /// The servers' map.
+    /// The map with which the servers began.
     pub fn map(&self) -> &ClusterMap {
         &self.map
     }
 
-    /// The nodes of all servers, metadata first.
+    /// The nodes of the servers that were there from the beginning, metadata first.
     pub fn servers(&self) -> &[NodeId] {
         &self.nodes
     }
@@ -159,9 +162,27 @@ impl Cluster {
         (node, Client::new(self.control.rt(node), self.map.clone(), options))
     }
 
+    /// Lets servers join after so many nanoseconds from now each; data servers and metadata servers in turns, with numbers that leave
+    /// holes.
+    pub fn grow(&self, after_ns: &[u64]) {
+        let count = self.map.servers().count() as u16;
+        for (at, number) in after_ns.iter().zip(count..) {
+            let id = if number % 2 == count % 2 { ServerId::data(2 * number) } else { ServerId(2 * number) };
+            let entry = ServerEntry { id, name: id.to_string(), address: format!("sim:{id}") };
+            let (servers, control, at) = (self.servers.clone(), self.control.clone(), *at);
+            // A machine of nobody: it outlives all crashes.
+            let node = self.control.add_node(NodeConfig::client(format!("hand{number}")));
+            drop(self.control.spawn_on(node, move |rt: SimRt| async move {
+                rt.sleep_until(rt.now() + at).await;
+                servers.join(&control, &entry);
+            }));
+        }
+    }
+
     /// Starts every server that is down.
     pub fn restart_all(&self) {
-        self.nodes.iter().filter(|node| !self.control.is_running(**node)).for_each(|node| self.control.restart(*node));
+        let nodes = self.servers.nodes();
+        nodes.iter().filter(|(_, node)| !self.control.is_running(*node)).for_each(|(_, node)| self.control.restart(*node));
     }
 
     /// The first server that has ended by itself.

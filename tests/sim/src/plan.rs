@@ -61,6 +61,8 @@ pub struct Plan {
     pub deadline_ns: u64,
     /// Which faults, and how many.
     pub faults: FaultSettings,
+    /// When servers join, in nanoseconds after the work has begun.
+    pub joins: Vec<u64>,
     /// Servers, by their place in the map, at which flows are held up, where, and for how many nanoseconds.
     pub delays: Vec<(usize, FaultPoint, u64)>,
 }
@@ -100,7 +102,17 @@ impl Plan {
             deadline_ns: if weather != Weather::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
             faults: faults(weather, duration, &mut random),
             delays: Vec::new(),
+            joins: Vec::new(),
         }
+    }
+
+    /// What `seed` stands for where the cluster grows while clients work and the same things go wrong.
+    pub fn growing(seed: u64, operations: Option<usize>) -> Plan {
+        let plan = Plan::new(seed, operations);
+        let mut random = Random::new(seed ^ 0x0000_6204_36A0_0000);
+        let duration = plan.faults.duration_ns.max(20 * MILLISECOND);
+        let joins = (0..random.between(1, 3)).map(|_| random.below(duration)).collect();
+        Plan { joins, with_data: true, cluster: ClusterConfig { storage: Engine::Journal, ..plan.cluster }, ..plan }
     }
 
     /// What `seed` stands for where renames are looked at: directories on several servers, few names, transactions that are held up here

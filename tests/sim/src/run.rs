@@ -1,10 +1,13 @@
 //! One seed from its plan to its verdict.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use weft_base::{MILLISECOND, Nanos, ROOT_HANDLE};
 use weft_rt_sim::{FaultPlan, Joined, NodeId};
+use weft_wire::Op;
 
+use crate::audit;
 use crate::cluster::BATCH_NS;
 use crate::history::{Action, Name, Outcome};
 use crate::plan::{Plan, Taste, Weather};
@@ -23,8 +26,12 @@ pub struct Report {
     pub taste: Taste,
     /// What it stands for.
     pub weather: Weather,
+    /// Servers have joined meanwhile.
+    pub grows: bool,
     /// Operations of the clients.
     pub operations: usize,
+    /// What servers were asked in their last lives; empty if something is wrong.
+    pub asked: BTreeSet<Op>,
     /// Operations without an answer.
     pub unanswered: usize,
     /// The search for a linearization was given up.
@@ -47,8 +54,9 @@ impl Report {
 
     /// The command that repeats this run.
     pub fn command(&self) -> String {
-        let renames = if self.taste == Taste::Renames { " --renames" } else { "" };
-        format!("cargo xtask sim{renames} --seeds {}..{} --verbose", self.seed, self.seed + 1)
+        let kind = if self.taste == Taste::Renames { " --renames" } else { "" };
+        let kind = if self.grows { " --growing" } else { kind };
+        format!("cargo xtask sim{kind} --seeds {}..{} --verbose", self.seed, self.seed + 1)
     }
 }
 
@@ -90,8 +98,10 @@ pub fn run_plan(plan: &Plan, verbose: bool) -> Report {
         seed: plan.seed,
         taste: plan.taste,
         weather: plan.weather,
+        grows: !plan.joins.is_empty(),
         operations: events.iter().filter(|event| event.client != 0).count(),
         unanswered: events.iter().filter(|event| event.end == u64::MAX).count(),
+        asked: run.stage.asked.clone(),
         undecided,
         problems,
         trace_hash: run.stage.sim.trace_hash(),
@@ -126,6 +136,8 @@ impl<'a> Run<'a> {
 
     fn go(&mut self) -> Result<(), String> {
         self.set_up()?;
+        self.stage.cluster.grow(&self.plan.joins);
+        self.last_fault = self.stage.sim.now().0 + self.plan.joins.iter().max().unwrap_or(&0);
         let per_client = self.plan.operations.div_ceil(self.plan.clients);
         if self.plan.weather == Weather::PowerBatch {
             // The history up to here must survive; what is done while power is cut may be lost; afterwards all is well again.
@@ -180,7 +192,7 @@ impl<'a> Run<'a> {
         let faults = FaultPlan::draw(&self.plan.faults, self.stage.cluster.servers(), &clients, &mut self.stage.random);
         self.stage.sim.schedule(&faults);
         let last = faults.faults.iter().map(|(at, _)| at.0).max().unwrap_or(0);
-        self.last_fault = self.stage.sim.now().0 + last;
+        self.last_fault = self.last_fault.max(self.stage.sim.now().0 + last);
         self.faults.push(faults);
     }
 
@@ -213,7 +225,9 @@ impl<'a> Run<'a> {
     fn recover(&mut self) -> Result<(), String> {
         let all_struck = self.stage.sim.now().0.max(self.last_fault) + SETTLE_NS;
         self.stage.sim.run_until(Nanos(all_struck));
-        self.stage.recover()
+        self.stage.recover()?;
+        let epoch = 1 + self.plan.joins.len() as u32;
+        self.stage.with_auditor(async move |worker| audit::wait_for_map(&worker.client, epoch).await)
     }
 
     fn for_all_clients(&mut self, flow: impl AsyncFn(&mut Worker) + Clone + 'static) -> Result<(), String> {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use weft_base::{SECOND, Status};
 use weft_rt_sim::{Joined, NodeId, Profile, Random, Sim};
 use weft_virtual_cluster::Exit;
+use weft_wire::Op;
 
 use crate::audit;
 use crate::cluster::{Cluster, ClusterConfig, GRACE_NS};
@@ -41,6 +42,8 @@ pub struct Stage {
     pub shared: Rc<RefCell<Shared>>,
     /// For the choices of the run.
     pub random: Random,
+    /// What servers were asked in their last lives.
+    pub asked: BTreeSet<Op>,
     auditor: Option<(NodeId, Worker)>,
     workers: usize,
 }
@@ -54,7 +57,7 @@ impl Stage {
         }
         let cluster = Cluster::start(&sim, config);
         let random = sim.random();
-        let mut stage = Stage { sim, cluster, shared: Shared::new(), random, auditor: None, workers: 0 };
+        let mut stage = Stage { sim, cluster, shared: Shared::new(), random, asked: BTreeSet::new(), auditor: None, workers: 0 };
         stage.auditor = Some(stage.add_worker("auditor", 30 * SECOND));
         stage
     }
@@ -131,11 +134,14 @@ impl Stage {
         self.sim.run_for(LATE_NS);
         // A power cut may take a file whose first bytes a data server has kept.
         let may_leave_data = tolerance.lost_between.is_some() && with_data;
-        self.with_auditor(async move |worker| {
+        self.asked = self.with_auditor(async move |worker| {
             let scan = audit::scan(worker, with_data).await?;
             audit::no_orphans(&worker.client, &scan).await?;
             let empty = audit::sweep(&worker.client, &scan).await?;
-            if may_leave_data { Ok(()) } else { audit::no_orphans(&worker.client, &empty).await }
+            if !may_leave_data {
+                audit::no_orphans(&worker.client, &empty).await?;
+            }
+            audit::asked(&worker.client).await
         })?;
         self.check_exits()
     }

@@ -368,8 +368,8 @@ impl Worker {
                 Ok(done(client.fsync(&file, false).await?))
             }
             Action::SyncAll => {
-                for server in 0..client.map().meta.len() {
-                    client.fsync_dir(Handle::new(weft_base::ServerId(server as u16), 1)).await?;
+                for server in &client.map().meta {
+                    client.fsync_dir(Handle::new(server.id, 1)).await?;
                 }
                 Ok(Answer::Nothing)
             }

@@ -87,3 +87,9 @@ fn a_change_that_was_made_does_not_fail_because_the_file_is_gone_later() {
 fn nothing_is_kept_of_directories_at_data_servers() {
     [2750, 4085, 4861].into_iter().for_each(stays_good);
 }
+
+/// While a file was asked for its size it was removed; its datafiles said 0, and that was taken for its size.
+#[test]
+fn a_removed_file_has_no_size() {
+    [8556].into_iter().for_each(stays_good);
+}

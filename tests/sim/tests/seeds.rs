@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weft_sim_tests::plan::{Plan, Weather};
-use weft_sim_tests::{Report, run_seed};
+use weft_sim_tests::{Report, run_plan, run_seed};
 
 /// Seeds of each weather that run here.
 const EACH: usize = 6;
@@ -20,6 +20,20 @@ fn the_first_seeds_of_every_weather_are_good() {
         if *count < EACH {
             *count += 1;
             good(&run_seed(seed, None, false));
+        }
+    }
+    assert!(counts.len() == 6 && counts.values().all(|count| *count == EACH), "{counts:?}");
+}
+
+#[test]
+fn a_cluster_that_grows_in_the_middle_keeps_what_it_has() {
+    let mut counts: BTreeMap<Weather, usize> = BTreeMap::new();
+    for seed in 0..150 {
+        let plan = Plan::growing(seed, None);
+        let count = counts.entry(plan.weather).or_default();
+        if *count < EACH {
+            *count += 1;
+            good(&run_plan(&plan, false));
         }
     }
     assert!(counts.len() == 6 && counts.values().all(|count| *count == EACH), "{counts:?}");

@@ -14,7 +14,7 @@ use crate::process::{alive, signal};
 use crate::program::{ok, run, wait_until, weft};
 
 /// A test that takes longer has got stuck: its mounts and servers are killed, so that it fails instead of hanging for ever.
-const TEST_PATIENCE: Duration = Duration::from_secs(170);
+const TEST_PATIENCE: Duration = Duration::from_secs(300);
 /// For processes that were killed or started.
 const PROCESS_PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of every log that are shown when a test has failed.

@@ -11,7 +11,10 @@ use bytes::Bytes;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use weft_base::{ClientId, FsId, Payload, RequestId, ServerId, Status};
 use weft_wire::handshake::{ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, RegionAnswer, RegionOffer, Welcome, frame};
-use weft_wire::{ClusterKey, Flags, Frame, HEADER_BYTES, Header, Kind, Op, Operation, Wire, crc32c};
+use weft_wire::{
+    ClusterKey, Credential, Features, Flags, Frame, HEADER_BYTES, Header, KeyId, Kind, Op, Operation, SEAL_BYTES, SessionSeals, Wire,
+    crc32c,
+};
 
 /// A server answers or closes within this time, or something is wrong.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,6 +28,8 @@ pub struct Peer {
     /// Who the server says it is.
     pub server: ServerId,
     sequence: u64,
+    /// Of the messages over TCP, as honest clients have them.
+    seals: Option<SessionSeals>,
 }
 
 #[derive(Debug)]
@@ -54,15 +59,21 @@ impl Write for Stream {
     }
 }
 
-/// Reads a key file.
+/// Reads the key file of servers.
 pub fn read_key(file: &Path) -> ClusterKey {
+    read_credential(file).key
+}
+
+/// Reads a key file.
+pub fn read_credential(file: &Path) -> Credential {
     let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let digits = text.trim();
+    let (id, digits) = text.trim().split_once(':').unwrap_or(("0", text.trim()));
+    let id = KeyId(id.parse().expect("the number of a key"));
     let mut key = [0; 32];
     for (index, byte) in key.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&digits[index * 2..index * 2 + 2], 16).expect("a key is 64 hexadecimal digits");
     }
-    ClusterKey(key)
+    Credential { id, key: ClusterKey(key) }
 }
 
 impl Peer {
@@ -86,7 +97,7 @@ impl Peer {
             }
             _ => panic!("no address: {address}"),
         };
-        Ok(Peer { stream, client: ClientId(0), server: ANY_SERVER, sequence: 0 })
+        Ok(Peer { stream, client: ClientId(0), server: ANY_SERVER, sequence: 0, seals: None })
     }
 
     /// Connects and proves the key.
@@ -98,12 +109,25 @@ impl Peer {
         Peer::join_with(address, key, hello)
     }
 
+    /// Connects as a client with its own key.
+    ///
+    /// # Errors
+    /// As [`Peer::join`].
+    pub fn join_as(address: &str, credential: &Credential, client: ClientId) -> io::Result<Peer> {
+        let hello = ClientHandshake::hello(FsId(0), "", ANY_SERVER, client, 1, [client.0 as u8; NONCE_BYTES]);
+        Peer::join_with(address, &credential.key, Hello { key: credential.id, ..hello })
+    }
+
     /// The same with any hello.
     ///
     /// # Errors
     /// As [`Peer::join`].
     pub fn join_with(address: &str, key: &ClusterKey, hello: Hello) -> io::Result<Peer> {
         let mut peer = Peer::connect(address)?;
+        let hello = match &peer.stream {
+            Stream::Tcp(_) => Hello { features: hello.features.with(Features::SEALS), ..hello },
+            Stream::Unix(_) => hello,
+        };
         let client = hello.client;
         peer.send(&frame(&hello))?;
         let handshake = ClientHandshake::new(key.clone(), hello);
@@ -116,15 +140,27 @@ impl Peer {
             return Err(io::Error::other(Status::from_code(welcome.status)));
         }
         peer.client = client;
+        peer.seals = handshake.seals(&challenge);
         Ok(peer)
     }
 
-    /// Sends any bytes.
+    /// Sends any bytes. Whole frames at their beginning get their seals.
     ///
     /// # Errors
     /// Of the socket.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+        let Some(seals) = &mut self.seals else { return self.stream.write_all(bytes) };
+        let (mut out, mut rest) = (Vec::with_capacity(bytes.len() + SEAL_BYTES), bytes);
+        while let Some((head, behind)) = rest.split_first_chunk::<HEADER_BYTES>()
+            && let Ok(header) = Header::decode(head)
+            && let Some((frame, next)) = behind.split_at_checked(header.body_bytes as usize + header.following_bulk_bytes())
+        {
+            let seal = seals.to_server.seal([&head[..], frame]);
+            out.extend_from_slice(&[&head[..], &seal, frame].concat());
+            rest = next;
+        }
+        out.extend_from_slice(rest);
+        self.stream.write_all(&out)
     }
 
     /// The next frame, its checksums checked.
@@ -135,8 +171,14 @@ impl Peer {
         let mut block = [0; HEADER_BYTES];
         self.stream.read_exact(&mut block)?;
         let header = Header::decode(&block).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))?;
+        let seal = self.seals.is_some().then(|| self.take(SEAL_BYTES)).transpose()?;
         let body = self.take(header.body_bytes as usize)?;
         let bulk = self.take(header.following_bulk_bytes())?;
+        if let Some(seals) = &mut self.seals
+            && Some(&seals.to_client.seal([&block[..], &body, &bulk])[..]) != seal.as_deref()
+        {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, Status::SealBroken));
+        }
         if crc32c(&body) != header.body_crc || (!header.names_region() && crc32c(&bulk) != header.bulk_crc) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, Status::BadChecksum));
         }

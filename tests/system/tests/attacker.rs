@@ -99,22 +99,6 @@ fn promise_own_state() {
 }
 
 #[test]
-fn a_key_is_replaced_by_writing_another_one() {
-    let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
-    ok(weft().args(["mkdir", &fs.at("/kept")]));
-    let (key, old) = (fs.state().join("key"), fs.path("old"));
-    fs.down();
-    fs::rename(&key, &old).expect("it is there");
-    fs::write(&key, "5a".repeat(32)).expect("a new key");
-    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("it is ours");
-    fs.start(&[]);
-    assert_eq!(ok(weft().args(["ls", &fs.at("/")])), "kept\n");
-    let words = fails(weft().args(["--timeout", "2", "--key-file"]).arg(&old).args(["ls", &fs.at("/")]));
-    assert!(words.contains("key"), "{words}");
-    fs.down();
-}
-
-#[test]
 fn copies_out_of_a_file_system_give_no_rights_and_stay_where_they_belong() {
     if !available("copies_out_of_a_file_system_give_no_rights", &[Need::Fuse]) {
         return;

@@ -81,7 +81,7 @@ fn the_memory_of_a_killed_client_goes() {
 #[test]
 fn bad_regions_and_places_are_refused() {
     let fs = FileSystem::up(&["--data", "1"]);
-    let key = read_key(&fs.state().join("key"));
+    let key = read_key(&fs.state().join("server.key"));
     let address = format!("unix:{}", fs.state().join("run/data0.sock").display());
     let join = |client| Peer::join(&address, &key, ClientId(client)).unwrap();
     let good = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;

@@ -1,6 +1,7 @@
 //! The stores of a file system: which servers it was made with, that each is the one that it was, how much room they take, and where
 //! their journals end.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -48,41 +49,170 @@ fn without(text: &str, name: &str) -> (String, String) {
     (format!("{}{}", &text[..begin], &text[end..]), text[begin..end].to_string())
 }
 
+/// Files that are made now, and the data servers on which they are, by name.
+fn place_files(fs: &FileSystem, dir: &str) -> BTreeSet<String> {
+    ok(weft().arg("cp").arg("-r").arg(fs.path("source")).arg(fs.at(dir)));
+    let mut servers = BTreeSet::new();
+    for seed in 0..4 {
+        let stat: Value = serde_json::from_str(&ok(weft().args(["stat", "--json"]).arg(fs.at(&format!("{dir}/{seed}"))))).unwrap();
+        servers.extend(stat[0]["data_servers"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_string()));
+    }
+    servers
+}
+
+#[track_caller]
+fn check_tree(fs: &FileSystem, config: &Path, dir: &str) {
+    let (back, mut from) = (fs.path("back"), config.as_os_str().to_owned());
+    from.push(format!(":{dir}"));
+    ok(weft().arg("cp").arg("-r").arg(from).arg(&back));
+    ok(Command::new("diff").arg("-r").arg(fs.path("source")).arg(&back));
+    fs::remove_dir_all(back).unwrap();
+}
+
+fn append(fs: &FileSystem, text: &str) {
+    let made = fs::read_to_string(config(fs)).unwrap();
+    fs::write(config(fs), made + text).unwrap();
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| name.to_string()).collect()
+}
+
+/// What a user does who wants more room: one more entry, and `weft up`.
 #[test]
-fn promise_a_list_of_servers_that_changed_is_refused() {
+fn promise_a_file_system_grows_and_every_file_stays_where_it_is() {
+    let fs = FileSystem::up(&["--data", "2"]);
+    put_files(&fs);
+    fs.down();
+    append(&fs, &entry("data2", "data"));
+    let said = fails(weft().args(["ls"]).arg(fs.at("/kept")));
+    assert!(said.contains("`data2` has no id: add the line `id = 2`"), "{said}");
+    fs.start(&[]);
+    assert!(fs::read_to_string(config(&fs)).unwrap().contains("id = 2\nname = \"data2\""), "`weft up` has written its id");
+    check_files(&fs);
+    assert_eq!(place_files(&fs, "/young"), names(&["data0", "data1", "data2"]), "new files use the new server");
+    let status = ok(weft().args(["status", "--state"]).arg(fs.state()));
+    assert!(status.contains("data2") && status.contains("epoch 2"), "{status}");
+    let report: Value = serde_json::from_str(&ok(weft().args(["df", "--json"]).arg(fs.state()))).unwrap();
+    assert!(report["servers"].as_array().unwrap().iter().any(|row| row["name"] == "data2"), "{report}");
+    fs.down();
+    fs.start(&[]);
+    check_tree(&fs, &config(&fs), "/kept");
+    check_tree(&fs, &config(&fs), "/young");
+}
+
+/// It grows while it runs and is used; a config from before reads everything.
+#[test]
+fn promise_a_running_file_system_grows() {
+    let fs = FileSystem::up(&["--meta", "2", "--data", "1"]);
+    put_files(&fs);
+    let old = fs.path("old.toml");
+    let text = fs::read_to_string(config(&fs)).unwrap().replace("unix:run", &format!("unix:{}", fs.state().join("run").display()));
+    let text = text.replace("key_file = \"key\"", &format!("key_file = \"{}\"", fs.state().join("key").display()));
+    fs::write(&old, &text).unwrap();
+    append(&fs, &format!("{}{}{}", entry("data1", "data"), entry("store", "data"), entry("meta2", "meta")));
+    ok(weft().args(["up", "--state"]).arg(fs.state()));
+    assert_eq!(place_files(&fs, "/young"), names(&["data0", "data1", "store"]));
+    // Directories go to the new metadata server, too: of so many, not all are elsewhere.
+    let homes = |dir: &str| {
+        ok(weft().arg("mkdir").arg(fs.at(dir)));
+        let stat: Value = serde_json::from_str(&ok(weft().args(["stat", "--json"]).arg(fs.at(dir)))).unwrap();
+        stat[0]["metadata_server"].as_str().unwrap().to_string()
+    };
+    let homes: BTreeSet<String> = (0..24).map(|number| homes(&format!("/dir{number}"))).collect();
+    assert!(homes.contains("meta2"), "{homes:?}");
+    // Names that are moved between servers that have heard of the new one by now.
+    ok(weft().arg("mv").arg(fs.at("/young")).arg(fs.at("/dir0/moved")));
+    for (tree, config) in [("/kept", config(&fs)), ("/dir0/moved", config(&fs)), ("/kept", old.clone()), ("/dir0/moved", old.clone())] {
+        check_tree(&fs, &config, tree);
+    }
+    // Who writes by the old config writes to where everybody looks.
+    let mut to = old.as_os_str().to_owned();
+    to.push(":/by-the-old");
+    ok(weft().arg("cp").arg("-r").arg(fs.path("source")).arg(to));
+    check_tree(&fs, &config(&fs), "/by-the-old");
+    // A server with the old config would not find all others.
+    fs.kill("meta1");
+    let said = fails(weft().args(["serve", "--server", "meta1", "--config"]).arg(elsewhere(&fs, &text)));
+    assert!(said.contains("no server has role = \"meta\" and id = 2: that is meta2"), "{said}");
+    fs.start(&[]);
+    check_files(&fs);
+}
+
+/// A config in the state directory under another name, so that paths are the same.
+fn elsewhere(fs: &FileSystem, text: &str) -> PathBuf {
+    let file = fs.state().join("other.toml");
+    fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn promise_order_names_and_addresses_of_servers_move_no_file() {
+    let fs = FileSystem::up(&["--meta", "2", "--data", "3"]);
+    put_files(&fs);
+    fs.down();
+    let made = fs::read_to_string(config(&fs)).unwrap();
+    let (mut text, mut entries) = (made.clone(), Vec::new());
+    for name in ["data0", "data2", "meta0", "data1", "meta1"] {
+        let (rest, entry) = without(&text, name);
+        text = rest;
+        entries.push(format!("\n{}\n", entry.trim()));
+    }
+    let reordered = text + &entries.concat();
+    let renamed = reordered.replace("name = \"data1\"", "name = \"store\"").replace("name = \"meta0\"", "name = \"names\"");
+    let moved = renamed.replace("run/data1.sock", "run/elsewhere.sock").replace("run/meta1.sock", "run/m.sock");
+    let old = elsewhere(&fs, &made);
+    for changed in [&reordered, &renamed, &moved, &made] {
+        fs::write(config(&fs), changed).unwrap();
+        fs.start(&[]);
+        check_files(&fs);
+        // The servers tell where they are now.
+        check_tree(&fs, &old, "/kept");
+        fs.down();
+    }
+}
+
+#[test]
+fn promise_a_config_that_contradicts_the_file_system_is_refused() {
     let fs = FileSystem::up(&["--data", "2"]);
     put_files(&fs);
     let made = fs::read_to_string(config(&fs)).unwrap();
     let (shorter, second) = without(&made, "data1");
-    let (only_meta, first) = without(&shorter, "data0");
-    let grown = format!("{made}{}", entry("data2", "data"));
+    let other_id = second.replace("id = 1", "id = 7");
+    let swapped =
+        made.replace("servers/data0", "servers/x").replace("servers/data1", "servers/data0").replace("servers/x", "servers/data1");
     let cases = [
-        (grown.clone(), "data2 is new: take the entry of data2 out again"),
-        (format!("{made}{}", entry("meta1", "meta")), "meta1 is new"),
-        (shorter, "data1 is missing: put the entry of data1 back"),
-        (made.replace("name = \"data1\"", "name = \"store\""), "data1 is called store now"),
-        (format!("{only_meta}{second}\n{first}"), "data1 stands where data0 was"),
+        (shorter.clone(), "no server has role = \"data\" and id = 1: that is data1"),
+        (format!("{shorter}\n{other_id}"), "holds the store of the server with role = \"data\" and id = 1"),
+        (swapped, "holds the store of the server with role = \"data\" and id = "),
+        (made.replace("id = 1", "id = 0"), "`data0` has the same role and id"),
     ];
     for (changed, words) in &cases {
         fs::write(config(&fs), changed).unwrap();
-        // Servers that run know better than a client with this config.
-        for command in [weft().arg("ls").arg(fs.at("/kept")), weft().args(["up", "--state"]).arg(fs.state())] {
-            let said = fails(command);
-            assert!(said.contains(words), "{words}: {said}");
-        }
+        let said = fails(weft().args(["up", "--state"]).arg(fs.state()));
+        assert!(said.contains(words), "{words}: {said}");
     }
+    // A client is corrected by the servers that run.
+    fs::write(config(&fs), &shorter).unwrap();
+    check_files(&fs);
     // A config elsewhere, as on another machine, whose folders hold nothing: the running servers are asked.
-    let elsewhere = fs.path("elsewhere");
-    fs::create_dir(&elsewhere).unwrap();
-    let run = fs.state().join("run");
-    let moved = grown
-        .replace("unix:run", &format!("unix:{}", run.display()))
-        .replace("key_file = \"key\"", &format!("key_file = \"{}\"", fs.state().join("key").display()));
-    fs::write(elsewhere.join("weft.toml"), moved).unwrap();
-    let said = fails(weft().args(["serve", "--create", "--server", "data2", "--config"]).arg(elsewhere.join("weft.toml")));
-    assert!(said.contains("data2 is new"), "{said}");
-    assert!(!elsewhere.join("servers/data2/superblock").exists());
-
+    let away = fs.path("elsewhere");
+    fs::create_dir(&away).unwrap();
+    let absolute = |text: &str| {
+        let text = text.replace("unix:run", &format!("unix:{}", fs.state().join("run").display()));
+        text.replace("key_file = \"key\"", &format!("key_file = \"{}\"", fs.state().join("key").display()))
+    };
+    let (taken, _) = without(&made, "data1");
+    let taken = format!("{taken}{}", entry("mine", "data").replace("role = \"data\"", "role = \"data\"\nid = 1"));
+    for (text, server, words) in [
+        (taken, "mine", "the id 1 of mine is that of data1"),
+        (format!("{shorter}{}", entry("data2", "data").replace("role = \"data\"", "role = \"data\"\nid = 2")), "data2", "that is data1"),
+    ] {
+        fs::write(away.join("weft.toml"), absolute(&text)).unwrap();
+        let said = fails(weft().args(["serve", "--create", "--server", server, "--config"]).arg(away.join("weft.toml")));
+        assert!(said.contains(words), "{words}: {said}");
+        assert!(!away.join("servers").join(server).join("superblock").exists());
+    }
     fs::write(config(&fs), &made).unwrap();
     fs.down();
     for (changed, words) in &cases {
@@ -90,14 +220,26 @@ fn promise_a_list_of_servers_that_changed_is_refused() {
         let said = fails(weft().args(["up", "--state"]).arg(fs.state()));
         assert!(said.contains(words), "{words}: {said}");
     }
-    fs::write(config(&fs), &grown).unwrap();
-    let said = fails(weft().args(["serve", "--create", "--server", "data2", "--config"]).arg(config(&fs)));
-    assert!(said.contains("data2 is new"), "{said}");
-    assert!(!fs.server_dir("data2").exists(), "nothing was made");
-
     fs::write(config(&fs), &made).unwrap();
     fs.start(&[]);
     check_files(&fs);
+}
+
+/// Metadata server 0 must not decide again what it has decided already.
+#[test]
+fn promise_an_old_copy_of_the_map_is_refused() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    put_files(&fs);
+    fs.down();
+    let kept = fs.path("kept-folder");
+    ok(Command::new("cp").arg("-a").arg(fs.server_dir("meta0")).arg(&kept));
+    append(&fs, &entry("data1", "data"));
+    fs.start(&[]);
+    fs.down();
+    fs::remove_dir_all(fs.server_dir("meta0")).unwrap();
+    ok(Command::new("cp").arg("-a").arg(&kept).arg(fs.server_dir("meta0")));
+    let said = fails(weft().args(["up", "--state"]).arg(fs.state()));
+    assert!(said.contains("is an old copy") && said.contains("data0 has seen epoch 2"), "{said}");
 }
 
 /// Starts a server alone that makes its store, and kills it as soon as it has.

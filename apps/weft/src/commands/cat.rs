@@ -5,9 +5,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use weft_host::connect::{Common, Fs, open_all};
 use weft_wire::Rights;
-
-use crate::connect::{Common, Fs, open_all};
 
 /// Bytes of one read.
 const BLOCK_BYTES: u64 = 4 << 20;

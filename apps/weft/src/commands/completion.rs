@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory;
 use clap_complete::Shell;
+use weft_host::output::print;
 
-use super::Cli;
-use crate::output::print;
+use crate::commands::Cli;
 
 /// Print the completions of a shell
 #[derive(Debug, clap::Args)]

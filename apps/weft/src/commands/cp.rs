@@ -11,14 +11,14 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use weft_base::FileKind;
+use weft_host::connect::{Common, Fs, umask};
+use weft_host::fs_arg::{CONFIG_NAME, FsArg, FsPath, is_url};
+use weft_host::output::print_json;
+use weft_host::process::StopSignals;
+use weft_host::units::human_bytes;
+use weft_host::{mounted, mounts};
 
-use crate::connect::{Common, Fs, umask};
 use crate::copy::{Copied, Copier, CopyOptions, Meta, Place};
-use crate::fs_arg::{CONFIG_NAME, FsArg, FsPath, is_url};
-use crate::output::print_json;
-use crate::process::StopSignals;
-use crate::units::human_bytes;
-use crate::{mounted, mounts};
 
 /// Copy files and trees to, from and within file systems, without a mount
 #[derive(Debug, clap::Args)]
@@ -105,7 +105,7 @@ impl Args {
         }
         self.report(&copied, begun.elapsed().as_secs_f64(), terminal)?;
         if stop.load(Ordering::Relaxed) {
-            crate::output::tell(&format!("interrupted; {} files were copied, incomplete ones were removed", copied.files));
+            weft_host::output::tell(&format!("interrupted; {} files were copied, incomplete ones were removed", copied.files));
             return Ok(ExitCode::from(130));
         }
         Ok(if copied.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -116,7 +116,7 @@ impl Args {
             print_json(copied)?;
         } else if terminal && !self.quiet {
             let rate = human_bytes((copied.bytes as f64 / seconds.max(1e-6)) as u64);
-            crate::output::tell_plainly(&format!("{} files, {} in {seconds:.2} s, {rate}/s", copied.files, human_bytes(copied.bytes)));
+            weft_host::output::tell_plainly(&format!("{} files, {} in {seconds:.2} s, {rate}/s", copied.files, human_bytes(copied.bytes)));
         }
         Ok(())
     }

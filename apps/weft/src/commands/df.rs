@@ -7,11 +7,10 @@ use anyhow::Result;
 use serde::Serialize;
 use weft_base::ServerRole;
 use weft_client::DataSpace;
-
-use crate::connect::{Common, Fs};
-use crate::fs_arg::FsPath;
-use crate::output::{Table, print, print_json};
-use crate::units::human_bytes;
+use weft_host::connect::{Common, Fs};
+use weft_host::fs_arg::FsPath;
+use weft_host::output::{Table, print, print_json};
+use weft_host::units::human_bytes;
 
 /// Show how full a file system is, without a mount
 #[derive(Debug, clap::Args)]

@@ -5,15 +5,16 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use weft_host::config::Config;
+use weft_host::connect::Common;
+use weft_host::mount_list;
+use weft_host::mount_list::Unmounted;
+use weft_host::named::NamedState;
+use weft_host::output;
+use weft_host::process;
+use weft_host::process::Ended;
+use weft_host::state::StateDir;
 use weft_rt_real::Address;
-
-use crate::config::Config;
-use crate::connect::Common;
-use crate::mount_list::{self, Unmounted};
-use crate::named::NamedState;
-use crate::output;
-use crate::process::{self, Ended};
-use crate::state::StateDir;
 
 /// How long a server has after SIGTERM before it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,7 +31,7 @@ impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let state = StateDir::existing(&self.state.dir(common)?)?;
         let config = Config::load(&state.config_file())?;
-        crate::state::make_private_dir(&state.run_dir())?;
+        weft_host::state::make_private_dir(&state.run_dir())?;
         state.check()?;
         let lock = state.lock()?;
         let report = stop_all(&state, &config);

@@ -8,20 +8,19 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use weft_charts::{Frame, views};
+use weft_host::connect::Common;
+use weft_host::fs_arg::CONFIG_NAME;
+use weft_host::mounts;
+use weft_host::output::{Table, print, print_json};
+use weft_host::parallel::at_once;
+use weft_recording::files_in;
+use weft_recording::nodes::record;
 use weft_trace::Stage;
 use weft_trace::event::LOAD_MOUNT;
 use weft_trace::explain::{Analysis, Explanation, Waterfall};
 use weft_trace::file::TraceFile;
 use weft_trace::merge::{Merged, Node, NodeClock, merge_by};
 use weft_trace::record::Body;
-
-use crate::connect::Common;
-use crate::fs_arg::CONFIG_NAME;
-use crate::mounts;
-use crate::output::{Table, print, print_json};
-use crate::parallel::at_once;
-use crate::recording::files_in;
-use crate::recording::nodes::record;
 
 /// Show where the time of operations went, of a running file system or from trace files
 #[derive(Debug, clap::Args)]

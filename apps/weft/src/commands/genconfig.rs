@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use weft_base::{FsId, ServerRole};
-
-use crate::config::{self, CacheLayer, Config, Draft, DraftServer, Durability, Engine, write_in_one_step};
-use crate::connect::random;
-use crate::output;
-use crate::units::{ByteSize, hex};
+use weft_host::config;
+use weft_host::config::{CacheLayer, Config, Draft, DraftServer, Durability, Engine, KeyFiles};
+use weft_host::connect::random;
+use weft_host::output;
+use weft_host::units::ByteSize;
 
 /// Write the config and key of a file system over several machines
 #[derive(Debug, clap::Args)]
@@ -58,6 +58,9 @@ pub struct Settings {
     /// A laboratory may hold its processes up at fault points (WEFT_FAULT); never where data matters
     #[arg(long)]
     pub allow_faults: bool,
+    /// Messages over TCP get no seals: faster, for networks in which nobody else can send
+    #[arg(long)]
+    pub no_seals: bool,
     /// Stripe size of new files, a power of two from 4KiB to 64MiB
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = config::parse_stripe_size)]
     pub stripe_size: u32,
@@ -79,6 +82,7 @@ impl Settings {
             durability: self.durability,
             cache_layer: self.cache_layer.unwrap_or(CacheLayer::usual(self.direct_io)),
             direct_io: self.direct_io,
+            seal_tcp: !self.no_seals,
             allow_faults: self.allow_faults,
             stripe_bytes: self.stripe_size,
             stripe_width: self.stripe_width,
@@ -93,18 +97,20 @@ impl Args {
     pub fn run(self) -> Result<ExitCode> {
         let output = std::path::absolute(&self.output).with_context(|| format!("cannot tell where {} is", self.output.display()))?;
         let key = output.with_file_name("key");
-        for file in [&output, &key] {
+        let KeyFiles { server, list } = KeyFiles::beside(&output);
+        for file in [&output, &key, &server, &list] {
             if file.exists() {
                 bail!("{} exists; remove it or choose another --output: a file system that uses it would be lost", file.display());
             }
         }
         let draft = self.settings.draft(&self.name, self.servers())?;
-        write_key(&key)?;
+        KeyFiles::beside(&output).make(&key)?;
         draft.write(&output)?;
         if let Err(error) = Config::load(&output) {
             // Only what we wrote just now.
-            let _ = std::fs::remove_file(&output);
-            let _ = std::fs::remove_file(&key);
+            for file in [&output, &key, &server, &list] {
+                let _ = std::fs::remove_file(file);
+            }
             return Err(error.context("these arguments make no config"));
         }
         output::print(&self.next_steps(&output, &key, &draft))?;
@@ -118,6 +124,7 @@ impl Args {
                 dir: format!("{}/{name}", self.dir.trim_end_matches('/')),
                 name,
                 role,
+                id: index as u16,
                 address: if address.contains("tcp:") || address.starts_with("unix:") { address.clone() } else { format!("tcp:{address}") },
                 capacity: self.capacity.filter(|_| role == ServerRole::Data),
             }
@@ -129,8 +136,11 @@ impl Args {
 
     fn next_steps(&self, output: &Path, key: &Path, draft: &Draft) -> String {
         let (config, key) = (output.display(), key.display());
-        let mut text = format!("wrote {config} and {key} (keep the key secret, mode 0600)\n\nNext:\n");
-        text += "  1. copy both files to the same place on every machine, servers and clients\n";
+        let KeyFiles { server, list } = KeyFiles::beside(output);
+        let (server, list) = (server.display(), list.display());
+        let mut text = format!("wrote {config}, {key}, {server} and {list} (keep the keys secret, mode 0600)\n\nNext:\n");
+        text +=
+            &format!("  1. copy {config} and {key} to the same place on every machine, and {server} and {list} to those of servers only\n");
         text += "  2. start each server on its machine; --create only the first time:\n";
         for server in &draft.servers {
             text += &format!("       weft serve --config {config} --server {} --create    # {}\n", server.name, server.address);
@@ -139,14 +149,6 @@ impl Args {
         text += &format!("  4. use it:           weft mount {config} /mnt/weft\n");
         text
     }
-}
-
-/// Draws a cluster key and writes it with mode 0600.
-///
-/// # Errors
-/// Of the disk, or if the operating system gives no random bytes.
-pub fn write_key(file: &Path) -> Result<()> {
-    write_in_one_step(file, format!("{}\n", hex(&random::<32>()?)).as_bytes(), 0o600)
 }
 
 /// A name of a file system on the command line.

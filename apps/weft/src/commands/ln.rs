@@ -5,9 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-
-use crate::connect::{Common, FsPlace, open_all};
-use crate::fs_arg::FsPath;
+use weft_host::connect::{Common, FsPlace, open_all};
+use weft_host::fs_arg::FsPath;
 
 /// Make links without a mount
 #[derive(Debug, clap::Args)]

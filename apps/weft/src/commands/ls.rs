@@ -7,9 +7,8 @@ use anyhow::Result;
 use serde::Serialize;
 use weft_base::{Attr, FileKind, WallTime};
 use weft_client::DirItem;
-
-use crate::connect::{Common, Fs, kind_letter, kind_word, open_all};
-use crate::output::{Table, print, print_json, show_name};
+use weft_host::connect::{Common, Fs, kind_letter, kind_word, open_all};
+use weft_host::output::{Table, print, print_json, show_name};
 
 /// List directories without a mount
 #[derive(Debug, clap::Args)]
@@ -197,7 +196,7 @@ mod tests {
     fn modes_as_ls_writes_them() {
         let mode = |kind, mode| {
             let zero = WallTime(0);
-            let layout = Layout { stripe_bytes: 65536, width: 1, first: 0 };
+            let layout = Layout { stripe_bytes: 65536, width: 1, first: 0, generation: 1 };
             let handle = Handle(1);
             mode_string(&Attr {
                 handle,

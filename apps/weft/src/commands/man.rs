@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;
+use weft_host::output::print;
 
-use super::Cli;
-use crate::output::print;
+use crate::commands::Cli;
 
 /// Write the manual pages, one for each command
 #[derive(Debug, clap::Args)]

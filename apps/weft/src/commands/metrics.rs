@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Result;
-
-use crate::connect::{Common, Fs};
-use crate::live::exporter;
-use crate::named::NamedFs;
-use crate::output::print;
+use weft_host::connect::{Common, Fs};
+use weft_host::named::NamedFs;
+use weft_host::output::print;
+use weft_watch::exporter;
 
 /// Serve the numbers of all servers at /metrics, in the text format of Prometheus
 #[derive(Debug, clap::Args)]

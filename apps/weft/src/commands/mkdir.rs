@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use weft_base::{FileKind, Status};
-
-use crate::connect::{Common, Fs, open_all, umask};
-use crate::output::show_name;
+use weft_host::connect::{Common, Fs, open_all, umask};
+use weft_host::output::show_name;
 
 /// Make directories without a mount
 #[derive(Debug, clap::Args)]

@@ -7,6 +7,8 @@ mod df;
 mod down;
 mod explain;
 mod genconfig;
+mod inspect;
+mod key;
 mod ln;
 mod ls;
 mod man;
@@ -29,8 +31,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-
-use crate::connect::Common;
+use weft_host::connect::Common;
 
 /// Weft: a parallel file system.
 #[derive(Debug, Parser)]
@@ -72,18 +73,20 @@ enum Command {
     Ping(ping::Args),
     Top(top::Args),
     Metrics(metrics::Args),
-    Plot(crate::plot::Args),
+    Plot(weft_report::plot::Args),
     Trace(trace::Args),
     Explain(explain::Args),
-    Export(crate::export::Args),
-    Bench(crate::bench::Args),
-    Sim(crate::sim::Args),
+    Export(weft_export::Args),
+    Bench(weft_bench::Args),
+    Sim(weft_lab_sim::Args),
     Genconfig(genconfig::Args),
+    Inspect(inspect::Args),
+    Key(key::Args),
     Completion(completion::Args),
     Man(man::Args),
     Serve(serve::Args),
-    View(crate::view::Args),
-    Report(crate::view::report::Args),
+    View(weft_view::Args),
+    Report(weft_report::Args),
 }
 
 impl Cli {
@@ -119,6 +122,8 @@ impl Cli {
             Command::Bench(args) => args.run(common),
             Command::Sim(args) => args.run(),
             Command::Genconfig(args) => args.run(),
+            Command::Inspect(args) => args.run(),
+            Command::Key(args) => args.run(),
             Command::Completion(args) => args.run(),
             Command::Man(args) => args.run(),
             Command::Serve(args) => args.run(),

@@ -7,22 +7,23 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use weft_fuse::{MountOptions, Transport, Trouble, Troubles};
-use weft_rt_real::Level;
+use weft_host::command_socket::Service;
+use weft_host::connect::{Common, Fs};
+use weft_host::mounted;
+use weft_host::mounted::Note;
+use weft_host::output::{tell, tell_at};
+use weft_host::process;
+use weft_host::process::{HangUp, StopSignals};
+use weft_host::state::StateDir;
+use weft_host::{mount_list, mounts, trust};
+use weft_rt_real::{Level, LimitedLog, Log};
 use weft_wire::ops::{MountErrorRow, MountErrors, TraceAction, TraceRequest};
-
-use crate::connect::{Common, Fs};
-use crate::mounted::{self, Note};
-use crate::output::{tell, tell_at};
-use crate::process::{self, HangUp, StopSignals};
-use crate::recording::socket::Service;
-use crate::state::StateDir;
-use crate::{mount_list, mounts, recording, trust};
 
 /// Mount a file system through FUSE
 #[derive(Debug, clap::Args)]
@@ -80,11 +81,11 @@ impl Args {
             serve(&fs, &place, &self.options, common, HangUp::Ends, || Ok(()))?;
         } else if self.ready {
             process::detach();
-            let told = serve(&fs, &place, &self.options, common, HangUp::ReopensLog, || crate::output::print("ready\n"));
+            let told = serve(&fs, &place, &self.options, common, HangUp::ReopensLog, || weft_host::output::print("ready\n"));
             if let Err(error) = &told {
                 // The parent takes one line, and helpers have several.
                 let words: Vec<String> = crate::error_text(error).lines().map(|line| line.trim().to_string()).collect();
-                crate::output::print(&format!("{}\n", words.join("; ")))?;
+                weft_host::output::print(&format!("{}\n", words.join("; ")))?;
             }
             told?;
         } else {
@@ -162,7 +163,7 @@ fn serve(
     let nonempty = is_nonempty_allowed(options);
     let options = parse_options(options)?;
     let signals = StopSignals::block()?;
-    recording::block_dump_signal()?;
+    weft_recording::block_dump_signal()?;
     process::raise_descriptors();
     check_place(place, nonempty)?;
     let (source, common) = &mounted::behind(fs, common)?;
@@ -175,9 +176,12 @@ fn serve(
     }
     let (pid_file, path) =
         mount_list::take_pid_file(&dir, fs.id(), place).with_context(|| format!("cannot mount at {}", place.display()))?;
-    let socket = recording::socket::path_for(&path);
-    recording::identify(&mount_list::trace_name(place), None);
-    let mut session = weft_fuse::mount(fs.client.clone(), place, options)?;
+    let socket = weft_host::command_socket::path_for(&path);
+    weft_recording::identify(&mount_list::trace_name(place), None);
+    // A flood of lines would fill the disk.
+    let log = Mutex::new(LimitedLog::new(Log::to_stderr("weft mount")));
+    let log = Box::new(move |line: &str| log.lock().unwrap_or_else(PoisonError::into_inner).line(line));
+    let mut session = weft_fuse::mount(fs.client.clone(), place, options, log)?;
     listen_to_commands(&fs, session.troubles(), &socket, &dir);
     let device = mounts::at(place)?.map(|mount| mount.device).unwrap_or_default();
     if let Err(error) = mount_list::note_mounted(&pid_file, fs.id(), place, &device) {
@@ -219,11 +223,12 @@ fn listen_to_commands(fs: &Fs, troubles: Arc<Troubles>, socket: &Path, dir: &Pat
     let errors = move || MountErrors { rows: troubles.list().into_iter().map(row).collect() };
     let state = fs.config.as_ref().map(|config| StateDir::of_config(&config.file)).filter(|state| trust::is_own_folder(state.root()));
     let home = state.map_or_else(|| dir.join("trace"), |state| state.trace_dir());
-    if let Err(error) = recording::socket::listen(socket, Service { home, errors: Arc::new(errors) }) {
+    let trace = move |request: &TraceRequest| weft_recording::command(request, &home, weft_recording::Commander::Owner);
+    if let Err(error) = weft_host::command_socket::listen(socket, Service { trace: Arc::new(trace), errors: Arc::new(errors) }) {
         tell(&format!("commands cannot reach this mount while it runs: {error:#}"));
     }
     let client = fs.client.clone();
-    recording::on_dump(move || {
+    weft_recording::on_dump(move || {
         let servers: Vec<_> = client.map().servers().map(|entry| entry.id).collect();
         for server in servers {
             // One that does not answer may be the very trouble.
@@ -291,7 +296,7 @@ fn parse_options(options: &[String]) -> Result<MountOptions> {
             ("locks", Some("local")) => parsed.local_locks = true,
             ("direct_from", Some(size)) => {
                 parsed.direct_from_bytes =
-                    size.parse::<crate::units::ByteSize>().map_err(|words| anyhow::anyhow!("-o {option}: {words}"))?.0;
+                    size.parse::<weft_host::units::ByteSize>().map_err(|words| anyhow::anyhow!("-o {option}: {words}"))?.0;
             }
             _ => bail!("-o {option} is unknown; `weft mount --help` lists the options"),
         }

@@ -7,9 +7,8 @@ use anyhow::{Result, bail};
 use bytes::Bytes;
 use weft_base::FileKind;
 use weft_client::RenameFlags;
-
-use crate::connect::{Common, open_all};
-use crate::output::show_name;
+use weft_host::connect::{Common, open_all};
+use weft_host::output::show_name;
 
 /// Rename or move within one file system, without a mount
 #[derive(Debug, clap::Args)]

@@ -5,11 +5,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde::Serialize;
 use weft_base::{ClusterMap, ServerEntry};
+use weft_host::connect::{Common, Fs};
+use weft_host::named::NamedFs;
+use weft_host::output::{Table, print, print_json};
 use weft_wire::ops::ServerInfo;
-
-use crate::connect::{Common, Fs};
-use crate::named::NamedFs;
-use crate::output::{Table, print, print_json};
 
 /// Check that every server answers and that they are one file system
 #[derive(Debug, clap::Args)]
@@ -176,12 +175,14 @@ mod tests {
         let map = ClusterMap {
             fs_id: FsId(7),
             fs_name: "demo".into(),
-            epoch: 1,
+            epoch: 0,
             meta: vec![entry(ids[0]), entry(ids[1])],
             data: vec![entry(ids[2])],
+            generations: Vec::new(),
             stripe_bytes: 65536,
             stripe_width: 0,
-        };
+        }
+        .founded(1);
         report(&map, ids.into_iter().map(entry).zip(answers).collect())
     }
 

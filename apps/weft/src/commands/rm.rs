@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use weft_base::{FileKind, Handle, Status};
-
-use crate::connect::{Common, Fs, open_all};
-use crate::output::show_name;
+use weft_host::connect::{Common, Fs, open_all};
+use weft_host::output::show_name;
 
 /// Remove files and directories without a mount
 #[derive(Debug, clap::Args)]

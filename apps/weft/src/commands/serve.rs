@@ -6,19 +6,16 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_base::{MILLISECOND, ServerRole};
-use weft_data_server::{CONTAINER_NAME, CacheConfig, DataServerConfig, WriteBack};
+use weft_data_server::{CONTAINER_NAME, DataServerConfig};
+use weft_host::config::{Config, Durability, Engine, ServerConfig, cache_config};
+use weft_host::process;
+use weft_host::process::{HangUp, PidFile, StopSignals};
+use weft_host::state::{StateDir, make_private_dir};
+use weft_host::stores;
 use weft_meta_server::MetaServerConfig;
-use weft_rt_real::{Address, DiskConfig, Level, Log, ShardConfig, StopHandle, write_line};
-use weft_sched::LayerKind;
-use weft_sched::improved::DiskCost;
+use weft_rt_real::{Address, DiskConfig, Keys, Level, Log, ShardConfig, StopHandle, write_line};
 use weft_wire::ClusterKey;
 use weft_wire::ops::{TraceReply, TraceRequest, TraceService};
-
-use crate::config::{CacheLayer, Config, Durability, Engine, ServerConfig};
-use crate::process::{self, HangUp, PidFile, StopSignals};
-use crate::recording;
-use crate::state::{StateDir, make_private_dir};
-use crate::stores;
 
 /// Where traces of this process go if nobody says otherwise.
 static TRACES: OnceLock<PathBuf> = OnceLock::new();
@@ -56,7 +53,7 @@ impl Args {
             process::detach();
         }
         let signals = StopSignals::block()?;
-        recording::block_dump_signal()?;
+        weft_recording::block_dump_signal()?;
         process::raise_descriptors();
         let config = Config::load(&self.config)?;
         let server = config.server(&self.server)?;
@@ -64,8 +61,8 @@ impl Args {
         if self.create && config.engine == Engine::Journal && !stores::is_made(&server.dir) {
             stores::check_running(&config, server.id)?;
         }
-        crate::faults::begin(&server.name, Some(&config))?;
-        let key = config.key()?;
+        weft_host::faults::begin(&server.name, Some(&config))?;
+        let ring = config.ring()?;
         let state = StateDir::of_config(&config.file);
         make_private_dir(&state.run_dir())?;
         state.check()?;
@@ -75,8 +72,8 @@ impl Args {
         let pid_file = PidFile::take(&state.pid_file(&server.name), "");
         pid_file.with_context(|| format!("cannot start {}", server.name))?.hold_until_exit();
         // Whoever may connect to a socket of this machine without a key must not make this process write files.
-        let may_be_told = key.is_some() || matches!(server.listen, Address::Unix(_));
-        recording::identify(&server.name, Some(server.id));
+        let may_be_told = ring.is_some() || matches!(server.listen, Address::Unix(_));
+        weft_recording::identify(&server.name, Some(server.id));
         TRACES.get_or_init(|| state.trace_dir());
         let create = self.create || config.engine == Engine::Memory;
         check_dir(server, &config, create)?;
@@ -91,23 +88,27 @@ impl Args {
         let asked = stop.clone();
         signals.on_end(hang_up, &server.name, false, move || asked.stop());
         let log = Log::to_stderr(&server.name);
+        // Without a key anybody on this machine may forge capabilities; the runtime keeps everybody else out.
+        let key = ring.as_ref().map_or(ClusterKey([0; 32]), |ring| ring.server().key);
+        let keys = ring.map(Keys::new);
+        if let (Some(keys), Some(files)) = (&keys, &config.key_files) {
+            files.clone().watch(keys.clone(), server.name.clone());
+        }
         let shard = ShardConfig {
             server: server.id,
             fs_id: config.fs_id,
             fs_name: config.fs_name.clone(),
-            key: key.clone(),
+            keys,
             listen: vec![server.listen.clone()],
             disk: disk(server, &config)?,
             servers: config.servers.iter().map(|server| (server.id, server.address.clone())).collect(),
-            names: config.map().server_list(),
             share_memory: config.shared_memory,
+            seal_tcp: config.seal_tcp,
             stop,
             log,
         };
         let about = format!("starts, process {}, listens on {}", std::process::id(), server.listen);
         write_line(Level::Info, &server.name, &about);
-        // Without a key anybody on this machine may forge capabilities; the runtime keeps everybody else out.
-        let key = key.unwrap_or(ClusterKey([0; 32]));
         match server.id.role() {
             ServerRole::Meta => {
                 let settings = MetaServerConfig { trace: may_be_told.then_some(TRACE), ..meta_config(server, &config, key, create) };
@@ -124,12 +125,12 @@ impl Args {
 }
 
 /// What this process does about its recording, if it may be told.
-const TRACE: TraceService = TraceService { command: trace, read: recording::read };
+const TRACE: TraceService = TraceService { command: trace, read: weft_recording::read };
 
 /// Executes a command about the recording of this process.
 fn trace(request: &TraceRequest) -> TraceReply {
     let home = TRACES.get().map_or(Path::new(""), PathBuf::as_path);
-    let reply = recording::command(request, home, recording::Commander::KeyHolder);
+    let reply = weft_recording::command(request, home, weft_recording::Commander::KeyHolder);
     // The server's thread takes its ring now and not with the next request.
     weft_trace::now();
     reply
@@ -221,19 +222,6 @@ fn data_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: 
         cache: cache_config(config.cache_layer, config.direct_io, config.durability),
         ..DataServerConfig::new(server.id, config.map(), key)
     }
-}
-
-/// How the accesses of a data server to its container meet.
-pub fn cache_config(layer: CacheLayer, direct_io: bool, durability: Durability) -> CacheConfig {
-    let layer = match layer {
-        CacheLayer::None => LayerKind::None,
-        CacheLayer::WriteBehind => LayerKind::WriteBehind,
-        CacheLayer::Aggregation => LayerKind::Aggregation,
-        CacheLayer::ServerDirected => LayerKind::ServerDirected,
-    };
-    let disk = if direct_io { DiskCost::SSD } else { DiskCost::PAGE_CACHE };
-    let answers_early = direct_io && durability == Durability::None && layer != LayerKind::None;
-    CacheConfig { layer, disk, takes_all: direct_io, write_back: answers_early.then(WriteBack::default), ..CacheConfig::default() }
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde::Serialize;
 use weft_base::{Attr, FileKind};
+use weft_host::connect::{Common, Fs, kind_word, open_all};
+use weft_host::output::{print, print_json, show_name};
+use weft_host::units::human_bytes;
 
-use super::ls::{mode_string, time_string};
-use crate::connect::{Common, Fs, kind_word, open_all};
-use crate::output::{print, print_json, show_name};
-use crate::units::human_bytes;
+use crate::commands::ls::{mode_string, time_string};
 
 /// Show attributes and striping of objects without a mount
 #[derive(Debug, clap::Args)]
@@ -85,7 +85,9 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Row {
         ctime_ns: attr.ctime.0,
         metadata_server: name(attr.handle.server()),
         stripe_bytes: attr.layout.stripe_bytes,
-        data_servers: (0..width).map(|index| name(map.data_server(&attr.layout, index))).collect(),
+        data_servers: (0..width)
+            .map(|index| map.data_server(&attr.layout, index).map_or_else(|_| "a server that is not known yet".into(), name))
+            .collect(),
     }
 }
 

@@ -7,16 +7,15 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 use weft_base::ServerId;
+use weft_host::config::Config;
+use weft_host::connect::{Common, Fs};
+use weft_host::mount_list::SeenErrors;
+use weft_host::named::NamedState;
+use weft_host::output::{Table, print, print_json};
+use weft_host::state::StateDir;
+use weft_host::units::human_bytes;
+use weft_host::{mount_list, process};
 use weft_wire::ops::DiskUse;
-
-use crate::config::Config;
-use crate::connect::{Common, Fs};
-use crate::mount_list::SeenErrors;
-use crate::named::NamedState;
-use crate::output::{Table, print, print_json};
-use crate::state::StateDir;
-use crate::units::human_bytes;
-use crate::{mount_list, process};
 
 /// How long a server has for its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,6 +35,8 @@ pub struct Args {
 struct Report {
     fs: String,
     fs_id: String,
+    /// Of the cluster map; 0: nobody has told.
+    epoch: u32,
     ok: bool,
     servers: Vec<Row>,
     mounts: Vec<MountRow>,
@@ -169,7 +170,15 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
         };
         mounts.push(MountRow { place: mount.place.display().to_string(), pid: mount.pid, state: word, errors: mount.errors(map) });
     }
-    Ok(Report { fs: map.fs_name.clone(), fs_id: fs_id.to_string(), ok: problems.is_empty(), servers, mounts, problems })
+    Ok(Report {
+        fs: map.fs_name.clone(),
+        fs_id: fs_id.to_string(),
+        epoch: fs.client.map().epoch,
+        ok: problems.is_empty(),
+        servers,
+        mounts,
+        problems,
+    })
 }
 
 fn text(report: &Report) -> String {
@@ -187,7 +196,8 @@ fn text(report: &Report) -> String {
             cell(row.uptime_s.map(|seconds| format!("{seconds:.1} s"))),
         ]);
     }
-    let mut text = format!("file system {} ({})\n{}", report.fs, report.fs_id, table.render());
+    let epoch = if report.epoch == 0 { String::new() } else { format!(", map of epoch {}", report.epoch) };
+    let mut text = format!("file system {} ({}){epoch}\n{}", report.fs, report.fs_id, table.render());
     for mount in &report.mounts {
         let process = mount.pid.map_or(String::new(), |pid| format!(" by process {pid}"));
         text += &format!("{} at {}{process}\n", mount.state, mount.place);
@@ -223,13 +233,14 @@ mod tests {
         let report = Report {
             fs: "demo".into(),
             fs_id: "01".into(),
+            epoch: 3,
             ok: false,
             servers: vec![row("meta0", Some(7), "serving", Some(2048)), row("meta1", None, "not running", None)],
             mounts: vec![MountRow { place: "/mnt".into(), pid: Some(9), state: "mounted", errors: vec![errors] }],
             problems: vec!["meta1 is not running".into()],
         };
         let expected = "\
-file system demo (01)
+file system demo (01), map of epoch 3
 name   role  pid  address  state           used  objects  uptime
 meta0  meta    7  unix:/s  serving      2.0 KiB     2048   1.2 s
 meta1  meta    -  unix:/s  not running        -        -       -

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-
-use crate::connect::{Common, Fs};
-use crate::live::{screen, terminal, watch::Watch};
-use crate::named::NamedFs;
-use crate::output::{print, print_json};
+use weft_host::connect::{Common, Fs};
+use weft_host::named::NamedFs;
+use weft_host::output::{print, print_json};
+use weft_host::units::seconds;
+use weft_watch::watch::Watch;
 
 /// Show what the servers are doing now: rates, queues, space, the busiest clients and files, what waits longest
 #[derive(Debug, clap::Args)]
@@ -37,15 +37,6 @@ pub struct Args {
     json: bool,
 }
 
-/// A pause between two looks, in seconds.
-///
-/// # Errors
-/// If it is none, or not within an hour.
-pub fn seconds(text: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().map_err(|error| error.to_string())?;
-    if (0.1..=3600.0).contains(&value) { Ok(value) } else { Err("0.1 to 3600 seconds".into()) }
-}
-
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
         let fs = Fs::open(self.fs.text(), &common.for_a_look())?;
@@ -55,14 +46,14 @@ impl Args {
             if self.json {
                 print_json(&now)?;
             } else {
-                print(&screen::tables(&now))?;
+                print(&weft_watch::tables(&now))?;
             }
             return Ok(if now.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         let watch = Watch::start(fs, interval);
         if !self.json && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
             watch.wait_for_first(Duration::from_secs(2));
-            terminal::show(interval, || watch.snapshot())?;
+            weft_watch::show(interval, || watch.snapshot())?;
             return Ok(ExitCode::SUCCESS);
         }
         loop {
@@ -71,7 +62,7 @@ impl Args {
             if self.json {
                 print(&format!("{}\n", serde_json::to_string(&now)?))?;
             } else {
-                print(&format!("{}\n", screen::tables(&now)))?;
+                print(&format!("{}\n", weft_watch::tables(&now)))?;
             }
         }
     }

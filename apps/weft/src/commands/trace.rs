@@ -6,14 +6,13 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
+use weft_host::connect::Common;
+use weft_host::named::NamedFs;
+use weft_host::output::{Table, print, print_json};
+use weft_host::units::ByteSize;
+use weft_recording::nodes::{Answer, Traced, problems, text_of};
 use weft_trace::{EventTable, Mask};
 use weft_wire::ops::{TraceAction, TraceMode, TraceRequest};
-
-use crate::connect::Common;
-use crate::named::NamedFs;
-use crate::output::{Table, print, print_json};
-use crate::recording::nodes::{Answer, Traced, problems, text_of};
-use crate::units::ByteSize;
 
 /// Switch the traces of a running file system on and off
 #[derive(Debug, clap::Args)]

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-
-use crate::{mounts, output};
+use weft_host::{mounts, output};
 
 /// Unmount a file system
 #[derive(Debug, clap::Args)]

@@ -7,20 +7,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use weft_base::ServerRole;
+use weft_host::config::{Config, DraftServer, Engine, KeyFiles, STRIPE_BYTES_DEFAULT, ServerConfig, read_key};
+use weft_host::connect::{Common, Fs};
+use weft_host::named::NamedState;
+use weft_host::output::{print, tell};
+use weft_host::process;
+use weft_host::process::StopSignals;
+use weft_host::state;
+use weft_host::state::StateDir;
+use weft_host::units::ByteSize;
+use weft_host::{mount_list, mounts, stores};
 use weft_journal::bytes_to_begin;
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ops::ServerInfo;
 
-use super::genconfig::{Settings, parse_name, write_key};
-use super::{down, mount};
-use crate::config::{Config, DraftServer, Engine, STRIPE_BYTES_DEFAULT, ServerConfig, read_key};
-use crate::connect::{Common, Fs};
-use crate::named::NamedState;
-use crate::output::{print, tell};
-use crate::process::{self, StopSignals};
-use crate::state::{self, StateDir};
-use crate::units::ByteSize;
-use crate::{mount_list, mounts, stores};
+use crate::commands::genconfig::{Settings, parse_name};
+use crate::commands::{down, mount};
 
 /// How long one look at all servers takes at most while they start.
 const LOOK: Duration = Duration::from_secs(1);
@@ -32,7 +34,7 @@ const LOG_LINES: usize = 5;
 #[command(after_help = "\
 Examples:
   weft up --state ~/fs --meta 2 --data 4 --mount ~/mnt
-  weft up --state ~/fs                 starts again what is not running and mounts as before
+  weft up --state ~/fs                 starts again what is not running, makes servers that were added to weft.toml, and mounts as before
 
 Stop it with `weft down --state ~/fs`.")]
 pub struct Args {
@@ -97,6 +99,7 @@ impl Args {
             self.check_room(state.root())?;
             begun_here = self.create(&state)?;
         }
+        Config::give_ids(&state.config_file())?;
         let config = Config::load(&state.config_file())?;
         if !new {
             self.check_unchanged(&config)?;
@@ -120,7 +123,7 @@ impl Args {
             return Err(error);
         }
         if !state.formatted_file().exists()
-            && let Err(error) = crate::config::write_in_one_step(&state.formatted_file(), b"", 0o600)
+            && let Err(error) = weft_host::config::write_in_one_step(&state.formatted_file(), b"", 0o600)
         {
             // It runs, and the next `weft up` tries again.
             tell(&format!("{error:#}; run `weft up --state {}` again when there is room", state.root().display()));
@@ -159,12 +162,10 @@ impl Args {
                     }
                 };
                 let capacity = self.capacity.filter(|_| role == ServerRole::Data);
-                draft.servers.push(DraftServer { dir: format!("servers/{name}"), name, role, address, capacity });
+                draft.servers.push(DraftServer { dir: format!("servers/{name}"), name, role, id: index, address, capacity });
             }
         }
-        if !state.key_file().exists() {
-            write_key(&state.key_file())?;
-        }
+        KeyFiles::beside(&state.config_file()).make(&state.key_file())?;
         read_key(&state.key_file())?;
         let dirs = draft.servers.iter().map(|server| state.root().join(&server.dir));
         let is_empty = |dir: &PathBuf| std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
@@ -201,9 +202,11 @@ impl Args {
                 && usize::from(wanted) != count(role)
             {
                 bail!(
-                    "{} was made with {} {role} servers; {option} {wanted} cannot change that",
+                    "{} has {} {role} servers; {option} {wanted} does not change that. To add one, put an entry [[server]] with a name, a role, \
+                     an address and a dir of its own into {}, and run `weft up` again",
                     self.state.given().display(),
-                    count(role)
+                    count(role),
+                    config.file.display()
                 );
             }
         }
@@ -350,8 +353,11 @@ fn undo_create(state: &StateDir, dirs: &[PathBuf]) {
 }
 
 fn start_servers(state: &StateDir, config: &Config, started: &mut Vec<Started>) -> Result<()> {
-    let create = config.engine == Engine::Memory || !state.formatted_file().exists();
+    let is_new = config.engine == Engine::Memory || !state.formatted_file().exists();
+    let met = stores::met(config);
     for server in &config.servers {
+        // A server that nobody knows joins. One that was met and whose folder is empty is lost, and says so.
+        let create = is_new || !met.contains(&server.id) && !stores::is_made(&server.dir);
         let is_ours = started.iter().any(|ours| ours.name == server.name);
         if !is_ours && process::holder(&state.pid_file(&server.name))?.is_none() {
             started.push(start_server(state, config, server, create)?);

@@ -7,9 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-
-use crate::connect::{Common, FsPlace};
-use crate::output::{print, print_json, show_name};
+use weft_host::connect::{Common, FsPlace};
+use weft_host::output::{print, print_json, show_name};
 
 /// Read and change extended attributes without a mount
 #[derive(Debug, clap::Args)]

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
 use weft_base::{FileKind, WallTime};
 
-use super::place::Meta;
+use crate::copy::place::Meta;
 
 /// A place on this machine.
 #[derive(Clone)]

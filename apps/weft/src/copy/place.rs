@@ -10,13 +10,14 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use weft_base::{Attr, FileKind, Handle, Payload, ROOT_HANDLE, Status, WallTime};
 use weft_client::{CreateOptions, OpenFile, SetAttr};
+use weft_host::connect::Fs;
+use weft_host::output::show_name;
 use weft_rt::Bulk;
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
-use super::local::{self, LocalPlace};
-use crate::connect::Fs;
-use crate::output::show_name;
+use crate::copy::local;
+use crate::copy::local::LocalPlace;
 
 /// Where something is or shall be.
 #[derive(Clone)]

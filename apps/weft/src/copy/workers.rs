@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 
-use super::Copied;
-use super::place::{Meta, Place, Source, Target};
+use crate::copy::Copied;
+use crate::copy::place::{Meta, Place, Source, Target};
 
 /// Bytes of one read and write.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -256,14 +256,14 @@ impl Shared {
 
     fn report(&self, error: &anyhow::Error) {
         self.failures.fetch_add(1, Ordering::Relaxed);
-        self.bar.suspend(|| crate::output::tell(&crate::error_text(error)));
+        self.bar.suspend(|| weft_host::output::tell(&crate::error_text(error)));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Copier, CopyOptions};
     use super::*;
+    use crate::copy::{Copier, CopyOptions};
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 

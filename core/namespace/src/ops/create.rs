@@ -95,7 +95,10 @@ impl State {
 
     /// What the directory says, unless the request says otherwise.
     fn file_layout(&self, request: &CreateRequest, dir: &Inode) -> Result<Layout> {
-        let data_servers = self.settings.data_servers;
+        let place = &self.placement;
+        if place.generation == 0 {
+            return Err(Status::NotReady);
+        }
         let mut layout = dir.layout;
         if request.stripe_bytes != 0 {
             layout.stripe_bytes = request.stripe_bytes;
@@ -103,8 +106,9 @@ impl State {
         if request.stripe_width != 0 {
             layout.width = request.stripe_width;
         }
-        layout.width = layout.width.min(data_servers as u16).max(1);
-        layout.first = first_data_server(request.at.dir, self.hash(&request.name), data_servers);
+        layout.width = layout.width.min(place.data_servers).max(1);
+        layout.first = first_data_server(request.at.dir, self.hash(&request.name), place.data_servers.into());
+        layout.generation = place.generation;
         weft_layout::check(&layout)?;
         Ok(layout)
     }

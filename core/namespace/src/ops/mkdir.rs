@@ -29,7 +29,7 @@ impl State {
             gid: if inherits_group { dir.gid } else { who.gid },
             layout: self.directory_layout(request, dir)?,
         };
-        let server = directory_server(request.at.dir, self.hash(&request.name), self.settings().meta_servers);
+        let server = directory_server(request.at.dir, self.hash(&request.name), &self.placement.meta);
         let (dir, name) = (request.at.dir, request.name.clone());
         let insert = TxPart::InsertEntry { dir, name, handle: Handle(0), kind: FileKind::Directory, replaces: None };
         Ok(vec![Part { server: self.settings().server, part: insert }, Part { server, part: make }])

@@ -1,5 +1,12 @@
 //! The operations, one file each: what must hold, and what changes.
 
+use bytes::Bytes;
+use weft_base::Result;
+use weft_wire::ops::ParentReply;
+use weft_wire::{Request, Wire};
+
+use crate::{Context, Record, State};
+
 mod close;
 mod create;
 mod getattr;
@@ -22,3 +29,27 @@ pub use rename::{CycleCheck, RenamePlan, RenameSource, RenameTarget};
 pub use setattr::SizePlan;
 pub(crate) use xattr::xattr_bytes;
 pub use xattr::{XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+
+impl State {
+    /// The answer to a request that this state alone decides, and the record of what it changes;
+    /// `None` for requests that need other servers, or more than one step.
+    pub fn decide(&self, cx: &Context<'_>, request: &Request, record: &mut Record) -> Option<Result<Bytes>> {
+        fn body<T: Wire>(reply: Result<T>) -> Result<Bytes> {
+            Ok(reply?.to_bytes())
+        }
+        Some(match request {
+            Request::Create(request) => body(self.prepare_create(cx, request, record)),
+            Request::GetAttr(request) => body(self.getattr(cx, request.handle)),
+            Request::Lookup(request) => body(self.lookup(cx, request)),
+            Request::ReadDir(request) => body(self.readdir(cx, request)),
+            Request::GetAttrMany(request) => body(self.getattr_many(cx, request)),
+            Request::Readlink(request) => body(self.readlink(request.handle)),
+            Request::GetXattr(request) => body(self.get_xattr(request.handle, &request.name, &request.who)),
+            Request::ListXattr(request) => body(self.list_xattr(request.handle, &request.who)),
+            Request::SetXattr(request) => body(self.prepare_set_xattr(cx, request, record)),
+            Request::RemoveXattr(request) => body(self.prepare_remove_xattr(cx, request, record)),
+            Request::Parent(request) => body(self.parent(request.dir).map(|parent| ParentReply { parent })),
+            _ => return None,
+        })
+    }
+}

@@ -28,13 +28,13 @@ impl State {
         // Attributes of entries are for those who may search the directory.
         let with_state = request.with_state && may_access(&request.who, inode, EXECUTE).is_ok();
         let bytes_max = (request.bytes_max as usize).min(REPLY_BYTES_MAX);
-        let mut reply = ReadDirReply { entries: Vec::new(), end: true, parent: inode.parent };
+        let mut reply = ReadDirReply { entries: Vec::new(), until: u64::MAX, parent: inode.parent };
         let Some(directory) = self.directories.get(&request.at.dir) else { return Ok(reply) };
         let mut bytes = 0;
         for (cookie, group) in directory.after(request.cookie) {
             let group_bytes: usize = group.iter().map(|entry| entry_bytes(entry, with_state)).sum();
             if bytes > 0 && bytes + group_bytes > bytes_max {
-                reply.end = false;
+                reply.until = reply.entries.last().map_or(request.cookie, |entry| entry.cookie);
                 break;
             }
             bytes += group_bytes;

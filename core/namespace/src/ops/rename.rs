@@ -110,7 +110,7 @@ impl State {
             _ => move_parts(request, source, target),
         };
         let mut parts = parts;
-        if !cycles.is_empty() && self.settings().meta_servers > 1 {
+        if !cycles.is_empty() && self.placement.meta.len() > 1 {
             parts.push(Part { server: ServerId(0), part: TxPart::MoveToken {} });
         }
         Ok(RenamePlan::Parts(parts, cycles))

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use weft_base::{ClientId, Credentials, FileKind, Handle, Layout, ROOT_HANDLE, Result, ServerId, Status, WallTime};
 use weft_namespace::*;
 use weft_wire::ops::*;
-use weft_wire::{ClusterKey, Rights};
+use weft_wire::{ClusterKey, NameKey, Rights};
 
 pub const KEY: ClusterKey = ClusterKey([9; 32]);
 pub const ME: ClientId = ClientId(1);
-pub const LAYOUT: Layout = Layout { stripe_bytes: 1 << 20, width: 2, first: 0 };
+pub const LAYOUT: Layout = Layout { stripe_bytes: 1 << 20, width: 2, first: 0, generation: 1 };
 
 pub struct Machine {
     pub state: State,
@@ -20,7 +20,7 @@ pub struct Machine {
 }
 
 pub fn settings() -> Settings {
-    Settings { server: ServerId(0), meta_servers: 1, data_servers: 2, name_secret: [5; 16], xattr_bytes_max: 1 << 20 }
+    Settings { server: ServerId(0), name_key: NameKey([5; 16]), xattr_bytes_max: 1 << 20 }
 }
 
 pub fn name(name: &str) -> Bytes {
@@ -41,6 +41,7 @@ impl Machine {
     /// With a root directory that everybody may write to.
     pub fn new() -> Machine {
         let mut machine = Machine { state: State::new(settings()), log: Vec::new(), now: 1000, client: ME };
+        machine.state.place(Placement { meta: vec![ServerId(0)], generation: 1, data_servers: 2 });
         let changes = State::format(0o777, 0, 0, LAYOUT, WallTime(1000));
         machine.commit(Record { changes, open: None });
         machine

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use weft_base::Nanos;
 
-use super::sorted::{Entry, Key, Sorted};
+use super::sorted::{Entry, SortKey, Sorted};
 use super::{ClassicConfig, DelayedWrites, FileOrder, NEAR_BYTES, PickRule};
 use crate::chain::{Chain, Chains};
 use crate::{Access, CacheLayer, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
@@ -87,7 +87,7 @@ impl ServerDirected {
     }
 
     /// The entry that is to be next, still queued.
-    fn pick(&mut self, access: Access) -> Option<(FileKey, Key, Entry)> {
+    fn pick(&mut self, access: Access) -> Option<(FileKey, SortKey, Entry)> {
         let (last, order) = (self.last_file, self.config.file_order);
         let file = self.files(access).fullest(last, order)?;
         if last != Some(file) {
@@ -110,7 +110,7 @@ impl ServerDirected {
         self.chains = chains;
     }
 
-    fn issue(&mut self, access: Access, (file, key, entry): (FileKey, Key, Entry), parts: &mut Vec<Part>) -> Next {
+    fn issue(&mut self, access: Access, (file, key, entry): (FileKey, SortKey, Entry), parts: &mut Vec<Part>) -> Next {
         self.files(access).change(file, |queue| queue.remove(key, entry));
         self.chains.drain(entry.parts, parts);
         (self.last_file, self.last_offset) = (Some(file), Some(entry.end));
@@ -129,7 +129,7 @@ fn is_near(offset: u64, last_offset: Option<u64>) -> bool {
 }
 
 /// State T.
-fn lowest_or_large(queue: &Sorted, last_offset: Option<u64>) -> Option<(Key, Entry)> {
+fn lowest_or_large(queue: &Sorted, last_offset: Option<u64>) -> Option<(SortKey, Entry)> {
     let close = queue.lowest()?;
     if is_near(close.0.0, last_offset) {
         return Some(close);
@@ -139,7 +139,7 @@ fn lowest_or_large(queue: &Sorted, last_offset: Option<u64>) -> Option<(Key, Ent
 
 /// State P. Walking up, each entry before the last offset is nearer than the one before it; behind the last offset only the first can be
 /// nearer still. So those never compete as large ones, and the nearest is found without a walk.
-fn continued_or_large(queue: &Sorted, last_offset: Option<u64>) -> Option<(Key, Entry)> {
+fn continued_or_large(queue: &Sorted, last_offset: Option<u64>) -> Option<(SortKey, Entry)> {
     let Some(last) = last_offset else {
         let close = queue.lowest()?;
         return queue.largest_except(close.0).or(Some(close));
@@ -154,7 +154,7 @@ fn continued_or_large(queue: &Sorted, last_offset: Option<u64>) -> Option<(Key, 
     if is_near(close.0.0, last_offset) {
         return Some(close);
     }
-    let size = |(key, entry): &(Key, Entry)| entry.end - key.0;
+    let size = |(key, entry): &(SortKey, Entry)| entry.end - key.0;
     let large = queue.from(last).skip(skipped).reduce(|best, entry| if size(&entry) > size(&best) { entry } else { best });
     large.or(Some(close))
 }

@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::chain::{Chain, Chains};
 
 /// Offset, then arrival: reads may share an offset.
-pub type Key = (u64, u64);
+pub type SortKey = (u64, u64);
 
 /// A queue.
 #[derive(Clone, Debug, Default)]
 pub struct Sorted {
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<SortKey, Entry>,
     /// The settled ones, largest last, lowest last among equals.
-    by_size: BTreeSet<(u64, Reverse<Key>)>,
+    by_size: BTreeSet<(u64, Reverse<SortKey>)>,
     /// Where something is new since the last merge.
-    fresh: Vec<Key>,
+    fresh: Vec<SortKey>,
     bytes: u64,
     number: u64,
 }
@@ -88,14 +88,14 @@ impl Sorted {
         Replaced { overwritten: gone - lost, lost }
     }
 
-    fn put(&mut self, key: Key, end: u64, parts: Chain) {
+    fn put(&mut self, key: SortKey, end: u64, parts: Chain) {
         self.entries.insert(key, Entry { end, parts, settled: false });
         self.fresh.push(key);
         self.bytes += end - key.0;
     }
 
     /// Takes an entry out.
-    pub fn remove(&mut self, key: Key, entry: Entry) {
+    pub fn remove(&mut self, key: SortKey, entry: Entry) {
         self.entries.remove(&key);
         if entry.settled {
             self.by_size.remove(&(entry.end - key.0, Reverse(key)));
@@ -118,7 +118,7 @@ impl Sorted {
     }
 
     /// Merges from the entry before `key` to the right, until nothing changes any more.
-    fn settle_around(&mut self, key: Key, granularity: u64, chains: &mut Chains) {
+    fn settle_around(&mut self, key: SortKey, granularity: u64, chains: &mut Chains) {
         let before = self.entries.range(..key).next_back();
         let mut key = before.map_or(key, |(&before, _)| before);
         loop {
@@ -148,23 +148,23 @@ impl Sorted {
     }
 
     /// The entry with the lowest offset.
-    pub fn lowest(&self) -> Option<(Key, Entry)> {
+    pub fn lowest(&self) -> Option<(SortKey, Entry)> {
         self.entries.first_key_value().map(|(&key, &entry)| (key, entry))
     }
 
     /// The largest entry except one, the lowest among equals. Everything must be settled.
-    pub fn largest_except(&self, except: Key) -> Option<(Key, Entry)> {
+    pub fn largest_except(&self, except: SortKey) -> Option<(SortKey, Entry)> {
         let (_, Reverse(key)) = self.by_size.iter().rev().find(|(_, Reverse(key))| *key != except)?;
         Some((*key, self.entries[key]))
     }
 
     /// Entries from an offset on, in order.
-    pub fn from(&self, offset: u64) -> impl Iterator<Item = (Key, Entry)> {
+    pub fn from(&self, offset: u64) -> impl Iterator<Item = (SortKey, Entry)> {
         self.entries.range((offset, 0)..).map(|(&key, &entry)| (key, entry))
     }
 
     /// The last entry before an offset.
-    pub fn last_before(&self, offset: u64) -> Option<(Key, Entry)> {
+    pub fn last_before(&self, offset: u64) -> Option<(SortKey, Entry)> {
         self.entries.range(..(offset, 0)).next_back().map(|(&key, &entry)| (key, entry))
     }
 }

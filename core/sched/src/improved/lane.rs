@@ -9,7 +9,7 @@ use weft_base::Nanos;
 use crate::{FileKey, Part, Piece, Queued};
 
 /// File, first byte, number of arrival.
-pub type Key = (FileKey, u64, u64);
+pub type FragmentKey = (FileKey, u64, u64);
 
 /// A piece or what is left of it.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub struct Fragment {
 /// One kind. Writes of a lane never overlap, reads may.
 #[derive(Clone, Debug, Default)]
 pub struct Lane {
-    fragments: BTreeMap<Key, Fragment>,
+    fragments: BTreeMap<FragmentKey, Fragment>,
     /// Number of arrival and first byte: what a cut leaves of a piece has its number.
     ages: BTreeMap<(u64, u64), FileKey>,
     bytes: u64,
@@ -32,19 +32,19 @@ pub struct Lane {
     /// Chosen by place, not by age: the two sets below are kept.
     sweeps: bool,
     /// What the present round of the sweep serves.
-    round: BTreeSet<Key>,
+    round: BTreeSet<FragmentKey>,
     /// What has arrived since it began.
-    fresh: BTreeSet<Key>,
+    fresh: BTreeSet<FragmentKey>,
 }
 
 /// The fragments of a job to be: from the first one up to an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    pub first: Key,
+pub struct Stretch {
+    pub first: FragmentKey,
     pub end: u64,
 }
 
-impl Span {
+impl Stretch {
     pub fn start(&self) -> u64 {
         self.first.1
     }
@@ -68,7 +68,7 @@ impl Lane {
         self.fragments.is_empty()
     }
 
-    fn put(&mut self, key: Key, fragment: Fragment, in_round: bool) {
+    fn put(&mut self, key: FragmentKey, fragment: Fragment, in_round: bool) {
         if self.sweeps {
             let set = if in_round { &mut self.round } else { &mut self.fresh };
             set.insert(key);
@@ -83,7 +83,7 @@ impl Lane {
     }
 
     /// Gives the fragment, and whether the present round was to serve it.
-    fn remove(&mut self, key: Key) -> (Fragment, bool) {
+    fn remove(&mut self, key: FragmentKey) -> (Fragment, bool) {
         let fragment = self.fragments.remove(&key).expect("only keys of queued fragments are removed");
         self.ages.remove(&(key.2, key.1));
         self.bytes -= fragment.bytes;
@@ -130,33 +130,33 @@ impl Lane {
     }
 
     /// The last fragment of the file that starts before `offset`.
-    fn last_before(&self, file: FileKey, offset: u64) -> Option<(Key, Fragment)> {
+    fn last_before(&self, file: FileKey, offset: u64) -> Option<(FragmentKey, Fragment)> {
         self.fragments.range((file, 0, 0)..(file, offset, 0)).next_back().map(|(&key, &fragment)| (key, fragment))
     }
 
     /// The first fragment that overlaps the range. Exact, and O(log n) for writes; for reads it looks at everything that starts
     /// up to the longest read before the range.
-    pub fn first_overlapping(&self, file: FileKey, start: u64, end: u64) -> Option<Key> {
+    pub fn first_overlapping(&self, file: FileKey, start: u64, end: u64) -> Option<FragmentKey> {
         let from = start.saturating_sub(self.longest.saturating_sub(1));
         let mut near = self.fragments.range((file, from, 0)..(file, end, 0));
         near.find(|(key, fragment)| key.1 + fragment.bytes > start).map(|(&key, _)| key)
     }
 
     /// Whether a write overlaps the range; writes do not overlap each other, so only the last one before its end can.
-    pub fn has_write_in(&self, file: FileKey, start: u64, end: u64) -> Option<Key> {
+    pub fn has_write_in(&self, file: FileKey, start: u64, end: u64) -> Option<FragmentKey> {
         let (key, fragment) = self.last_before(file, end)?;
         (key.1 + fragment.bytes > start).then_some(key)
     }
 
     /// The oldest fragment and the time of its arrival.
-    pub fn oldest(&self) -> Option<(Key, Nanos)> {
+    pub fn oldest(&self) -> Option<(FragmentKey, Nanos)> {
         let (&(number, offset), &file) = self.ages.first_key_value()?;
         let key = (file, offset, number);
         Some((key, self.fragments[&key].since))
     }
 
     /// Length of a queued fragment.
-    pub fn bytes_of(&self, key: Key) -> u64 {
+    pub fn bytes_of(&self, key: FragmentKey) -> u64 {
         self.fragments[&key].bytes
     }
 
@@ -175,28 +175,28 @@ impl Lane {
     }
 
     /// The first fragment of the round at or behind a place, in the order of files and offsets, starting again at the lowest.
-    pub fn sweep(&self, file: FileKey, offset: u64) -> Option<Key> {
+    pub fn sweep(&self, file: FileKey, offset: u64) -> Option<FragmentKey> {
         self.round.range((file, offset, 0)..).next().or_else(|| self.round.first()).copied()
     }
 
     /// The first fragment of one file from an offset on that has arrived since the round began.
-    pub fn fresh_from(&self, file: FileKey, offset: u64) -> Option<Key> {
+    pub fn fresh_from(&self, file: FileKey, offset: u64) -> Option<FragmentKey> {
         self.fresh.range((file, offset, 0)..=(file, u64::MAX, u64::MAX)).next().copied()
     }
 
     /// The first fragment of one file at or behind an offset that arrived up to this number.
-    pub fn first_from(&self, file: FileKey, offset: u64, newest: u64) -> Option<Key> {
+    pub fn first_from(&self, file: FileKey, offset: u64, newest: u64) -> Option<FragmentKey> {
         let mut behind = self.fragments.range((file, offset, 0)..=(file, u64::MAX, u64::MAX));
         behind.find(|(key, _)| key.2 <= newest).map(|(&key, _)| key)
     }
 
     /// This fragment alone, at most `limit` bytes of it.
-    pub fn alone(&self, key: Key, limit: u64) -> Span {
-        Span { first: key, end: key.1 + self.fragments[&key].bytes.min(limit) }
+    pub fn alone(&self, key: FragmentKey, limit: u64) -> Stretch {
+        Stretch { first: key, end: key.1 + self.fragments[&key].bytes.min(limit) }
     }
 
     /// This fragment and what arrived directly after it and continues where it ends.
-    pub fn following(&self, key: Key, limit: u64) -> Span {
+    pub fn following(&self, key: FragmentKey, limit: u64) -> Stretch {
         let mut span = self.alone(key, limit);
         let mut number = key.2;
         while let Some((&(next, offset), &file)) = self.ages.range((number + 1, 0)..).next()
@@ -211,7 +211,7 @@ impl Lane {
 
     /// Everything that touches this fragment, or lies at most `hole` bytes beside it, at most `limit` bytes together. What lies before
     /// it comes first, as far as the fragment itself still fits.
-    pub fn touching(&self, key: Key, limit: u64, hole: u64) -> Span {
+    pub fn touching(&self, key: FragmentKey, limit: u64, hole: u64) -> Stretch {
         let own_end = key.1 + self.fragments[&key].bytes;
         let mut first = key;
         let mut before = self.fragments.range((key.0, 0, 0)..key);
@@ -236,7 +236,7 @@ impl Lane {
     /// Removes the fragments that lie wholly in a range and appends them to `parts`. True if there were any.
     pub fn take_within(&mut self, file: FileKey, start: u64, end: u64, parts: &mut Vec<Part>) -> bool {
         let near = self.fragments.range((file, start, 0)..(file, end, 0));
-        let within: Vec<Key> = near.filter(|(key, fragment)| key.1 + fragment.bytes <= end).map(|(&key, _)| key).collect();
+        let within: Vec<FragmentKey> = near.filter(|(key, fragment)| key.1 + fragment.bytes <= end).map(|(&key, _)| key).collect();
         for key in &within {
             let (fragment, _) = self.remove(*key);
             parts.push(Part { tag: fragment.tag, offset: key.1, bytes: fragment.bytes });
@@ -246,7 +246,7 @@ impl Lane {
 
     /// Removes the fragments of a span that lie wholly in it, and what it takes of the first; `parts` gets them in order. Gives the bytes
     /// of the span that nobody wanted.
-    pub fn take(&mut self, span: Span, parts: &mut Vec<Part>) -> u64 {
+    pub fn take(&mut self, span: Stretch, parts: &mut Vec<Part>) -> u64 {
         let (file, start, _) = span.first;
         let mut key = span.first;
         let (mut covered, mut unwanted) = (start, 0);

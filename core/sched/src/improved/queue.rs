@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use weft_base::Nanos;
 
 use super::ImprovedConfig;
-use super::lane::{Key, Lane, Span};
+use super::lane::{FragmentKey, Lane, Stretch};
 use crate::{Access, CacheLayer, FileKey, Job, LayerKind, LayerStats, Next, Part, Piece, Queued};
 
 /// So many jobs are chosen by place between two that are chosen because they are overdue: an overloaded disk must not fall back to
@@ -169,7 +169,7 @@ impl Improved {
     }
 
     /// Tries candidates in the order of their right to be next.
-    fn choose(&mut self, now: Nanos, memory_free: u64) -> Option<(Access, Span)> {
+    fn choose(&mut self, now: Nanos, memory_free: u64) -> Option<(Access, Stretch)> {
         let reads_fit = !self.reads.is_empty() && memory_free >= READ_BYTES_MIN.min(self.config.granularity);
         if self.placed_left > 0 {
             self.placed_left -= 1;
@@ -189,7 +189,7 @@ impl Improved {
     }
 
     /// The access whose deadline passed first.
-    fn overdue(&self, now: Nanos, reads_fit: bool) -> Option<(Access, Key)> {
+    fn overdue(&self, now: Nanos, reads_fit: bool) -> Option<(Access, FragmentKey)> {
         let held_ns = self.config.delay.map_or(0, |delay| delay.age_ns);
         let read = self.reads.oldest().filter(|_| reads_fit).map(|(key, since)| (since + self.config.read_deadline_ns, Access::Read, key));
         let write = self.writes.oldest().map(|(key, since)| (since + held_ns + self.config.write_deadline_ns, Access::Write, key));
@@ -201,14 +201,14 @@ impl Improved {
     }
 
     /// A write for which a read waits that is the oldest of those.
-    fn awaited_write(&self) -> Option<Key> {
+    fn awaited_write(&self) -> Option<FragmentKey> {
         let heads = self.blocked.values().filter_map(|blocked| blocked.pieces.front());
         let (_, _, read) = heads.min_by_key(|(number, _, _)| *number)?;
         self.writes.has_write_in(read.file, read.offset, read.end())
     }
 
     /// The next one by the rule of the layer, of those that arrived up to this number.
-    fn by_place(&mut self, access: Access, newest: u64) -> Option<Key> {
+    fn by_place(&mut self, access: Access, newest: u64) -> Option<FragmentKey> {
         let (lane, late_left) = match access {
             Access::Read => (&mut self.reads, &mut self.late_left[0]),
             Access::Write => (&mut self.writes, &mut self.late_left[1]),
@@ -225,7 +225,7 @@ impl Improved {
         let next = lane.sweep(file, offset)?;
         let ahead = next >= (file, offset, 0);
         let late = lane.fresh_from(file, offset.saturating_sub(BEHIND * self.hole));
-        let is_on_the_way = |late: &Key| if ahead { *late < next } else { late.1 < offset };
+        let is_on_the_way = |late: &FragmentKey| if ahead { *late < next } else { late.1 < offset };
         match late.filter(|late| *late_left > 0 && late.2 <= newest && is_on_the_way(late)) {
             Some(late) => {
                 *late_left -= 1;
@@ -236,7 +236,7 @@ impl Improved {
     }
 
     /// The next write of a flush; ends flushes that have nothing left.
-    fn flushed_write(&mut self) -> Option<Key> {
+    fn flushed_write(&mut self) -> Option<FragmentKey> {
         while let Some((&file, &(from, newest))) = self.flushes.first_key_value() {
             match self.writes.first_from(file, from, newest) {
                 Some(key) => {
@@ -250,7 +250,7 @@ impl Improved {
     }
 
     /// The next write, if writes are not held back.
-    fn ripe_write(&mut self, now: Nanos, memory_free: u64) -> Option<Key> {
+    fn ripe_write(&mut self, now: Nanos, memory_free: u64) -> Option<FragmentKey> {
         let (oldest, since) = self.writes.oldest()?;
         let Some(delay) = self.config.delay else { return self.by_place(Access::Write, u64::MAX) };
         let bytes = self.writes.queued().bytes;
@@ -267,7 +267,7 @@ impl Improved {
     }
 
     /// The job around a fragment, by the rule of the layer.
-    fn span(&self, access: Access, key: Key, memory_free: u64) -> Option<(Access, Span)> {
+    fn span(&self, access: Access, key: FragmentKey, memory_free: u64) -> Option<(Access, Stretch)> {
         let (lane, limit, hole) = match access {
             Access::Read => (&self.reads, self.config.granularity.min(memory_free), self.hole),
             Access::Write => (&self.writes, self.config.granularity, 0),
@@ -291,7 +291,7 @@ impl Improved {
         (!self.on_disk.iter().any(overlaps)).then_some((access, span))
     }
 
-    fn start(&mut self, (access, span): (Access, Span), parts: &mut Vec<Part>) -> Job {
+    fn start(&mut self, (access, span): (Access, Stretch), parts: &mut Vec<Part>) -> Job {
         let file = span.first.0;
         let offset = if access == Access::Read { self.read_from(file, span.start()) } else { span.start() };
         match access {

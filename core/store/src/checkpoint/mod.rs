@@ -24,13 +24,13 @@ mod writer;
 
 use crate::Lsn;
 use std::fmt;
-use weft_base::{FsId, ServerId};
+use weft_base::{ExtensionError, FsId, ServerId};
 
 pub use reader::{CheckpointReader, Chunk};
 pub use writer::CheckpointWriter;
 
 /// Version of the checkpoint layout.
-pub const CHECKPOINT_VERSION: u32 = 1;
+pub const CHECKPOINT_VERSION: u32 = 2;
 /// Bytes of the header at the beginning of the stream.
 pub const CHECKPOINT_HEADER_BYTES: usize = 48;
 /// Bytes of the header of a chunk.
@@ -80,6 +80,8 @@ pub enum CheckpointError {
     NotACheckpoint,
     /// A format that this version cannot read.
     Version(u32),
+    /// It needs this extension, which this version does not know.
+    Newer(u16),
     /// It ends before its trailer: it was never completed.
     Incomplete,
     /// Bytes after this offset in the stream fail a check.
@@ -94,6 +96,7 @@ impl fmt::Display for CheckpointError {
         match self {
             CheckpointError::NotACheckpoint => write!(f, "not a checkpoint"),
             CheckpointError::Version(v) => write!(f, "checkpoint format {v}, this version reads {CHECKPOINT_VERSION}"),
+            CheckpointError::Newer(tag) => write!(f, "checkpoint {}", ExtensionError::Unknown(*tag)),
             CheckpointError::Incomplete => write!(f, "the checkpoint is incomplete"),
             CheckpointError::Damaged { offset } => write!(f, "the checkpoint is damaged at byte {offset}"),
         }

@@ -7,7 +7,10 @@ use super::{
 use crate::Lsn;
 use crate::codec::{Reader, take_record};
 use bytes::{Buf, Bytes, BytesMut};
-use weft_base::{FsId, ServerId};
+use weft_base::{ExtensionError, Extensions, FsId, ServerId};
+
+/// Longest list of extensions of a header, in bytes.
+const EXTENSION_BYTES_MAX: usize = 1 << 16;
 
 /// Takes the bytes of a checkpoint and gives its chunks. What was read counts only after [`Self::finish`] says so.
 #[derive(Debug, Default)]
@@ -49,6 +52,11 @@ impl CheckpointReader {
         }
     }
 
+    /// Bytes of the stream that were read: where the next chunk begins.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// The header, once its bytes were pushed and [`Self::next_chunk`] was called.
     pub fn header(&self) -> Option<&CheckpointHeader> {
         self.header.as_ref()
@@ -60,11 +68,11 @@ impl CheckpointReader {
             return Ok(None);
         }
         if self.header.is_none() {
-            if self.buf.len() < CHECKPOINT_HEADER_BYTES {
-                return Ok(None);
-            }
-            self.header = Some(decode_header(&self.buf[..CHECKPOINT_HEADER_BYTES])?);
-            self.consume(CHECKPOINT_HEADER_BYTES);
+            let Some(fixed) = self.buf.first_chunk() else { return Ok(None) };
+            let header_bytes = header_bytes(fixed)?;
+            let Some(bytes) = self.buf.get(..header_bytes) else { return Ok(None) };
+            self.header = Some(decode_header(bytes)?);
+            self.consume(header_bytes);
         }
         match Reader::new(&self.buf).u32() {
             None => Ok(None),
@@ -139,16 +147,24 @@ impl CheckpointReader {
     }
 }
 
-fn decode_header(bytes: &[u8]) -> Result<CheckpointHeader, CheckpointError> {
-    let Some(rest) = bytes.strip_prefix(MAGIC) else { return Err(CheckpointError::NotACheckpoint) };
+/// Bytes of the header with its extensions, once it is clear that it is one.
+fn header_bytes(fixed: &[u8; CHECKPOINT_HEADER_BYTES]) -> Result<usize, CheckpointError> {
+    let Some(rest) = fixed.strip_prefix(MAGIC) else { return Err(CheckpointError::NotACheckpoint) };
     let damaged = CheckpointError::Damaged { offset: 0 };
-    let mut fields = Reader::new(rest);
-    let version = fields.u32().ok_or(damaged)?;
+    match Reader::new(rest).u32().ok_or(damaged)? {
+        CHECKPOINT_VERSION => {}
+        // The header of version 1 had a checksum at the same place; of later ones nothing is known.
+        version => return Err(CheckpointError::Version(version)),
+    }
+    let extension_bytes = Reader::new(&fixed[CHECKPOINT_HEADER_BYTES - 4..]).u32().ok_or(damaged)? as usize;
+    if extension_bytes > EXTENSION_BYTES_MAX { Err(damaged) } else { Ok(CHECKPOINT_HEADER_BYTES + extension_bytes) }
+}
+
+fn decode_header(bytes: &[u8]) -> Result<CheckpointHeader, CheckpointError> {
+    let damaged = CheckpointError::Damaged { offset: 0 };
+    let mut fields = Reader::new(&bytes[12..]);
     if fields.u32() != Some(weft_base::crc32c(&bytes[16..])) {
         return Err(damaged);
-    }
-    if version != CHECKPOINT_VERSION {
-        return Err(CheckpointError::Version(version));
     }
     let mut parse = || {
         Some(CheckpointHeader {
@@ -158,5 +174,9 @@ fn decode_header(bytes: &[u8]) -> Result<CheckpointHeader, CheckpointError> {
             server_id: ServerId(fields.u16()?),
         })
     };
-    parse().ok_or(damaged)
+    match Extensions::filling(&bytes[CHECKPOINT_HEADER_BYTES..]).check(&[]) {
+        Ok(()) => parse().ok_or(damaged),
+        Err(ExtensionError::Unknown(tag)) => Err(CheckpointError::Newer(tag)),
+        Err(ExtensionError::Malformed) => Err(damaged),
+    }
 }

@@ -40,7 +40,7 @@ pub use segment::{SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader};
 pub use writer::{Append, JournalWriter};
 
 /// Version of the segment and frame layout.
-pub const JOURNAL_VERSION: u32 = 1;
+pub const JOURNAL_VERSION: u32 = 2;
 
 /// The usual size of the first segment file in bytes; a journal that grows takes larger ones.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 16 << 20;

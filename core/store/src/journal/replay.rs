@@ -185,7 +185,7 @@ impl Replay {
 fn never_begun(sequence: u64, bytes: &[u8], error: SegmentError) -> Result<(), JournalError> {
     let frames = bytes.get(SEGMENT_HEADER_BYTES..).unwrap_or_default();
     let holds_frames = (0..frames.len()).step_by(FRAME_ALIGN).any(|at| looks_like_frame(&frames[at..], sequence));
-    if holds_frames || matches!(error, SegmentError::Version(_)) {
+    if holds_frames || matches!(error, SegmentError::Version(_) | SegmentError::Newer(_)) {
         return Err(JournalError::Header { sequence, error });
     }
     Ok(())

@@ -4,13 +4,15 @@ use super::{JOURNAL_VERSION, Lsn};
 use crate::codec::Reader;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::fmt;
-use weft_base::{FsId, ServerId};
+use weft_base::{ExtensionError, Extensions, FsId, ServerId};
 
 /// Bytes of the header block; the first frame begins here.
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"WEFTJSEG";
 const CRC_AT: usize = SEGMENT_HEADER_BYTES - 4;
+/// Behind the fixed fields: extensions, as far as there are any.
+const EXTENSIONS_AT: usize = 42;
 
 /// What a segment says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub enum SegmentError {
     NotASegment,
     /// A segment in a format that this version cannot read.
     Version(u32),
+    /// It needs this extension, which this version does not know.
+    Newer(u16),
     /// The checksum does not match: torn or damaged.
     Damaged,
 }
@@ -46,6 +50,7 @@ impl fmt::Display for SegmentError {
             SegmentError::TooShort => write!(f, "shorter than a segment header"),
             SegmentError::NotASegment => write!(f, "not a journal segment"),
             SegmentError::Version(v) => write!(f, "journal format {v}, this version reads {JOURNAL_VERSION}"),
+            SegmentError::Newer(tag) => write!(f, "journal segment {}", ExtensionError::Unknown(*tag)),
             SegmentError::Damaged => write!(f, "the segment header fails its checksum"),
         }
     }
@@ -93,7 +98,11 @@ impl SegmentHeader {
             ))
         };
         match parse() {
-            Some((JOURNAL_VERSION, header)) => Ok(header),
+            Some((JOURNAL_VERSION, header)) => match Extensions::in_block(&block[EXTENSIONS_AT..CRC_AT]).and_then(|list| list.check(&[])) {
+                Ok(()) => Ok(header),
+                Err(ExtensionError::Unknown(tag)) => Err(SegmentError::Newer(tag)),
+                Err(ExtensionError::Malformed) => Err(SegmentError::Damaged),
+            },
             Some((version, _)) => Err(SegmentError::Version(version)),
             None => Err(SegmentError::TooShort),
         }
@@ -123,6 +132,20 @@ mod tests {
             assert_eq!(SegmentHeader::decode(&bad), Err(want), "byte {at}");
             assert_eq!(SegmentHeader::decode(&good[..at]), Err(SegmentError::TooShort));
         }
+    }
+
+    #[test]
+    fn extensions_are_skipped_or_refused_by_number() {
+        let with = |tag: u8| {
+            let mut block = header().encode().to_vec();
+            block[EXTENSIONS_AT..EXTENSIONS_AT + 7].copy_from_slice(&[tag, 0, 1, 0, 0, 0, 9]);
+            let crc = weft_base::crc32c(&block[..CRC_AT]);
+            block[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+            SegmentHeader::decode(&block)
+        };
+        assert_eq!(with(2), Ok(header()));
+        assert_eq!(with(1), Err(SegmentError::Newer(1)));
+        assert_eq!(with(0), Err(SegmentError::Damaged), "no list of extensions");
     }
 
     #[test]

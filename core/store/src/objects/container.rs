@@ -3,14 +3,16 @@
 use crate::codec::Reader;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::fmt;
-use weft_base::{FsId, ServerId};
+use weft_base::{ExtensionError, Extensions, FsId, ServerId};
 
 /// Bytes of the header block; objects begin behind it.
 pub const CONTAINER_HEADER_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"WEFTDATA";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CRC_AT: usize = CONTAINER_HEADER_BYTES - 4;
+/// Behind the fixed fields: extensions, as far as there are any.
+const EXTENSIONS_AT: usize = 26;
 
 /// What a container says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub enum ContainerError {
     NotAContainer,
     /// A format that this version cannot read.
     Version(u32),
+    /// It needs this extension, which this version does not know.
+    Newer(u16),
     /// The checksum does not match.
     Damaged,
 }
@@ -37,6 +41,7 @@ impl fmt::Display for ContainerError {
         match self {
             ContainerError::NotAContainer => write!(f, "not a data container"),
             ContainerError::Version(v) => write!(f, "container format {v}, this version reads {VERSION}"),
+            ContainerError::Newer(tag) => write!(f, "container {}", ExtensionError::Unknown(*tag)),
             ContainerError::Damaged => write!(f, "the container header fails its checksum"),
         }
     }
@@ -71,7 +76,13 @@ impl ContainerHeader {
             Some((version, block_bytes, ContainerHeader { fs_id: FsId(fields.u64()?), server_id: ServerId(fields.u16()?) }))
         };
         match parse().ok_or(ContainerError::NotAContainer)? {
-            (VERSION, block_bytes, header) if u64::from(block_bytes) == super::BLOCK_BYTES => Ok(header),
+            (VERSION, block_bytes, header) if u64::from(block_bytes) == super::BLOCK_BYTES => {
+                match Extensions::in_block(&block[EXTENSIONS_AT..CRC_AT]).and_then(|list| list.check(&[])) {
+                    Ok(()) => Ok(header),
+                    Err(ExtensionError::Unknown(tag)) => Err(ContainerError::Newer(tag)),
+                    Err(ExtensionError::Malformed) => Err(ContainerError::Damaged),
+                }
+            }
             (VERSION, ..) => Err(ContainerError::Damaged),
             (version, ..) => Err(ContainerError::Version(version)),
         }
@@ -93,5 +104,13 @@ mod tests {
             assert!(ContainerHeader::decode(&bad).is_err(), "byte {at}");
         }
         assert_eq!(ContainerHeader::decode(&block[1..]), Err(ContainerError::NotAContainer));
+        let with = |tag: u8| {
+            let mut block = block.to_vec();
+            block[EXTENSIONS_AT..EXTENSIONS_AT + 7].copy_from_slice(&[tag, 0, 1, 0, 0, 0, 9]);
+            let crc = weft_base::crc32c(&block[..CRC_AT]);
+            block[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+            ContainerHeader::decode(&block)
+        };
+        assert_eq!((with(2), with(1)), (Ok(header), Err(ContainerError::Newer(1))));
     }
 }

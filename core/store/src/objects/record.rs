@@ -4,9 +4,9 @@ use super::{BLOCK_BYTES, OBJECT_BYTES_MAX, ObjectKey, block_of};
 use crate::codec::{Reader, put_varint};
 use bytes::BufMut;
 use std::fmt;
-use weft_base::{DataTime, Handle, WallTime};
+use weft_base::{DataTime, ExtensionError, Extensions, Handle, WallTime};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const KIND_PUT: u8 = 1;
 const KIND_TRUNCATE: u8 = 2;
 const KIND_REMOVE: u8 = 3;
@@ -67,6 +67,8 @@ pub enum RecordError {
     Version(u8),
     /// Cut short, too long, or contradicting itself.
     Malformed,
+    /// It needs this extension, which this program does not know.
+    Newer(u16),
 }
 
 impl fmt::Display for RecordError {
@@ -74,10 +76,20 @@ impl fmt::Display for RecordError {
         match self {
             RecordError::Version(v) => write!(f, "object record version {v}, this program reads {VERSION}"),
             RecordError::Malformed => write!(f, "malformed object record"),
+            RecordError::Newer(tag) => write!(f, "object record {}", ExtensionError::Unknown(*tag)),
         }
     }
 }
 impl std::error::Error for RecordError {}
+
+impl From<ExtensionError> for RecordError {
+    fn from(error: ExtensionError) -> RecordError {
+        match error {
+            ExtensionError::Malformed => RecordError::Malformed,
+            ExtensionError::Unknown(tag) => RecordError::Newer(tag),
+        }
+    }
+}
 
 impl ObjectRecord {
     /// The object that it changes.
@@ -150,7 +162,9 @@ impl ObjectRecord {
             Some(version) => return Err(RecordError::Version(version)),
             None => return Err(RecordError::Malformed),
         }
-        decode_body(&mut reader).filter(|_| reader.is_empty()).ok_or(RecordError::Malformed)
+        let record = decode_body(&mut reader).ok_or(RecordError::Malformed)?;
+        Extensions::filling(reader.rest()).check(&[])?;
+        Ok(record)
     }
 }
 
@@ -262,6 +276,16 @@ mod tests {
             }
             assert_eq!(ObjectRecord::decode(&[&bytes[..], &[0]].concat()), Err(RecordError::Malformed), "a byte too many");
         }
+    }
+
+    #[test]
+    fn extensions_are_skipped_or_refused_by_number() {
+        for record in samples() {
+            let with = |tag: u8| ObjectRecord::decode(&[&record.to_vec()[..], &[tag, 0, 1, 0, 0, 0, 9]].concat());
+            assert_eq!(with(2), Ok(record.clone()));
+            assert_eq!(with(3), Err(RecordError::Newer(3)));
+        }
+        assert!(RecordError::Newer(3).to_string().contains("newer weft"));
     }
 
     #[test]

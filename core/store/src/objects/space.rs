@@ -100,6 +100,12 @@ impl SpaceAllocator {
     /// blocks are free.
     pub fn take(&mut self, min: u64, max: u64, goal: Option<u64>) -> Option<BlockRun> {
         assert!(0 < min && min <= max, "asked for {min} to {max} blocks");
+        let run = self.find(min, max, goal)?;
+        assert!((min..=max).contains(&run.blocks) && run.end() <= self.high_water, "what is given out is below the high-water mark");
+        Some(run)
+    }
+
+    fn find(&mut self, min: u64, max: u64, goal: Option<u64>) -> Option<BlockRun> {
         if let Some(goal) = goal
             && let Some(run) = self.take_at(goal, min, max)
         {
@@ -149,6 +155,7 @@ impl SpaceAllocator {
     /// Says that the journal is durable up to `mark`. Space freed before it becomes free, except what open tickets may still touch;
     /// that follows when they are closed. Returns the number of blocks that became free.
     pub fn release_quarantine(&mut self, mark: QuarantineMark) -> u64 {
+        assert!(mark.0 <= self.next_mark, "a mark of another allocator");
         self.durable_mark = self.durable_mark.max(mark.0);
         self.drain_quarantine()
     }
@@ -234,6 +241,7 @@ impl SpaceAllocator {
     /// Merges `run` with its free neighbours; a free run at the high-water mark lowers it.
     fn insert_free(&mut self, run: BlockRun) {
         let (mut start, mut end) = (run.start, run.end());
+        assert!(end <= self.high_water, "blocks {run:?} are given back already");
         if let Some((&before, &blocks)) = self.free_by_start.range(..end).next_back() {
             assert!(before + blocks <= start, "blocks {run:?} are free already");
             if before + blocks == start {

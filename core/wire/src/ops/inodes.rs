@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, DataTime, Handle, Result, WallTime};
 
-use super::PartitionMap;
+use crate::partition::PartitionMap;
 use crate::{Capability, Rights, wire_struct};
 
 wire_struct! {

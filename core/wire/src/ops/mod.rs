@@ -1,71 +1,110 @@
-//! The table of operations: one row for each, with its request and reply. To add an operation, add its structs to the file of its
-//! kind and a row here, one file in the server, one in the client, and a line in `docs/wire.md`.
+//! The table of operations: one row for each, from which everything follows that other crates know
+//! of it. `ARCHITECTURE.md` ("How to change things") says what else a new row needs.
 
 mod data;
 mod inodes;
 mod live;
 mod mount;
 mod names;
+mod row;
 mod server;
 mod trace;
 
 use bytes::Bytes;
-use weft_base::{ClusterMap, Result, Status};
+use weft_base::{Handle, Result, ServerRole, Status};
 
 pub use self::data::*;
 pub use self::inodes::*;
 pub use self::live::*;
 pub use self::mount::*;
 pub use self::names::*;
+pub use self::row::*;
 pub use self::server::*;
 pub use self::trace::*;
 pub use crate::disk_use::DiskUse;
+pub use crate::partition::{Partition, PartitionMap};
 pub use crate::tx::*;
 use crate::{Rights, Wire};
 
-/// A request type: knows its number, its reply type and whether it changes anything.
+/// A request type: knows its row and its reply type.
 pub trait Operation: Wire {
-    /// Its number.
+    /// Its row.
     const OP: Op;
     /// What a successful reply carries.
     type Reply: Wire;
-    /// True if the server must execute it exactly once: its reply is kept in the reply table.
-    const CHANGES: bool;
 }
 
 macro_rules! operations {
-    ($( $(#[$doc:meta])* $code:literal $name:ident ( $request:ty ) -> $reply:ty, $effect:ident; )*) => {
+    ($(
+        $(#[doc = $doc:literal])*
+        $code:literal $name:ident ( $request:ty ) -> $reply:ty, $role:ident $goes_to:literal,
+            $effect:ident, $space:ident, $class:ident, traced $event:literal, about $($about:ident).+;
+    )*) => {
         /// Every operation by name and number. The numbers are part of the wire format.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
-        pub enum Op { $( $(#[$doc])* $name = $code, )* }
+        pub enum Op { $( $(#[doc = $doc])* $name = $code, )* }
 
         impl Op {
             /// All operations.
             pub const ALL: &'static [Op] = &[ $( Op::$name, )* ];
 
             /// The number on the wire.
-            pub fn code(self) -> u16 { self as u16 }
+            pub const fn code(self) -> u16 { self as u16 }
 
             /// The operation with this number.
-            pub fn from_code(code: u16) -> Option<Op> {
+            #[inline]
+            pub const fn from_code(code: u16) -> Option<Op> {
                 match code { $( $code => Some(Op::$name), )* _ => None }
             }
 
-            /// Its name, as in traces and statistics.
-            pub fn name(self) -> &'static str {
+            /// Its name, as in statistics.
+            pub const fn name(self) -> &'static str {
                 match self { $( Op::$name => stringify!($name), )* }
             }
 
-            /// True if it must be executed exactly once.
-            pub fn changes(self) -> bool {
+            /// Its name in traces, behind that of the server's layer: `create` of `meta.create`.
+            pub const fn event_name(self) -> &'static str {
+                match self { $( Op::$name => $event, )* }
+            }
+
+            /// Which servers answer it; `None`: every one, also one that the others do not know yet.
+            pub const fn role(self) -> Option<ServerRole> {
+                match self { $( Op::$name => operations!(@role $role), )* }
+            }
+
+            /// Which of these servers, for people.
+            pub const fn goes_to(self) -> &'static str {
+                match self { $( Op::$name => $goes_to, )* }
+            }
+
+            /// True if it must be executed exactly once: its reply is kept in the reply table.
+            pub const fn changes(self) -> bool {
                 match self { $( Op::$name => operations!(@changes $effect), )* }
+            }
+
+            /// What it does to free space.
+            pub const fn space(self) -> Space {
+                match self { $( Op::$name => Space::$space, )* }
+            }
+
+            /// What kind of work it is.
+            pub const fn class(self) -> Class {
+                match self { $( Op::$name => Class::$class, )* }
+            }
+
+            /// Reads the body of a successful reply, whatever it says.
+            ///
+            /// # Errors
+            /// [`Status::BadMessage`] for a malformed body.
+            pub fn check_reply(self, body: Bytes) -> Result<()> {
+                match self { $( Op::$name => <$reply>::from_bytes(body).map(drop), )* }
             }
         }
 
         /// A decoded request of any operation.
         #[derive(Clone, Debug, PartialEq, Eq)]
-        pub enum Request { $( $(#[$doc])* $name($request), )* }
+        pub enum Request { $( $(#[doc = $doc])* $name($request), )* }
 
         impl Request {
             /// Decodes the body of a request.
@@ -73,113 +112,187 @@ macro_rules! operations {
             /// # Errors
             /// [`Status::NotSupported`] for an unknown operation, [`Status::BadMessage`] for a malformed body.
             pub fn decode(op: u16, body: Bytes) -> Result<Request> {
-                match Op::from_code(op).ok_or(Status::NotSupported)? {
+                Request::of(Op::from_code(op).ok_or(Status::NotSupported)?, body)
+            }
+
+            /// Decodes the body of a request for this operation.
+            ///
+            /// # Errors
+            /// [`Status::BadMessage`] for a malformed body.
+            pub fn of(op: Op, body: Bytes) -> Result<Request> {
+                match op {
                     $( Op::$name => Ok(Request::$name(<$request>::from_bytes(body)?)), )*
                 }
             }
 
+            /// The encoded body.
+            pub fn encode(&self) -> Bytes {
+                match self { $( Request::$name(request) => request.to_bytes(), )* }
+            }
+
             /// The operation.
-            pub fn op(&self) -> Op {
+            pub const fn op(&self) -> Op {
                 match self { $( Request::$name(_) => Op::$name, )* }
+            }
+
+            /// What it is about, for people who ask what is busy: the directory if it has a name in
+            /// it, since a server that is asked for a million names in one directory shall say so;
+            /// else the object. 0: nothing in particular.
+            #[inline]
+            pub fn object(&self) -> Handle {
+                match self { $( Request::$name(_request) => operations!(@about _request $($about).+), )* }
+            }
+
+            /// The file and the number of its datafile, of requests to data servers.
+            #[inline]
+            pub fn datafile(&self) -> Option<(Handle, u32)> {
+                match self { $( Request::$name(_request) => operations!(@datafile $role _request), )* }
             }
         }
 
         $( impl Operation for $request {
             const OP: Op = Op::$name;
             type Reply = $reply;
-            const CHANGES: bool = operations!(@changes $effect);
         } )*
     };
-    (@changes changes) => { true };
+    (@role Any) => { None };
+    (@role $role:ident) => { Some(ServerRole::$role) };
+    (@changes once) => { true };
     (@changes reads) => { false };
+    (@about $request:ident nothing) => { Handle(0) };
+    (@about $request:ident $($about:ident).+) => { $request.$($about).+ };
+    (@datafile Data $request:ident) => { Some(($request.handle, $request.index)) };
+    (@datafile $role:ident $request:ident) => { None };
 }
 
+// Number, name, request and reply; who answers it;
+//     once: executed exactly once, by the reply table, or reads: may be repeated (as writes to
+//     datafiles may: the same bytes at the same place); what it does to free space; its class in
+//     dashboards; its name in traces (`other`: it shares an event); what it is about.
 operations! {
     // Any server.
     /// Who are you, and how are you?
-    1 Ping(PingRequest) -> ServerInfo, reads;
+    1 Ping(PingRequest) -> ServerInfo, Any "any server",
+        reads, Untouched, Other, traced "other", about nothing;
     /// The cluster map.
-    2 GetMap(GetMapRequest) -> ClusterMap, reads;
+    2 GetMap(GetMapRequest) -> GetMapReply, Any "any server",
+        reads, Untouched, Other, traced "other", about nothing;
     /// Switch the recording of traces, and how does it stand?
-    3 Trace(TraceRequest) -> TraceReply, reads;
+    3 Trace(TraceRequest) -> TraceReply, Any "any server",
+        reads, Untouched, Other, traced "other", about nothing;
     /// Give a piece of a file that the recording has written.
-    4 TraceRead(TraceReadRequest) -> TraceReadReply, reads;
+    4 TraceRead(TraceReadRequest) -> TraceReadReply, Any "any server",
+        reads, Untouched, Other, traced "other", about nothing;
     /// Another server introduces itself.
-    5 Meet(MeetRequest) -> MeetReply, reads;
+    5 Meet(MeetRequest) -> MeetReply, Any "metadata server 0; any server",
+        reads, Untouched, Other, traced "other", about nothing;
     /// How busy are you, and with what?
-    8 Live(LiveRequest) -> LiveReply, reads;
+    8 Live(LiveRequest) -> LiveReply, Any "any server",
+        reads, Untouched, Other, traced "other", about nothing;
 
     // Metadata servers, by name in a directory.
     /// What does this name lead to?
-    16 Lookup(LookupRequest) -> LookupReply, reads;
+    16 Lookup(LookupRequest) -> LookupReply, Meta "server of the name",
+        reads, Untouched, MetaRead, traced "lookup", about at.dir;
     /// Make (and open) a file, symlink, pipe, socket or device.
-    17 Create(CreateRequest) -> CreateReply, changes;
+    17 Create(CreateRequest) -> CreateReply, Meta "server of the name",
+        once, Needed, MetaChange, traced "create", about at.dir;
     /// Make a directory.
-    18 Mkdir(MkdirRequest) -> MkdirReply, changes;
+    18 Mkdir(MkdirRequest) -> MkdirReply, Meta "server of the name",
+        once, Needed, MetaChange, traced "mkdir", about at.dir;
     /// Remove a name that does not lead to a directory.
-    19 Unlink(UnlinkRequest) -> UnlinkReply, changes;
+    19 Unlink(UnlinkRequest) -> UnlinkReply, Meta "server of the name",
+        once, Freed, MetaChange, traced "unlink", about at.dir;
     /// Remove an empty directory.
-    20 Rmdir(RmdirRequest) -> RmdirReply, changes;
+    20 Rmdir(RmdirRequest) -> RmdirReply, Meta "server of the name",
+        once, Freed, MetaChange, traced "rmdir", about at.dir;
     /// Move a name. Goes to the server of the old name.
-    21 Rename(RenameRequest) -> RenameReply, changes;
+    21 Rename(RenameRequest) -> RenameReply, Meta "server of the old name",
+        once, Needed, MetaChange, traced "rename", about from.dir;
     /// Add a name to an object. Goes to the server of the new name.
-    22 Link(LinkRequest) -> LinkReply, changes;
+    22 Link(LinkRequest) -> LinkReply, Meta "server of the new name",
+        once, Needed, MetaChange, traced "link", about to.dir;
     /// List entries.
-    23 ReadDir(ReadDirRequest) -> ReadDirReply, reads;
+    23 ReadDir(ReadDirRequest) -> ReadDirReply, Meta "server of the directory's partition",
+        reads, Untouched, MetaRead, traced "readdir", about at.dir;
 
     // Metadata servers, by handle.
     /// Attributes.
-    32 GetAttr(GetAttrRequest) -> FileState, reads;
+    32 GetAttr(GetAttrRequest) -> FileState, Meta "server of the inode",
+        reads, Untouched, MetaRead, traced "getattr", about handle;
     /// Attributes of many objects of one server.
-    33 GetAttrMany(GetAttrManyRequest) -> GetAttrManyReply, reads;
+    33 GetAttrMany(GetAttrManyRequest) -> GetAttrManyReply, Meta "server of the inodes",
+        reads, Untouched, MetaRead, traced "getattrmany", about nothing;
     /// Change attributes; truncate.
-    34 SetAttr(SetAttrRequest) -> FileState, changes;
+    34 SetAttr(SetAttrRequest) -> FileState, Meta "server of the inode",
+        once, Freed, MetaChange, traced "setattr", about handle;
     /// Open by handle.
-    35 Open(OpenRequest) -> OpenReply, changes;
+    35 Open(OpenRequest) -> OpenReply, Meta "server of the inode",
+        once, Needed, MetaRead, traced "open", about handle;
     /// Report what was written, give up rights.
-    36 Close(CloseRequest) -> (), changes;
+    36 Close(CloseRequest) -> (), Meta "server of the inode",
+        once, Freed, Other, traced "close", about handle;
     /// Target of a symlink.
-    37 Readlink(ReadlinkRequest) -> ReadlinkReply, reads;
+    37 Readlink(ReadlinkRequest) -> ReadlinkReply, Meta "server of the inode",
+        reads, Untouched, MetaRead, traced "readlink", about handle;
     /// Value of an extended attribute.
-    38 GetXattr(GetXattrRequest) -> GetXattrReply, reads;
+    38 GetXattr(GetXattrRequest) -> GetXattrReply, Meta "server of the inode",
+        reads, Untouched, MetaRead, traced "getxattr", about handle;
     /// Set an extended attribute.
-    39 SetXattr(SetXattrRequest) -> (), changes;
+    39 SetXattr(SetXattrRequest) -> (), Meta "server of the inode",
+        once, Needed, MetaChange, traced "setxattr", about handle;
     /// Names of extended attributes.
-    40 ListXattr(ListXattrRequest) -> ListXattrReply, reads;
+    40 ListXattr(ListXattrRequest) -> ListXattrReply, Meta "server of the inode",
+        reads, Untouched, MetaRead, traced "listxattr", about handle;
     /// Remove an extended attribute.
-    41 RemoveXattr(RemoveXattrRequest) -> (), changes;
+    41 RemoveXattr(RemoveXattrRequest) -> (), Meta "server of the inode",
+        once, Freed, MetaChange, traced "removexattr", about handle;
     /// Everything acknowledged so far is on stable storage when this is answered.
-    42 SyncMeta(SyncMetaRequest) -> (), reads;
+    42 SyncMeta(SyncMetaRequest) -> (), Meta "metadata server",
+        reads, Untouched, Other, traced "sync", about nothing;
     /// After a restart of the server: what the client has open.
-    43 Reclaim(ReclaimRequest) -> (), reads;
+    43 Reclaim(ReclaimRequest) -> (), Meta "metadata server",
+        reads, Untouched, Other, traced "reclaim", about nothing;
     /// Many closes at once.
-    44 CloseMany(CloseManyRequest) -> CloseManyReply, changes;
+    44 CloseMany(CloseManyRequest) -> CloseManyReply, Meta "server of the inodes",
+        once, Freed, Other, traced "closemany", about nothing;
 
     // Between metadata servers.
     /// Prepare a part of a transaction.
-    64 TxPrepare(TxPrepareRequest) -> TxPrepareReply, changes;
+    64 TxPrepare(TxPrepareRequest) -> TxPrepareReply, Meta "participant",
+        once, Freed, Other, traced "prepare", about nothing;
     /// Commit or abort a prepared part.
-    65 TxDecide(TxDecideRequest) -> (), changes;
+    65 TxDecide(TxDecideRequest) -> (), Meta "participant",
+        once, Freed, Other, traced "decide", about nothing;
     /// What became of a transaction?
-    66 TxStatus(TxStatusRequest) -> TxStatusReply, reads;
+    66 TxStatus(TxStatusRequest) -> TxStatusReply, Meta "coordinator",
+        reads, Untouched, Other, traced "status", about nothing;
     /// The parent of a directory.
-    67 Parent(ParentRequest) -> ParentReply, reads;
+    67 Parent(ParentRequest) -> ParentReply, Meta "server of the directory",
+        reads, Untouched, MetaRead, traced "parent", about dir;
 
     // Data servers.
     /// Write pieces of a datafile; the bytes are the bulk data.
-    96 Write(WriteRequest) -> WriteReply, reads;
+    96 Write(WriteRequest) -> WriteReply, Data "data server",
+        reads, Needed, DataWrite, traced "write", about handle;
     /// Read pieces of a datafile; the bytes are the reply's bulk data.
-    97 Read(ReadRequest) -> ReadReply, reads;
+    97 Read(ReadRequest) -> ReadReply, Data "data server",
+        reads, Untouched, DataRead, traced "read", about handle;
     /// Local size and times of a datafile.
-    98 ObjectStat(ObjectStatRequest) -> ObjectStatReply, reads;
+    98 ObjectStat(ObjectStatRequest) -> ObjectStatReply, Data "data server",
+        reads, Untouched, Other, traced "stat", about handle;
     /// Cut a datafile.
-    99 ObjectTruncate(ObjectTruncateRequest) -> (), reads;
+    99 ObjectTruncate(ObjectTruncateRequest) -> (), Data "data server",
+        reads, Freed, Other, traced "truncate", about handle;
     /// Bring a datafile to stable storage.
-    100 ObjectSync(ObjectSyncRequest) -> (), reads;
+    100 ObjectSync(ObjectSyncRequest) -> (), Data "data server",
+        reads, Untouched, Other, traced "sync", about handle;
     /// Remove a datafile.
-    101 ObjectRemove(ObjectRemoveRequest) -> (), reads;
+    101 ObjectRemove(ObjectRemoveRequest) -> (), Data "data server",
+        reads, Freed, Other, traced "remove", about handle;
     /// Writes from now on come after a time that was set.
-    102 ObjectEpoch(ObjectEpochRequest) -> (), reads;
+    102 ObjectEpoch(ObjectEpochRequest) -> (), Data "data server",
+        reads, Needed, Other, traced "epoch", about handle;
 }
 impl Wire for Rights {
     fn put(&self, out: &mut Vec<u8>) {
@@ -189,6 +302,15 @@ impl Wire for Rights {
         Ok(Rights(Wire::get(from)?))
     }
 }
+
+/// Who has a place for each operation needs the number of the last one.
+const _: () = {
+    let mut place = 1;
+    while place < Op::ALL.len() {
+        assert!(Op::ALL[place - 1].code() < Op::ALL[place].code(), "the table is in the order of numbers");
+        place += 1;
+    }
+};
 
 #[cfg(test)]
 mod tests {
@@ -205,12 +327,15 @@ mod tests {
     }
 
     #[test]
-    fn wire_md_lists_every_operation() {
-        let document = include_str!("../../../../docs/wire.md");
+    fn a_row_agrees_with_itself() {
+        // Executed exactly once, and no change for a person: opens, closes and parts of transactions.
+        let not_a_change = [Op::Open, Op::Close, Op::CloseMany, Op::TxPrepare, Op::TxDecide];
         for op in Op::ALL {
-            let row = format!("| {} | {} |", op.code(), op.name());
-            let line = document.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("docs/wire.md lacks {row}"));
-            assert_eq!(line.ends_with("| yes |"), op.changes(), "{row}");
+            let name = op.name();
+            assert_eq!(op.class() == Class::MetaChange, op.changes() && !not_a_change.contains(op), "{name}");
+            assert!(!op.changes() || (op.role() == Some(ServerRole::Meta) && op.space() != Space::Untouched), "{name}");
+            assert!(op.role().is_some() || op.space() == Space::Untouched, "{name}");
+            assert_eq!(op.role().is_none(), op.event_name() == "other", "{name}");
         }
     }
 

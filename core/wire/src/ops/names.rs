@@ -1,7 +1,7 @@
 //! Metadata servers, by name in a directory.
 
 use bytes::Bytes;
-use weft_base::{Credentials, FileKind, Handle, ServerId, WallTime};
+use weft_base::{Credentials, FileKind, Handle, WallTime};
 
 use super::FileState;
 use crate::{Capability, Rights, wire_struct};
@@ -13,17 +13,6 @@ wire_struct! {
         pub dir: Handle,
         /// The epoch; 0 if the client has no map yet.
         pub map_epoch: u32,
-    }
-
-    /// Which server holds which names of a directory. Partition `i` of `2^depth` holds the names whose hash ends in the bits `i`
-    /// (extendible hashing, Fagin et al. 1979); until directories split, `depth` is 0.
-    pub struct PartitionMap {
-        /// Counts changes of the map, from 1.
-        pub epoch: u32,
-        /// Number of hash bits used.
-        pub depth: u8,
-        /// Server of each partition, `2^depth` of them.
-        pub servers: Vec<ServerId>,
     }
 
     /// Finds a name.
@@ -226,7 +215,7 @@ wire_struct! {
         pub handle: Handle,
         /// What that is.
         pub kind: FileKind,
-        /// Where to go on after it. Cookies grow along the listing, are larger than 2 and less than 2^63.
+        /// Where to go on after it: the hash of the name. Cookies grow along the listing, are larger than 2 and less than 2^63.
         pub cookie: u64,
         /// Given on request if the inode is here.
         pub state: Option<FileState>,
@@ -236,8 +225,8 @@ wire_struct! {
     pub struct ReadDirReply {
         /// In the order of their cookies. `.` and `..` are not among them.
         pub entries: Vec<DirEntry>,
-        /// No entry follows.
-        pub end: bool,
+        /// Where the listing goes on: with the reply it is complete up to this cookie. `u64::MAX`: no entry follows.
+        pub until: u64,
         /// The directory's parent, for `..`.
         pub parent: Handle,
     }

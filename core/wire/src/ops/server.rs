@@ -1,9 +1,9 @@
 //! What every server answers: who it is and how it is, and the cluster map.
 
-use weft_base::{FsId, ServerId};
+use weft_base::{ClusterMap, FsId, ServerEntry, ServerId};
 
 use super::DiskUse;
-use crate::wire_struct;
+use crate::{NameKey, wire_struct};
 
 wire_struct! {
     /// Nothing to say.
@@ -63,20 +63,36 @@ wire_struct! {
 
     /// A server introduces itself to another. Births are drawn when a store is made, so a store that was lost and made again has another one.
     pub struct MeetRequest {
-        /// Who asks.
-        pub server: ServerId,
-        /// Its birth.
+        /// Who asks, as its own configuration says.
+        pub server: ServerEntry,
+        /// Its birth; 0 if nothing outlives it.
         pub birth: u64,
         /// The birth of the server that is asked, as the asker knows it; 0 if it does not.
         pub yours: u64,
+        /// The newest epoch of the cluster map that the asker has seen.
+        pub epoch: u32,
+        /// Given by metadata server 0, which decides about it: the cluster map.
+        pub map: Option<ClusterMap>,
     }
 
     /// The answer to somebody who is who he was.
     pub struct MeetReply {
         /// The birth of the server that was asked.
         pub birth: u64,
+        /// The newest epoch of the cluster map that it has seen.
+        pub epoch: u32,
+        /// Given by metadata server 0: the cluster map, the asker in it.
+        pub map: Option<ClusterMap>,
     }
 
     /// Nothing to say.
     pub struct GetMapRequest {}
+
+    /// What everybody must know who uses the file system.
+    pub struct GetMapReply {
+        /// The servers, and where files are.
+        pub map: ClusterMap,
+        /// The key of the hash of names, by which a directory's entries are spread over servers.
+        pub name_key: NameKey,
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::abi::{OUT_HEADER_BYTES, Record, add_dirent, out_header};
 use super::ring::RingAnswer;
-use super::types::{Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, Generation, INodeNo};
+use super::types::{Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InodeGeneration};
 
 /// Pieces of a reply: its record and data.
 const PIECES_MAX: usize = 3;
@@ -267,7 +267,7 @@ impl ReplyData {
 
 impl ReplyEntry {
     /// This object, which the kernel calls `node` from now on; name and attributes may be kept for `ttl`.
-    pub fn entry(self, ttl: &Duration, node: INodeNo, attr: &FileAttr, generation: Generation) {
+    pub fn entry(self, ttl: &Duration, node: INodeNo, attr: &FileAttr, generation: InodeGeneration) {
         if attr.kind == FileType::RegularFile {
             self.0.service.note_regular(node);
         }
@@ -291,7 +291,7 @@ impl ReplyOpen {
 
 impl ReplyCreate {
     /// Made and open under this number; false as for [`ReplyOpen::opened`].
-    pub fn created(self, ttl: &Duration, attr: &FileAttr, generation: Generation, file: FileHandle, flags: FopenFlags) -> bool {
+    pub fn created(self, ttl: &Duration, attr: &FileAttr, generation: InodeGeneration, file: FileHandle, flags: FopenFlags) -> bool {
         let record = Record::<144>::new().entry(attr.ino, generation.0, *ttl, *ttl, attr);
         self.0.send(&[record.u64(file.0).u32(flags.bits()).u32(0).bytes()])
     }
@@ -379,7 +379,7 @@ impl ReplyDirectoryPlus {
         name: &std::ffi::OsStr,
         ttl: &Duration,
         attr: &FileAttr,
-        generation: Generation,
+        generation: InodeGeneration,
     ) -> bool {
         let entry = Record::<128>::new().entry(ino, generation.0, *ttl, *ttl, attr);
         !add_dirent(&mut self.0.list, self.0.max, entry.bytes(), attr.ino, cookie, attr.kind, name.as_encoded_bytes())

@@ -30,8 +30,8 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Agrees with the kernel upon what both can do; before everything else. The notifier is good for as long as the mount.
     fn init(&self, config: &mut KernelConfig, notifier: &Notifier);
 
-    /// After everything else.
-    fn destroy(&self) {}
+    /// Something went wrong between the kernel and the file system: a line for people.
+    fn warn(&self, line: &str);
 
     operations! {
         /// Looks a name up.

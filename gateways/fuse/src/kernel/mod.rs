@@ -4,6 +4,7 @@
 
 mod abi;
 mod answer;
+mod dispatch;
 mod filesystem;
 mod init;
 mod interrupts;
@@ -28,7 +29,7 @@ pub use request::Request;
 pub use rings::Transport;
 pub use session::{Session, SessionOptions};
 pub use types::{
-    Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, Generation, INodeNo, InitFlags, LockOwner, OpenFlags, RenameFlags,
+    Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InitFlags, InodeGeneration, LockOwner, OpenFlags, RenameFlags,
     TimeOrNow, WriteFlags,
 };
 

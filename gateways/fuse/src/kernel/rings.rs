@@ -15,9 +15,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
 use super::answer::{Service, Way};
+use super::dispatch::dispatch;
 use super::filesystem::Filesystem;
 use super::notify::Notifier;
-use super::request::dispatch;
 use super::ring::{self, COMMAND_COMMIT_AND_FETCH, COMMAND_REGISTER, Place, RingAnswer, Spare, View};
 use super::session::{STACK_BYTES, Session};
 use super::types::{Errno, INodeNo};
@@ -143,7 +143,7 @@ impl<F: Filesystem> Session<F> {
             // One entry is enough for the kernel; it sends nothing before all queues have one.
             let outcomes: Vec<io::Result<()>> = hears.iter().collect();
             if let Some(Err(error)) = outcomes.into_iter().reduce(|one, other| if one.is_ok() { one } else { other }) {
-                crate::warn(&format!("no FUSE over io_uring: {error}; requests come over the device"));
+                self.filesystem.warn(&format!("no FUSE over io_uring: {error}; requests come over the device"));
                 self.give_rings_up();
                 return;
             }
@@ -158,7 +158,7 @@ impl<F: Filesystem> Session<F> {
             uring.enter(true)
         });
         if let Err(error) = told {
-            crate::warn(&format!("the kernel cannot be told to use the device: {error}"));
+            self.filesystem.warn(&format!("the kernel cannot be told to use the device: {error}"));
         }
     }
 
@@ -207,7 +207,7 @@ impl<F: Filesystem> Session<F> {
                 match of_thread {
                     // Nobody listens any more once all have told.
                     Some(told) => drop(told.send(Err(error))),
-                    None => crate::warn(&format!("a thread for FUSE over io_uring: {error}")),
+                    None => session.filesystem.warn(&format!("a thread for FUSE over io_uring: {error}")),
                 }
             }
         };

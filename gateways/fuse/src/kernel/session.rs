@@ -17,17 +17,17 @@ use weft_trace::event;
 
 use super::abi::{IN_HEADER_BYTES, InHeader, opcode};
 use super::answer::{Service, Way, write_reply};
+use super::dispatch::dispatch;
 use super::filesystem::Filesystem;
 use super::init::KernelConfig;
 use super::interrupts::Interrupts;
 use super::notify::Notifier;
-use super::request::{Pieces, dispatch};
+use super::request::Pieces;
 use super::rings::{Rings, Transport};
 use super::types::InitFlags;
 use crate::REQUEST_BYTES_MAX;
 use crate::threads::{Demand, Stay, Threads};
 use crate::waits::request_waits;
-use crate::warn;
 
 /// The largest request with all its headers.
 const BUFFER_BYTES: usize = REQUEST_BYTES_MAX as usize + 4096;
@@ -103,9 +103,8 @@ impl<F: Filesystem> Session<F> {
         let ended = session.threads.wait_for_end(session.options.patience);
         let left = end.saturating_duration_since(Instant::now());
         if !(session.rings.as_ref().is_none_or(|rings| rings.wait_for_end(left)) && ended) {
-            warn("requests still wait for servers that do not answer");
+            session.filesystem.warn("requests still wait for servers that do not answer");
         }
-        session.filesystem.destroy();
         Ok(())
     }
 
@@ -136,13 +135,13 @@ impl<F: Filesystem> Session<F> {
                     Some(libc::ENOENT | libc::EINTR | libc::EAGAIN) => continue,
                     Some(libc::ENODEV) => return,
                     _ => {
-                        warn(&format!("the connection to the kernel failed: {error}"));
+                        self.filesystem.warn(&format!("the connection to the kernel failed: {error}"));
                         return;
                     }
                 },
             };
             let Ok(pieces) = Pieces::of_whole(&buffer[..bytes]) else {
-                warn(&format!("the kernel sent a request of {bytes} bytes that is not understood"));
+                self.filesystem.warn(&format!("the kernel sent a request of {bytes} bytes that is not understood"));
                 if let Ok(header) = InHeader::parse(&buffer[..bytes]) {
                     let _ = write_reply(device, header.unique, libc::EIO, &[]);
                 }

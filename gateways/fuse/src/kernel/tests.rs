@@ -9,13 +9,14 @@ use super::abi::{IN_HEADER_BYTES, Malformed, fixed_bytes, opcode};
 use super::answer::{
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyWrite, ReplyXattr, Service,
 };
+use super::dispatch::dispatch;
 use super::filesystem::Filesystem;
 use super::init::KernelConfig;
 use super::notify::Notifier;
-use super::request::{Pieces, Request, dispatch};
+use super::request::{Pieces, Request};
 use super::test_service;
 use super::types::{
-    Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags, RenameFlags, TimeOrNow,
+    Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InodeGeneration, LockOwner, OpenFlags, RenameFlags, TimeOrNow,
     WriteFlags,
 };
 
@@ -50,9 +51,11 @@ fn attr(ino: u64) -> FileAttr {
 impl Filesystem for Recorder {
     fn init(&self, _: &mut KernelConfig, _: &Notifier) {}
 
+    fn warn(&self, _: &str) {}
+
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.heard(format!("lookup {} {name:?} by {} {} {}", parent.0, request.uid(), request.gid(), request.pid()));
-        reply.entry(&Duration::new(1, 2), INodeNo(77), &attr(77), Generation(0));
+        reply.entry(&Duration::new(1, 2), INodeNo(77), &attr(77), InodeGeneration(0));
     }
 
     fn setattr(
@@ -90,7 +93,7 @@ impl Filesystem for Recorder {
 
     fn create(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         self.heard(format!("create {} {name:?} {mode:o} {umask:o} {flags}", parent.0));
-        reply.created(&Duration::ZERO, &attr(8), Generation(0), FileHandle(6), FopenFlags::empty());
+        reply.created(&Duration::ZERO, &attr(8), InodeGeneration(0), FileHandle(6), FopenFlags::empty());
     }
 
     fn read(
@@ -269,6 +272,10 @@ fn an_interrupted_request_has_one_answer() {
     struct Opens(Mutex<Option<bool>>);
     impl Filesystem for Opens {
         fn init(&self, _: &mut KernelConfig, _: &Notifier) {}
+
+        fn warn(&self, line: &str) {
+            panic!("{line}");
+        }
         fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
             *self.0.lock().expect("no panic") = Some(reply.is_awaited() || reply.opened(FileHandle(1), FopenFlags::empty()));
         }

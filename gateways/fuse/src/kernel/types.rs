@@ -12,7 +12,7 @@ pub struct FileHandle(pub u64);
 
 /// Distinguishes inodes that had the same number one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Generation(pub u64);
+pub struct InodeGeneration(pub u64);
 
 /// Whose lock it is: the same for all threads of a process, or for all who share an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,12 +1,12 @@
 //! Names, listings, batches and paths.
 
 use bytes::Bytes;
-use weft_base::{ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, SECOND, ServerId, Status};
+use weft_base::{ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, SECOND, ServerEntry, ServerId, Status};
 use weft_rt::Runtime;
-use weft_wire::ops::{Op, PartitionMap};
+use weft_wire::ops::{Op, Partition, PartitionMap};
 
-use crate::fake::{FakeRt, Fate, LATENCY};
-use crate::{ClientOptions, CreateOptions, SetAttr};
+use crate::fake::{FakeRt, Fate, LATENCY, NAME_KEY};
+use crate::{Client, ClientOptions, CreateOptions, SetAttr};
 
 const META0: ServerId = ServerId(0);
 const META1: ServerId = ServerId(1);
@@ -119,18 +119,72 @@ fn many_creates_are_one_message_each_in_a_bounded_window() {
 fn a_server_corrects_a_client_that_has_an_old_partition_map() {
     let rt = FakeRt::new(2, 1, 1 << 20);
     let client = rt.client(1);
-    let map = PartitionMap { epoch: 2, depth: 0, servers: vec![META1] };
-    rt.0.borrow_mut().partitions.insert(ROOT_HANDLE, map);
+    let map = |epoch, ranges: &[(u64, ServerId)]| {
+        PartitionMap::new(epoch, ranges.iter().map(|(first, server)| Partition { first: *first, server: *server }).collect()).unwrap()
+    };
+    rt.0.borrow_mut().partitions.insert(ROOT_HANDLE, map(2, &[(0, META1)]));
     rt.0.borrow_mut().add(ROOT_HANDLE, "x", 1, FileKind::File, "");
     rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect("found where the map says");
     assert_eq!(rt.take_sent(), [(META0, Op::Lookup), (META0, Op::GetAttr), (META1, Op::Lookup)]);
     rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect("found at once");
     assert_eq!(rt.take_sent(), [(META1, Op::Lookup)]);
 
-    let map = PartitionMap { epoch: 3, depth: 1, servers: vec![META0, META1] };
-    rt.0.borrow_mut().partitions.insert(ROOT_HANDLE, map);
-    let error = rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect_err("this version cannot choose a partition");
-    assert_eq!(error.status, Status::NotSupported);
+    // The directory is split: half of the names of one server, a quarter of the other, in turns.
+    let names: Vec<String> = (0..40).map(|i| format!("n{i}")).collect();
+    let ranges = [(0, META1), (1 << 61, META0), (1 << 62, META1), (3 << 61, META0)];
+    rt.0.borrow_mut().partitions.insert(ROOT_HANDLE, map(3, &ranges));
+    for name in &names {
+        rt.0.borrow_mut().add(ROOT_HANDLE, name, 1, FileKind::File, "");
+    }
+    for name in &names {
+        rt.run(client.lookup(&ROOT, ROOT_HANDLE, name.as_bytes())).expect("found where the map says");
+    }
+    // Inodes are at META1, and are asked for there.
+    assert_eq!(rt.take_sent().iter().filter(|sent| **sent == (META0, Op::GetAttr)).count(), 1, "one refusal, and the map is known");
+    for name in &names {
+        rt.run(client.lookup(&ROOT, ROOT_HANDLE, name.as_bytes())).expect("found at once");
+    }
+    let sent: Vec<_> = rt.take_sent().into_iter().filter(|(_, op)| *op == Op::Lookup).collect();
+    let expected = names.iter().map(|name| map(3, &ranges).server(NAME_KEY.hash(name.as_bytes()))).map(|server| (server, Op::Lookup));
+    assert_eq!(sent, expected.collect::<Vec<_>>());
+
+    let (mut listed, mut cookie) = (Vec::new(), 0);
+    loop {
+        let page = rt.run(client.readdir(&ROOT, ROOT_HANDLE, cookie, 300, false)).expect("a page");
+        assert!(page.end || !page.entries.is_empty(), "an empty range is not the end, and no page is empty for it");
+        listed.extend(page.entries.iter().map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()));
+        match page.entries.last() {
+            Some(last) if !page.end => cookie = last.cookie,
+            _ => break,
+        }
+    }
+    let mut in_order = [names, vec!["x".to_string()]].concat();
+    in_order.sort_by_key(|name| NAME_KEY.hash(name.as_bytes()));
+    assert_eq!(listed, in_order, "ranges follow each other in the order of a listing");
+}
+
+#[test]
+fn a_client_learns_of_a_newer_cluster_map_from_any_reply() {
+    let rt = FakeRt::new(1, 2, 1 << 20);
+    let config = rt.0.borrow().map.unagreed();
+    let client = Client::new(rt.clone(), config, ClientOptions::new(ClientId(5), 1));
+    let file = rt.0.borrow_mut().add(ROOT_HANDLE, "x", 0, FileKind::File, "");
+    rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect("found");
+    assert_eq!(rt.take_sent(), [(META0, Op::Lookup), (META0, Op::GetMap)]);
+    let layout = rt.run(client.getattr(file)).expect("it is there").layout;
+    let before: Vec<_> = (0..4).map(|index| client.map().data_server(&layout, index)).collect();
+    rt.take_sent();
+
+    let joins = ServerEntry { id: ServerId::data(9), name: "data9".into(), address: String::new() };
+    let grown = rt.0.borrow().map.with_server(&joins).expect("it is new");
+    rt.0.borrow_mut().map = grown.clone();
+    rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"none")).expect_err("there is no such name");
+    assert_eq!(rt.take_sent(), [(META0, Op::Lookup), (META0, Op::GetMap)]);
+    assert_eq!(client.map(), &grown);
+    let now: Vec<_> = (0..4).map(|index| client.map().data_server(&layout, index)).collect();
+    assert_eq!(now, before, "a file stays where it is");
+    rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"none")).expect_err("there is no such name");
+    assert_eq!(rt.take_sent(), [(META0, Op::Lookup)], "once is enough");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use weft_base::{Result, Status};
 use weft_rt::{ServerRuntime, Work};
+use weft_store::objects::ObjectTable;
 use weft_wire::ops::ObjectEpochRequest;
-use weft_wire::{Header, Rights};
+use weft_wire::{Header, Op, Rights};
 
 use super::{object, when_written};
 use crate::done::Done;
@@ -14,17 +15,10 @@ pub async fn epoch<R: ServerRuntime>(server: &Server<R>, header: &Header, reques
     server.authorize(&request.capability, request.handle, header.request.client, Rights::MANAGE)?;
     let key = object(request.handle, request.index)?;
     server.rt.cpu(Work::Record).await;
-    loop {
-        if server.is_removed(key) {
-            return Err(Status::Stale);
-        }
-        let record = server.table.borrow().plan_epoch(key, request.mtime_epoch);
-        let Some(record) = record else { break };
-        if server.accepts(&record) {
-            server.change(&record);
-            break;
-        }
-        server.make_room(&record, false).await?;
-    }
+    let plan = |table: &ObjectTable| match server.objects.is_removed(key) {
+        true => Err(Status::Stale),
+        false => Ok(table.plan_epoch(key, request.mtime_epoch)),
+    };
+    server.objects.change(Op::ObjectEpoch, plan).await?;
     Ok(Done { when: when_written(server, false), ..Done::now(&()) })
 }

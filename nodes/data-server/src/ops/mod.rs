@@ -8,28 +8,41 @@ mod sync;
 mod truncate;
 mod write;
 
-pub use epoch::epoch;
-pub use read::read;
-pub use remove::remove;
-pub use stat::stat;
-pub use sync::sync;
-pub use truncate::truncate;
-pub use write::write;
-
-use weft_base::{Handle, Result, Status};
+use weft_base::{Handle, Payload, Result, Status};
 use weft_layout::WIDTH_MAX;
-use weft_rt::ServerRuntime;
+use weft_rt::{PeerId, ServerRuntime};
 use weft_store::objects::{OBJECT_BYTES_MAX, ObjectKey};
-use weft_wire::BULK_BYTES_MAX;
 use weft_wire::ops::Piece;
+use weft_wire::{BULK_BYTES_MAX, Header, Request};
 
-use crate::done::When;
+use crate::done::{Done, When};
 use crate::state::Server;
 
 /// Most pieces of one request.
 const PIECES_MAX: usize = 1024;
 /// A plan that somebody else made void is made again so many times before the client is asked to come back.
 const PLANS_MAX: u32 = 8;
+
+/// Executes a request that was admitted. `executed`: it was executed before.
+pub async fn execute<R: ServerRuntime>(
+    server: &Server<R>,
+    peer: PeerId,
+    header: &Header,
+    request: Request,
+    bulk: Payload,
+    executed: bool,
+) -> Result<Done> {
+    match request {
+        Request::Write(request) => write::write(server, header, request, bulk, executed).await,
+        Request::Read(request) => read::read(server, peer, header, request).await,
+        Request::ObjectStat(request) => stat::stat(server, header, &request),
+        Request::ObjectTruncate(request) => truncate::truncate(server, header, &request, executed).await,
+        Request::ObjectSync(request) => sync::sync(server, header, &request),
+        Request::ObjectRemove(request) => remove::remove(server, header, &request).await,
+        Request::ObjectEpoch(request) => epoch::epoch(server, header, &request).await,
+        other => weft_serving::answer_of_any(server, other).await.map(Done::encoded),
+    }
+}
 
 /// The object that a request names.
 fn object(handle: Handle, index: u32) -> Result<ObjectKey> {
@@ -38,14 +51,14 @@ fn object(handle: Handle, index: u32) -> Result<ObjectKey> {
 
 /// When data that was written just now may be acknowledged.
 fn when_written<R: ServerRuntime>(server: &Server<R>, sync: bool) -> When {
-    if sync || server.acknowledges_durable() { When::Durable(server.progress.newest()) } else { When::Now }
+    if sync || server.objects.acknowledges_durable() { When::Durable(server.objects.progress.newest()) } else { When::Now }
 }
 
 /// When a truncation or removal may be acknowledged: when no power cut brings back what it cut off, whatever the durability of data
 /// is. It needs no data of its own, so a sync of the journal is enough.
 fn when_cut<R: ServerRuntime>(server: &Server<R>) -> When {
     // A copy that found nothing to do must wait for the one that did it.
-    server.journal.as_ref().map_or(When::Now, |journal| When::Journaled(journal.last_lsn()))
+    server.objects.journal.as_ref().map_or(When::Now, |journal| When::Journaled(journal.last_lsn()))
 }
 
 /// Checks the pieces of a list request and adds up their bytes.

@@ -1,7 +1,7 @@
 //! Read: what there is of each piece below the local end; holes as zeros.
 
 use weft_base::{Result, Status};
-use weft_rt::{FaultPoint, PeerId, ServerRuntime, Work};
+use weft_rt::{PeerId, ServerRuntime, Work};
 use weft_store::objects::{ObjectKey, ReadPiece};
 use weft_wire::ops::{Piece, ReadReply, ReadRequest};
 use weft_wire::{Header, Rights};
@@ -16,17 +16,10 @@ pub async fn read<R: ServerRuntime>(server: &Server<R>, peer: PeerId, header: &H
     check_pieces(&request.pieces)?;
     server.authorize(&request.capability, request.handle, header.request.client, Rights::READ)?;
     let key = object(request.handle, request.index)?;
-    let ticket = server.table.borrow_mut().begin_io();
-    let (reply, places) = plan(server, key, &request.pieces);
-    let mut traced = weft_trace::span(weft_trace::event::DISK_READ);
-    traced.request(weft_trace::request_key(header.request, header.server)).object(request.handle.0);
-    server.rt.pass(FaultPoint::DataRead).await;
-    let data = match server.cache.read(&server.rt, &places, &mut traced).await {
-        Some(data) => data,
-        None => transfer::read_all(&server.rt, peer, header, server.container, &places).await,
-    };
-    drop(traced);
-    server.table.borrow_mut().end_io(ticket);
+    let (reply, places) = plan(server, key, &request.pieces)?;
+    let ticket = server.objects.table.borrow_mut().begin_io();
+    let data = server.objects.container.read(peer, header, key, &places).await;
+    server.objects.table.borrow_mut().end_io(ticket);
     let bulk = data.map_err(|_| Status::Io)?;
     if transfer::copies(&places) {
         server.rt.cpu(Work::Copy(bulk.len())).await;
@@ -34,8 +27,8 @@ pub async fn read<R: ServerRuntime>(server: &Server<R>, peer: PeerId, header: &H
     Ok(Done { bulk, ..Done::now(&reply) })
 }
 
-fn plan<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, pieces: &[Piece]) -> (ReadReply, Vec<ReadPiece>) {
-    let table = server.table.borrow();
+fn plan<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, pieces: &[Piece]) -> Result<(ReadReply, Vec<ReadPiece>)> {
+    let table = server.objects.table.borrow();
     let mut got = Vec::with_capacity(pieces.len());
     let mut places = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -43,6 +36,11 @@ fn plan<R: ServerRuntime>(server: &Server<R>, key: ObjectKey, pieces: &[Piece]) 
         places.extend(table.plan_read(key, piece.offset, u64::from(piece.bytes)));
         got.push(places[before..].iter().map(ReadPiece::len).sum::<u64>() as u32);
     }
-    let size = table.stat(key).map_or(0, |stat| stat.size_bytes);
-    (ReadReply { got, size }, places)
+    let size = match table.stat(key) {
+        Some(stat) => stat.size_bytes,
+        // Nothing written reads as zeros; what was removed must not.
+        None if server.objects.is_removed(key) => return Err(Status::Stale),
+        None => 0,
+    };
+    Ok((ReadReply { got, size }, places))
 }

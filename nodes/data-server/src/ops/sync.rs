@@ -12,5 +12,5 @@ use crate::state::Server;
 /// Answers when all changes until now are durable.
 pub fn sync<R: ServerRuntime>(server: &Server<R>, header: &Header, request: &ObjectSyncRequest) -> Result<Done> {
     server.authorize(&request.capability, request.handle, header.request.client, Rights::default())?;
-    Ok(Done { when: When::Durable(server.progress.newest()), ..Done::now(&()) })
+    Ok(Done { when: When::Durable(server.objects.progress.newest()), ..Done::now(&()) })
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use weft_base::{
     ClientId, ClusterMap, FsId, Handle, MILLISECOND, Payload, RequestId, Result, SECOND, ServerEntry, ServerId, Status, WallTime,
 };
-use weft_data_server::{DataServerConfig, DataServerError, run};
+use weft_data_server::{DataServerConfig, ServerError, run};
 use weft_rt::{Bulk, Outgoing, Runtime};
 use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_wire::ops::*;
@@ -26,12 +26,14 @@ pub fn map() -> ClusterMap {
     ClusterMap {
         fs_id: FsId(7),
         fs_name: "test".into(),
-        epoch: 1,
+        epoch: 0,
         meta: vec![entry(ServerId(0))],
         data: vec![entry(SERVER)],
+        generations: Vec::new(),
         stripe_bytes: 1 << 20,
         stripe_width: 0,
     }
+    .founded(1)
 }
 
 /// Small journals, so that tests see segments and checkpoints come and go.
@@ -52,7 +54,7 @@ pub struct Cluster {
     pub client: NodeId,
     clients: Cell<u64>,
     /// Why the server stopped, each time it did.
-    pub errors: Rc<RefCell<Vec<DataServerError>>>,
+    pub errors: Rc<RefCell<Vec<ServerError>>>,
 }
 
 impl Cluster {
@@ -60,7 +62,7 @@ impl Cluster {
         let sim = Sim::new(seed, profile);
         let server = sim.add_node(NodeConfig::server(SERVER));
         let client = sim.add_node(NodeConfig::client("client"));
-        let errors: Rc<RefCell<Vec<DataServerError>>> = Rc::default();
+        let errors: Rc<RefCell<Vec<ServerError>>> = Rc::default();
         let cluster = Cluster { sim, server, client, clients: Cell::new(0), errors };
         cluster.configure(config);
         cluster.sim.restart(server);
@@ -210,6 +212,14 @@ impl Peer {
     pub async fn sync(&self, handle: u64) -> Result<()> {
         let capability = self.capability(handle, Rights::READ);
         self.call(&ObjectSyncRequest { handle: Handle(handle), index: 0, capability }, &[]).await.map(drop)
+    }
+
+    /// True if nothing is there: never written, or removed, which is remembered for a while.
+    pub async fn has_nothing(&self, handle: u64) -> bool {
+        match self.stat(handle).await {
+            Ok(stat) => stat.size == 0,
+            Err(status) => status == Status::Stale,
+        }
     }
 
     pub async fn stat(&self, handle: u64) -> Result<ObjectStatReply> {

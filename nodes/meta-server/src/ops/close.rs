@@ -8,9 +8,9 @@ use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::{CLOSES_MAX, CloseManyReply, CloseManyRequest, CloseRequest};
 use weft_wire::{Header, Op, Wire};
 
-use super::Step;
 use crate::engine::Engine;
 use crate::server::Server;
+use crate::step::Step;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn close(self: &Rc<Self>, peer: PeerId, header: &Header, request: CloseRequest) -> Result<Step> {

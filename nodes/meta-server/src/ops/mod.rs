@@ -1,4 +1,4 @@
-//! What each operation does. Plain ones are decided by the state alone and are here; those with a sequence have a file each.
+//! What each operation does that the state alone does not decide; those with a sequence have a file each.
 
 mod close;
 mod link;
@@ -16,26 +16,16 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{Result, Status};
-use weft_journal::Lsn;
 use weft_namespace::{Change, Context, Inode, InodeFlags, OpenChange, Record, State};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{ParentReply, ReclaimRequest};
+use weft_wire::ops::ReclaimRequest;
 use weft_wire::{Header, Request, Rights, Wire};
 
 use crate::engine::Engine;
 use crate::server::Server;
+use crate::step::Step;
 
 pub(crate) use names::{NameChange, NameReply};
-
-/// How a request goes on.
-pub(crate) enum Step {
-    /// This is the answer; so many changes were made.
-    Answer(Bytes, usize),
-    /// This is the answer when the record survives a power cut, as far as that is promised.
-    WhenDurable(Bytes, Lsn),
-    /// A flow will answer.
-    Later,
-}
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Executes an admitted request.
@@ -44,21 +34,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Why it is impossible, or [`Status::Busy`] if a transaction or truncation is in the way.
     pub(crate) fn execute(self: &Rc<Self>, peer: PeerId, header: &Header, request: Request) -> Result<Step> {
         match request {
-            Request::Lookup(request) => self.look(header, |state, cx| state.lookup(cx, &request)),
-            Request::ReadDir(request) => self.look(header, |state, cx| state.readdir(cx, &request)),
-            Request::GetAttr(request) => self.look(header, |state, cx| state.getattr(cx, request.handle)),
-            Request::GetAttrMany(request) => self.look(header, |state, cx| state.getattr_many(cx, &request)),
-            Request::Readlink(request) => self.look(header, |state, _| state.readlink(request.handle)),
-            Request::GetXattr(request) => self.look(header, |state, _| state.get_xattr(request.handle, &request.name, &request.who)),
-            Request::ListXattr(request) => self.look(header, |state, _| state.list_xattr(request.handle, &request.who)),
-            Request::Parent(request) => self.look(header, |state, _| Ok(ParentReply { parent: state.parent(request.dir)? })),
             Request::TxStatus(request) => answer(&self.tx_status(&request)),
             Request::SyncMeta(_) => Ok(self.start_question(peer, header, Rc::clone(self).sync_meta())),
             Request::Reclaim(request) => self.reclaim(header, &request),
 
-            Request::Create(request) => self.local(header, |state, cx, record| state.prepare_create(cx, &request, record)),
-            Request::SetXattr(request) => self.local(header, |state, cx, record| state.prepare_set_xattr(cx, &request, record)),
-            Request::RemoveXattr(request) => self.local(header, |state, cx, record| state.prepare_remove_xattr(cx, &request, record)),
             Request::SetAttr(request) => self.setattr(peer, header, &request),
             Request::Open(request) => self.open(peer, header, request),
             Request::Close(request) => self.close(peer, header, request),
@@ -69,25 +48,39 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::TxPrepare(request) => self.tx_prepare(header, request),
             Request::TxDecide(request) => self.tx_decide(header, &request),
 
-            other => {
+            // By reference: most requests come this way, and are large to move.
+            ref other => {
+                if let Some(step) = self.answer_alone(header, other) {
+                    return step;
+                }
                 let this = Rc::clone(self);
-                Ok(self.start_question(peer, header, async move { weft_serving::answer_of_any(&*this, other).await }))
+                Ok(self.start_question(peer, header, async move { weft_serving::answer_of_any(&*this, request).await }))
             }
         }
     }
 
-    /// Looks at the state.
-    fn look<T: Wire>(&self, header: &Header, question: impl FnOnce(&State, &Context<'_>) -> Result<T>) -> Result<Step> {
-        answer(&question(&self.state.borrow(), &self.context(header.request.client))?)
+    /// A request that the state alone decides.
+    fn answer_alone(&self, header: &Header, request: &Request) -> Option<Result<Step>> {
+        let mut record = Record::default();
+        let body = self.state.borrow().decide(&self.context(header.request.client), request, &mut record)?;
+        Some(body.map(|body| match request.op().changes() {
+            true => self.changed(header, record, body),
+            false => Step::Answer(body, 0),
+        }))
     }
 
     /// A change that concerns only this server.
     fn local<T: Wire>(&self, header: &Header, prepare: impl FnOnce(&State, &Context<'_>, &mut Record) -> Result<T>) -> Result<Step> {
         let mut record = Record::default();
         let body = prepare(&self.state.borrow(), &self.context(header.request.client), &mut record)?.to_bytes();
+        Ok(self.changed(header, record, body))
+    }
+
+    /// Makes a change within the turn; this is its answer.
+    fn changed(&self, header: &Header, mut record: Record, body: Bytes) -> Step {
         let changes = record.changes.len();
         self.change_and_answer(header, &mut record, &body);
-        Ok(Step::Answer(body, changes))
+        Step::Answer(body, changes)
     }
 
     /// Everything acknowledged so far is on stable storage when this is answered.

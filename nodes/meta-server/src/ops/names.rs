@@ -4,15 +4,15 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, Status};
+use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, ServerId, Status};
 use weft_namespace::{Change, Context, CycleCheck, Part, Record, State, made_directory};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::{DirChange, LinkReply, LinkRequest, MkdirReply, RenameReply, RmdirReply, TxPart, UnlinkReply};
 use weft_wire::{Header, Request, Wire};
 
-use super::Step;
 use crate::engine::Engine;
 use crate::server::Server;
+use crate::step::Step;
 
 /// The first pause after a conflict, in nanoseconds; it doubles up to [`PAUSE_NS_MAX`], with jitter.
 const PAUSE_NS: u64 = MILLISECOND / 2;
@@ -120,18 +120,24 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::Rename(request) => self.plan_rename_here(&state, request),
             _ => Err(Status::NotSupported),
         }?;
-        if let Planned::Change(change) = &planned
-            && change.parts.iter().any(|part| self.config.map.server(part.server).is_none())
-        {
-            // A handle that nobody can have given out.
-            return Err(Status::Stale);
+        if let Planned::Change(change) = &planned {
+            change.parts.iter().try_for_each(|part| self.knows(part.server))?;
         }
         Ok(planned)
     }
 
+    /// Checks that a server is of this file system, as far as it is known here.
+    ///
+    /// # Errors
+    /// [`Status::NotReady`]: it has just joined and this server has not heard of it, or nobody can have given out the handle.
+    pub(super) fn knows(&self, server: ServerId) -> Result<()> {
+        self.shell.introduction.map().server(server).map(drop).ok_or(Status::NotReady)
+    }
+
     /// True if no other server is concerned.
     fn is_local(&self, change: &NameChange) -> bool {
-        change.parts.iter().all(|part| part.server == self.config.server) && (change.cycles.is_empty() || self.config.map.meta.len() == 1)
+        change.parts.iter().all(|part| part.server == self.config.server)
+            && (change.cycles.is_empty() || self.state.borrow().placement().meta.len() == 1)
     }
 
     fn change_names_here(&self, header: &Header, change: NameChange) -> Result<Step> {

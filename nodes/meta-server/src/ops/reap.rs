@@ -57,8 +57,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         };
         let removals = (0..datafiles).map(|index| {
             let request = ObjectRemoveRequest { handle, index, capability: self.manage(handle) };
-            let server = self.config.map.data_server(&layout, index);
-            async move { self.shell.caller.call(server, &request, self.rt.now() + REMOVE_NS).await }
+            async move { self.call_datafile(&layout, index, &request, self.rt.now() + REMOVE_NS).await }
         });
         join_all(removals).await.into_iter().collect::<Result<()>>()?;
         if self.engine.room() == Room::None {

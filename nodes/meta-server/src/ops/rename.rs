@@ -15,8 +15,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(super) fn plan_rename_here(&self, state: &State, request: &RenameRequest) -> Result<Planned> {
         let source = state.rename_source(request)?;
         if request.to.dir.server() != self.config.server {
-            // A handle outside all ranges is nobody's.
-            self.config.map.owner(request.to.dir)?;
+            self.knows(request.to.dir.server())?;
             return Ok(Planned::NeedsFacts);
         }
         let target = state.rename_target(&request.to, &request.to_name, &request.who)?;

@@ -55,8 +55,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let deadline = self.rt.now() + ASK_NS;
         let answers = join_all((0..u32::from(layout.width)).map(|index| {
             let request = ObjectStatRequest { handle, index, capability: self.manage(handle) };
-            let server = self.config.map.data_server(&layout, index);
-            async move { self.shell.caller.call(server, &request, deadline).await }
+            async move { self.call_datafile(&layout, index, &request, deadline).await }
         }))
         .await;
         let mut mtime = DataTime::NONE;

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use weft_base::{DataTime, Handle, Layout, MILLISECOND, Nanos, ServerRole, Status};
+use weft_base::{DataTime, Handle, Layout, MILLISECOND, Nanos, Status};
 use weft_rt::{ServerRuntime, join_all};
 use weft_wire::ops::ObjectEpochRequest;
 
@@ -52,11 +52,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Tells one data server, until `until`. False if it has not heard.
     async fn tell_datafile(&self, handle: Handle, layout: &Layout, index: u32, mtime_epoch: u32, until: Nanos) -> bool {
-        let server = self.config.map.data_server(layout, index);
-        debug_assert_eq!(server.role(), ServerRole::Data);
         while self.rt.now() < until && self.state.borrow().peek(handle).is_some() {
             let request = ObjectEpochRequest { handle, index, capability: self.manage(handle), mtime_epoch };
-            match self.shell.caller.call(server, &request, (self.rt.now() + ASK_NS).min(until)).await {
+            match self.call_datafile(layout, index, &request, (self.rt.now() + ASK_NS).min(until)).await {
                 // A datafile that is removed is written by nobody.
                 Ok(()) | Err(Status::Stale) => return true,
                 Err(_) => self.rt.sleep_until(self.rt.now() + AGAIN_NS).await,

@@ -1,17 +1,27 @@
-//! SetAttr and Open, with the truncation that both may ask for: intent, cut at the data servers, new size.
+//! SetAttr and Open, with the truncation that both may ask for.
+//!
+//! ```text
+//! asked ──▶ announced: one record with the new size, the flag TRUNCATING and the answer, which waits
+//!             │  nobody looks at the file any more; copies of the request are answered "busy"
+//!             ▼
+//!           durable ──▶ cut at every data server, however long that takes
+//!             ▲             │
+//!  a restart ─┘             ▼
+//!                        done: one record without the flag ──▶ answered, others look again
+//! ```
 
 use std::rc::Rc;
 
-use weft_base::{ClientId, Handle, Layout, MILLISECOND, Result, SECOND, Status, StripeIndex};
+use weft_base::{ClientId, Handle, Layout, MILLISECOND, Nanos, Result, SECOND, Status, StripeIndex};
 use weft_layout::local_bytes;
 use weft_namespace::{InodeFlags, Record, SizePlan};
 use weft_rt::{PeerId, ServerRuntime, join_all};
 use weft_wire::ops::{ObjectTruncateRequest, OpenRequest, SetAttrRequest};
-use weft_wire::{Capability, Header, Op, Rights, Wire};
+use weft_wire::{Capability, Header, Op, Operation, Rights, Wire};
 
-use super::Step;
 use crate::engine::Engine;
 use crate::server::Server;
+use crate::step::Step;
 
 /// How long one question to a data server may take, in nanoseconds.
 pub(super) const ASK_NS: u64 = 5 * SECOND;
@@ -124,16 +134,21 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     async fn cut_datafile(&self, handle: Handle, cut: &Cut, index: u32) {
-        let server = self.config.map.data_server(&cut.layout, index);
         let size = local_bytes(&cut.layout, StripeIndex(index), cut.size);
         loop {
             let capability = self.manage(handle);
             let request = ObjectTruncateRequest { handle, index, capability, size, truncate_epoch: cut.truncate_epoch };
-            match self.shell.caller.call(server, &request, self.rt.now() + ASK_NS).await {
+            match self.call_datafile(&cut.layout, index, &request, self.rt.now() + ASK_NS).await {
                 Ok(()) => return,
                 Err(_) => self.rt.sleep_until(self.rt.now() + AGAIN_NS).await,
             }
         }
+    }
+
+    /// Asks the data server that holds a datafile.
+    pub(super) async fn call_datafile<O: Operation>(&self, layout: &Layout, index: u32, request: &O, deadline: Nanos) -> Result<O::Reply> {
+        let server = self.shell.introduction.map().data_server(layout, index)?;
+        self.shell.caller.call(server, request, deadline).await
     }
 
     /// This server's own capability for the datafiles of a file.

@@ -12,7 +12,7 @@ use weft_base::{
     ServerEntry, ServerId, Status, WallTime,
 };
 use weft_call::Caller;
-use weft_meta_server::{Durability, Engine, MetaServerConfig, MetaServerError, run};
+use weft_meta_server::{Durability, Engine, MetaServerConfig, ServerError, run};
 use weft_rt::{Arrival, Runtime, ServerRuntime};
 use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_wire::ops::*;
@@ -42,7 +42,7 @@ pub struct Cluster {
     pub client: NodeId,
     pub data_state: Rc<RefCell<DataState>>,
     pub map: ClusterMap,
-    pub errors: Rc<RefCell<Vec<(ServerId, MetaServerError)>>>,
+    pub errors: Rc<RefCell<Vec<(ServerId, ServerError)>>>,
 }
 
 pub fn map(meta_servers: usize) -> ClusterMap {
@@ -50,12 +50,14 @@ pub fn map(meta_servers: usize) -> ClusterMap {
     ClusterMap {
         fs_id: FsId(0xf5),
         fs_name: "test".into(),
-        epoch: 1,
+        epoch: 0,
         meta: (0..meta_servers).map(|index| entry(ServerId(index as u16))).collect(),
         data: vec![entry(ServerId::data(0))],
+        generations: Vec::new(),
         stripe_bytes: 1 << 20,
         stripe_width: 0,
     }
+    .founded(1)
 }
 
 pub fn config(server: ServerId, map: &ClusterMap) -> MetaServerConfig {
@@ -73,7 +75,7 @@ impl Cluster {
     pub fn new(seed: u64, meta_servers: usize, adjust: impl Fn(&mut MetaServerConfig)) -> Cluster {
         let sim = Sim::new(seed, Profile::instant());
         let map = map(meta_servers);
-        let errors: Rc<RefCell<Vec<(ServerId, MetaServerError)>>> = Rc::default();
+        let errors: Rc<RefCell<Vec<(ServerId, ServerError)>>> = Rc::default();
         let meta = (0..meta_servers)
             .map(|index| {
                 let server = ServerId(index as u16);
@@ -250,7 +252,7 @@ impl TestClient {
             let reply = self.call(dir.server(), &request).await?;
             names.extend(reply.entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()));
             match reply.entries.last() {
-                Some(last) if !reply.end => cookie = last.cookie,
+                Some(last) if reply.until != u64::MAX => cookie = last.cookie,
                 _ => break,
             }
         }
@@ -297,7 +299,7 @@ impl TestClient {
                     tree.insert(child, (entry.handle, entry.kind, attr.nlink));
                 }
                 cookie = page.entries.last().map_or(cookie, |entry| entry.cookie);
-                if page.end {
+                if page.until == u64::MAX {
                     break;
                 }
             }

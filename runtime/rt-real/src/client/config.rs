@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use weft_base::{ClientId, ClusterMap, FsId, ServerId, ServerList, Status};
-use weft_wire::ClusterKey;
+use weft_base::{ClientId, ClusterMap, FsId, ServerId, Status};
+use weft_wire::Credential;
 
 use crate::address::{Address, AddressError};
 use crate::clock;
@@ -15,16 +15,14 @@ pub struct ClientConfig {
     pub fs_id: FsId,
     /// Its name; may be empty if the id is given.
     pub fs_name: String,
-    /// The key that all its servers and clients hold; `None` for servers without one.
-    pub key: Option<ClusterKey>,
+    /// Our key; `None` for servers without one.
+    pub key: Option<Credential>,
     /// The servers.
     pub servers: Vec<(ServerId, Address)>,
     /// Who we are: unique among all clients of the file system (see [`random_client_id`](crate::random_client_id)).
     pub client: ClientId,
     /// Counts the lives of this identity.
     pub incarnation: u32,
-    /// Names of all servers of the file system by number; empty if they are not known. Servers that know others refuse us.
-    pub names: ServerList,
     /// Offer servers on this machine, reached by Unix sockets, memory to share, so that bulk data crosses no socket.
     pub share_memory: bool,
 }
@@ -34,16 +32,15 @@ impl ClientConfig {
     ///
     /// # Errors
     /// When an address in the map cannot be read.
-    pub fn from_map(map: &ClusterMap, key: Option<ClusterKey>) -> Result<ClientConfig, AddressError> {
+    pub fn from_map(map: &ClusterMap, key: Option<Credential>) -> Result<ClientConfig, AddressError> {
         let servers = map.servers().map(|server| Ok((server.id, server.address.parse()?))).collect::<Result<_, AddressError>>()?;
         Ok(ClientConfig {
             fs_id: map.fs_id,
             fs_name: map.fs_name.clone(),
+            client: clock::random_client_id(key.as_ref()),
             key,
             servers,
-            client: clock::random_client_id(),
             incarnation: 1,
-            names: map.server_list(),
             share_memory: true,
         })
     }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 
 use weft_base::{FastMap, Nanos, Payload, SECOND, Status};
 use weft_rt::{Bulk, Outgoing};
-use weft_wire::{BULK_BYTES_MAX, Flags, Frame, Kind};
+use weft_wire::{BULK_BYTES_MAX, Flags, Frame, Kind, SEAL_BYTES, Sealer, Sealing, SessionSeals};
 
 use super::Counters;
 use super::context::{Sleep, ThreadContext};
@@ -48,6 +48,7 @@ pub(crate) struct Conn {
     reader: Mutex<Option<Box<Reader>>>,
     /// Small requests, complete frames, that nobody sends yet.
     buffer: Mutex<Collected>,
+    is_sealed: bool,
     sending: Mutex<Sending>,
     /// There is something in `buffer` or `sending`. Changed under the lock of `buffer`.
     unsent: AtomicBool,
@@ -70,6 +71,8 @@ struct Collected {
     bytes: Vec<u8>,
     /// Bytes ever collected: where the last request ends among all of them.
     end: u64,
+    /// Makes the seals of requests, if they have some, in the order in which they leave.
+    sealer: Option<Sealer>,
 }
 
 /// What is being sent: some of it may be in the socket already.
@@ -155,6 +158,11 @@ impl Conn {
         if dialed.region.is_some() {
             frames.accept_region();
         }
+        let (mut buffer, is_sealed) = (Collected::default(), dialed.seals.is_some());
+        if let Some(SessionSeals { to_server, to_client }) = dialed.seals {
+            frames.set_sealer(to_client);
+            buffer.sealer = Some(to_server);
+        }
         let reader = Reader { frames, complete: Vec::new(), wakers: Vec::new() };
         Conn {
             fd: dialed.fd,
@@ -162,7 +170,8 @@ impl Conn {
             alive: AtomicBool::new(true),
             pending: Mutex::default(),
             reader: Mutex::new(Some(Box::new(reader))),
-            buffer: Mutex::default(),
+            buffer: Mutex::new(buffer),
+            is_sealed,
             sending: Mutex::default(),
             unsent: AtomicBool::new(false),
             counters,
@@ -201,17 +210,15 @@ impl Conn {
         let small = request.bulk.len() < BULK_DIRECT_BYTES as u64;
         let mut wait = self.begin(thread, sequence, deadline);
         if small {
-            let collected = self.collect(&mut wait, |bytes| {
-                encode(bytes, request.header, &request.body, slices);
+            let collected = self.collect(&mut wait, |bytes, seal| {
+                encode(bytes, request.header, &request.body, slices, seal);
                 slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
             });
             if collected > BUFFER_BYTES_MAX {
                 thread.flush();
             }
         } else {
-            let mut head = Vec::with_capacity(weft_wire::HEADER_BYTES + request.body.len());
-            encode(&mut head, request.header, &request.body, slices);
-            wait.leaving = match self.send_bulk(thread, &head, slices, deadline) {
+            wait.leaving = match self.send_bulk(thread, &request, slices, deadline) {
                 0 => Leaving::Untraced,
                 ticks => Leaving::Sent(ticks),
             };
@@ -220,10 +227,11 @@ impl Conn {
     }
 
     /// Puts a request behind those that nobody sends yet; gives their length.
-    fn collect(&self, wait: &mut Wait, encode: impl FnOnce(&mut Vec<u8>)) -> usize {
+    fn collect(&self, wait: &mut Wait, encode: impl FnOnce(&mut Vec<u8>, Option<Sealing>)) -> usize {
         let mut buffer = locked(&self.buffer);
         let before = buffer.bytes.len();
-        encode(&mut buffer.bytes);
+        let seal = buffer.sealer.as_mut().map(Sealer::begin);
+        encode(&mut buffer.bytes, seal);
         buffer.end += (buffer.bytes.len() - before) as u64;
         if is_traced() {
             wait.leaving = Leaving::Collected(buffer.end);
@@ -263,7 +271,7 @@ impl Conn {
         let (sequence, page) = (request.header.request.sequence, slot.page());
         self.register(thread, sequence, Some(slot))?;
         let mut wait = self.begin(thread, sequence, deadline);
-        self.collect(&mut wait, |buffer| encode_naming(buffer, request.header, &request.body, flag, page, bytes));
+        self.collect(&mut wait, |buffer, _| encode_naming(buffer, request.header, &request.body, flag, page, bytes));
         // The server begins while we copy the data for the next one.
         self.flush(thread, deadline.min(clock::now() + SEND_NS_MAX));
         Ok(wait)
@@ -409,8 +417,12 @@ impl Conn {
     }
 
     /// Sends bulk data behind everything that has been collected. If requests are traced, says when the last byte was given to the socket.
-    fn send_bulk(&self, thread: &ThreadContext, head: &[u8], slices: &[&[u8]], deadline: Nanos) -> u64 {
+    fn send_bulk(&self, thread: &ThreadContext, request: &Outgoing<'_>, slices: &[&[u8]], deadline: Nanos) -> u64 {
         let mut sent_at = 0;
+        let mut head = Vec::with_capacity(weft_wire::HEADER_BYTES + SEAL_BYTES + request.body.len());
+        if !self.is_sealed {
+            encode(&mut head, request.header, &request.body, slices, None);
+        }
         let deadline = deadline.min(clock::now() + SEND_NS_MAX);
         {
             let mut sending = match self.sending.try_lock() {
@@ -420,8 +432,11 @@ impl Conn {
                     locked(&self.sending)
                 }
             };
-            if self.send_collected(thread, &mut sending, deadline).is_ok() {
-                let pieces = std::iter::once(head).chain(slices.iter().copied()).filter(|piece| !piece.is_empty());
+            if let Ok(seal) = self.send_before_bulk(thread, &mut sending, deadline) {
+                if seal.is_some() {
+                    encode(&mut head, request.header, &request.body, slices, seal);
+                }
+                let pieces = std::iter::once(&head[..]).chain(slices.iter().copied()).filter(|piece| !piece.is_empty());
                 sent_at = self.send_pieces(thread, pieces.collect(), deadline);
             } else if self.is_alive() {
                 // The deadline came before our turn. Nothing of this request was sent; its wait ends by itself.
@@ -431,6 +446,21 @@ impl Conn {
         }
         self.flush(thread, deadline);
         sent_at
+    }
+
+    /// Sends everything that has been collected. Gives the seal of the message that leaves next, if messages have seals.
+    fn send_before_bulk(&self, thread: &ThreadContext, sending: &mut Sending, until: Nanos) -> Result<Option<Sealing>, Status> {
+        loop {
+            self.send_collected(thread, sending, until)?;
+            if !self.is_sealed {
+                return Ok(None);
+            }
+            let mut buffer = locked(&self.buffer);
+            // What somebody has collected meanwhile has its seal already, so it leaves first.
+            if buffer.bytes.is_empty() {
+                return Ok(buffer.sealer.as_mut().map(Sealer::begin));
+            }
+        }
     }
 
     /// Sends one message whole, or ends the connection.

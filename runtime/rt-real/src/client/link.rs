@@ -10,7 +10,7 @@ use super::Counters;
 use super::conn::Conn;
 use super::context::ThreadContext;
 use crate::address::Address;
-use crate::handshake::{DialError, Introduction, dial};
+use crate::handshake::{DialError, Introduction, dial_any};
 use crate::{clock, sys};
 
 /// A wait for another thread's attempt looks around after this time at the latest.
@@ -19,7 +19,8 @@ const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// One server as seen by the whole process.
 #[derive(Debug)]
 pub(crate) struct Link {
-    address: Address,
+    /// Where it may be; the one to try first comes first.
+    addresses: Mutex<Vec<Address>>,
     introduction: Introduction,
     counters: Arc<Counters>,
     current: Mutex<Option<Arc<Conn>>>,
@@ -43,7 +44,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Link {
     pub(crate) fn new(address: Address, introduction: Introduction, counters: Arc<Counters>) -> Link {
-        Link { address, introduction, counters, current: Mutex::default(), attempts: Mutex::default(), ended: Condvar::new() }
+        let (current, attempts, ended) = (Mutex::default(), Mutex::default(), Condvar::new());
+        Link { addresses: Mutex::new(vec![address]), introduction, counters, current, attempts, ended }
+    }
+
+    /// The server may be here, too.
+    pub(crate) fn learn(&self, address: Address) {
+        let mut addresses = locked(&self.addresses);
+        if !addresses.contains(&address) {
+            addresses.truncate(1);
+            addresses.push(address);
+        }
     }
 
     /// The words of the last attempt to connect, if it failed.
@@ -103,7 +114,15 @@ impl Link {
     }
 
     fn attempt(&self, deadline: Nanos) -> Result<Arc<Conn>, DialError> {
-        let dialed = dial(&self.address, &self.introduction, deadline)?;
+        let mut addresses = locked(&self.addresses).clone();
+        let outcome = dial_any(&mut addresses, &self.introduction, deadline);
+        let mut known = locked(&self.addresses);
+        // Unless another one was learned meanwhile.
+        if known.iter().all(|address| addresses.contains(address)) {
+            *known = addresses;
+        }
+        drop(known);
+        let dialed = outcome?;
         sys::limit_receive_wait(dialed.fd.as_fd()).map_err(|error| DialError { status: Status::Unreachable, reason: error.to_string() })?;
         Counters::add(&self.counters.connects, 1);
         let conn = Arc::new(Conn::new(dialed, self.counters.clone()));

@@ -21,19 +21,20 @@ mod parker;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use weft_base::{ClientId, ClusterMap, FsId, Nanos, RequestId, ServerId, ServerList, Status, WallTime};
-use weft_rt::{FaultPoint, Outgoing, Runtime, Work};
+use weft_base::{ClientId, ClusterMap, FsId, Nanos, RequestId, ServerId, Status, WallTime};
+use weft_rt::{FaultPoint, Outgoing, Runtime, ThreadRuntime, Work};
 use weft_wire::handshake::ANY_SERVER;
-use weft_wire::ops::GetMapRequest;
-use weft_wire::{ClusterKey, Frame, Header, Kind, Op, Wire};
+use weft_wire::ops::{GetMapReply, GetMapRequest};
+use weft_wire::{Credential, Frame, Header, Kind, Op, Wire};
 
 pub use config::{ClientConfig, FetchError};
 
 use crate::address::Address;
+use crate::handshake::Introduction;
 use crate::outbound::check_sizes;
 use crate::{clock, fault};
 use context::{Sleep, ThreadContext};
@@ -45,10 +46,34 @@ pub struct ClientRt(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    client: ClientId,
-    incarnation: u32,
-    links: BTreeMap<ServerId, Link>,
+    /// To any server.
+    me: Introduction,
+    links: Links,
     counters: Arc<Counters>,
+}
+
+/// The ways to servers. They only become more, so nobody needs a lock to find one: what is learned hangs behind what was known.
+#[derive(Debug)]
+struct Links {
+    known: BTreeMap<ServerId, Link>,
+    learned: OnceLock<Box<Links>>,
+}
+
+impl Links {
+    fn new(servers: Vec<(ServerId, Address)>, me: &Introduction, counters: &Arc<Counters>) -> Links {
+        let link = |(server, address)| (server, Link::new(address, Introduction { server, ..me.clone() }, counters.clone()));
+        Links { known: servers.into_iter().map(link).collect(), learned: OnceLock::new() }
+    }
+
+    fn get(&self, server: ServerId) -> Option<&Link> {
+        self.known.get(&server).or_else(|| self.learned.get()?.get(server))
+    }
+
+    fn add(&self, learned: Box<Links>) {
+        if let Err(learned) = self.learned.set(learned) {
+            self.learned.get().expect("somebody was faster").add(learned);
+        }
+    }
 }
 
 /// Counters of all connections of one runtime.
@@ -95,24 +120,10 @@ impl ClientRt {
     /// Makes a runtime; connections are made when they are needed.
     pub fn new(config: ClientConfig) -> ClientRt {
         let counters = Arc::new(Counters::default());
-        let ClientConfig { fs_id, fs_name, key, servers, client, incarnation, names, share_memory: share } = config;
-        let links = servers
-            .into_iter()
-            .map(|(server, address)| {
-                let introduction = crate::handshake::Introduction {
-                    fs_id,
-                    fs_name: fs_name.clone(),
-                    key: key.clone(),
-                    server,
-                    client,
-                    incarnation,
-                    servers: names.clone(),
-                    share,
-                };
-                (server, Link::new(address, introduction, counters.clone()))
-            })
-            .collect();
-        ClientRt(Arc::new(Inner { client, incarnation, links, counters }))
+        let ClientConfig { fs_id, fs_name, key, servers, client, incarnation, share_memory: share } = config;
+        let me = Introduction { fs_id, fs_name, key, server: ANY_SERVER, client, incarnation, share };
+        let links = Links::new(servers, &me, &counters);
+        ClientRt(Arc::new(Inner { me, links, counters }))
     }
 
     /// Asks any server of a file system for the cluster map. The name may be empty if only one file system is served there. Takes
@@ -120,15 +131,14 @@ impl ClientRt {
     ///
     /// # Errors
     /// When nobody answers there, or the server refuses; the text says what to check.
-    pub fn fetch_map(address: &Address, key: Option<&ClusterKey>, fs_name: &str) -> Result<ClusterMap, FetchError> {
+    pub fn fetch_map(address: &Address, key: Option<&Credential>, fs_name: &str) -> Result<ClusterMap, FetchError> {
         let rt = ClientRt::new(ClientConfig {
             fs_id: FsId(0),
             fs_name: fs_name.to_string(),
             key: key.cloned(),
             servers: vec![(ANY_SERVER, address.clone())],
-            client: clock::random_client_id(),
+            client: clock::random_client_id(key),
             incarnation: 1,
-            names: ServerList::default(),
             share_memory: false,
         });
         let fetch = async {
@@ -137,24 +147,24 @@ impl ClientRt {
             let outgoing = Outgoing { header, body: GetMapRequest {}.to_bytes(), bulk: weft_rt::Bulk::None };
             let reply = rt.request(ANY_SERVER, outgoing, rt.now() + crate::handshake::HANDSHAKE_NS_MAX).await?;
             reply.status()?;
-            ClusterMap::from_bytes(reply.body)
+            Ok(GetMapReply::from_bytes(reply.body)?.map)
         };
         rt.block_on(fetch).map_err(|status| FetchError { address: address.clone(), status, reason: rt.last_error(ANY_SERVER) })
     }
 
     /// Who we are to the servers: the identity that requests must carry.
     pub fn client(&self) -> ClientId {
-        self.0.client
+        self.0.me.client
     }
 
     /// The life of this identity, as given in the configuration.
     pub fn incarnation(&self) -> u32 {
-        self.0.incarnation
+        self.0.me.incarnation
     }
 
     /// Why the last attempt to connect to this server failed, in the words of the system; `None` if none failed.
     pub fn last_error(&self, server: ServerId) -> Option<String> {
-        self.0.links.get(&server).and_then(Link::last_error)
+        self.0.links.get(server).and_then(Link::last_error)
     }
 
     /// Counters, all servers together.
@@ -210,19 +220,38 @@ impl Runtime for ClientRt {
 
     async fn cpu(&self, _work: Work) {}
 
+    fn learn_servers(&self, map: &ClusterMap) {
+        let mut unknown = Vec::new();
+        for (server, address) in map.servers().filter_map(|entry| Some((entry.id, entry.address.parse::<Address>().ok()?))) {
+            match self.0.links.get(server) {
+                Some(link) => link.learn(address),
+                None => unknown.push((server, address)),
+            }
+        }
+        if !unknown.is_empty() {
+            self.0.links.add(Box::new(Links::new(unknown, &self.0.me, &self.0.counters)));
+        }
+    }
+
     fn delay_ns(&self, point: FaultPoint) -> u64 {
         fault::delay_ns(point)
     }
 
     async fn request<'a>(&'a self, server: ServerId, request: Outgoing<'a>, deadline: Nanos) -> Result<Frame, Status> {
-        let link = self.0.links.get(&server).ok_or(Status::WrongServer)?;
+        let link = self.0.links.get(server).ok_or(Status::WrongServer)?;
         check_sizes(request.body.len(), request.bulk.len())?;
         let identity = (request.header.request.client, request.header.request.incarnation);
-        if identity != (self.0.client, self.0.incarnation) || request.header.kind != Kind::Request {
+        if identity != (self.client(), self.incarnation()) || request.header.kind != Kind::Request {
             return Err(Status::Invalid);
         }
         let thread = ThreadContext::current();
         let conn = link.connected(&thread, deadline)?;
         conn.submit(&thread, request, deadline)?.await
+    }
+}
+
+impl ThreadRuntime for ClientRt {
+    fn block_on<F: Future>(&self, flow: F) -> F::Output {
+        ClientRt::block_on(self, flow)
     }
 }

@@ -19,13 +19,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weft_base::{FsId, Nanos, SECOND, ServerId, ServerList};
-use weft_wire::ClusterKey;
+use weft_base::{FsId, Nanos, SECOND, ServerId};
+use weft_wire::KeyRing;
 use weft_wire::handshake::ServerHandshake;
 
 pub use log::{LimitedLog, Log};
 pub use rt::ShardRt;
 
+use crate::Keys;
 use crate::address::Address;
 use crate::disk::{DirDisk, MemDisk, RealDisk};
 use crate::sys::EventFd;
@@ -67,18 +68,18 @@ pub struct ShardConfig {
     pub fs_id: FsId,
     /// Name of the file system.
     pub fs_name: String,
-    /// The key that clients must hold. Without one the server listens only where nobody outside this machine can reach it.
-    pub key: Option<ClusterKey>,
+    /// The keys that are accepted. Without them the server listens only where nobody outside this machine can reach it.
+    pub keys: Option<Keys>,
     /// Where it listens.
     pub listen: Vec<Address>,
     /// Its files.
     pub disk: DiskConfig,
     /// Where the servers of the file system are, for requests from server to server.
     pub servers: Vec<(ServerId, Address)>,
-    /// Names of all servers of the file system by number; empty if they are not known. Peers that know others are refused.
-    pub names: ServerList,
     /// Accept memory that clients on this machine offer to share for bulk data.
     pub share_memory: bool,
+    /// Messages over TCP have seals, so that nobody on the way changes them; clients without are refused. Without keys there are none.
+    pub seal_tcp: bool,
     /// Ends it.
     pub stop: StopHandle,
     /// Where it reports what happens to connections.
@@ -201,7 +202,7 @@ impl Shard {
         let mut listeners = Vec::new();
         for address in &config.listen {
             let failed = |error| ServeError::Listen { address: address.clone(), error };
-            if config.key.is_none() && !address.is_local().map_err(failed)? {
+            if config.keys.is_none() && !address.is_local().map_err(failed)? {
                 return Err(ServeError::Unprotected { address: address.clone() });
             }
             listeners.extend(address.listen().map_err(failed)?);
@@ -232,11 +233,12 @@ impl Shard {
             ),
             DiskConfig::Memory { capacity_bytes } => RealDisk::Memory(MemDisk::new(*capacity_bytes)),
         };
-        let key = config.key.clone().unwrap_or(OPEN_KEY);
-        let greeting = ServerHandshake::new(key, config.fs_id, &config.fs_name, config.server).with_servers(config.names.clone());
-        let mut net = Net::new(greeting, listeners, LimitedLog::new(config.log.clone()))?;
+        let keys = config.keys.clone().unwrap_or_else(|| Keys::new(KeyRing::open(OPEN_KEY)));
+        let greeting = ServerHandshake::new(keys.ring(), config.fs_id, &config.fs_name, config.server);
+        let mut net = Net::new(greeting, keys, listeners, LimitedLog::new(config.log.clone()))?;
         net.peers = config.servers.iter().map(|(server, address)| (*server, Peer::new(address.clone()))).collect();
         net.share_memory = config.share_memory;
+        net.seal_tcp = config.seal_tcp && config.keys.is_some();
         let executor = Executor::new()?;
         net.epoll.add(executor.event().as_fd(), TOKEN_WAKE)?;
         net.epoll.add(config.stop.0.event.as_fd(), TOKEN_STOP)?;
@@ -292,6 +294,7 @@ fn run_loop(rt: &ShardRt, has_ended: impl Fn() -> bool) -> Result<(), ServeError
         waited?;
         let now = clock::now();
         let mut net = parts.net.borrow_mut();
+        net.look_at_keys();
         for one in happened.drain(..) {
             match one.token {
                 TOKEN_WAKE => parts.executor.event().clear(),

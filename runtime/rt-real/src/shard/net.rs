@@ -22,16 +22,17 @@ use weft_base::{ClientId, Nanos, Payload, SECOND, ServerId, Status};
 use weft_rt::{Arrival, FaultPoint, PeerId, Usage};
 use weft_trace::OpenLadder;
 use weft_trace::event::served;
-use weft_wire::handshake::{self, RegionAnswer, RegionOffer, ServerHandshake};
-use weft_wire::{Flags, Frame, Header, Kind, Wire};
+use weft_wire::handshake::{self, Accepted, RegionAnswer, RegionOffer, ServerHandshake};
+use weft_wire::{Features, Flags, Frame, Header, KeyId, KeyRights, Kind, SessionSeals, Wire};
 
 use pressure::{Pressure, Sums};
 use strangers::Strangers;
 
 use super::log::LimitedLog;
 use super::peers::Peer;
+use crate::Keys;
 use crate::address::Address;
-use crate::handshake::{Greeting, Step};
+use crate::handshake::{Dialed, Greeting, Step};
 use crate::inbound::{Broken, FrameReader, Limits};
 use crate::outbound::{Flushed, OutQueue};
 use crate::region::{self, Memory};
@@ -77,10 +78,15 @@ enum Role {
         region: Option<Arc<Memory>>,
         /// Its next frame may offer some.
         may_offer: bool,
+        /// What it has proved.
+        proved: Proved,
     },
     /// A server that we ask.
     Server(ServerId),
 }
+
+/// The key of a client: its number and generation, and what it allows.
+type Proved = (KeyId, u32, KeyRights);
 
 #[derive(Debug)]
 struct Conn {
@@ -138,9 +144,14 @@ struct Listener {
 pub(crate) struct Net {
     pub(crate) epoll: Epoll,
     greeting: ServerHandshake,
+    keys: Keys,
+    /// The version of the keys that the connections were compared with.
+    keys_version: u64,
     listeners: Vec<Listener>,
     /// Accept memory that clients offer to share.
     pub(crate) share_memory: bool,
+    /// Frames that come over TCP have seals.
+    pub(crate) seal_tcp: bool,
     /// Listeners are out of the epoll set while there are no descriptors.
     accepting: bool,
     conns: Vec<(u32, Option<Conn>)>,
@@ -170,7 +181,7 @@ fn token(index: usize, generation: u32) -> u64 {
 }
 
 impl Net {
-    pub(crate) fn new(greeting: ServerHandshake, listeners: Vec<(OwnedFd, Address)>, log: LimitedLog) -> std::io::Result<Net> {
+    pub(crate) fn new(greeting: ServerHandshake, keys: Keys, listeners: Vec<(OwnedFd, Address)>, log: LimitedLog) -> std::io::Result<Net> {
         assert!((listeners.len() as u64) < LISTENERS_MAX, "more listeners than tokens for them");
         let epoll = Epoll::new()?;
         let listeners: Vec<_> = listeners.into_iter().map(|(fd, address)| Listener { fd, address }).collect();
@@ -180,8 +191,11 @@ impl Net {
         Ok(Net {
             epoll,
             greeting,
+            keys_version: keys.version(),
+            keys,
             listeners,
             share_memory: true,
+            seal_tcp: false,
             accepting: true,
             conns: Vec::new(),
             free: Vec::new(),
@@ -292,6 +306,28 @@ impl Net {
         }
     }
 
+    /// If the keys have changed, ends the connections whose key is not what it was. Strangers in the middle of their handshake go too.
+    pub(crate) fn look_at_keys(&mut self) {
+        let version = self.keys.version();
+        if version == self.keys_version {
+            return;
+        }
+        self.keys_version = version;
+        let ring = self.keys.ring();
+        self.greeting = self.greeting.clone().with_keys(ring.clone());
+        for index in 0..self.conns.len() {
+            let (generation, Some(conn)) = &self.conns[index] else { continue };
+            let token = token(index, *generation);
+            match conn.role {
+                Role::Client { proved: (key, generation, access), .. } if !ring.still_accepts(key, generation, access) => {
+                    self.close(token, &format!("key {} was revoked, replaced or got other rights", key.0));
+                }
+                Role::Stranger { .. } => self.close(token, "the keys have changed"),
+                Role::Client { .. } | Role::Server(_) => {}
+            }
+        }
+    }
+
     /// The server ends: nothing is read any more.
     pub(crate) fn ignore(&mut self, happened: Happened) {
         if happened.hangup {
@@ -336,11 +372,15 @@ impl Net {
     }
 
     /// Takes a connection to another server, greeted already, and queues what waits for it.
-    pub(crate) fn adopt(&mut self, server: ServerId, fd: OwnedFd, out: OutQueue) -> std::io::Result<u64> {
-        sys::set_nonblocking(fd.as_fd())?;
-        let token = self.insert(fd, Role::Server(server), Limits::OPEN)?;
+    pub(crate) fn adopt(&mut self, server: ServerId, dialed: Dialed, queued: Vec<Frame>) -> std::io::Result<u64> {
+        sys::set_nonblocking(dialed.fd.as_fd())?;
+        let token = self.insert(dialed.fd, Role::Server(server), Limits::OPEN)?;
         if let Some(conn) = self.conn_mut(token) {
-            conn.out = out;
+            if let Some(SessionSeals { to_server, to_client }) = dialed.seals {
+                conn.reader.set_sealer(to_client);
+                conn.out.set_sealer(to_server);
+            }
+            queued.into_iter().for_each(|frame| conn.out.push(frame, None));
         }
         self.mark_dirty(token);
         Ok(token)
@@ -408,9 +448,11 @@ impl Net {
         }
         let mut frames = std::mem::take(&mut self.frames);
         let mut scratch = std::mem::take(&mut self.scratch);
+        let mut is_stranger = false;
         let outcome = match self.conn_mut(token) {
             Some(conn) => {
                 let known = !matches!(conn.role, Role::Stranger { .. });
+                is_stranger = !known;
                 if known {
                     conn.reader.exchange(&mut scratch);
                 }
@@ -430,6 +472,11 @@ impl Net {
         for frame in frames.drain(..) {
             if let Err(status) = self.dispatch(token, frame) {
                 self.close(token, &status.to_string());
+                break;
+            }
+            // Behind the proof of a stranger nothing may come before its welcome: it would have no seal.
+            if is_stranger && complete > 1 && self.conn(token).is_some_and(|conn| conn.reader.is_sealed()) {
+                self.close(token, Status::SealBroken.text());
                 break;
             }
         }
@@ -453,7 +500,7 @@ impl Net {
                 self.share(token, bytes);
                 Ok(())
             }
-            Role::Client { client, incarnation, region, may_offer } => {
+            Role::Client { client, incarnation, region, may_offer, .. } => {
                 if std::mem::take(may_offer) {
                     conn.reader.take_descriptor();
                 }
@@ -533,20 +580,31 @@ impl Net {
                 conn.out.push_bytes(&bytes);
                 self.mark_dirty(token);
             }
-            Step::Accept(bytes, client, incarnation) => {
+            Step::Accept(bytes, Accepted { client, incarnation, features, key, generation, access }, seals) => {
                 conn.out.push_bytes(&bytes);
+                if let Some(seals) = seals {
+                    let SessionSeals { to_server, to_client } = *seals;
+                    if conn.reader.within_frame() {
+                        return self.close(token, Status::BadMessage.text());
+                    }
+                    conn.reader.set_sealer(to_server);
+                    conn.out.set_sealer(to_client);
+                }
                 // A descriptor can only come by a Unix socket; on another one the offer is answered with a refusal.
-                conn.role = Role::Client { client, incarnation, region: None, may_offer: true };
+                let may_offer = features.contains(Features::SHARED_MEMORY);
+                conn.role = Role::Client { client, incarnation, region: None, may_offer, proved: (key, generation, access) };
                 conn.reader.set_limits(Limits::OPEN);
-                conn.reader.await_descriptor();
+                if may_offer {
+                    conn.reader.await_descriptor();
+                }
                 self.strangers.remove(token);
                 self.mark_dirty(token);
-                self.arrive(Arrival::Connected { peer: PeerId(token), client, incarnation });
+                self.arrive(Arrival::Connected { peer: PeerId(token), client, incarnation, access });
             }
-            Step::Refuse(bytes, status) => {
+            Step::Refuse(bytes, reason) => {
                 conn.out.push_bytes(&bytes);
                 self.flush_one(token);
-                self.close(token, &format!("refused: {status}"));
+                self.close(token, &format!("refused: {reason}"));
             }
         }
     }

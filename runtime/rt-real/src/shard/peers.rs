@@ -8,12 +8,12 @@ use weft_wire::{Frame, Kind};
 
 use super::net::Net;
 use crate::address::Address;
-use crate::outbound::OutQueue;
 
 /// Another server.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    address: Address,
+    /// Where it may be; the one to try first comes first.
+    addresses: Vec<Address>,
     link: Link,
     /// Who we are to it: what the header of the first request says.
     identity: Option<(ClientId, u32)>,
@@ -25,7 +25,7 @@ enum Link {
     /// No connection.
     Closed,
     /// A helper thread connects; requests wait.
-    Dialing(OutQueue),
+    Dialing(Vec<Frame>),
     /// This connection.
     Open(u64),
 }
@@ -42,12 +42,20 @@ pub(crate) enum Next {
     /// Wait.
     Wait,
     /// Connect first, as this client.
-    Dial(Address, ClientId, u32),
+    Dial(Vec<Address>, ClientId, u32),
 }
 
 impl Peer {
     pub(crate) fn new(address: Address) -> Peer {
-        Peer { address, link: Link::Closed, identity: None, waiting: BTreeMap::new() }
+        Peer { addresses: vec![address], link: Link::Closed, identity: None, waiting: BTreeMap::new() }
+    }
+
+    /// It may be here, too.
+    pub(crate) fn learn(&mut self, address: Address) {
+        if !self.addresses.contains(&address) {
+            self.addresses.truncate(1);
+            self.addresses.push(address);
+        }
     }
 
     /// A reply has arrived. Nobody may wait for it any more.
@@ -100,16 +108,14 @@ impl Net {
                 Ok(Next::Wait)
             }
             Link::Dialing(queue) => {
-                queue.push(frame, None);
+                queue.push(frame);
                 self.usage.sent_messages += 1;
                 Ok(Next::Wait)
             }
             Link::Closed => {
-                let mut queue = OutQueue::default();
-                queue.push(frame, None);
                 self.usage.sent_messages += 1;
-                peer.link = Link::Dialing(queue);
-                Ok(Next::Dial(peer.address.clone(), request.client, request.incarnation))
+                peer.link = Link::Dialing(vec![frame]);
+                Ok(Next::Dial(peer.addresses.clone(), request.client, request.incarnation))
             }
         }
     }
@@ -131,12 +137,22 @@ impl Net {
     }
 
     /// The helper thread has connected, or not.
-    pub(crate) fn dialed(&mut self, server: ServerId, outcome: Result<crate::handshake::Dialed, crate::handshake::DialError>) {
+    pub(crate) fn dialed(
+        &mut self,
+        server: ServerId,
+        addresses: Vec<Address>,
+        outcome: Result<crate::handshake::Dialed, crate::handshake::DialError>,
+    ) {
         let Some(peer) = self.peers.get_mut(&server) else { return };
         let Link::Dialing(queue) = std::mem::replace(&mut peer.link, Link::Closed) else { return };
-        let address = peer.address.clone();
+        let words: Vec<String> = addresses.iter().map(Address::to_string).collect();
+        // Unless another one was learned meanwhile.
+        if peer.addresses.iter().all(|address| addresses.contains(address)) {
+            peer.addresses = addresses;
+        }
+        let address = words.join(", ");
         let status = match outcome {
-            Ok(dialed) => match self.adopt(server, dialed.fd, queue) {
+            Ok(dialed) => match self.adopt(server, dialed, queue) {
                 Ok(token) => {
                     if let Some(peer) = self.peers.get_mut(&server) {
                         peer.link = Link::Open(token);

@@ -5,15 +5,16 @@ use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use weft_base::{Nanos, Payload, ServerId, Status, WallTime};
+use weft_base::{ClusterMap, Nanos, Payload, ServerId, Status, WallTime};
 use weft_rt::{Arrival, Bulk, DiskError, Event, FaultPoint, FileId, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
 use weft_wire::{Frame, Header};
 
 use super::executor::{Executor, Timers};
 use super::net::Net;
-use super::peers::Next;
+use super::peers::{Next, Peer};
 use super::{LimitedLog, RealDisk, ShardConfig};
-use crate::handshake::{DialError, Dialed, Introduction, dial};
+use crate::address::Address;
+use crate::handshake::{Introduction, dial_any};
 use crate::offload::Offload;
 use crate::outbound::check_sizes;
 use crate::{clock, fault, sys};
@@ -85,27 +86,28 @@ impl ShardRt {
         let frame = Frame { header: request.header, body: request.body, bulk: copied(&request.bulk) };
         let next = self.0.net.borrow_mut().ask(server, frame)?;
         let wait = PeerWait { rt: self, server, sequence, deadline, timer: None };
-        if let Next::Dial(address, client, incarnation) = next {
+        if let Next::Dial(mut addresses, client, incarnation) = next {
             let config = &self.0.config;
             let introduction = Introduction {
                 fs_id: config.fs_id,
                 fs_name: config.fs_name.clone(),
-                key: config.key.clone(),
+                key: config.keys.as_ref().map(|keys| keys.ring().server()),
                 server,
                 client,
                 incarnation,
-                servers: config.names.clone(),
                 share: false,
             };
-            let dialing = self.0.dialers.run(move || dial(&address, &introduction, Nanos::NEVER));
+            let dialing = self.0.dialers.run(move || {
+                let outcome = dial_any(&mut addresses, &introduction, Nanos::NEVER);
+                (addresses, outcome)
+            });
             let rt = self.clone();
-            self.spawn(async move { rt.dialed(server, dialing.await) });
+            self.spawn(async move {
+                let (addresses, outcome) = dialing.await;
+                rt.0.net.borrow_mut().dialed(server, addresses, outcome);
+            });
         }
         wait.await
-    }
-
-    fn dialed(&self, server: ServerId, outcome: Result<Dialed, DialError>) {
-        self.0.net.borrow_mut().dialed(server, outcome);
     }
 }
 
@@ -196,6 +198,13 @@ impl Runtime for ShardRt {
 
     fn random(&self) -> u64 {
         clock::random()
+    }
+
+    fn learn_servers(&self, map: &ClusterMap) {
+        let peers = &mut self.0.net.borrow_mut().peers;
+        for (server, address) in map.servers().filter_map(|entry| Some((entry.id, entry.address.parse::<Address>().ok()?))) {
+            peers.entry(server).or_insert_with(|| Peer::new(address.clone())).learn(address);
+        }
     }
 
     fn sleep_until(&self, at: Nanos) -> impl Future<Output = ()> {

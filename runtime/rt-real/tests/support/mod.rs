@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use weft_base::{ClientId, FsId, MILLISECOND, Nanos, Payload, RequestId, SECOND, ServerId, Status};
 use weft_rt::{Arrival, Bulk, Outgoing, Runtime, ServerRuntime};
-use weft_rt_real::{Address, ClientConfig, ClientRt, DiskConfig, Log, Shard, ShardConfig, ShardRt, StopHandle};
+use weft_rt_real::{Address, ClientConfig, ClientRt, DiskConfig, Keys, Log, Shard, ShardConfig, ShardRt, StopHandle};
 use weft_wire::{ClusterKey, Frame, Header, Op};
 
 pub const FS: FsId = FsId(77);
@@ -42,7 +42,22 @@ impl TestServer {
         TestServer::start_as(SERVER, listen, key, Vec::new())
     }
 
+    /// Messages over TCP have seals.
+    pub fn start_sealed() -> TestServer {
+        TestServer::start_with(SERVER, tcp(), Some(KEY), Vec::new(), true)
+    }
+
     pub fn start_as(server: ServerId, listen: Address, key: Option<ClusterKey>, servers: Vec<(ServerId, Address)>) -> TestServer {
+        TestServer::start_with(server, listen, key, servers, false)
+    }
+
+    pub fn start_with(
+        server: ServerId,
+        listen: Address,
+        key: Option<ClusterKey>,
+        servers: Vec<(ServerId, Address)>,
+        seal_tcp: bool,
+    ) -> TestServer {
         let stop = StopHandle::new().expect("an event");
         let lines = Arc::new(Mutex::new(Vec::new()));
         let events = Arc::new(Mutex::new(Vec::new()));
@@ -53,12 +68,12 @@ impl TestServer {
                 server,
                 fs_id: FS,
                 fs_name: NAME.to_string(),
-                key,
+                keys: key.map(Keys::from),
                 listen: vec![listen],
                 disk: DiskConfig::Memory { capacity_bytes: 1 << 20 },
                 servers,
-                names: Default::default(),
                 share_memory: true,
+                seal_tcp,
                 stop: config_stop,
                 log: Log::new(move |line| log_lines.lock().expect("not poisoned").push(line.to_string())),
             };
@@ -167,10 +182,9 @@ pub fn config(address: &Address, key: Option<ClusterKey>) -> ClientConfig {
     ClientConfig {
         fs_id: FS,
         fs_name: NAME.to_string(),
-        key,
+        key: key.map(Into::into),
         servers: vec![(SERVER, address.clone())],
-        names: Default::default(),
-        client: weft_rt_real::random_client_id(),
+        client: weft_rt_real::random_client_id(None),
         share_memory: true,
         incarnation: 1,
     }

@@ -4,34 +4,34 @@ use weft_base::Status;
 use weft_rt::{Arrival, PeerId};
 
 use super::EndState;
-use crate::node::NodeId;
-use crate::queue::{End, Event};
-use crate::slots::{Outcome, SlotId};
+use crate::ids::{End, NodeId, SlotId};
+use crate::queue::Event;
+use crate::slots::Outcome;
 use crate::world::State;
 
 impl State {
     /// A message met a machine where nobody has this connection: if it has power, it says so.
     pub(super) fn reset(&mut self, id: u32, met: End) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.net.connections[id as usize];
         *connection.state(met) = EndState::Gone;
         let (from, to) = (connection.node(met), connection.node(met.other()));
-        if self.nodes[from.index()].has_power && *self.connections[id as usize].state(met.other()) != EndState::Gone {
-            let at = self.now + self.latency(from, to) + self.draw_extra(from, to);
-            self.events.plan(at, Event::Notice { connection: id, end: met.other() });
+        if self.nodes[from.index()].has_power && *self.net.connections[id as usize].state(met.other()) != EndState::Gone {
+            let at = self.clock.now + self.latency(from, to) + self.draw_extra(from, to);
+            self.clock.events.plan(at, Event::Notice { connection: id, end: met.other() });
         }
     }
 
     /// A connection breaks without a death: each end learns it at a time of its own.
     pub(crate) fn break_connection(&mut self, id: u32) {
         for end in [End::Client, End::Server] {
-            let at = self.now + self.fault_random.below(self.profile.net.retransmit_max_ns);
-            self.events.plan(at, Event::Notice { connection: id, end });
+            let at = self.clock.now + self.fault_random.below(self.profile.net.retransmit_max_ns);
+            self.clock.events.plan(at, Event::Notice { connection: id, end });
         }
     }
 
     /// An end learns that the connection is gone. Its system tells the other one, after everything that is on the way there.
     pub(crate) fn notice(&mut self, id: u32, end: End) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.net.connections[id as usize];
         if *connection.state(end) == EndState::Gone {
             return;
         }
@@ -40,8 +40,8 @@ impl State {
         let other = end.other();
         let (other_node, other_state, other_from) = (connection.node(other), *connection.state(other), connection.lane(other).all_there_at);
         if other_state == EndState::Open || (end == End::Server && other_state == EndState::Opening) {
-            let at = (self.now + self.latency(node, other_node) + self.draw_extra(node, other_node)).max(other_from);
-            self.events.plan(at, Event::Notice { connection: id, end: other });
+            let at = (self.clock.now + self.latency(node, other_node) + self.draw_extra(node, other_node)).max(other_from);
+            self.clock.events.plan(at, Event::Notice { connection: id, end: other });
         }
         self.forget_connection(id);
         if !self.is_alive(node, life) {
@@ -50,7 +50,7 @@ impl State {
         match end {
             End::Client => self.fail_requests(id),
             End::Server if was_open => {
-                let connection = &self.connections[id as usize];
+                let connection = &self.net.connections[id as usize];
                 let (client, incarnation) = (connection.client, connection.incarnation);
                 self.note(node, format_args!("connection of {client:?} is gone"));
                 self.push_arrival(node, Arrival::Disconnected { peer: PeerId(u64::from(id)), client, incarnation });
@@ -60,13 +60,13 @@ impl State {
     }
 
     pub(crate) fn connect_timeout(&mut self, id: u32) {
-        if self.connections[id as usize].client_end == EndState::Opening {
+        if self.net.connections[id as usize].client_end == EndState::Opening {
             self.notice(id, End::Client);
         }
     }
 
     pub(super) fn fail_requests(&mut self, id: u32) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.net.connections[id as usize];
         connection.queued.clear();
         let key = (connection.server, connection.client, connection.incarnation);
         let mut waiting: Vec<(u64, SlotId)> = connection.waiting.drain().collect();
@@ -80,13 +80,13 @@ impl State {
             self.note(node, format_args!("connection to {} is gone, {} requests fail", key.0, waiting.len()));
         }
         for (_, slot) in waiting {
-            self.finish_wait(slot, Outcome::Reply(Err(Status::Unreachable)));
+            self.clock.finish_wait(slot, Outcome::Reply(Err(Status::Unreachable)));
         }
     }
 
     /// Takes a connection from the lists of its nodes when neither end has it any more.
     pub(super) fn forget_connection(&mut self, id: u32) {
-        let connection = &self.connections[id as usize];
+        let connection = &self.net.connections[id as usize];
         if connection.client_end == EndState::Gone && connection.server_end != EndState::Open {
             for node in [connection.client_node, connection.server_node] {
                 self.nodes[node.index()].connections.retain(|other| *other != id);
@@ -98,7 +98,7 @@ impl State {
     pub(crate) fn abandon_connections(&mut self, node: NodeId, power_cut: bool) {
         for id in self.nodes[node.index()].connections.clone() {
             for end in [End::Client, End::Server] {
-                let connection = &mut self.connections[id as usize];
+                let connection = &mut self.net.connections[id as usize];
                 if connection.node(end) != node || *connection.state(end) == EndState::Gone {
                     continue;
                 }
@@ -117,13 +117,13 @@ impl State {
                 let keeps = self.fault_random.coin();
                 let at = if power_cut {
                     let net = &self.profile.net;
-                    self.now + self.fault_random.between(net.dead_peer_min_ns, net.dead_peer_max_ns)
+                    self.clock.now + self.fault_random.between(net.dead_peer_min_ns, net.dead_peer_max_ns)
                 } else {
-                    let told = self.now + self.latency(node, other_node) + self.draw_extra(node, other_node);
+                    let told = self.clock.now + self.latency(node, other_node) + self.draw_extra(node, other_node);
                     if keeps { told.max(other_from) } else { told }
                 };
-                self.connections[id as usize].lane(other).is_dead |= !keeps;
-                self.events.plan(at, Event::Notice { connection: id, end: other });
+                self.net.connections[id as usize].lane(other).is_dead |= !keeps;
+                self.clock.events.plan(at, Event::Notice { connection: id, end: other });
                 self.forget_connection(id);
             }
         }
@@ -142,21 +142,21 @@ impl State {
 
     /// True if the connection is between these two nodes, whichever of them is its client.
     pub(crate) fn joins(&self, id: u32, a: NodeId, b: NodeId) -> bool {
-        let connection = &self.connections[id as usize];
+        let connection = &self.net.connections[id as usize];
         let ends = (connection.client_node, connection.server_node);
         ends == (a, b) || ends == (b, a)
     }
 
     /// Until when the link from one node to another is cut, if it is.
     pub(super) fn cut_until(&mut self, from: NodeId, to: NodeId) -> Option<u64> {
-        if self.cut_links.is_empty() {
+        if self.net.cut_links.is_empty() {
             return None;
         }
-        let until = *self.cut_links.get(&(from, to))?;
-        if until > self.now {
+        let until = *self.net.cut_links.get(&(from, to))?;
+        if until > self.clock.now {
             return Some(until);
         }
-        self.cut_links.remove(&(from, to));
+        self.net.cut_links.remove(&(from, to));
         None
     }
 }

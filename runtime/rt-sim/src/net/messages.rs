@@ -1,19 +1,19 @@
 //! Messages on their way: cards, latency, faults, delivery.
 
 use weft_rt::{Arrival, FaultPoint, PeerId};
-use weft_wire::{Flags, Frame, Kind, Op};
+use weft_wire::{Flags, Frame, KeyRights, Kind, Op};
 
 use super::{EndState, HANDSHAKE_BYTES, Message, Parcel};
+use crate::ids::{End, NodeId};
 use crate::models::transfer_ns;
-use crate::node::NodeId;
-use crate::queue::{End, Event};
+use crate::queue::Event;
 use crate::slots::Outcome;
 use crate::world::State;
 
 impl State {
     /// Sends; gives when the sender's card begins with it, unless the connection is broken.
     pub(super) fn send(&mut self, id: u32, to: End, parcel: Parcel) -> Option<u64> {
-        let connection = &self.connections[id as usize];
+        let connection = &self.net.connections[id as usize];
         let (from_node, to_node) = (connection.node(to.other()), connection.node(to));
         let bytes = match &parcel {
             Parcel::Frame(frame) => frame.wire_bytes(),
@@ -29,8 +29,8 @@ impl State {
                 self.note(from_node, format_args!("-> {to_name}: {text}"));
             }
         }
-        let now = self.now;
-        let lane = self.connections[id as usize].lane(to);
+        let now = self.clock.now;
+        let lane = self.net.connections[id as usize].lane(to);
         if lane.is_dead {
             return None;
         }
@@ -38,7 +38,7 @@ impl State {
         let mut extra = lane.last_extra;
         if !is_same_send {
             extra = self.draw_extra(from_node, to_node);
-            self.connections[id as usize].lane(to).last_extra = extra;
+            self.net.connections[id as usize].lane(to).last_extra = extra;
         }
         let (delay, copies) = self.draw_message_fault(id, to, &parcel)?;
         let handshake = if matches!(parcel, Parcel::Connect) { 2 * self.latency(from_node, to_node) } else { 0 };
@@ -61,7 +61,7 @@ impl State {
                 Parcel::Connect => Parcel::Connect,
                 Parcel::Accept => Parcel::Accept,
             };
-            let late = if copy == 0 { 0 } else { self.message_faults.draw_delay(&mut self.fault_random) };
+            let late = if copy == 0 { 0 } else { self.net.message_faults.draw_delay(&mut self.fault_random) };
             self.launch(
                 Message { connection: id, to, parcel, bytes, last_byte: first_byte + service + late },
                 first_byte + late,
@@ -74,7 +74,7 @@ impl State {
     /// Plans the arrival of a message. `in_order`: nothing that is sent later arrives earlier.
     fn launch(&mut self, message: Message, first_byte: u64, in_order: bool) {
         let (id, to, last_byte) = (message.connection, message.to, message.last_byte);
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.net.connections[id as usize];
         let is_loopback = connection.client_node == connection.server_node;
         let lane = connection.lane(to);
         let arrival = first_byte.max(lane.last_arrival);
@@ -89,11 +89,11 @@ impl State {
                 lane.last_delivery = delivery;
             }
             lane.all_there_at = delivery;
-            index = self.messages.add(message);
-            self.events.plan(delivery, Event::Deliver(index));
+            index = self.net.messages.add(message);
+            self.clock.events.plan(delivery, Event::Deliver(index));
         } else {
-            index = self.messages.add(message);
-            self.events.plan(arrival, Event::Arrive(index));
+            index = self.net.messages.add(message);
+            self.clock.events.plan(arrival, Event::Arrive(index));
         }
     }
 
@@ -106,24 +106,24 @@ impl State {
         let jitter = self.profile.net.jitter_ns;
         let jitter = if jitter == 0 { 0 } else { self.model_random.below(jitter) };
         match self.cut_until(from, to) {
-            Some(until) => until - self.now + jitter + self.fault_random.below(self.profile.net.retransmit_max_ns),
+            Some(until) => until - self.clock.now + jitter + self.fault_random.below(self.profile.net.retransmit_max_ns),
             None => jitter,
         }
     }
 
     /// Decides about faults of a message: delay and number of copies, or `None` if it is lost.
     fn draw_message_fault(&mut self, id: u32, to: End, parcel: &Parcel) -> Option<(u64, u32)> {
-        if self.now >= self.message_faults_until {
+        if self.clock.now >= self.net.message_faults_until {
             return Some((0, 1));
         }
-        let faults = self.message_faults.clone();
+        let faults = self.net.message_faults.clone();
         let random = &mut self.fault_random;
         if random.chance(faults.lose) {
             let breaks = matches!(parcel, Parcel::Connect | Parcel::Accept) || random.coin();
-            let node = self.connections[id as usize].node(to);
+            let node = self.net.connections[id as usize].node(to);
             self.note(node, format_args!("a message to this node is lost{}", if breaks { ", the connection stalls" } else { "" }));
             if breaks {
-                self.connections[id as usize].lane(to).is_dead = true;
+                self.net.connections[id as usize].lane(to).is_dead = true;
                 self.break_connection(id);
             }
             return None;
@@ -135,22 +135,22 @@ impl State {
 
     /// The first byte is at the receiver's card.
     pub(crate) fn arrive(&mut self, index: u32) {
-        let message = self.messages.get(index);
+        let message = self.net.messages.get(index);
         let (id, to, bytes, last_byte) = (message.connection, message.to, message.bytes, message.last_byte);
-        let node = self.connections[id as usize].node(to);
+        let node = self.net.connections[id as usize].node(to);
         let service = self.slowed(node, transfer_ns(bytes, self.profile.net.bytes_per_s));
-        let now = self.now;
+        let now = self.clock.now;
         let end = self.nodes[node.index()].receiving.serve_until(now, service, last_byte);
-        let lane = self.connections[id as usize].lane(to);
+        let lane = self.net.connections[id as usize].lane(to);
         let delivery = end.max(lane.last_delivery);
         lane.last_delivery = delivery;
-        self.events.plan(delivery, Event::Deliver(index));
+        self.clock.events.plan(delivery, Event::Deliver(index));
     }
 
     /// A message is complete at its receiver.
     pub(crate) fn deliver(&mut self, index: u32) {
-        let Message { connection: id, to, parcel, bytes, .. } = self.messages.take(index);
-        let connection = &mut self.connections[id as usize];
+        let Message { connection: id, to, parcel, bytes, .. } = self.net.messages.take(index);
+        let connection = &mut self.net.connections[id as usize];
         if connection.lane(to).is_dead {
             return;
         }
@@ -177,13 +177,13 @@ impl State {
     }
 
     fn deliver_reply(&mut self, id: u32, frame: Frame) {
-        if let Some(slot) = self.connections[id as usize].waiting.remove(&frame.header.request.sequence) {
-            self.finish_wait(slot, Outcome::Reply(Ok(frame)));
+        if let Some(slot) = self.net.connections[id as usize].waiting.remove(&frame.header.request.sequence) {
+            self.clock.finish_wait(slot, Outcome::Reply(Ok(frame)));
         }
     }
 
     fn deliver_connect(&mut self, id: u32) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.net.connections[id as usize];
         if connection.client_end == EndState::Gone || connection.server_end != EndState::Opening {
             return;
         }
@@ -195,15 +195,16 @@ impl State {
         connection.server_end = EndState::Open;
         connection.server_life = server.life;
         let (client, incarnation) = (connection.client, connection.incarnation);
-        self.push_arrival(node, Arrival::Connected { peer: PeerId(u64::from(id)), client, incarnation });
+        // Virtual networks have no strangers: everybody may do everything.
+        self.push_arrival(node, Arrival::Connected { peer: PeerId(u64::from(id)), client, incarnation, access: KeyRights::SERVER });
         self.send(id, End::Client, Parcel::Accept);
     }
 
     fn deliver_accept(&mut self, id: u32) {
-        let connection = &mut self.connections[id as usize];
+        let connection = &mut self.net.connections[id as usize];
         connection.client_end = EndState::Open;
         for (slot, frame) in std::mem::take(&mut connection.queued) {
-            if self.slots.is_live(slot) {
+            if self.clock.slots.is_live(slot) {
                 self.send_request(id, slot, frame);
             }
         }
@@ -213,7 +214,7 @@ impl State {
         let node = &mut self.nodes[node.index()];
         node.arrivals.push_back(arrival);
         let receiver = node.receiver.take();
-        self.wake_later(receiver);
+        self.clock.wake_later(receiver);
     }
 }
 

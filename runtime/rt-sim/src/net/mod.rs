@@ -12,19 +12,34 @@
 mod ends;
 mod messages;
 
-use bytes::Bytes;
-use weft_base::{ClientId, FastMap, Payload, ServerId, Status};
-use weft_rt::PeerId;
-use weft_trace::OpenLadder;
-use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, Header, Kind, crc32c};
+mod requests;
 
-use crate::node::NodeId;
-use crate::queue::{End, Event};
-use crate::slots::{Outcome, Reason, SlotId};
-use crate::world::State;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use weft_base::{ClientId, FastMap, Payload, ServerId};
+use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, Header, crc32c};
+
+use crate::faults::MessageFaults;
+use crate::ids::{End, NodeId, SlotId};
+use crate::slab::Slab;
 
 /// Bytes of the messages of the handshake, one direction together.
 const HANDSHAKE_BYTES: u64 = 300;
+
+/// All connections, what travels on them, and what is wrong between nodes.
+#[derive(Default)]
+pub(crate) struct Net {
+    pub(crate) servers: BTreeMap<ServerId, NodeId>,
+    pub(crate) connections: Vec<Connection>,
+    messages: Slab<Message>,
+    /// Links that are cut, by direction, and until when.
+    pub(crate) cut_links: BTreeMap<(NodeId, NodeId), u64>,
+    pub(crate) message_faults: MessageFaults,
+    pub(crate) message_faults_until: u64,
+    /// Nodes with replies that have not left.
+    repliers: Vec<NodeId>,
+}
 
 /// What one end knows about its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,127 +156,4 @@ fn seal(mut header: Header, body: Bytes, bulk: Payload) -> Frame {
         Payload::Synthetic { len, tag } => crc32c(&[len.to_le_bytes(), tag.to_le_bytes()].concat()),
     };
     Frame { header, body, bulk }
-}
-
-/// Requests.
-impl State {
-    /// Sends a request of `node` and begins to wait for its reply. `Ok(None)` if that life of the node is over.
-    pub(crate) fn begin_request(
-        &mut self,
-        (node, life): (NodeId, u32),
-        server: ServerId,
-        (header, body, bulk): (Header, Bytes, Payload),
-        deadline: u64,
-    ) -> Result<Option<SlotId>, Status> {
-        if !self.is_alive(node, life) {
-            return Ok(None);
-        }
-        if deadline <= self.now {
-            return Err(Status::TimedOut);
-        }
-        let server_node = *self.servers.get(&server).ok_or(Status::Unreachable)?;
-        let key = (server, header.request.client, header.request.incarnation);
-        let known = self.nodes[node.index()].peers.get(&key).copied();
-        let id = known.unwrap_or_else(|| self.connect(node, server_node, key));
-        let sequence = header.request.sequence;
-        let reason = Reason::Request { connection: id, sequence, op: header.op };
-        let slot = self.slots.add(self.current_task, reason);
-        self.plan_timer(slot, deadline);
-        let connection = &mut self.connections[id as usize];
-        let before = connection.waiting.insert(sequence, slot);
-        assert!(before.is_none(), "two unfinished requests of {:?} to {server} have the sequence number {sequence}", key.1);
-        let frame = seal(header, body, bulk);
-        if connection.client_end == EndState::Open {
-            self.send_request(id, slot, frame);
-        } else {
-            connection.queued.push((slot, frame));
-        }
-        Ok(Some(slot))
-    }
-
-    fn send_request(&mut self, id: u32, slot: SlotId, frame: Frame) {
-        let begin = self.send(id, End::Server, Parcel::Frame(frame));
-        if let (Some(begin), Some(slot)) = (begin, self.slots.get(slot)) {
-            slot.sent_at = begin;
-        }
-    }
-
-    /// Nobody waits for this reply any more.
-    pub(crate) fn forget_request(&mut self, connection: u32, sequence: u64, slot: SlotId) {
-        let waiting = &mut self.connections[connection as usize].waiting;
-        if waiting.get(&sequence) == Some(&slot) {
-            waiting.remove(&sequence);
-        }
-    }
-
-    pub(crate) fn request_timed_out(&mut self, slot: SlotId) {
-        if let Some(Reason::Request { connection, sequence, .. }) = self.slots.get(slot).and_then(|slot| slot.reason) {
-            self.forget_request(connection, sequence, slot);
-            self.finish_wait(slot, Outcome::Reply(Err(Status::TimedOut)));
-        }
-    }
-
-    fn connect(&mut self, node: NodeId, server_node: NodeId, key: (ServerId, ClientId, u32)) -> u32 {
-        let id = self.connections.len() as u32;
-        self.connections.push(Connection {
-            client_node: node,
-            client_life: self.nodes[node.index()].life,
-            server_node,
-            server_life: 0,
-            server: key.0,
-            client: key.1,
-            incarnation: key.2,
-            client_end: EndState::Opening,
-            server_end: EndState::Opening,
-            queued: Vec::new(),
-            waiting: FastMap::default(),
-            to_server: Lane::default(),
-            to_client: Lane::default(),
-        });
-        let client = &mut self.nodes[node.index()];
-        client.peers.insert(key, id);
-        client.connections.push(id);
-        if server_node != node {
-            self.nodes[server_node.index()].connections.push(id);
-        }
-        self.events.plan(self.now + self.profile.net.connect_timeout_ns, Event::ConnectTimeout(id));
-        self.send(id, End::Server, Parcel::Connect);
-        id
-    }
-}
-
-/// Replies.
-impl State {
-    /// Queues a reply of this life of a server for the end of its turn.
-    pub(crate) fn queue_reply(&mut self, (node, life): (NodeId, u32), peer: PeerId, reply: Frame, traced: Option<OpenLadder>) {
-        if !self.is_alive(node, life) {
-            return;
-        }
-        let replies = &mut self.nodes[node.index()].replies;
-        if replies.is_empty() {
-            self.repliers.push(node);
-        }
-        replies.push((peer, reply, traced));
-    }
-
-    /// All flows wait: the replies of the turn leave.
-    pub(crate) fn send_replies(&mut self) {
-        while let Some(node) = self.repliers.pop() {
-            let mut replies = std::mem::take(&mut self.nodes[node.index()].replies);
-            for (peer, reply, traced) in replies.drain(..) {
-                let Some(connection) = self.connections.get(peer.0 as usize) else { continue };
-                if connection.server_node == node && connection.server_end == EndState::Open {
-                    let frame = seal(Header { kind: Kind::Reply, ..reply.header }, reply.body, reply.bulk);
-                    let begin = self.send(peer.0 as u32, End::Client, Parcel::Frame(frame));
-                    if let (Some(tracing), Some(traced)) = (&self.tracing, traced) {
-                        tracing.reply_leaves(node, traced, begin.unwrap_or(self.now));
-                    }
-                }
-            }
-            let queue = &mut self.nodes[node.index()].replies;
-            if queue.is_empty() {
-                *queue = replies;
-            }
-        }
-    }
 }

@@ -7,7 +7,7 @@ use weft_base::FastMap;
 
 use super::index::for_each;
 use super::suspect::{Suspect, suspects};
-use super::tally::{Stages, Tally, quantile, rank};
+use super::tally::{Stages, Tally, micros, quantile, rank, ratio, seconds};
 use super::unfinished::{Open, Silent, Unfinished};
 use super::verdict::verdict;
 use super::{Analysis, Operation};
@@ -244,17 +244,4 @@ fn missing(analysis: &Analysis<'_>, covered: f64) -> Vec<String> {
         ));
     }
     sentences
-}
-
-pub(super) fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
-/// `part / whole`, 0 for nothing of nothing.
-pub(super) fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-pub(super) fn micros(ns: u64) -> f64 {
-    ns as f64 / 1e3
 }

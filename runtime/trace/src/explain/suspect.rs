@@ -11,8 +11,7 @@ use serde::Serialize;
 
 use super::means::Means;
 use super::paths::{Spot, StorageNs};
-use super::report::{micros, ratio, seconds};
-use super::tally::{Tally, quantile};
+use super::tally::{Tally, micros, quantile, ratio, seconds};
 use super::unfinished::Silent;
 use super::{Analysis, Storage};
 use crate::{EventId, Stage};

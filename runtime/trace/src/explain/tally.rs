@@ -116,6 +116,21 @@ pub(super) fn quantile(given: &mut [u64], count: usize, q: f64) -> u64 {
     }
 }
 
+/// Nanoseconds as seconds.
+pub(super) fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// `part / whole`, 0 for nothing of nothing.
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Nanoseconds as microseconds.
+pub(super) fn micros(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use weft_wire::Op;
+
 use super::*;
 use crate::TickScale;
 use crate::event::{self, EventTable, served};
@@ -280,7 +282,7 @@ fn what_a_server_asks_others_is_part_of_the_request_and_one_slow_link_is_named()
     for turn in 0..20 {
         for (client, server) in [("c0", SERVERS[0]), ("c1", SERVERS[1]), ("c1", SERVERS[0]), ("c0", SERVERS[1])] {
             let root = cluster.span_number();
-            let end = cluster.call(client, server, event::META_LOOKUP, now, root);
+            let end = cluster.call(client, server, event::request(Op::Lookup), now, root);
             cluster.span(client, event::CLIENT_LOOKUP, 0, (now, end - now), (root, 0));
             now = end + 1_000;
         }
@@ -293,9 +295,9 @@ fn what_a_server_asks_others_is_part_of_the_request_and_one_slow_link_is_named()
         let mut phases = [0; 8];
         (phases[served::CPU], phases[served::LOCK]) = (coarse(16_000), coarse(5_136_000));
         let body = Body::Ladder(Ladder { span: ladder, code: 21, peer: 0, phases });
-        let record = Record { req: key, flags: flags::SERVER, ..Record::new(begin, event::META_RENAME, body) };
+        let record = Record { req: key, flags: flags::SERVER, ..Record::new(begin, event::request(Op::Rename), body) };
         cluster.records.entry("meta0").or_default().push(record);
-        let asked = cluster.call("meta0", SERVERS[1], event::META_PREPARE, begin + 32_000, ladder);
+        let asked = cluster.call("meta0", SERVERS[1], event::request(Op::TxPrepare), begin + 32_000, ladder);
         let Some(Body::Span(span)) = cluster.records.get_mut("meta0").and_then(|all| all.last_mut()).map(|record| &mut record.body) else {
             unreachable!("the call was recorded last")
         };

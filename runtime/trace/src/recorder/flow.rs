@@ -4,7 +4,8 @@
 
 use std::cell::Cell;
 
-use super::span::LANE_NONE;
+/// The lane of an operation that found all taken.
+pub const LANE_NONE: u16 = u16::MAX;
 
 thread_local! {
     /// The running operation of the flow that this thread works on. Without a destructor, so that it costs next to nothing to reach.

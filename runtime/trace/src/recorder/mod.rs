@@ -28,10 +28,10 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use flow::{Context, context, set_context, within};
+pub use flow::{Context, LANE_NONE, context, set_context, within};
 pub use ladder::{OpenLadder, ladder, ladder_since, take_leaving};
 pub(crate) use open::open_spans;
-pub use span::{LANE_NONE, LANES, OpenSpan, note_way, operation, span};
+pub use span::{LANES, OpenSpan, note_way, operation, span};
 
 use crate::event::EventId;
 use crate::mask::{is_any_on, is_on};

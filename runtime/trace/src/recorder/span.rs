@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::flow::{Context, Fate, context, set_context};
+use super::flow::{Context, Fate, LANE_NONE, context, set_context};
 use super::open::{Open, Role, Shared};
 use super::pool::Pool;
 use super::{Recorder, now, with};
@@ -12,8 +12,6 @@ use crate::record::{Span, coarse, flags, head_word};
 
 /// Lanes of one thread.
 pub const LANES: usize = 64;
-/// The lane of an operation that found all taken.
-pub const LANE_NONE: u16 = u16::MAX;
 
 thread_local! {
     static SPARE: Pool<Shared> = const { Pool::new() };

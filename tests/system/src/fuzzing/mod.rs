@@ -25,7 +25,7 @@ pub struct Target {
 }
 
 /// Every reader of bytes of strangers.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "frame", run: targets::frame, valid: samples::frames },
     Target { name: "request", run: targets::request, valid: samples::requests_with_number },
     Target { name: "reply", run: targets::reply, valid: samples::replies_with_number },
@@ -33,6 +33,7 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "journal", run: targets::journal, valid: stored::segments },
     Target { name: "checkpoint", run: targets::checkpoint, valid: stored::checkpoints },
     Target { name: "record", run: targets::record, valid: stored::records },
+    Target { name: "inspect", run: targets::inspect, valid: stored::files },
 ];
 
 /// Damaged inputs that are committed for each target beside the valid ones.

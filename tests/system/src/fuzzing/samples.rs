@@ -5,9 +5,14 @@ use weft_base::{
     Attr, ClientId, ClusterMap, Credentials, DataTime, FileKind, FsId, Handle, Layout, ROOT_HANDLE, RequestId, ServerEntry, ServerId,
     Status, WallTime,
 };
-use weft_wire::handshake::{ANY_SERVER, ClientHandshake, NONCE_BYTES, RegionAnswer, RegionOffer, ServerHandshake, Welcome};
+use weft_wire::handshake::{
+    ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, RegionAnswer, RegionOffer, ServerHandshake, Welcome,
+};
 use weft_wire::ops::*;
-use weft_wire::{Capability, ClusterKey, Flags, Header, Rights, Wire, crc32c};
+use weft_wire::{Capability, ClusterKey, Flags, Header, KeyRing, NameKey, Rights, Wire, crc32c};
+
+/// Bytes of a request of zeros, at most.
+const ZEROS_MAX: usize = 512;
 
 /// What the requests talk about.
 #[derive(Clone, Debug)]
@@ -36,69 +41,24 @@ impl Subject {
     }
 }
 
-macro_rules! operations {
-    ($( $name:ident($request:ty); )*) => {
-        /// The encoding of a request.
-        pub fn encode_request(request: &Request) -> Bytes {
-            match request { $( Request::$name(request) => request.to_bytes(), )* }
-        }
-
-        /// Decodes the body of a reply, whatever comes of it.
-        pub fn decode_reply(op: u16, body: Bytes) {
-            match Op::from_code(op) {
-                $( Some(Op::$name) => drop(<$request as weft_wire::Operation>::Reply::from_bytes(body)), )*
-                None => {}
-            }
-        }
-    };
-}
-
-operations! {
-    Ping(PingRequest);
-    GetMap(GetMapRequest);
-    Meet(MeetRequest);
-    Live(LiveRequest);
-    Trace(TraceRequest);
-    TraceRead(TraceReadRequest);
-    Lookup(LookupRequest);
-    Create(CreateRequest);
-    Mkdir(MkdirRequest);
-    Unlink(UnlinkRequest);
-    Rmdir(RmdirRequest);
-    Rename(RenameRequest);
-    Link(LinkRequest);
-    ReadDir(ReadDirRequest);
-    GetAttr(GetAttrRequest);
-    GetAttrMany(GetAttrManyRequest);
-    SetAttr(SetAttrRequest);
-    Open(OpenRequest);
-    Close(CloseRequest);
-    Readlink(ReadlinkRequest);
-    GetXattr(GetXattrRequest);
-    SetXattr(SetXattrRequest);
-    ListXattr(ListXattrRequest);
-    RemoveXattr(RemoveXattrRequest);
-    SyncMeta(SyncMetaRequest);
-    Reclaim(ReclaimRequest);
-    CloseMany(CloseManyRequest);
-    TxPrepare(TxPrepareRequest);
-    TxDecide(TxDecideRequest);
-    TxStatus(TxStatusRequest);
-    Parent(ParentRequest);
-    Write(WriteRequest);
-    Read(ReadRequest);
-    ObjectStat(ObjectStatRequest);
-    ObjectTruncate(ObjectTruncateRequest);
-    ObjectSync(ObjectSyncRequest);
-    ObjectRemove(ObjectRemoveRequest);
-    ObjectEpoch(ObjectEpochRequest);
-}
-
-/// A request of every operation.
+/// A request of every operation: one that says something, or else the shortest one of zeros.
 pub fn requests(about: &Subject) -> Vec<Request> {
+    let mut requests = chosen(about);
+    for op in Op::ALL {
+        if requests.iter().all(|request| request.op() != *op) {
+            let zeros = (0..ZEROS_MAX).find_map(|len| Request::decode(op.code(), vec![0; len].into()).ok());
+            requests.push(zeros.unwrap_or_else(|| panic!("no zeros are a request of {}: choose one here", op.name())));
+        }
+    }
+    requests
+}
+
+/// Requests that reach far: they name what is there, with permission.
+fn chosen(about: &Subject) -> Vec<Request> {
     let who = Credentials { uid: 1000, gid: 1000, groups: vec![4, 24], checked_by_kernel: false };
     let at = DirTarget { dir: about.dir, map_epoch: 1 };
-    let (handle, name, layout) = (about.file, Bytes::from_static(b"name"), Layout { stripe_bytes: 65536, width: 2, first: 1 });
+    let (handle, name, layout) =
+        (about.file, Bytes::from_static(b"name"), Layout { stripe_bytes: 65536, width: 2, first: 1, generation: 1 });
     let to_name = Bytes::from_static(b"new name");
     let tx = TxId { coordinator: ServerId(0), number: 12 };
     let (read, write, manage) = (Rights::READ, Rights::WRITE, Rights::MANAGE);
@@ -116,7 +76,13 @@ pub fn requests(about: &Subject) -> Vec<Request> {
     vec![
         Request::Ping(PingRequest {}),
         Request::GetMap(GetMapRequest {}),
-        Request::Meet(MeetRequest { server: ServerId::data(1), birth: 9, yours: 0 }),
+        Request::Meet(MeetRequest {
+            server: ServerEntry { id: ServerId::data(1), name: "data1".into(), address: "tcp:127.0.0.1:7002".into() },
+            birth: 9,
+            yours: 0,
+            epoch: 1,
+            map: None,
+        }),
         Request::Lookup(LookupRequest { at: at.clone(), name: name.clone(), who: who.clone() }),
         Request::Create(CreateRequest {
             at: at.clone(),
@@ -246,14 +212,14 @@ fn with_number(op: Op, body: &[u8]) -> (String, Vec<u8>) {
 
 /// The bodies of [`requests`] behind the number of the operation.
 pub fn requests_with_number() -> Vec<(String, Vec<u8>)> {
-    requests(&Subject::fixed()).iter().map(|request| with_number(request.op(), &encode_request(request))).collect()
+    requests(&Subject::fixed()).iter().map(|request| with_number(request.op(), &request.encode())).collect()
 }
 
 /// Replies that carry something.
 pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     let about = Subject::fixed();
     let (handle, time) = (about.file, WallTime(1_700_000_000_000_000_000));
-    let layout = Layout { stripe_bytes: 1 << 20, width: 4, first: 2 };
+    let layout = Layout { stripe_bytes: 1 << 20, width: 4, first: 2, generation: 1 };
     let attr = Attr {
         handle,
         kind: FileKind::File,
@@ -273,7 +239,8 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         bare: true,
     };
     let capability = Some(about.capability(Rights::READ));
-    let partitions = Some(PartitionMap { epoch: 1, depth: 1, servers: vec![ServerId(0), ServerId(1)] });
+    let partitions =
+        PartitionMap::new(1, vec![Partition { first: 0, server: ServerId(0) }, Partition { first: 1 << 62, server: ServerId(1) }]).ok();
     let state = FileState { attr, ask_data: capability, partitions };
     let entry = |name: &'static [u8], cookie| DirEntry {
         name: Bytes::from_static(name),
@@ -285,12 +252,14 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     let map = ClusterMap {
         fs_id: FsId(5),
         fs_name: "weft".into(),
-        epoch: 1,
+        epoch: 0,
         meta: vec![ServerEntry { id: ServerId(0), name: "meta0".into(), address: "tcp:127.0.0.1:7000".into() }],
         data: vec![ServerEntry { id: ServerId::data(0), name: "data0".into(), address: "unix:/run/data0".into() }],
+        generations: Vec::new(),
         stripe_bytes: 1 << 20,
         stripe_width: 0,
-    };
+    }
+    .founded(1);
     let info = ServerInfo {
         fs_id: FsId(5),
         fs_name: "weft".into(),
@@ -351,8 +320,8 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     let dir = DirChange { version: 3, time: weft_base::WallTime(4) };
     vec![
         with_number(Op::Ping, &info.to_bytes()),
-        with_number(Op::GetMap, &map.to_bytes()),
-        with_number(Op::Meet, &MeetReply { birth: 9 }.to_bytes()),
+        with_number(Op::GetMap, &GetMapReply { map: map.clone(), name_key: NameKey([6; 16]) }.to_bytes()),
+        with_number(Op::Meet, &MeetReply { birth: 9, epoch: 1, map: Some(map) }.to_bytes()),
         with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
         with_number(Op::Create, &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir }.to_bytes()),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone(), dir }.to_bytes()),
@@ -362,7 +331,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
         with_number(Op::Link, &LinkReply { state: state_given, dir }.to_bytes()),
         with_number(
             Op::ReadDir,
-            &ReadDirReply { entries: vec![entry(b"one", 5), entry(b"two", 9)], end: true, parent: ROOT_HANDLE }.to_bytes(),
+            &ReadDirReply { entries: vec![entry(b"one", 5), entry(b"two", 9)], until: u64::MAX, parent: ROOT_HANDLE }.to_bytes(),
         ),
         with_number(Op::GetAttr, &state.to_bytes()),
         with_number(Op::GetAttrMany, &GetAttrManyReply { states: vec![Ok(state.clone()), Err(Status::Stale)] }.to_bytes()),
@@ -388,7 +357,7 @@ pub fn frames() -> Vec<(String, Vec<u8>)> {
     let chosen = requests(&about).into_iter().filter(|request| wanted.contains(&request.op()));
     let mut frames: Vec<_> = chosen
         .map(|request| {
-            let (body, bulk) = (encode_request(&request), bulk(&request));
+            let (body, bulk) = (request.encode(), bulk(&request));
             // The bulk data itself is not read by the target.
             let bytes = frame(&request, &body, &bulk);
             (request.op().name().to_lowercase(), bytes[..bytes.len() - bulk.len()].to_vec())
@@ -420,7 +389,7 @@ pub fn handshakes() -> Vec<(String, Vec<u8>)> {
     let nonce = [2; NONCE_BYTES];
     let key = ClusterKey([1; 32]);
     let hello = ClientHandshake::hello(FsId(5), "weft", ANY_SERVER, ClientId(8), 1, nonce);
-    let mut server = ServerHandshake::new(key.clone(), FsId(5), "weft", ServerId(0));
+    let mut server = ServerHandshake::new(KeyRing::new(key.clone()), FsId(5), "weft", ServerId(0));
     let challenge = server.challenge(hello.clone(), nonce);
     let proof = ClientHandshake::new(key, hello.clone()).answer(&challenge).expect("both hold the same key");
     let message = |name: &str, which: u8, body: Bytes| (name.to_string(), [&[which], &body[..]].concat());
@@ -428,10 +397,22 @@ pub fn handshakes() -> Vec<(String, Vec<u8>)> {
         message("hello", 0, hello.to_bytes()),
         message("challenge", 1, challenge.to_bytes()),
         message("proof", 2, proof.to_bytes()),
-        message("welcome", 3, Welcome { status: 0, servers: String::new() }.to_bytes()),
+        message("welcome", 3, Welcome { status: 0 }.to_bytes()),
         message("region-offer", 4, RegionOffer { bytes: 32 << 20 }.to_bytes()),
         message("region-answer", 5, RegionAnswer { status: 0 }.to_bytes()),
     ]
+}
+
+/// True if it is the message of the handshake with this number.
+pub fn accepts_handshake(which: u8, body: Bytes) -> bool {
+    match which {
+        0 => Hello::from_bytes(body).is_ok(),
+        1 => Challenge::from_bytes(body).is_ok(),
+        2 => Proof::from_bytes(body).is_ok(),
+        3 => Welcome::from_bytes(body).is_ok(),
+        4 => RegionOffer::from_bytes(body).is_ok(),
+        _ => RegionAnswer::from_bytes(body).is_ok(),
+    }
 }
 
 #[cfg(test)]
@@ -445,7 +426,7 @@ mod tests {
         ops.sort_unstable();
         assert_eq!(ops, Op::ALL);
         for request in samples {
-            assert_eq!(Request::decode(request.op().code(), encode_request(&request)), Ok(request));
+            assert_eq!(Request::decode(request.op().code(), request.encode()), Ok(request));
         }
     }
 }

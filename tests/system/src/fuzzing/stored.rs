@@ -1,12 +1,13 @@
 //! Valid pieces of what servers keep on disk.
 
 use bytes::Bytes;
-use weft_base::{ClientId, DataTime, FileKind, FsId, Handle, Layout, ServerId, WallTime};
+use weft_base::{ClientId, ClusterMap, DataTime, FileKind, FsId, Handle, Layout, ServerEntry, ServerId, WallTime};
+use weft_journal::Superblock;
 use weft_namespace::{Change, Inode, Prepared};
 use weft_store::Lsn;
 use weft_store::checkpoint::{CheckpointHeader, CheckpointWriter};
 use weft_store::journal::{FrameBuilder, SegmentHeader};
-use weft_store::objects::{ExtentPut, ObjectKey, ObjectRecord};
+use weft_store::objects::{ContainerHeader, ExtentPut, ObjectKey, ObjectRecord};
 use weft_wire::ops::{TxId, TxPart};
 
 const HEADER: SegmentHeader = SegmentHeader { fs_id: FsId(5), server_id: ServerId(1), salt: 77, sequence: 2, first_lsn: Lsn(10) };
@@ -14,7 +15,7 @@ const HEADER: SegmentHeader = SegmentHeader { fs_id: FsId(5), server_id: ServerI
 /// Records of metadata servers and of data servers.
 pub fn records() -> Vec<(String, Vec<u8>)> {
     let (tx, name) = (TxId { coordinator: ServerId(1), number: 9 }, Bytes::from_static(b"name"));
-    let layout = Layout { stripe_bytes: 4096, width: 2, first: 1 };
+    let layout = Layout { stripe_bytes: 4096, width: 2, first: 1, generation: 1 };
     let inode = Inode::new(FileKind::File, 0o640, 7, 8, layout, WallTime(5));
     let (handle, dir) = (Handle(3), Handle(1));
     let prepared = Prepared { parts: vec![TxPart::MoveToken {}], handles: vec![Handle(0)], time: WallTime(4) };
@@ -102,4 +103,42 @@ pub fn checkpoints() -> Vec<(String, Vec<u8>)> {
         bytes
     };
     vec![("some".into(), checkpoint(3, 12)), ("empty".into(), checkpoint(255, 0))]
+}
+
+/// The files of a data server: superblock, journal, checkpoint, container.
+pub fn server_files() -> [(&'static str, Vec<u8>); 4] {
+    let (fs_id, server_id) = (FsId(5), ServerId::data(1));
+    let entry = |id: ServerId, name: &str| ServerEntry { id, name: name.into(), address: String::new() };
+    let map = ClusterMap {
+        fs_id,
+        fs_name: "weft".into(),
+        epoch: 0,
+        generations: Vec::new(),
+        meta: vec![entry(ServerId(0), "meta0")],
+        data: vec![entry(ServerId::data(0), "data0"), entry(server_id, "data1")],
+        stripe_bytes: 1 << 20,
+        stripe_width: 0,
+    }
+    .founded(1);
+    let objects: Vec<Vec<u8>> = records().into_iter().filter(|(name, _)| name.starts_with("data-")).map(|(_, bytes)| bytes).collect();
+    let segment = SegmentHeader { server_id, sequence: 1, first_lsn: Lsn(1), ..HEADER };
+    let mut frames = FrameBuilder::new(Lsn(1), 0);
+    for object in &objects {
+        frames.push(&[&[1], &object[..]].concat());
+    }
+    let journal = [&segment.encode()[..], &frames.finish(&segment, Lsn::NONE), &[0; 64]].concat();
+    let mut checkpoint = CheckpointWriter::new(CheckpointHeader { fs_id, server_id, generation: 1, start_lsn: Lsn(1) });
+    checkpoint.push(&objects[0]);
+    [
+        ("superblock", Superblock::new(&map, server_id, "journal", 3, 9).to_text().into_bytes()),
+        ("journal.1", journal),
+        ("checkpoint.1", checkpoint.finish(Lsn(1)).to_vec()),
+        ("objects", ContainerHeader { fs_id, server_id }.encode().to_vec()),
+    ]
+}
+
+/// The same, each behind the byte that says which it is.
+pub fn files() -> Vec<(String, Vec<u8>)> {
+    let files = server_files().into_iter().enumerate();
+    files.map(|(which, (name, bytes))| (name.replace('.', "-"), [&[which as u8], &bytes[..]].concat())).collect()
 }

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use weft_base::{Nanos, SECOND};
+use weft_wire::Features;
 
 use super::strangers::Source;
 use super::{Net, Role, TOKEN_LISTENERS};
@@ -36,6 +37,7 @@ impl Net {
                     return self.pause_accepting(true);
                 }
             };
+            let is_sealed = self.seal_tcp && matches!(listening.address, Address::Tcp { .. });
             let source = match listening.address {
                 Address::Unix(_) => {
                     sys::tune_unix(fd.as_fd());
@@ -47,15 +49,19 @@ impl Net {
                     sys::peer_ip(fd.as_fd()).map_or(Source::Unknown, Source::of)
                 }
             };
-            self.let_in(fd, source, now);
+            self.let_in(fd, source, is_sealed, now);
         }
     }
 
-    fn let_in(&mut self, fd: OwnedFd, source: Source, now: Nanos) {
+    fn let_in(&mut self, fd: OwnedFd, source: Source, is_sealed: bool, now: Nanos) {
         while let Some(stranger) = self.strangers.in_the_way(source) {
             self.close(stranger, "another stranger needs its place");
         }
-        let greeting = Greeting::new(self.greeting.clone());
+        let greeting = match is_sealed {
+            true => self.greeting.clone().with_features(Features::KNOWN, Features::SEALS),
+            false => self.greeting.clone(),
+        };
+        let greeting = Greeting::new(greeting);
         let role = Role::Stranger { greeting: Box::new(greeting), since: now, until: now + FIRST_BYTE_NS_MAX };
         match self.insert(fd, role, Limits::HANDSHAKE) {
             Ok(token) => {

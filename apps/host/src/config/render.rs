@@ -1,0 +1,194 @@
+//! Writes a new config, with the comments that a person needs who edits it later.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use weft_base::{FsId, ServerRole};
+
+use crate::config::{BATCH_INTERVAL_MS_DEFAULT, CacheLayer, Durability, Engine};
+use crate::units::ByteSize;
+
+/// What a new config shall say.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Name of the file system.
+    pub fs_name: String,
+    /// Its id.
+    pub fs_id: FsId,
+    /// Where metadata is kept.
+    pub engine: Engine,
+    /// When changes are safe.
+    pub durability: Durability,
+    /// What decides about the order of accesses to the disks of data servers.
+    pub cache_layer: CacheLayer,
+    /// Data servers go to their disks past the page cache.
+    pub direct_io: bool,
+    /// Messages over TCP have seals.
+    pub seal_tcp: bool,
+    /// A laboratory may hold processes up.
+    pub allow_faults: bool,
+    /// Stripe size of new files in bytes.
+    pub stripe_bytes: u32,
+    /// Datafiles of a new file; 0: one on every data server.
+    pub stripe_width: u16,
+    /// Owner of the root directory.
+    pub root_uid: u32,
+    /// Its group.
+    pub root_gid: u32,
+    /// The servers.
+    pub servers: Vec<DraftServer>,
+}
+
+/// A server of a new config.
+#[derive(Clone, Debug)]
+pub struct DraftServer {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub role: ServerRole,
+    /// Its number among the servers of its role, for ever.
+    pub id: u16,
+    /// Where it listens; the path of a Unix socket may be relative to the config.
+    pub address: String,
+    /// Its folder, relative to the config or absolute.
+    pub dir: String,
+    /// Bytes that it may use.
+    pub capacity: Option<ByteSize>,
+}
+
+impl Draft {
+    /// The text of the config.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        self.render(&mut text).expect("writing to a String does not fail");
+        text
+    }
+
+    /// Writes the config in one step: a reader sees all of it or nothing.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        write_in_one_step(file, self.to_toml().as_bytes(), 0o644)
+    }
+
+    fn render(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "# A Weft file system. Servers and clients read this file; relative paths are relative to it.\n")?;
+        writeln!(out, "[fs]")?;
+        writeln!(out, "name = {}", quoted(&self.fs_name))?;
+        writeln!(out, "id = \"{}\"", self.fs_id)?;
+        writeln!(out, "key_file = \"key\"             # the key of a client; keep it private (0600)")?;
+        writeln!(out, "server_key_file = \"server.key\" # the key of servers: only on their machines, never on those of clients")?;
+        writeln!(out, "keys_file = \"keys\"            # the keys of clients and their rights (`weft key`): only where servers are")?;
+        writeln!(out, "engine = \"{}\"", word(self.engine))?;
+        writeln!(out, "durability = \"{}\"          # sync | batch | none", word(self.durability))?;
+        writeln!(out, "batch_interval_ms = {BATCH_INTERVAL_MS_DEFAULT}")?;
+        let layers = "none | write_behind | aggregation | server_directed";
+        writeln!(out, "cache_layer = \"{}\"   # order of accesses to the disks of data servers: {layers}", word(self.cache_layer))?;
+        writeln!(out, "direct_io = {}             # past the page cache", self.direct_io)?;
+        writeln!(out, "shared_memory = true          # between clients and servers of one machine, for bulk data")?;
+        writeln!(out, "seal_tcp = {}              # nobody on the way changes messages over TCP; without: faster", self.seal_tcp)?;
+        if self.allow_faults {
+            writeln!(out, "allow_faults = true           # a laboratory may hold processes up (WEFT_FAULT): never where data matters")?;
+        }
+        writeln!(out, "stripe_size = \"{}\"          # of new files", ByteSize(self.stripe_bytes.into()))?;
+        writeln!(out, "stripe_width = {}              # datafiles of a new file; 0: one on every data server", self.stripe_width)?;
+        writeln!(out, "root_uid = {}                  # owner of the root directory when it is made", self.root_uid)?;
+        writeln!(out, "root_gid = {}", self.root_gid)?;
+        for server in &self.servers {
+            writeln!(out, "\n[[server]]")?;
+            writeln!(out, "name = {}", quoted(&server.name))?;
+            writeln!(out, "role = \"{}\"", server.role)?;
+            writeln!(
+                out,
+                "id = {}                        # for ever: files are found by it, whatever the server is called and where it is",
+                server.id
+            )?;
+            writeln!(out, "address = {}", quoted(&server.address))?;
+            writeln!(out, "dir = {}", quoted(&server.dir))?;
+            if let Some(capacity) = server.capacity {
+                writeln!(out, "capacity = \"{capacity}\"")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file under a temporary name and renames it, with these permission bits from its first moment.
+///
+/// # Errors
+/// Of the disk, with the name of the file.
+pub fn write_in_one_step(file: &Path, content: &[u8], mode: u32) -> Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut temporary = file.as_os_str().to_owned();
+    temporary.push(".new");
+    let write = || -> std::io::Result<()> {
+        let mut out = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
+        out.write_all(content)?;
+        out.sync_all()?;
+        std::fs::rename(&temporary, file)
+    };
+    let written = write();
+    if written.is_err() {
+        // Of no use, and it takes room that may be short. Never `file` itself.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written.with_context(|| format!("cannot write {}; if its disk is full, make room there and try again", file.display()))
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_string()).to_string()
+}
+
+fn word(value: impl clap::ValueEnum) -> String {
+    value.to_possible_value().expect("no value is hidden").get_name().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn a_written_config_reads_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = |name: &str, role, address: &str| DraftServer {
+            name: name.into(),
+            role,
+            id: 0,
+            address: address.into(),
+            dir: format!("servers/{name} \"x\""),
+            capacity: (role == ServerRole::Data).then_some(ByteSize(3 << 30)),
+        };
+        let draft = Draft {
+            fs_name: "weft".into(),
+            fs_id: FsId(7),
+            engine: Engine::Memory,
+            durability: Durability::Sync,
+            cache_layer: CacheLayer::WriteBehind,
+            direct_io: true,
+            seal_tcp: false,
+            allow_faults: true,
+            stripe_bytes: 65536,
+            stripe_width: 1,
+            root_uid: 1000,
+            root_gid: 100,
+            servers: vec![server("meta0", ServerRole::Meta, "unix:run/meta0.sock"), server("data0", ServerRole::Data, "tcp:host:1")],
+        };
+        let file = dir.path().join("weft.toml");
+        draft.write(&file).unwrap();
+        let config = Config::load(&file).unwrap();
+        assert_eq!(
+            (config.fs_name.as_str(), config.fs_id, config.engine, config.durability),
+            ("weft", FsId(7), Engine::Memory, Durability::Sync)
+        );
+        assert_eq!((config.stripe_bytes, config.stripe_width, config.root_uid, config.root_gid), (65536, 1, 1000, 100));
+        assert_eq!((config.cache_layer, config.direct_io, config.allow_faults), (CacheLayer::WriteBehind, true, true));
+        assert!(!config.seal_tcp);
+        assert_eq!(config.servers[1].capacity, Some(3 << 30));
+        assert_eq!(config.servers[0].dir, dir.path().join("servers/meta0 \"x\""));
+        assert!(!dir.path().join("weft.toml.new").exists());
+    }
+}

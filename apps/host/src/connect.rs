@@ -1,0 +1,366 @@
+//! From what a person names to a client that talks to it, and errors that say what happened to which path.
+
+use std::ffi::OsStr;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use weft_base::{Attr, ClusterMap, Credentials, FileKind, FsId, Handle, ServerEntry, Status};
+use weft_client::{Client, ClientOptions};
+use weft_rt_real::{Address, ClientConfig, ClientRt};
+use weft_wire::Credential;
+use weft_wire::ops::ServerInfo;
+
+use crate::config::{Config, read_key};
+use crate::fs_arg::{FsArg, FsPath};
+use crate::mount_list;
+use crate::mount_list::ListedMount;
+use crate::mounted;
+use crate::state::StateDir;
+
+/// Environment variable that names the key file for `weft://` addresses.
+pub const KEY_FILE_VARIABLE: &str = "WEFT_KEY_FILE";
+
+/// Deadline of one operation, in seconds.
+const TIMEOUT_SECONDS: u64 = 30;
+/// The same for commands that only look.
+const LOOK_SECONDS: u64 = 5;
+
+/// Options that every command understands.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Common {
+    /// The key, for weft:// addresses (or set WEFT_KEY_FILE); a config names its own
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
+    pub key_file: Option<PathBuf>,
+    /// Longest time that one operation waits for its servers, retries included [default: 30; 5 to ping and df]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400), help_heading = "Connection")]
+    timeout: Option<u64>,
+}
+
+impl Common {
+    /// The same with another deadline.
+    pub fn with_timeout(&self, timeout: Duration) -> Common {
+        Common { timeout: Some(timeout.as_secs().max(1)), ..self.clone() }
+    }
+
+    /// For commands that only look: who does not answer soon is not well, unless the person says otherwise.
+    pub fn for_a_look(&self) -> Common {
+        Common { timeout: self.timeout.or(Some(LOOK_SECONDS)), ..self.clone() }
+    }
+
+    /// The same with this key file, unless the person named one.
+    pub fn or_key_file(&self, key_file: Option<PathBuf>) -> Common {
+        Common { key_file: self.key_file.clone().or(key_file), ..self.clone() }
+    }
+
+    /// The deadline of one operation.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout.unwrap_or(TIMEOUT_SECONDS))
+    }
+
+    fn key(&self) -> Result<Option<Credential>> {
+        let variable = || std::env::var_os(KEY_FILE_VARIABLE).map(PathBuf::from);
+        self.key_file.clone().or_else(variable).map(|file| read_key(&file)).transpose()
+    }
+}
+
+/// A file system that this process uses.
+pub struct Fs {
+    /// The client.
+    pub client: Client<ClientRt>,
+    /// Who asks.
+    pub who: Credentials,
+    /// As the person named it.
+    pub name: String,
+    /// The config it was found by, if it was.
+    pub config: Option<Config>,
+}
+
+impl Fs {
+    /// Finds the file system. Nothing is sent to a server yet, except to learn the map behind a `weft://` address.
+    ///
+    /// # Errors
+    /// If `fs` names none, its config or key is wrong, or nobody answers at its address.
+    pub fn open(fs: &OsStr, common: &Common) -> Result<Fs> {
+        let name = fs.display().to_string();
+        let (fs, common) = &mounted::behind(fs, common)?;
+        match FsArg::parse(fs)? {
+            FsArg::Config(file) => {
+                let config = Config::load(&file)?;
+                Fs::from_config(config, name, common)
+            }
+            FsArg::Address { address, name: fs_name } => {
+                let key = common.key()?;
+                let address: Address = address.parse().map_err(|error| anyhow!("{name}: {error}"))?;
+                let map =
+                    ClientRt::fetch_map(&address, key.as_ref(), &fs_name).map_err(|error| anyhow!("{name}: {error}{}", advice(&key)))?;
+                Fs::connect(map, key, None, name, common)
+            }
+        }
+    }
+
+    /// All mounts of it that this user has on this machine, as far as they can be found from how it was named.
+    ///
+    /// # Errors
+    /// If a pid file cannot be read.
+    pub fn mounts(&self) -> Result<Vec<ListedMount>> {
+        match &self.config {
+            Some(config) => mount_list::of(self.id(), &StateDir::of_config(&config.file)),
+            None => mount_list::of_user(self.id()),
+        }
+    }
+
+    /// The file system of a config.
+    ///
+    /// # Errors
+    /// If its key cannot be read.
+    pub fn from_config(config: Config, name: String, common: &Common) -> Result<Fs> {
+        let key = match common.key_file {
+            Some(_) => common.key()?,
+            None => config.key()?,
+        };
+        Fs::connect(config.map(), key, Some(config), name, common)
+    }
+
+    fn connect(map: ClusterMap, key: Option<Credential>, config: Option<Config>, name: String, common: &Common) -> Result<Fs> {
+        crate::faults::begin("client", config.as_ref())?;
+        let mut settings = ClientConfig::from_map(&map, key).map_err(|error| anyhow!("{name}: {error}"))?;
+        settings.share_memory = config.as_ref().is_none_or(|config| config.shared_memory);
+        let mut options = ClientOptions::new(settings.client, settings.incarnation);
+        let rt = ClientRt::new(settings);
+        options.deadline_ns = common.timeout().as_nanos() as u64;
+        Ok(Fs { client: Client::new(rt, map, options), who: credentials()?, name, config })
+    }
+
+    /// Drives a flow to its end on this thread.
+    pub fn run<F: Future>(&self, flow: F) -> F::Output {
+        self.client.rt().block_on(flow)
+    }
+
+    /// Drives a flow; an error is told with the path and everything known about it.
+    ///
+    /// # Errors
+    /// Of the flow.
+    pub fn run_at<T>(&self, path: &[u8], flow: impl Future<Output = weft_client::Result<T>>) -> Result<T> {
+        self.run(flow).map_err(|error| self.explain(path, error))
+    }
+
+    /// An error for people.
+    pub fn explain(&self, path: &[u8], error: weft_client::Error) -> anyhow::Error {
+        let shown = format!("{}:{}", self.name, crate::output::show_name(path));
+        match error.status {
+            // The path says it all; the handle of its directory would only confuse.
+            Status::NotFound | Status::Exists | Status::NotDirectory | Status::IsDirectory | Status::NotEmpty => {
+                anyhow::Error::new(error).context(format!("{shown}: {}", error.status))
+            }
+            _ => anyhow::Error::new(error).context(format!("{shown}: {}", self.why(&error))),
+        }
+    }
+
+    /// What a failed operation has to say, with the words of the system if there was no connection.
+    pub fn why(&self, error: &weft_client::Error) -> String {
+        let text = error.explain(self.client.map());
+        let is_of_connection = matches!(
+            error.status,
+            Status::Unreachable | Status::MapChanged | Status::VersionMismatch | Status::FeatureMissing | Status::AuthenticationFailed
+        );
+        match error.server.filter(|_| is_of_connection).and_then(|server| self.client.rt().last_error(server)) {
+            Some(words) => format!("{text} ({words})"),
+            None => text,
+        }
+    }
+
+    /// Attributes of the object at a path.
+    ///
+    /// # Errors
+    /// As the servers say.
+    pub fn stat(&self, path: &[u8], follow: bool) -> Result<Attr> {
+        self.run_at(path, self.client.resolve(&self.who, path, follow))
+    }
+
+    /// Like [`Fs::stat`]; `None` if there is nothing of that name.
+    ///
+    /// # Errors
+    /// Any other failure.
+    pub fn find(&self, path: &[u8], follow: bool) -> Result<Option<Attr>> {
+        match self.run(self.client.resolve(&self.who, path, follow)) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(error) if error.status == Status::NotFound => Ok(None),
+            Err(error) => Err(self.explain(path, error)),
+        }
+    }
+
+    /// The directory that holds the last name of a path, and that name.
+    ///
+    /// # Errors
+    /// As the servers say; the root has no name.
+    pub fn parent(&self, path: &[u8]) -> Result<(Handle, bytes::Bytes)> {
+        self.run_at(path, self.client.resolve_parent(&self.who, path))
+    }
+
+    /// All entries of a directory, ordered by name.
+    ///
+    /// # Errors
+    /// As the servers say.
+    pub fn list(&self, path: &[u8], dir: Handle, with_attrs: bool) -> Result<Vec<weft_client::DirItem>> {
+        let mut items = Vec::new();
+        let mut cookie = 0;
+        loop {
+            let page = match with_attrs {
+                true => self.run_at(path, self.client.readdir_soon(&self.who, dir, cookie, LIST_BYTES))?,
+                false => self.run_at(path, self.client.readdir(&self.who, dir, cookie, LIST_BYTES, false))?,
+            };
+            let last = page.entries.last().map(|entry| entry.cookie);
+            items.extend(page.entries);
+            match last {
+                Some(last) if !page.end => cookie = last,
+                _ => break,
+            }
+        }
+        items.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(items)
+    }
+
+    /// Asks every server how it is.
+    pub fn ping_all(&self) -> Vec<Pinged> {
+        let mut answers: Vec<Pinged> = Vec::new();
+        loop {
+            // The answers may tell of a map with more servers.
+            let is_asked = |id| answers.iter().any(|(entry, _)| entry.id == id);
+            let more: Vec<ServerEntry> = self.client.map().servers().filter(|entry| !is_asked(entry.id)).cloned().collect();
+            if more.is_empty() {
+                return answers;
+            }
+            answers.extend(self.ping(more.into_iter()));
+        }
+    }
+
+    /// Asks these servers how they are, all at once and each in at most the client's deadline. A thread for each, since the thread
+    /// that connects to a silent server has to wait for it.
+    pub fn ping(&self, servers: impl Iterator<Item = ServerEntry>) -> Vec<Pinged> {
+        std::thread::scope(|scope| {
+            let ping = |entry: ServerEntry| {
+                scope.spawn(move || {
+                    let answer = self.run(self.client.ping(entry.id));
+                    (entry, answer)
+                })
+            };
+            let pings: Vec<_> = servers.map(ping).collect();
+            pings.into_iter().map(|thread| thread.join().expect("a ping ends with an answer or an error")).collect()
+        })
+    }
+
+    /// The id of the file system.
+    pub fn id(&self) -> FsId {
+        self.client.map().fs_id
+    }
+}
+
+/// A path in a file system that is open.
+pub struct FsPlace {
+    /// The file system.
+    pub fs: Fs,
+    /// The path.
+    pub path: Vec<u8>,
+}
+
+impl FsPlace {
+    /// Opens what `FS:/PATH` names.
+    ///
+    /// # Errors
+    /// As [`Fs::open`], and if `text` has not that form.
+    pub fn open(text: &OsStr, common: &Common) -> Result<FsPlace> {
+        let at = FsPath::parse(text)?;
+        Ok(FsPlace { fs: Fs::open(&at.fs, common)?, path: at.path })
+    }
+}
+
+/// A server and what it answered.
+pub type Pinged = (ServerEntry, weft_client::Result<ServerInfo>);
+
+/// A place in the file system with this position among those that were opened.
+pub type Opened = (usize, Vec<u8>);
+
+/// Opens every argument; those that name the same file system share a client.
+///
+/// # Errors
+/// As [`FsPlace::open`].
+pub fn open_all<'a>(texts: impl IntoIterator<Item = &'a std::ffi::OsString>, common: &Common) -> Result<(Vec<Fs>, Vec<Opened>)> {
+    let mut names: Vec<std::ffi::OsString> = Vec::new();
+    let mut systems = Vec::new();
+    let mut places = Vec::new();
+    for text in texts {
+        let at = FsPath::parse(text)?;
+        let index = match names.iter().position(|name| *name == at.fs) {
+            Some(index) => index,
+            None => {
+                systems.push(Fs::open(&at.fs, common)?);
+                names.push(at.fs);
+                names.len() - 1
+            }
+        };
+        places.push((index, at.path));
+    }
+    Ok((systems, places))
+}
+
+/// Bytes of one page of a directory.
+const LIST_BYTES: u32 = 256 << 10;
+
+/// What a mode's type letter is in a long listing.
+pub fn kind_letter(kind: FileKind) -> char {
+    match kind {
+        FileKind::Fifo => 'p',
+        FileKind::CharDevice => 'c',
+        FileKind::Directory => 'd',
+        FileKind::BlockDevice => 'b',
+        FileKind::File => '-',
+        FileKind::Symlink => 'l',
+        FileKind::Socket => 's',
+    }
+}
+
+/// The word for a kind.
+pub fn kind_word(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Fifo => "fifo",
+        FileKind::CharDevice => "character device",
+        FileKind::Directory => "directory",
+        FileKind::BlockDevice => "block device",
+        FileKind::File => "file",
+        FileKind::Symlink => "symlink",
+        FileKind::Socket => "socket",
+    }
+}
+
+/// Random bytes of the operating system.
+///
+/// # Errors
+/// If it gives none.
+pub fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow!("the operating system gives no random bytes: {error}"))?;
+    Ok(bytes)
+}
+
+fn credentials() -> Result<Credentials> {
+    let groups = nix::unistd::getgroups().context("cannot tell the groups of this process")?;
+    Ok(Credentials {
+        uid: nix::unistd::geteuid().as_raw(),
+        gid: nix::unistd::getegid().as_raw(),
+        groups: groups.into_iter().map(|group| group.as_raw()).take(32).collect(),
+        checked_by_kernel: false,
+    })
+}
+
+/// The bits that the shell wants new files not to have. Reading them means setting them: only while there is one thread.
+pub fn umask() -> u32 {
+    let mask = nix::sys::stat::umask(nix::sys::stat::Mode::empty());
+    nix::sys::stat::umask(mask);
+    mask.bits()
+}
+
+fn advice(key: &Option<Credential>) -> &'static str {
+    if key.is_none() { " (no key was given: use --key-file or WEFT_KEY_FILE)" } else { "" }
+}

@@ -1,0 +1,25 @@
+//! What the commands of `weft` and the laboratory both need of the machine that they run on: configuration and state directories, file
+//! systems by name ([`connect`], [`named`], [`mounted`]), processes and their pid files, mounts, output for people and programs.
+//!
+//! It never holds logic of a command or of a server, and it never measures anything.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod command_socket;
+pub mod config;
+pub mod connect;
+pub mod faults;
+pub mod fs_arg;
+pub mod identity;
+pub mod mount_list;
+pub mod mounted;
+pub mod mounts;
+pub mod named;
+pub mod output;
+pub mod parallel;
+pub mod paths;
+pub mod process;
+pub mod state;
+pub mod stores;
+pub mod trust;
+pub mod units;

@@ -1,0 +1,174 @@
+//! `weft key`: the keys of clients. It changes the list of keys on this machine; servers look at it
+//! every second.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use weft_host::config::{self, Config, KeyFiles, read_key, write_credential};
+use weft_host::fs_arg::CONFIG_NAME;
+use weft_host::output::{Table, print, print_json};
+use weft_wire::{ClientKey, KeyId, KeyRights, KeyRing, parse_users, rights_to_text};
+
+/// Add, list, revoke and replace keys of clients, where the servers run
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example:\n  weft key add nightly --users 1000-1999 --read-only --state ~/fs\n\nServers on this machine follow within a second, also on open connections. With servers on several machines copy the\nlist (`keys` beside the config) to each of them."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+    /// The state directory, or the config of the servers
+    #[arg(long, global = true, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Make a key for a client
+    #[command(after_help = "Example:\n  weft key add nightly --users 1000-1999 --root-squash --state ~/fs")]
+    Add {
+        /// What to call it
+        #[arg(value_parser = name)]
+        name: String,
+        /// The users for whom its holder may ask: any, UID or MIN-MAX
+        #[arg(long, default_value = "any", value_parser = users)]
+        users: (u32, u32),
+        /// Its holder may change nothing
+        #[arg(long)]
+        read_only: bool,
+        /// Root is nobody (65534)
+        #[arg(long)]
+        root_squash: bool,
+        /// The file for the key [default: NAME.key]
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Show the keys and their rights
+    #[command(after_help = "Example:\n  weft key list --state ~/fs")]
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a key back: it is refused from now on, and connections of its holders end
+    #[command(after_help = "Example:\n  weft key revoke nightly --state ~/fs")]
+    Revoke {
+        /// Its name
+        name: String,
+    },
+    /// Replace a key by a new one with the same rights: the old one is refused from now on, also from mounts that still have it
+    #[command(after_help = "Example:\n  weft key rotate default --state ~/fs")]
+    Rotate {
+        /// Its name
+        name: String,
+        /// The file for the key [default: NAME.key; the key file of the config, if that has this
+        /// key]
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+fn name(text: &str) -> Result<String, String> {
+    config::check_word(text).map(|()| text.to_string())
+}
+
+fn users(text: &str) -> Result<(u32, u32), String> {
+    parse_users(text).ok_or_else(|| "give `any`, a user id or a range such as 1000-1999".into())
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    number: u16,
+    generation: u32,
+    rights: String,
+}
+
+impl Args {
+    pub fn run(self) -> Result<ExitCode> {
+        let given = self.state.context("say which file system: --state DIR")?;
+        let file = if given.is_dir() { given.join(CONFIG_NAME) } else { given };
+        let config = Config::load(&file)?;
+        let files = config.key_files.clone().with_context(|| format!("{} names no server_key_file: it has no keys", file.display()))?;
+        let mut ring = files.ring()?;
+        match self.what {
+            What::List { json } => return list(&ring, json),
+            What::Add { name, users: (uid_min, uid_max), read_only, root_squash, output } => {
+                if ring.clients().values().any(|key| key.name == name) {
+                    bail!("there is a key `{name}` already; names of revoked keys are not used again");
+                }
+                let newest = ring.clients().keys().next_back().map_or(0, |id| id.0);
+                let id = KeyId(newest.checked_add(1).context("there are no more numbers for keys")?);
+                let access = KeyRights { is_read_only: read_only, uid_min, uid_max, squashes_root: root_squash, ..KeyRights::CLIENT };
+                let output = new_file(output, &name)?;
+                ring.clients_mut().insert(id, ClientKey { name: name.clone(), generation: 1, access, is_revoked: false });
+                hand_out(&files, &ring, id, &output)?;
+                print(&format!("wrote the key `{name}` to {}: give it to the client, with mode 0600\n", output.display()))?;
+            }
+            What::Revoke { name } => {
+                let (_, key) = find(&mut ring, &name)?;
+                key.is_revoked = true;
+                files.write_list(&ring)?;
+                print(&format!("revoked `{name}`\n"))?;
+            }
+            What::Rotate { name, output } => {
+                let (id, key) = find(&mut ring, &name)?;
+                key.generation = key.generation.checked_add(1).context("the key was replaced too often; add another one")?;
+                let own = config.key_file.as_deref().filter(|file| read_key(file).is_ok_and(|own| own.id == id));
+                let output = match (output, own) {
+                    (None, Some(own)) => own.to_path_buf(),
+                    (output, _) => new_file(output, &name)?,
+                };
+                hand_out(&files, &ring, id, &output)?;
+                print(&format!("wrote the new key `{name}` to {}\n", output.display()))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The secret is written before the list knows it, so that nobody waits for a key that is lost.
+fn hand_out(files: &KeyFiles, ring: &KeyRing, id: KeyId, output: &Path) -> Result<()> {
+    let (key, ..) = ring.find(id).context("the key is revoked")?;
+    write_credential(output, id, &key)?;
+    files.write_list(ring)
+}
+
+fn new_file(output: Option<PathBuf>, name: &str) -> Result<PathBuf> {
+    let output = output.unwrap_or_else(|| format!("{name}.key").into());
+    if output.exists() {
+        bail!("{} exists; choose another --output", output.display());
+    }
+    Ok(output)
+}
+
+fn find<'a>(ring: &'a mut KeyRing, name: &str) -> Result<(KeyId, &'a mut ClientKey)> {
+    let found = ring.clients_mut().iter_mut().find(|(_, key)| key.name == name);
+    let (id, key) = found.with_context(|| format!("there is no key `{name}`; `weft key list` shows them"))?;
+    if key.is_revoked {
+        bail!("the key `{name}` was revoked");
+    }
+    Ok((*id, key))
+}
+
+fn list(ring: &KeyRing, json: bool) -> Result<ExitCode> {
+    let row = |(id, key): (&KeyId, &ClientKey)| Row {
+        name: key.name.clone(),
+        number: id.0,
+        generation: key.generation,
+        rights: rights_to_text(key),
+    };
+    let rows: Vec<Row> = ring.clients().iter().map(row).collect();
+    if json {
+        print_json(&rows)?;
+    } else {
+        let mut table = Table::new(&["name", ">number", ">generation", "rights"]);
+        for Row { name, number, generation, rights } in rows {
+            table.row(vec![name, number.to_string(), generation.to_string(), rights]);
+        }
+        print(&table.render())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

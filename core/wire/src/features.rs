@@ -1,0 +1,91 @@
+//! Features of the protocol: what two sides agree on in the handshake, a bit for each.
+
+use std::fmt;
+
+use weft_base::Result;
+
+use crate::{Reader, Wire};
+
+/// A set of features. Bits that this program does not know have a number in place of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Features(pub u64);
+
+macro_rules! features {
+    ($( $(#[$doc:meta])* $bit:literal $name:ident $word:literal; )*) => {
+        impl Features {
+            $( $(#[$doc])* pub const $name: Features = Features(1 << $bit); )*
+            /// All that this program can use.
+            pub const KNOWN: Features = Features($( 1 << $bit )|*);
+            const NAMES: &'static [(u32, &'static str)] = &[ $( ($bit, $word), )* ];
+        }
+    };
+}
+
+features! {
+    /// Bulk data in memory that client and server share ([`Flags::SHARED`](crate::Flags::SHARED)).
+    0 SHARED_MEMORY "shared memory";
+    /// Every frame after the handshake has a seal ([`Sealer`](crate::Sealer)). Over TCP only.
+    1 SEALS "seals";
+}
+
+impl Features {
+    /// True if all of `other` are in the set.
+    pub fn contains(self, other: Features) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// With these too.
+    pub fn with(self, other: Features) -> Features {
+        Features(self.0 | other.0)
+    }
+    /// What both have.
+    pub fn and(self, other: Features) -> Features {
+        Features(self.0 & other.0)
+    }
+    /// What this set has and the other one lacks.
+    pub fn without(self, other: Features) -> Features {
+        Features(self.0 & !other.0)
+    }
+}
+
+impl fmt::Display for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut comma = "";
+        for bit in (0..u64::BITS).filter(|bit| self.0 >> bit & 1 == 1) {
+            match Features::NAMES.iter().find(|(named, _)| *named == bit) {
+                Some((_, word)) => write!(f, "{comma}{word}")?,
+                None => write!(f, "{comma}number {bit}")?,
+            }
+            comma = ", ";
+        }
+        Ok(())
+    }
+}
+
+impl Wire for Features {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        Ok(Features(Wire::get(from)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_have_names() {
+        assert_eq!(Features(0b11 | 1 << 40).to_string(), "shared memory, seals, number 40");
+        assert_eq!(Features(0b110).without(Features(0b010)), Features(0b100));
+        assert!(Features::KNOWN.contains(Features::SHARED_MEMORY));
+    }
+
+    #[test]
+    fn wire_md_lists_every_feature() {
+        let document = include_str!("../../../docs/wire.md");
+        for (bit, word) in Features::NAMES {
+            assert!(document.contains(&format!("| {bit} | {word} |")), "docs/wire.md lacks feature {bit} {word}");
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Keys. Servers have one of their own: with it they sign capabilities and prove themselves to each
+//! other. The key of a client follows from it, from the number of the client's key and a
+//! generation, so servers keep no secret but theirs, and a client can prove nothing but its own
+//! key. What a key may do stands in the list of keys ([`KeyRing`]).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use weft_base::{ClientId, Credentials, Result, Status};
+
+use crate::{ClusterKey, Op, Reader, Request, Rights, Wire};
+
+/// Number of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub u16);
+
+impl KeyId {
+    /// The key of servers.
+    pub const SERVERS: KeyId = KeyId(0);
+
+    /// The identity of a client with this key: its upper bits are the number of the key, so nobody
+    /// takes the identity of a client with another key.
+    pub fn client(self, random: u64) -> ClientId {
+        ClientId(u64::from(self.0) << 48 | random >> 16)
+    }
+
+    /// True if a client with this key may have that identity.
+    pub fn is_of(self, client: ClientId) -> bool {
+        self == KeyId::SERVERS || client.0 >> 48 == u64::from(self.0)
+    }
+}
+
+impl Wire for KeyId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        Ok(KeyId(Wire::get(from)?))
+    }
+}
+
+/// A key and which one it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// Which.
+    pub id: KeyId,
+    /// The secret.
+    pub key: ClusterKey,
+}
+
+impl From<ClusterKey> for Credential {
+    fn from(key: ClusterKey) -> Credential {
+        Credential { id: KeyId::SERVERS, key }
+    }
+}
+
+impl Op {
+    /// True for what servers ask each other, and no client.
+    pub const fn is_between_servers(self) -> bool {
+        matches!(self, Op::Meet | Op::TxPrepare | Op::TxDecide | Op::TxStatus)
+    }
+}
+
+/// What the holder of a key may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRights {
+    /// Send what servers send to each other.
+    pub is_server: bool,
+    /// Change nothing.
+    pub is_read_only: bool,
+    /// The users for whom it may ask: from this number on,
+    pub uid_min: u32,
+    /// up to this one.
+    pub uid_max: u32,
+    /// Root is nobody.
+    pub squashes_root: bool,
+}
+
+/// User and group that root becomes for a key that squashes root.
+pub const NOBODY: u32 = 65534;
+
+impl KeyRights {
+    /// All that servers may.
+    pub const SERVER: KeyRights = KeyRights { is_server: true, ..KeyRights::CLIENT };
+    /// All that a client may.
+    pub const CLIENT: KeyRights = KeyRights { is_server: false, is_read_only: false, uid_min: 0, uid_max: u32::MAX, squashes_root: false };
+
+    /// True if requests must be looked at before they are executed.
+    pub fn is_limited(&self) -> bool {
+        KeyRights { is_server: false, ..*self } != KeyRights::CLIENT
+    }
+
+    /// May it send a request of this operation?
+    ///
+    /// # Errors
+    /// [`Status::KeyForbids`]; [`Status::KeyReadsOnly`] for a change with a key that only reads.
+    #[inline]
+    pub fn check_operation(&self, op: Op) -> Result<()> {
+        if !self.is_server && op.is_between_servers() {
+            return Err(Status::KeyForbids);
+        }
+        if !self.is_limited() {
+            return Ok(());
+        }
+        match op {
+            // They write on the disks of servers, and name what others do.
+            Op::Trace | Op::TraceRead => Err(Status::KeyForbids),
+            Op::Open | Op::Close | Op::CloseMany => Ok(()),
+            op if self.is_read_only && (op.changes() || op == Op::Write) => Err(Status::KeyReadsOnly),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sees to it that a request asks for no more than the key allows: root may become nobody.
+    ///
+    /// # Errors
+    /// [`Status::KeyForbids`] for a user that the key does not speak for; [`Status::KeyReadsOnly`].
+    pub fn check_request(&self, request: &mut Request) -> Result<()> {
+        if self.is_read_only && changes_in_passing(request) {
+            return Err(Status::KeyReadsOnly);
+        }
+        match who_asks(request) {
+            Some(who) => self.check_user(who),
+            None => Ok(()),
+        }
+    }
+
+    fn check_user(&self, who: &mut Credentials) -> Result<()> {
+        // Such a client is not believed that its kernel has looked at permission bits.
+        who.checked_by_kernel &= *self == KeyRights { is_read_only: self.is_read_only, ..KeyRights::CLIENT };
+        if self.squashes_root {
+            if who.uid == 0 {
+                who.uid = NOBODY;
+                who.groups.clear();
+            }
+            if who.gid == 0 {
+                who.gid = NOBODY;
+            }
+            who.groups.retain(|group| *group != 0);
+        }
+        let squashed = self.squashes_root && who.uid == NOBODY;
+        if squashed || (self.uid_min..=self.uid_max).contains(&who.uid) { Ok(()) } else { Err(Status::KeyForbids) }
+    }
+}
+
+/// Does a request that reads also change something?
+fn changes_in_passing(request: &Request) -> bool {
+    let more_than_read = |rights: Rights| !Rights::READ.contains(rights);
+    match request {
+        Request::Open(open) => more_than_read(open.rights) || open.truncate,
+        Request::Close(close) => close.written.is_some(),
+        Request::CloseMany(many) => many.closes.iter().any(|close| close.written.is_some()),
+        Request::Reclaim(reclaim) => reclaim.opens.iter().any(|open| more_than_read(open.rights)),
+        _ => false,
+    }
+}
+
+/// The user in a request, if it names one.
+fn who_asks(request: &mut Request) -> Option<&mut Credentials> {
+    Some(match request {
+        Request::Lookup(request) => &mut request.who,
+        Request::Create(request) => &mut request.who,
+        Request::Mkdir(request) => &mut request.who,
+        Request::Unlink(request) => &mut request.who,
+        Request::Rmdir(request) => &mut request.who,
+        Request::Rename(request) => &mut request.who,
+        Request::Link(request) => &mut request.who,
+        Request::ReadDir(request) => &mut request.who,
+        Request::SetAttr(request) => &mut request.who,
+        Request::Open(request) => &mut request.who,
+        Request::GetXattr(request) => &mut request.who,
+        Request::SetXattr(request) => &mut request.who,
+        Request::ListXattr(request) => &mut request.who,
+        Request::RemoveXattr(request) => &mut request.who,
+        _ => return None,
+    })
+}
+
+/// A client's key, as the list of keys has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientKey {
+    /// What a person calls it.
+    pub name: String,
+    /// Counts its replacements; a key of an earlier generation is worth nothing.
+    pub generation: u32,
+    /// What it may do.
+    pub access: KeyRights,
+    /// It is worth nothing any more.
+    pub is_revoked: bool,
+}
+
+/// The keys that a server accepts.
+#[derive(Clone, Debug)]
+pub struct KeyRing {
+    server: ClusterKey,
+    clients: BTreeMap<KeyId, ClientKey>,
+    /// Whoever reaches the server may do everything.
+    is_open: bool,
+}
+
+/// First line of the list.
+const HEADING: &str = "weft keys 1";
+
+impl ClusterKey {
+    /// The key of a client.
+    pub fn of_client(&self, id: KeyId, generation: u32) -> ClusterKey {
+        ClusterKey(self.mac(b"weft client key", &[&id.0.to_le_bytes(), &generation.to_le_bytes()]))
+    }
+}
+
+impl KeyRing {
+    /// Servers with this key, and no clients yet.
+    pub fn new(server: ClusterKey) -> KeyRing {
+        KeyRing { server, clients: BTreeMap::new(), is_open: false }
+    }
+
+    /// Of a server without a key: it proves nothing, and everybody may do everything.
+    pub fn open(key: ClusterKey) -> KeyRing {
+        KeyRing { is_open: true, ..KeyRing::new(key) }
+    }
+
+    /// The same with the clients of a list.
+    ///
+    /// # Errors
+    /// What is wrong with it, and in which line.
+    pub fn with_list(self, text: &str) -> std::result::Result<KeyRing, String> {
+        let mut clients = BTreeMap::new();
+        let mut lines = text.lines().enumerate();
+        if lines.next().map(|(_, line)| line) != Some(HEADING) {
+            return Err(format!("line 1: `{HEADING}` is expected"));
+        }
+        for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+            let (id, key) = parse_line(line).map_err(|what| format!("line {}: {what}", number + 1))?;
+            if clients.insert(id, key).is_some() {
+                return Err(format!("line {}: key {} is there twice", number + 1, id.0));
+            }
+        }
+        Ok(KeyRing { clients, ..self })
+    }
+
+    /// The list of clients' keys, without any secret.
+    pub fn list(&self) -> String {
+        let mut text = format!("{HEADING}\n# Keys of clients: number, generation, name, rights. `weft key` changes this list.\n");
+        for (id, key) in &self.clients {
+            writeln!(text, "{} {} {} {}", id.0, key.generation, key.name, rights_to_text(key)).expect("a string takes everything");
+        }
+        text
+    }
+
+    /// The keys of clients by number.
+    pub fn clients(&self) -> &BTreeMap<KeyId, ClientKey> {
+        &self.clients
+    }
+
+    /// The same, to be changed.
+    pub fn clients_mut(&mut self) -> &mut BTreeMap<KeyId, ClientKey> {
+        &mut self.clients
+    }
+
+    /// What servers prove themselves with.
+    pub fn server(&self) -> Credential {
+        self.server.clone().into()
+    }
+
+    /// The secret and the rights of a key that is worth something.
+    pub fn find(&self, id: KeyId) -> Option<(ClusterKey, u32, KeyRights)> {
+        if self.is_open || id == KeyId::SERVERS {
+            return Some((self.server.clone(), 0, KeyRights::SERVER));
+        }
+        let key = self.clients.get(&id).filter(|key| !key.is_revoked)?;
+        Some((self.server.of_client(id, key.generation), key.generation, key.access))
+    }
+
+    /// True if a client that has proved this key may stay.
+    pub fn still_accepts(&self, id: KeyId, generation: u32, access: KeyRights) -> bool {
+        self.find(id).is_some_and(|(_, newest, allowed)| (newest, allowed) == (generation, access))
+    }
+}
+
+/// Rights in words, as the list has them.
+pub fn rights_to_text(key: &ClientKey) -> String {
+    let KeyRights { is_read_only, uid_min, uid_max, squashes_root, .. } = key.access;
+    let mut words = vec![match (uid_min, uid_max) {
+        (0, u32::MAX) => "users=any".to_string(),
+        (min, max) => format!("users={min}-{max}"),
+    }];
+    words.extend(is_read_only.then(|| "read-only".to_string()));
+    words.extend(squashes_root.then(|| "root-squash".to_string()));
+    words.extend(key.is_revoked.then(|| "revoked".to_string()));
+    words.join(" ")
+}
+
+fn parse_line(line: &str) -> std::result::Result<(KeyId, ClientKey), String> {
+    let mut words = line.split(' ');
+    let mut next = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
+    let id = next("the number")?.parse().ok().filter(|id| *id != 0).ok_or("a number from 1 to 65535 is expected")?;
+    let generation = next("the generation")?.parse().map_err(|_| "the generation is no number")?;
+    let name = next("the name")?.to_string();
+    let mut key = ClientKey { name, generation, access: KeyRights::CLIENT, is_revoked: false };
+    for word in words {
+        match word {
+            "read-only" => key.access.is_read_only = true,
+            "root-squash" => key.access.squashes_root = true,
+            "revoked" => key.is_revoked = true,
+            // What is not understood must not become more than it was.
+            word => match word.strip_prefix("users=").and_then(parse_users) {
+                Some((min, max)) => (key.access.uid_min, key.access.uid_max) = (min, max),
+                None => return Err(format!("the right `{word}` is not known")),
+            },
+        }
+    }
+    Ok((KeyId(id), key))
+}
+
+/// `any`, a user, or a range of users.
+pub fn parse_users(text: &str) -> Option<(u32, u32)> {
+    if text == "any" {
+        return Some((0, u32::MAX));
+    }
+    let (min, max) = text.split_once('-').unwrap_or((text, text));
+    let (min, max) = (min.parse().ok()?, max.parse().ok()?);
+    (min <= max).then_some((min, max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{DirTarget, OpenRequest, PingRequest, UnlinkRequest};
+    use weft_base::Handle;
+
+    const SERVER: ClusterKey = ClusterKey([7; 32]);
+
+    fn ring(list: &str) -> KeyRing {
+        KeyRing::new(SERVER).with_list(&format!("{HEADING}\n{list}")).unwrap()
+    }
+
+    fn who(uid: u32) -> Credentials {
+        Credentials { uid, gid: uid, groups: vec![0, 4], checked_by_kernel: true }
+    }
+
+    fn unlink(uid: u32) -> Request {
+        let at = DirTarget { dir: Handle(1), map_epoch: 1 };
+        Request::Unlink(UnlinkRequest { at, name: b"x"[..].into(), who: who(uid) })
+    }
+
+    #[test]
+    fn a_client_can_prove_nothing_but_its_own_key() {
+        let ring = ring("1 1 default users=any\n2 3 nightly users=1000-1999 read-only root-squash\n3 1 old users=any revoked\n");
+        let (first, ..) = ring.find(KeyId(1)).unwrap();
+        let (second, generation, access) = ring.find(KeyId(2)).unwrap();
+        assert!(first != second && first != SERVER && second != SERVER);
+        assert_eq!((generation, access.is_read_only, access.uid_min, access.uid_max), (3, true, 1000, 1999));
+        assert_ne!(second, SERVER.of_client(KeyId(2), 2), "a replaced key is another one");
+        assert!(ring.find(KeyId(3)).is_none() && ring.find(KeyId(4)).is_none());
+        assert_eq!(ring.find(KeyId::SERVERS), Some((SERVER, 0, KeyRights::SERVER)));
+        assert!(ring.still_accepts(KeyId(2), 3, access) && !ring.still_accepts(KeyId(2), 2, access));
+        assert_eq!(KeyRing::new(SERVER).with_list(&ring.list()).unwrap().list(), ring.list());
+    }
+
+    #[test]
+    fn a_list_that_is_not_understood_is_refused() {
+        for (list, words) in [
+            ("1 1", "the name is missing"),
+            ("0 1 x", "a number from 1"),
+            ("1 x x", "no number"),
+            ("1 1 x subtree=/a", "`subtree=/a` is not known"),
+            ("1 1 x users=9-3", "users=9-3"),
+            ("1 1 x\n1 1 y", "line 3: key 1 is there twice"),
+        ] {
+            let error = KeyRing::new(SERVER).with_list(&format!("{HEADING}\n{list}")).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+        assert!(KeyRing::new(SERVER).with_list("weft keys 2\n").is_err());
+    }
+
+    #[test]
+    fn identities_belong_to_keys() {
+        let client = KeyId(5).client(u64::MAX);
+        assert!(KeyId(5).is_of(client) && KeyId::SERVERS.is_of(client) && !KeyId(6).is_of(client));
+    }
+
+    #[test]
+    fn only_servers_send_what_servers_send() {
+        for op in Op::ALL {
+            let refused = op.is_between_servers().then_some(Status::KeyForbids);
+            assert_eq!(KeyRights::CLIENT.check_operation(*op).err(), refused, "{op:?}");
+            assert_eq!(KeyRights::SERVER.check_operation(*op), Ok(()));
+        }
+        assert!(Op::TxDecide.is_between_servers() && Op::Meet.is_between_servers());
+    }
+
+    #[test]
+    fn a_key_that_only_reads_changes_nothing() {
+        let access = KeyRights { is_read_only: true, ..KeyRights::CLIENT };
+        for op in [Op::Create, Op::Mkdir, Op::Unlink, Op::Rename, Op::SetAttr, Op::SetXattr, Op::RemoveXattr, Op::Write] {
+            assert_eq!(access.check_operation(op), Err(Status::KeyReadsOnly), "{op:?}");
+        }
+        for op in [Op::Lookup, Op::ReadDir, Op::Open, Op::Close, Op::Read, Op::ObjectStat, Op::Ping] {
+            assert_eq!(access.check_operation(op), Ok(()), "{op:?}");
+        }
+        let open =
+            |rights| Request::Open(OpenRequest { handle: Handle(3), rights, truncate: false, open_sequence: 1, who: who(7), judged: None });
+        assert_eq!(access.check_request(&mut open(Rights::READ)), Ok(()));
+        assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE))), Err(Status::KeyReadsOnly));
+        assert_eq!(access.check_request(&mut Request::Ping(PingRequest {})), Ok(()));
+    }
+
+    #[test]
+    fn a_key_speaks_for_its_users_only() {
+        let range = KeyRights { uid_min: 1000, uid_max: 1999, ..KeyRights::CLIENT };
+        assert_eq!(range.check_request(&mut unlink(1500)), Ok(()));
+        for uid in [0, 999, 2000] {
+            assert_eq!(range.check_request(&mut unlink(uid)), Err(Status::KeyForbids));
+        }
+        let squash = KeyRights { squashes_root: true, ..KeyRights::CLIENT };
+        let mut request = unlink(0);
+        assert_eq!(squash.check_request(&mut request), Ok(()));
+        let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
+        assert_eq!(who, Credentials { uid: NOBODY, gid: NOBODY, groups: vec![], checked_by_kernel: false });
+        let mut request = unlink(5);
+        assert_eq!(squash.check_request(&mut request), Ok(()));
+        let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
+        assert_eq!((who.uid, who.groups, who.checked_by_kernel), (5, vec![4], false), "nobody is in the group of root either");
+    }
+}

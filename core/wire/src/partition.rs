@@ -1,0 +1,231 @@
+//! Which server holds which names of a directory: ranges of the hashes of names.
+//!
+//! The hash of a name is also the cookie of a listing, so partitions follow each other in the order of a listing: whoever lists a
+//! directory walks from range to range, and a boundary that moves meanwhile neither hides a name nor shows it twice.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher24;
+use weft_base::{FsId, Result, ServerId, Status};
+
+use crate::{ClusterKey, Reader, Wire};
+
+/// The smallest hash of a name, and cookie: 0 begins a listing, 1 and 2 are `.` and `..` of gateways.
+pub const HASH_MIN: u64 = 3;
+/// The largest: programs take cookies for signed numbers, and 2^63-1 itself means "end" to some.
+pub const HASH_MAX: u64 = (1 << 63) - 2;
+/// Most ranges of one directory.
+pub const RANGES_MAX: usize = 4096;
+
+/// The key of the hash of names. Servers have it from the cluster key, clients from servers; nobody else can choose names that collide.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NameKey(pub [u8; 16]);
+
+impl std::fmt::Debug for NameKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NameKey(secret)")
+    }
+}
+
+impl NameKey {
+    /// The key of a file system.
+    pub fn of(key: &ClusterKey, fs_id: FsId) -> NameKey {
+        let secret = key.mac(b"weft names", &[&fs_id.0.to_le_bytes()]);
+        let mut name_key = [0; 16];
+        name_key.copy_from_slice(&secret[..16]);
+        NameKey(name_key)
+    }
+
+    /// SipHash-2-4 (Aumasson, Bernstein 2012) of a name, within [`HASH_MIN`] to [`HASH_MAX`].
+    pub fn hash(&self, name: &[u8]) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(name);
+        (hasher.finish() >> 1).clamp(HASH_MIN, HASH_MAX)
+    }
+}
+
+impl Wire for NameKey {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        let bytes = from.take(16)?;
+        Ok(NameKey(bytes.as_ref().try_into().expect("16 bytes were taken")))
+    }
+}
+
+/// The names of a directory from one hash up to the next range, and their server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// The first hash.
+    pub first: u64,
+    /// Who holds them.
+    pub server: ServerId,
+}
+
+/// Which server holds which names of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionMap {
+    epoch: u32,
+    ranges: Vec<Partition>,
+}
+
+impl PartitionMap {
+    /// A map of ranges; `epoch` counts changes of the map from 1.
+    ///
+    /// # Errors
+    /// [`Status::BadMessage`] unless the ranges begin at 0 and are sorted, of metadata servers, at least one and at most
+    /// [`RANGES_MAX`].
+    pub fn new(epoch: u32, ranges: Vec<Partition>) -> Result<PartitionMap> {
+        let in_order = ranges.windows(2).all(|pair| pair[0].first < pair[1].first);
+        let of_names = ranges.iter().all(|range| range.first <= HASH_MAX && range.server.0 < ServerId::FIRST_DATA);
+        let whole = ranges.first().is_some_and(|range| range.first == 0) && ranges.len() <= RANGES_MAX;
+        if epoch > 0 && in_order && of_names && whole { Ok(PartitionMap { epoch, ranges }) } else { Err(Status::BadMessage) }
+    }
+
+    /// The map of a directory that was never split.
+    pub fn whole(server: ServerId) -> PartitionMap {
+        PartitionMap { epoch: 1, ranges: vec![Partition { first: 0, server }] }
+    }
+
+    /// Counts changes of the map, from 1.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The only server, if there is one.
+    pub fn only_server(&self) -> Option<ServerId> {
+        let first = self.ranges.first()?.server;
+        self.ranges.iter().all(|range| range.server == first).then_some(first)
+    }
+
+    /// The server of the names with this hash.
+    pub fn server(&self, hash: u64) -> ServerId {
+        self.ranges[self.position(hash)].server
+    }
+
+    /// The last hash of the range in which this one lies.
+    pub fn last_of_range(&self, hash: u64) -> u64 {
+        self.ranges.get(self.position(hash) + 1).map_or(u64::MAX, |next| next.first - 1)
+    }
+
+    /// Where a listing goes on behind this cookie.
+    pub fn server_behind(&self, cookie: u64) -> ServerId {
+        self.server(cookie.saturating_add(1))
+    }
+
+    /// Checks that `server` holds the names with this hash. The epoch that the asker knows does not matter: what did not move is found
+    /// by an old map as well as by the new one.
+    ///
+    /// # Errors
+    /// [`Status::StaleMap`] if another server does.
+    pub fn check(&self, server: ServerId, hash: u64) -> Result<()> {
+        if self.server(hash) == server { Ok(()) } else { Err(Status::StaleMap) }
+    }
+
+    fn position(&self, hash: u64) -> usize {
+        // The first range begins at 0.
+        self.ranges.partition_point(|range| range.first <= hash) - 1
+    }
+}
+
+impl Wire for PartitionMap {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.epoch.put(out);
+        self.ranges.put(out);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        PartitionMap::new(Wire::get(from)?, Wire::get(from)?)
+    }
+}
+
+impl Wire for Partition {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.first.put(out);
+        self.server.put(out);
+    }
+    fn get(from: &mut Reader) -> Result<Self> {
+        Ok(Partition { first: Wire::get(from)?, server: Wire::get(from)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn map(ranges: &[(u64, u16)]) -> Result<PartitionMap> {
+        let ranges = ranges.iter().map(|(first, server)| Partition { first: *first, server: ServerId(*server) }).collect();
+        PartitionMap::new(7, ranges)
+    }
+
+    #[test]
+    fn hashes_stay_in_their_range_and_depend_on_the_key() {
+        for i in 0..1000u32 {
+            let hash = NameKey([7; 16]).hash(&i.to_le_bytes());
+            assert!((HASH_MIN..=HASH_MAX).contains(&hash));
+        }
+        assert_ne!(NameKey([7; 16]).hash(b"x"), NameKey([8; 16]).hash(b"x"), "the key matters");
+        let (one, other) = (ClusterKey([1; 32]), ClusterKey([2; 32]));
+        assert_ne!(NameKey::of(&one, FsId(1)), NameKey::of(&other, FsId(1)));
+        assert_ne!(NameKey::of(&one, FsId(1)), NameKey::of(&one, FsId(2)));
+    }
+
+    #[test]
+    fn every_hash_has_one_server() {
+        let halves = map(&[(0, 0), (1 << 61, 2), (1 << 62, 0)]).unwrap();
+        for (hash, server, last) in [
+            (0, 0, (1 << 61) - 1),
+            ((1 << 61) - 1, 0, (1 << 61) - 1),
+            (1 << 61, 2, (1 << 62) - 1),
+            (1 << 62, 0, u64::MAX),
+            (u64::MAX, 0, u64::MAX),
+        ] {
+            assert_eq!((halves.server(hash), halves.last_of_range(hash)), (ServerId(server), last), "{hash}");
+            for other in 0..3 {
+                let refused = if other == server { Ok(()) } else { Err(Status::StaleMap) };
+                assert_eq!(halves.check(ServerId(other), hash), refused, "{hash} at {other}");
+            }
+        }
+        assert_eq!(halves.only_server(), None);
+        assert_eq!(PartitionMap::whole(ServerId(4)).only_server(), Some(ServerId(4)));
+        assert_eq!(PartitionMap::whole(ServerId(4)).last_of_range(9), u64::MAX);
+    }
+
+    #[test]
+    fn maps_with_holes_or_disorder_are_refused() {
+        for bad in [&[][..], &[(1, 0)], &[(0, 0), (0, 1)], &[(0, 0), (9, 1), (5, 0)], &[(0, 0x8000)], &[(0, 0), (HASH_MAX + 1, 1)]] {
+            assert_eq!(map(bad), Err(Status::BadMessage), "{bad:?}");
+        }
+        assert_eq!(PartitionMap::new(0, vec![Partition { first: 0, server: ServerId(0) }]), Err(Status::BadMessage), "epochs begin at 1");
+        let many = (0..=RANGES_MAX as u64).map(|first| Partition { first, server: ServerId(0) }).collect();
+        assert_eq!(PartitionMap::new(1, many), Err(Status::BadMessage));
+    }
+
+    proptest! {
+        /// A listing that goes from range to range by its cookies meets every name once, in the order of hashes, at its server.
+        #[test]
+        fn a_listing_over_ranges_is_the_listing_of_the_whole(
+            names in proptest::collection::btree_set(proptest::collection::vec(any::<u8>(), 1..9), 0..60),
+            borders in proptest::collection::btree_set(1..HASH_MAX, 0..8),
+            page in 1usize..5,
+        ) {
+            let key = NameKey([3; 16]);
+            let firsts = [0].into_iter().chain(borders);
+            let ranges: Vec<_> = firsts.zip(0..).map(|(first, at)| Partition { first, server: ServerId(at % 3) }).collect();
+            let map = PartitionMap::new(1, ranges).unwrap();
+            let mut hashes: Vec<u64> = names.iter().map(|name| key.hash(name)).collect();
+            hashes.sort_unstable();
+            hashes.dedup();
+            let (mut seen, mut cookie) = (Vec::new(), 0);
+            while cookie < u64::MAX {
+                let (server, last) = (map.server_behind(cookie), map.last_of_range(cookie + 1));
+                let held = hashes.iter().copied().filter(|hash| map.check(server, *hash).is_ok());
+                let behind: Vec<u64> = held.filter(|hash| *hash > cookie && *hash <= last).collect();
+                seen.extend(behind.iter().take(page));
+                cookie = if behind.len() > page { seen[seen.len() - 1] } else { last };
+            }
+            prop_assert_eq!(seen, hashes);
+        }
+    }
+}

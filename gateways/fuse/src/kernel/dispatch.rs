@@ -1,0 +1,233 @@
+//! The way of a request to the method that serves it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::abi::{Fields, Malformed, opcode, time_of_parts};
+use super::answer::{
+    Answer, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Service,
+};
+use super::filesystem::Filesystem;
+use super::request::{Pieces, Request};
+use super::types::{Errno, FileHandle, FileLock, INodeNo, LockOwner, OpenFlags, RenameFlags, TimeOrNow, WriteFlags};
+
+/// Which attributes a SETATTR sets.
+mod set {
+    pub const MODE: u32 = 1 << 0;
+    pub const UID: u32 = 1 << 1;
+    pub const GID: u32 = 1 << 2;
+    pub const SIZE: u32 = 1 << 3;
+    pub const ATIME: u32 = 1 << 4;
+    pub const MTIME: u32 = 1 << 5;
+    pub const FILE: u32 = 1 << 6;
+    pub const ATIME_NOW: u32 = 1 << 7;
+    pub const MTIME_NOW: u32 = 1 << 8;
+    pub const CTIME: u32 = 1 << 10;
+}
+
+/// A GETATTR names an open file.
+const GETATTR_FILE: u32 = 1;
+/// A read names the owner of locks.
+const READ_LOCK_OWNER: u32 = 1 << 1;
+/// A write does.
+const WRITE_LOCK_OWNER: u32 = 1 << 1;
+/// The release of a file is the last and flushes.
+const RELEASE_FLUSH: u32 = 1 << 0;
+/// The release of a file ends its BSD lock.
+const RELEASE_FLOCK: u32 = 1 << 1;
+/// An fsync of the data only.
+const FSYNC_DATA: u32 = 1;
+/// A BSD lock, not a POSIX one.
+const LOCK_BSD: u32 = 1;
+
+/// Gives a request to its method. The answer goes to the kernel by `service`, which has begun it.
+pub fn dispatch<F: Filesystem>(filesystem: &F, service: &Arc<Service>, pieces: Pieces<'_>) {
+    let answer = Answer::new(service, pieces.header.unique);
+    if matches!(pieces.header.opcode, opcode::OPEN | opcode::READ | opcode::WRITE | opcode::FSYNC) {
+        service.note_regular(INodeNo(pieces.header.node));
+    }
+    match serve(filesystem, answer, pieces) {
+        Ok(()) => {}
+        // The answer was dropped on the way: EIO.
+        Err(Malformed) => filesystem.warn(&format!("the kernel sent a request {} that is not understood", pieces.header.opcode)),
+    }
+}
+
+fn name<'a>(rest: &mut Fields<'a>) -> Result<&'a OsStr, Malformed> {
+    rest.name().map(OsStr::from_bytes)
+}
+
+#[allow(clippy::too_many_lines)] // one arm for each operation
+fn serve<F: Filesystem>(fs: &F, answer: Answer, pieces: Pieces<'_>) -> Result<(), Malformed> {
+    let request = &Request::of(&pieces);
+    let node = INodeNo(pieces.header.node);
+    let (mut fixed, mut rest) = (Fields(pieces.fixed), Fields(pieces.rest));
+    match pieces.header.opcode {
+        opcode::LOOKUP => fs.lookup(request, node, name(&mut rest)?, ReplyEntry(answer)),
+        opcode::GETATTR => {
+            let (flags, _, file) = (fixed.u32()?, fixed.u32()?, fixed.u64()?);
+            fs.getattr(request, node, (flags & GETATTR_FILE != 0).then_some(FileHandle(file)), ReplyAttr(answer));
+        }
+        opcode::SETATTR => setattr(fs, request, node, fixed, ReplyAttr(answer))?,
+        opcode::READLINK => fs.readlink(request, node, ReplyData(answer)),
+        opcode::SYMLINK => {
+            let (link, target) = (name(&mut rest)?, name(&mut rest)?);
+            fs.symlink(request, node, link, target.as_ref(), ReplyEntry(answer));
+        }
+        opcode::MKNOD => {
+            let (mode, rdev, umask) = (fixed.u32()?, fixed.u32()?, fixed.u32()?);
+            fs.mknod(request, node, name(&mut rest)?, mode, umask, rdev, ReplyEntry(answer));
+        }
+        opcode::MKDIR => {
+            let (mode, umask) = (fixed.u32()?, fixed.u32()?);
+            fs.mkdir(request, node, name(&mut rest)?, mode, umask, ReplyEntry(answer));
+        }
+        opcode::UNLINK => fs.unlink(request, node, name(&mut rest)?, ReplyEmpty(answer)),
+        opcode::RMDIR => fs.rmdir(request, node, name(&mut rest)?, ReplyEmpty(answer)),
+        code @ (opcode::RENAME | opcode::RENAME2) => {
+            let new_parent = INodeNo(fixed.u64()?);
+            let flags = if code == opcode::RENAME2 { fixed.u32()? } else { 0 };
+            let (from, to) = (name(&mut rest)?, name(&mut rest)?);
+            fs.rename(request, node, from, new_parent, to, RenameFlags::from_bits(flags), ReplyEmpty(answer));
+        }
+        opcode::LINK => {
+            let object = INodeNo(fixed.u64()?);
+            fs.link(request, object, node, name(&mut rest)?, ReplyEntry(answer));
+        }
+        opcode::OPEN => fs.open(request, node, OpenFlags(fixed.u32()? as i32), ReplyOpen(answer)),
+        opcode::CREATE => {
+            let (flags, mode, umask) = (fixed.u32()?, fixed.u32()?, fixed.u32()?);
+            fs.create(request, node, name(&mut rest)?, mode, umask, flags as i32, ReplyCreate(answer));
+        }
+        opcode::READ => {
+            let at = ReadIn::parse(&mut fixed)?;
+            let owner = (at.marks & READ_LOCK_OWNER != 0).then_some(at.owner);
+            fs.read(request, node, at.file, at.offset, at.size, at.flags, owner, ReplyData(answer));
+        }
+        opcode::WRITE => {
+            let at = ReadIn::parse(&mut fixed)?;
+            let owner = (at.marks & WRITE_LOCK_OWNER != 0).then_some(at.owner);
+            let data = rest.bytes(at.size as usize)?;
+            fs.write(request, node, at.file, at.offset, data, WriteFlags::from_bits(at.marks), at.flags, owner, ReplyWrite(answer));
+        }
+        opcode::FLUSH => {
+            let (file, _, owner) = (FileHandle(fixed.u64()?), fixed.u64()?, LockOwner(fixed.u64()?));
+            fs.flush(request, node, file, owner, ReplyEmpty(answer));
+        }
+        code @ (opcode::RELEASE | opcode::RELEASEDIR) => {
+            let (file, flags, marks) = (FileHandle(fixed.u64()?), OpenFlags(fixed.u32()? as i32), fixed.u32()?);
+            let owner = LockOwner(fixed.u64()?);
+            if code == opcode::RELEASEDIR {
+                fs.releasedir(request, node, file, flags, ReplyEmpty(answer));
+            } else {
+                let owner = (marks & (RELEASE_FLUSH | RELEASE_FLOCK) != 0).then_some(owner);
+                fs.release(request, node, file, flags, owner, marks & RELEASE_FLUSH != 0, ReplyEmpty(answer));
+            }
+        }
+        code @ (opcode::FSYNC | opcode::FSYNCDIR) => {
+            let (file, data_only) = (FileHandle(fixed.u64()?), fixed.u32()? & FSYNC_DATA != 0);
+            let reply = ReplyEmpty(answer);
+            if code == opcode::FSYNC {
+                fs.fsync(request, node, file, data_only, reply);
+            } else {
+                fs.fsyncdir(request, node, file, data_only, reply);
+            }
+        }
+        opcode::OPENDIR => fs.opendir(request, node, OpenFlags(fixed.u32()? as i32), ReplyOpen(answer)),
+        code @ (opcode::READDIR | opcode::READDIRPLUS) => {
+            let at = ReadIn::parse(&mut fixed)?;
+            let reply = ReplyDirectory::new(answer, at.size as usize);
+            if code == opcode::READDIR {
+                fs.readdir(request, node, at.file, at.offset, reply);
+            } else {
+                fs.readdirplus(request, node, at.file, at.offset, ReplyDirectoryPlus(reply));
+            }
+        }
+        opcode::STATFS => fs.statfs(request, node, ReplyStatfs(answer)),
+        opcode::SETXATTR => {
+            let (size, flags, key) = (fixed.u32()?, fixed.u32()?, name(&mut rest)?);
+            fs.setxattr(request, node, key, rest.bytes(size as usize)?, flags as i32, 0, ReplyEmpty(answer));
+        }
+        opcode::GETXATTR => {
+            let size = fixed.u32()?;
+            fs.getxattr(request, node, name(&mut rest)?, size, ReplyXattr(answer));
+        }
+        opcode::LISTXATTR => fs.listxattr(request, node, fixed.u32()?, ReplyXattr(answer)),
+        opcode::REMOVEXATTR => fs.removexattr(request, node, name(&mut rest)?, ReplyEmpty(answer)),
+        code @ (opcode::GETLK | opcode::SETLK | opcode::SETLKW) => {
+            let (file, owner) = (FileHandle(fixed.u64()?), LockOwner(fixed.u64()?));
+            let lock = FileLock { start: fixed.u64()?, end: fixed.u64()?, kind: fixed.u32()? as i32, pid: fixed.u32()? };
+            let bsd = fixed.u32()? & LOCK_BSD != 0;
+            match code {
+                opcode::GETLK => fs.getlk(request, node, file, owner, &lock, ReplyLock(answer)),
+                _ => fs.setlk(request, node, file, owner, &lock, bsd, code == opcode::SETLKW, ReplyEmpty(answer)),
+            }
+        }
+        opcode::FALLOCATE => {
+            let (file, offset, length, mode) = (FileHandle(fixed.u64()?), fixed.u64()?, fixed.u64()?, fixed.u32()?);
+            fs.fallocate(request, node, file, offset, length, mode as i32, ReplyEmpty(answer));
+        }
+        opcode::DESTROY | opcode::NOTIFY_REPLY => ReplyEmpty(answer).ok(),
+        // The kernel asks no second time.
+        _ => ReplyEmpty(answer).error(Errno::ENOSYS),
+    }
+    Ok(())
+}
+
+/// Where to read or write.
+struct ReadIn {
+    file: FileHandle,
+    offset: u64,
+    size: u32,
+    marks: u32,
+    owner: LockOwner,
+    flags: OpenFlags,
+}
+
+impl ReadIn {
+    fn parse(fixed: &mut Fields<'_>) -> Result<ReadIn, Malformed> {
+        Ok(ReadIn {
+            file: FileHandle(fixed.u64()?),
+            offset: fixed.u64()?,
+            size: fixed.u32()?,
+            marks: fixed.u32()?,
+            owner: LockOwner(fixed.u64()?),
+            flags: OpenFlags(fixed.u32()? as i32),
+        })
+    }
+}
+
+fn setattr<F: Filesystem>(fs: &F, request: &Request, node: INodeNo, mut fixed: Fields<'_>, reply: ReplyAttr) -> Result<(), Malformed> {
+    let (valid, _, file, size, _) = (fixed.u32()?, fixed.u32()?, fixed.u64()?, fixed.u64()?, fixed.u64()?);
+    let seconds = [fixed.u64()?, fixed.u64()?, fixed.u64()?];
+    let nanos = [fixed.u32()?, fixed.u32()?, fixed.u32()?];
+    let (mode, _, uid, gid) = (fixed.u32()?, fixed.u32()?, fixed.u32()?, fixed.u32()?);
+    let has = |bit: u32| valid & bit != 0;
+    let at = |which: usize| time_of_parts(seconds[which] as i64, nanos[which]).ok_or(Malformed);
+    let time = |which: usize, bit: u32, now: u32| -> Result<Option<TimeOrNow>, Malformed> {
+        match (has(bit), has(now)) {
+            (false, _) => Ok(None),
+            (true, true) => Ok(Some(TimeOrNow::Now)),
+            (true, false) => at(which).map(|time| Some(TimeOrNow::SpecificTime(time))),
+        }
+    };
+    let (atime, mtime) = (time(0, set::ATIME, set::ATIME_NOW)?, time(1, set::MTIME, set::MTIME_NOW)?);
+    let ctime: Option<SystemTime> = has(set::CTIME).then(|| at(2)).transpose()?;
+    fs.setattr(
+        request,
+        node,
+        has(set::MODE).then_some(mode),
+        has(set::UID).then_some(uid),
+        has(set::GID).then_some(gid),
+        has(set::SIZE).then_some(size),
+        atime,
+        mtime,
+        ctime,
+        has(set::FILE).then_some(FileHandle(file)),
+        reply,
+    );
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Rows of the timeline with only those spans that an expression describes. They are made when they are asked for, and the last ones are kept:
+//! a window that moves asks again and again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weft_host::parallel::at_once;
+
+use crate::lanes::Lane;
+use crate::pattern::Pattern;
+use crate::run::Run;
+use crate::tiles::{Bar, Track};
+
+/// Rows that are looked at: all spans of them, or those that an expression describes. Their numbers are the same.
+pub enum Shown<'a> {
+    /// All.
+    All(&'a [Lane]),
+    /// Some.
+    Some(Arc<Vec<Lane>>),
+}
+
+impl std::ops::Deref for Shown<'_> {
+    type Target = [Lane];
+
+    fn deref(&self) -> &[Lane] {
+        match self {
+            Shown::All(lanes) => lanes,
+            Shown::Some(lanes) => lanes,
+        }
+    }
+}
+
+/// The rows of a run with the spans that an expression describes; all of them if it is empty.
+///
+/// # Errors
+/// A sentence about what is wrong with the expression.
+pub fn shown<'a>(run: &'a Run, text: &str) -> Result<Shown<'a>, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(Shown::All(&run.lanes.lanes));
+    }
+    let mut kept = run.filtered.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((of, lanes)) = kept.as_ref()
+        && of == text
+    {
+        return Ok(Shown::Some(Arc::clone(lanes)));
+    }
+    let pattern = Pattern::new(run, text)?;
+    let found: Vec<Mutex<Option<Lane>>> = run.lanes.lanes.iter().map(|_| Mutex::default()).collect();
+    at_once(found.len(), &|number| {
+        let lane = &run.lanes.lanes[number];
+        let all = run.spans_of(lane.node);
+        let only = |track: &Track| {
+            let bars: Vec<Bar> = track.bars(&all).filter(|bar| pattern.holds(bar.event)).collect();
+            (!bars.is_empty()).then(|| Track::new(&bars))
+        };
+        let tracks = lane.tracks.iter().filter_map(|(kind, track)| Some((*kind, only(track)?))).collect();
+        let (node, sub_lane, row, overlaps) = (lane.node, lane.sub_lane, lane.row, lane.overlaps);
+        *found[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(Lane { node, sub_lane, row, overlaps, tracks });
+    });
+    let lanes = found.into_iter().filter_map(|lane| lane.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let lanes = Arc::new(lanes.collect::<Vec<Lane>>());
+    *kept = Some((text.to_string(), Arc::clone(&lanes)));
+    Ok(Shown::Some(lanes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{Sample, merged};
+
+    #[test]
+    fn filtered_rows_hold_what_the_expression_describes_and_nothing_else_whatever_was_asked_before() {
+        let run = Run::new(merged(&Sample { operations: 300, ..Sample::default() }), Vec::new());
+        for text in ["create >20us or disk seek=far", "node=meta0", "create >20us or disk seek=far", ""] {
+            let pattern = Pattern::new(&run, text).unwrap();
+            let mut wanted: Vec<u32> = (0..run.merged.events.len() as u32).filter(|position| pattern.holds(*position)).collect();
+            let lanes = shown(&run, text).unwrap();
+            assert_eq!(lanes.len(), run.lanes.lanes.len(), "numbers of lanes stay");
+            let mut found: Vec<u32> = Vec::new();
+            for (lane, whole) in lanes.iter().zip(&run.lanes.lanes) {
+                assert_eq!((lane.node, lane.sub_lane, lane.row), (whole.node, whole.sub_lane, whole.row));
+                let all = run.spans_of(lane.node);
+                found.extend(lane.tracks.iter().flat_map(|(_, track)| track.bars(&all)).map(|bar| bar.event));
+            }
+            found.sort_unstable();
+            wanted.sort_unstable();
+            assert!(!wanted.is_empty() && found == wanted, "{text}");
+        }
+        assert!(shown(&run, "(").is_err());
+    }
+}

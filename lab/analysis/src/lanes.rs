@@ -1,0 +1,262 @@
+//! Rows of the timeline: on each sub-lane of a node ([`crate::sublane`]) its spans by row and kind, so that spans of one row never hide one
+//! another.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use serde::Serialize;
+use weft_trace::Kind;
+use weft_trace::events::{Events, Times};
+use weft_trace::file::Sort;
+use weft_trace::merge::{Each, Event, Merged, Node};
+
+use crate::sublane::{Rows, SubLane, node_order};
+use crate::tiles::{Bar, Bars, Track};
+
+/// More rows than this a sub-lane does not get: the last one takes what is left, and there spans overlap.
+pub const ROWS_MAX: usize = 24;
+
+/// What a span is, for colours, legend and filter: the event, and at disks the class of the access.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct SpanKind {
+    /// The name of the event, as the trace file says it. It may be anything: files come from anywhere.
+    pub name: String,
+    /// 0: no class; 1 no seek, 2 near seek, 3 far seek.
+    pub class: u8,
+    /// Where it is drawn.
+    pub sub_lane: SubLane,
+    /// True for operations of applications, gateways, clients and servers: what latency is about.
+    pub is_operation: bool,
+}
+
+impl SpanKind {
+    /// The name, and at disks the class of the access.
+    pub fn title(&self) -> String {
+        let class = ["", ", no seek", ", near seek", ", far seek"][usize::from(self.class.min(3))];
+        format!("{}{class}", self.name)
+    }
+}
+
+/// One row of spans.
+#[derive(Debug)]
+pub struct Lane {
+    /// Position of the node.
+    pub node: usize,
+    /// The part of the node.
+    pub sub_lane: SubLane,
+    /// Number within the sub-lane.
+    pub row: usize,
+    /// Spans of this row may overlap.
+    pub overlaps: bool,
+    /// By kind.
+    pub tracks: Vec<(u16, Track)>,
+}
+
+/// All rows and kinds of a trace.
+#[derive(Debug, Default)]
+pub struct Lanes {
+    /// By node, sub-lane and row; clients first.
+    pub lanes: Vec<Lane>,
+    /// By number.
+    pub kinds: Vec<SpanKind>,
+    /// By node, for each sort of record its kind and where it is drawn; nothing for what takes no time.
+    known: Vec<Vec<Option<Place>>>,
+    /// Positions of marks, by time.
+    pub marks: Vec<u32>,
+    /// Positions of gauges, by node and time.
+    pub gauges: Vec<u32>,
+    /// Nanoseconds from the origin to the end of the last record.
+    pub end_ns: u64,
+}
+
+/// The number of a kind, and its sub-lane.
+type Place = (u16, SubLane);
+
+impl Lanes {
+    /// The rows of a trace whose first record begins at `origin`; nodes are looked at one after the other or at the same time, as `each` does
+    /// it.
+    pub fn new(merged: &Merged, origin: i64, each: Each<'_>) -> Lanes {
+        let mut lanes = Lanes::default();
+        let mut numbers: BTreeMap<SpanKind, u16> = BTreeMap::new();
+        for (node, about) in merged.nodes.iter().enumerate() {
+            let place = |sort: &Sort| {
+                matches!(sort.kind, Kind::Span | Kind::Ladder).then(|| {
+                    let kind = kind_of(about, *sort);
+                    let (sub_lane, next) = (kind.sub_lane, numbers.len() as u16);
+                    (*numbers.entry(kind).or_insert(next), sub_lane)
+                })
+            };
+            lanes.known.push(merged.events.node_times(node).sorts().iter().map(place).collect());
+        }
+        let mut kinds: Vec<(u16, SpanKind)> = numbers.into_iter().map(|(kind, number)| (number, kind)).collect();
+        kinds.sort();
+        lanes.kinds = kinds.into_iter().map(|(_, kind)| kind).collect();
+
+        let found: Vec<Mutex<OfNode>> = merged.nodes.iter().map(|_| Mutex::default()).collect();
+        each(found.len(), &|node| {
+            let spans = Spans { times: merged.events.node_times(node), origin };
+            *found[node].lock().expect("nobody else works on this node") = OfNode::new(node, spans, &lanes.known[node]);
+        });
+        for found in found {
+            let found = found.into_inner().expect("nobody has panicked");
+            lanes.lanes.extend(found.lanes);
+            lanes.marks.extend(found.marks);
+            lanes.gauges.extend(found.gauges);
+            lanes.end_ns = lanes.end_ns.max(found.end_ns);
+        }
+        let order = node_order(merged);
+        lanes.lanes.sort_by_key(|lane| (order[lane.node], lane.sub_lane, lane.row));
+        lanes.marks.sort_by_key(|mark| merged.events.order(*mark));
+        lanes
+    }
+
+    /// The number of a span's kind; `None` for records that take no time.
+    pub fn kind(&self, events: &Events, position: u32) -> Option<u16> {
+        let node = events.node(position);
+        self.known[node][events.sort_number(position) as usize].map(|(kind, _)| kind)
+    }
+}
+
+/// The spans of one node by their positions.
+#[derive(Clone, Copy, Debug)]
+pub struct Spans<'a> {
+    /// The records of the node.
+    pub times: Times<'a>,
+    /// Nanoseconds of the reference clock from which times count.
+    pub origin: i64,
+}
+
+impl Spans<'_> {
+    fn at(&self, event: u32, (start_ns, dur_ns): (i64, u64)) -> Bar {
+        let start = (start_ns - self.origin).max(0) as u64;
+        Bar { start, end: start.saturating_add(dur_ns), event }
+    }
+}
+
+impl Bars for Spans<'_> {
+    fn bar(&self, event: u32) -> Bar {
+        self.at(event, self.times.at(event))
+    }
+}
+
+/// What is found out about one node.
+#[derive(Default)]
+struct OfNode {
+    lanes: Vec<Lane>,
+    marks: Vec<u32>,
+    gauges: Vec<u32>,
+    end_ns: u64,
+}
+
+impl OfNode {
+    fn new(node: usize, spans: Spans<'_>, known: &[Option<Place>]) -> OfNode {
+        let mut of_node = OfNode::default();
+        let mut sub_lanes: Vec<SubLane> = known.iter().flatten().map(|(_, sub_lane)| *sub_lane).collect();
+        sub_lanes.sort();
+        sub_lanes.dedup();
+        let mut shelves: Vec<Shelf> = sub_lanes.iter().map(|_| Shelf::default()).collect();
+        let shelf_of = |place: &Option<Place>| place.and_then(|(kind, sub_lane)| Some((kind, sub_lanes.binary_search(&sub_lane).ok()?)));
+        let places: Vec<Option<(u16, usize)>> = known.iter().map(shelf_of).collect();
+        for time in spans.times.iter() {
+            let bar = spans.at(time.position, (time.start_ns, time.dur_ns));
+            match places[time.sort as usize] {
+                Some((kind, shelf)) => shelves[shelf].put(kind, bar),
+                None => match spans.times.sorts()[time.sort as usize].kind {
+                    Kind::Mark => of_node.marks.push(time.position),
+                    Kind::Counter => of_node.gauges.push(time.position),
+                    // The recorder's own records about clocks and losses do not stretch the time line.
+                    _ => continue,
+                },
+            }
+            of_node.end_ns = of_node.end_ns.max(bar.end);
+        }
+        for (sub_lane, shelf) in sub_lanes.into_iter().zip(shelves) {
+            for (row, tracks) in shelf.rows.into_iter().enumerate() {
+                let overlaps = shelf.overflowed && row + 1 == ROWS_MAX;
+                let tracks = tracks.into_iter().map(|(kind, bars)| (kind, Track::new(&bars))).collect();
+                of_node.lanes.push(Lane { node, sub_lane, row, overlaps, tracks });
+            }
+        }
+        of_node
+    }
+}
+
+/// True if the record took time: a span or a ladder.
+pub fn is_span(event: &Event) -> bool {
+    matches!(event.record.kind(), Kind::Span | Kind::Ladder)
+}
+
+fn kind_of(node: &Node, sort: Sort) -> SpanKind {
+    let sub_lane = SubLane::of(sort.event);
+    let is_operation = matches!(sub_lane, SubLane::Application | SubLane::Gateway | SubLane::Operation);
+    let class = if sub_lane == SubLane::Disk { sort.class.min(3) } else { 0 };
+    SpanKind { name: node.events.name(sort.event), class, sub_lane, is_operation }
+}
+
+/// The spans of a sub-lane, on their rows.
+#[derive(Default)]
+struct Shelf {
+    placed: Rows,
+    /// By row: its spans by kind.
+    rows: Vec<Vec<(u16, Vec<Bar>)>>,
+    overflowed: bool,
+}
+
+impl Shelf {
+    fn put(&mut self, kind: u16, bar: Bar) {
+        let row = self.placed.place((bar.start, bar.end), ROWS_MAX).unwrap_or_else(|| {
+            self.overflowed = true;
+            ROWS_MAX - 1
+        });
+        if row == self.rows.len() {
+            self.rows.push(Vec::new());
+        }
+        let tracks = &mut self.rows[row];
+        match tracks.iter_mut().find(|(other, _)| *other == kind) {
+            Some((_, bars)) => bars.push(bar),
+            None => tracks.push((kind, vec![bar])),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_trace::merge::in_turn;
+
+    use super::*;
+    use crate::sample::{Sample, merged};
+
+    #[test]
+    fn spans_of_a_row_never_overlap_and_none_is_lost() {
+        let merged = merged(&Sample { operations: 400, ..Sample::default() });
+        let lanes = Lanes::new(&merged, 0, &in_turn);
+        let mut found = 0;
+        for lane in &lanes.lanes {
+            let spans = Spans { times: merged.events.node_times(lane.node), origin: 0 };
+            let mut bars: Vec<Bar> = lane.tracks.iter().flat_map(|(_, track)| track.bars(&spans)).collect();
+            bars.sort_by_key(|bar| bar.start);
+            found += bars.len();
+            assert!(lane.overlaps || bars.is_sorted_by(|a, b| a.end <= b.start), "{lane:?}");
+        }
+        assert_eq!(found, merged.events.iter().filter(is_span).count());
+    }
+
+    #[test]
+    fn a_full_shelf_says_that_its_last_row_overlaps() {
+        let mut shelf = Shelf::default();
+        for number in 0..ROWS_MAX as u64 + 2 {
+            shelf.put(0, Bar { start: number, end: 1_000, event: 0 });
+        }
+        assert!(shelf.overflowed);
+        assert_eq!((shelf.rows.len(), shelf.rows[ROWS_MAX - 1][0].1.len()), (ROWS_MAX, 3));
+    }
+
+    #[test]
+    fn clients_come_first_then_metadata_and_data_servers() {
+        let merged = merged(&Sample { operations: 40, ..Sample::default() });
+        let lanes = Lanes::new(&merged, 0, &in_turn);
+        let mut names: Vec<&str> = lanes.lanes.iter().map(|lane| merged.nodes[lane.node].name.as_str()).collect();
+        names.dedup();
+        assert_eq!(names, ["client0", "client1", "meta0", "meta1", "data0", "data1", "data2", "data3"]);
+    }
+}

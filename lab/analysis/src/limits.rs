@@ -1,0 +1,376 @@
+//! Measurements beside bounds: the creates and streams of a run, the lines that bound them, and how much of the bound was reached.
+
+use serde_json::{Value, json};
+use weft_charts::{Axis, Frame, Line, Lines, Style, Unit, categorical};
+
+use crate::bounds::CLUSTER_2006;
+pub use crate::bounds::Facts;
+use crate::results::Ceiling;
+use crate::run::Run;
+
+const MIB: f64 = (1u64 << 20) as f64;
+/// Names of facts that a person may type in, with their units and how many of them make the unit of [`Facts`].
+const TYPED: [(&str, &str, f64); 9] = [
+    ("rtt_us", "round trip, µs", 1e-6),
+    ("net_mib", "network of one client, MiB/s", MIB),
+    ("access_us", "synchronous disk access, µs", 1e-6),
+    ("disk_mib", "disk of one server, MiB/s", MIB),
+    ("cpu_ops", "requests/s of one metadata server's processor", 1.0),
+    ("meta", "metadata servers", 1.0),
+    ("data", "data servers", 1.0),
+    ("messages", "messages of a create, one after another", 1.0),
+    ("accesses", "disk accesses of a synchronous create", 1.0),
+];
+
+/// What was measured: the number at work at once or the size of a block, and the rate.
+struct Point {
+    name: String,
+    at: f64,
+    /// Clients that work on their own, each with a connection.
+    clients: f64,
+    /// For dots of different looks: creates, writes, reads.
+    writes: bool,
+    /// Median, smallest, largest.
+    rates: [f64; 3],
+}
+
+/// Facts for a run: typed in where `typed` says so, else those of 2006 if these are asked for, else measured.
+pub fn facts(run: &Run, rows: &[Ceiling], typed: impl Fn(&str) -> Option<f64>, transport: &str) -> Facts {
+    let servers = |data: bool| {
+        let numbers = run.merged.nodes.iter().filter_map(|node| node.server);
+        numbers.filter(|number| (*number >= weft_base::ServerId::data(0).0) == data).count()
+    };
+    let mut facts = if transport == "2006" { CLUSTER_2006 } else { Facts::measured(rows, transport, servers(false), servers(true)) };
+    for (name, _, unit) in TYPED {
+        let Some(value) = typed(name).filter(|value| value.is_finite() && *value > 0.0) else { continue };
+        let value = value * unit;
+        match name {
+            "rtt_us" => facts.rtt_s = Some(value),
+            "net_mib" => facts.net_bytes_s = Some(value),
+            "access_us" => facts.access_s = Some(value),
+            "disk_mib" => facts.disk_bytes_s = Some(value),
+            "cpu_ops" => facts.cpu_ops_s = Some(value),
+            "meta" => facts.meta = value,
+            "data" => facts.data = value,
+            "messages" => facts.messages = value,
+            _ => facts.accesses = value,
+        }
+    }
+    facts
+}
+
+fn values(facts: &Facts) -> [Option<f64>; TYPED.len()] {
+    let known = [facts.rtt_s, facts.net_bytes_s, facts.access_s, facts.disk_bytes_s, facts.cpu_ops_s];
+    let given = [facts.meta, facts.data, facts.messages, facts.accesses].map(Some);
+    let mut all = [None; TYPED.len()];
+    known.into_iter().chain(given).enumerate().for_each(|(number, value)| all[number] = value);
+    all
+}
+
+/// The facts, and each measurement with its bounds.
+pub fn describe(run: &Run, facts: &Facts) -> Value {
+    let listed = TYPED
+        .iter()
+        .zip(values(facts))
+        .map(|((name, title, unit), value)| json!({ "name": name, "title": title, "value": value.map(|value| value / unit) }));
+    let mut rows = Vec::new();
+    for point in creates(run) {
+        let bounds = create_bounds(facts, point.at);
+        rows.push(row("creates", &point, &bounds, "/s", 1.0));
+    }
+    for point in blocks(run) {
+        rows.push(row("streams", &point, &stream_bounds(facts, &point), "MiB/s", MIB));
+    }
+    json!({ "facts": listed.collect::<Vec<_>>(), "rows": rows })
+}
+
+/// Streams of several clients add up until the servers carry no more.
+fn stream_bounds(facts: &Facts, point: &Point) -> [(&'static str, Option<f64>); 3] {
+    let many = |one: Option<f64>| one.map(|rate| rate * point.clients.max(1.0));
+    let least = |a: Option<f64>, b: Option<f64>| Some(a?.min(b?));
+    [
+        ("network", least(many(facts.small_network(point.at)), facts.large_network(point.clients.max(1.0)))),
+        ("network and disk, each block", many(facts.small_synchronous(point.at))),
+        ("disks of all servers", facts.large_disk()),
+    ]
+}
+
+fn create_bounds(facts: &Facts, clients: f64) -> [(&'static str, Option<f64>); 4] {
+    [
+        ("network", facts.create_network(clients)),
+        ("processor", facts.create_cpu()),
+        ("disk shared by those that wait", facts.create_group(clients)),
+        ("disk, each create", facts.create_synchronous(clients)),
+    ]
+}
+
+fn row(kind: &str, point: &Point, bounds: &[(&'static str, Option<f64>)], unit: &str, scale: f64) -> Value {
+    let bound = |(name, bound): &(&'static str, Option<f64>)| {
+        bound.map(|bound| json!({ "name": name, "bound": bound / scale, "efficiency": point.rates[0] / bound }))
+    };
+    let rates = point.rates.map(|rate| rate / scale);
+    json!({ "kind": kind, "name": point.name, "at": point.at, "rates": rates, "unit": unit, "bounds": bounds.iter().filter_map(bound).collect::<Vec<_>>() })
+}
+
+/// Rates of creates: those of the benchmark over requests in flight, that of the trace over the number that ran at once on average (Little's
+/// law: time of all of them over the duration).
+fn creates(run: &Run) -> Vec<Point> {
+    let phases = run.results.phases.iter().filter(|phase| phase.phase.starts_with("create"));
+    let mut points: Vec<Point> = phases
+        .map(|phase| Point {
+            name: format!("{}, {} processes of {} threads, depth {}", phase.phase, phase.procs, phase.clients, phase.depth),
+            at: f64::from(phase.procs) * f64::from(phase.clients) * f64::from(phase.depth),
+            clients: f64::from(phase.procs) * f64::from(phase.clients),
+            writes: true,
+            rates: [phase.ops_per_s.median, phase.ops_per_s.min, phase.ops_per_s.max],
+        })
+        .collect();
+    let seconds = run.duration_ns as f64 / 1e9;
+    let (mut count, mut busy) = (0u64, 0u64);
+    for lane in run.lanes.lanes.iter().filter(|lane| run.merged.nodes[lane.node].server.is_none()) {
+        for (kind, track) in &lane.tracks {
+            let kind = &run.lanes.kinds[usize::from(*kind)];
+            if kind.name == "client.create" {
+                let (spans, ns) = track.total(&run.spans_of(lane.node), 0, u64::MAX);
+                (count, busy) = (count + spans, busy + ns);
+            }
+        }
+    }
+    if count > 0 {
+        // While creates ran: other operations of the same threads took the rest of the time.
+        let all: u64 = run
+            .lanes_of(crate::sublane::SubLane::Operation)
+            .filter(|(_, lane)| run.merged.nodes[lane.node].server.is_none())
+            .flat_map(|(_, lane)| lane.tracks.iter().map(move |(_, track)| track.total(&run.spans_of(lane.node), 0, u64::MAX).1))
+            .sum();
+        let share = busy as f64 / all.max(1) as f64;
+        let rate = count as f64 / (seconds * share);
+        points.push(Point {
+            name: "client.create of the trace, in the time given to creates".into(),
+            at: busy as f64 / 1e9 / (seconds * share),
+            clients: 1.0,
+            writes: true,
+            rates: [rate; 3],
+        });
+    }
+    points
+}
+
+/// Rates of streams, of all their clients together, over the size of a block.
+fn blocks(run: &Run) -> Vec<Point> {
+    let phases = run.results.phases.iter().filter(|phase| phase.block_bytes > 0);
+    phases
+        .filter_map(|phase| {
+            let rates = phase.mib_per_s.as_ref()?;
+            let block = Unit::Bytes.format(phase.block_bytes as f64);
+            let name = format!(
+                "{}, blocks of {block}, {} processes of {} threads, depth {}",
+                phase.phase, phase.procs, phase.clients, phase.depth
+            );
+            let (clients, writes) = (f64::from(phase.procs) * f64::from(phase.clients), !phase.phase.contains("read"));
+            Some(Point {
+                name,
+                at: phase.block_bytes as f64,
+                clients,
+                writes,
+                rates: [rates.median, rates.min, rates.max].map(|rate| rate * MIB),
+            })
+        })
+        .collect()
+}
+
+/// One of the charts: `create`, `large` or `small`.
+pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32) -> Lines {
+    let clients_max = clients_max.clamp(2, 100_000) as f64;
+    let over = |title: &str, subtitle: &str, x: Axis, y: Axis, lines: Vec<Line>| Lines {
+        frame: Frame::new(title, subtitle)
+            .sized(width, 380)
+            .with_note("Dashed: estimated upper bounds (Kunkel 2006, chapter 4). Dots: measured."),
+        x,
+        y,
+        lines,
+        marks: Vec::new(),
+    };
+    let mut chart = match which {
+        "large" => {
+            let at: Vec<f64> = steps(clients_max);
+            let lines = [
+                bound(0, format!("network: min(c, {}) × {}", facts.data, rate(facts.net_bytes_s)), &at, |c| facts.large_network(c)),
+                bound(1, format!("disks: {} × {}", facts.data, rate(facts.disk_bytes_s)), &at, |_| facts.large_disk()),
+            ];
+            let large = blocks(run).into_iter().filter(|point| point.at >= MIB);
+            let large = dots(&large.map(|point| Point { at: point.clients, ..point }).collect::<Vec<_>>());
+            let x = Axis::linear("clients", Unit::Count);
+            over(
+                "Large requests",
+                "section 4.2.3",
+                x,
+                Axis::linear("all clients", Unit::BytesPerSecond),
+                lines.into_iter().flatten().chain(large).collect(),
+            )
+        }
+        "small" => {
+            let at: Vec<f64> = (36..=96).map(|quarter| 2f64.powf(f64::from(quarter) / 4.0)).collect();
+            let latency = seconds(facts.rtt_s);
+            let both = seconds(facts.rtt_s.zip(facts.access_s).map(|(rtt, access)| rtt + access));
+            let slower = rate(facts.net_bytes_s.zip(facts.disk_bytes_s).map(|(net, disk)| net.min(disk)));
+            let lines = [
+                bound(0, format!("network: s / (s / {} + {latency})", rate(facts.net_bytes_s)), &at, |s| facts.small_network(s)),
+                bound(1, format!("with a disk access each: s / (s / {slower} + {both})"), &at, |s| facts.small_synchronous(s)),
+            ];
+            let one = |point: Point| Point { rates: point.rates.map(|rate| rate / point.clients.max(1.0)), ..point };
+            let points: Vec<Point> = blocks(run).into_iter().map(one).collect();
+            let lines = lines.into_iter().flatten().chain(dots(&points)).collect();
+            over(
+                "One client, by size of a block",
+                "section 4.2.4: t = s / (s / n + l)",
+                Axis::log("block size s", Unit::Bytes),
+                Axis::log("bandwidth", Unit::BytesPerSecond),
+                lines,
+            )
+        }
+        _ => {
+            let points = creates(run);
+            let farthest = points.iter().map(|point| point.at).fold(clients_max, f64::max);
+            let at: Vec<f64> = steps(farthest);
+            let (m, k, servers) = (facts.messages, facts.accesses, facts.meta);
+            let (rtt, access) = (seconds(facts.rtt_s), seconds(facts.access_s));
+            let processor =
+                format!("processors: {servers} × {} / {m}", facts.cpu_ops_s.map_or_else(String::new, |rate| Unit::PerSecond.format(rate)));
+            let lines = [
+                bound(0, format!("network: c / ({m} × {rtt})"), &at, |c| facts.create_network(c)),
+                bound(3, processor, &at, |_| facts.create_cpu()),
+                bound(4, format!("disk shared by those that wait: c / ({m} × {rtt} + {k} × {access})"), &at, |c| facts.create_group(c)),
+                bound(
+                    1,
+                    format!("disk, each create: min(c / ({m} × {rtt} + {k} × {access}), {servers} / ({k} × {access}))"),
+                    &at,
+                    |c| facts.create_synchronous(c),
+                ),
+            ];
+            let lines = lines.into_iter().flatten().chain(dots(&points)).collect();
+            over(
+                "Creates",
+                "section 4.2.2",
+                Axis::log("clients c (requests under way at once)", Unit::Count),
+                Axis::log("creates", Unit::PerSecond),
+                lines,
+            )
+        }
+    };
+    if chart.lines.is_empty() {
+        let why = "Nothing to draw: no fact about the hardware is known (give the file of `weft bench ceiling --json`, choose the cluster of 2006, \
+                   or type facts in), and nothing was measured";
+        chart.frame = chart.frame.with_note(why);
+    }
+    chart
+}
+
+fn steps(to: f64) -> Vec<f64> {
+    (0..=60).map(|step| to.powf(f64::from(step) / 60.0)).collect()
+}
+
+fn bound(colour: usize, name: String, at: &[f64], value: impl Fn(f64) -> Option<f64>) -> Option<Line> {
+    let points: Option<Vec<(f64, f64)>> = at.iter().map(|x| Some((*x, value(*x)?))).collect();
+    points.map(|points| Line { name, color: categorical(colour).color, style: Style::Bound, points })
+}
+
+/// Writes (and creates) dark, reads in a colour that no bound has.
+fn dots(points: &[Point]) -> Vec<Line> {
+    let of = |(writes, what, color): (bool, &str, u32)| {
+        let chosen = points.iter().filter(|point| point.writes == writes);
+        let points: Vec<(f64, f64)> = chosen.flat_map(|point| point.rates.map(|rate| (point.at, rate))).collect();
+        (!points.is_empty()).then(|| Line { name: format!("{what}: median, smallest, largest"), color, style: Style::Dots, points })
+    };
+    let written = if points.iter().all(|point| point.writes) { "measured" } else { "measured, written" };
+    [(true, written, 0x22_22_22), (false, "measured, read", 0xB0_00_20)].into_iter().filter_map(of).collect()
+}
+
+fn seconds(value: Option<f64>) -> String {
+    value.map_or_else(|| "?".into(), |value| Unit::Seconds.format(value))
+}
+
+fn rate(value: Option<f64>) -> String {
+    value.map_or_else(|| "?".into(), |value| Unit::BytesPerSecond.format(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Results;
+    use crate::sample::{Sample, merged};
+
+    fn bench() -> Run {
+        let mut results = Results::default();
+        let spread = r#"{"median":240.4,"min":200.0,"max":250.0}"#;
+        let json = format!(
+            r#"[{{"phase":"create","procs":1,"clients":1,"ops_per_s":{spread}}},{{"phase":"write","block_bytes":1048576,"ops_per_s":{spread},"mib_per_s":{spread}}}]"#
+        );
+        results.add_json(json.as_bytes()).unwrap();
+        Run::of("bench", weft_trace::merge::merge(Vec::new()), Vec::new(), results)
+    }
+
+    #[test]
+    fn a_measurement_is_held_against_every_bound_that_is_known() {
+        let run = bench();
+        let facts = facts(&run, &[], |_| None, "2006");
+        let told = describe(&run, &facts);
+        let create = &told["rows"][0];
+        assert_eq!(create["bounds"][0]["name"], "network");
+        assert!((create["bounds"][0]["efficiency"].as_f64().unwrap() - 0.5).abs() < 1e-3, "240.4 of 480.8");
+        assert_eq!((create["bounds"].as_array().unwrap().len(), told["rows"][1]["unit"].as_str()), (4, Some("MiB/s")));
+        let none = describe(&run, &super::facts(&run, &[], |_| None, "unix"));
+        assert_eq!(none["rows"][0]["bounds"].as_array().unwrap().len(), 0);
+        for which in ["create", "large", "small"] {
+            assert!(chart(&run, &facts, which, 64, 900).lines.len() >= 2);
+            assert!(!chart(&run, &facts, which, 64, 900).svg().contains("NaN"));
+        }
+    }
+
+    #[test]
+    fn streams_of_several_clients_are_held_against_what_several_may_do() {
+        let phase = |name: &str, procs: u32| {
+            let spread = r#"{"median":300.0,"min":290.0,"max":310.0}"#;
+            format!(r#"{{"phase":"{name}","procs":{procs},"clients":1,"block_bytes":1048576,"ops_per_s":{spread},"mib_per_s":{spread}}}"#)
+        };
+        let mut results = Results::default();
+        results.add_json(format!("[{},{}]", phase("write", 4), phase("read", 4)).as_bytes()).unwrap();
+        let run = Run::of("bench", weft_trace::merge::merge(Vec::new()), Vec::new(), results);
+        let facts = facts(&run, &[], |_| None, "2006");
+        let row = &describe(&run, &facts)["rows"][0];
+        // 4 x 101 MB/s of one client over the network.
+        let network = row["bounds"][0]["efficiency"].as_f64().unwrap();
+        assert!((0.7..0.85).contains(&network), "{row}");
+        assert!(row["name"].as_str().unwrap().contains("blocks of 1 MiB"), "{row}");
+        for which in ["large", "small"] {
+            let chart = chart(&run, &facts, which, 64, 900);
+            let measured: Vec<&Line> = chart.lines.iter().filter(|line| line.style == Style::Dots).collect();
+            assert_eq!(measured.len(), 2, "{which}");
+            assert_ne!(measured[0].color, measured[1].color);
+        }
+        let nothing = Run::of("empty", weft_trace::merge::merge(Vec::new()), Vec::new(), Results::default());
+        let empty = chart(&nothing, &super::facts(&nothing, &[], |_| None, "unix"), "large", 64, 900).svg();
+        assert!(empty.contains("Nothing to draw"), "{empty}");
+    }
+
+    #[test]
+    fn typed_facts_go_before_measured_ones_and_nonsense_is_left_out() {
+        let run = bench();
+        let typed = |name: &str| match name {
+            "rtt_us" => Some(100.0),
+            "access_us" => Some(-1.0),
+            "meta" => Some(3.0),
+            _ => None,
+        };
+        let facts = facts(&run, &[], typed, "2006");
+        assert_eq!((facts.rtt_s.map(|s| (s * 1e6).round()), facts.access_s, facts.meta), (Some(100.0), Some(8.5e-3), 3.0));
+    }
+
+    #[test]
+    fn the_creates_of_a_trace_are_a_point_within_its_clients() {
+        let run = Run::new(merged(&Sample { operations: 800, ..Sample::default() }), Vec::new());
+        let points = creates(&run);
+        assert_eq!(points.len(), 1);
+        assert!(points[0].at > 4.0 && points[0].at <= 8.0, "two clients of four threads: {}", points[0].at);
+    }
+}

@@ -1,0 +1,87 @@
+//! `weft bench ceiling`: what this machine allows at best.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use weft_ceiling::{Options, Reps, run_all_with};
+use weft_host::output::{print, print_json};
+
+use crate::yardstick::spawner;
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where the disk is measured [default: where temporary files are]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Seconds of each repetition
+    #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = parse_seconds)]
+    seconds: f64,
+    /// Repetitions
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    reps: u32,
+    /// Only these
+    #[arg(long, value_name = "GROUP", value_delimiter = ',', value_parser = ["cpu", "rpc", "bulk", "fuse", "disk"])]
+    only: Vec<String>,
+    /// Threads that serve the null FUSE file system
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    fuse_threads: u16,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of the hidden command that serves what is measured against.
+#[derive(Debug, clap::Args)]
+pub struct ServerArgs {
+    /// What to serve
+    words: Vec<OsString>,
+}
+
+impl Args {
+    /// Measures and prints.
+    ///
+    /// # Errors
+    /// When something cannot be measured that every machine allows.
+    pub fn run(self) -> Result<ExitCode> {
+        let mut options = Options::new(spawner()?);
+        options.reps = Reps::new(Duration::from_secs_f64(self.seconds), self.reps as usize);
+        options.null_fuse.threads = usize::from(self.fuse_threads);
+        options.only = self.only;
+        let dir = self.dir.unwrap_or_else(std::env::temp_dir);
+        let show = std::io::stderr().is_terminal();
+        let all = run_all_with(&dir, &options, |row| {
+            if show {
+                weft_host::output::tell_plainly(&row.to_string());
+            }
+        })?;
+        if self.json {
+            print_json(&all)?;
+        } else {
+            print(&format!("{all}\n"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl ServerArgs {
+    /// Serves until standard input ends.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn run(self) -> Result<ExitCode> {
+        weft_ceiling::serve_child(&self.words)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 3600.0 => Ok(seconds),
+        _ => Err("give a number of seconds above 0 and up to 3600".into()),
+    }
+}

@@ -1,0 +1,298 @@
+//! The processes of a benchmark, led from outside: they are started once, wait for each other before each step, and end with this one.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use weft_host::connect::Common;
+use weft_host::process;
+use weft_host::process::StopSignals;
+use weft_trace::latency::Latency;
+
+use crate::meter::Tally;
+use crate::target::Traffic;
+use crate::work::{Step, Work};
+use crate::worker::{Answer, Done, Order};
+
+/// How long a process has for ending by itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Notices that the person wants to stop, and ends the processes, so that whoever waits for them goes on to clean up.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<StopState>);
+
+#[derive(Debug, Default)]
+struct StopState {
+    asked: AtomicBool,
+    pids: Mutex<Vec<i32>>,
+}
+
+impl Stop {
+    /// From now on Ctrl-C and the like stop in good order. Call it before any thread is started.
+    ///
+    /// # Errors
+    /// Of the operating system.
+    pub fn at_signals() -> Result<Stop> {
+        let stop = Stop::default();
+        let state = stop.0.clone();
+        StopSignals::block()?.on_stop(move || {
+            state.asked.store(true, Ordering::SeqCst);
+            state.kill_all();
+        });
+        Ok(stop)
+    }
+
+    /// # Errors
+    /// If the person wants to stop.
+    pub fn check(&self) -> Result<()> {
+        if self.0.asked.load(Ordering::SeqCst) {
+            bail!("stopped; what the benchmark had made is removed");
+        }
+        Ok(())
+    }
+
+    fn adopt(&self, child: &Child) {
+        self.0.pids().push(child.id() as i32);
+        // The signal may have come just before.
+        if self.0.asked.load(Ordering::SeqCst) {
+            self.0.kill_all();
+        }
+    }
+
+    /// A process that nobody has waited for yet will be; its number may be another's afterwards.
+    fn disown(&self, child: &Child) {
+        self.0.pids().retain(|pid| *pid != child.id() as i32);
+    }
+}
+
+impl StopState {
+    fn pids(&self) -> MutexGuard<'_, Vec<i32>> {
+        self.pids.lock().expect("no code panics while it holds this lock")
+    }
+
+    fn kill_all(&self) {
+        for pid in self.pids().iter() {
+            // One that has ended by itself is as good as killed.
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+        }
+    }
+}
+
+/// Running processes that measure one target.
+pub struct Crew {
+    workers: Vec<Worker>,
+    stop: Stop,
+}
+
+struct Worker {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+/// What all processes together have done in one step.
+#[derive(Debug)]
+pub struct Outcome {
+    /// From the start of the first client to the end of the last.
+    pub seconds: f64,
+    /// Sums.
+    pub tally: Tally,
+    /// What each process did in each interval, if it was to be recorded.
+    pub progress: Vec<Progress>,
+    /// Processor time of all processes in microseconds.
+    pub cpu_us: u64,
+    /// Messages and bytes of all processes, if they were counted.
+    pub traffic: Option<Traffic>,
+}
+
+/// What one process did, and when.
+#[derive(Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Its machine.
+    pub node: String,
+    /// From the start of the first client of all processes to that of its own, in nanoseconds.
+    pub late_ns: u64,
+    /// From that start to the end of its last client, in nanoseconds.
+    pub end_ns: u64,
+    /// Operations and bytes in each interval.
+    pub intervals: Vec<(u64, u64)>,
+    /// How long operations took.
+    pub latency: Latency,
+}
+
+impl Crew {
+    /// Starts processes; `words` gives the arguments of each.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    pub fn start(common: &Common, procs: u32, words: impl Fn(u32) -> Vec<OsString>, stop: &Stop) -> Result<Crew> {
+        Crew::start_traced(common, procs, words, stop, None)
+    }
+
+    /// As [`Crew::start`]; each process records into `folder` from its start to its end.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    pub fn start_traced(
+        common: &Common,
+        procs: u32,
+        words: impl Fn(u32) -> Vec<OsString>,
+        stop: &Stop,
+        folder: Option<&Path>,
+    ) -> Result<Crew> {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut crew = Crew { workers: Vec::new(), stop: stop.clone() };
+        for process in 0..procs {
+            let mut command = Command::new(&program);
+            command.args(common_words(common)).args(words(process)).stdin(Stdio::piped()).stdout(Stdio::piped());
+            if let Some(folder) = folder {
+                command.env("WEFT_TRACE", folder);
+            }
+            let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+            let (input, output) = (child.stdin.take(), child.stdout.take().expect("standard output was piped above"));
+            stop.adopt(&child);
+            crew.workers.push(Worker { child, input, output: BufReader::new(output) });
+        }
+        Ok(crew)
+    }
+
+    /// Lets all clients do a step; they start when all are ready. `before` is called just before that.
+    ///
+    /// # Errors
+    /// The first failure of any process; all are done or gone by then.
+    pub fn run(&mut self, step: Step, work: &Work, before: impl FnOnce() -> Result<()>) -> Result<Outcome> {
+        let outcome = self.run_step(step, work, before);
+        self.stop.check()?;
+        outcome.with_context(|| format!("the step {} failed", step.name()))
+    }
+
+    fn run_step(&mut self, step: Step, work: &Work, before: impl FnOnce() -> Result<()>) -> Result<Outcome> {
+        let order = serde_json::to_string(&Order { step, work: work.clone() }).context("an order is always JSON")?;
+        for worker in &mut self.workers {
+            worker.say(&order)?;
+        }
+        for worker in &mut self.workers {
+            match worker.hear()? {
+                Answer::Ready => {}
+                Answer::Failed(why) => bail!(why),
+                Answer::Done(_) => bail!("a process has ended a step before it began"),
+            }
+        }
+        before()?;
+        for worker in &mut self.workers {
+            worker.say("go")?;
+        }
+        // All answers are taken before a failure is told, so that nobody works while others clean up.
+        let answers: Vec<Result<Done>> = self
+            .workers
+            .iter_mut()
+            .map(|worker| match worker.hear()? {
+                Answer::Done(done) => Ok(done),
+                Answer::Failed(why) => Err(anyhow!(why)),
+                Answer::Ready => bail!("a process began a step twice"),
+            })
+            .collect();
+        Ok(sum(answers.into_iter().collect::<Result<_>>()?))
+    }
+}
+
+fn sum(parts: Vec<Done>) -> Outcome {
+    let begun = parts.iter().map(|part| part.begun_ns).min().unwrap_or(0);
+    let ended = parts.iter().map(|part| part.ended_ns).max().unwrap_or(0);
+    let mut outcome = Outcome {
+        seconds: ended.saturating_sub(begun) as f64 / 1e9,
+        tally: Tally::default(),
+        progress: Vec::new(),
+        cpu_us: 0,
+        traffic: None,
+    };
+    for part in parts {
+        outcome.tally.absorb(&part.tally);
+        outcome.progress.push(Progress {
+            node: part.node,
+            late_ns: part.begun_ns.saturating_sub(begun),
+            end_ns: part.ended_ns.saturating_sub(begun),
+            latency: part.tally.bins.latency(),
+            intervals: part.tally.intervals,
+        });
+        outcome.cpu_us += part.cpu_us;
+        if let Some(traffic) = part.traffic {
+            let sum = outcome.traffic.get_or_insert_default();
+            sum.requests += traffic.requests;
+            sum.bytes += traffic.bytes;
+        }
+    }
+    outcome
+}
+
+/// Global options, for the processes.
+fn common_words(common: &Common) -> Vec<OsString> {
+    let mut words = vec!["--timeout".into(), common.timeout().as_secs().to_string().into()];
+    if let Some(file) = &common.key_file {
+        words.extend(["--key-file".into(), file.clone().into_os_string()]);
+    }
+    words
+}
+
+impl Worker {
+    fn say(&mut self, line: &str) -> Result<()> {
+        let input = self.input.as_mut().context("the process was told to end")?;
+        input.write_all(format!("{line}\n").as_bytes()).context("a process of the benchmark has died")
+    }
+
+    fn hear(&mut self) -> Result<Answer> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).context("cannot hear a process of the benchmark")?;
+        if line.is_empty() {
+            bail!("a process of the benchmark has died");
+        }
+        serde_json::from_str(&line).with_context(|| format!("a process of the benchmark said: {}", line.trim_end()))
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            drop(worker.input.take());
+        }
+        for worker in &mut self.workers {
+            self.stop.disown(&worker.child);
+            let ended = process::wait_until(PATIENCE, || Ok(worker.child.try_wait()?.is_some()));
+            if !matches!(ended, Ok(true)) {
+                // It hangs in the file system that it measures; nothing more can be done for it here.
+                let _ = worker.child.kill();
+                let _ = worker.child.wait();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_runs_from_the_first_start_to_the_last_end() {
+        let part = |begun_ns, ended_ns, ops| Done {
+            node: "here".to_string(),
+            begun_ns,
+            ended_ns,
+            tally: Tally { ops, bytes: 2 * ops, intervals: vec![(ops, 2 * ops)], ..Tally::default() },
+            cpu_us: 10,
+            traffic: Some(Traffic { requests: ops, bytes: 1 }),
+        };
+        let all = sum(vec![part(3_000_000_000, 5_000_000_000, 7), part(2_000_000_000, 4_500_000_000, 8)]);
+        assert_eq!(all.seconds, 3.0);
+        assert_eq!((all.tally.ops, all.tally.bytes, all.cpu_us), (15, 30, 20));
+        assert_eq!(all.traffic, Some(Traffic { requests: 15, bytes: 2 }));
+        let progress: Vec<_> = all.progress.iter().map(|one| (one.late_ns, one.intervals.as_slice())).collect();
+        assert_eq!(progress, [(1_000_000_000, [(7, 14)].as_slice()), (0, [(8, 16)].as_slice())]);
+    }
+}

@@ -1,0 +1,137 @@
+//! `weft bench`: measures Weft by its library, any mounted directory by system calls, and what the machine allows at best.
+//!
+//! One process leads ([`run`]), others measure ([`worker`]): they wait for each other before each step, so that rates are of all
+//! clients at once. [`work`] says what is done, [`path`] and [`library`] do it, [`report`] tells what came out. It never changes what it measures: the
+//! servers are told nothing but what any client would tell them.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod ceiling;
+mod crew;
+mod engines;
+mod layers;
+mod library;
+mod meter;
+mod options;
+mod path;
+mod prediction;
+mod progress;
+mod report;
+mod run;
+mod site;
+mod stats;
+mod target;
+mod tracing;
+mod usage;
+mod work;
+mod worker;
+mod yardstick;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use weft_host::connect::Common;
+
+use options::{Options, Phases};
+use work::Step;
+
+/// Measure a file system, or what this machine allows
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A client is a thread; there are --procs x --clients of them, and each does the work of --files files. All start at once; a rate is over
+the time from the first start to the last end. Rates are of files, of entries, or of blocks of a stream. Everything happens in a
+directory of its own that is removed afterwards.
+
+Examples:
+  weft bench ceiling                                                what this machine allows at best
+  weft bench create --fs ~/fs --files 100000 --depth 64             by the library, 64 requests in flight
+  weft bench create --path ~/mnt --procs 4 --files 5000             by any mount, from 4 processes
+  weft bench all --path ~/mnt --fs ~/fs --ceiling                   with what the servers spend, beside a null FUSE file system
+  weft bench create --path ~/mnt --ceiling=served                   beside the least that a file system with a server needs over FUSE
+  weft bench write --path ~/mnt --procs 2 --interleaved --block 47008 --size 470080000
+  weft bench engines                                                the price of durability
+  weft bench tracing                                                what recording costs
+  weft bench layers                                                 what the order of accesses to the disk is worth")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// What this machine allows at best: processor, sockets, a null FUSE file system, disk
+    #[command(after_help = "Example:\n  weft bench ceiling --only rpc,fuse --reps 5")]
+    Ceiling(ceiling::Args),
+    /// Make files; with --size write them too
+    #[command(
+        after_help = "Examples:\n  weft bench create --fs ~/fs --files 100000 --depth 64\n  weft bench create --path ~/mnt --size 3901 --json"
+    )]
+    Create(Options),
+    /// Ask for the attributes of files
+    #[command(after_help = "Example:\n  weft bench stat --path ~/mnt --procs 2")]
+    Stat(Options),
+    /// List directories
+    #[command(after_help = "Example:\n  weft bench readdir --path ~/mnt --files 20000 --attrs")]
+    Readdir(Options),
+    /// Remove files
+    #[command(after_help = "Example:\n  weft bench remove --fs ~/fs --depth 64 --files 100000")]
+    Remove(Options),
+    /// Write files block by block
+    #[command(
+        after_help = "Examples:\n  weft bench write --path ~/mnt --size 1GiB\n  weft bench write --path ~/mnt --procs 2 --shared-file --block 64KiB"
+    )]
+    Write(Options),
+    /// Read files block by block; each block is checked to be the one that was written
+    #[command(after_help = "Example:\n  weft bench read --path ~/mnt --size 1GiB --cold")]
+    Read(Options),
+    /// Write files block by block, then read them
+    #[command(after_help = "Example:\n  weft bench streams --path ~/mnt --procs 2 --size 1GiB --ceiling")]
+    Streams(Options),
+    /// Create, stat, readdir, remove, write and read
+    #[command(after_help = "Example:\n  weft bench all --path ~/mnt --ceiling")]
+    All(Options),
+    /// Write a given number of bytes in few or many files, timed as a whole
+    #[command(after_help = "Example:\n  weft bench split --path ~/mnt --procs 4 --size 50MiB --files 128")]
+    Split(Options),
+    /// Fill directories with empty files, list them with attributes, remove them
+    #[command(after_help = "Example:\n  weft bench stress --path ~/mnt --procs 5 --subdirs 100 --files 500")]
+    Stress(Options),
+    /// Compare the engines: temporary file systems side by side, creates by the library
+    Engines(engines::Args),
+    /// Compare recording with not recording: creates by the library in turns, with an interval of confidence
+    Tracing(tracing::Args),
+    /// Compare the cache layers: temporary file systems side by side, interleaved blocks of one file from many clients
+    Layers(layers::Args),
+    #[command(hide = true)]
+    Worker(worker::Args),
+    #[command(hide = true)]
+    CeilingServer(ceiling::ServerArgs),
+}
+
+impl Args {
+    /// Does what the command line says.
+    ///
+    /// # Errors
+    /// If options do not fit together or what is measured fails.
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let one = |options: Options, step| run::run(&options, Phases::One(step), common);
+        match self.what {
+            What::Ceiling(args) => args.run(),
+            What::Create(options) => one(options, Step::Create),
+            What::Stat(options) => one(options, Step::Stat),
+            What::Readdir(options) => one(options, Step::Readdir),
+            What::Remove(options) => one(options, Step::Remove),
+            What::Write(options) => one(options, Step::Write),
+            What::Read(options) => one(options, Step::Read),
+            What::Streams(options) => run::run(&options, Phases::Streams, common),
+            What::All(options) => run::run(&options, Phases::All, common),
+            What::Split(options) => run::run(&options, Phases::Split, common),
+            What::Stress(options) => run::run(&options, Phases::Stress, common),
+            What::Engines(args) => args.run(common),
+            What::Tracing(args) => args.run(common),
+            What::Layers(args) => args.run(common),
+            What::Worker(args) => args.run(common),
+            What::CeilingServer(args) => args.run(),
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The command line of the measuring subcommands, and the plan that it comes to.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+use weft_host::units::ByteSize;
+
+use crate::work::{Dirs, Sharing, Step, Work};
+use crate::yardstick::CeilingKind;
+
+/// Files of each client unless the person says otherwise.
+const FILES: u64 = 5000;
+/// Bytes of each stream unless the person says otherwise.
+const STREAM_BYTES: u64 = 256 << 20;
+
+/// Options of every measuring subcommand.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Measure this file system by the client library (FS or FS:/DIR); with --path: ask its servers what they spent
+    #[arg(long, value_name = "FS", required_unless_present = "path", help_heading = "What")]
+    pub fs: Option<OsString>,
+    /// Measure this directory of any file system, by system calls
+    #[arg(long, value_name = "DIR", help_heading = "What")]
+    pub path: Option<PathBuf>,
+    /// Files of each client [default: 5000; 1 for streams; 500 in each directory for stress]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "What")]
+    files: Option<u64>,
+    /// Bytes of each file; in shared files each client's part; for split of all files of a client [default: 0; 256MiB for streams; 50MiB for split]
+    #[arg(long, value_name = "SIZE", help_heading = "What")]
+    size: Option<ByteSize>,
+    /// Bytes of one read or write
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", help_heading = "What")]
+    block: ByteSize,
+    /// Which directories the files are in [default: shared; own for split and stress]
+    #[arg(long, value_enum, help_heading = "What")]
+    dir: Option<Dirs>,
+    /// Directories that each client makes for its files, removed with them [default: 0; 100 for stress]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = "What")]
+    subdirs: Option<u32>,
+    /// One file for all clients, each with a part of it (write, read, streams)
+    #[arg(long, conflicts_with = "interleaved", help_heading = "What")]
+    shared_file: bool,
+    /// One file for all clients, block after block the next one's (write, read, streams)
+    #[arg(long, help_heading = "What")]
+    interleaved: bool,
+    /// Bytes of each stream of `all`
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", help_heading = "What")]
+    stream_size: ByteSize,
+
+    /// Threads of each process
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "How")]
+    clients: u32,
+    /// Processes [default: 1; 4 for split]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "How")]
+    procs: Option<u32>,
+    /// Requests that each client keeps in flight (library only)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "How")]
+    depth: u32,
+    /// Sync each file before it is closed
+    #[arg(long, help_heading = "How")]
+    fsync: bool,
+    /// Open and close each empty file that is made (library; by system calls that is always so)
+    #[arg(long, help_heading = "How")]
+    open: bool,
+    /// Past the page cache, with O_DIRECT (path)
+    #[arg(long, help_heading = "How")]
+    direct: bool,
+    /// Drop each file from the page cache before it is read (path)
+    #[arg(long, help_heading = "How")]
+    cold: bool,
+    /// Name files by their full path instead of relative to an open directory (path)
+    #[arg(long, help_heading = "How")]
+    full_paths: bool,
+    /// Ask for the attributes of every entry that is listed
+    #[arg(long, help_heading = "How")]
+    attrs: bool,
+    /// Stripe size of new files (library) [default: what the directory says]
+    #[arg(long, value_name = "SIZE", value_parser = weft_host::config::parse_stripe_size, help_heading = "How")]
+    stripe_size: Option<u32>,
+    /// Data servers of each new file (library) [default: what the directory says]
+    #[arg(long, value_name = "N", help_heading = "How")]
+    stripe_width: Option<u16>,
+    /// Repetitions; the median and the range are told
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "How")]
+    pub reps: u32,
+    /// Seconds of rest before each phase, in which caches of names and attributes forget: a mount may answer for what it has just seen
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = pause, help_heading = "How")]
+    pub pause: f64,
+    /// Measure the ceiling of each phase before every repetition, and tell the ratio: `bare` (if no KIND is given) has nothing behind the
+    /// requests; `served`, for --path, is a null file system whose permissions the kernel checks and that asks one process for each change
+    #[arg(long, value_name = "KIND", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "bare", help_heading = "How")]
+    pub ceiling: Option<CeilingKind>,
+
+    /// Print JSON: an array with one object for each phase
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Print rows of a Markdown table that begin with this label
+    #[arg(long, value_name = "LABEL", conflicts_with = "json", help_heading = "Output")]
+    pub markdown: Option<String>,
+    /// Write what each process did in every 100 ms to this file (CSV)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub progress: Option<PathBuf>,
+}
+
+/// Seconds of rest, at most an hour.
+fn pause(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected".to_string())?;
+    if (0.0..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0 to 3600 seconds".to_string()) }
+}
+
+/// A measuring subcommand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phases {
+    /// One step.
+    One(Step),
+    /// Files made, looked at, listed and removed; then streams.
+    All,
+    /// Files written and then read block by block.
+    Streams,
+    /// A given number of bytes written in a given number of files, timed as a whole.
+    Split,
+    /// Directories full of empty files.
+    Stress,
+}
+
+/// A part of a plan: the same work in several steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// Said before the name of each step in results.
+    pub prefix: &'static str,
+    /// The work.
+    pub work: Work,
+    /// Done once before all repetitions, not timed.
+    pub before: Vec<Step>,
+    /// Done in each repetition; told in results if `true`.
+    pub cycle: Vec<(Step, bool)>,
+    /// Done once after them.
+    pub after: Vec<Step>,
+}
+
+impl Section {
+    /// Name of a step in results.
+    pub fn phase(&self, step: Step) -> String {
+        match self.prefix {
+            "split" => "split".to_string(),
+            prefix => format!("{prefix}{}", step.name()),
+        }
+    }
+}
+
+impl Options {
+    /// What is to be done.
+    ///
+    /// # Errors
+    /// If options do not fit together; says which.
+    pub fn plan(&self, phases: Phases) -> Result<Vec<Section>> {
+        self.check(phases)?;
+        let metadata = |step| Work { size: self.size_or(0), ..self.work(phases, self.files.unwrap_or(FILES), step == Step::Readdir) };
+        let stream = |size| Work { size, sharing: self.sharing(), ..self.work(phases, self.files.unwrap_or(1), false) };
+        let section = |work, before: &[Step], cycle: &[(Step, bool)], after: &[Step]| Section {
+            prefix: "",
+            work,
+            before: before.to_vec(),
+            cycle: cycle.to_vec(),
+            after: after.to_vec(),
+        };
+        use Step::{Create, Read, Readdir, Remove, Stat, Write};
+        Ok(match phases {
+            Phases::One(Create) => vec![section(metadata(Create), &[], &[(Create, true), (Remove, false)], &[])],
+            Phases::One(step @ (Stat | Readdir)) => vec![section(metadata(step), &[Create], &[(step, true)], &[Remove])],
+            Phases::One(Remove) => vec![section(metadata(Remove), &[], &[(Create, false), (Remove, true)], &[])],
+            Phases::One(Write) => vec![section(stream(self.size_or(STREAM_BYTES)), &[], &[(Write, true), (Remove, false)], &[])],
+            Phases::One(Read) => vec![section(stream(self.size_or(STREAM_BYTES)), &[Write], &[(Read, true)], &[Remove])],
+            Phases::All => {
+                let work = metadata(Create);
+                let mut cycle = vec![(Create, true), (Stat, true), (Readdir, true), (Read, work.size > 0), (Remove, true)];
+                cycle.retain(|(step, _)| *step != Read || work.size > 0);
+                let mut sections = vec![Section { prefix: "", ..section(work, &[], &cycle, &[]) }];
+                if self.stream_size.0 > 0 {
+                    let streams = Work { files: 1, subdirs: 0, ..stream(self.stream_size.0) };
+                    // With a size the files were read before; the streams are told apart from that.
+                    let prefix = if self.size_or(0) > 0 { "stream-" } else { "" };
+                    sections.push(Section { prefix, ..section(streams, &[], &[(Write, true), (Read, true), (Remove, false)], &[]) });
+                }
+                sections
+            }
+            Phases::Streams => {
+                let work = stream(self.size_or(STREAM_BYTES));
+                vec![section(work, &[], &[(Write, true), (Read, true), (Remove, false)], &[])]
+            }
+            Phases::Split => {
+                let (files, total) = (self.files.unwrap_or(1), self.size_or(50 << 20));
+                ensure!(total >= files, "split: {total} bytes cannot be written in {files} files");
+                let work = Work { size: total / files, longer: total % files, ..self.work(phases, files, false) };
+                vec![Section { prefix: "split", ..section(work, &[], &[(Create, true), (Remove, false)], &[]) }]
+            }
+            Phases::Stress => {
+                let work = Work { size: self.size_or(0), attrs: true, ..self.work(phases, self.files.unwrap_or(500), true) };
+                let work = Work { subdirs: self.subdirs.unwrap_or(100), ..work };
+                vec![Section { prefix: "stress-", ..section(work, &[], &[(Create, true), (Readdir, true), (Remove, true)], &[]) }]
+            }
+        })
+    }
+
+    /// True if the library is measured, not a path.
+    pub fn by_library(&self) -> bool {
+        self.path.is_none()
+    }
+
+    fn check(&self, phases: Phases) -> Result<()> {
+        let streams = matches!(phases, Phases::One(Step::Write | Step::Read) | Phases::Streams | Phases::All);
+        let only = |given: bool, option: &str, with: &str| if given { bail!("{option} works only with {with}") } else { Ok(()) };
+        let by_path = !self.by_library();
+        only(by_path && self.depth > 1, "--depth", "the library: give --fs without --path")?;
+        only(by_path && (self.stripe_size.is_some() || self.stripe_width.is_some()), "--stripe-size and --stripe-width", "the library")?;
+        only(!by_path && (self.direct || self.cold || self.full_paths), "--direct, --cold and --full-paths", "--path")?;
+        only(!streams && self.sharing() != Sharing::Own, "--shared-file and --interleaved", "write, read, streams and all")?;
+        only(streams && phases != Phases::All && self.subdirs.is_some(), "--subdirs", "create, stat, readdir, remove, all and stress")?;
+        ensure!(self.block.0 > 0 && self.block.0 <= 1 << 30, "--block must be from 1 byte to 1GiB");
+        if self.interleaved {
+            let size = if phases == Phases::All { self.stream_size.0 } else { self.size_or(STREAM_BYTES) };
+            ensure!(
+                size.is_multiple_of(self.block.0),
+                "--interleaved: each client's part ({size} bytes) must be whole blocks of {} bytes",
+                self.block.0
+            );
+        }
+        if streams && phases != Phases::All {
+            ensure!(self.size_or(STREAM_BYTES) > 0, "there is nothing to write or read in files of 0 bytes");
+        }
+        Ok(())
+    }
+
+    fn size_or(&self, default: u64) -> u64 {
+        self.size.map_or(default, |size| size.0)
+    }
+
+    fn sharing(&self) -> Sharing {
+        match (self.shared_file, self.interleaved) {
+            (false, false) => Sharing::Own,
+            (true, _) => Sharing::Parts,
+            (false, true) => Sharing::Interleaved,
+        }
+    }
+
+    fn work(&self, phases: Phases, files: u64, listing: bool) -> Work {
+        let own = matches!(phases, Phases::Split | Phases::Stress);
+        Work {
+            procs: self.procs.unwrap_or(if phases == Phases::Split { 4 } else { 1 }),
+            clients: self.clients,
+            depth: self.depth,
+            files,
+            subdirs: self.subdirs.unwrap_or(0),
+            size: 0,
+            longer: 0,
+            block: self.block.0,
+            dirs: self.dir.unwrap_or(if own { Dirs::Own } else { Dirs::Shared }),
+            sharing: Sharing::Own,
+            fsync: self.fsync,
+            direct: self.direct,
+            cold: self.cold,
+            full_paths: self.full_paths,
+            attrs: self.attrs && (listing || phases == Phases::All),
+            open: self.open,
+            stripe_bytes: self.stripe_size.unwrap_or(0),
+            stripe_width: self.stripe_width.unwrap_or(0),
+            progress: self.progress.is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(words: &str) -> Options {
+        Line::try_parse_from(std::iter::once("x").chain(words.split_ascii_whitespace())).expect("good words").options
+    }
+
+    fn plan(phases: Phases, words: &str) -> Vec<Section> {
+        options(words).plan(phases).expect("a good plan")
+    }
+
+    fn refusal(phases: Phases, words: &str) -> String {
+        options(words).plan(phases).expect_err("a bad plan").to_string()
+    }
+
+    #[test]
+    fn a_target_is_needed() {
+        assert!(Line::try_parse_from(["x"]).is_err());
+        assert!(options("--fs /f").by_library());
+        assert!(!options("--fs /f --path /p").by_library());
+    }
+
+    #[test]
+    fn create_times_creates_only_and_removes_what_it_made() {
+        let [section] = &plan(Phases::One(Step::Create), "--path /p --files 7 --procs 2 --clients 3 --size 3901 --dir own")[..] else {
+            panic!("one section")
+        };
+        assert_eq!(section.cycle, [(Step::Create, true), (Step::Remove, false)]);
+        let work = &section.work;
+        assert_eq!((work.files, work.procs, work.clients, work.size, work.dirs), (7, 2, 3, 3901, Dirs::Own));
+        assert_eq!(work.sharing, Sharing::Own);
+    }
+
+    #[test]
+    fn what_is_measured_on_existing_files_makes_them_once() {
+        for step in [Step::Stat, Step::Readdir, Step::Read] {
+            let [section] = &plan(Phases::One(step), "--path /p")[..] else { panic!("one section") };
+            assert_eq!((section.before.len(), &section.cycle[..], section.after.len()), (1, &[(step, true)][..], 1));
+        }
+    }
+
+    #[test]
+    fn streams_have_a_size_by_default_and_files_have_none() {
+        assert_eq!(plan(Phases::One(Step::Write), "--path /p")[0].work.size, STREAM_BYTES);
+        assert_eq!(plan(Phases::One(Step::Create), "--path /p")[0].work.size, 0);
+        let all = plan(Phases::All, "--path /p");
+        assert_eq!(all.len(), 2);
+        assert!(!all[0].cycle.iter().any(|(step, _)| *step == Step::Read), "there is nothing to read in empty files");
+        assert_eq!((all[1].work.size, all[1].work.files), (256 << 20, 1));
+        let names: Vec<String> = plan(Phases::All, "--path /p --size 1K").iter().map(|section| section.phase(Step::Read)).collect();
+        assert_eq!(names, ["read", "stream-read"]);
+    }
+
+    #[test]
+    fn split_divides_all_bytes() {
+        let [section] = &plan(Phases::Split, "--path /p --files 3 --size 10")[..] else { panic!("one section") };
+        let work = &section.work;
+        assert_eq!((work.procs, work.dirs), (4, Dirs::Own));
+        assert_eq!((0..3).map(|number| work.bytes_of(number)).collect::<Vec<_>>(), [4, 3, 3]);
+        assert_eq!(section.phase(Step::Create), "split");
+        assert!(refusal(Phases::Split, "--path /p --files 3 --size 2").contains("2 bytes"));
+    }
+
+    #[test]
+    fn stress_fills_directories() {
+        let [section] = &plan(Phases::Stress, "--path /p --procs 5")[..] else { panic!("one section") };
+        assert_eq!((section.work.subdirs, section.work.files, section.work.attrs), (100, 500, true));
+        assert_eq!(section.phase(Step::Readdir), "stress-readdir");
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        let create = Phases::One(Step::Create);
+        assert!(refusal(create, "--path /p --depth 2").contains("--depth"));
+        assert!(refusal(create, "--fs /f --direct").contains("--direct"));
+        assert!(refusal(create, "--path /p --stripe-size 64KiB").contains("--stripe-size"));
+        assert!(refusal(create, "--path /p --interleaved").contains("--interleaved"));
+        assert!(refusal(Phases::One(Step::Write), "--path /p --interleaved --size 1000 --block 300").contains("300"));
+        assert!(refusal(Phases::One(Step::Write), "--path /p --size 0").contains("nothing to write"));
+        assert!(refusal(Phases::One(Step::Write), "--path /p --block 0").contains("--block"));
+        for bad in ["--path /p --reps 0", "--path /p --procs 0", "--path /p --shared-file --interleaved", "--path /p --json --markdown x"] {
+            assert!(Line::try_parse_from(std::iter::once("x").chain(bad.split_ascii_whitespace())).is_err(), "{bad}");
+        }
+    }
+}

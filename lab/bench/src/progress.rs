@@ -1,0 +1,126 @@
+//! Running performance: what each process did in each interval, as Vef's modified mdtest prints it (thesis of 2016, section 3.2.2), but
+//! recorded in memory and told at the end. As lines of a CSV file, and in the JSON report together with the latencies in the 50 bins.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use weft_trace::latency::{Latency, slot_bounds_ns};
+
+use crate::meter::INTERVAL;
+use crate::report::Measurement;
+
+/// First line of the progress file: `proc` numbers the processes of a phase, `node` is its machine, `t_s` the end of the interval (the last
+/// one of a process ends with it) in seconds since the first client of all processes began, `count` and `bytes` are what ended in the interval.
+pub const HEADING: &str = "phase,repetition,proc,node,t_s,count,bytes\n";
+
+/// A process of one repetition, in the JSON report.
+#[derive(Debug, Serialize)]
+pub struct ProcessReport {
+    /// Repetition, from 0.
+    pub repetition: usize,
+    /// Number of the process, from 0.
+    pub proc: usize,
+    /// Its machine.
+    pub node: String,
+    /// Seconds of an interval.
+    pub interval_s: f64,
+    /// When its first interval began, in seconds since the first client of all processes.
+    pub begin_s: f64,
+    /// When it ended; its last interval may be shorter than the others.
+    pub end_s: f64,
+    /// Operations of each interval.
+    pub counts: Vec<u64>,
+    /// The bins that have entries.
+    pub latency_bins: Vec<Bin>,
+}
+
+/// A bin of a latency distribution (`docs/trace.md`).
+#[derive(Debug, Serialize)]
+pub struct Bin {
+    /// Position: 0 lies below the 50 bins, 51 above.
+    pub slot: usize,
+    /// First value in nanoseconds.
+    pub from_ns: u64,
+    /// Entries.
+    pub count: u64,
+    /// Their sum in nanoseconds.
+    pub sum_ns: u64,
+}
+
+impl Measurement {
+    /// Lines of the progress file, see [`HEADING`].
+    pub fn progress_csv(&self) -> String {
+        let mut text = String::new();
+        for (repetition, one) in self.repetitions.iter().enumerate() {
+            for (process, progress) in one.outcome.progress.iter().enumerate() {
+                // Names of machines have no commas by any standard, but they come from outside.
+                let node = progress.node.replace([',', '"', '\n', '\r'], "_");
+                for (number, (ops, bytes)) in (1u32..).zip(&progress.intervals) {
+                    let end_s = (progress.late_ns as f64 / 1e9 + (INTERVAL * number).as_secs_f64()).min(progress.end_ns as f64 / 1e9);
+                    let _ = writeln!(text, "{},{repetition},{process},{node},{end_s:.4},{ops},{bytes}", self.phase);
+                }
+            }
+        }
+        text
+    }
+
+    /// The same for the JSON report, with latencies.
+    pub fn processes(&self) -> Vec<ProcessReport> {
+        let repetitions = self.repetitions.iter().enumerate();
+        let processes =
+            repetitions.flat_map(|(repetition, one)| one.outcome.progress.iter().enumerate().map(move |(p, of)| (repetition, p, of)));
+        let report = |(repetition, proc, progress): (usize, usize, &crate::crew::Progress)| ProcessReport {
+            repetition,
+            proc,
+            node: progress.node.clone(),
+            interval_s: INTERVAL.as_secs_f64(),
+            begin_s: progress.late_ns as f64 / 1e9,
+            end_s: progress.end_ns as f64 / 1e9,
+            counts: progress.intervals.iter().map(|(ops, _)| *ops).collect(),
+            latency_bins: bins(&progress.latency),
+        };
+        processes.map(report).collect()
+    }
+}
+
+fn bins(latency: &Latency) -> Vec<Bin> {
+    let used = latency.slots().iter().enumerate().filter(|(_, slot)| slot.count > 0);
+    used.map(|(slot, of)| Bin { slot, from_ns: slot_bounds_ns(slot).0, count: of.count, sum_ns: of.sum_ns }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crew::{Outcome, Progress};
+    use crate::meter::Tally;
+    use crate::report::Repetition;
+    use crate::work::Step;
+    use crate::work::tests::small;
+
+    fn measurement() -> Measurement {
+        let mut latency = Latency::default();
+        latency.record(70_000);
+        latency.record(71_000);
+        let process = |late_ns, intervals| Progress { node: "boron".into(), late_ns, end_ns: 180_000_000, intervals, latency };
+        let progress = vec![process(0, vec![(3, 30)]), process(2_500_000, vec![(1, 10), (4, 40)])];
+        let outcome = Outcome { seconds: 1.0, tally: Tally::default(), progress, cpu_us: 0, traffic: None };
+        let repetitions = vec![Repetition { outcome, usage: None, ceiling: None }];
+        Measurement { phase: "create".into(), step: Step::Create, work: small(), repetitions }
+    }
+
+    #[test]
+    fn lines_have_the_columns_of_the_heading_and_one_time_for_all_processes() {
+        let lines = measurement().progress_csv();
+        assert_eq!(lines, "create,0,0,boron,0.1000,3,30\ncreate,0,1,boron,0.1025,1,10\ncreate,0,1,boron,0.1800,4,40\n");
+        let columns = HEADING.trim_end().split(',').count();
+        assert!(lines.lines().all(|line| line.split(',').count() == columns));
+    }
+
+    #[test]
+    fn the_report_holds_counts_and_bins_of_every_process() {
+        let processes = measurement().processes();
+        assert_eq!((processes.len(), &processes[1].counts), (2, &vec![1, 4]));
+        let bin = &processes[0].latency_bins[0];
+        assert_eq!((bin.count, bin.sum_ns, bin.from_ns), (2, 141_000, 65_000));
+    }
+}

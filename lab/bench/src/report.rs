@@ -1,0 +1,315 @@
+//! What was measured, for people, for programs, and as rows of a Markdown table.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use weft_host::output::Table;
+
+use crate::crew::Outcome;
+use crate::progress::ProcessReport;
+use crate::stats::{Latencies, LatencySummary, Spread};
+use crate::usage::Usage;
+use crate::work::{Step, Work};
+use crate::yardstick::Ceiling;
+
+const MIB: f64 = (1u64 << 20) as f64;
+
+/// One repetition of one step.
+#[derive(Debug)]
+pub struct Repetition {
+    /// What the clients did.
+    pub outcome: Outcome,
+    /// What servers and mount spent, if they could be asked.
+    pub usage: Option<Usage>,
+    /// The ceiling, if it was measured just before.
+    pub ceiling: Option<Ceiling>,
+}
+
+/// All repetitions of one step.
+#[derive(Debug)]
+pub struct Measurement {
+    /// Its name: that of the step, or a special one.
+    pub phase: String,
+    /// The step.
+    pub step: Step,
+    /// How it was done.
+    pub work: Work,
+    /// At least one.
+    pub repetitions: Vec<Repetition>,
+}
+
+/// One phase, summed up; the JSON form of a result.
+#[derive(Debug, Serialize)]
+pub struct Phase {
+    /// Its name.
+    pub phase: String,
+    /// Repetitions.
+    pub repetitions: usize,
+    /// Processes.
+    pub procs: u32,
+    /// Threads of each.
+    pub clients: u32,
+    /// Requests in flight of each thread.
+    pub depth: u32,
+    /// Operations of one repetition.
+    pub ops: u64,
+    /// Bytes of a file.
+    pub size_bytes: u64,
+    /// Bytes of one read or write.
+    pub block_bytes: u64,
+    /// From the start of the first client to the end of the last.
+    pub seconds: Spread,
+    /// Operations per second: files, entries, or blocks of a stream.
+    pub ops_per_s: Spread,
+    /// MiB of file data per second, if any was moved.
+    pub mib_per_s: Option<Spread>,
+    /// Requests (each with one reply) for one operation.
+    pub messages_per_op: Option<f64>,
+    /// Bytes of these requests and replies.
+    pub bytes_per_op: Option<f64>,
+    /// Processor time of the measuring processes.
+    pub client_cpu_us_per_op: f64,
+    /// Processor time of the process that serves the mount.
+    pub gateway_cpu_us_per_op: Option<f64>,
+    /// Processor time of all servers.
+    pub server_cpu_us_per_op: Option<f64>,
+    /// How long one operation took, where each waited for the one before.
+    pub latency_us: Option<LatencySummary>,
+    /// The ceiling of this phase, measured in the same run.
+    pub ceiling: Option<CeilingSpread>,
+    /// Rate as a part of the ceiling measured just before the same repetition.
+    pub ratio_to_ceiling: Option<Spread>,
+    /// What each process of each repetition did when, if it was recorded (`--progress`).
+    pub progress: Option<Vec<ProcessReport>>,
+}
+
+/// A ceiling over the repetitions.
+#[derive(Debug, Serialize)]
+pub struct CeilingSpread {
+    /// What it is.
+    pub name: String,
+    /// `ops/s` or `MiB/s`.
+    pub unit: &'static str,
+    /// Its rate.
+    #[serde(flatten)]
+    pub rate: Spread,
+}
+
+impl Repetition {
+    fn ops_per_s(&self) -> f64 {
+        self.outcome.tally.ops as f64 / self.outcome.seconds
+    }
+
+    fn mib_per_s(&self) -> f64 {
+        self.outcome.tally.bytes as f64 / MIB / self.outcome.seconds
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        let ceiling = self.ceiling.as_ref()?;
+        Some(if ceiling.unit == "MiB/s" { self.mib_per_s() } else { self.ops_per_s() } / ceiling.rate)
+    }
+}
+
+impl Measurement {
+    /// Sums up. `None` if nothing was done in it: then there is no rate.
+    pub fn summary(&self) -> Option<Phase> {
+        let all = &self.repetitions;
+        let ops: u64 = all.iter().map(|one| one.outcome.tally.ops).sum();
+        if ops == 0 {
+            return None;
+        }
+        let per_op = |sum: u64| sum as f64 / ops as f64;
+        let summed = |of: fn(&Repetition) -> Option<u64>| all.iter().map(of).sum::<Option<u64>>().map(per_op);
+        // The library's own counters are exact; those of the servers count what anybody sends.
+        let traffic = |one: &Repetition| one.outcome.traffic.or(one.usage.map(|usage| usage.traffic));
+        let mut latencies = Latencies::default();
+        all.iter().for_each(|one| latencies.absorb(&one.outcome.tally.latencies));
+        let ceiling = || {
+            let first = all.first()?.ceiling.as_ref()?;
+            let rate = Spread::of(all.iter().filter_map(|one| Some(one.ceiling.as_ref()?.rate)))?;
+            Some(CeilingSpread { name: first.name.clone(), unit: first.unit, rate })
+        };
+        let moved = all.iter().any(|one| one.outcome.tally.bytes > 0);
+        let requests = all.iter().map(|one| Some(traffic(one)?.requests)).sum::<Option<u64>>();
+        let bytes = all.iter().map(|one| Some(traffic(one)?.bytes)).sum::<Option<u64>>();
+        Some(Phase {
+            phase: self.phase.clone(),
+            repetitions: all.len(),
+            procs: self.work.procs,
+            clients: self.work.clients,
+            depth: self.work.depth,
+            ops: all[0].outcome.tally.ops,
+            size_bytes: self.work.size,
+            block_bytes: self.work.block,
+            seconds: Spread::of(all.iter().map(|one| one.outcome.seconds))?,
+            ops_per_s: Spread::of(all.iter().map(Repetition::ops_per_s))?,
+            mib_per_s: moved.then(|| Spread::of(all.iter().map(Repetition::mib_per_s))).flatten(),
+            messages_per_op: requests.map(per_op),
+            bytes_per_op: bytes.map(per_op),
+            client_cpu_us_per_op: per_op(all.iter().map(|one| one.outcome.cpu_us).sum()),
+            gateway_cpu_us_per_op: summed(|one| one.usage?.gateway_us),
+            server_cpu_us_per_op: summed(|one| Some(one.usage?.servers_us)),
+            latency_us: latencies.summary(),
+            ceiling: ceiling(),
+            ratio_to_ceiling: all.iter().map(Repetition::ratio).collect::<Option<Vec<f64>>>().and_then(Spread::of),
+            progress: self.work.progress.then(|| self.processes()),
+        })
+    }
+}
+
+/// The table for people.
+pub fn table(phases: &[Phase]) -> String {
+    let mut columns = vec!["phase", ">ops/s", "min - max", ">MiB/s", "min - max", ">p50 us", ">p99 us", ">messages/op", ">client us/op"];
+    let (gateway, servers) =
+        (phases.iter().any(|one| one.gateway_cpu_us_per_op.is_some()), phases.iter().any(|one| one.server_cpu_us_per_op.is_some()));
+    let ceiling = phases.iter().any(|one| one.ceiling.is_some());
+    columns.extend(gateway.then_some(">mount us/op"));
+    columns.extend(servers.then_some(">servers us/op"));
+    columns.extend(ceiling.then_some([">ceiling", ">part of it", "min - max", "which"]).into_iter().flatten());
+    let mut table = Table::new(&columns);
+    let spread = |spread: Spread| format!("{} - {}", number(spread.min), number(spread.max));
+    let maybe = |value: Option<f64>| value.map(number).unwrap_or_default();
+    for one in phases {
+        let mib = one.mib_per_s;
+        let mut cells = vec![
+            one.phase.clone(),
+            number(one.ops_per_s.median),
+            spread(one.ops_per_s),
+            maybe(mib.map(|mib| mib.median)),
+            mib.map(spread).unwrap_or_default(),
+            maybe(one.latency_us.map(|latency| latency.p50)),
+            maybe(one.latency_us.map(|latency| latency.p99)),
+            maybe(one.messages_per_op),
+            number(one.client_cpu_us_per_op),
+        ];
+        cells.extend(gateway.then(|| maybe(one.gateway_cpu_us_per_op)));
+        cells.extend(servers.then(|| maybe(one.server_cpu_us_per_op)));
+        if ceiling {
+            cells.push(one.ceiling.as_ref().map(|ceiling| format!("{} {}", number(ceiling.rate.median), ceiling.unit)).unwrap_or_default());
+            cells.push(maybe(one.ratio_to_ceiling.map(|ratio| ratio.median)));
+            cells.push(one.ratio_to_ceiling.map(spread).unwrap_or_default());
+            cells.push(one.ceiling.as_ref().map(|ceiling| ceiling.name.clone()).unwrap_or_default());
+        }
+        table.row(cells);
+    }
+    table.render()
+}
+
+/// Rows of a Markdown table: label and phase, median (smallest - greatest), repetitions. Streams and whole runs of `split` say what
+/// their readers compare: MiB/s and seconds.
+pub fn markdown(label: &str, phases: &[Phase]) -> String {
+    let mut text = String::new();
+    for one in phases {
+        let (value, unit) = match (one.phase.as_str(), one.mib_per_s) {
+            ("split", _) => (one.seconds, "s"),
+            ("write" | "read", Some(mib)) => (mib, "MiB/s"),
+            _ => (one.ops_per_s, "/s"),
+        };
+        let separator = if label.is_empty() { "" } else { ", " };
+        let (median, min, max) = (number(value.median), number(value.min), number(value.max));
+        let _ = writeln!(text, "| {label}{separator}{} {unit} | {median} ({min}–{max}) | {} |", one.phase, one.repetitions);
+    }
+    text
+}
+
+/// Three digits and more are whole and grouped; smaller numbers keep three digits.
+pub fn number(value: f64) -> String {
+    let places = match value.abs() {
+        size if size >= 100.0 => return grouped(value.round() as i64),
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.places$}")
+}
+
+fn grouped(value: i64) -> String {
+    let digits = value.unsigned_abs().to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0 { format!("-{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::Tally;
+    use crate::target::Traffic;
+    use crate::work::tests::small;
+
+    fn repetition(ops: u64, seconds: f64, ceiling: Option<f64>) -> Repetition {
+        let tally = Tally { ops, bytes: ops << 20, intervals: vec![(ops, 0)], ..Tally::default() };
+        let traffic = Some(Traffic { requests: 2 * ops, bytes: 300 * ops });
+        let outcome = Outcome { seconds, tally, progress: vec![], cpu_us: 5 * ops, traffic };
+        let ceiling = ceiling.map(|rate| Ceiling { name: "rpc.unix.1x1".into(), rate, unit: "ops/s" });
+        Repetition { outcome, usage: Some(Usage { servers_us: 7 * ops, ..Usage::default() }), ceiling }
+    }
+
+    fn measurement(repetitions: Vec<Repetition>) -> Measurement {
+        Measurement { phase: "create".into(), step: Step::Create, work: small(), repetitions }
+    }
+
+    #[test]
+    fn rates_are_per_repetition_and_costs_over_all() {
+        let phase =
+            measurement(vec![repetition(100, 1.0, Some(200.0)), repetition(100, 2.0, Some(50.0)), repetition(100, 0.5, Some(400.0))]);
+        let phase = phase.summary().unwrap();
+        assert_eq!(phase.ops_per_s, Spread { median: 100.0, min: 50.0, max: 200.0 });
+        assert_eq!(phase.mib_per_s, Some(Spread { median: 100.0, min: 50.0, max: 200.0 }));
+        assert_eq!((phase.messages_per_op, phase.bytes_per_op), (Some(2.0), Some(300.0)));
+        assert_eq!((phase.client_cpu_us_per_op, phase.server_cpu_us_per_op, phase.gateway_cpu_us_per_op), (5.0, Some(7.0), None));
+        assert_eq!(phase.ratio_to_ceiling, Some(Spread { median: 0.5, min: 0.5, max: 1.0 }), "each repetition by its own ceiling");
+        assert_eq!(phase.ceiling.as_ref().unwrap().rate.median, 200.0);
+    }
+
+    #[test]
+    fn json_has_the_documented_keys() {
+        let phase = measurement(vec![repetition(10, 1.0, None)]).summary().unwrap();
+        let json = serde_json::to_value([phase]).unwrap();
+        let object = &json.as_array().unwrap()[0];
+        for key in ["phase", "messages_per_op", "bytes_per_op", "client_cpu_us_per_op", "server_cpu_us_per_op"] {
+            assert!(!object[key].is_null(), "{key}");
+        }
+        for key in ["ops_per_s", "mib_per_s"] {
+            assert!(["median", "min", "max"].iter().all(|part| object[key][part].is_f64()), "{key}");
+        }
+        assert!(object["ceiling"].is_null() && object.get("ratio_to_ceiling").is_some());
+    }
+
+    #[test]
+    fn nothing_done_is_no_result() {
+        assert!(measurement(vec![repetition(0, 1.0, None)]).summary().is_none());
+    }
+
+    #[test]
+    fn the_table_shows_only_columns_that_have_something() {
+        let plain = measurement(vec![repetition(1_234_567, 1.0, None)]).summary().unwrap();
+        let text = table(&[plain]);
+        assert!(
+            text.contains("1,234,567") && text.contains("servers us/op") && !text.contains("ceiling") && !text.contains("mount us"),
+            "{text}"
+        );
+        let bound = measurement(vec![repetition(100, 1.0, Some(200.0))]).summary().unwrap();
+        assert!(table(&[bound]).contains("0.500"));
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        for (value, text) in
+            [(0.1234, "0.123"), (1.234, "1.23"), (12.34, "12.3"), (123.4, "123"), (1234.5, "1,235"), (-1234567.0, "-1,234,567")]
+        {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn markdown_rows() {
+        let phase = measurement(vec![repetition(1000, 1.0, None)]).summary().unwrap();
+        assert_eq!(markdown("1 process", &[phase]), "| 1 process, create /s | 1,000 (1,000–1,000) | 1 |\n");
+    }
+}

@@ -1,0 +1,309 @@
+//! What servers do with requests, packets and disks, as part of the world.
+
+use weft_base::Nanos;
+use weft_model::{DiskJob, JobKind, Network};
+use weft_sched::{Access, CacheLayer, FileKey, Job, Next, Part, Piece};
+
+use super::{COMPLETION_BYTES, DataPacket, Running};
+use crate::event::{Event, Tag};
+use crate::program::Extent;
+use crate::record::{RequestSpan, tag_of};
+use crate::request::RequestKind;
+use crate::world::{Queue, World};
+
+impl World<'_> {
+    /// A request has arrived at its server.
+    pub(crate) fn request_arrived(&mut self, network: &mut Network, queue: &mut Queue, index: u32) {
+        let request = self.requests.get_mut(index);
+        request.arrived = true;
+        let (server, process, file, bytes) = (request.server, request.process, request.file, request.bytes);
+        let (kind, left, tag) = (request.kind, request.left, tag_of(index, request.number));
+        let now = Nanos(queue.now());
+        self.note_request(index, |span| span.arrived = span.arrived.min(now.0));
+        match kind {
+            RequestKind::Read => {
+                let mut served = 0;
+                for number in 0..self.requests.get(index).extents.len() {
+                    let Extent { offset, bytes } = self.requests.get(index).extents[number];
+                    let piece = Piece { access: Access::Read, file: FileKey(u64::from(file)), offset, bytes, tag };
+                    for piece in piece.cut(self.granularity) {
+                        let state = &mut self.servers[server as usize];
+                        if state.take_kept(now, &piece) {
+                            served += piece.bytes;
+                            continue;
+                        }
+                        state.layer.add(now, piece);
+                        self.schedule(queue, server);
+                    }
+                }
+                let from = self.servers[server as usize].process;
+                let reply = network.open(from, process, bytes, Tag::ReadData(index).pack());
+                self.requests.get_mut(index).reply = reply;
+                if served > 0 {
+                    network.append(queue, reply, served);
+                    self.note_request(index, |span| span.answered = now.0);
+                }
+            }
+            RequestKind::Write if self.config.answers_written => self.confirm_written(network, queue, index),
+            RequestKind::Write if left == 0 => self.requests.remove(index),
+            RequestKind::Write => {}
+            RequestKind::Flush => {
+                self.requests.remove(index);
+                let state = &mut self.servers[server as usize];
+                state.layer.flush(now, FileKey(u64::from(file)));
+                let mut jobs = std::mem::take(&mut state.flushed);
+                state.layer.take_flushed(&mut jobs);
+                for job in jobs.drain(..) {
+                    self.submit(queue, server, job);
+                }
+                self.servers[server as usize].flushed = jobs;
+                self.schedule(queue, server);
+            }
+        }
+    }
+
+    /// A packet with data of a write has arrived.
+    pub(crate) fn write_data_arrived(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
+        let server = self.requests.get(packet.request).server;
+        let now = queue.now();
+        self.note_request(packet.request, |span| (span.arrived, span.complete) = (span.arrived.min(now), now));
+        let state = &mut self.servers[server as usize];
+        if state.layer.accepts(packet.bytes, state.memory_free) {
+            self.accept(network, queue, packet);
+        } else {
+            state.refused.push_back(packet);
+            network.set_gate(queue, state.process, true);
+            if let Some(log) = &mut self.log {
+                log.gate(now, server, true);
+            }
+        }
+    }
+
+    /// A reply packet has left the server's card.
+    pub(crate) fn reply_uploaded(&mut self, queue: &mut Queue, request: u32, bytes: u64) {
+        let server = self.requests.get(request).server;
+        let state = &mut self.servers[server as usize];
+        let was_short = state.scheduled == 0 && state.layer.queued(Access::Read).entries > 0;
+        state.add_memory(bytes);
+        if was_short {
+            // Reads that found too little memory may find enough now.
+            self.schedule(queue, server);
+        }
+    }
+
+    /// The disk of a server has finished a job.
+    pub(crate) fn disk_done(&mut self, network: &mut Network, queue: &mut Queue, server: u32) {
+        let state = &mut self.servers[server as usize];
+        let done = state.disk.finish();
+        let Running { job, parts } = &mut state.running[done.tag as usize];
+        let (job, mut parts) = (*job, std::mem::take(parts));
+        if job.access == Access::Read {
+            // What has arrived meanwhile takes its bytes from the job, too; what is left of its holes is in no reply.
+            state.layer.take_covered(&job, &mut parts);
+        }
+        if let Some(log) = &mut self.log {
+            log.access_done(server, &parts);
+        }
+        match job.access {
+            Access::Read => {
+                let wanted: u64 = parts.iter().map(|part| part.bytes).sum();
+                state.add_memory(job.bytes.saturating_sub(wanted));
+                state.keep_holes(Nanos(queue.now()), &job, &parts);
+                for part in &parts {
+                    let reply = self.requests.get(part.tag as u32).reply;
+                    network.append(queue, reply, part.bytes);
+                    let now = queue.now();
+                    self.note_request(part.tag as u32, |span| span.answered = now);
+                }
+            }
+            Access::Write => {
+                state.add_memory(job.bytes);
+                self.written(network, queue, &parts);
+                self.retry_refused(network, queue, server);
+            }
+        }
+        parts.clear();
+        let state = &mut self.servers[server as usize];
+        state.running[done.tag as usize].parts = parts;
+        state.free_running.push(done.tag);
+        state.scheduled -= 1;
+        state.layer.completed(Nanos(queue.now()), &job);
+        self.schedule(queue, server);
+        if let Some(service) = self.servers[server as usize].disk.start_next() {
+            queue.push_after(service, Event::Disk(server));
+            self.record_access(queue.now(), server, service);
+        }
+    }
+
+    /// A server asked to be woken.
+    pub(crate) fn wake(&mut self, queue: &mut Queue, server: u32) {
+        let state = &mut self.servers[server as usize];
+        if state.wake_at == Some(queue.now()) {
+            state.wake_at = None;
+            self.schedule(queue, server);
+        }
+    }
+
+    fn retry_refused(&mut self, network: &mut Network, queue: &mut Queue, server: u32) {
+        if self.servers[server as usize].refused.is_empty() {
+            return;
+        }
+        loop {
+            let state = &mut self.servers[server as usize];
+            let Some(&packet) = state.refused.front() else {
+                let process = state.process;
+                network.set_gate(queue, process, false);
+                if let Some(log) = &mut self.log {
+                    log.gate(queue.now(), server, false);
+                }
+                return;
+            };
+            if !state.layer.accepts(packet.bytes, state.memory_free) {
+                return;
+            }
+            state.refused.pop_front();
+            self.accept(network, queue, packet);
+        }
+    }
+
+    /// Takes data of a write: cuts it along the request's extents, and each piece may start at once.
+    fn accept(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
+        let DataPacket { request: index, bytes, last } = packet;
+        let now = Nanos(queue.now());
+        let (server, tag) = (self.requests.get(index).server, tag_of(index, self.requests.get(index).number));
+        let state = &mut self.servers[server as usize];
+        state.memory_free = state.memory_free.saturating_sub(bytes);
+        let mut left = bytes;
+        while left > 0 {
+            let request = self.requests.get_mut(index);
+            let (number, done) = request.cursor;
+            let extent = request.extents[number];
+            let taken = (extent.bytes - done).min(left).min(self.granularity);
+            request.cursor = if done + taken == extent.bytes { (number + 1, 0) } else { (number, done + taken) };
+            let file = FileKey(u64::from(request.file));
+            let piece = Piece { access: Access::Write, file, offset: extent.offset + done, bytes: taken, tag };
+            left -= taken;
+            if taken > 0 {
+                let state = &mut self.servers[server as usize];
+                state.keep(|kept, _| kept.written(file, piece.offset, piece.bytes));
+                state.layer.add(now, piece);
+                state.layer.take_dropped(&mut state.dropped);
+                let mut dropped = std::mem::take(&mut state.dropped);
+                state.add_memory(dropped.iter().map(|part| part.bytes).sum());
+                self.written(network, queue, &dropped);
+                dropped.clear();
+                self.servers[server as usize].dropped = dropped;
+                self.schedule(queue, server);
+            }
+        }
+        let request = self.requests.get_mut(index);
+        request.left -= bytes;
+        let (task, client) = (request.task, request.process);
+        let (left, arrived) = (request.left, request.arrived);
+        if self.config.answers_written {
+            return;
+        }
+        let done = if self.config.early_completion { last } else { left == 0 };
+        if done {
+            self.note_request(index, |span| span.answered = now.0);
+        }
+        if left == 0 && arrived {
+            self.requests.remove(index);
+        }
+        if done {
+            let process = self.servers[server as usize].process;
+            network.send(queue, process, client, COMPLETION_BYTES, Tag::WriteDone(task).pack());
+        }
+    }
+
+    /// Parts of writes are on the disk (or replaced by newer ones): confirms the requests of which they were the last, if that is when they
+    /// are confirmed.
+    fn written(&mut self, network: &mut Network, queue: &mut Queue, parts: &[Part]) {
+        if !self.config.answers_written {
+            return;
+        }
+        for part in parts {
+            let index = part.tag as u32;
+            self.requests.get_mut(index).unwritten -= part.bytes;
+            self.confirm_written(network, queue, index);
+        }
+    }
+
+    /// Confirms a write if all of it, the request included, is there and on the disk.
+    fn confirm_written(&mut self, network: &mut Network, queue: &mut Queue, index: u32) {
+        let request = self.requests.get(index);
+        if request.unwritten == 0 && request.arrived {
+            let from = self.servers[request.server as usize].process;
+            network.send(queue, from, request.process, COMPLETION_BYTES, Tag::WriteDone(request.task).pack());
+            let now = queue.now();
+            self.note_request(index, |span| span.answered = now);
+            self.requests.remove(index);
+        }
+    }
+
+    /// Gives the disk what the cache layer wants next, while it has room.
+    fn schedule(&mut self, queue: &mut Queue, server: u32) {
+        loop {
+            let state = &mut self.servers[server as usize];
+            if state.scheduled >= self.disk_concurrency {
+                return;
+            }
+            let slot = match state.free_running.last() {
+                Some(&slot) => slot as usize,
+                None => {
+                    let job = Job { access: Access::Read, file: FileKey(0), offset: 0, bytes: 0 };
+                    state.running.push(Running { job, parts: Vec::new() });
+                    state.free_running.push((state.running.len() - 1) as u32);
+                    state.running.len() - 1
+                }
+            };
+            match state.layer.next(Nanos(queue.now()), state.memory_free, &mut state.running[slot].parts) {
+                Next::Job(job) => self.submit(queue, server, job),
+                Next::At(at) => {
+                    if state.wake_at.is_none_or(|wake| wake > at.0) {
+                        state.wake_at = Some(at.0);
+                        queue.push(at.0.max(queue.now()), Event::Wake(server));
+                    }
+                    return;
+                }
+                Next::Idle => return,
+            }
+        }
+    }
+
+    /// Hands a job to the disk; its parts are in the last free slot.
+    fn submit(&mut self, queue: &mut Queue, server: u32, job: Job) {
+        let state = &mut self.servers[server as usize];
+        let slot = state.free_running.pop().unwrap_or_else(|| {
+            state.running.push(Running { job, parts: Vec::new() });
+            (state.running.len() - 1) as u32
+        });
+        state.running[slot as usize].job = job;
+        let kind = match job.access {
+            Access::Read => {
+                state.memory_free = state.memory_free.saturating_sub(job.bytes);
+                JobKind::Read
+            }
+            Access::Write => JobKind::Write,
+        };
+        state.scheduled += 1;
+        let disk_job = DiskJob { kind, file: job.file.0 as u32, offset: job.offset, bytes: job.bytes, tag: slot };
+        if let Some(service) = state.disk.submit(disk_job) {
+            queue.push_after(service, Event::Disk(server));
+            self.record_access(queue.now(), server, service);
+        }
+    }
+
+    fn record_access(&mut self, start: u64, server: u32, service: u64) {
+        if let Some(log) = &mut self.log {
+            log.access(start, server, &self.servers[server as usize].disk, service);
+        }
+    }
+
+    /// Changes the record of a request, if there is one.
+    fn note_request(&mut self, request: u32, change: impl FnOnce(&mut RequestSpan)) {
+        if let Some(log) = &mut self.log {
+            log.note(self.requests.get(request).number, change);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! How tasks go on: commands begin, operations enter each other, and end.
+
+use weft_model::Network;
+
+use super::{END, Flow, Frame, Op, Task};
+use crate::program::Command;
+use crate::record::MessageSpan;
+use crate::world::{Queue, World};
+
+impl<'a> World<'a> {
+    /// Starts a task's next command, or ends the task.
+    pub(crate) fn next_command(&mut self, queue: &mut Queue, index: u32) {
+        if let Some(starts) = self.starts.get_mut(index as usize) {
+            starts.push(queue.now());
+        }
+        let task = &mut self.tasks[index as usize];
+        let Some(command) = task.commands.get(task.position) else {
+            task.finished = Some(queue.now());
+            if let Some((parent, request)) = task.parent {
+                self.free_tasks.push(index);
+                self.request_done(queue, parent, request);
+            }
+            return;
+        };
+        task.position += 1;
+        let (app, rank) = (task.app, task.rank);
+        let cost = match command {
+            Command::Compute { cycles } => (*cycles).max(1),
+            _ => self.step_instructions,
+        };
+        let op = self.resolve(app, rank, command);
+        self.tasks[index as usize].frames.push(Frame { op, step: 0, vars: [0; 2] });
+        self.charge(queue, index, cost);
+    }
+
+    fn charge(&mut self, queue: &mut Queue, index: u32, instructions: u64) {
+        let node = self.node_of[self.tasks[index as usize].process as usize];
+        self.cpus.start(queue, node, index, instructions);
+    }
+
+    /// A step's processor time is over: executes the step, and those after it that are free.
+    pub(crate) fn advance(&mut self, network: &mut Network, queue: &mut Queue, index: u32) {
+        loop {
+            let task = &mut self.tasks[index as usize];
+            task.pending = 0;
+            task.issued = false;
+            task.since = queue.now();
+            task.issuing = true;
+            let frame = *task.frame();
+            let flow = self.execute(network, queue, index, frame);
+            let task = &mut self.tasks[index as usize];
+            task.issuing = false;
+            match flow {
+                Flow::Next(step) => {
+                    task.frame().step = step;
+                    if !task.issued {
+                        continue;
+                    }
+                    if task.pending == 0 {
+                        let cost = self.step_instructions;
+                        self.charge(queue, index, cost);
+                    }
+                }
+                Flow::Done => {
+                    if task.issued && task.pending > 0 {
+                        task.ending = true;
+                    } else {
+                        self.frame_done(queue, index);
+                    }
+                }
+                Flow::Call(op, step) => {
+                    task.frame().step = step;
+                    task.frames.push(Frame { op, step: 0, vars: [0; 2] });
+                    let cost = self.step_instructions;
+                    self.charge(queue, index, cost);
+                }
+                Flow::Block(step) => task.frame().step = step,
+            }
+            return;
+        }
+    }
+
+    /// The task's present step waits for one more send or receive.
+    pub(crate) fn expect_one(&mut self, index: u32) {
+        let task = &mut self.tasks[index as usize];
+        task.pending += 1;
+        task.issued = true;
+    }
+
+    /// A send or receive is done.
+    pub(crate) fn one_done(&mut self, queue: &mut Queue, index: u32) {
+        let task = &mut self.tasks[index as usize];
+        task.pending -= 1;
+        if task.pending > 0 || task.issuing {
+            return;
+        }
+        if std::mem::take(&mut task.ending) {
+            self.frame_done(queue, index);
+        } else {
+            let cost = self.step_instructions;
+            self.charge(queue, index, cost);
+        }
+    }
+
+    /// Lets a blocked task go on with its next step.
+    pub(crate) fn unblock(&mut self, queue: &mut Queue, index: u32) {
+        if self.tasks[index as usize].frame().step == END {
+            self.frame_done(queue, index);
+        } else {
+            let cost = self.step_instructions;
+            self.charge(queue, index, cost);
+        }
+    }
+
+    /// The command in execution is over: whoever called it goes on, or the next command starts.
+    fn frame_done(&mut self, queue: &mut Queue, index: u32) {
+        let task = &mut self.tasks[index as usize];
+        task.frames.pop();
+        while task.frames.last().is_some_and(|frame| frame.step == END) {
+            task.frames.pop();
+        }
+        if task.frames.is_empty() {
+            self.next_command(queue, index);
+        } else {
+            let cost = self.step_instructions;
+            self.charge(queue, index, cost);
+        }
+    }
+
+    /// Runs a non-blocking command beside its rank's program, from its first step on.
+    pub(crate) fn spawn(&mut self, network: &mut Network, queue: &mut Queue, parent: u32, request: u32, op: Op<'a>) {
+        let main = &mut self.tasks[parent as usize];
+        main.running.push(request);
+        let mut task = Task::new(main.app, main.rank, main.process, &[]);
+        task.parent = Some((parent, request));
+        task.frames.push(Frame { op, step: 0, vars: [0; 2] });
+        let index = match self.free_tasks.pop() {
+            Some(index) => {
+                self.tasks[index as usize] = task;
+                index
+            }
+            None => {
+                self.tasks.push(task);
+                (self.tasks.len() - 1) as u32
+            }
+        };
+        self.advance(network, queue, index);
+    }
+
+    fn request_done(&mut self, queue: &mut Queue, parent: u32, request: u32) {
+        let task = &mut self.tasks[parent as usize];
+        if let Some(position) = task.running.iter().position(|&running| running == request) {
+            task.running.swap_remove(position);
+        }
+        if let Some(Frame { op: Op::Wait { requests }, step: END, .. }) = task.frames.last()
+            && !requests.iter().any(|request| task.running.contains(request))
+        {
+            self.unblock(queue, parent);
+        }
+    }
+
+    /// Records that a task has waited for a message until now. What a non-blocking command waits for is waited for by its rank, once that
+    /// rank waits for the command.
+    pub(crate) fn record_message(&mut self, now: u64, index: u32, sent_at: u64, peer: u32, sent: bool) {
+        let Some(log) = &mut self.log else { return };
+        let mut task = &self.tasks[index as usize];
+        if let Some((parent, request)) = task.parent {
+            task = &self.tasks[parent as usize];
+            let waits = matches!(task.frames.last(), Some(Frame { op: Op::Wait { requests }, .. }) if requests.contains(&request));
+            if !waits {
+                return;
+            }
+        }
+        let start = sent_at.max(task.since);
+        if start < now && task.position > 0 {
+            let (process, position) = (task.process, task.position as u32 - 1);
+            log.all.messages.push(MessageSpan { process, position, sent, peer, start, end: now });
+        }
+    }
+
+    /// The process of the first server.
+    pub(crate) fn first_server(&self) -> u32 {
+        self.servers.first().map_or(0, |server| server.process)
+    }
+}

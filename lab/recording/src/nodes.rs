@@ -1,0 +1,300 @@
+//! The processes of a file system that record: its servers, and the mounts that this user has on this machine.
+//!
+//! Servers get commands over the wire, mounts over their sockets. When a recording begins servers are told before clients, at its end clients
+//! before servers: so for everything that a client has recorded its server was recording.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use weft_base::ServerId;
+use weft_host::command_socket;
+use weft_host::connect::{Common, Fs};
+use weft_host::mount_list;
+use weft_host::process::wait_until;
+use weft_host::state::StateDir;
+use weft_host::state::in_file_name;
+use weft_wire::ops::{TraceAction, TraceMode, TraceReply, TraceRequest};
+
+use crate::fetch::{Source, Want, copy_here};
+
+/// How long processes have to complete their files.
+const WRITE_PATIENCE: Duration = Duration::from_secs(120);
+/// How long flight recorders have to begin with a dump.
+const DUMP_PATIENCE: Duration = Duration::from_secs(10);
+/// A ring that takes a busy server's records of some tens of milliseconds even if the thread that writes them does not get a processor.
+const RECORD_RING_BYTES: u64 = 16 << 20;
+/// Where files go that have no other place on this machine.
+const FOLDER_HERE: &str = "weft-trace";
+
+/// How a process is reached.
+#[derive(Clone, Debug)]
+enum Place {
+    /// A server.
+    Server(ServerId),
+    /// The socket of a mount.
+    Mount(PathBuf),
+}
+
+/// What a process answered.
+pub struct Answer {
+    /// The name of the process in traces.
+    pub name: String,
+    /// What it said.
+    pub reply: Result<TraceReply>,
+    place: Place,
+}
+
+/// The processes of a file system that a command is for.
+pub struct Traced {
+    fs: Fs,
+    nodes: Vec<(String, Place)>,
+}
+
+impl Traced {
+    /// The servers of a file system and the mounts of it that this user has on this machine, as far as `names` names them.
+    ///
+    /// # Errors
+    /// The file system cannot be found, or it has nothing of these names.
+    pub fn find(fs: &OsStr, names: &str, common: &Common) -> Result<Traced> {
+        let fs = Fs::open(fs, &common.for_a_look())?;
+        let server = |entry: &weft_base::ServerEntry| (entry.name.clone(), Place::Server(entry.id));
+        let mut nodes: Vec<(String, Place)> = fs.client.map().servers().map(server).collect();
+        for mount in fs.mounts()?.into_iter().filter(|mount| mount.pid.is_some()) {
+            nodes.push((mount_list::trace_name(&mount.place), Place::Mount(command_socket::path_for(&mount.pid_file))));
+        }
+        nodes.retain(|(name, _)| names.split(',').any(|pattern| is_match(pattern.trim(), name)));
+        if nodes.is_empty() {
+            bail!("{} has no server or mount called {names}; `weft trace status` lists them", fs.name);
+        }
+        Ok(Traced { fs, nodes })
+    }
+
+    /// Sends a command to all of them; a folder in it is for mounts, since servers have their own.
+    pub fn ask(&self, request: &TraceRequest) -> Vec<Answer> {
+        self.ask_each(request.action, |place| match place {
+            Place::Server(_) => TraceRequest { folder: String::new(), ..request.clone() },
+            Place::Mount(_) => request.clone(),
+        })
+    }
+
+    /// True if a mount is among them.
+    pub fn has_mount(&self) -> bool {
+        self.nodes.iter().any(|(_, place)| matches!(place, Place::Mount(_)))
+    }
+
+    /// Servers first unless it ends something; the answers by name.
+    fn ask_each(&self, action: TraceAction, request: impl Fn(&Place) -> TraceRequest) -> Vec<Answer> {
+        let mut nodes: Vec<&(String, Place)> = self.nodes.iter().collect();
+        let is_end = action == TraceAction::Off;
+        nodes.sort_by_key(|(_, place)| matches!(place, Place::Mount(_)) != is_end);
+        let ask = |(name, place): &(String, Place)| Answer {
+            name: name.clone(),
+            reply: self.ask_one(place, &request(place)),
+            place: place.clone(),
+        };
+        let mut answers: Vec<Answer> = nodes.into_iter().map(ask).collect();
+        answers.sort_by(|a, b| a.name.cmp(&b.name));
+        answers
+    }
+
+    /// As [`Traced::ask`], where everybody must do it.
+    ///
+    /// # Errors
+    /// What any of them says against it.
+    pub fn ask_all(&self, request: &TraceRequest) -> Result<()> {
+        match problems(&self.ask(request)).as_slice() {
+            [] => Ok(()),
+            problems => bail!("{}", problems.join("; ")),
+        }
+    }
+
+    fn ask_one(&self, place: &Place, request: &TraceRequest) -> Result<TraceReply> {
+        match place {
+            Place::Server(server) => {
+                self.fs.run(self.fs.client.trace(*server, request)).map_err(|error| anyhow!("{}", self.fs.why(&error)))
+            }
+            Place::Mount(path) => command_socket::ask(path, request),
+        }
+    }
+
+    /// Ends the recordings and waits until their files are complete.
+    ///
+    /// # Errors
+    /// That takes too long.
+    pub fn end(&self) -> Result<Vec<Answer>> {
+        self.ask(&TraceRequest::new(TraceAction::Off));
+        let mut answers = Vec::new();
+        let all_there = wait_until(WRITE_PATIENCE, || {
+            answers = self.ask(&TraceRequest::new(TraceAction::Status));
+            Ok(!answers.iter().any(|answer| answer.reply.as_ref().is_ok_and(|reply| reply.is_writing)))
+        })?;
+        if !all_there {
+            bail!("the files are not complete after {} s; `weft trace status` shows how it goes on", WRITE_PATIENCE.as_secs());
+        }
+        Ok(answers)
+    }
+
+    /// Lets flight recorders write what they hold, and waits for the files; only these are in the answers.
+    ///
+    /// # Errors
+    /// None: it has the form of [`Traced::end`].
+    pub fn dump(&self) -> Result<Vec<Answer>> {
+        let asked = self.ask(&TraceRequest::new(TraceAction::Dump));
+        let files_before = |at: usize| asked[at].reply.as_ref().map_or(0, |reply| reply.files.len());
+        let is_asked = |at: usize| asked[at].reply.as_ref().is_ok_and(|reply| reply.problem.is_empty());
+        let mut answers = Vec::new();
+        wait_until(DUMP_PATIENCE, || {
+            answers = self.ask(&TraceRequest::new(TraceAction::Status));
+            let has_more =
+                |(at, answer): (usize, &Answer)| answer.reply.as_ref().map_or(true, |reply| reply.files.len() > files_before(at));
+            Ok(answers.iter().enumerate().filter(|(at, _)| is_asked(*at)).all(has_more))
+        })?;
+        for (answer, asked) in answers.iter_mut().zip(asked) {
+            match (&mut answer.reply, asked.reply) {
+                (Ok(reply), Ok(asked)) if asked.problem.is_empty() => drop(reply.files.drain(..asked.files.len().min(reply.files.len()))),
+                (_, asked) => answer.reply = asked,
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Brings all files to one folder: `into`, or where the files of a mount are. If there is neither, those of other machines come to the
+    /// folder for traces of the state directory. The answers name the copies then. With `move_them` they are removed where they were. What did not
+    /// work is said in words.
+    pub fn gather(&self, answers: &mut [Answer], into: Option<&Path>, move_them: bool) -> Vec<String> {
+        let chosen = into.map(Path::to_path_buf).or_else(|| folder_of_mount(answers));
+        let want = match (move_them, &chosen) {
+            (true, _) => Want::Moved,
+            (false, Some(_)) => Want::Copied,
+            (false, None) => Want::InSight,
+        };
+        let folder = chosen.unwrap_or_else(|| self.usual_folder());
+        let mut problems = Vec::new();
+        for Answer { name, reply, place } in answers {
+            let Ok(reply) = reply else { continue };
+            for number in 0..reply.files.len() {
+                let here = match place {
+                    Place::Server(server) => Source { fs: &self.fs, server: *server, name, reply }.local_copy(number, &folder, want),
+                    Place::Mount(_) => in_sight(&reply.files[number]).and_then(|path| match into {
+                        Some(folder) => copy_here(&path, folder, &format!("{}-{}", in_file_name(name), reply.process)),
+                        None => Ok(path),
+                    }),
+                };
+                match here {
+                    Ok(path) => reply.files[number] = path.to_string_lossy().into_owned(),
+                    Err(error) => problems.push(format!("{name}: {error:#}")),
+                }
+            }
+        }
+        problems
+    }
+
+    /// Writes the names of the objects that were recorded beside the files, once for each folder. What did not work is said in words.
+    pub fn name_objects(&self, answers: &[Answer]) -> Vec<String> {
+        let files = answers.iter().filter_map(|answer| answer.reply.as_ref().ok()).flat_map(|reply| &reply.files).map(PathBuf::from);
+        let files: Vec<PathBuf> = files.filter(|file| file.is_file()).collect();
+        let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+        // The folder of a server is often that of another user: then there are no names.
+        let is_foreign = |error: &anyhow::Error| {
+            let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            matches!(kind, Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem))
+        };
+        let named = |folder: &&Path| crate::names::write(&self.fs, &files, folder).err().filter(|error| !is_foreign(error));
+        folders.iter().filter_map(named).map(|error| format!("names of files: {error:#}")).collect()
+    }
+
+    fn usual_folder(&self) -> PathBuf {
+        let of_state = self.fs.config.as_ref().map(|config| StateDir::of_config(&config.file).trace_dir());
+        of_state.unwrap_or_else(|| PathBuf::from(FOLDER_HERE))
+    }
+}
+
+fn folder_of_mount(answers: &[Answer]) -> Option<PathBuf> {
+    answers.iter().find_map(|answer| match (&answer.place, &answer.reply) {
+        (Place::Mount(_), Ok(reply)) => reply.files.first().and_then(|file| Path::new(file).parent()).map(Path::to_path_buf),
+        _ => None,
+    })
+}
+
+/// Records `seconds` of a running file system into `folder`, with the names of what was recorded if that is wanted; what is wrong with it in words.
+///
+/// # Errors
+/// Nothing can be recorded at all.
+pub fn record(fs: &OsStr, nodes: &str, common: &Common, seconds: f64, folder: &Path, with_names: bool) -> Result<Vec<String>> {
+    let traced = Traced::find(fs, nodes, common)?;
+    let folder = std::path::absolute(folder)?;
+    let begun = traced.ask(&TraceRequest {
+        mask: "*".into(),
+        mode: TraceMode::Stream,
+        ring_bytes: RECORD_RING_BYTES,
+        folder: text_of(folder.clone())?,
+        ..TraceRequest::new(TraceAction::On)
+    });
+    let mut problems = problems(&begun);
+    if problems.len() == begun.len() {
+        bail!("nothing can be recorded: {}", problems.join("; "));
+    }
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    let mut ended = traced.end()?;
+    problems.extend(traced.gather(&mut ended, Some(&folder), true));
+    if with_names {
+        problems.extend(traced.name_objects(&ended));
+    }
+    for Answer { name, reply, .. } in &ended {
+        if let Ok(reply) = reply
+            && reply.threads_without_ring > 0
+        {
+            problems.push(format!("{name}: {} threads found no ring and recorded nothing", reply.threads_without_ring));
+        }
+    }
+    Ok(problems)
+}
+
+/// What went wrong at which process, in words.
+pub fn problems(answers: &[Answer]) -> Vec<String> {
+    let problem = |answer: &Answer| match &answer.reply {
+        Err(error) => Some(format!("{}: {error:#}", answer.name)),
+        Ok(reply) if !reply.problem.is_empty() => Some(format!("{}: {}", answer.name, reply.problem)),
+        Ok(_) => None,
+    };
+    answers.iter().filter_map(problem).collect()
+}
+
+/// A path that can travel.
+///
+/// # Errors
+/// It is not UTF-8.
+pub fn text_of(path: PathBuf) -> Result<String> {
+    path.into_os_string().into_string().map_err(|path| anyhow!("the folder {} has a name that is not UTF-8", path.display()))
+}
+
+fn in_sight(file: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(file);
+    if path.exists() { Ok(path) } else { bail!("{file} is not to be seen from here: is the mount in a container?") }
+}
+
+/// True if `pattern` is the name, or its beginning with a `*` behind.
+fn is_match(pattern: &str, name: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == name, |beginning| name.starts_with(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read() {
+        assert!(is_match("*", "meta0") && is_match("meta*", "meta0") && is_match("meta0", "meta0") && !is_match("meta", "meta0"));
+    }
+
+    #[test]
+    fn what_went_wrong_is_said_with_the_name() {
+        let row = |name: &str, reply| Answer { name: name.into(), reply, place: Place::Mount(PathBuf::new()) };
+        let refused = TraceReply { problem: "no".into(), ..TraceReply::default() };
+        let answers = [row("meta0", Ok(TraceReply::default())), row("data0", Err(anyhow!("no answer"))), row("data1", Ok(refused))];
+        assert_eq!(problems(&answers), ["data0: no answer", "data1: no"]);
+    }
+}

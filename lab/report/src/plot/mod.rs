@@ -1,0 +1,97 @@
+//! `weft plot`: pictures as SVG from traces and from results of benchmarks, with the charts of `lab/charts`. Each kind of picture is a file
+//! of its own; `lab/pictures.sh` makes those of `docs/pictures.md` with it.
+
+mod bench;
+mod steps;
+mod timeline;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+/// Draw pictures (SVG) of traces and of benchmark results
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each input is a panel; --label names them in their order.
+
+Examples:
+  weft plot timeline traces/case0 traces/case1 -o disks.svg --label none --label aggregation
+  weft plot steps create/ list/ -o steps.svg
+  weft plot running progress.csv -o running.svg
+  weft plot latency result.json -o latency.svg")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Runs on one time axis: clients by compute, communication and I/O, servers by the seeks of their disks
+    #[command(after_help = "Example:\n  weft sim run interleaved --trace t && weft plot timeline t/case0 t/case1 -o disks.svg")]
+    Timeline(timeline::Args),
+    /// Single operations step by step: calls, phases at the servers, journal, disks, with arrows
+    #[command(after_help = "Example:\n  WEFT_TRACE=t weft ls ~/fs:/ && weft down --state ~/fs && weft plot steps t -o list.svg")]
+    Steps(steps::Args),
+    /// Running performance of each process, from the file of `weft bench ... --progress`
+    #[command(after_help = "Example:\n  weft bench create --fs ~/fs --procs 4 --progress p.csv && weft plot running p.csv -o running.svg")]
+    Running(bench::RunningArgs),
+    /// Latency distribution in 50 bins, from `weft bench ... --json --progress FILE`
+    #[command(
+        after_help = "Example:\n  weft bench create --fs ~/fs --progress p.csv --json > r.json && weft plot latency r.json -o latency.svg"
+    )]
+    Latency(bench::LatencyArgs),
+}
+
+/// What all pictures have in common.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Files or directories, a panel each
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Heading of the picture
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// Heading of a panel; once for each input
+    #[arg(long = "label", value_name = "TEXT")]
+    labels: Vec<String>,
+}
+
+impl Args {
+    /// Writes the picture.
+    ///
+    /// # Errors
+    /// If an input cannot be read or holds nothing to draw.
+    pub fn run(self) -> Result<ExitCode> {
+        match self.what {
+            What::Timeline(args) => args.run()?,
+            What::Steps(args) => args.run()?,
+            What::Running(args) => args.run()?,
+            What::Latency(args) => args.run()?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Common {
+    /// Inputs with their headings: those given, or their names.
+    fn panels(&self) -> Result<Vec<(&Path, String)>> {
+        if !self.labels.is_empty() && self.labels.len() != self.inputs.len() {
+            bail!("{} labels for {} inputs", self.labels.len(), self.inputs.len());
+        }
+        let name = |path: &Path| path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        let labels = self.inputs.iter().enumerate().map(|(number, path)| self.labels.get(number).cloned().unwrap_or_else(|| name(path)));
+        Ok(self.inputs.iter().map(PathBuf::as_path).zip(labels.collect::<Vec<_>>()).collect())
+    }
+
+    fn title(&self, otherwise: &str) -> String {
+        self.title.clone().unwrap_or_else(|| otherwise.to_string())
+    }
+
+    fn write(&self, picture: &str) -> Result<()> {
+        std::fs::write(&self.output, picture).with_context(|| format!("cannot write {}", self.output.display()))
+    }
+}

@@ -1,0 +1,61 @@
+//! `weft sim`: parallel programs and their I/O on modelled clusters. Plans and machine profiles are TOML files; a plan whose keys stand for
+//! several values is a sweep over all combinations, run on all cores. It never talks to a real server.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod cluster;
+mod document;
+mod list;
+mod plan;
+mod pool;
+mod program;
+mod run;
+mod thesis;
+mod trace;
+mod units;
+mod weft_system;
+mod workload;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// Simulate parallel programs and their I/O on modelled clusters
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  weft sim list\n  weft sim run interleaved\n  weft sim run lab/plans/scale.toml --csv > scale.csv\n  \
+weft sim run weft-creates\n  weft sim thesis --table C.3")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+    /// Folder with plans/ and profiles/; what is not there is taken from the program itself
+    #[arg(long, default_value = "lab", global = true)]
+    lab: PathBuf,
+    /// Simulations at once [default: one for each core]
+    #[arg(long, global = true, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    List(list::Args),
+    Thesis(thesis::Args),
+}
+
+impl Args {
+    /// Does what the arguments say.
+    ///
+    /// # Errors
+    /// A plan that makes no sense, or files that cannot be read or written.
+    pub fn run(self) -> Result<ExitCode> {
+        let threads = self.threads.map_or_else(pool::cores, usize::from);
+        let lab = plan::Lab { folder: self.lab };
+        match self.command {
+            Command::Run(args) => args.run(&lab, threads),
+            Command::List(args) => args.run(&lab),
+            Command::Thesis(args) => args.run(threads),
+        }
+    }
+}

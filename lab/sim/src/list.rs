@@ -1,0 +1,39 @@
+//! `weft sim list`: which plans and profiles there are.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde::Serialize;
+use weft_host::output::{Table, print, print_json};
+
+use crate::plan::Lab;
+
+/// List plans and machine profiles
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  weft sim list\n  weft sim list --lab ~/experiments --json")]
+pub struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    kind: String,
+    name: String,
+    description: String,
+}
+
+impl Args {
+    pub fn run(self, lab: &Lab) -> Result<ExitCode> {
+        let rows: Vec<Row> = lab.list()?.into_iter().map(|(kind, name, description)| Row { kind, name, description }).collect();
+        if self.json {
+            print_json(&rows)?;
+        } else {
+            let mut table = Table::new(&["kind", "name", "description"]);
+            rows.into_iter().for_each(|row| table.row(vec![row.kind, row.name, row.description]));
+            print(&table.render())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

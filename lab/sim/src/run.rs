@@ -1,0 +1,291 @@
+//! `weft sim run`: simulates every case of a plan.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use weft_hdtrace::{Project, Trace, trace_file};
+use weft_host::output::{print, print_json};
+use weft_model::TieOrder;
+use weft_piosim::to_hdtrace::{export, export_disks};
+use weft_piosim::{ClusterConfig, Placed, Recording, Report, Simulation};
+
+use crate::cluster::Ties;
+use crate::plan::{Case, CaseSource, Lab};
+use crate::workload::Workload;
+use crate::{pool, trace as files};
+
+/// Simulate a plan
+///
+/// A plan is a TOML file, or the name of one among `weft sim list`. Each of its keys may stand for several values, as a list or as a range
+/// such as { from = 1, to = 64, times = 2 }; all combinations are simulated, on all cores.
+///
+/// A single result can owe much to the order in which simulated events of the same instant happen to come. With ties = "random" in the plan each
+/// case is simulated with tie_seeds = 10 orders drawn from seeds: its row is the run with the median time, seconds_min and seconds_max are the spread.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  weft sim run interleaved\n  weft sim run lab/plans/scale.toml --json\n  \
+weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trace traces")]
+pub struct Args {
+    /// Name or file of the plan
+    plan: String,
+    /// Print JSON: an array with one object for each case
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print CSV: a line for each case
+    #[arg(long)]
+    csv: bool,
+    /// Seed of random workloads, instead of those in the plan; with ties = "random" also the first seed of the orders
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Write what every rank, disk and network card did when (virtual time) into this folder: for each case a folder
+    /// with trace files (weft view DIR/case0), and HDTrace projects, one for each application and one for the disks.
+    /// Of Weft's own servers and clients (`system = "weft"`) the trace files that real ones write
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
+}
+
+/// What a case gave. Times in seconds, rates in MiB a second.
+#[derive(Serialize)]
+struct Row {
+    /// The keys that stand for several values, with the values of this case.
+    #[serde(flatten)]
+    parameters: Map<String, Value>,
+    /// Virtual time of the last event; of the median run if there are several.
+    seconds: f64,
+    /// Range over all orders of ties, and how many were drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_max: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tie_seeds: Option<usize>,
+    /// Virtual time when the last rank was done.
+    ranks_seconds: f64,
+    /// Bytes that the programs read and wrote, whatever they asked for beyond the end of a file.
+    bytes: u64,
+    /// Bytes by the time of the last event.
+    mib_per_second: f64,
+    network_bytes: u64,
+    disk_operations: u64,
+    disk_bytes: u64,
+    no_seek: u64,
+    fast: u64,
+    slow: u64,
+    /// Mean share of the time that a disk was busy.
+    disk_busy: f64,
+    events: u64,
+    /// Real time of the simulation.
+    wall_s: f64,
+}
+
+impl Args {
+    pub fn run(self, lab: &Lab, threads: usize) -> Result<ExitCode> {
+        let cases = lab.cases(&self.plan, self.seed)?;
+        if let Some(folder) = &self.trace {
+            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        let numbered: Vec<(usize, &CaseSource)> = cases.iter().enumerate().collect();
+        let rows = pool::all(&numbered, threads, |(number, case)| simulate(case, *number, self.trace.as_deref()))?.concat();
+        if self.json {
+            print_json(&rows)?;
+        } else if self.csv {
+            print(&delimited(&rows))?;
+        } else {
+            print(&aligned(&rows))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
+    match source.build()? {
+        Case::Model { config, workloads, ties } => model(source, number, trace, (*config, &workloads, ties)),
+        Case::Weft(case) => {
+            let parameters = || source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
+            let folder = trace.map(|folder| folder.join(format!("case{number}")));
+            let rows = case.run(folder.as_deref()).with_context(|| source.describe())?;
+            Ok(rows.into_iter().map(|row| Value::Object(parameters().chain(row).collect())).collect())
+        }
+    }
+}
+
+/// A case of modelled servers, once or with several orders of ties. The first run is the one that is traced.
+fn model(
+    source: &CaseSource,
+    number: usize,
+    trace: Option<&Path>,
+    (config, workloads, ties): (ClusterConfig, &[Workload], Ties),
+) -> Result<Vec<Value>> {
+    let orders = match ties {
+        Ties::AsConfigured => vec![config.tie_order],
+        Ties::Random { first, seeds } => (0..u64::from(seeds)).map(|seed| TieOrder::Random(first.wrapping_add(seed))).collect(),
+    };
+    let mut reports = Vec::with_capacity(orders.len());
+    let began = Instant::now();
+    for (run, tie_order) in orders.into_iter().enumerate() {
+        let config = ClusterConfig { tie_order, ..config.clone() };
+        let placed = workloads.iter().map(|load| Placed { application: &load.application, nodes: load.nodes.clone() }).collect();
+        let describe = || source.describe();
+        let simulation = Simulation::with_applications(&config, placed).map_err(anyhow::Error::msg).with_context(describe)?;
+        let trace = trace.filter(|_| run == 0);
+        let result = match trace {
+            Some(_) => simulation.run_recorded(),
+            None => simulation.run().map(|report| (report, Recording::default())),
+        };
+        let (report, recording) = result.map_err(anyhow::Error::msg).with_context(describe)?;
+        reports.push(report);
+        if let Some(folder) = trace {
+            for (place, load) in (0..).zip(workloads) {
+                write_trace(folder, &format!("case{number}-{place}"), export(&load.application, place, &recording))?;
+            }
+            write_trace(folder, &format!("case{number}-disks"), export_disks(config.servers, &recording))?;
+            files::write(&folder.join(format!("case{number}")), workloads, config.servers, &recording)?;
+        }
+    }
+    let wall_s = began.elapsed().as_secs_f64();
+    reports.sort_by_key(|report| report.end_nanos);
+    let mut row = row(source, &reports[reports.len() / 2], wall_s);
+    if ties != Ties::AsConfigured {
+        let seconds = |report: Option<&Report>| report.map(|report| report.end_nanos as f64 / 1e9);
+        (row.seconds_min, row.seconds_max) = (seconds(reports.first()), seconds(reports.last()));
+        row.tie_seeds = Some(reports.len());
+    }
+    Ok(vec![serde_json::to_value(row).context("a result that is no JSON")?])
+}
+
+/// The value of a swept key: a number if it looks like one.
+fn parameter(text: &str) -> Value {
+    text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from)
+}
+
+/// A project and the traces of its ranks.
+fn write_trace<const N: usize>(folder: &Path, stem: &str, (project, traces): (Project, Vec<([String; N], Trace)>)) -> Result<()> {
+    let write = |name: String, text: String| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).with_context(|| path.display().to_string())
+    };
+    for (path, trace) in traces {
+        write(trace_file(stem, &path.each_ref().map(String::as_str)), trace.write())?;
+    }
+    write(format!("{stem}.proj"), project.write())
+}
+
+fn row(source: &CaseSource, report: &Report, wall_s: f64) -> Row {
+    let bytes = report.program_bytes;
+    let seconds = report.end_nanos as f64 / 1e9;
+    let disks = report.disks();
+    let busy = disks.busy_nanos as f64 / report.servers.len().max(1) as f64 / report.end_nanos.max(1) as f64;
+    Row {
+        parameters: source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text))).collect(),
+        seconds,
+        seconds_min: None,
+        seconds_max: None,
+        tie_seeds: None,
+        ranks_seconds: report.ranks_end_nanos() as f64 / 1e9,
+        bytes,
+        mib_per_second: if report.end_nanos == 0 { 0.0 } else { bytes as f64 / seconds / (1 << 20) as f64 },
+        network_bytes: report.network_bytes,
+        disk_operations: disks.operations,
+        disk_bytes: disks.bytes,
+        no_seek: disks.no_seek,
+        fast: disks.fast,
+        slow: disks.slow,
+        disk_busy: (busy * 1e4).round() / 1e4,
+        events: report.events,
+        wall_s,
+    }
+}
+
+/// The names of all columns; cases of one plan may have different keys.
+fn columns(rows: &[Value]) -> Vec<String> {
+    let mut columns: Vec<String> = Vec::new();
+    for row in rows {
+        for key in row.as_object().into_iter().flat_map(Map::keys) {
+            if !columns.contains(key) {
+                columns.push(key.clone());
+            }
+        }
+    }
+    // The keys of the plan first: they have dots, or are no numbers of a result.
+    let is_result = |name: &String| RESULTS.contains(&name.as_str());
+    let (results, parameters): (Vec<String>, Vec<String>) = columns.into_iter().partition(is_result);
+    let ordered = RESULTS.iter().filter(|name| results.iter().any(|found| found == *name));
+    parameters.into_iter().chain(ordered.map(|name| name.to_string())).collect()
+}
+
+/// Names of results, in the order of [`Row`].
+const RESULTS: [&str; 22] = [
+    "phase",
+    "seconds",
+    "seconds_min",
+    "seconds_max",
+    "tie_seeds",
+    "ranks_seconds",
+    "operations",
+    "operations_per_second",
+    "bytes",
+    "mib_per_second",
+    "messages",
+    "network_bytes",
+    "disk_operations",
+    "disk_bytes",
+    "no_seek",
+    "fast",
+    "slow",
+    "disk_busy",
+    "waits_for",
+    "busy",
+    "events",
+    "wall_s",
+];
+
+fn cell(row: &Value, column: &str) -> String {
+    match &row[column] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// CSV as RFC 4180 has it.
+fn delimited(rows: &[Value]) -> String {
+    let columns = columns(rows);
+    let quoted = |text: String| if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text };
+    let line = |cells: Vec<String>| cells.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\r\n";
+    let body = rows.iter().map(|row| line(columns.iter().map(|column| cell(row, column)).collect()));
+    std::iter::once(line(columns.clone())).chain(body).collect()
+}
+
+/// The columns that people look at first.
+fn aligned(rows: &[Value]) -> String {
+    let hidden = ["ranks_seconds", "operations", "bytes", "network_bytes", "disk_bytes", "disk_syncs", "shares", "wall_s"];
+    let columns: Vec<String> = columns(rows).into_iter().filter(|name| !hidden.contains(&name.as_str())).collect();
+    let shown = |row: &Value, column: &String| match (&row[column.as_str()], column.as_str()) {
+        (Value::Number(number), "seconds" | "seconds_min" | "seconds_max") => format!("{:.9}", number.as_f64().unwrap_or_default()),
+        (Value::Number(number), "operations_per_second") => format!("{:.0}", number.as_f64().unwrap_or_default()),
+        (Value::Number(number), "mib_per_second") => format!("{:.2}", number.as_f64().unwrap_or_default()),
+        _ => cell(row, column),
+    };
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|column| shown(row, column)).collect()).collect();
+    let width = |index: usize| cells.iter().map(|row| row[index].chars().count()).chain([columns[index].len()]).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().zip(&widths).map(|(text, width)| format!("{text:>width$}"));
+        padded.collect::<Vec<_>>().join("  ") + "\n"
+    };
+    std::iter::once(&columns).chain(&cells).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_has_parameters_first_and_quotes_what_needs_it() {
+        let rows = [serde_json::json!({"z": "a,b", "seconds": 1.5, "events": 3}), serde_json::json!({"y": 1, "seconds": 2.0, "events": 4})];
+        assert_eq!(delimited(&rows), "z,y,seconds,events\r\n\"a,b\",,1.5,3\r\n,1,2.0,4\r\n");
+    }
+}

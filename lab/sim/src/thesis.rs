@@ -1,0 +1,195 @@
+//! `weft sim thesis`: every number that the thesis behind the simulator prints, beside the simulated one.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow, bail};
+use serde::Serialize;
+use weft_host::output::{Table, print, print_json};
+use weft_piosim::thesis::{Case, Cell, PARTDIFF, PartdiffTable, RunResult, cases};
+use weft_piosim::{Application, ClusterConfig, Simulation};
+
+use crate::pool;
+use crate::workload::{read_model, read_project};
+
+/// Repeat the evaluation of the PIOsimHD thesis (2009) and compare every printed number
+///
+/// Random and database tests are means of ten runs and agree if they are within the printed standard deviation; everything else must be equal
+/// in every printed digit. A number is called fitted if it is equal only because orders of files were searched until it was. Tables 6.1 to 6.5
+/// need the traced application.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  weft sim thesis\n  weft sim thesis --table C.3.2\n  weft sim thesis --table 6.3 --json")]
+pub struct Args {
+    /// Only this table or section: C, C.1 to C.4 (or deeper, as C.2.1), 6, 6.1 to 6.5
+    #[arg(long)]
+    table: Option<String>,
+    /// Folder with the traced application (partdiff-par.proj, its traces, pvs-cluster-model.xml)
+    #[arg(long, default_value = "../shared/data/partdiff-mpi-io-synced")]
+    trace_dir: PathBuf,
+    /// Print JSON: an array with one object for each number
+    #[arg(long)]
+    json: bool,
+}
+
+/// A number of the thesis.
+#[derive(Serialize)]
+struct Row {
+    table: String,
+    case: String,
+    unit: &'static str,
+    printed: f64,
+    simulated: f64,
+    difference: f64,
+    /// In every printed digit.
+    equal: bool,
+    /// Equal only because orders of files were searched until the printed mean and deviation came out.
+    fitted: bool,
+    /// Equal, or a mean within the printed standard deviation, or a printed sum that contradicts its own parts.
+    agrees: bool,
+    /// Events of the simulations behind this number.
+    events: u64,
+    /// Real seconds of the simulations behind this number.
+    wall_s: f64,
+    #[serde(skip)]
+    texts: [String; 2],
+}
+
+/// One simulation.
+enum Job {
+    /// Run number `.1` of a case.
+    Case(usize, u64),
+    /// A table of partdiff-par.
+    Partdiff(&'static PartdiffTable),
+}
+
+/// What a simulation gave.
+enum Outcome {
+    Run(RunResult, f64),
+    Cells(Vec<Cell>, f64),
+}
+
+impl Args {
+    pub fn run(self, threads: usize) -> Result<ExitCode> {
+        let wanted = |table: &str| match &self.table {
+            None => true,
+            Some(prefix) => table == prefix || table.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.starts_with('.')),
+        };
+        let cases: Vec<Case> = cases("").into_iter().filter(|case| wanted(case.table())).collect();
+        let tables: Vec<&'static PartdiffTable> = PARTDIFF.iter().filter(|table| wanted(table.number)).collect();
+        if cases.is_empty() && tables.is_empty() {
+            bail!("the thesis has no such table: write C, C.1 to C.4 (or deeper, as C.2.1), 6, or 6.1 to 6.5");
+        }
+        let mut jobs: Vec<Job> =
+            cases.iter().enumerate().flat_map(|(index, case)| (0..case.runs()).map(move |seed| Job::Case(index, seed))).collect();
+        let traced = if tables.is_empty() { None } else { traced(&self.trace_dir, self.table.is_some())? };
+        if traced.is_some() {
+            jobs.extend(tables.into_iter().map(Job::Partdiff));
+        }
+        let outcomes = pool::all(&jobs, threads, |job| simulate(job, &cases, &traced))?;
+        let rows = rows(&cases, &jobs, outcomes);
+        let agree = rows.iter().all(|row| row.agrees);
+        if self.json {
+            print_json(&rows)?;
+        } else {
+            print(&text(&rows))?;
+        }
+        Ok(if agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// The traced application and its cluster. Without the trace, `None` unless it is indispensable.
+fn traced(folder: &Path, indispensable: bool) -> Result<Option<(ClusterConfig, Application)>> {
+    let project = folder.join("partdiff-par.proj");
+    if !project.is_file() {
+        let message = format!("Tables 6.1 to 6.5 need the traced application; {} is absent (see --trace-dir)", project.display());
+        if indispensable {
+            bail!(message);
+        }
+        weft_host::output::tell(&message);
+        return Ok(None);
+    }
+    Ok(Some((read_model(&folder.join("pvs-cluster-model.xml"))?, read_project(&project)?)))
+}
+
+fn simulate(job: &Job, cases: &[Case], traced: &Option<(ClusterConfig, Application)>) -> Result<Outcome> {
+    let began = Instant::now();
+    match job {
+        Job::Case(index, seed) => {
+            let case = &cases[*index];
+            let run = case.run(*seed).map_err(|problem| anyhow!("{} {}: {problem}", case.table(), case.name()))?;
+            Ok(Outcome::Run(run, began.elapsed().as_secs_f64()))
+        }
+        Job::Partdiff(table) => {
+            let Some((model, application)) = traced else { bail!("the traced application is absent") };
+            let simulation = Simulation::new(&table.config(model), application).map_err(anyhow::Error::msg)?;
+            let report = simulation.run().map_err(|problem| anyhow!("{}: {problem}", table.number))?;
+            let cells = table.compare(&report).into_iter().map(|cell| Cell { events: report.events, ..cell }).collect();
+            Ok(Outcome::Cells(cells, began.elapsed().as_secs_f64()))
+        }
+    }
+}
+
+fn rows(cases: &[Case], jobs: &[Job], outcomes: Vec<Outcome>) -> Vec<Row> {
+    let mut runs: Vec<(Vec<RunResult>, f64)> = vec![(Vec::new(), 0.0); cases.len()];
+    let mut partdiff = Vec::new();
+    for (job, outcome) in jobs.iter().zip(outcomes) {
+        match (job, outcome) {
+            (Job::Case(index, _), Outcome::Run(run, wall_s)) => {
+                runs[*index].0.push(run);
+                runs[*index].1 += wall_s;
+            }
+            (_, Outcome::Cells(cells, wall_s)) => partdiff.extend(cells.into_iter().map(|cell| row(cell, wall_s))),
+            (Job::Partdiff(_), Outcome::Run(..)) => {}
+        }
+    }
+    let compared = cases.iter().zip(runs).map(|(case, (runs, wall_s))| row(case.compare(&runs), wall_s));
+    compared.chain(partdiff).collect()
+}
+
+fn row(cell: Cell, wall_s: f64) -> Row {
+    let number = |text: &str| text.parse().unwrap_or(f64::NAN);
+    Row {
+        table: cell.table,
+        case: cell.case,
+        unit: cell.unit,
+        printed: number(&cell.printed),
+        simulated: number(&cell.simulated),
+        difference: cell.difference,
+        equal: cell.equal,
+        fitted: cell.fitted,
+        agrees: cell.within_deviation,
+        events: cell.events,
+        wall_s,
+        texts: [cell.printed, cell.simulated],
+    }
+}
+
+fn text(rows: &[Row]) -> String {
+    let mut table = Table::new(&["table", "case", ">printed", ">simulated", "unit", ">difference", ""]);
+    for row in rows {
+        let verdict = match (row.equal, row.agrees) {
+            (true, _) if row.fitted => "fitted",
+            (true, _) => "equal",
+            (false, true) => "agrees",
+            (false, false) => "DIFFERS",
+        };
+        let difference = if row.equal { "0".to_string() } else { format!("{:+.9}", row.difference) };
+        let [printed, simulated] = row.texts.clone();
+        table.row(vec![row.table.clone(), row.case.clone(), printed, simulated, row.unit.to_string(), difference, verdict.to_string()]);
+    }
+    let equal = rows.iter().filter(|row| row.equal).count();
+    let agree = rows.iter().filter(|row| row.agrees && !row.equal).count();
+    let fitted = rows.iter().filter(|row| row.fitted).count();
+    let events: u64 = rows.iter().map(|row| row.events).sum();
+    let wall: f64 = rows.iter().map(|row| row.wall_s).sum();
+    let rate = if wall > 0.0 { events as f64 / wall / 1e6 } else { 0.0 };
+    let summary = format!(
+        "{equal} of {} numbers are equal in every printed digit ({fitted} of them fitted: equal by orders of files that were searched against \
+         them), {agree} more agree (means within the printed deviation, sums that contradict their printed parts), {} differ; {rate:.1} \
+         million events a second on a core\n",
+        rows.len(),
+        rows.len() - equal - agree
+    );
+    table.render() + &summary
+}

@@ -1,0 +1,464 @@
+//! Simulated runs as trace files of Weft, one for each node, in virtual time: what `weft view`, `weft explain`, `weft export` and
+//! `weft plot` read. Commands of programs are events of the application; those that no application of Weft itself has are described in
+//! the header of the file. Requests have keys, so that the time of a command is found at servers and disks; the messages that ranks wait for
+//! are inside their commands, and what is left of these is waiting for other ranks.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use weft_base::ServerId;
+use weft_model::{JobKind, Seek};
+use weft_piosim::{Access, Command, Recording, RequestSpan};
+use weft_trace::event::{self, EventInfo, EventTable, PHASES_MAX, Part};
+use weft_trace::file::{FileHeader, FileWriter};
+use weft_trace::record::{Body, Ladder, Record, Span, class, coarse, fine, flags, padded};
+use weft_trace::{Anchor, Batch, EventId, Kind, Stage};
+
+use crate::workload::Workload;
+
+/// Records of one batch.
+const BATCH: usize = 1 << 14;
+
+/// Events of programs beyond those of [`event`]: name, and the stage of what no request or message explains.
+const MORE: [(&str, Stage); 12] = [
+    ("app.compute", Stage::Client),
+    ("app.send", Stage::Peers),
+    ("app.recv", Stage::Peers),
+    ("app.sendrecv", Stage::Peers),
+    ("app.wait", Stage::Peers),
+    ("app.barrier", Stage::Peers),
+    ("app.bcast", Stage::Peers),
+    ("app.reduce", Stage::Peers),
+    ("app.gather", Stage::Peers),
+    ("app.view", Stage::Client),
+    ("app.read_all", Stage::Peers),
+    ("app.write_all", Stage::Peers),
+];
+/// The code of the first of them in layer 0.
+const MORE_FROM: u8 = 32;
+/// A rank waits for a message to or from another one.
+const NET_MESSAGE: EventId = EventId::new(3, 32);
+/// Inside a request at a server: its data is on the way there.
+const NET_DATA: EventId = EventId::new(3, 33);
+/// Phases of a request at a server in which it waits, unless its disk works for it; one alone could hold 68 s.
+const WAITS: [usize; 4] = [event::served::QUEUE, 5, 6, 7];
+
+/// The ring of names.
+const NAMES: u32 = 1 << 30;
+
+/// A node: servers behind clients, each by its number.
+type Place = (bool, u32);
+
+/// Records of all nodes, by node and ring.
+#[derive(Default)]
+struct Nodes(BTreeMap<Place, BTreeMap<u32, Vec<Record>>>);
+
+impl Nodes {
+    fn put(&mut self, place: Place, ring: u32, record: Record) {
+        let server = if place.0 { flags::SERVER } else { 0 };
+        let record = Record { flags: record.flags | flags::SIMULATED | server, ..record };
+        self.0.entry(place).or_default().entry(ring).or_default().push(record);
+    }
+}
+
+fn span((start, end): (u64, u64), id: EventId, span: Span) -> Record {
+    Record::new(start, id, Body::Span(Span { dur: end - start, ..span }))
+}
+
+fn length(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// The key of a request.
+fn key(number: u32) -> u64 {
+    u64::from(number) + 1
+}
+
+/// Writes the files of a recorded run into a folder: `client0.wtrace`, ..., `server0.wtrace`, ...
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(folder: &Path, workloads: &[Workload], servers: u32, recording: &Recording) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    // The client node of each process: ranks of all applications in their order; servers follow.
+    let clients: Vec<u32> = workloads.iter().flat_map(|load| load.nodes.iter().copied()).collect();
+    let place = |process: u32| match clients.get(process as usize) {
+        Some(client) => (false, *client),
+        None => (true, process - clients.len() as u32),
+    };
+    let mut nodes = Nodes::default();
+    for place in clients.iter().map(|client| (false, *client)).chain((0..servers).map(|server| (true, server))) {
+        nodes.0.entry(place).or_default();
+    }
+    let commands = put_commands(&mut nodes, workloads, recording);
+    put_requests(&mut nodes, &clients, &commands, recording);
+    put_accesses(&mut nodes, recording);
+    for message in &recording.messages {
+        let parent = commands.get(&(message.process, message.position)).copied().unwrap_or(0);
+        let body = Span { off: u64::from(message.peer), parent, ..Span::default() };
+        nodes.put(place(message.process), message.process, span((message.start, message.end), NET_MESSAGE, body));
+    }
+    for (transfer, request) in recording.transfers.iter().zip(&recording.transfers_of) {
+        let id = if transfer.sent { event::NET_SEND } else { event::NET_RECEIVE };
+        let body = Span { len: length(transfer.bytes), ..Span::default() };
+        let record = span((transfer.start, transfer.end), id, body);
+        nodes.put(place(transfer.process), transfer.process, Record { req: request.map_or(0, key), ..record });
+    }
+    // Files of all applications are numbered together.
+    let names = workloads.iter().flat_map(|load| load.application.files.iter().map(|file| file.name.as_str()));
+    if let Some(place) = nodes.0.keys().next().copied() {
+        (1..).zip(names).for_each(|(object, name)| put_name(&mut nodes, place, object, name));
+    }
+    for ((is_server, number), rings) in nodes.0 {
+        let name = if is_server { format!("server{number}") } else { format!("client{number}") };
+        let server = is_server.then(|| ServerId::data(number as u16).0);
+        let path = folder.join(format!("{name}.wtrace"));
+        std::fs::write(&path, file(name, server, rings)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The name of an object, in as many pieces as it needs.
+fn put_name(nodes: &mut Nodes, place: Place, object: u64, name: &str) {
+    let mut rest = name;
+    for lane in 0.. {
+        let record = Record { req: object, lane, ..Record::new(0, event::TRACE_NAME, Body::Text(padded(rest))) };
+        let used = record.text().len();
+        nodes.put(place, NAMES, record);
+        rest = &rest[used..];
+        if rest.is_empty() || used == 0 {
+            return;
+        }
+    }
+}
+
+/// Gives the span of each command, by process and position in its program.
+fn put_commands(nodes: &mut Nodes, workloads: &[Workload], recording: &Recording) -> BTreeMap<(u32, u32), u32> {
+    let mut first_rank = Vec::new();
+    let mut next = 0;
+    for load in workloads {
+        first_rank.push(next);
+        next += load.nodes.len() as u32;
+    }
+    let mut numbers = BTreeMap::new();
+    for (number, command_span) in (1..).zip(&recording.commands) {
+        let load = &workloads[command_span.app as usize];
+        let command = &load.application.programs[command_span.rank as usize].commands[command_span.position as usize];
+        let (offset, bytes) = extent(command);
+        let rank = first_rank[command_span.app as usize] + command_span.rank;
+        numbers.insert((rank, command_span.position), number);
+        let body = Span { off: offset, len: length(bytes), span: number, ..Span::default() };
+        let record = span((command_span.start, command_span.end), event_of(command), body);
+        nodes.put((false, load.nodes[command_span.rank as usize]), rank, record);
+    }
+    numbers
+}
+
+/// A request is a call at its client and a ladder at its server.
+fn put_requests(nodes: &mut Nodes, clients: &[u32], commands: &BTreeMap<(u32, u32), u32>, recording: &Recording) {
+    for (number, request) in (0..).zip(&recording.requests) {
+        let RequestSpan { process, server, start, end, .. } = *request;
+        let (sent, arrived) = (request.sent.clamp(start, end), request.arrived.clamp(start, end));
+        // What comes to a server without room waits at its card until there is room again.
+        let held = recording.full.iter().find(|full| full.server == server && full.start < arrived && arrived <= full.end);
+        let arrived = held.map_or(arrived, |full| full.start.max(sent).min(arrived));
+        let answered = request.answered.clamp(arrived, end);
+        let call = Span {
+            peer: ServerId::data(server as u16).0,
+            obj: u64::from(request.file) + 1,
+            off: if request.writes { 96 } else { 97 },
+            len: length(request.bytes),
+            parent: commands.get(&(process, request.position)).copied().unwrap_or(0),
+            wait: coarse(sent - start),
+            ..Span::default()
+        };
+        let record = span((start, end), event::NET_CALL, call);
+        nodes.put((false, clients[process as usize]), process, Record { req: key(number), ..record });
+        let id = if request.writes { event::DATA_WRITE } else { event::DATA_READ };
+        let mut ladder = Ladder { span: number + 1, code: if request.writes { 96 } else { 97 }, ..Ladder::default() };
+        let mut left = answered - arrived;
+        for phase in WAITS {
+            ladder.phases[phase] = coarse(left);
+            left -= fine(ladder.phases[phase]).min(left);
+        }
+        let record = Record { req: key(number), ..Record::new(arrived, id, Body::Ladder(ladder)) };
+        nodes.put((true, server), 0, record);
+        // While the data of a write is on the way the server does not let it wait, unless it has no room.
+        let mut at = arrived;
+        let until = request.complete.clamp(arrived, answered);
+        for full in recording.full.iter().filter(|full| full.server == server && full.start < until && full.end > arrived) {
+            put_data(nodes, number, request, (at, full.start.clamp(at, until)));
+            at = full.end.clamp(at, until);
+        }
+        put_data(nodes, number, request, (at, until));
+    }
+}
+
+fn put_data(nodes: &mut Nodes, number: u32, request: &RequestSpan, (from, to): (u64, u64)) {
+    if request.writes && from < to {
+        let body = Span { parent: number + 1, len: length(request.bytes), ..Span::default() };
+        let record = span((from, to), NET_DATA, body);
+        nodes.put((true, request.server), 1, Record { req: key(number), ..record });
+    }
+}
+
+/// An access for one request is a record of that request; one for several has a record of its own beside theirs.
+fn put_accesses(nodes: &mut Nodes, recording: &Recording) {
+    let mut parts = recording.parts.clone();
+    parts.sort_unstable();
+    for (position, access) in (0..).zip(&recording.disks) {
+        let first = parts.partition_point(|part| part.access < position);
+        let count = parts[first..].iter().take_while(|part| part.access == position).count();
+        let own = if access.kind == JobKind::Read { event::DISK_READ } else { event::DISK_WRITE };
+        let mut put = |id, req, bytes, flags| {
+            let body = Span { obj: u64::from(access.file) + 1, off: access.offset, len: length(bytes), ..Span::default() };
+            let class = match access.seek {
+                Seek::None => class::NO_SEEK,
+                Seek::Near => class::NEAR_SEEK,
+                Seek::Far => class::FAR_SEEK,
+            };
+            nodes.put((true, access.server), 0, Record { req, class, flags, ..span((access.start, access.end), id, body) });
+        };
+        match &parts[first..first + count] {
+            [] => put(own, 0, access.bytes, 0),
+            [only] => put(own, key(only.request), access.bytes, 0),
+            several => {
+                put(event::DISK_JOB, 0, access.bytes, 0);
+                several.iter().for_each(|part| put(own, key(part.request), part.bytes, flags::SHARED));
+            }
+        }
+    }
+}
+
+fn file(node: String, server: Option<u16>, rings: BTreeMap<u32, Vec<Record>>) -> Vec<u8> {
+    let header = FileHeader {
+        node,
+        server,
+        process: 1,
+        clock: "virtual".into(),
+        clock_domain: "simulation".into(),
+        anchor: Anchor::default(),
+        events: events(),
+        machine: String::new(),
+    };
+    let (mut writer, mut bytes) = FileWriter::begin(&header);
+    for (ring, mut records) in rings {
+        // As they would have been written: when they were over.
+        records.sort_by_key(|record| record.t0 + record.duration());
+        let mut first = 0;
+        for chunk in records.chunks(BATCH) {
+            writer.batch(&Batch { ring, first, records: chunk.iter().map(Record::to_words).collect() }, &mut bytes);
+            first += chunk.len() as u64;
+        }
+    }
+    writer.end(&mut bytes);
+    bytes
+}
+
+/// This program's events and those of simulated programs.
+fn events() -> EventTable {
+    let more = (0..).zip(MORE).map(|(number, (name, stage))| EventInfo {
+        id: EventId::new(0, MORE_FROM + number),
+        name: name.to_string(),
+        kind: Kind::Span,
+        stage,
+        parts: Vec::new(),
+    });
+    let inside = [(NET_MESSAGE, "net.message"), (NET_DATA, "net.data")].map(|(id, name)| EventInfo {
+        id,
+        name: name.to_string(),
+        kind: Kind::Span,
+        stage: Stage::Network,
+        parts: Vec::new(),
+    });
+    EventTable::from_infos(EventTable::builtin().iter().map(of_model).chain(more).chain(inside))
+}
+
+/// What is different in a model: programs call I/O servers without a kernel; opens and closes are barriers, with messages inside them; and a
+/// server's processor takes no time, so a request waits there while its disk does not work for it.
+fn of_model(info: &EventInfo) -> EventInfo {
+    match info.id {
+        event::APP_OPEN | event::APP_CLOSE => EventInfo { stage: Stage::Peers, ..info.clone() },
+        id if id.layer() == 0 => EventInfo { stage: Stage::Client, ..info.clone() },
+        event::DATA_READ | event::DATA_WRITE => {
+            let more = (info.parts.len()..PHASES_MAX).map(|_| Part { name: "queue".to_string(), stage: Stage::ServerQueue });
+            EventInfo { parts: info.parts.iter().cloned().chain(more).collect(), ..info.clone() }
+        }
+        _ => info.clone(),
+    }
+}
+
+fn event_of(command: &Command) -> EventId {
+    let more = |name: &str| {
+        let number = MORE.iter().position(|(known, _)| *known == name).expect("a name of the table above");
+        EventId::new(0, MORE_FROM + number as u8)
+    };
+    match command {
+        Command::Compute { .. } => more("app.compute"),
+        Command::Send { .. } => more("app.send"),
+        Command::Recv { .. } => more("app.recv"),
+        Command::Sendrecv { .. } => more("app.sendrecv"),
+        Command::Wait { .. } => more("app.wait"),
+        Command::Barrier { .. } => more("app.barrier"),
+        Command::Bcast { .. } => more("app.bcast"),
+        Command::Reduce { .. } | Command::Allreduce { .. } => more("app.reduce"),
+        Command::Gather { .. } | Command::Allgather { .. } => more("app.gather"),
+        Command::FileOpen { .. } => event::APP_OPEN,
+        Command::FileClose { .. } => event::APP_CLOSE,
+        Command::FileSetView { .. } => more("app.view"),
+        Command::FileRead { .. } => event::APP_READ,
+        Command::FileWrite { .. } => event::APP_WRITE,
+        Command::FileReadAll { .. } => more("app.read_all"),
+        Command::FileWriteAll { .. } => more("app.write_all"),
+    }
+}
+
+/// First byte and number of bytes that a command accesses.
+fn extent(command: &Command) -> (u64, u64) {
+    match command {
+        Command::FileRead { access, .. }
+        | Command::FileWrite { access, .. }
+        | Command::FileReadAll { access, .. }
+        | Command::FileWriteAll { access, .. } => {
+            let first = match access {
+                Access::Contiguous(extent) => extent.offset,
+                Access::View { offset, .. } => *offset,
+                Access::List(list) => list.first().map_or(0, |extent| extent.offset),
+            };
+            (first, Access::bytes(access))
+        }
+        _ => (0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_piosim::program::WORLD;
+    use weft_piosim::workloads::Interleaved;
+    use weft_piosim::{Application, ClusterConfig, Report, Simulation};
+    use weft_sched::LayerKind;
+    use weft_trace::explain::{Analysis, Explanation};
+    use weft_trace::file::TraceFile;
+    use weft_trace::merge::merge;
+
+    use super::*;
+
+    #[test]
+    fn files_hold_every_command_every_access_with_its_seek_and_every_byte() {
+        let application = Interleaved { ranks: 2, file_bytes: 4 << 20, block_bytes: 64 << 10, writes: true }.individual(Some(4));
+        let config = ClusterConfig::thesis(2, 3, LayerKind::Aggregation);
+        let (report, recording) = Simulation::new(&config, &application).expect("sound").run_recorded().expect("ends");
+        let commands: usize = application.programs.iter().map(|program| program.commands.len()).sum();
+        let workloads = [Workload { nodes: vec![0, 1], application }];
+        let dir = tempfile::tempdir().expect("a directory");
+        write(dir.path(), &workloads, 3, &recording).expect("written");
+        let names = ["client0", "client1", "server0", "server1", "server2"];
+        let read =
+            |name: &str| TraceFile::read(&std::fs::read(dir.path().join(format!("{name}.wtrace"))).expect("is there")).expect("sound");
+        let merged = merge(names.map(read).to_vec());
+        assert!(merged.nodes.iter().all(|node| node.problems.is_empty()));
+        let of = |layer: usize| merged.events.iter().filter(move |event| event.record.event.layer() == layer);
+        assert_eq!(of(0).count(), commands);
+        assert_eq!(weft_trace::names::Names::new(&merged).get(1), Some(workloads[0].application.files[0].name.as_str()));
+        let disks = report.disks();
+        let accesses = || of(7).filter(|event| event.record.flags & flags::SHARED == 0);
+        let classes: Vec<u64> = (1..=3).map(|class| accesses().filter(|event| event.record.class == class).count() as u64).collect();
+        assert_eq!(classes, [disks.no_seek, disks.fast, disks.slow]);
+        let moved = |id: EventId| -> u64 {
+            let spans = merged.events.iter().filter(|event| event.record.event == id);
+            spans.map(|event| if let Body::Span(span) = &event.record.body { u64::from(span.len) } else { 0 }).sum()
+        };
+        assert_eq!((moved(event::NET_RECEIVE), moved(event::NET_SEND)), (report.network_bytes, report.network_bytes));
+        assert_eq!(merged.events.iter().map(|event| event.end_ns()).max(), Some(report.end_nanos as i64));
+    }
+
+    /// The report on a run, written and read again.
+    fn explained(config: &ClusterConfig, application: Application) -> (Report, Explanation) {
+        let (report, recording) = Simulation::new(config, &application).expect("sound").run_recorded().expect("ends");
+        let nodes = (0..application.ranks()).map(|rank| rank % config.clients).collect();
+        let dir = tempfile::tempdir().expect("a directory");
+        write(dir.path(), &[Workload { nodes, application }], config.servers, &recording).expect("written");
+        let files = std::fs::read_dir(dir.path()).expect("is there").map(|entry| entry.expect("is there").path());
+        let files: Vec<_> = files.map(|path| TraceFile::read(&std::fs::read(path).expect("is there")).expect("sound")).collect();
+        let merged = merge(files);
+        let explanation = Analysis::new(&merged).explain(5);
+        (report, explanation)
+    }
+
+    /// Seconds of the kinds of operations whose names begin so, in these stages.
+    fn seconds(explanation: &Explanation, kind: &str, stages: &[Stage]) -> f64 {
+        let kinds = explanation.kinds.iter().filter(|report| report.operation.starts_with(kind));
+        let all = kinds.flat_map(|report| &report.stages);
+        all.filter(|report| stages.iter().any(|stage| stage.name() == report.stage)).map(|report| report.seconds).sum()
+    }
+
+    /// All clients do the same: their messages are compared with those of the others, and none is said to be beyond comparison.
+    fn alike(explanation: &Explanation) {
+        let messages = explanation.suspects.iter().filter(|suspect| suspect.stage == "network");
+        for suspect in messages {
+            assert!(suspect.excess_seconds < 0.7 * suspect.seconds, "{suspect:#?}");
+            assert!(!suspect.evidence.contains("nothing like it"), "{suspect:#?}");
+        }
+    }
+
+    const DISKS: [Stage; 3] = [Stage::DiskNoSeek, Stage::DiskNear, Stage::DiskFar];
+
+    #[test]
+    fn the_disk_of_one_that_reads_alone_is_all_that_its_reads_wait_for_beside_the_network() {
+        let application = || Interleaved { ranks: 1, file_bytes: 4 << 20, block_bytes: 64 << 10, writes: false }.individual(Some(1));
+        let config = ClusterConfig::thesis(1, 1, LayerKind::None);
+        let (report, explanation) = explained(&config, application());
+        let (disk, all) = (seconds(&explanation, "app.read", &DISKS), seconds(&explanation, "app.read", &Stage::ALL));
+        let busy = report.disks().busy_nanos as f64 / 1e9;
+        assert!((disk - busy).abs() < busy * 1e-3, "{disk} s of disk in the reads, it was busy for {busy} s");
+        let rest = seconds(&explanation, "app.read", &[Stage::Network, Stage::SendQueue, Stage::Client]);
+        assert!((all - disk - rest).abs() < all * 1e-3, "{all} = {disk} + {rest}: nobody else is there to wait for");
+        assert!(explanation.covered > 0.999, "{}", explanation.covered);
+    }
+
+    #[test]
+    fn a_collective_read_waits_for_the_disks_that_are_busy_meanwhile() {
+        let application = Interleaved { ranks: 4, file_bytes: 64 << 20, block_bytes: 64 << 10, writes: false }.collective();
+        let config = ClusterConfig::thesis(4, 3, LayerKind::None);
+        let (report, explanation) = explained(&config, application);
+        let all = seconds(&explanation, "app.read_all", &Stage::ALL);
+        let at_servers = [&DISKS[..], &[Stage::ServerQueue]].concat();
+        let served = seconds(&explanation, "app.read_all", &at_servers) / all;
+        let busy = report.disks().busy_nanos as f64 / 3.0 / report.end_nanos as f64;
+        assert!(served > busy * 0.7, "{served:.2} of the time is at servers whose disks are busy for {busy:.2} of it: {explanation:#?}");
+        let waits = seconds(&explanation, "app.read_all", &[Stage::Network]) / all;
+        assert!(waits < 0.6 && explanation.covered > 0.999, "{waits:.2} of the time is network: {:#?}", explanation.kinds);
+        let named = explanation.suspects.iter().any(|suspect| suspect.stage.starts_with("disk_") && suspect.blocking_seconds > 0.1);
+        assert!(named, "what others wait for at a server is its disk: {:#?}", explanation.suspects);
+        alike(&explanation);
+    }
+
+    #[test]
+    fn a_write_is_explained_whether_the_server_has_room_or_not() {
+        let application = || Interleaved { ranks: 4, file_bytes: 32 << 20, block_bytes: 64 << 10, writes: true }.individual(Some(4));
+        let roomy = ClusterConfig::thesis(4, 2, LayerKind::WriteBehind);
+        let (_, with_room) = explained(&roomy, application());
+        let (_, without) = explained(&ClusterConfig { memory_bytes: 1 << 20, ..roomy }, application());
+        let queue = |of: &Explanation| seconds(of, "app.write", &[Stage::ServerQueue]) / seconds(of, "app.write", &Stage::ALL);
+        let network = |of: &Explanation| seconds(of, "app.write", &[Stage::Network]) / seconds(of, "app.write", &Stage::ALL);
+        assert!(queue(&with_room) < 0.05 && network(&with_room) > 0.5, "{:#?}", with_room.kinds);
+        let disk = seconds(&without, "app.write", &DISKS) / seconds(&without, "app.write", &Stage::ALL);
+        assert!(queue(&without) + disk > 0.5, "{:#?}", without.kinds);
+        assert!(with_room.covered > 0.999 && without.covered > 0.999);
+        alike(&with_room);
+    }
+
+    #[test]
+    fn a_rank_that_comes_late_is_waited_for_and_no_network_is_blamed() {
+        let mut application = Application::new("late", 2);
+        application.push(0, Command::Compute { cycles: 10_000_000_000 });
+        application.push(0, Command::Send { comm: WORLD, to: 1, tag: 0, bytes: 1 << 20, request: None });
+        application.push(1, Command::Recv { comm: WORLD, from: Some(0), tag: 0, request: None });
+        let (_, explanation) = explained(&ClusterConfig::thesis(2, 1, LayerKind::None), application);
+        let received = |stage| seconds(&explanation, "app.recv", &[stage]);
+        assert!(received(Stage::Peers) > 10.0 * received(Stage::Network), "{:#?}", explanation.kinds);
+        // A MiB at 100 MiB/s.
+        assert!(received(Stage::Network) > 0.01, "{:#?}", explanation.kinds);
+    }
+}

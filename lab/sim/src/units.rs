@@ -1,0 +1,83 @@
+//! Values of plans: sizes, rates, times and names.
+
+use toml::de::DeValue;
+use weft_host::units::ByteSize;
+
+use crate::document::{integer, show, text};
+
+/// A number of bytes (or bytes a second): `65536` or `"64KiB"`.
+pub fn bytes(value: &DeValue<'_>) -> Result<u64, String> {
+    match value {
+        DeValue::String(text) => text.parse::<ByteSize>().map(|size| size.0),
+        other => integer(other),
+    }
+}
+
+/// A count that fits 32 bits and is not 0.
+pub fn count(value: &DeValue<'_>) -> Result<u32, String> {
+    let number = integer(value)?;
+    u32::try_from(number).ok().filter(|&count| count > 0).ok_or_else(|| format!("{number} is not between 1 and {}", u32::MAX))
+}
+
+/// A count that is not above `most`.
+pub fn up_to(value: &DeValue<'_>, most: u32) -> Result<u32, String> {
+    count(value).ok().filter(|&count| count <= most).ok_or_else(|| match integer(value) {
+        Ok(number) => format!("{number} is not between 1 and {most}"),
+        Err(problem) => problem,
+    })
+}
+
+/// Seconds: `"200us"`, `"1.5 ms"`, `"2s"`, or a number of seconds.
+pub fn seconds(value: &DeValue<'_>) -> Result<f64, String> {
+    let written = show(value);
+    let wrong = || format!("`{written}` is not a time: write for example \"200us\", \"10ms\" or 0.5");
+    let (number, divisor) = match value {
+        DeValue::Integer(_) | DeValue::Float(_) => (written.as_str(), 1.0),
+        _ => {
+            let units = [("ns", 1e9), ("us", 1e6), ("ms", 1e3), ("s", 1.0)];
+            let found = units.into_iter().find_map(|(unit, divisor)| Some((written.strip_suffix(unit)?, divisor)));
+            found.ok_or_else(wrong)?
+        }
+    };
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    // Divided, not multiplied with a rounded fraction: "200us" is the same double as 200e-6.
+    Some(number / divisor).filter(|seconds| seconds.is_finite() && *seconds >= 0.0).ok_or_else(wrong)
+}
+
+/// A number that may have a fraction.
+pub fn number(value: &DeValue<'_>) -> Result<f64, String> {
+    let written = show(value);
+    match value {
+        DeValue::Integer(_) | DeValue::Float(_) => written.replace('_', "").parse().map_err(|_| format!("{written} is not a number")),
+        _ => Err(format!("{written} is not a number")),
+    }
+}
+
+/// One of some names.
+pub fn name<T: Copy>(value: &DeValue<'_>, names: &[(&str, T)]) -> Result<T, String> {
+    let written = text(value)?;
+    let all = || names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let found = names.iter().find(|(name, _)| *name == written).map(|(_, value)| *value);
+    found.ok_or_else(|| format!("\"{written}\" is not one of {}", all()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_exactly() {
+        for (text, expected) in [("\"200us\"", 200e-6), ("\"10 ms\"", 0.01), ("1", 1.0), ("0.5", 0.5), ("\"3ns\"", 3e-9), ("\"2s\"", 2.0)] {
+            assert_eq!(seconds(DeValue::parse(text).expect("TOML").get_ref()), Ok(expected), "{text}");
+        }
+        for bad in ["\"fast\"", "\"-1s\"", "true", "inf", "\"1 h\""] {
+            assert!(seconds(DeValue::parse(bad).expect("TOML").get_ref()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_right_ones() {
+        let value = DeValue::parse("\"fast\"").expect("TOML");
+        assert_eq!(name(value.get_ref(), &[("slow", 1), ("slower", 2)]), Err("\"fast\" is not one of slow, slower".to_string()));
+    }
+}

@@ -1,0 +1,210 @@
+//! Weft's own servers and clients as the simulated system (`system = "weft"`): the machines of a plan become a profile of the runtime in
+//! virtual time, what the processor needs for Weft comes from the section `[weft]`.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use weft_model::DiskModel;
+use weft_piosim::{CacheLayerConfig, ClusterConfig};
+use weft_rt_sim::Profile;
+use weft_rt_sim::models::{CpuProfile, DiskProfile, NetProfile, SeekProfile};
+use weft_virtual_cluster::{ClusterShape, Contract, Directories, Engine, FileLayout, PhaseReport, TracedRun, Workload};
+
+use crate::cluster::Layered;
+use crate::document::{Choices, Table, integer};
+use crate::units::{bytes, count, name, seconds};
+use crate::workload::{blocks, interleaved};
+
+/// A case, ready to be run.
+pub struct WeftCase {
+    shape: ClusterShape,
+    work: Workload,
+    /// The one phase that the plan asks for; `None`: all.
+    phase: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Names,
+    Interleaved,
+    Own,
+    Segmented,
+}
+
+const KINDS: [(&str, Kind); 4] =
+    [("names", Kind::Names), ("interleaved", Kind::Interleaved), ("own", Kind::Own), ("segmented", Kind::Segmented)];
+const DIRECTORIES: [(&str, Directories); 2] = [("shared", Directories::Shared), ("own", Directories::Own)];
+const STORAGES: [(&str, Engine); 2] = [("journal", Engine::Journal), ("memory", Engine::Memory)];
+const CONTRACTS: [(&str, Contract); 3] = [("batch", Contract::Batch), ("sync", Contract::Sync), ("none", Contract::None)];
+const CACHES: [(&str, bool); 2] = [("yes", true), ("no", false)];
+
+/// Reads what a plan says of Weft: the section `[weft]` and the one `[[workload]]`. `config` has the machines.
+///
+/// # Errors
+/// Names file, line and key of what is wrong.
+pub fn read<'a>(
+    root: &Table<'a>,
+    profile: Option<&Table<'a>>,
+    workloads: &[Table<'_>],
+    config: &ClusterConfig,
+    seed: Option<u64>,
+    choices: &mut Choices,
+) -> Result<WeftCase> {
+    let small =
+        |key: &str, number: u32| u16::try_from(number).map_err(|_| root.error(key, "Weft counts its servers and clients up to 65535"));
+    let mut shape = ClusterShape {
+        clients: small("clients", config.clients)?,
+        data: small("servers", config.servers)?,
+        stripe_bytes: u32::try_from(config.stripe_bytes).map_err(|_| root.error("stripe", "is larger than Weft has them"))?,
+        cache_layer: match &config.cache_layer {
+            CacheLayerConfig::Classic { kind, .. } | CacheLayerConfig::Improved { kind, .. } => *kind,
+        },
+        ..ClusterShape::default()
+    };
+    let planned = root.swept("seed", choices, integer)?;
+    shape.seed = seed.or(planned).unwrap_or(shape.seed);
+    let mut section = Layered::open(root, profile, "weft", choices)?;
+    if let Some(servers) = section.get("metadata_servers", count)? {
+        shape.meta = small("weft.metadata_servers", servers)?;
+    }
+    section.set("engine", &mut shape.storage, |value| name(value, &STORAGES))?;
+    section.set("durability", &mut shape.contract, |value| name(value, &CONTRACTS))?;
+    shape.profile = machines(&mut section, config)?;
+    section.finish()?;
+    let [table] = workloads else {
+        return Err(root.error("workload", "Weft's own servers and clients run one workload at a time"));
+    };
+    let kind = table.swept("kind", choices, |value| name(value, &KINDS))?;
+    let kind = kind.ok_or_else(|| table.error("kind", "is missing"))?;
+    let window = table.swept("window", choices, count)?.unwrap_or(1) as usize;
+    let (work, phase) = match kind {
+        Kind::Names => {
+            let files = u64::from(table.swept("files", choices, count)?.unwrap_or(1000));
+            let directories = table.swept("directories", choices, |value| name(value, &DIRECTORIES))?.unwrap_or(Directories::Shared);
+            (Workload::Names { files, window, directories }, None)
+        }
+        kind => {
+            let layout = match kind {
+                Kind::Own => FileLayout::Own,
+                Kind::Segmented => FileLayout::Segmented,
+                _ => FileLayout::Interleaved,
+            };
+            let per_call = table.swept("per_operation", choices, blocks)?.unwrap_or(Some(1));
+            let file = interleaved(table, config, choices)?;
+            if file.ranks != config.clients {
+                return Err(table.error("ranks", "each client of Weft is one rank: leave this away"));
+            }
+            let bytes = file.file_bytes / u64::from(file.ranks) / file.block_bytes * file.block_bytes;
+            let work = Workload::Streams { bytes, block_bytes: file.block_bytes, layout, blocks_per_call: per_call.unwrap_or(0), window };
+            (work, Some(if file.writes { "write" } else { "read" }))
+        }
+    };
+    table.finish()?;
+    Ok(WeftCase { shape, work, phase })
+}
+
+/// The machines as the runtime in virtual time knows them.
+fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Profile> {
+    let base = Profile::default();
+    let ns = |seconds: f64| (seconds * 1e9).round() as u64;
+    let mut time = |key: &str, usual: u64| section.get(key, seconds).map(|found| found.map_or(usual, ns));
+    let (request_ns, record_ns) = (time("request", base.cpu.request_ns)?, time("record", base.cpu.record_ns)?);
+    let (send_ns, call_ns) = (time("send", base.net.send_ns)?, time("call", base.disk.call_ns)?);
+    let mut rate = |key: &str, usual: u64| section.get(key, bytes).map(|found| found.unwrap_or(usual));
+    let checksum = rate("checksum_bandwidth", base.cpu.checksum_bytes_per_s)?;
+    let copy = rate("copy_bandwidth", base.cpu.copy_bytes_per_s)?;
+    let memory = rate("page_cache_bandwidth", base.disk.memory_bytes_per_s)?;
+    let reads_cached = section.get("reads_cached", |value| name(value, &CACHES))?.unwrap_or(true);
+    // A path has two links, each of which a message passes as a whole in the model; cards and switch of this runtime pass it through.
+    let net = NetProfile { bytes_per_s: config.link_bandwidth, send_ns, latency_ns: 2 * ns(config.link_latency), ..base.net };
+    let cpu = CpuProfile { request_ns, record_ns, checksum_bytes_per_s: checksum, copy_bytes_per_s: copy };
+    let (read_ns, sync_ns, bandwidth, seek) = match config.disk {
+        DiskModel::Refined { rpm, average_seek, track_seek, bandwidth, close_bytes } => {
+            let half_rotation = 30.0 / rpm;
+            let seek =
+                SeekProfile { near_ns: ns(half_rotation + track_seek), far_ns: ns(half_rotation + average_seek), near_bytes: close_bytes };
+            (0, 0, bandwidth, Some(seek))
+        }
+        DiskModel::Simple { access, bandwidth } => (ns(access), ns(access), bandwidth, None),
+        DiskModel::Ssd { page_read, page_program, bandwidth, .. } => (ns(page_read), ns(page_program), bandwidth, None),
+        DiskModel::Ram { latency, bandwidth } => (ns(latency), ns(latency), bandwidth, None),
+    };
+    let disk = DiskProfile {
+        call_ns,
+        memory_bytes_per_s: memory,
+        reads_cached,
+        read_ns,
+        sync_ns,
+        read_bytes_per_s: bandwidth,
+        write_bytes_per_s: bandwidth,
+        jitter_ns: 0,
+        seek,
+    };
+    Ok(Profile { net, cpu, disk })
+}
+
+impl WeftCase {
+    /// Runs it; a row of results for each phase. A trace file of each node goes into the folder `trace`.
+    ///
+    /// # Errors
+    /// What the cluster could not do, or a file cannot be written.
+    pub fn run(&self, trace: Option<&Path>) -> Result<Vec<Map<String, Value>>> {
+        let began = Instant::now();
+        let (phases, files) = match trace {
+            Some(_) => {
+                let TracedRun { phases, files } = weft_virtual_cluster::run_traced(&self.shape, &self.work)?;
+                (phases, files)
+            }
+            None => (weft_virtual_cluster::run(&self.shape, &self.work)?, Vec::new()),
+        };
+        let wall_s = began.elapsed().as_secs_f64();
+        if let Some(folder) = trace {
+            write_files(folder, files)?;
+        }
+        let wanted = phases.into_iter().filter(|phase| self.phase.is_none_or(|wanted| wanted == phase.name));
+        Ok(wanted.map(|phase| row(&phase, wall_s)).collect())
+    }
+}
+
+fn write_files(folder: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (node, bytes) in files {
+        let path = folder.join(format!("{node}.wtrace"));
+        std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn row(phase: &PhaseReport, wall_s: f64) -> Map<String, Value> {
+    let disk = &phase.disk;
+    let disk_busy = phase.shares.iter().find(|share| share.part == "disk of data servers").map_or(0.0, |share| share.mean);
+    let rounded = |share: f64| (share * 1e4).round() / 1e4;
+    let shares: Map<String, Value> = phase.shares.iter().map(|share| (share.part.to_string(), rounded(share.busiest).into())).collect();
+    let row = json!({
+        "phase": phase.name,
+        "seconds": phase.ns as f64 / 1e9,
+        "operations": phase.operations,
+        "operations_per_second": phase.operations_per_s(),
+        "bytes": phase.bytes,
+        "mib_per_second": phase.mib_per_s(),
+        "messages": phase.messages,
+        "network_bytes": phase.wire_bytes,
+        "disk_operations": disk.sequential + disk.near + disk.far,
+        "disk_bytes": disk.read_bytes + disk.written_bytes,
+        "disk_syncs": disk.syncs,
+        "no_seek": disk.sequential,
+        "fast": disk.near,
+        "slow": disk.far,
+        "disk_busy": rounded(disk_busy),
+        "waits_for": phase.bottleneck().map_or("latencies", |share| share.part),
+        "busy": phase.shares.first().map_or(0.0, |share| rounded(share.busiest)),
+        "shares": shares,
+        "wall_s": wall_s,
+    });
+    match row {
+        Value::Object(row) => row,
+        _ => unreachable!("the macro was given an object"),
+    }
+}

@@ -1,0 +1,184 @@
+//! `weft view`: traces in a browser. It loads runs (`weft-analysis`) and serves one page over HTTP ([`api`]) that works without any outside
+//! request. It only reads, and never computes what a report would want too. `docs/viewer.md` says what the screens show and how they were
+//! measured.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod api;
+mod gauges;
+mod live;
+mod overview;
+mod query;
+mod search;
+mod site;
+
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use weft_analysis::{drawn, inputs, sample};
+use weft_host::connect::{Common, Fs, random};
+use weft_host::output::print;
+use weft_http::{Answer, Ask, Door, Query};
+use weft_watch::watch::Watch;
+
+use site::Site;
+
+/// Show runs in a browser: timeline, latencies, where the time goes, single requests, one run against another
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weft view traces/                       # every trace file in the directory, on one time line
+  weft view meta0.trace data0.trace --port 7070 --no-open
+  weft view before/ after/                # two runs, to compare them
+  weft view real=traces/ model=sim.trace  # with names; paths of one name are one run
+  weft view before.json after.json progress.csv ceiling.json   # results of weft bench
+  weft view traces/ --listen 0.0.0.0      # for other machines
+  weft view --live ~/fs                   # what the servers of a running file system do now; /metrics too
+
+It prints an address with a token; without it nobody sees anything, other users of this machine neither.")]
+pub struct Args {
+    /// Traces and results of weft bench: each directory is a run, single trace files together are one
+    #[arg(required_unless_present = "live", value_name = "[NAME=]FILE|DIR")]
+    paths: Vec<PathBuf>,
+    /// Show live numbers of this file system
+    #[arg(long, value_name = "FS")]
+    live: Option<OsString>,
+    /// Seconds between two looks at it
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = weft_host::units::seconds, requires = "live")]
+    interval: f64,
+    /// Port; 0: any free one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    port: u16,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    listen: IpAddr,
+    /// Do not open a browser
+    #[arg(long)]
+    no_open: bool,
+    /// Ask for no token: every user of this machine may see what is shown
+    #[arg(long)]
+    no_token: bool,
+    /// Do not view anything, but write a synthetic trace of about so many spans into the directory
+    #[arg(long, value_name = "SPANS", hide = true)]
+    sample: Option<u64>,
+    /// Data servers of the synthetic trace
+    #[arg(long, value_name = "N", hide = true, default_value_t = 4)]
+    sample_data: u16,
+}
+
+impl Args {
+    /// Serves until it is stopped.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on, or a path does not exist.
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        if let Some(spans) = self.sample {
+            return write_sample(spans, self.sample_data, &self.paths);
+        }
+        let watch = self.live.as_ref().map(|fs| self.watch(fs, common)).transpose()?;
+        let inputs = inputs::inputs(&self.paths)?;
+        let loopback = self.listen.is_loopback();
+        if self.no_token && !loopback {
+            bail!("--no-token is for viewers of this machine only; without --listen it is one");
+        }
+        let token = if self.no_token { None } else { Some(weft_host::units::hex(&random::<16>()?)) };
+        let address = SocketAddr::new(self.listen, self.port);
+        let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let address = listener.local_addr().unwrap_or(address);
+        let hostname = nix::sys::utsname::uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default();
+        let url = url(address, &hostname, token.as_deref());
+        print(&format!("{url}\n"))?;
+        let site = Arc::new(Site::new(inputs));
+        if !self.paths.is_empty() {
+            let loader = site.clone();
+            thread::spawn(move || {
+                loader.load();
+                if let site::State::Failed(reason) = loader.state() {
+                    weft_host::output::tell(&reason);
+                }
+            });
+        }
+        if !self.no_open && std::io::stdout().is_terminal() {
+            open(&url);
+        }
+        let door = Door { loopback, hostname, token };
+        let shown = Shown { site, has_traces: !self.paths.is_empty(), watch };
+        let answer = move |ask: &Ask<'_>| weft_http::answer(&door, ask, |path, query| shown.route(path, query));
+        weft_http::serve(listener, answer).context("the viewer cannot be reached any more")?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Args {
+    fn watch(&self, fs: &OsStr, common: &Common) -> Result<Watch> {
+        let fs = Fs::open(fs, &common.for_a_look())?;
+        Ok(Watch::start(fs, Duration::from_secs_f64(self.interval)))
+    }
+}
+
+/// What there is to see.
+struct Shown {
+    site: Arc<Site>,
+    has_traces: bool,
+    watch: Option<Watch>,
+}
+
+impl Shown {
+    fn route(&self, path: &str, query: &Query) -> Answer {
+        if path == "/api/state" {
+            // Live numbers need no trace: without any there is nothing to wait for.
+            let mut state = if self.has_traces { api::state(&self.site, query) } else { json!({ "state": "ready", "analysed": true }) };
+            (state["live"], state["traces"], state["looks"]) = (json!(self.watch.is_some()), json!(self.has_traces), drawn::looks());
+            return Answer::json(&state);
+        }
+        let live = self.watch.as_ref().and_then(|watch| live::route(watch, path, query));
+        live.unwrap_or_else(|| api::route(&self.site, path, query))
+    }
+}
+
+fn url(address: SocketAddr, hostname: &str, token: Option<&str>) -> String {
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => hostname.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+        ip => ip.to_string(),
+    };
+    let token = token.map_or_else(String::new, |token| format!("?token={token}"));
+    format!("http://{host}:{}/{token}", address.port())
+}
+
+/// Asks the desktop to show the page; where there is none, the printed address is enough.
+fn open(url: &str) {
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let _ = Command::new(opener).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+}
+
+fn write_sample(spans: u64, data: u16, paths: &[PathBuf]) -> Result<ExitCode> {
+    let operations = (spans as f64 / sample::SPANS_PER_OPERATION).ceil() as u64;
+    for path in paths {
+        let spans = sample::write(&sample::Sample { operations, data, ..sample::Sample::default() }, path)
+            .with_context(|| format!("cannot write the sample to {}", path.display()))?;
+        print(&format!("{spans} spans in {}\n", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_address_can_be_opened() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert_eq!(url(at("127.0.0.1:70"), "boron", None), "http://127.0.0.1:70/");
+        assert_eq!(url(at("[::1]:70"), "boron", Some("ab")), "http://[::1]:70/?token=ab");
+        assert_eq!(url(at("0.0.0.0:70"), "boron", Some("ab")), "http://boron:70/?token=ab");
+    }
+}

@@ -1,0 +1,384 @@
+//! What this client knows of directories that it works in, so that a create by a program costs one request and not three: the kernel
+//! asks for the name before it creates it, and for the directory's attributes after every change.
+//!
+//! Every answer to a change of one name, or to a rename within one directory, carries the version of the directory after the change: if the versions follow each other
+//! without a gap, nobody else has changed it between them, and its attributes follow from the changes. Of a directory that it made
+//! itself the client also knows *all* names in this way. A foreign change shows as a gap, and the knowledge is not used any more.
+//! Between two such proofs somebody else may have changed the directory, so what is known is used only for a stated time after the
+//! last one was asked for ([`crate::Client::follow_directories`]): that is the bound on staleness.
+//!
+//! Of names only "no such name" is ever answered from here; creating still asks the server, which decides whether the name is free.
+//! Names are kept as hashes: two names with one hash cost a question, never a wrong answer.
+
+use std::collections::BTreeSet;
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use weft_base::{Attr, FastHasher, FastMap, FastSet, FileKind, Handle, Nanos};
+use weft_wire::ops::DirChange;
+
+/// Names remembered in all directories together; beyond that all are forgotten (16 bytes each).
+const NAMES_MAX: usize = 1 << 20;
+/// Directories remembered; beyond that all are forgotten (some 200 bytes each).
+const DIRECTORIES_MAX: usize = 1 << 15;
+/// Changes of one directory whose predecessors have not been seen yet; beyond that somebody else is at work.
+const AHEAD_MAX: usize = 64;
+
+/// Directories whose changes are followed.
+#[derive(Debug, Default)]
+pub(super) struct KnownDirectories {
+    /// In nanoseconds; 0: nothing is remembered.
+    age_max: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    directories: FastMap<Handle, Directory>,
+    names: usize,
+}
+
+#[derive(Debug)]
+struct Directory {
+    /// All changes up to this version are ours or were seen in an answer.
+    attr: Attr,
+    /// All names, if they are known.
+    names: Option<FastSet<u64>>,
+    /// Later versions that are ours; their predecessors' answers may still be on the way.
+    ahead: BTreeSet<u64>,
+    /// When the question was asked whose answer had this version.
+    asked: Nanos,
+}
+
+impl KnownDirectories {
+    /// Use what is known for so long, in nanoseconds.
+    pub fn set_age_max(&self, age_max: u64) {
+        self.age_max.store(age_max, Ordering::Relaxed);
+    }
+
+    fn is_on(&self) -> bool {
+        self.age_max.load(Ordering::Relaxed) > 0
+    }
+
+    /// A directory was made by us and is empty.
+    pub fn made(&self, attr: &Attr, asked: Nanos) {
+        self.insert(attr, Some(FastSet::default()), asked);
+    }
+
+    /// A server has told the attributes of an object.
+    pub fn learned(&self, attr: &Attr, asked: Nanos) {
+        if attr.kind != FileKind::Directory || !self.is_on() {
+            return;
+        }
+        let mut inner = self.lock();
+        let Some(directory) = inner.directories.get_mut(&attr.handle) else {
+            drop(inner);
+            return self.insert(attr, None, asked);
+        };
+        if attr.version < directory.attr.version {
+            return;
+        }
+        let later = directory.ahead.split_off(&(attr.version + 1));
+        let all_ours = attr.version - directory.attr.version == directory.ahead.len() as u64;
+        directory.ahead = later;
+        directory.attr = *attr;
+        directory.asked = directory.asked.max(asked);
+        let forgotten = if all_ours { None } else { directory.names.take() };
+        inner.names -= forgotten.map_or(0, |names| names.len());
+    }
+
+    /// We have changed its attributes, and this is what the server answered; [`KnownDirectories::learned`] follows.
+    pub fn touched(&self, attr: &Attr) {
+        if !self.is_on() {
+            return;
+        }
+        if let Some(directory) = self.lock().directories.get_mut(&attr.handle)
+            && attr.version > directory.attr.version
+        {
+            directory.ahead.insert(attr.version);
+        }
+    }
+
+    /// We have made a name.
+    pub fn created(&self, dir: Handle, name: &[u8], change: DirChange, asked: Nanos) {
+        self.changed(dir, change, asked, Entries { all: 1, directories: 0 }, |names| insert(names, name));
+    }
+
+    /// We have made a directory with this name.
+    pub fn made_directory(&self, dir: Handle, name: &[u8], change: DirChange, asked: Nanos) {
+        self.changed(dir, change, asked, Entries { all: 1, directories: 1 }, |names| insert(names, name));
+    }
+
+    /// We have removed a name.
+    pub fn removed(&self, dir: Handle, name: &[u8], change: DirChange, asked: Nanos) {
+        self.changed(dir, change, asked, Entries { all: -1, directories: 0 }, |names| remove(names, name));
+    }
+
+    /// We have removed a directory with this name.
+    pub fn removed_directory(&self, dir: Handle, name: &[u8], change: DirChange, asked: Nanos) {
+        self.changed(dir, change, asked, Entries { all: -1, directories: -1 }, |names| remove(names, name));
+    }
+
+    /// We have moved a name within the directory; `replaced`: the new one led to something before.
+    pub fn renamed(&self, dir: Handle, (from, to): (&[u8], &[u8]), replaced: bool, change: DirChange, asked: Nanos) {
+        let entries = Entries { all: -i64::from(replaced), directories: 0 };
+        self.changed(dir, change, asked, entries, |names| remove(names, from) + insert(names, to));
+    }
+
+    /// Something happened in the directory that is not followed here.
+    pub fn forget(&self, dir: Handle) {
+        if !self.is_on() {
+            return;
+        }
+        let mut inner = self.lock();
+        if let Some(directory) = inner.directories.remove(&dir) {
+            inner.names -= directory.names.map_or(0, |names| names.len());
+        }
+    }
+
+    /// A server has restarted: a power cut may have set versions back.
+    pub fn forget_all(&self) {
+        *self.lock() = Inner::default();
+    }
+
+    /// True if the name did not exist at some time not too long before `now`.
+    pub fn is_absent(&self, dir: Handle, name: &[u8], now: Nanos) -> bool {
+        self.look(dir, now, |directory| Some(!directory.names.as_ref()?.contains(&hash(name)))).is_some_and(|(absent, _)| absent)
+    }
+
+    /// Attributes that were true not too long before `now`, and how long ago in nanoseconds at most.
+    pub fn attr(&self, dir: Handle, now: Nanos) -> Option<(Attr, u64)> {
+        self.look(dir, now, |directory| Some(directory.attr))
+    }
+
+    fn look<T>(&self, dir: Handle, now: Nanos, look: impl FnOnce(&Directory) -> Option<T>) -> Option<(T, u64)> {
+        let age_max = self.age_max.load(Ordering::Relaxed);
+        if age_max == 0 {
+            return None;
+        }
+        let inner = self.lock();
+        let directory = inner.directories.get(&dir)?;
+        let age = now.since(directory.asked);
+        if directory.ahead.is_empty() && age < age_max { Some((look(directory)?, age)) } else { None }
+    }
+
+    fn insert(&self, attr: &Attr, names: Option<FastSet<u64>>, asked: Nanos) {
+        if !self.is_on() {
+            return;
+        }
+        let mut inner = self.lock();
+        if inner.directories.len() >= DIRECTORIES_MAX {
+            *inner = Inner::default();
+        }
+        inner.directories.insert(attr.handle, Directory { attr: *attr, names, ahead: BTreeSet::new(), asked });
+    }
+
+    fn changed(&self, dir: Handle, change: DirChange, asked: Nanos, entries: Entries, note: impl FnOnce(&mut FastSet<u64>) -> isize) {
+        if !self.is_on() {
+            return;
+        }
+        let mut inner = self.lock();
+        let Some(directory) = inner.directories.get_mut(&dir) else { return };
+        // An answer that was overtaken by newer knowledge, or a repeated one.
+        let is_known = change.version <= directory.attr.version || directory.ahead.contains(&change.version);
+        let difference = directory.names.as_mut().map_or(0, note);
+        if !is_known {
+            // The last change decides, not the greatest time.
+            let is_last = directory.ahead.last().is_none_or(|last| change.version > *last);
+            directory.ahead.insert(change.version);
+            let attr = &mut directory.attr;
+            attr.size = attr.size.saturating_add_signed(entries.all);
+            attr.nlink = attr.nlink.saturating_add_signed(entries.directories);
+            if is_last {
+                attr.mtime = change.time;
+            }
+            attr.ctime = attr.ctime.max(change.time);
+            while directory.ahead.first() == Some(&(attr.version + 1)) {
+                directory.ahead.pop_first();
+                attr.version += 1;
+                directory.asked = directory.asked.max(asked);
+            }
+        }
+        let lost = is_known || directory.ahead.len() > AHEAD_MAX;
+        inner.names = inner.names.saturating_add_signed(difference);
+        if lost {
+            drop(inner);
+            self.forget(dir);
+        } else if inner.names > NAMES_MAX {
+            *inner = Inner::default();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+/// How many entries a directory has more than before.
+struct Entries {
+    all: i64,
+    directories: i32,
+}
+
+/// Adds a name; gives by how many there are more.
+fn insert(names: &mut FastSet<u64>, name: &[u8]) -> isize {
+    usize::from(names.insert(hash(name))) as isize
+}
+
+/// Takes a name out; gives by how many there are more.
+fn remove(names: &mut FastSet<u64>, name: &[u8]) -> isize {
+    -(usize::from(names.remove(&hash(name))) as isize)
+}
+
+fn hash(name: &[u8]) -> u64 {
+    let mut hasher = FastHasher::default();
+    hasher.write(name);
+    hasher.finish()
+}
+
+/// Attributes of a directory, for tests.
+#[cfg(test)]
+pub(super) fn test_attr(handle: Handle, version: u64) -> Attr {
+    let time = weft_base::WallTime(0);
+    Attr {
+        handle,
+        kind: FileKind::Directory,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        nlink: 2,
+        rdev: 0,
+        size: 0,
+        atime: time,
+        mtime: time,
+        mtime_epoch: 0,
+        ctime: time,
+        version,
+        truncate_epoch: 0,
+        layout: weft_base::Layout { stripe_bytes: 4096, width: 1, first: 0, generation: 1 },
+        bare: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_base::WallTime;
+
+    use super::*;
+
+    const DIR: Handle = Handle(7);
+
+    fn known() -> KnownDirectories {
+        let known = KnownDirectories::default();
+        known.set_age_max(1000);
+        known
+    }
+
+    fn attr(version: u64) -> Attr {
+        test_attr(DIR, version)
+    }
+
+    fn change(version: u64) -> DirChange {
+        DirChange { version, time: WallTime(version as i64) }
+    }
+
+    #[test]
+    fn names_of_an_own_directory_are_known() {
+        let known = known();
+        assert!(!known.is_absent(DIR, b"x", Nanos(0)), "nothing is known of a directory that others made");
+        known.made(&attr(5), Nanos(0));
+        assert!(known.is_absent(DIR, b"x", Nanos(999)));
+        assert!(!known.is_absent(DIR, b"x", Nanos(1000)), "knowledge ends with its time");
+        known.created(DIR, b"x", change(6), Nanos(900));
+        assert!(!known.is_absent(DIR, b"x", Nanos(900)));
+        assert!(known.is_absent(DIR, b"y", Nanos(1899)), "every proof extends it");
+        known.removed(DIR, b"x", change(7), Nanos(1000));
+        assert!(known.is_absent(DIR, b"x", Nanos(1000)));
+    }
+
+    #[test]
+    fn a_name_that_moved_is_known_at_its_new_place() {
+        let known = known();
+        known.made(&attr(5), Nanos(0));
+        known.created(DIR, b".x.tmp", change(6), Nanos(1));
+        known.renamed(DIR, (b".x.tmp", b"x"), false, change(7), Nanos(2));
+        assert!(known.is_absent(DIR, b".x.tmp", Nanos(3)) && !known.is_absent(DIR, b"x", Nanos(3)));
+        known.created(DIR, b"y", change(8), Nanos(4));
+        known.renamed(DIR, (b"y", b"x"), true, change(9), Nanos(5));
+        assert!(known.is_absent(DIR, b"y", Nanos(6)) && !known.is_absent(DIR, b"x", Nanos(6)));
+        assert_eq!(known.attr(DIR, Nanos(6)).map(|(attr, _)| (attr.version, attr.size)), Some((9, 1)));
+        known.renamed(DIR, (b"x", b"z"), false, change(11), Nanos(7));
+        assert!(!known.is_absent(DIR, b"w", Nanos(8)), "somebody else's change lies before this one");
+    }
+
+    #[test]
+    fn own_changes_of_attributes_keep_the_names() {
+        let known = known();
+        known.made(&attr(5), Nanos(0));
+        known.touched(&attr(6));
+        known.learned(&attr(6), Nanos(1));
+        assert!(known.is_absent(DIR, b"x", Nanos(2)));
+        known.touched(&attr(8));
+        known.learned(&attr(8), Nanos(3));
+        assert!(!known.is_absent(DIR, b"x", Nanos(4)), "change 7 was not ours");
+    }
+
+    #[test]
+    fn attributes_follow_own_changes() {
+        let known = known();
+        known.learned(&attr(5), Nanos(0));
+        known.created(DIR, b"x", change(6), Nanos(10));
+        known.created(DIR, b"y", change(7), Nanos(20));
+        let (now, age) = known.attr(DIR, Nanos(50)).expect("all changes were ours");
+        assert_eq!((now.version, now.size, now.mtime, now.ctime, age), (7, 2, WallTime(7), WallTime(7), 30));
+        assert!(!known.is_absent(DIR, b"z", Nanos(50)), "it has names that are not known");
+        known.learned(&attr(4), Nanos(60));
+        assert_eq!(known.attr(DIR, Nanos(60)).map(|(attr, _)| attr.version), Some(7), "an answer that was overtaken");
+    }
+
+    #[test]
+    fn directories_in_a_directory_are_names_and_links() {
+        let known = known();
+        let links = |at| known.attr(DIR, Nanos(at)).map(|(attr, _)| (attr.nlink, attr.size));
+        known.made(&attr(5), Nanos(0));
+        let before = attr(5).nlink;
+        known.made_directory(DIR, b"x", change(6), Nanos(1));
+        assert_eq!(links(2), Some((before + 1, 1)));
+        assert!(known.is_absent(DIR, b"y", Nanos(2)) && !known.is_absent(DIR, b"x", Nanos(2)));
+        known.removed_directory(DIR, b"x", change(7), Nanos(3));
+        assert_eq!(links(4), Some((before, 0)));
+        assert!(known.is_absent(DIR, b"x", Nanos(4)));
+        known.made_directory(DIR, b"x", DirChange::NONE, Nanos(5));
+        assert_eq!(links(6), None, "what is not told is not known");
+    }
+
+    #[test]
+    fn a_change_by_somebody_else_shows_as_a_gap() {
+        let known = known();
+        known.made(&attr(5), Nanos(0));
+        known.created(DIR, b"x", change(7), Nanos(10));
+        assert!(!known.is_absent(DIR, b"y", Nanos(10)), "change 6 was not ours, as far as is known");
+        assert_eq!(known.attr(DIR, Nanos(10)), None);
+        known.created(DIR, b"z", change(6), Nanos(10));
+        assert!(known.is_absent(DIR, b"y", Nanos(10)), "it was ours, and its answer only came late");
+        known.learned(&attr(9), Nanos(11));
+        assert!(!known.is_absent(DIR, b"y", Nanos(11)), "changes 8 and 9 were not ours");
+        assert!(known.attr(DIR, Nanos(11)).is_some(), "but the attributes are new");
+        for version in 12..200 {
+            known.created(DIR, b"w", change(version), Nanos(12));
+        }
+        known.created(DIR, b"w", change(10), Nanos(12));
+        known.created(DIR, b"w", change(11), Nanos(12));
+        assert_eq!(known.attr(DIR, Nanos(12)), None, "dropped for good");
+    }
+
+    #[test]
+    fn an_answer_that_comes_twice_is_not_understood() {
+        let known = known();
+        known.made(&attr(5), Nanos(0));
+        known.created(DIR, b"x", change(6), Nanos(1));
+        known.created(DIR, b"x", change(6), Nanos(2));
+        assert!(!known.is_absent(DIR, b"y", Nanos(2)));
+    }
+}

@@ -1,0 +1,201 @@
+//! One file of a server.
+
+use weft_base::ServerId;
+use weft_journal::Superblock;
+use weft_store::checkpoint::{CHECKPOINT_HEADER_BYTES, CheckpointReader, Chunk};
+use weft_store::journal::{EndReason, Scan, scan};
+use weft_store::objects::ContainerHeader;
+
+use crate::Report;
+use crate::records::{Place, note};
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreFile {
+    /// Whose directory it is.
+    Superblock,
+    /// A part of the journal.
+    Segment,
+    /// A checkpoint.
+    Checkpoint,
+    /// The bytes of all objects.
+    Container,
+}
+
+impl StoreFile {
+    /// The bytes of the file that are looked at: of a container its header, of the others all.
+    pub const CONTAINER_BYTES: usize = weft_store::objects::CONTAINER_HEADER_BYTES;
+
+    /// By the first bytes; `None` for anything else.
+    pub fn of(bytes: &[u8]) -> Option<StoreFile> {
+        let kinds: [(&[u8], StoreFile); 4] = [
+            (b"weft superblock ", StoreFile::Superblock),
+            (b"WEFTJSEG", StoreFile::Segment),
+            (b"WEFTCKPT", StoreFile::Checkpoint),
+            (b"WEFTDATA", StoreFile::Container),
+        ];
+        kinds.into_iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, kind)| kind)
+    }
+
+    /// By its name in the folder of a server; `None` for what is no file of a server, or has no
+    /// content.
+    pub fn of_name(name: &str) -> Option<StoreFile> {
+        let numbered = |prefix: &str| name.strip_prefix(prefix).is_some_and(|number| number.parse::<u64>().is_ok());
+        match name {
+            "superblock" => Some(StoreFile::Superblock),
+            "objects" => Some(StoreFile::Container),
+            _ if numbered("journal.") => Some(StoreFile::Segment),
+            _ if numbered("checkpoint.") => Some(StoreFile::Checkpoint),
+            _ => None,
+        }
+    }
+}
+
+/// What a file says. `bytes` is all of it, of a container at least [`StoreFile::CONTAINER_BYTES`];
+/// `file_bytes` its size. With `list` every record is told.
+pub fn inspect_file(name: &str, kind: StoreFile, bytes: &[u8], file_bytes: u64, list: bool) -> Report {
+    match kind {
+        StoreFile::Superblock => superblock(name, bytes),
+        StoreFile::Segment => segment(name, bytes, list),
+        StoreFile::Checkpoint => checkpoint(name, bytes, list),
+        StoreFile::Container => container(name, bytes, file_bytes),
+    }
+}
+
+fn superblock(name: &str, bytes: &[u8]) -> Report {
+    let mut report = Report::new(name, "superblock", bytes.len() as u64);
+    let superblock = match Superblock::parse(bytes) {
+        Ok(superblock) => superblock,
+        Err(what) => {
+            report.damaged(None, what);
+            return report;
+        }
+    };
+    report.field("file system", superblock.fs_id);
+    report.field("server", superblock.server);
+    report.field("engine", &superblock.engine);
+    report.field("starts", superblock.boot);
+    report.field("boot id of the machine at the last start", format_args!("{:016x}", superblock.boot_id));
+    report.field("birth", format_args!("{:016x}", superblock.birth));
+    report.field("epoch of the cluster map", superblock.map.epoch);
+    for entry in superblock.map.servers() {
+        report.field("server of the map", format_args!("{} {} {}", entry.id, entry.name, entry.address));
+    }
+    for generation in &superblock.map.generations {
+        let data: Vec<String> = generation.data.iter().map(|id| id.to_string()).collect();
+        report.field("generation", format_args!("{} on {}", generation.id, data.join(", ")));
+    }
+    for (server, birth) in &superblock.births {
+        report.field("knows", format_args!("{server} of birth {birth:016x}"));
+    }
+    for line in superblock.features.lines() {
+        report.field("feature", line);
+    }
+    for line in &superblock.others {
+        report.field("line of a newer weft", line);
+    }
+    if let Err(what) = superblock.features.check_writable() {
+        report.field("this weft does not serve it", what);
+    }
+    report
+}
+
+fn segment(name: &str, bytes: &[u8], list: bool) -> Report {
+    let mut report = Report::new(name, "journal segment", bytes.len() as u64);
+    let found = match scan(bytes) {
+        Ok(found) => found,
+        Err(error) => {
+            report.damaged(0, error);
+            return report;
+        }
+    };
+    let Scan { header, end_offset, next_lsn, end, is_marked, .. } = &found;
+    report.field("file system", header.fs_id);
+    report.field("server", header.server_id);
+    report.field("sequence", header.sequence);
+    report.field("salt", format_args!("{:08x}", header.salt));
+    report.field("first record", header.first_lsn);
+    report.field("next record", next_lsn);
+    report.field("frames end at byte", end_offset);
+    report.field("end", if *is_marked { "marked: everything is on stable storage" } else { end_in_words(end) });
+    match end {
+        EndReason::DamageInside { offset, durable_lsn } => {
+            report.damaged(*offset as u64, format_args!("acknowledged records from {next_lsn} to {durable_lsn} are unreadable"));
+        }
+        EndReason::OutOfOrder { offset } => report.damaged(*offset as u64, "a frame repeats numbers that were used"),
+        EndReason::Clean | EndReason::TornFrame { .. } | EndReason::LostUnsynced { .. } => {}
+    }
+    let base = bytes.as_ptr() as usize;
+    for (lsn, record) in found.records() {
+        let offset = (record.as_ptr() as usize - base) as u64;
+        note(&mut report, header.server_id, Place::Journal(lsn), offset, record, list);
+    }
+    report
+}
+
+fn end_in_words(end: &EndReason) -> &'static str {
+    match end {
+        EndReason::Clean => "clean: nothing of this segment follows",
+        EndReason::TornFrame { .. } => "torn: the last frame was not written to its end",
+        EndReason::LostUnsynced { .. } => "frames are missing that were not promised to survive a power cut",
+        EndReason::DamageInside { .. } => "damaged",
+        EndReason::OutOfOrder { .. } => "out of order",
+    }
+}
+
+/// Reads a checkpoint; `chunk` gets each chunk with its offset.
+pub(crate) fn read_checkpoint(bytes: &[u8], report: &mut Report, mut chunk: impl FnMut(&mut Report, ServerId, u64, &Chunk)) {
+    const PIECE_BYTES: usize = 4 << 20;
+    let mut reader = CheckpointReader::new();
+    for piece in bytes.chunks(PIECE_BYTES) {
+        reader.push(piece);
+        loop {
+            // The first chunk comes behind the header.
+            let offset = reader.offset().max(CHECKPOINT_HEADER_BYTES as u64);
+            match reader.next_chunk() {
+                Ok(Some(found)) => {
+                    let server = reader.header().map_or(ServerId(0), |header| header.server_id);
+                    chunk(report, server, offset, &found);
+                }
+                Ok(None) => break,
+                Err(error) => return report.damaged(reader.offset(), error),
+            }
+        }
+    }
+    let offset = reader.offset();
+    match reader.finish() {
+        Ok(end) => {
+            report.field("file system", end.header.fs_id);
+            report.field("server", end.header.server_id);
+            report.field("generation", end.header.generation);
+            report.field("replay from", end.header.start_lsn);
+            report.field("journal must reach", end.end_lsn);
+            report.field("chunks", end.chunk_count);
+            report.field("records", end.record_count);
+        }
+        Err(error) => report.damaged(offset, error),
+    }
+}
+
+fn checkpoint(name: &str, bytes: &[u8], list: bool) -> Report {
+    let mut report = Report::new(name, "checkpoint", bytes.len() as u64);
+    read_checkpoint(bytes, &mut report, |report, server, offset, chunk| {
+        for record in chunk.records() {
+            note(report, server, Place::Checkpoint, offset, record, list);
+        }
+    });
+    report
+}
+
+fn container(name: &str, bytes: &[u8], file_bytes: u64) -> Report {
+    let mut report = Report::new(name, "container", file_bytes);
+    match ContainerHeader::decode(bytes) {
+        Ok(header) => {
+            report.field("file system", header.fs_id);
+            report.field("server", header.server_id);
+            report.field("blocks", file_bytes / weft_store::objects::BLOCK_BYTES);
+        }
+        Err(error) => report.damaged(0, error),
+    }
+    report
+}

@@ -1,0 +1,281 @@
+//! All files of a server: each for itself, and what only all of them together say.
+
+use weft_base::{ServerId, ServerRole};
+use weft_data_server::object_table;
+use weft_journal::{Found, Superblock};
+use weft_store::Lsn;
+use weft_store::checkpoint::CheckpointReader;
+use weft_store::journal::{Replay, SegmentHeader, first_segment_for};
+
+use crate::files::read_checkpoint;
+use crate::{Report, StoreFile, inspect_file};
+
+/// Gives the files of a server.
+pub trait ServerFiles {
+    /// Why a file could not be read.
+    type Error: std::fmt::Display;
+
+    /// Names of all files.
+    fn names(&self) -> Vec<String>;
+
+    /// Size of a file in bytes.
+    ///
+    /// # Errors
+    /// Of the disk.
+    fn len(&self, name: &str) -> Result<u64, Self::Error>;
+
+    /// The first `bytes` bytes of a file, or all if it is shorter.
+    ///
+    /// # Errors
+    /// Of the disk.
+    fn read(&self, name: &str, bytes: u64) -> Result<Vec<u8>, Self::Error>;
+}
+
+/// What the files of a server say, in the order in which a start reads them; at last, for a data
+/// server, its object table.
+pub fn inspect_server(files: &impl ServerFiles, list: bool) -> Vec<Report> {
+    let mut known: Vec<(StoreFile, u64, String)> = Vec::new();
+    for name in files.names() {
+        if let Some(kind) = StoreFile::of_name(&name) {
+            let number = name.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+            known.push((kind, number, name));
+        }
+    }
+    let order = |kind: StoreFile| {
+        [StoreFile::Superblock, StoreFile::Container, StoreFile::Checkpoint, StoreFile::Segment].iter().position(|k| *k == kind)
+    };
+    known.sort_by_key(|(kind, number, _)| (order(*kind), *number));
+    let mut reports = Vec::new();
+    let mut history = History::default();
+    for (kind, number, name) in known {
+        let looked_at = if kind == StoreFile::Container { StoreFile::CONTAINER_BYTES as u64 } else { u64::MAX };
+        match files.len(&name).and_then(|len| Ok((len, files.read(&name, looked_at)?))) {
+            Ok((len, bytes)) => {
+                reports.push(inspect_file(&name, kind, &bytes, len, list));
+                history.add(kind, number, bytes);
+            }
+            Err(error) => {
+                let mut report = Report::new(&name, "unreadable", 0);
+                report.damaged(None, error);
+                reports.push(report);
+            }
+        }
+    }
+    if !reports.iter().any(|report| report.kind == "superblock") {
+        let mut report = Report::new("superblock", "superblock", 0);
+        report.damaged(None, "there is none: no server was ever made here, or its start was interrupted (superblock.new, superblock.old)");
+        reports.insert(0, report);
+    }
+    reports.extend(history.finish(list));
+    reports
+}
+
+/// What a start would read: the newest checkpoint that is whole, and the journal from there on.
+#[derive(Default)]
+struct History {
+    server: Option<ServerId>,
+    checkpoint: Option<Vec<u8>>,
+    segments: Vec<(u64, Vec<u8>)>,
+}
+
+impl History {
+    fn add(&mut self, kind: StoreFile, number: u64, bytes: Vec<u8>) {
+        match kind {
+            StoreFile::Superblock => self.server = Superblock::parse(&bytes).ok().map(|superblock| superblock.server),
+            // Generations ascend, so the newest one stays.
+            StoreFile::Checkpoint if is_whole(&bytes) => self.checkpoint = Some(bytes),
+            StoreFile::Segment => self.segments.push((number, bytes)),
+            StoreFile::Checkpoint | StoreFile::Container => {}
+        }
+    }
+
+    /// The journal as a whole, and the table.
+    fn finish(self, list: bool) -> Option<Report> {
+        let server = self.server?;
+        let is_data = server.role() == ServerRole::Data;
+        let mut report = Report::new("(all files)", if is_data { "object table" } else { "journal as a whole" }, 0);
+        let mut found: Vec<(Option<Lsn>, Vec<u8>)> = Vec::new();
+        let mut ignored = Report::default();
+        if let Some(bytes) = &self.checkpoint {
+            read_checkpoint(bytes, &mut ignored, |_, _, _, chunk| found.extend(chunk.records().map(|record| (None, record.to_vec()))));
+        }
+        let end = self.checkpoint.as_deref().and_then(end_of);
+        let (start_lsn, end_lsn) = end.unwrap_or((Lsn::FIRST, Lsn::NONE));
+        match self.replay(server, start_lsn, end_lsn, |lsn, bytes| found.push((Some(lsn), bytes.to_vec()))) {
+            Ok(next) => report.field("next record", next),
+            Err(what) => report.damaged(None, what),
+        }
+        if !is_data {
+            return Some(report);
+        }
+        let each = found.iter().map(|(lsn, bytes)| match lsn {
+            Some(lsn) => Found::Journal(*lsn, bytes),
+            None => Found::Checkpoint(bytes),
+        });
+        match object_table(each) {
+            Ok(table) => {
+                report.field("objects", table.object_count());
+                report.field("bytes in use", table.used_bytes());
+                report.field("end of the container", table.usage().high_water_bytes);
+                if list {
+                    for (key, stat) in table.iter() {
+                        let extents: Vec<String> =
+                            table.extents(key).iter().map(|at| format!("{}+{} at {}", at.local_offset, at.len, at.disk_offset)).collect();
+                        report.listing.push(format!("{key:?}: {stat:?}; {}", extents.join(", ")));
+                    }
+                }
+            }
+            Err(what) => report.damaged(None, what),
+        }
+        Some(report)
+    }
+
+    fn replay(&self, server: ServerId, start_lsn: Lsn, end_lsn: Lsn, mut each: impl FnMut(Lsn, &[u8])) -> Result<Lsn, String> {
+        let headers: Vec<SegmentHeader> = self.segments.iter().filter_map(|(_, bytes)| SegmentHeader::decode(bytes).ok()).collect();
+        let Some(fs_id) = headers.first().map(|header| header.fs_id) else { return Err("there is no journal".into()) };
+        let first = first_segment_for(&headers, start_lsn).map_or(0, |at| headers[at].sequence);
+        let mut replay = Replay::new(fs_id, server, start_lsn);
+        for (sequence, bytes) in self.segments.iter().filter(|(sequence, _)| *sequence >= first) {
+            for (lsn, record) in replay.segment(*sequence, bytes).map_err(|error| error.to_string())? {
+                each(lsn, record);
+            }
+        }
+        replay.finish(end_lsn).map(|end| end.next_lsn).map_err(|error| error.to_string())
+    }
+}
+
+fn is_whole(checkpoint: &[u8]) -> bool {
+    end_of(checkpoint).is_some()
+}
+
+/// First and last record of the journal that a checkpoint needs.
+fn end_of(checkpoint: &[u8]) -> Option<(Lsn, Lsn)> {
+    let mut reader = CheckpointReader::new();
+    reader.push(checkpoint);
+    while reader.next_chunk().ok()?.is_some() {}
+    let end = reader.finish().ok()?;
+    Some((end.header.start_lsn, end.end_lsn))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use weft_base::{ClusterMap, DataTime, FsId, Handle, ServerEntry, WallTime};
+    use weft_store::checkpoint::{CheckpointHeader, CheckpointWriter};
+    use weft_store::journal::FrameBuilder;
+    use weft_store::objects::{ContainerHeader, ExtentPut, ObjectKey, ObjectRecord};
+
+    use super::*;
+
+    const FS: FsId = FsId(7);
+
+    impl ServerFiles for BTreeMap<String, Vec<u8>> {
+        type Error = String;
+        fn names(&self) -> Vec<String> {
+            self.keys().cloned().collect()
+        }
+        fn len(&self, name: &str) -> Result<u64, String> {
+            Ok(self[name].len() as u64)
+        }
+        fn read(&self, name: &str, bytes: u64) -> Result<Vec<u8>, String> {
+            let all = &self[name];
+            Ok(all[..all.len().min(usize::try_from(bytes).unwrap_or(usize::MAX))].to_vec())
+        }
+    }
+
+    fn put(handle: u64, block: u64) -> ObjectRecord {
+        ObjectRecord::Put {
+            key: ObjectKey { handle: Handle(handle), index: 0 },
+            size_bytes: 100,
+            mtime: DataTime { epoch: 0, at: WallTime(5) },
+            truncate_epoch: 0,
+            extents: vec![ExtentPut { local_offset: 0, disk_offset: block * 4096, len: 100 }],
+        }
+    }
+
+    /// The files of a data server: a checkpoint with one object, a journal with two more, one of
+    /// them removed again.
+    fn files() -> BTreeMap<String, Vec<u8>> {
+        let server = ServerId::data(0);
+        let entry = |id: ServerId, name: &str| ServerEntry { id, name: name.into(), address: String::new() };
+        let map = ClusterMap {
+            fs_id: FS,
+            fs_name: "weft".into(),
+            epoch: 0,
+            meta: vec![entry(ServerId(0), "meta0")],
+            data: vec![entry(server, "data0")],
+            generations: Vec::new(),
+            stripe_bytes: 1 << 20,
+            stripe_width: 0,
+        }
+        .founded(1);
+        let superblock = Superblock::new(&map, server, "journal", 3, 9);
+        let header = CheckpointHeader { fs_id: FS, server_id: server, generation: 1, start_lsn: Lsn(1) };
+        let mut checkpoint = CheckpointWriter::new(header);
+        checkpoint.push(&put(1, 1).to_vec());
+        let segment = SegmentHeader { fs_id: FS, server_id: server, salt: 5, sequence: 1, first_lsn: Lsn(1) };
+        let mut frames = FrameBuilder::new(Lsn(1), 0);
+        for record in [put(2, 2), put(3, 3), ObjectRecord::Remove { key: ObjectKey { handle: Handle(3), index: 0 } }] {
+            frames.push(&[&[1], &record.to_vec()[..]].concat());
+        }
+        let mut journal = [&segment.encode()[..], &frames.finish(&segment, Lsn::NONE)].concat();
+        frames.push(&[2, 3, 0, 0, 0, 0, 0, 0, 0]);
+        journal.extend_from_slice(&frames.finish(&segment, Lsn(3)));
+        journal.resize(16384, 0);
+        let container = [&ContainerHeader { fs_id: FS, server_id: server }.encode()[..], &[0; 3 * 4096]].concat();
+        [
+            ("superblock", superblock.to_text().into_bytes()),
+            ("checkpoint.1", checkpoint.finish(Lsn(1)).to_vec()),
+            ("journal.1", journal),
+            ("objects", container),
+            ("spare.2", vec![0; 100]),
+        ]
+        .map(|(name, bytes)| (name.to_string(), bytes))
+        .into()
+    }
+
+    #[test]
+    fn a_whole_server_is_told() {
+        let reports = inspect_server(&files(), true);
+        let kinds: Vec<&str> = reports.iter().map(|report| report.kind.as_str()).collect();
+        assert_eq!(kinds, ["superblock", "container", "checkpoint", "journal segment", "object table"]);
+        assert!(reports.iter().all(Report::is_whole), "{reports:?}");
+        let text: String = reports.iter().map(Report::to_string).collect();
+        for words in [
+            "server: data0",
+            "server of the map: meta0 meta0",
+            "2 x put",
+            "1 x mark",
+            "1 x remove",
+            "next record: lsn5",
+            "objects: 2",
+            "0+100 at 8192",
+        ] {
+            assert!(text.contains(words), "{words} in\n{text}");
+        }
+        assert!(serde_json::to_string(&reports).unwrap().contains("\"kind\":\"object table\""));
+    }
+
+    #[test]
+    fn damage_is_told_with_its_place() {
+        let mut damaged = files();
+        damaged.get_mut("journal.1").unwrap()[4096 + 60] ^= 1;
+        let reports = inspect_server(&damaged, false);
+        let journal = reports.iter().find(|report| report.file == "journal.1").unwrap();
+        assert_eq!(journal.damage[0].offset, Some(4096));
+        assert!(journal.damage[0].what.contains("records from lsn1 to lsn3"), "{journal}");
+        assert!(reports.last().unwrap().to_string().contains("damaged at byte 4096"));
+        let mut damaged = files();
+        damaged.get_mut("checkpoint.1").unwrap()[60] ^= 1;
+        let reports = inspect_server(&damaged, false);
+        assert_eq!(reports[2].damage[0].offset, Some(48));
+        let mut damaged = files();
+        damaged.get_mut("superblock").unwrap()[30] ^= 1;
+        damaged.get_mut("objects").unwrap()[30] ^= 1;
+        let reports = inspect_server(&damaged, false);
+        assert!(!reports[0].is_whole() && reports[1].to_string().contains("DAMAGE at byte 0"));
+        damaged.remove("superblock");
+        assert!(inspect_server(&damaged, false)[0].to_string().contains("there is none"));
+    }
+}

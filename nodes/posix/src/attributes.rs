@@ -1,0 +1,127 @@
+//! Attributes, also extended ones, and the file system as a whole.
+
+use bytes::Bytes;
+use weft_base::{Attr, Credentials, Handle, Status, set_id_bits};
+use weft_client::{Error, FsStats, Result, SetAttr, XattrFlags};
+use weft_rt::Runtime;
+use weft_wire::Rights;
+
+use crate::gateway::Gateway;
+use crate::node::{Node, Shown};
+use crate::posix::Posix;
+use crate::told::XattrCount;
+
+impl<R: Runtime, G: Gateway> Posix<R, G> {
+    /// Attributes that need no question: after every change of a directory a kernel asks for its attributes, which are known if we made the
+    /// change.
+    pub fn known_attr(&self, node: Node) -> Option<Shown> {
+        let (attr, age) = self.client.known_directory(node.handle())?;
+        Some(Shown { node, attr, ttl_ns: self.options.ttl_ns.saturating_sub(age) })
+    }
+
+    /// Attributes of an object that are not known ([`Posix::known_attr`]); size and times are exact.
+    ///
+    /// # Errors
+    /// [`Status::Stale`] if it is gone; servers that do not answer.
+    pub async fn getattr(&self, node: Node) -> Result<Shown> {
+        let changes = self.told.xattr_changes();
+        let attr = self.noted(self.client.getattr(node.handle()).await)?;
+        Ok(self.show(node, attr, changes))
+    }
+
+    /// Changes attributes.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::setattr`].
+    pub async fn setattr(&self, who: &Credentials, node: Node, change: &SetAttr) -> Result<Shown> {
+        let changes = self.told.xattr_changes();
+        let result = self.client.setattr(who, node.handle(), change).await;
+        if change.mode.is_some_and(|mode| set_id_bits(mode) != 0) && result.is_ok() {
+            // Whoever has it open for writing already clears them, too.
+            let numbers = self.files.numbers(|open| open.file.handle() == node.handle() && open.file.rights().contains(Rights::WRITE));
+            numbers.into_iter().for_each(|number| self.set_id.watch(number));
+        }
+        if node.is_second() {
+            // By its other number it has changed, too.
+            self.forget_told(node.handle());
+        }
+        Ok(self.show(node, self.noted(result)?, changes))
+    }
+
+    /// What is told of an object that is known already, under this number.
+    fn show(&self, node: Node, attr: Attr, changes: XattrCount) -> Shown {
+        if node.is_second() {
+            return Shown { node, attr, ttl_ns: 0 };
+        }
+        self.told.tell(&attr, changes, self.now());
+        Shown { node, attr, ttl_ns: self.options.ttl_ns }
+    }
+
+    /// The target of a symlink.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::readlink`].
+    pub async fn readlink(&self, node: Node) -> Result<Bytes> {
+        self.noted(self.client.readlink(node.handle()).await)
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::set_xattr`]; [`Status::NotSupported`] for access control lists and the like, which Weft does not have.
+    pub async fn set_xattr(&self, who: &Credentials, node: Node, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
+        check_supported("setxattr", node.handle(), name)?;
+        self.told.begin_xattr_change();
+        let result = self.client.set_xattr(who, node.handle(), name, value, flags).await;
+        self.told.end_xattr_change(node.handle());
+        self.noted(result)
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::get_xattr`]; [`Status::NotSupported`] as above.
+    pub async fn get_xattr(&self, who: &Credentials, node: Node, name: &[u8]) -> Result<Bytes> {
+        check_supported("getxattr", node.handle(), name)?;
+        if self.told.is_bare(node.handle(), self.now()) {
+            return Err(Error::local(Status::NoAttribute, "getxattr", node.handle()));
+        }
+        self.noted(self.client.get_xattr(who, node.handle(), name).await)
+    }
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::list_xattr`].
+    pub async fn list_xattr(&self, who: &Credentials, node: Node) -> Result<Vec<Bytes>> {
+        if self.told.is_bare(node.handle(), self.now()) {
+            return Ok(Vec::new());
+        }
+        self.noted(self.client.list_xattr(who, node.handle()).await)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::remove_xattr`]; [`Status::NotSupported`] as above.
+    pub async fn remove_xattr(&self, who: &Credentials, node: Node, name: &[u8]) -> Result<()> {
+        check_supported("removexattr", node.handle(), name)?;
+        self.noted(self.client.remove_xattr(who, node.handle(), name).await)
+    }
+
+    /// How full the file system is.
+    ///
+    /// # Errors
+    /// As [`weft_client::Client::statfs`].
+    pub async fn statfs(&self) -> Result<FsStats> {
+        self.noted(self.client.statfs().await)
+    }
+}
+
+/// A kernel adds `system.` names for access control lists, which Weft does not have; the answer needs no server.
+fn check_supported(operation: &'static str, object: Handle, name: &[u8]) -> Result<()> {
+    match name.starts_with(b"system.") {
+        true => Err(Error::local(Status::NotSupported, operation, object)),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,109 @@
+//! Closes that go to the servers many at a time. Nobody waits for a close (writes are at the servers when they return, and the servers know
+//! what this client has open), so it may wait a moment for others: the servers keep treating this client as a writer until it arrives,
+//! and therefore ask the data servers for the size. Nothing is stale meanwhile.
+
+use std::sync::Arc;
+
+use weft_base::{MILLISECOND, SECOND};
+use weft_client::OpenFile;
+use weft_rt::{Runtime, race};
+
+use crate::gateway::Gateway;
+use crate::posix::Posix;
+
+/// How long a close may wait for others, in nanoseconds.
+const GATHER: u64 = 3 * MILLISECOND;
+/// How often servers are asked whether they have restarted, in nanoseconds: well within the time for which they keep the sessions of clients.
+const KEEP_ALIVE: u64 = 5 * SECOND;
+
+impl<R: Runtime, G: Gateway> Posix<R, G> {
+    /// Closes a file soon.
+    pub(crate) async fn close_soon(&self, file: Arc<OpenFile>) {
+        if let Some(file) = self.closes.add(file) {
+            Box::pin(self.close_all(vec![file])).await;
+        }
+    }
+
+    /// Closes what is given back, until [`Posix::end`].
+    pub async fn close_in_background(&self) {
+        loop {
+            let called = self.closes.called.wait();
+            let (is_empty, ends) = {
+                let state = self.closes.lock();
+                (state.waiting.is_empty(), state.ends)
+            };
+            match (is_empty, ends) {
+                (true, true) => return,
+                (true, false) => {
+                    called.await;
+                    continue;
+                }
+                (false, true) => {}
+                (false, false) => self.rt().sleep_until(self.now() + GATHER).await,
+            }
+            let files = {
+                let mut state = self.closes.lock();
+                state.works = true;
+                std::mem::take(&mut state.waiting)
+            };
+            self.close_all(files).await;
+            let ends = {
+                let mut state = self.closes.lock();
+                state.works = false;
+                state.ends
+            };
+            if ends {
+                self.closes.ended.notify();
+            }
+        }
+    }
+
+    /// Lets servers that have restarted know what is open here, until [`Posix::end`].
+    pub async fn keep_alive(&self) {
+        let mut next = self.now() + KEEP_ALIVE;
+        loop {
+            let ended = self.closes.ended.wait();
+            if self.closes.lock().ends {
+                return;
+            }
+            race(ended, self.rt().sleep_until(next)).await;
+            if self.now() >= next {
+                self.client.keep_alive().await;
+                self.close_all(self.walks.expire(self.now())).await;
+                next = self.now() + KEEP_ALIVE;
+            }
+        }
+    }
+
+    /// To be driven when the last request has been answered: closes everything that is open, for at most so many nanoseconds.
+    pub async fn end(&self, patience_ns: u64) {
+        for open in self.files.drain() {
+            self.close_description(&open).await;
+        }
+        let end = self.now() + patience_ns;
+        self.closes.lock().ends = true;
+        self.closes.called.notify();
+        self.closes.ended.notify();
+        loop {
+            let ended = self.closes.ended.wait();
+            let left = {
+                let state = self.closes.lock();
+                if !state.works && state.waiting.is_empty() {
+                    return;
+                }
+                state.waiting.len()
+            };
+            if self.now() >= end {
+                return self.gateway.warn(&format!("gave up closing {left} files: the servers do not answer"));
+            }
+            race(ended, self.rt().sleep_until(end)).await;
+        }
+    }
+
+    async fn close_all(&self, files: Vec<Arc<OpenFile>>) {
+        for result in self.client.close_many(&files).await {
+            // Nobody waits for the answer; what servers do wrong is noted.
+            let _ = self.noted(result);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading, writing and syncing open files.
+
+use std::sync::atomic::Ordering;
+
+use weft_base::{Credentials, Handle, Payload, set_id_bits};
+use weft_client::{Client, Result, SetAttr};
+use weft_rt::{Bulk, Runtime};
+use weft_wire::Rights;
+
+use crate::description::Description;
+use crate::gateway::Gateway;
+use crate::posix::Posix;
+
+/// How data is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteHow {
+    /// At the end of the file as it is then (`O_APPEND`), wherever the caller thinks that is.
+    pub append: bool,
+    /// It is on stable storage when the write returns (`O_DSYNC`).
+    pub sync_data: bool,
+    /// And so are all attributes (`O_SYNC`).
+    pub sync_all: bool,
+}
+
+impl<R: Runtime, G: Gateway> Posix<R, G> {
+    /// Reads up to so many bytes; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// [`weft_base::Status::Stale`] if no such file is open; servers that do not answer.
+    pub async fn read(&self, file: u64, offset: u64, bytes: u64) -> Result<Vec<Payload>> {
+        let open = self.description(file, "read")?;
+        self.note_pages(&open);
+        // A cache asks for whole pages; reading past the end would cost a question for the exact size, which an open file in a cache
+        // does not need: what follows the size of its open is for the next open to see.
+        let bytes = match open.cached {
+            true => bytes.min(open.file.size_known().saturating_sub(offset)),
+            false => bytes,
+        };
+        self.noted(self.client.read(&open.file, offset, bytes).await)
+    }
+
+    /// Writes data. It is at the servers when this returns.
+    ///
+    /// # Errors
+    /// [`weft_base::Status::Stale`] if no such file is open; no space; servers that do not answer.
+    pub async fn write(&self, who: &Credentials, file: u64, offset: u64, data: Bulk<'_>, how: WriteHow) -> Result<()> {
+        let open = self.description(file, "write")?;
+        let client = self.client.for_one_operation();
+        let handle = open.file.handle();
+        let is_plain_user = who.uid != 0;
+        if is_plain_user && self.set_id.take(file) {
+            Box::pin(self.clear_set_id(&client, handle)).await?;
+        }
+        let offset = match how.append {
+            false => offset,
+            true => {
+                if !open.file.rights().contains(Rights::APPEND) && open.append.get().is_none() {
+                    self.noted(Box::pin(self.take_append(&client, &open)).await)?;
+                }
+                open.file.size_known()
+            }
+        };
+        let written = match how.sync_data || how.sync_all {
+            false => client.write(&open.file, offset, data).await,
+            true => Box::pin(client.write_synced(&open.file, offset, data, !how.sync_all)).await,
+        };
+        self.noted(written)?;
+        if is_plain_user && let Some(epoch) = open.newer_epoch() {
+            Box::pin(self.clear_set_id(&client, handle)).await?;
+            open.epoch.store(epoch, Ordering::Relaxed);
+        }
+        self.told.written(handle);
+        Ok(())
+    }
+
+    /// Brings what was written to an open file to stable storage; with `data_only` only such attributes with it as are needed to find it.
+    ///
+    /// # Errors
+    /// [`weft_base::Status::Stale`] if no such file is open; broken disks; servers that do not answer.
+    pub async fn fsync(&self, file: u64, data_only: bool) -> Result<()> {
+        let open = self.description(file, "fsync")?;
+        self.noted(self.client.fsync(&open.file, data_only).await)
+    }
+
+    /// Notes which version of a file the pages above are from. Not before one is asked for: until the answer to the open was taken in, there
+    /// may still be pages of another version, and somebody else who opens the file would keep them.
+    fn note_pages(&self, open: &Description) {
+        if let Some(version) = open.pages
+            && !open.is_noted.swap(true, Ordering::Relaxed)
+        {
+            self.pages.note(open.file.handle(), version);
+        }
+    }
+
+    /// Clears the set-id bits of a file that a plain user has changed (POSIX, `write`).
+    pub(crate) async fn clear_set_id(&self, client: &Client<R>, file: Handle) -> Result<()> {
+        let attr = self.noted(client.getattr(file).await)?;
+        let mode = attr.mode & !set_id_bits(attr.mode);
+        if mode != attr.mode {
+            let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
+            self.noted(client.setattr(&Credentials::ROOT, file, &change).await)?;
+            // Nobody above knows of it.
+            self.forget_told(file);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! Open files as POSIX sees them: an open file description is made by each open, and every later request names it by its number.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use weft_base::{Attr, DataTime};
+use weft_client::OpenFile;
+use weft_wire::Rights;
+
+use crate::pages::{Version, version_of};
+
+/// How a file shall be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenHow {
+    /// For what; with [`Rights::APPEND`] for writing at its end only.
+    pub rights: Rights,
+    /// Cut it to nothing.
+    pub truncate: bool,
+    /// It must not exist (`O_EXCL`); of a create only.
+    pub exclusive: bool,
+    /// The opener wants no cache (`O_DIRECT`).
+    pub direct: bool,
+}
+
+/// What a cache of the gateway may do with the data of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// Nothing: every read and write is passed on.
+    Direct,
+    /// Keep what is read from now on; what is there from before is of another version.
+    Anew,
+    /// Keep what is read, and what is there from before.
+    Keep,
+}
+
+/// A file that has been opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    /// Names it in later requests.
+    pub number: u64,
+    /// What a cache may do.
+    pub caching: Caching,
+    /// Its opener may lock it: [`crate::Posix::descriptor_closed`] is wanted whenever a process closes a descriptor of it.
+    pub hears_closes: bool,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct Description {
+    pub file: Arc<OpenFile>,
+    /// A cache above reads it in whole pages, and knows itself where the file ends.
+    pub cached: bool,
+    /// The version of the file that the pages above are from, once one was asked for after those of other versions were dropped.
+    pub pages: Option<Version>,
+    /// This is noted in [`crate::pages::Pages`].
+    pub is_noted: AtomicBool,
+    /// The right to append of a file that was not opened for it.
+    pub append: OnceLock<Arc<OpenFile>>,
+    /// [`OpenFile::epoch_of_writes`] when it was known last whether the file has set-id bits.
+    pub epoch: AtomicU32,
+}
+
+impl Description {
+    /// Of a file that had these attributes when it was opened.
+    pub fn new(attr: &Attr, file: Arc<OpenFile>, caching: Caching) -> Description {
+        Description {
+            file,
+            cached: caching != Caching::Direct,
+            pages: (caching == Caching::Anew).then(|| version_of(attr)),
+            is_noted: AtomicBool::new(false),
+            append: OnceLock::new(),
+            epoch: AtomicU32::new(DataTime::epoch_of_writes(attr.mtime_epoch)),
+        }
+    }
+
+    /// Given if somebody else may have made the file set-id since that was known last, as the writes that have been done tell.
+    pub fn newer_epoch(&self) -> Option<u32> {
+        let epoch = self.file.epoch_of_writes();
+        (self.epoch.load(Ordering::Relaxed) < epoch).then_some(epoch)
+    }
+}

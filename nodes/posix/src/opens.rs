@@ -1,0 +1,208 @@
+//! Opening and giving back files.
+
+use std::sync::Arc;
+
+use weft_base::{Attr, Credentials, FileKind, Handle, SECOND, Status, set_id_bits};
+use weft_client::{Client, CreateOptions, Error, OpenFile, Result, Seen};
+use weft_rt::Runtime;
+use weft_wire::Rights;
+
+use crate::description::{Caching, Description, OpenHow, Opened};
+use crate::gateway::Gateway;
+use crate::node::{Caller, Node, Shown};
+use crate::posix::Posix;
+use crate::walks::Second;
+
+/// For so long a name is looked up again because its file was replaced before it could be opened: each time by chance, so that a number of tries
+/// would fail once in many opens. Below the age up to which a walk is remembered.
+const FIND_PATIENCE: u64 = 3 * SECOND;
+/// No file: of an open that was to make one.
+const NO_FILE: Handle = Handle(0);
+/// Update: reading and writing.
+const UPDATE: Rights = Rights(Rights::READ.0 | Rights::WRITE.0);
+
+impl<R: Runtime, G: Gateway> Posix<R, G> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// [`Status::Stale`] if it is gone, or not any more what the caller was allowed to open by what was told of it: its path must be walked
+    /// again. Permissions; servers that do not answer.
+    pub async fn open(&self, caller: &Caller, node: Node, how: OpenHow) -> Result<Opened> {
+        let client = self.client.for_one_operation();
+        let (attr, file) = self.noted(self.open_found(&client, caller, node, how).await)?;
+        let caching = match self.caching(&attr, &file, how) {
+            // What is noted of pages is noted of those under the first number.
+            _ if node.is_second() => Caching::Direct,
+            caching => caching,
+        };
+        let number = self.add_file(&attr, file, caching);
+        if how.rights.contains(Rights::WRITE) && set_id_bits(attr.mode) != 0 {
+            if how.truncate && caller.who.uid != 0 {
+                if let Err(error) = Box::pin(self.clear_set_id(&client, attr.handle)).await {
+                    self.release(number).await;
+                    return Err(error);
+                }
+            } else {
+                self.set_id.watch(number);
+            }
+        }
+        // Who opens a file for update may lock it, and a close ends its locks. A new file is rarely locked, and pays nothing for it.
+        let hears_closes = self.options.keeps_locks && how.rights.contains(UPDATE);
+        Ok(Opened { number, caching, hears_closes })
+    }
+
+    /// Makes a file with these permission bits (the umask applied already) and opens it. The caller believes that there is no such name.
+    ///
+    /// # Errors
+    /// [`Status::Exists`] if it is to be new; [`Status::Stale`] if there is one and the path must be walked again. Permissions; servers that do not answer.
+    pub async fn create(&self, caller: &Caller, dir: Node, name: &[u8], mode: u32, how: OpenHow) -> Result<(Shown, Opened)> {
+        let changes = self.told.xattr_changes();
+        // Nobody has checked the rights of a file that exists all the same: one that does is for the caller to find when it walks the path again. If
+        // it has done so already, somebody makes and removes the name in turns.
+        let (second, in_vain) = self.walks.opens(caller.thread, NO_FILE, how.rights);
+        self.close_in_vain(in_vain).await;
+        let is_first = matches!(second, Second::No);
+        let mut who = caller.who.clone();
+        who.checked_by_kernel &= is_first;
+        let options = CreateOptions {
+            mode,
+            exclusive: how.exclusive || is_first,
+            truncate: how.truncate,
+            rights: how.rights,
+            ..CreateOptions::default()
+        };
+        let created = self.client.create(&who, dir.handle(), name, &options).await.map_err(|error| {
+            if error.status != Status::Exists || how.exclusive || !is_first {
+                return error;
+            }
+            self.walks.refuse(caller.thread, NO_FILE, how.rights, self.now());
+            Error { status: Status::Stale, ..error }
+        });
+        let (attr, file, _) = self.noted(created)?;
+        let shown = self.show_name(dir, name, attr, changes);
+        let caching = self.caching(&attr, &file, how);
+        let number = self.add_file(&attr, file, caching);
+        Ok((shown, Opened { number, caching, hears_closes: false }))
+    }
+
+    /// [`Posix::release`] without a wait, as it can nearly always be done. False, and nothing is done, if it cannot.
+    pub fn try_release(&self, number: u64) -> bool {
+        if self.locks.are_any() || !self.closes.has_room() {
+            return false;
+        }
+        self.set_id.take(number);
+        if let Some(open) = self.files.remove(number) {
+            self.closes.push(open.file.clone());
+            open.append.get().into_iter().for_each(|file| self.closes.push(file.clone()));
+        }
+        true
+    }
+
+    /// Gives an open file back: its last descriptor is closed, or its opener does not wait for the answer. It is closed at its server soon.
+    pub async fn release(&self, number: u64) {
+        self.set_id.take(number);
+        if let Some(open) = self.files.remove(number) {
+            if self.options.keeps_locks {
+                self.change_locks(open.file.handle(), |table| table.drop_file(number)).await;
+            }
+            self.close_description(&open).await;
+        }
+    }
+
+    pub(crate) async fn close_description(&self, open: &Description) {
+        self.close_soon(open.file.clone()).await;
+        if let Some(file) = open.append.get() {
+            self.close_soon(file.clone()).await;
+        }
+    }
+
+    /// Opens a file that the caller has found by what was told of names and rights.
+    async fn open_found(&self, client: &Client<R>, caller: &Caller, node: Node, how: OpenHow) -> Result<(Attr, Arc<OpenFile>)> {
+        let OpenHow { rights, truncate, .. } = how;
+        let (file, thread) = (node.handle(), caller.thread);
+        let (second, in_vain) = self.walks.opens(thread, file, rights);
+        self.close_in_vain(in_vain).await;
+        let (judged, is_first, held) = match second {
+            Second::Opened(attr, opened) if !truncate => return Ok((attr, opened)),
+            // Kept until it is open once more.
+            Second::Opened(_, opened) => (None, false, Some(opened)),
+            Second::Same => (None, false, None),
+            // By its second number an object is not opened: who walks again finds the first.
+            Second::No if node.is_second() => {
+                self.walks.refuse(thread, file, rights, self.now());
+                return Err(Error::local(Status::Stale, "open", file));
+            }
+            Second::No => (self.told.judged(file), true, None),
+        };
+        let outcome = client.open_judged(&caller.who, file, rights, truncate, judged).await;
+        self.close_in_vain(held).await;
+        match &outcome {
+            Err(error) if error.status == Status::Stale && is_first => {
+                self.walks.refuse(thread, file, rights, self.now());
+                self.forget_told(file);
+            }
+            Ok((attr, _)) => {
+                if let Some(known) = self.told.differs(attr) {
+                    self.gateway.forget_attributes(file);
+                    self.told.forgotten(file, known);
+                }
+            }
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    /// Looks a name up for a thread that will open what it finds, and opens it: between look-up and open it could be replaced.
+    pub(crate) async fn find(&self, caller: &Caller, dir: Handle, name: &[u8], rights: Rights) -> Result<Seen> {
+        let client = self.client.for_one_operation();
+        let end = self.now() + FIND_PATIENCE;
+        let mut seen = client.lookup_soon(&caller.who, dir, name).await?;
+        while seen.attr.kind == FileKind::File && self.now() < end {
+            match client.open(&caller.who, seen.attr.handle, rights, false).await {
+                Ok((opened, file)) => {
+                    seen = Seen { attr: opened, is_exact: true };
+                    let in_vain = self.walks.found(caller.thread, opened, file);
+                    self.close_in_vain(in_vain).await;
+                    break;
+                }
+                Err(error) if error.status == Status::Stale => seen = client.lookup_soon(&caller.who, dir, name).await?,
+                // The open will meet it, too.
+                Err(_) => break,
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn close_in_vain(&self, file: Option<Arc<OpenFile>>) {
+        if let Some(file) = file {
+            self.close_soon(file).await;
+        }
+    }
+
+    /// How a cache above shall treat the data of a file that is being opened. Writers and streams go past it: one copy less, and what one
+    /// gateway writes another reads at once. Small files that are only read are kept, so that programs that read a few bytes at a time are
+    /// fast; what is there from an earlier open only if the file is the same.
+    fn caching(&self, attr: &Attr, file: &OpenFile, how: OpenHow) -> Caching {
+        let is_written = file.rights().contains(Rights::WRITE) || file.others_write();
+        match is_written || how.direct || attr.size >= self.options.direct_from_bytes {
+            true => Caching::Direct,
+            false if self.pages.are_of(attr) => Caching::Keep,
+            false => Caching::Anew,
+        }
+    }
+
+    fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, caching: Caching) -> u64 {
+        self.files.add(Arc::new(Description::new(attr, file, caching)))
+    }
+
+    /// The right to append of an open file. A cache above goes by a size that it remembers; this client knows the true one, because
+    /// nobody else may write while it has that right.
+    pub(crate) async fn take_append(&self, client: &Client<R>, open: &Description) -> Result<()> {
+        let rights = Rights::WRITE.with(Rights::APPEND);
+        let (_, file) = client.open(&Credentials::ROOT, open.file.handle(), rights, false).await?;
+        if let Err(second) = open.append.set(file) {
+            self.close_soon(second).await;
+        }
+        Ok(())
+    }
+}

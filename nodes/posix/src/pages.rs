@@ -1,0 +1,40 @@
+//! Which version of a file the pages in the cache of a gateway are from.
+
+use std::sync::{Mutex, MutexGuard};
+
+use weft_base::{Attr, FastMap, Handle};
+
+/// Versions remembered; beyond that, all are forgotten, which costs rereading only.
+const VERSIONS_MAX: usize = 65_536;
+
+/// What the data of a file is known by: the version of its inode, and its size in bytes.
+pub(crate) type Version = (u64, u64);
+
+/// The version of a file with these attributes.
+pub(crate) fn version_of(attr: &Attr) -> Version {
+    (attr.version, attr.size)
+}
+
+/// What the cache holds is good for this version of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Pages(Mutex<FastMap<Handle, Version>>);
+
+impl Pages {
+    /// True if the pages are from a file with these attributes.
+    pub fn are_of(&self, attr: &Attr) -> bool {
+        self.lock().get(&attr.handle) == Some(&version_of(attr))
+    }
+
+    /// The pages are from this version from now on.
+    pub fn note(&self, file: Handle, version: Version) {
+        let mut versions = self.lock();
+        if versions.len() >= VERSIONS_MAX {
+            versions.clear();
+        }
+        versions.insert(file, version);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FastMap<Handle, Version>> {
+        self.0.lock().expect("no code panics while it holds this lock")
+    }
+}

@@ -1,0 +1,125 @@
+//! The layer: what all its operations share. The operations themselves are in the modules beside this one, one idea each.
+
+use std::sync::Arc;
+
+use weft_base::{Handle, Nanos, Status};
+use weft_client::{CallerStats, Client, Error, Result};
+use weft_rt::Runtime;
+
+use crate::closes::Closes;
+use crate::description::Description;
+use crate::gateway::Gateway;
+use crate::listing::Listing;
+use crate::locks::Locks;
+use crate::pages::Pages;
+use crate::set_id::SetId;
+use crate::table::Table;
+use crate::told::Told;
+use crate::troubles::Troubles;
+use crate::walks::Walks;
+
+/// How the layer behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// For so many nanoseconds what is told of attributes and names may be believed: the bound on staleness between gateways.
+    pub ttl_ns: u64,
+    /// Files of at least this many bytes that are opened for reading are not kept in a cache.
+    pub direct_from_bytes: u64,
+    /// Locks of programs are decided here, and seen by other gateways. False: whoever is above keeps them by itself.
+    pub keeps_locks: bool,
+}
+
+/// One file system for many callers. The methods are called by many flows at once.
+pub struct Posix<R: Runtime, G> {
+    pub(crate) client: Client<R>,
+    pub(crate) gateway: G,
+    pub(crate) options: Options,
+    pub(crate) files: Table<Description>,
+    pub(crate) listings: Table<Listing>,
+    /// What may be believed above.
+    pub(crate) told: Told,
+    pub(crate) pages: Pages,
+    pub(crate) set_id: SetId,
+    pub(crate) locks: Locks,
+    /// Threads that walk a path again.
+    pub(crate) walks: Walks,
+    pub(crate) closes: Closes,
+    troubles: Arc<Troubles>,
+}
+
+impl<R: Runtime, G: Gateway> Posix<R, G> {
+    /// Over a client that has no other user. Sends nothing.
+    pub fn new(client: Client<R>, gateway: G, options: Options) -> Posix<R, G> {
+        client.follow_directories(options.ttl_ns);
+        let troubles = Arc::new(Troubles::new(client.map().clone()));
+        Posix {
+            client,
+            gateway,
+            options,
+            files: Table::default(),
+            listings: Table::default(),
+            told: Told::new(options.ttl_ns),
+            pages: Pages::default(),
+            set_id: SetId::default(),
+            locks: Locks::default(),
+            walks: Walks::default(),
+            closes: Closes::default(),
+            troubles,
+        }
+    }
+
+    /// The runtime.
+    pub fn rt(&self) -> &R {
+        self.client.rt()
+    }
+
+    /// The gateway above.
+    pub fn gateway(&self) -> &G {
+        &self.gateway
+    }
+
+    /// True if locks of programs are decided here.
+    pub fn keeps_locks(&self) -> bool {
+        self.options.keeps_locks
+    }
+
+    /// Counters of the requests to servers.
+    pub fn stats(&self) -> CallerStats {
+        self.client.stats()
+    }
+
+    /// What servers do wrong.
+    pub fn troubles(&self) -> Arc<Troubles> {
+        self.troubles.clone()
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        self.client.rt().now()
+    }
+
+    /// The outcome of an operation; if servers are to blame for it, that is noted.
+    #[inline]
+    pub(crate) fn noted<T>(&self, outcome: Result<T>) -> Result<T> {
+        if let Err(error) = &outcome {
+            self.note(error);
+        }
+        outcome
+    }
+
+    #[cold]
+    fn note(&self, error: &Error) {
+        self.troubles.note(error, self.now(), |line| self.gateway.warn(line));
+    }
+
+    /// Makes attributes of a file forgotten above, whatever was told.
+    pub(crate) fn forget_told(&self, file: Handle) {
+        let known = self.told.known(file);
+        self.gateway.forget_attributes(file);
+        known.into_iter().for_each(|known| self.told.forgotten(file, known));
+    }
+
+    /// An open file.
+    pub(crate) fn description(&self, number: u64, operation: &'static str) -> Result<Arc<Description>> {
+        self.files.get(number).ok_or(Error::local(Status::Stale, operation, Handle(0)))
+    }
+}

@@ -1,0 +1,40 @@
+//! What may be believed of the attributes of a file.
+
+use weft_base::{Attr, Nanos, WallTime};
+use weft_wire::ops::Judged;
+
+/// Attributes that were told, as far as an open compares them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Written through this gateway since: it is known above that size and times are others.
+    pub written: bool,
+    /// Told then that it has no extended attributes.
+    pub bare: Option<Nanos>,
+    version: u64,
+    size: u64,
+    mtime: WallTime,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+impl Known {
+    /// What is told with these attributes.
+    pub fn of(attr: &Attr) -> Known {
+        let Attr { version, size, mtime, mode, uid, gid, .. } = *attr;
+        Known { written: false, bare: None, version, size, mtime, mode, uid, gid }
+    }
+
+    /// True if whoever believes this goes on rightly when these are the attributes.
+    pub fn is_true(&self, attr: &Attr) -> bool {
+        let is = Known::of(attr);
+        let data = self.written || (self.version, self.size, self.mtime) == (is.version, is.size, is.mtime);
+        data && (self.mode, self.uid, self.gid) == (is.mode, is.uid, is.gid)
+    }
+
+    /// What opens are allowed by.
+    pub fn judged(self) -> Judged {
+        let Known { mode, uid, gid, .. } = self;
+        Judged { mode, uid, gid }
+    }
+}

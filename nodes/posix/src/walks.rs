@@ -1,0 +1,124 @@
+//! Opens that met a file which is not, or not so, any more what a cache above remembers.
+//!
+//! The answer to such an open is ESTALE: a kernel then walks the whole path again, once, and asks for every name and its attributes anew.
+//! What it meets then is what counts, so two things are remembered between the answer and the second open of the same thread. If the
+//! walk asks for a name of a file, the file is opened right then (`Walks::found`): between the look-up and the open somebody else may
+//! replace it, and a second ESTALE would reach the program. If it comes back to the same file without asking (through `/proc/self/fd`),
+//! that file is meant, even without a name.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use weft_base::{Attr, Handle, Nanos, SECOND};
+use weft_client::OpenFile;
+use weft_wire::Rights;
+
+/// A thread whose second walk takes longer is out of luck: it may see ESTALE.
+const AGE_MAX: u64 = 5 * SECOND;
+
+/// Threads that walk a path for the second time.
+#[derive(Debug, Default)]
+pub(crate) struct Walks {
+    /// Saves everybody else a lock.
+    count: AtomicUsize,
+    walks: Mutex<BTreeMap<u32, Walk>>,
+}
+
+#[derive(Debug)]
+struct Walk {
+    since: Nanos,
+    refused: Handle,
+    rights: Rights,
+    found: Option<(Attr, Arc<OpenFile>)>,
+}
+
+/// What is known of an open by a thread.
+#[derive(Debug)]
+pub(crate) enum Second {
+    /// Nothing: it is the first.
+    No,
+    /// It walked again and means this file, whatever its name and rights.
+    Same,
+    /// It walked again and found this file, which has been opened for it.
+    Opened(Attr, Arc<OpenFile>),
+}
+
+impl Walks {
+    /// This thread's open of this file is being refused.
+    pub fn refuse(&self, thread: u32, refused: Handle, rights: Rights, now: Nanos) {
+        let mut walks = self.lock();
+        walks.insert(thread, Walk { since: now, refused, rights, found: None });
+        self.count.store(walks.len(), Ordering::Relaxed);
+    }
+
+    /// The rights with which this thread wants to open what its walk is about to find.
+    pub fn wants(&self, thread: u32) -> Option<Rights> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.lock().get(&thread).map(|walk| walk.rights)
+    }
+
+    /// A file was opened for this thread, which has just looked its name up. What was opened for an earlier name is returned.
+    pub fn found(&self, thread: u32, attr: Attr, file: Arc<OpenFile>) -> Option<Arc<OpenFile>> {
+        match self.lock().get_mut(&thread) {
+            Some(walk) => walk.found.replace((attr, file)).map(|(_, before)| before),
+            None => Some(file),
+        }
+    }
+
+    /// This thread opens this file. What was opened for it in vain is to be closed.
+    pub fn opens(&self, thread: u32, file: Handle, rights: Rights) -> (Second, Option<Arc<OpenFile>>) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return (Second::No, None);
+        }
+        let mut walks = self.lock();
+        let Some(walk) = walks.remove(&thread) else { return (Second::No, None) };
+        self.count.store(walks.len(), Ordering::Relaxed);
+        match walk.found {
+            Some((attr, opened)) if opened.handle() == file && opened.rights() == rights => (Second::Opened(attr, opened), None),
+            Some((_, opened)) if opened.handle() == file => (Second::Same, Some(opened)),
+            Some((_, opened)) => (Second::No, Some(opened)),
+            None if walk.refused == file => (Second::Same, None),
+            None => (Second::No, None),
+        }
+    }
+
+    /// Files that were opened for threads which did not come back.
+    pub fn expire(&self, now: Nanos) -> Vec<Arc<OpenFile>> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let mut walks = self.lock();
+        let old: Vec<u32> = walks.iter().filter(|(_, walk)| now.since(walk.since) >= AGE_MAX).map(|(thread, _)| *thread).collect();
+        let files = old.into_iter().filter_map(|thread| walks.remove(&thread)?.found).map(|(_, file)| file).collect();
+        self.count.store(walks.len(), Ordering::Relaxed);
+        files
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Walk>> {
+        self.walks.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_walk_is_known_by_its_thread_and_only_once() {
+        let walks = Walks::default();
+        assert!(matches!(walks.opens(1, Handle(7), Rights::READ).0, Second::No));
+        walks.refuse(1, Handle(7), Rights::READ, Nanos(0));
+        assert_eq!((walks.wants(1), walks.wants(2)), (Some(Rights::READ), None));
+        assert!(matches!(walks.opens(2, Handle(7), Rights::READ).0, Second::No), "another thread");
+        assert!(matches!(walks.opens(1, Handle(7), Rights::READ).0, Second::Same));
+        assert!(matches!(walks.opens(1, Handle(7), Rights::READ).0, Second::No), "the next open is a first one again");
+        walks.refuse(1, Handle(7), Rights::READ, Nanos(0));
+        assert!(matches!(walks.opens(1, Handle(8), Rights::READ).0, Second::No), "another file");
+        walks.refuse(1, Handle(7), Rights::READ, Nanos(0));
+        assert!(walks.expire(Nanos(AGE_MAX)).is_empty());
+        assert_eq!(walks.wants(1), None);
+    }
+}

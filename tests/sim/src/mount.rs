@@ -1,0 +1,255 @@
+//! A mount without a kernel: the layer that all gateways use, over a client in virtual time, and above it a cache that is as hard to
+//! convince as a kernel may be. It believes what it was told of names and attributes to the last nanosecond, keeps pages as long as it is
+//! allowed to, and walks a path a second time only after ESTALE.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use weft_base::{Attr, Credentials, Handle, Nanos, SECOND, Status};
+use weft_client::{RenameFlags, Result, SetAttr};
+use weft_posix::{Caching, Caller, Gateway, Node, OpenHow, Opened, Options, Posix, Shown, WriteHow};
+use weft_rt::{Bulk, Runtime};
+use weft_rt_sim::{NodeId, Sim, SimRt};
+use weft_wire::Rights;
+
+use crate::cluster::Cluster;
+
+/// Most bytes of one read: files are smaller.
+const READ_BYTES: u64 = 1 << 20;
+
+/// What the cache of one mount believes.
+#[derive(Debug, Default)]
+struct Believed {
+    names: BTreeMap<(Node, Vec<u8>), (Node, Nanos)>,
+    attrs: BTreeMap<Node, (Attr, Nanos)>,
+    pages: BTreeMap<Node, Vec<u8>>,
+    gone: BTreeSet<u32>,
+    lines: Vec<String>,
+}
+
+/// The cache as the layer sees it.
+#[derive(Clone, Debug, Default)]
+pub struct Above(Rc<RefCell<Believed>>);
+
+impl Gateway for Above {
+    fn forget_attributes(&self, file: Handle) {
+        self.0.borrow_mut().attrs.remove(&Node::of(file));
+    }
+
+    fn is_gone(&self, process: u32) -> bool {
+        self.0.borrow().gone.contains(&process)
+    }
+
+    fn warn(&self, line: &str) {
+        self.0.borrow_mut().lines.push(line.to_string());
+    }
+}
+
+/// A mount.
+#[derive(Clone)]
+pub struct Mount {
+    /// The layer.
+    pub posix: Rc<Posix<SimRt, Above>>,
+    /// The node on which it is mounted.
+    pub node: NodeId,
+    above: Above,
+}
+
+/// A file that a program has open.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    /// The file, as the cache knows it.
+    pub node: Node,
+    /// The rest.
+    pub opened: Opened,
+}
+
+/// A thread of root's or of another user's whose rights the cache has checked.
+pub fn caller(thread: u32, uid: u32) -> Caller {
+    Caller { who: Credentials { uid, gid: uid, groups: Vec::new(), checked_by_kernel: true }, thread }
+}
+
+/// Opening for these rights.
+pub fn how(rights: Rights) -> OpenHow {
+    OpenHow { rights, truncate: false, exclusive: false, direct: false }
+}
+
+impl Mount {
+    /// Mounts on a node of its own: whoever asks through it believes answers for `ttl_ns` nanoseconds.
+    pub fn new(sim: &Sim, cluster: &Cluster, name: &str, ttl_ns: u64) -> Mount {
+        let (node, client) = cluster.add_client(name, 60 * SECOND);
+        let above = Above::default();
+        let options = Options { ttl_ns, direct_from_bytes: 1 << 20, keeps_locks: true };
+        let posix = Rc::new(Posix::new(client, above.clone(), options));
+        let (closer, keeper) = (posix.clone(), posix.clone());
+        sim.spawn_on(node, |_| async move { closer.close_in_background().await });
+        sim.spawn_on(node, |_| async move { keeper.keep_alive().await });
+        Mount { posix, node, above }
+    }
+
+    /// This process has ended.
+    pub fn process_ends(&self, process: u32) {
+        self.above.0.borrow_mut().gone.insert(process);
+    }
+
+    /// What people were told.
+    pub fn lines(&self) -> Vec<String> {
+        self.above.0.borrow().lines.clone()
+    }
+
+    fn now(&self) -> Nanos {
+        self.posix.rt().now()
+    }
+
+    fn hear(&self, shown: &Shown) {
+        let mut believed = self.above.0.borrow_mut();
+        let before = believed.attrs.insert(shown.node, (shown.attr, self.now() + shown.ttl_ns));
+        // As kernels do that were asked to look at times and sizes themselves.
+        if before.is_some_and(|(before, _)| (before.size, before.mtime) != (shown.attr.size, shown.attr.mtime)) {
+            believed.pages.remove(&shown.node);
+        }
+    }
+
+    /// Looks a name up, unless it is believed to be known.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn walk(&self, caller: &Caller, dir: Node, name: &str, anew: bool) -> Result<Node> {
+        let key = (dir, name.as_bytes().to_vec());
+        let known = self.above.0.borrow().names.get(&key).filter(|(_, until)| self.now() < *until).map(|(node, _)| *node);
+        if let (Some(node), false) = (known, anew) {
+            return Ok(node);
+        }
+        let shown = self.posix.lookup(caller, dir, name.as_bytes()).await.inspect_err(|_| {
+            self.above.0.borrow_mut().names.remove(&key);
+        })?;
+        self.hear(&shown);
+        self.above.0.borrow_mut().names.insert(key.clone(), (shown.node, self.now() + shown.ttl_ns));
+        Ok(shown.node)
+    }
+
+    /// Opens a file by its name; as a kernel, once more by a new walk if the first one met what is not there any more.
+    ///
+    /// # Errors
+    /// Those of the layer, ESTALE after the second walk among them.
+    pub async fn open(&self, caller: &Caller, dir: Node, name: &str, how: OpenHow) -> Result<Open> {
+        let mut anew = false;
+        loop {
+            let node = self.walk(caller, dir, name, anew).await?;
+            match self.posix.open(caller, node, how).await {
+                Ok(opened) => {
+                    if opened.caching == Caching::Anew {
+                        self.above.0.borrow_mut().pages.remove(&node);
+                    }
+                    return Ok(Open { node, opened });
+                }
+                Err(error) if error.status == Status::Stale && !anew => anew = true,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes a file, which must not be there.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn create(&self, caller: &Caller, dir: Node, name: &str, mode: u32) -> Result<Open> {
+        let how = OpenHow { exclusive: true, ..how(Rights::READ.with(Rights::WRITE)) };
+        let (shown, opened) = self.posix.create(caller, dir, name.as_bytes(), mode, how).await?;
+        self.hear(&shown);
+        let until = self.now() + shown.ttl_ns;
+        self.above.0.borrow_mut().names.insert((dir, name.as_bytes().to_vec()), (shown.node, until));
+        Ok(Open { node: shown.node, opened })
+    }
+
+    /// Attributes, unless they are believed to be known.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn stat(&self, node: Node) -> Result<Attr> {
+        let known = self.above.0.borrow().attrs.get(&node).filter(|(_, until)| self.now() < *until).map(|(attr, _)| *attr);
+        if let Some(attr) = known {
+            return Ok(attr);
+        }
+        let shown = match self.posix.known_attr(node) {
+            Some(shown) => shown,
+            None => self.posix.getattr(node).await?,
+        };
+        self.hear(&Shown { node, ..shown });
+        Ok(shown.attr)
+    }
+
+    /// Reads the whole file, from pages if there are some and up to the size that is believed.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn read(&self, open: Open) -> Result<Vec<u8>> {
+        let read = async |bytes| {
+            let pieces = self.posix.read(open.opened.number, 0, bytes).await?;
+            Ok(pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect::<Vec<u8>>())
+        };
+        if open.opened.caching == Caching::Direct {
+            return read(READ_BYTES).await;
+        }
+        let size = self.stat(open.node).await?.size;
+        let pages = self.above.0.borrow().pages.get(&open.node).cloned();
+        let mut pages = match pages {
+            Some(pages) => pages,
+            None => {
+                let pages = read(size.next_multiple_of(4096)).await?;
+                self.above.0.borrow_mut().pages.insert(open.node, pages.clone());
+                pages
+            }
+        };
+        // What a page has no bytes for is zeros.
+        pages.resize(size as usize, 0);
+        Ok(pages)
+    }
+
+    /// Gives an open file back, as gateways do.
+    pub async fn release(&self, number: u64) {
+        if !self.posix.try_release(number) {
+            self.posix.release(number).await;
+        }
+    }
+
+    /// Writes to an open file.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn write(&self, caller: &Caller, open: Open, offset: u64, data: &[u8], append: bool) -> Result<()> {
+        let how = WriteHow { append, ..WriteHow::default() };
+        let written = self.posix.write(&caller.who, open.opened.number, offset, Bulk::Slices(vec![data]), how).await;
+        let mut believed = self.above.0.borrow_mut();
+        believed.attrs.remove(&open.node);
+        believed.pages.remove(&open.node);
+        written
+    }
+
+    /// Moves a name over another one.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn rename(&self, caller: &Caller, dir: Node, from: &str, to: &str) -> Result<()> {
+        let (from, to) = ((dir, from.as_bytes()), (dir, to.as_bytes()));
+        self.posix.rename(&caller.who, from, to, RenameFlags::default()).await?;
+        let mut believed = self.above.0.borrow_mut();
+        let moved = believed.names.remove(&(from.0, from.1.to_vec()));
+        believed.names.remove(&(to.0, to.1.to_vec()));
+        if let Some(moved) = moved {
+            believed.names.insert((to.0, to.1.to_vec()), moved);
+        }
+        Ok(())
+    }
+
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn chmod(&self, caller: &Caller, node: Node, mode: u32) -> Result<()> {
+        let shown = self.posix.setattr(&caller.who, node, &SetAttr { mode: Some(mode), ..SetAttr::default() }).await?;
+        self.hear(&shown);
+        Ok(())
+    }
+}

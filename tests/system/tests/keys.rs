@@ -1,0 +1,179 @@
+//! Keys: what the holder of a client's key may do, what it may not, and how a key is taken back.
+//! `SECURITY.md` says it in words.
+
+use std::fs;
+use std::time::Duration;
+
+use weft_base::{Credentials, ROOT_HANDLE, ServerEntry, ServerId, Status};
+use weft_system_tests::socket::{Peer, read_credential, read_key};
+use weft_system_tests::{FileSystem, Need, available, fails, ok, wait_until, weft};
+use weft_wire::ops::{DirTarget, LookupRequest, MeetRequest, PingRequest, ReadRequest, TxDecideRequest, TxId};
+use weft_wire::{Capability, Credential, KeyId, Rights};
+
+/// Longer than a server takes to follow the list of keys: a second.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn addresses(fs: &FileSystem) -> Vec<String> {
+    let (_, report) = fs.status();
+    let rows = report["servers"].as_array().expect("servers").iter();
+    rows.map(|row| row["address"].as_str().expect("an address").to_string()).collect()
+}
+
+/// A command of weft with the key of this name.
+fn with_key(fs: &FileSystem, name: &str, args: &[&str]) -> std::process::Command {
+    let mut command = weft();
+    command.args(["--timeout", "5", "--key-file"]).arg(fs.path(&format!("{name}.key"))).args(args);
+    command
+}
+
+fn add_key(fs: &FileSystem, name: &str, rights: &[&str]) -> Credential {
+    let file = fs.path(&format!("{name}.key"));
+    ok(weft().args(["key", "add", name, "--state"]).arg(fs.state()).args(rights).arg("--output").arg(&file));
+    let credential = read_credential(&file);
+    // Servers follow the list within a second.
+    let address = addresses(fs).pop().expect("a server");
+    let client = credential.id.client(7 << 20);
+    wait_until("a new key", PATIENCE, || Peer::join_as(&address, &credential, client).is_ok());
+    credential
+}
+
+#[test]
+fn promise_a_client_is_no_server() {
+    for listen in ["unix", "tcp"] {
+        let fs = FileSystem::up(&["--listen", listen, "--data", "1"]);
+        let own = read_credential(&fs.state().join("key"));
+        let server = read_key(&fs.state().join("server.key"));
+        assert!(own.id != KeyId::SERVERS && own.key != server);
+        let addresses = addresses(&fs);
+        let client = own.id.client(99 << 20);
+        let mut meta = Peer::join_as(&addresses[0], &own, client).expect("a client is welcome");
+        assert!(meta.ask(&PingRequest {}, &[]).unwrap().is_ok());
+        // What servers send to each other.
+        let decide = TxDecideRequest { tx: TxId { coordinator: ServerId(0), number: 1 }, commit: true };
+        assert_eq!(meta.ask(&decide, &[]).unwrap().map(drop), Err(Status::KeyForbids));
+        let entry = ServerEntry { id: ServerId(1), name: "mine".into(), address: "unix:/mine".into() };
+        let meet = MeetRequest { server: entry, birth: 5, yours: 0, epoch: 0, map: None };
+        assert_eq!(meta.ask(&meet, &[]).unwrap().map(drop), Err(Status::KeyForbids));
+        // The name of the key of servers, and that of another client.
+        for (id, client) in [(KeyId::SERVERS, client), (KeyId(77), KeyId(77).client(5)), (own.id, KeyId(77).client(5))] {
+            assert!(Peer::join_as(&addresses[0], &Credential { id, key: own.key.clone() }, client).is_err(), "{id:?}");
+        }
+        // A capability that a client signs opens nothing, one that a server signs does.
+        let mut data = Peer::join_as(&addresses[1], &own, client).expect("a client is welcome");
+        let far = weft_base::WallTime(i64::MAX);
+        let mut read = |key| {
+            let capability = Capability::sign(key, ROOT_HANDLE, client, Rights::READ, far);
+            let pieces = vec![weft_wire::ops::Piece { offset: 0, bytes: 1 }];
+            data.ask(&ReadRequest { handle: ROOT_HANDLE, index: 0, capability, pieces }, &[]).unwrap().map(drop)
+        };
+        assert_eq!((read(&own.key), read(&server)), (Err(Status::CapabilityRefused), Ok(())));
+    }
+}
+
+#[test]
+fn promise_a_revoked_key_is_refused_at_once() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    let credential = add_key(&fs, "guest", &[]);
+    let addresses = addresses(&fs);
+    let client = credential.id.client(9 << 20);
+    let mut open: Vec<Peer> = addresses.iter().map(|address| Peer::join_as(address, &credential, client).unwrap()).collect();
+    assert!(open.iter_mut().all(|peer| peer.ask(&PingRequest {}, &[]).unwrap().is_ok()));
+    ok(weft().args(["key", "revoke", "guest", "--state"]).arg(fs.state()));
+    for (peer, address) in open.iter_mut().zip(&addresses) {
+        wait_until("the end of an open connection", PATIENCE, || !matches!(peer.ask(&PingRequest {}, &[]), Ok(Ok(_))));
+        let error = Peer::join_as(address, &credential, client).unwrap_err();
+        assert_eq!(error.get_ref().and_then(|inner| inner.downcast_ref::<Status>()), Some(&Status::AuthenticationFailed));
+    }
+    let said = fails(&mut with_key(&fs, "guest", &["ls", &fs.at("/")]));
+    assert!(said.contains("was revoked"), "{said}");
+    let listed = ok(weft().args(["key", "list", "--state"]).arg(fs.state()));
+    assert!(listed.contains("guest") && listed.contains("revoked") && listed.contains("default"), "{listed}");
+    // Others go on, also over a restart.
+    ok(weft().args(["mkdir", &fs.at("/dir")]));
+    fs.down();
+    fs.start(&[]);
+    fails(&mut with_key(&fs, "guest", &["ls", &fs.at("/")]));
+    // A key that is replaced is refused too; the new one is in its place.
+    fs::copy(fs.state().join("key"), fs.path("old.key")).unwrap();
+    ok(weft().args(["key", "rotate", "default", "--state"]).arg(fs.state()));
+    let old = read_credential(&fs.path("old.key"));
+    wait_until("the end of the old key", PATIENCE, || Peer::join_as(&addresses[0], &old, old.id.client(1 << 20)).is_err());
+    assert_eq!(ok(weft().args(["ls", &fs.at("/")])), "dir\n");
+}
+
+#[test]
+fn promise_keys_have_rights() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    fs::write(fs.path("file"), "content").unwrap();
+    ok(weft().arg("cp").arg(fs.path("file")).arg(fs.at("/file")));
+    add_key(&fs, "reader", &["--read-only"]);
+    assert_eq!(ok(&mut with_key(&fs, "reader", &["cat", &fs.at("/file")])), "content");
+    let (file, copied, dir) = (fs.path("file").display().to_string(), fs.at("/copied"), fs.at("/dir"));
+    for command in [&["mkdir", &dir][..], &["rm", &fs.at("/file")], &["mv", &fs.at("/file"), &fs.at("/other")], &["cp", &file, &copied]] {
+        let said = fails(&mut with_key(&fs, "reader", command));
+        assert!(said.contains("allows no changes"), "{command:?}: {said}");
+    }
+    let said = fails(with_key(&fs, "reader", &["trace", "on"]).arg(fs.state()));
+    assert!(said.contains("does not allow"), "{said}");
+    assert_eq!(ok(weft().args(["ls", &fs.at("/")])), "file\n");
+    assert_eq!(ok(weft().args(["cat", &fs.at("/file")])), "content");
+
+    // A range of users. The requests are made by hand: a client may claim to be anybody.
+    let credential = add_key(&fs, "people", &["--users", "1000-1999"]);
+    let mut peer = Peer::join_as(&addresses(&fs)[0], &credential, credential.id.client(3 << 20)).unwrap();
+    let mut ask = |uid| {
+        let who = Credentials { uid, gid: uid, groups: vec![], checked_by_kernel: true };
+        let at = DirTarget { dir: ROOT_HANDLE, map_epoch: 0 };
+        peer.ask(&LookupRequest { at, name: "file".into(), who }, &[]).unwrap().map(drop)
+    };
+    assert_eq!((ask(0), ask(1500), ask(2000)), (Err(Status::KeyForbids), Ok(()), Err(Status::KeyForbids)));
+}
+
+#[test]
+fn promise_root_is_nobody_for_a_key_that_says_so() {
+    if !available("promise_root_is_nobody", &[Need::Root]) {
+        return;
+    }
+    let fs = FileSystem::up(&["--data", "1"]);
+    fs::write(fs.path("secret"), "secret").unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(fs.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    ok(weft().arg("cp").arg(fs.path("secret")).arg(fs.at("/secret")));
+    add_key(&fs, "squashed", &["--root-squash"]);
+    assert_eq!(ok(weft().args(["cat", &fs.at("/secret")])), "secret");
+    for command in [&["cat", &fs.at("/secret")][..], &["mkdir", &fs.at("/dir")], &["rm", &fs.at("/secret")]] {
+        let said = fails(&mut with_key(&fs, "squashed", command));
+        assert!(said.contains("ermission denied") || said.contains("not permitted"), "{command:?}: {said}");
+    }
+    ok(&mut with_key(&fs, "squashed", &["ls", &fs.at("/")]));
+}
+
+#[test]
+fn keys_that_make_no_sense_are_refused() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    let key = |args: &[&str]| {
+        let mut command = weft();
+        command.arg("key").args(args).arg("--state").arg(fs.state()).current_dir(fs.path(""));
+        command
+    };
+    assert!(fails(&mut key(&["revoke", "nobody"])).contains("there is no key `nobody`"));
+    assert!(fails(&mut key(&["add", "default"])).contains("there is a key `default` already"));
+    assert!(fails(&mut key(&["add", "x", "--users", "9-3"])).contains("1000-1999"));
+    // A list that is not understood changes nothing for servers that run, and lets none start.
+    let list = fs.state().join("keys");
+    let good = fs::read_to_string(&list).unwrap();
+    fs::write(&list, good.replace("users=any", "subtree=/home")).unwrap();
+    let log = fs.state().join("run/meta0.log");
+    wait_until("a line in the log", PATIENCE, || fs::read_to_string(&log).is_ok_and(|text| text.contains("the keys stay as they were")));
+    ok(weft().args(["mkdir", &fs.at("/dir")]));
+    fs.down();
+    assert!(fails(weft().args(["up", "--state"]).arg(fs.state())).contains("`subtree=/home` is not known"));
+    fs::write(&list, good).unwrap();
+    // The key of a client is none for servers.
+    let server = fs.state().join("server.key");
+    let kept = fs::read(&server).unwrap();
+    fs::copy(fs.state().join("key"), &server).unwrap();
+    assert!(fails(weft().args(["up", "--state"]).arg(fs.state())).contains("key of a client"));
+    fs::write(&server, kept).unwrap();
+    fs.start(&[]);
+}
