@@ -1,4 +1,5 @@
-//! Compresses the line tables of the release build: they are four fifths of the program, and backtraces can read them compressed.
+//! Compresses the line tables of the release build: they are four fifths of the program, and
+//! backtraces can read them compressed.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,5 @@
-//! Circles of imports among the files of one crate: none of them can be understood, tested or moved without the others.
+//! Circles of imports among the files of one crate: none of them can be understood, tested or moved
+//! without the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,12 +29,14 @@ fn module(file: &str) -> Vec<String> {
     module
 }
 
-/// The file of the longest beginning of a path that is a module. The root of the crate is nobody's file: what it offers stands elsewhere.
+/// The file of the longest beginning of a path that is a module. The root of the crate is nobody's
+/// file: what it offers stands elsewhere.
 fn found<'a>(path: &[String], modules: &BTreeMap<Vec<String>, &'a String>) -> Option<&'a str> {
     (1..=path.len()).rev().find_map(|len| modules.get(&path[..len])).map(|file| file.as_str())
 }
 
-/// Every path from `crate`, `super` or `self` in a file, as a path from the root. Tests do not count: they stand on top.
+/// Every path from `crate`, `super` or `self` in a file, as a path from the root. Tests do not
+/// count: they stand on top.
 fn imports<'a>(text: &'a str, module: &'a [String]) -> impl Iterator<Item = Vec<String>> + 'a {
     let product = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let product = product.split("#[cfg(test)]\npub(crate) mod tests").next().unwrap_or_default();

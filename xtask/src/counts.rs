@@ -1,5 +1,6 @@
-//! `cargo xtask counts`: instructions of the hottest paths, counted by callgrind, against those that the tree records. A count is the same on
-//! a busy machine as on an idle one, so a change of a few percent is one.
+//! `cargo xtask counts`: instructions of the hottest paths, counted by callgrind, against those
+//! that the tree records. A count is the same on a busy machine as on an idle one, so a change of a
+//! few percent is one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -12,7 +13,8 @@ use crate::tidy::root;
 
 /// Where the counts of this commit are.
 const RECORD: &str = "tests/sim/hot_paths.toml";
-/// Operations of the shorter and of the longer run of a path: the difference is free of start and end.
+/// Operations of the shorter and of the longer run of a path: the difference is free of start and
+/// end.
 const TIMES: [u64; 2] = [100, 600];
 /// More than this above the record is a regression.
 const GROWTH_MAX: f64 = 0.03;
@@ -111,8 +113,8 @@ fn instructions(program: &Path, path: &str, times: u64) -> Result<u64, String> {
     if output.status.success() { Ok(own_instructions(&text?)) } else { Err(format!("{path}: {}", String::from_utf8_lossy(&output.stderr))) }
 }
 
-/// The instructions that the functions of a profile ran themselves, those not to be counted left out. The format: valgrind's manual,
-/// "Callgrind Format Specification".
+/// The instructions that the functions of a profile ran themselves, those not to be counted left
+/// out. The format: valgrind's manual, "Callgrind Format Specification".
 fn own_instructions(profile: &str) -> u64 {
     let mut names: HashMap<&str, bool> = HashMap::new();
     let (mut counts, mut is_call, mut sum) = (false, false, 0);
@@ -125,7 +127,8 @@ fn own_instructions(profile: &str) -> u64 {
                 names.insert(id, !NOT_COUNTED.iter().any(|part| name.contains(part)));
             }
         } else if line.starts_with("calls=") {
-            // The next line holds what the called function costs, which stands at that function as well.
+            // The next line holds what the called function costs, which stands at that function as
+            // well.
             is_call = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
             let own = line.split(' ').nth(1).and_then(|cost| cost.parse::<u64>().ok()).unwrap_or(0);

@@ -31,10 +31,11 @@ enum Command {
     /// A failure prints the command that repeats it: cargo xtask sim --seeds 8123..8124 --verbose
     #[command(verbatim_doc_comment)]
     Sim(sim::Arguments),
-    /// Compares every number that the thesis behind the simulator prints with the simulated one (minutes).
+    /// Compares every number that the thesis behind the simulator prints with the simulated one
+    /// (minutes).
     ///
-    /// Example: cargo xtask thesis --table C.3
-    /// Arguments go to `weft sim thesis`; Tables 6.1 to 6.5 need the traced application beside the repository.
+    /// Example: cargo xtask thesis --table C.3 Arguments go to `weft sim thesis`; Tables 6.1 to 6.5
+    /// need the traced application beside the repository.
     #[command(verbatim_doc_comment)]
     Thesis {
         /// Arguments of `weft sim thesis`
@@ -43,8 +44,8 @@ enum Command {
     },
     /// Counts the instructions of the hottest paths and compares them with the recorded counts.
     ///
-    /// Example: cargo xtask counts
-    /// More than 3 % above the record is a failure. If that is what the change is worth: cargo xtask counts --record
+    /// Example: cargo xtask counts More than 3 % above the record is a failure. If that is what the
+    /// change is worth: cargo xtask counts --record
     #[command(verbatim_doc_comment)]
     Counts(counts::Arguments),
     /// Prints lines of product, comments and tests by crate and group.
@@ -52,7 +53,8 @@ enum Command {
     /// Example: cargo xtask size
     #[command(verbatim_doc_comment)]
     Size,
-    /// Checks what the compiler does not: ranks of crates, circles of imports, long files, documents against code, blobs.
+    /// Checks what the compiler does not: ranks of crates, circles of imports, long files,
+    /// documents against code, blobs.
     Tidy {
         /// First writes what documents say of the code: the table of operations
         #[arg(long)]

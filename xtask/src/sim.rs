@@ -1,4 +1,5 @@
-//! `cargo xtask sim`: many seeds on all cores. Each seed is a simulation of its own, so threads share nothing but the next number.
+//! `cargo xtask sim`: many seeds on all cores. Each seed is a simulation of its own, so threads
+//! share nothing but the next number.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};

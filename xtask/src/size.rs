@@ -70,7 +70,8 @@ fn is_test_file(file: &str) -> bool {
     in_folder("tests") || file.starts_with("benches/sched/") || file.ends_with("_test.rs") || file.ends_with("/tests.rs")
 }
 
-/// Counts one file. A module behind `#[cfg(test)]` reaches to the brace in the column where the attribute stands, as rustfmt writes it.
+/// Counts one file. A module behind `#[cfg(test)]` reaches to the brace in the column where the
+/// attribute stands, as rustfmt writes it.
 fn lines(text: &str, is_test: bool) -> Lines {
     let mut counted = Lines::default();
     // The column of an attribute whose item has not ended.

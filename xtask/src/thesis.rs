@@ -1,4 +1,5 @@
-//! `cargo xtask thesis`: the whole comparison with the thesis behind the simulator, in an optimised build.
+//! `cargo xtask thesis`: the whole comparison with the thesis behind the simulator, in an optimised
+//! build.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! One noun for one thing: the glossary has each noun once, and a public type of the file system has its name for itself.
+//! One noun for one thing: the glossary has each noun once, and a public type of the file system
+//! has its name for itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -81,7 +82,8 @@ fn types<'a>(sources: impl Iterator<Item = (&'a str, String)>) -> Vec<String> {
     problems
 }
 
-/// The name of the public type that the line declares. `Result` and `Error` are what each crate calls its own, as everywhere in Rust.
+/// The name of the public type that the line declares. `Result` and `Error` are what each crate
+/// calls its own, as everywhere in Rust.
 fn public_type(line: &str) -> Option<&str> {
     let declaration = line.strip_prefix("pub ")?;
     let name = ["struct ", "enum ", "trait ", "type "].iter().find_map(|word| declaration.strip_prefix(word))?;

@@ -1,9 +1,11 @@
-//! A mount is nobody's server, so commands reach it through a socket in the folder of its pid file. Why not over the network: a mount
-//! would have to listen, and who may talk to it would have to be proved; here the kernel knows it. The folder is the user's own, the
-//! socket has mode 0600, and a caller of another user (who is not root) is refused.
+//! A mount is nobody's server, so commands reach it through a socket in the folder of its pid file.
+//! Why not over the network: a mount would have to listen, and who may talk to it would have to be
+//! proved; here the kernel knows it. The folder is the user's own, the socket has mode 0600, and a
+//! caller of another user (who is not root) is refused.
 //!
-//! A message is its length (4 bytes, little-endian) and the body of the wire operation Trace (`docs/wire.md`), in both directions; or the question
-//! which errors of servers the mount has seen, and the answer.
+//! A message is its length (4 bytes, little-endian) and the body of the wire operation Trace
+//! (`docs/wire.md`), in both directions; or the question which errors of servers the mount has
+//! seen, and the answer.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! From what a person names to a client that talks to it, and errors that say what happened to which path.
+//! From what a person names to a client that talks to it, and errors that say what happened to
+//! which path.
 
 use std::ffi::OsStr;
 use std::future::Future;
@@ -33,7 +34,8 @@ pub struct Common {
     /// The key, for weft:// addresses (or set WEFT_KEY_FILE); a config names its own
     #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
     pub key_file: Option<PathBuf>,
-    /// Longest time that one operation waits for its servers, retries included [default: 30; 5 to ping and df]
+    /// Longest time that one operation waits for its servers, retries included [default: 30; 5 to
+    /// ping and df]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400), help_heading = "Connection")]
     timeout: Option<u64>,
 }
@@ -44,7 +46,8 @@ impl Common {
         Common { timeout: Some(timeout.as_secs().max(1)), ..self.clone() }
     }
 
-    /// For commands that only look: who does not answer soon is not well, unless the person says otherwise.
+    /// For commands that only look: who does not answer soon is not well, unless the person says
+    /// otherwise.
     pub fn for_a_look(&self) -> Common {
         Common { timeout: self.timeout.or(Some(LOOK_SECONDS)), ..self.clone() }
     }
@@ -78,7 +81,8 @@ pub struct Fs {
 }
 
 impl Fs {
-    /// Finds the file system. Nothing is sent to a server yet, except to learn the map behind a `weft://` address.
+    /// Finds the file system. Nothing is sent to a server yet, except to learn the map behind a
+    /// `weft://` address.
     ///
     /// # Errors
     /// If `fs` names none, its config or key is wrong, or nobody answers at its address.
@@ -100,7 +104,8 @@ impl Fs {
         }
     }
 
-    /// All mounts of it that this user has on this machine, as far as they can be found from how it was named.
+    /// All mounts of it that this user has on this machine, as far as they can be found from how it
+    /// was named.
     ///
     /// # Errors
     /// If a pid file cannot be read.
@@ -236,8 +241,8 @@ impl Fs {
         }
     }
 
-    /// Asks these servers how they are, all at once and each in at most the client's deadline. A thread for each, since the thread
-    /// that connects to a silent server has to wait for it.
+    /// Asks these servers how they are, all at once and each in at most the client's deadline. A
+    /// thread for each, since the thread that connects to a silent server has to wait for it.
     pub fn ping(&self, servers: impl Iterator<Item = ServerEntry>) -> Vec<Pinged> {
         std::thread::scope(|scope| {
             let ping = |entry: ServerEntry| {
@@ -354,7 +359,8 @@ fn credentials() -> Result<Credentials> {
     })
 }
 
-/// The bits that the shell wants new files not to have. Reading them means setting them: only while there is one thread.
+/// The bits that the shell wants new files not to have. Reading them means setting them: only while
+/// there is one thread.
 pub fn umask() -> u32 {
     let mask = nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     nix::sys::stat::umask(mask);

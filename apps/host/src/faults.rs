@@ -1,5 +1,6 @@
-//! Delays at fault points of this process, for laboratories: `WEFT_FAULT` says where and how long (`docs/trace.md`). A file system has to
-//! allow it in its config, so that a variable that somebody has left in an environment slows nothing down that matters.
+//! Delays at fault points of this process, for laboratories: `WEFT_FAULT` says where and how long
+//! (`docs/trace.md`). A file system has to allow it in its config, so that a variable that somebody
+//! has left in an environment slows nothing down that matters.
 
 use anyhow::{Result, anyhow, bail};
 use weft_rt::Delays;

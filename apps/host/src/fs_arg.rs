@@ -1,5 +1,6 @@
-//! How a person names a file system: a state directory, a config file or `weft://HOST:PORT/NAME`, and with `:/PATH` behind it an
-//! object inside. Where it is mounted is a name of it, too (`mounted.rs`).
+//! How a person names a file system: a state directory, a config file or `weft://HOST:PORT/NAME`,
+//! and with `:/PATH` behind it an object inside. Where it is mounted is a name of it, too
+//! (`mounted.rs`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -64,9 +65,11 @@ impl FsArg {
 }
 
 impl FsPath {
-    /// Splits `FS:/PATH`; `FS:` is the root. `None` if `text` has no such form and so can only be a local path.
+    /// Splits `FS:/PATH`; `FS:` is the root. `None` if `text` has no such form and so can only be a
+    /// local path.
     ///
-    /// The first `:/` ends the file system (after `weft://`), so state directories with `:/` in their path cannot be named this way.
+    /// The first `:/` ends the file system (after `weft://`), so state directories with `:/` in
+    /// their path cannot be named this way.
     pub fn split(text: &OsStr) -> Option<FsPath> {
         let bytes = text.as_bytes();
         let skip = if bytes.starts_with(SCHEME) { SCHEME.len() } else { 0 };
@@ -82,8 +85,8 @@ impl FsPath {
         })
     }
 
-    /// Like [`FsPath::split`] where nothing but a path in a file system will do: then a file system alone is its root, and a path below a
-    /// mount point is the path there.
+    /// Like [`FsPath::split`] where nothing but a path in a file system will do: then a file system
+    /// alone is its root, and a path below a mount point is the path there.
     ///
     /// # Errors
     /// Explains the form.

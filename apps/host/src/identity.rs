@@ -1,12 +1,13 @@
-//! Which process a pid belongs to. A pid alone says little: it may have been given to a stranger, or come from a file that somebody else
-//! wrote.
+//! Which process a pid belongs to. A pid alone says little: it may have been given to a stranger,
+//! or come from a file that somebody else wrote.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// When a process began, in ticks of the machine since its start; with the pid it names the process for ever.
+/// When a process began, in ticks of the machine since its start; with the pid it names the process
+/// for ever.
 ///
 /// # Errors
 /// There is no such process.
@@ -20,7 +21,8 @@ fn start_of(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Checks that a process is the one that began then, runs this program and is of this user: only such a one is ended.
+/// Checks that a process is the one that began then, runs this program and is of this user: only
+/// such a one is ended.
 ///
 /// # Errors
 /// Says which of that is not so.

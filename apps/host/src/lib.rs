@@ -1,8 +1,10 @@
-//! What the commands of `weft` and the laboratory both need of the machine that they run on: configuration and state directories, file
-//! systems by name ([`connect`], [`named`], [`mounted`]), processes and their pid files, mounts, output for people and programs.
+//! What the commands of `weft` and the laboratory both need of the machine that they run on:
+//! configuration and state directories, file systems by name ([`connect`], [`named`], [`mounted`]),
+//! processes and their pid files, mounts, output for people and programs.
 //!
 //! It never holds logic of a command or of a server, and it never measures anything.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see
+// `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod command_socket;

@@ -1,5 +1,6 @@
-//! Which mounts of a file system this user has on this machine: each mount process holds a pid file that names its file system and
-//! its place, in the state directory it was mounted from or in the user's run directory.
+//! Which mounts of a file system this user has on this machine: each mount process holds a pid file
+//! that names its file system and its place, in the state directory it was mounted from or in the
+//! user's run directory.
 
 use std::fs;
 use std::io;
@@ -22,8 +23,9 @@ use crate::trust;
 
 /// How long a mount process has for closing its files after the unmount.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(15);
-/// How long a program that uses the mount has to leave it, and then the mount process after SIGTERM, and after SIGKILL. Short: the
-/// mount is out of sight already, and writes are at the servers when they return.
+/// How long a program that uses the mount has to leave it, and then the mount process after
+/// SIGTERM, and after SIGKILL. Short: the mount is out of sight already, and writes are at the
+/// servers when they return.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// One mount, alive or left behind by a killed process.
@@ -58,7 +60,8 @@ pub fn dir_for(config: Option<&Path>) -> Result<PathBuf> {
     if let Some(config) = config {
         let state = StateDir::of_config(config);
         let run = state.run_dir();
-        // In a folder of somebody else, or open to others, what this process writes could be led elsewhere.
+        // In a folder of somebody else, or open to others, what this process writes could be led
+        // elsewhere.
         let usable = trust::is_own_folder(state.root()) && state::make_private_dir(&run).is_ok() && trust::is_own_folder(&run);
         if usable && nix::unistd::access(&run, nix::unistd::AccessFlags::W_OK).is_ok() {
             return Ok(run);
@@ -88,13 +91,15 @@ pub fn note(fs_id: FsId, place: &Path) -> String {
     format!("{fs_id}\n{}", place.display())
 }
 
-/// Added to the note when the mount is there, before its device: without it the process is only about to mount.
+/// Added to the note when the mount is there, before its device: without it the process is only
+/// about to mount.
 const MOUNTED: &str = "\nmounted ";
-/// Most processes of one place. Such a process lives on after its mount has gone from the tree, for programs or containers that still use it.
+/// Most processes of one place. Such a process lives on after its mount has gone from the tree, for
+/// programs or containers that still use it.
 const PROCESSES_MAX: u32 = 16;
 
-/// Takes the pid file of a mount at `place`, or, if the mount of the process that holds it has gone from the tree, one beside it. Gives the path,
-/// too.
+/// Takes the pid file of a mount at `place`, or, if the mount of the process that holds it has gone
+/// from the tree, one beside it. Gives the path, too.
 ///
 /// # Errors
 /// As [`PidFile::take`].
@@ -124,7 +129,8 @@ pub fn note_mounted(pid_file: &PidFile, fs_id: FsId, place: &Path, device: &str)
     pid_file.set_note(&(note(fs_id, place) + MOUNTED + device))
 }
 
-/// All mounts of a file system that this user's processes made from this state directory or without one.
+/// All mounts of a file system that this user's processes made from this state directory or without
+/// one.
 ///
 /// # Errors
 /// If a pid file cannot be read.

@@ -1,5 +1,6 @@
-//! Which file system is behind a mount point. The kernel knows only its name, so each mount process leaves a note in the folder of its user:
-//! what it was told, and its key file. A note counts only while the kernel shows a mount of Weft at its place.
+//! Which file system is behind a mount point. The kernel knows only its name, so each mount process
+//! leaves a note in the folder of its user: what it was told, and its key file. A note counts only
+//! while the kernel shows a mount of Weft at its place.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -49,7 +50,8 @@ fn file_for(place: &Path) -> Result<PathBuf> {
     Ok(state::user_run_dir()?.join(format!("{}.fs", mount_list::file_stem(place))))
 }
 
-/// What `fs` means if it is the place of a mount of Weft, with the connection options that its mount process had; else `fs` itself.
+/// What `fs` means if it is the place of a mount of Weft, with the connection options that its
+/// mount process had; else `fs` itself.
 ///
 /// # Errors
 /// If it is one and nobody knows of which file system.

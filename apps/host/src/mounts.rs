@@ -29,7 +29,8 @@ pub fn list() -> Result<Vec<Mount>> {
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse_line).collect())
 }
 
-/// The uppermost mount at exactly this place, also if its server is dead and the place cannot be looked at.
+/// The uppermost mount at exactly this place, also if its server is dead and the place cannot be
+/// looked at.
 ///
 /// # Errors
 /// As [`list`].
@@ -38,8 +39,9 @@ pub fn at(place: &Path) -> Result<Option<Mount>> {
     Ok(list()?.into_iter().rev().find(|mount| mount.place == place))
 }
 
-/// The mount of Weft that holds `path`, and the path below it; `None` if that lies in another file system. What is below a mount point is
-/// not looked at if the path itself says where it is: a mount may hang.
+/// The mount of Weft that holds `path`, and the path below it; `None` if that lies in another file
+/// system. What is below a mount point is not looked at if the path itself says where it is: a
+/// mount may hang.
 ///
 /// # Errors
 /// As [`list`].
@@ -63,7 +65,8 @@ pub fn containing(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
     Ok(inside(&resolve(path)))
 }
 
-/// The absolute path without symlinks. Its last part is never looked at, since looking at a dead mount fails.
+/// The absolute path without symlinks. Its last part is never looked at, since looking at a dead
+/// mount fails.
 pub fn resolve(place: &Path) -> PathBuf {
     let absolute = std::path::absolute(place).unwrap_or_else(|_| place.to_path_buf());
     if let Ok(path) = absolute.canonicalize() {
@@ -75,7 +78,8 @@ pub fn resolve(place: &Path) -> PathBuf {
     }
 }
 
-/// Unmounts. If the mount is in use it is taken out of sight at once and ends with its last user; the answer is then `false`.
+/// Unmounts. If the mount is in use it is taken out of sight at once and ends with its last user;
+/// the answer is then `false`.
 ///
 /// # Errors
 /// If it is still there afterwards; with the words of the system.

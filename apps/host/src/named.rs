@@ -1,4 +1,5 @@
-//! How commands are told which file system: by position, or by `--state DIR`. Both mean the same, and a mount point will do.
+//! How commands are told which file system: by position, or by `--state DIR`. Both mean the same,
+//! and a mount point will do.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! What commands print: tables for people, JSON for programs, and nothing more when the reader of a pipe has gone.
+//! What commands print: tables for people, JSON for programs, and nothing more when the reader of a
+//! pipe has gone.
 
 use std::io::{self, Write};
 
@@ -14,7 +15,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these columns; the heading of a column of numbers begins with `>` and such columns end at the right.
+    /// A table with these columns; the heading of a column of numbers begins with `>` and such
+    /// columns end at the right.
     pub fn new(columns: &[&'static str]) -> Table {
         Table {
             heading: columns.iter().map(|column| column.trim_start_matches('>')).collect(),
@@ -57,8 +59,8 @@ pub fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Tells a person something beside the output: behind `weft: ` on standard error, or as a line of the log in a process that has one. Whether
-/// anybody can read it changes nothing.
+/// Tells a person something beside the output: behind `weft: ` on standard error, or as a line of
+/// the log in a process that has one. Whether anybody can read it changes nothing.
 pub fn tell(what: &str) {
     tell_at(Level::Warn, "weft", what);
 }
@@ -86,7 +88,8 @@ pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(&format!("{text}\n"))
 }
 
-/// A name for people: printable as it is, anything else (newlines, invalid UTF-8, control characters) escaped.
+/// A name for people: printable as it is, anything else (newlines, invalid UTF-8, control
+/// characters) escaped.
 pub fn show_name(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if !text.chars().any(char::is_control) => text.to_string(),

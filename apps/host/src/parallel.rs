@@ -6,8 +6,8 @@ use std::thread;
 /// Pieces that are worked on at the same time, at most.
 const WORKERS_MAX: usize = 16;
 
-/// Calls `work` once with each number below `count`, small ones first, as many at the same time as there are processors
-/// ([`weft_trace::merge::Each`]).
+/// Calls `work` once with each number below `count`, small ones first, as many at the same time as
+/// there are processors ([`weft_trace::merge::Each`]).
 pub fn at_once(count: usize, work: &(dyn Fn(usize) + Sync)) {
     let next = AtomicUsize::new(0);
     let worker = || {

@@ -1,6 +1,6 @@
-//! Paths for handles, as far as they can be found with few questions. A directory knows its parent, so its path is found by going up. A file
-//! does not know who names it: it is looked for in the directories that are busy at the same time, which is where busy files mostly
-//! are.
+//! Paths for handles, as far as they can be found with few questions. A directory knows its parent,
+//! so its path is found by going up. A file does not know who names it: it is looked for in the
+//! directories that are busy at the same time, which is where busy files mostly are.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use crate::output::show_name;
 
 /// Objects that are looked for in one round, at most.
 const ROUND: usize = 8;
-/// Bytes of entries that one question asks for, and questions for one directory at most: some ten thousand names.
+/// Bytes of entries that one question asks for, and questions for one directory at most: some ten
+/// thousand names.
 const PAGE_BYTES: u32 = 256 << 10;
 const PAGES: usize = 4;
 /// A path has so many directories at most.

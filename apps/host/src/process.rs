@@ -1,12 +1,14 @@
 //! Background processes and how to tell that they live.
 //!
-//! A process that others must find holds an exclusive lock (`flock`) on its pid file for as long as it lives. The kernel drops the lock
-//! with the process, however it dies, so a pid file without a lock is nobody's, and a pid that was given to a stranger is never
-//! signalled. Nor is one that somebody else wrote: a pid file must be of this user or of root, and the process that it names must have begun
-//! when it says, run this program and be of this user.
+//! A process that others must find holds an exclusive lock (`flock`) on its pid file for as long as
+//! it lives. The kernel drops the lock with the process, however it dies, so a pid file without a
+//! lock is nobody's, and a pid that was given to a stranger is never signalled. Nor is one that
+//! somebody else wrote: a pid file must be of this user or of root, and the process that it names
+//! must have begun when it says, run this program and be of this user.
 //!
-//! The file stays when its process has gone, and is written in place: so it keeps its block on the disk, and what ran before can be started
-//! again when the disk is full. Where even that block is missing, the kernel's list of locks names the holder.
+//! The file stays when its process has gone, and is written in place: so it keeps its block on the
+//! disk, and what ran before can be started again when the disk is full. Where even that block is
+//! missing, the kernel's list of locks names the holder.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -72,7 +74,8 @@ pub enum Ended {
 }
 
 impl PidFile {
-    /// Takes the file and writes our pid and `note` into it. On a full disk it may stay without the pid, but not without a note.
+    /// Takes the file and writes our pid and `note` into it. On a full disk it may stay without the
+    /// pid, but not without a note.
     ///
     /// # Errors
     /// [`Held`] if another living process holds it, or the disk refuses.
@@ -80,7 +83,8 @@ impl PidFile {
         let open = trust::own_file().read(true).write(true).create(true).truncate(false).mode(0o644).open(path);
         let file = open.with_context(|| format!("cannot open the pid file {}", path.display()))?;
         trust::check_file(path, &file)?;
-        // Somebody who only looks holds a shared lock for some microseconds: try again before believing in a rival.
+        // Somebody who only looks holds a shared lock for some microseconds: try again before
+        // believing in a rival.
         let end = Instant::now() + Duration::from_millis(500);
         while let Err(error) = file.try_lock() {
             match error {
@@ -114,12 +118,14 @@ impl PidFile {
         self.file.set_len(text.len() as u64)
     }
 
-    /// Holds the file until the process is gone, so that whoever waits for its end does not go on while it still tears down.
+    /// Holds the file until the process is gone, so that whoever waits for its end does not go on
+    /// while it still tears down.
     pub fn hold_until_exit(self) {
         std::mem::forget(self);
     }
 
-    /// Gives the file up while the process goes on. It stays, without a lock: another process may have opened it already to take it next.
+    /// Gives the file up while the process goes on. It stays, without a lock: another process may
+    /// have opened it already to take it next.
     pub fn release(self) {
         drop(self.file);
     }
@@ -130,15 +136,16 @@ pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The process that holds a lock (`flock`) on this file, by the kernel's list. `None` if it is not in the list: in a container, or on file systems
-/// whose files have other numbers there.
+/// The process that holds a lock (`flock`) on this file, by the kernel's list. `None` if it is not
+/// in the list: in a container, or on file systems whose files have other numbers there.
 fn locker(file: &File) -> Option<i32> {
     let meta = file.metadata().ok()?;
     let (major, minor) = (nix::sys::stat::major(meta.dev()), nix::sys::stat::minor(meta.dev()));
     locker_in(&std::fs::read_to_string("/proc/locks").ok()?, &format!("{major:02x}:{minor:02x}:{}", meta.ino()))
 }
 
-/// The same in this list: `3: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF`, and `3: -> FLOCK ...` for whoever waits.
+/// The same in this list: `3: FLOCK ADVISORY WRITE 4711 fe:00:131 0 EOF`, and `3: -> FLOCK ...` for
+/// whoever waits.
 fn locker_in(list: &str, file: &str) -> Option<i32> {
     list.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(1);
@@ -168,7 +175,8 @@ pub fn holder(path: &Path) -> Result<Option<Holder>> {
         let mut text = String::new();
         file.rewind()?;
         file.read_to_string(&mut text)?;
-        // The kernel knows who holds it now; what is written may still be from the holder before, or be a lie.
+        // The kernel knows who holds it now; what is written may still be from the holder before,
+        // or be a lie.
         let locker = locker(&file);
         let mut named = None;
         if let Some((who, note)) = text.split_once('\n')
@@ -213,7 +221,8 @@ pub fn end(path: &Path, patience: Duration) -> Result<Ended> {
         }
         send(first.pid, signal)?;
         if wait_until(patience, || Ok(holder(path)?.is_none_or(|holder| holder.pid != first.pid)))? {
-            // Ended it has; where init is slow its entry in the process table takes a moment longer to go, and may also stay.
+            // Ended it has; where init is slow its entry in the process table takes a moment longer
+            // to go, and may also stay.
             wait_until(REAP_PATIENCE, || Ok(kill(Pid::from_raw(first.pid), None) == Err(nix::errno::Errno::ESRCH)))?;
             return Ok(outcome);
         }
@@ -245,9 +254,10 @@ pub fn wait_until(patience: Duration, mut condition: impl FnMut() -> Result<bool
     }
 }
 
-/// Starts this program again in the background; what it prints goes to the end of `log`. With `--detached` among `args` it leaves the
-/// terminal's session by itself. It inherits no other descriptor: a lock or pipe of whoever started this one would stay open as long as
-/// it lives. Without a log it runs all the same.
+/// Starts this program again in the background; what it prints goes to the end of `log`. With
+/// `--detached` among `args` it leaves the terminal's session by itself. It inherits no other
+/// descriptor: a lock or pipe of whoever started this one would stay open as long as it lives.
+/// Without a log it runs all the same.
 ///
 /// # Errors
 /// If the process cannot be started.
@@ -267,14 +277,16 @@ pub fn start_in_background<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<It
     command.spawn().with_context(|| format!("cannot start {}", program.display()))
 }
 
-/// Leaves the session of the terminal, so that closing it or pressing Ctrl-C there does not reach this process.
+/// Leaves the session of the terminal, so that closing it or pressing Ctrl-C there does not reach
+/// this process.
 pub fn detach() {
-    // Fails only for a process that leads a group already: then it is as detached as it needs to be.
+    // Fails only for a process that leads a group already: then it is as detached as it needs to
+    // be.
     let _ = nix::unistd::setsid();
 }
 
-/// Lets this process open as many files and connections as its hard limit allows: the soft one, usually 1024, is for programs that still
-/// use `select`.
+/// Lets this process open as many files and connections as its hard limit allows: the soft one,
+/// usually 1024, is for programs that still use `select`.
 pub fn raise_descriptors() {
     // What cannot be raised stays as it is; then the process refuses connections earlier.
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
@@ -284,8 +296,8 @@ pub fn raise_descriptors() {
     }
 }
 
-/// SIGTERM, SIGINT and SIGHUP, turned from a sudden end into something to wait for. SIGHUP only if whoever started this process does not
-/// want it ignored (`nohup`).
+/// SIGTERM, SIGINT and SIGHUP, turned from a sudden end into something to wait for. SIGHUP only if
+/// whoever started this process does not want it ignored (`nohup`).
 #[derive(Debug)]
 pub struct StopSignals(SigSet);
 
@@ -299,7 +311,8 @@ pub enum HangUp {
 }
 
 impl StopSignals {
-    /// From now on these signals wait until they are asked for. Call it before any other thread is started, since threads inherit it.
+    /// From now on these signals wait until they are asked for. Call it before any other thread is
+    /// started, since threads inherit it.
     ///
     /// # Errors
     /// Of the operating system.
@@ -335,7 +348,8 @@ impl StopSignals {
         }
     }
 
-    /// Calls `on_stop` at the first signal, in a thread of its own; a second one ends the process at once.
+    /// Calls `on_stop` at the first signal, in a thread of its own; a second one ends the process
+    /// at once.
     pub fn on_stop(self, on_stop: impl FnOnce() + Send + 'static) {
         thread::spawn(move || {
             self.wait();
@@ -345,8 +359,8 @@ impl StopSignals {
         });
     }
 
-    /// The same for a server or mount: at the first signal that asks for the end, after a line in the log. A second one ends the process at
-    /// once only if `is_impatient`.
+    /// The same for a server or mount: at the first signal that asks for the end, after a line in
+    /// the log. A second one ends the process at once only if `is_impatient`.
     pub fn on_end(self, hang_up: HangUp, who: &str, is_impatient: bool, on_stop: impl FnOnce() + Send + 'static) {
         let who = who.to_string();
         thread::spawn(move || {

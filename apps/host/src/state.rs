@@ -1,4 +1,5 @@
-//! The folder that holds a file system on one machine: the state directory of `weft up`, or any folder with a config.
+//! The folder that holds a file system on one machine: the state directory of `weft up`, or any
+//! folder with a config.
 //!
 //! ```text
 //! weft.toml        the config
@@ -24,7 +25,8 @@ use crate::fs_arg::CONFIG_NAME;
 use crate::process::{Held, PidFile};
 use crate::trust;
 
-/// Names that an interrupted creation may leave behind, or another `weft up` makes just now; a folder with nothing else may be used.
+/// Names that an interrupted creation may leave behind, or another `weft up` makes just now; a
+/// folder with nothing else may be used.
 const OURS: [&str; 13] = [
     CONFIG_NAME,
     "weft.toml.new",
@@ -66,7 +68,8 @@ impl StateDir {
         Ok(state)
     }
 
-    /// A folder that holds a file system or shall: made if it is missing, refused if it holds anything else. Says whether it is new.
+    /// A folder that holds a file system or shall: made if it is missing, refused if it holds
+    /// anything else. Says whether it is new.
     ///
     /// # Errors
     /// If it holds something else or cannot be made.
@@ -95,8 +98,8 @@ impl StateDir {
         Ok((state, true))
     }
 
-    /// Refuses a state that another user prepared or may change: what lies in it decides which processes are ended, where is mounted, and
-    /// who may use the file system.
+    /// Refuses a state that another user prepared or may change: what lies in it decides which
+    /// processes are ended, where is mounted, and who may use the file system.
     ///
     /// # Errors
     /// Names what is not this user's.
@@ -127,7 +130,8 @@ impl StateDir {
     pub fn key_file(&self) -> PathBuf {
         self.root.join("key")
     }
-    /// There once every server has been started for the first time: from then on an empty folder of a server is a mistake.
+    /// There once every server has been started for the first time: from then on an empty folder of
+    /// a server is a mistake.
     pub fn formatted_file(&self) -> PathBuf {
         self.root.join("formatted")
     }
@@ -196,8 +200,8 @@ pub fn make_private_dir(dir: &Path) -> Result<()> {
     made.with_context(|| format!("cannot make the directory {}", dir.display()))
 }
 
-/// A folder of this user with short sockets, pid files and logs that belong to no state directory. Where others may make folders too, one
-/// that they made in its place is passed by.
+/// A folder of this user with short sockets, pid files and logs that belong to no state directory.
+/// Where others may make folders too, one that they made in its place is passed by.
 ///
 /// # Errors
 /// If none of the places can be used.
@@ -218,7 +222,8 @@ pub fn user_run_dirs() -> Vec<PathBuf> {
     run_places().into_iter().filter(|place| is_private_dir(place)).collect()
 }
 
-/// The runtime directory of the session or of root, a folder in `/tmp` by the user's number, and one in his home for this machine.
+/// The runtime directory of the session or of root, a folder in `/tmp` by the user's number, and
+/// one in his home for this machine.
 fn run_places() -> Vec<PathBuf> {
     let user = nix::unistd::geteuid();
     let own = |dir: &PathBuf| dir.is_absolute() && fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == user.as_raw());
@@ -246,8 +251,9 @@ fn is_private_dir(dir: &Path) -> bool {
     fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == own && meta.permissions().mode() & 0o077 == 0)
 }
 
-/// Where the socket of a server goes, as a config says it: inside the state directory if the path is short enough for a socket,
-/// otherwise in the user's own run directory, under the file system's id.
+/// Where the socket of a server goes, as a config says it: inside the state directory if the path
+/// is short enough for a socket, otherwise in the user's own run directory, under the file system's
+/// id.
 ///
 /// # Errors
 /// As [`user_run_dir`].

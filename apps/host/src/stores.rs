@@ -1,5 +1,5 @@
-//! What the folders of servers on this machine say: a config that contradicts the file system is refused before anything is started or
-//! made.
+//! What the folders of servers on this machine say: a config that contradicts the file system is
+//! refused before anything is started or made.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -12,7 +12,8 @@ use weft_rt_real::ClientRt;
 
 use crate::config::{Config, Engine};
 
-/// Compares a config with the stores that its folders hold; folders of other machines are not there.
+/// Compares a config with the stores that its folders hold; folders of other machines are not
+/// there.
 ///
 /// # Errors
 /// What contradicts them, and what to do.
@@ -59,8 +60,9 @@ pub fn check(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Before a store is made: the file system may run already on other machines, with more servers, or another one with this id. If nobody
-/// answers there, the new server is refused by metadata server 0 later.
+/// Before a store is made: the file system may run already on other machines, with more servers, or
+/// another one with this id. If nobody answers there, the new server is refused by metadata server
+/// 0 later.
 ///
 /// # Errors
 /// As [`check`].

@@ -1,5 +1,6 @@
-//! Whom a file or folder of this machine is from. What lies in a state directory decides which processes are ended, where file systems are
-//! mounted and who may use them, so all of it must belong to this user or to root, and nobody else may be able to change it.
+//! Whom a file or folder of this machine is from. What lies in a state directory decides which
+//! processes are ended, where file systems are mounted and who may use them, so all of it must
+//! belong to this user or to root, and nobody else may be able to change it.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};

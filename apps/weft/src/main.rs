@@ -1,8 +1,11 @@
-//! `weft`: the one program of Weft: starts file systems, mounts them, works in them and looks after them. Every subcommand is thin: it
-//! reads its arguments, calls the servers, the client or the FUSE gateway, and prints.
+//! `weft`: the one program of Weft: starts file systems, mounts them, works in them and looks after
+//! them. Every subcommand is thin: it reads its arguments, calls the servers, the client or the
+//! FUSE gateway, and prints.
 //!
-//! It never holds file system logic: what a gateway or another program could want too is in the libraries below.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+//! It never holds file system logic: what a gateway or another program could want too is in the
+//! libraries below.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see
+// `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod commands;
@@ -36,7 +39,8 @@ fn reader_has_gone(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe))
 }
 
-/// An error with its causes, for people. What the client library says is part of the sentence above it already.
+/// An error with its causes, for people. What the client library says is part of the sentence above
+/// it already.
 fn error_text(error: &anyhow::Error) -> String {
     let causes = error.chain().skip(1).filter(|cause| cause.downcast_ref::<weft_client::Error>().is_none());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

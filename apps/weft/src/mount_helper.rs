@@ -1,8 +1,10 @@
-//! The helper of `mount(8)`: under the name `mount.weft` or `mount.fuse.weft` this program takes the arguments that `mount -t weft` and
-//! `/etc/fstab` give to helpers, and mounts or changes a mount as they say.
+//! The helper of `mount(8)`: under the name `mount.weft` or `mount.fuse.weft` this program takes
+//! the arguments that `mount -t weft` and `/etc/fstab` give to helpers, and mounts or changes a
+//! mount as they say.
 //!
-//! What is meant for others (`noauto`, `x-systemd...`) or always so (`nosuid`, `nodev`, `noatime`) is passed over; what would need another file
-//! system than this one is refused; the rest are options of `weft mount -o`.
+//! What is meant for others (`noauto`, `x-systemd...`) or always so (`nosuid`, `nodev`, `noatime`)
+//! is passed over; what would need another file system than this one is refused; the rest are
+//! options of `weft mount -o`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -53,7 +55,8 @@ enum Asked {
     Nothing,
 }
 
-/// The command line to be executed in place of this one, if this process was started as the helper. `Err` is the end of the process.
+/// The command line to be executed in place of this one, if this process was started as the helper.
+/// `Err` is the end of the process.
 pub fn command_line(args: Vec<OsString>) -> Result<Vec<OsString>, Result<ExitCode>> {
     let name = args.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     if !NAMES.iter().any(|helper| name == *helper) {
@@ -118,7 +121,8 @@ fn parse(args: &[OsString]) -> Result<Asked> {
     Ok(if is_fake { Asked::Nothing } else { Asked::Mount(command) })
 }
 
-/// The flags of a mount with these options. `mount` adds the present ones to what the user asks for, so unknown ones mean nothing.
+/// The flags of a mount with these options. `mount` adds the present ones to what the user asks
+/// for, so unknown ones mean nothing.
 fn flags(options: &[&str]) -> MountFlags {
     let always = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
     options.iter().fold(always, |flags, option| match *option {

@@ -1,4 +1,5 @@
-//! `weft bench` as a person uses it: real processes that measure a temporary directory, and a small file system by the library.
+//! `weft bench` as a person uses it: real processes that measure a temporary directory, and a small
+//! file system by the library.
 
 mod program;
 

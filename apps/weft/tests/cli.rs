@@ -1,4 +1,5 @@
-//! The program as a person uses it: real processes, real sockets, one small file system for each test.
+//! The program as a person uses it: real processes, real sockets, one small file system for each
+//! test.
 
 mod program;
 

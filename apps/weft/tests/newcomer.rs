@@ -83,7 +83,8 @@ fn cp_takes_a_file_system_alone_for_its_root() {
     assert!(!Path::new(state).join("x").exists(), "nothing comes into the state directory itself");
     ok(&mut weft(["cp", "-r", state, &at("out")]));
     assert_eq!(std::fs::read_to_string(at("out/x")).unwrap(), "hello");
-    // Into a file system the state directory itself is copied: nothing else would make a copy of it.
+    // Into a file system the state directory itself is copied: nothing else would make a copy of
+    // it.
     ok(&mut weft(["cp", &format!("{state}/weft.toml"), &format!("{state}:/config")]));
     assert!(ok(&mut weft(["cat", &format!("{state}:/config")])).contains("[[server]]"));
     let said = fails(&mut weft(["cp", &at("x"), &at("y")]));

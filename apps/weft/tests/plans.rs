@@ -1,4 +1,5 @@
-//! Plans with mistakes and with questions that have no single answer: what `weft sim run` makes of them.
+//! Plans with mistakes and with questions that have no single answer: what `weft sim run` makes of
+//! them.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,6 +1,9 @@
-//! Prints the ceilings of this machine: `cargo run --release -p weft-ceiling --example ceiling [--quick] [--fuse-thread] [DIR [GROUP...]]`.
+//! Prints the ceilings of this machine:
+//! `cargo run --release -p weft-ceiling --example ceiling [--quick] [--fuse-thread] [DIR
+//! [GROUP...]]`.
 //!
-//! `--fuse-thread` serves the null file system by one thread. DIR (default: the directory for temporary files) is where the disk is measured; GROUP is `cpu`, `rpc`, `bulk`, `fuse` or `disk`.
+//! `--fuse-thread` serves the null file system by one thread. DIR (default: the directory for
+//! temporary files) is where the disk is measured; GROUP is `cpu`, `rpc`, `bulk`, `fuse` or `disk`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Servers in a process of their own, so that a ceiling is not flattered by a shared address space.
 //!
-//! The caller's program starts itself again with a hidden subcommand and a few words that name the role. The
-//! child announces itself by one line on its standard output, serves, and ends when its standard input closes:
-//! also when the parent dies, whatever kills it. Nothing is left behind.
+//! The caller's program starts itself again with a hidden subcommand and a few words that name the
+//! role. The child announces itself by one line on its standard output, serves, and ends when its
+//! standard input closes: also when the parent dies, whatever kills it. Nothing is left behind.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -104,7 +104,8 @@ impl ServerRole {
     }
 }
 
-/// The whole body of the hidden subcommand: serves the role that `args` name until standard input closes.
+/// The whole body of the hidden subcommand: serves the role that `args` name until standard input
+/// closes.
 ///
 /// `args` are the words after the hidden subcommand itself.
 ///
@@ -128,7 +129,8 @@ pub fn serve_child(args: &[OsString]) -> Result<()> {
 /// Knows how to start servers.
 #[derive(Clone, Debug)]
 pub enum ServerSpawner {
-    /// In a process of their own: this program with these first arguments, followed by [`ServerRole::to_args`].
+    /// In a process of their own: this program with these first arguments, followed by
+    /// [`ServerRole::to_args`].
     Process {
         /// The program, normally the running one.
         program: PathBuf,
@@ -154,7 +156,8 @@ impl ServerSpawner {
     /// Starts a server and waits until it serves.
     ///
     /// # Errors
-    /// When the program cannot be started or the server cannot; the server's own words are part of the error.
+    /// When the program cannot be started or the server cannot; the server's own words are part of
+    /// the error.
     pub fn start(&self, role: &ServerRole) -> Result<Server> {
         match self {
             ServerSpawner::Process { program, leading_args } => Server::in_child(program, leading_args, role),

@@ -14,9 +14,10 @@ use crate::sys::{self, Affinity, PageBuf};
 
 /// While it lives, this thread and all threads and processes that it starts run on one processor.
 ///
-/// Where two sides take turns, the scheduler's choice between one processor and two decides by a factor of two to
-/// five, and it changes from run to run. On one processor the figures repeat within a few percent: use it to
-/// compare two programs, or to see what an operation costs in processor time.
+/// Where two sides take turns, the scheduler's choice between one processor and two decides by a
+/// factor of two to five, and it changes from run to run. On one processor the figures repeat
+/// within a few percent: use it to compare two programs, or to see what an operation costs in
+/// processor time.
 #[derive(Debug)]
 pub struct OneProcessor {
     before: Affinity,
@@ -38,12 +39,14 @@ impl OneProcessor {
 
 impl Drop for OneProcessor {
     fn drop(&mut self) {
-        // Going back to what was allowed before fails only if those processors have gone since: then stay.
+        // Going back to what was allowed before fails only if those processors have gone since:
+        // then stay.
         let _ = self.before.apply();
     }
 }
 
-/// Memory copy by `threads` threads, each between two own buffers of `block_bytes`; GB/s (10^9 bytes copied).
+/// Memory copy by `threads` threads, each between two own buffers of `block_bytes`; GB/s (10^9
+/// bytes copied).
 ///
 /// A block of 1 MiB stays in a private cache, one of 64 MiB does not stay in any.
 ///
@@ -94,7 +97,8 @@ pub fn syscall(reps: Reps) -> Result<Measured> {
     Ok(invert(calls, 1e9, "ns"))
 }
 
-/// Round trip between two threads through a mutex and a condition variable: both sleep in turn; us per round trip.
+/// Round trip between two threads through a mutex and a condition variable: both sleep in turn; us
+/// per round trip.
 ///
 /// # Errors
 /// When a thread cannot be started.
@@ -126,7 +130,8 @@ struct CondvarTurn {
 
 impl Turn for CondvarTurn {
     fn pass(&self, whose: bool, _: &std::thread::Thread) {
-        // A poisoned lock only says that the other thread panicked; the flag itself is always valid.
+        // A poisoned lock only says that the other thread panicked; the flag itself is always
+        // valid.
         *self.turn.lock().unwrap_or_else(|lock| lock.into_inner()) = whose;
         self.changed.notify_one();
     }
@@ -157,7 +162,8 @@ impl Turn for ParkTurn {
     }
 }
 
-/// The measuring thread starts this for itself at its first step, so that it knows whom the echo thread must wake.
+/// The measuring thread starts this for itself at its first step, so that it knows whom the echo
+/// thread must wake.
 struct Pair<T> {
     turn: Arc<T>,
     stop: Arc<AtomicBool>,
@@ -207,7 +213,8 @@ fn handover<T: Turn>(reps: Reps, new_turn: impl Fn() -> Arc<T>) -> Result<Measur
     Ok(invert(trips, 1e6, "us"))
 }
 
-/// Turns a rate per second into a time per operation; the fastest repetition becomes the smallest time.
+/// Turns a rate per second into a time per operation; the fastest repetition becomes the smallest
+/// time.
 fn invert(rate: Measured, per_second: f64, unit: &'static str) -> Measured {
     Measured { median: per_second / rate.median, min: per_second / rate.max, max: per_second / rate.min, unit }
 }
@@ -247,7 +254,8 @@ mod tests {
     fn a_system_call_costs_something() {
         let cost = syscall(SHORT).expect("getppid cannot fail");
         plausible(cost);
-        // No processor enters and leaves its kernel within a nanosecond: the loop must not have been optimised away.
+        // No processor enters and leaves its kernel within a nanosecond: the loop must not have
+        // been optimised away.
         assert!(cost.min > 1.0, "{cost:?}");
     }
 

@@ -42,12 +42,13 @@ pub struct SyncLatency {
     pub p99_us: Measured,
 }
 
-/// Durable appends of `block_bytes` to a preallocated file in `dir`, all of whose blocks were written before: the
-/// best that a journal can do, because the local file system has no metadata to write.
+/// Durable appends of `block_bytes` to a preallocated file in `dir`, all of whose blocks were
+/// written before: the best that a journal can do, because the local file system has no metadata to
+/// write.
 ///
 /// # Errors
-/// When the directory cannot be written, has no room for 16 MiB, or its file system knows no direct I/O and that
-/// is asked for (block sizes are then a multiple of 4096).
+/// When the directory cannot be written, has no room for 16 MiB, or its file system knows no direct
+/// I/O and that is asked for (block sizes are then a multiple of 4096).
 pub fn append_sync(dir: &Path, block_bytes: usize, method: SyncMethod, reps: Reps) -> Result<SyncLatency> {
     let block = block_bytes as u64;
     ensure!(block > 0 && block <= LOG_BYTES, "cannot append blocks of {block} bytes");
@@ -117,8 +118,8 @@ pub enum Stream {
 
 /// Streams in blocks of 1 MiB through a file of 256 MiB in `dir`; GiB/s.
 ///
-/// A repetition of [`Stream::WriteDurable`] lasts longer than asked, by its final `fdatasync`; one of
-/// [`Stream::ReadDisk`] ends early when the file has been read once.
+/// A repetition of [`Stream::WriteDurable`] lasts longer than asked, by its final `fdatasync`; one
+/// of [`Stream::ReadDisk`] ends early when the file has been read once.
 ///
 /// # Errors
 /// When the directory cannot be written or has no room for the file.
@@ -165,7 +166,8 @@ fn pass(scratch: &Scratch, reps: Reps, write: bool) -> Result<Measured> {
     )
 }
 
-/// Creates and closes empty files in new directories below `dir`, one directory per thread; files per second.
+/// Creates and closes empty files in new directories below `dir`, one directory per thread; files
+/// per second.
 ///
 /// The files are removed afterwards, outside the measured time.
 ///

@@ -65,11 +65,12 @@ impl Measured {
     }
 }
 
-/// Runs `workers` threads side by side for every repetition and gives the sum of their rates, times `scale`.
+/// Runs `workers` threads side by side for every repetition and gives the sum of their rates, times
+/// `scale`.
 ///
-/// `setup(repetition, worker)` prepares the state of a thread before the clock starts; `work(state, deadline)` runs
-/// in the thread until the deadline and returns how many units it did; `finish` receives the states of a
-/// repetition afterwards.
+/// `setup(repetition, worker)` prepares the state of a thread before the clock starts;
+/// `work(state, deadline)` runs in the thread until the deadline and returns how many units it did;
+/// `finish` receives the states of a repetition afterwards.
 pub(crate) fn rate<S: Send>(
     reps: Reps,
     workers: usize,
@@ -141,7 +142,8 @@ impl Latencies {
         self.nanos.extend_from_slice(&other.nanos);
     }
 
-    /// The latency in microseconds that `fraction` of the operations do not exceed; `None` without operations.
+    /// The latency in microseconds that `fraction` of the operations do not exceed; `None` without
+    /// operations.
     pub(crate) fn percentile_us(&mut self, fraction: f64) -> Option<f64> {
         let last = self.nanos.len().checked_sub(1)?;
         let rank = (last as f64 * fraction).round() as usize;
@@ -203,8 +205,8 @@ mod tests {
         };
         let four = sleeper(4).expect("sleeping cannot fail");
         assert_eq!(finished, 8);
-        // A sleep of 1 ms never ends early, so one worker reaches at most 1000/s; the sum of four is above that
-        // unless the machine stalls for most of the run, and never above 4000/s.
+        // A sleep of 1 ms never ends early, so one worker reaches at most 1000/s; the sum of four
+        // is above that unless the machine stalls for most of the run, and never above 4000/s.
         assert!(four.median > 0.0 && four.max <= 4000.0, "{four:?}");
     }
 

@@ -1,4 +1,5 @@
-//! Loops of plain system calls on any directory: the null file system, a local one, or a mounted cluster.
+//! Loops of plain system calls on any directory: the null file system, a local one, or a mounted
+//! cluster.
 //!
 //! Names follow the null file system's convention: `n<k>` is new, `f<k>` is there.
 
@@ -20,8 +21,8 @@ use crate::sys::{self, PageBuf};
 const DIRECTORY_BUFFER_BYTES: usize = 32 * 1024;
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// Creates and closes new empty files; one thread per element of `dirs`, which may name one directory several times.
-/// Files per second.
+/// Creates and closes new empty files; one thread per element of `dirs`, which may name one
+/// directory several times. Files per second.
 ///
 /// The files stay: give it a directory that is thrown away.
 ///
@@ -65,7 +66,8 @@ pub fn fstat(files: &[PathBuf], reps: Reps) -> Result<Measured> {
     )
 }
 
-/// Looks up names that are not there, each once; one thread per element of `dirs`; lookups per second.
+/// Looks up names that are not there, each once; one thread per element of `dirs`; lookups per
+/// second.
 ///
 /// This is the dearest part of a lookup and nothing else: there are no attributes to fetch.
 ///
@@ -88,7 +90,8 @@ pub fn lookup_missing(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
     )
 }
 
-/// `stat` by path of files `f<k>` that are there, each once; one thread per element of `dirs`; files per second.
+/// `stat` by path of files `f<k>` that are there, each once; one thread per element of `dirs`;
+/// files per second.
 ///
 /// # Errors
 /// When `dirs` is empty, or a file is not there.
@@ -103,7 +106,8 @@ pub fn stat(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
     )
 }
 
-/// Removes files `f<k>` that are there, each once; one thread per element of `dirs`; files per second.
+/// Removes files `f<k>` that are there, each once; one thread per element of `dirs`; files per
+/// second.
 ///
 /// # Errors
 /// When `dirs` is empty, or a file is not there.
@@ -118,7 +122,8 @@ pub fn unlink(dirs: &[PathBuf], reps: Reps) -> Result<Measured> {
     )
 }
 
-/// Reads the whole directory again and again, `threads` threads with a descriptor each; entries per second.
+/// Reads the whole directory again and again, `threads` threads with a descriptor each; entries per
+/// second.
 ///
 /// # Errors
 /// When `threads` is 0, or the directory cannot be read or is empty.
@@ -147,8 +152,9 @@ pub fn read_dir(dir: &Path, threads: usize, reps: Reps) -> Result<Measured> {
     )
 }
 
-/// Writes blocks of `block_bytes` one after the other over the first `span_bytes` of each file, from the start
-/// again at the end; one thread per element of `files`, which must exist; GiB/s in all.
+/// Writes blocks of `block_bytes` one after the other over the first `span_bytes` of each file,
+/// from the start again at the end; one thread per element of `files`, which must exist; GiB/s in
+/// all.
 ///
 /// # Errors
 /// When `files` is empty, a block is longer than the span, or a write fails.
@@ -157,7 +163,8 @@ pub fn write_blocks(files: &[PathBuf], block_bytes: usize, span_bytes: u64, reps
     blocks(files, &options, block_bytes, span_bytes, reps, |file, buffer, offset| file.write_all_at(buffer.bytes(), offset))
 }
 
-/// Reads blocks as [`write_blocks`] writes them; the files must be at least `span_bytes` long; GiB/s in all.
+/// Reads blocks as [`write_blocks`] writes them; the files must be at least `span_bytes` long;
+/// GiB/s in all.
 ///
 /// # Errors
 /// When `files` is empty, a block is longer than the span, or a read fails or is short.
@@ -211,7 +218,8 @@ struct DirWalk {
     name: Vec<u8>,
 }
 
-/// Names are never used twice, not even by another thread or repetition: a name that was used may be cached.
+/// Names are never used twice, not even by another thread or repetition: a name that was used may
+/// be cached.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 
 impl DirWalk {

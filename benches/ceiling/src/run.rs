@@ -17,8 +17,9 @@ use crate::{cpu, paths};
 /// One ceiling.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CeilingRow {
-    /// Stable name, words joined by dots, general to special: `rpc.unix.1x1` is one connection at depth 1, `2t`
-    /// means two threads, `onecpu` both sides on one processor (see [`cpu::OneProcessor`]).
+    /// Stable name, words joined by dots, general to special: `rpc.unix.1x1` is one connection at
+    /// depth 1, `2t` means two threads, `onecpu` both sides on one processor (see
+    /// [`cpu::OneProcessor`]).
     pub name: String,
     /// Unit of the numbers.
     pub unit: &'static str,
@@ -85,8 +86,8 @@ impl Options {
 /// Measures all ceilings of this machine; the disk's in `dir`, in files that are removed again.
 ///
 /// # Errors
-/// When a measurement fails that every machine allows. What only some machines allow (FUSE, direct I/O) is listed
-/// in [`Ceilings::skipped`] instead.
+/// When a measurement fails that every machine allows. What only some machines allow (FUSE, direct
+/// I/O) is listed in [`Ceilings::skipped`] instead.
 pub fn run_all(dir: &Path, options: &Options) -> Result<Ceilings> {
     run_all_with(dir, options, |_| ())
 }
@@ -162,7 +163,8 @@ impl<F: FnMut(&CeilingRow)> Run<'_, F> {
                 self.requests_on_one_processor(transport, &role)?;
             }
             if let ServerRole::Rpc(Endpoint::Unix(path)) = &role {
-                // The server before this one left its socket behind; there is none when that was not measured.
+                // The server before this one left its socket behind; there is none when that was
+                // not measured.
                 let _ = std::fs::remove_file(path);
             }
             let server = self.options.spawner.start(&role)?;

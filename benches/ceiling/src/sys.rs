@@ -1,4 +1,5 @@
-//! Safe wrappers around the few system calls that the standard library does not offer in the plain form that is measured.
+//! Safe wrappers around the few system calls that the standard library does not offer in the plain
+//! form that is measured.
 
 #![allow(unsafe_code)]
 
@@ -27,7 +28,8 @@ impl PageBuf {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the vector holds at least `len_bytes` initialised bytes (a whole number of pages without padding).
+        // SAFETY: the vector holds at least `len_bytes` initialised bytes (a whole number of pages
+        // without padding).
         unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.len_bytes) }
     }
 
@@ -69,7 +71,8 @@ pub(crate) fn unlink_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     check(unsafe { libc::unlinkat(dir.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
 }
 
-/// One `getdents64(2)`; returns how many entries (`.` and `..` included) the kernel put into `buffer`, 0 at the end.
+/// One `getdents64(2)`; returns how many entries (`.` and `..` included) the kernel put into
+/// `buffer`, 0 at the end.
 pub(crate) fn getdents(dir: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<u64> {
     // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`.
     let filled = unsafe { libc::syscall(libc::SYS_getdents64, dir.as_raw_fd(), buffer.as_mut_ptr(), buffer.len()) };
@@ -90,7 +93,8 @@ pub(crate) fn getdents(dir: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<u64
     Ok(entries)
 }
 
-/// Asks the kernel to drop the clean cached pages of a file, so that the next read goes to the disk.
+/// Asks the kernel to drop the clean cached pages of a file, so that the next read goes to the
+/// disk.
 pub(crate) fn drop_cache(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no memory is passed.
     match unsafe { libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
@@ -140,14 +144,16 @@ impl Affinity {
         unsafe { libc::CPU_COUNT(&self.0) as usize }
     }
 
-    /// Makes it that of the calling thread, and of threads and processes that it starts from now on.
+    /// Makes it that of the calling thread, and of threads and processes that it starts from now
+    /// on.
     pub(crate) fn apply(&self) -> io::Result<()> {
         // SAFETY: the kernel reads the size given from the set; thread 0 is the caller.
         check(unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) }).map(drop)
     }
 }
 
-/// Lazy unmount (`MNT_DETACH`): the mount disappears now, and its resources when the last user lets go.
+/// Lazy unmount (`MNT_DETACH`): the mount disappears now, and its resources when the last user lets
+/// go.
 pub(crate) fn unmount_lazily(mount_point: &Path) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(mount_point.as_os_str().as_bytes())?;

@@ -11,7 +11,8 @@ const SHORT: Reps = Reps::new(Duration::from_millis(10), 3);
 /// Stands between the test runner's own words and the words of the role.
 const MARK: &str = "ceiling-child";
 
-/// Not a test of its own: the body of the server process, when the words after the mark name a role.
+/// Not a test of its own: the body of the server process, when the words after the mark name a
+/// role.
 #[test]
 fn child_entry() {
     let args: Vec<_> = std::env::args_os().collect();
@@ -28,7 +29,8 @@ fn child_entry() {
 }
 
 fn spawner() -> ServerSpawner {
-    // The runner takes further words as names of tests, of which only the first three match anything.
+    // The runner takes further words as names of tests, of which only the first three match
+    // anything.
     ServerSpawner::current_exe(["--exact", "--nocapture", "child_entry", MARK]).expect("a test program knows its path")
 }
 

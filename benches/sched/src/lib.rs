@@ -1,6 +1,7 @@
-//! What the cache layers cost: time for each addition to a queue of n pieces, and for each piece on its way out, for n from 10^4 to 10^6.
-//! It never judges; it prints the ratio between the largest and the smallest queue, which for O(log n) is 1.5 plus what caches
-//! of the processor add (`tree_ns` is a bare ordered map of the same size in the same run).
+//! What the cache layers cost: time for each addition to a queue of n pieces, and for each piece on
+//! its way out, for n from 10^4 to 10^6. It never judges; it prints the ratio between the largest
+//! and the smallest queue, which for O(log n) is 1.5 plus what caches of the processor add
+//! (`tree_ns` is a bare ordered map of the same size in the same run).
 
 use std::collections::BTreeMap;
 use std::time::Instant;

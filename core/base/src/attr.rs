@@ -5,8 +5,8 @@ use crate::{DataTime, Handle, Result, Status, WallTime};
 /// Longest name of a directory entry in bytes, as POSIX programs expect it (`NAME_MAX` of Linux).
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Checks a name for a directory entry: 1 to 255 bytes, no `/`, no NUL, not `.` or `..`. Any other bytes are allowed, newline and
-/// invalid UTF-8 included.
+/// Checks a name for a directory entry: 1 to 255 bytes, no `/`, no NUL, not `.` or `..`. Any other
+/// bytes are allowed, newline and invalid UTF-8 included.
 ///
 /// # Errors
 /// [`Status::NameTooLong`] or [`Status::Invalid`].
@@ -55,9 +55,9 @@ impl FileKind {
 
 /// How a file is striped, and where. Fixed when the file is created.
 ///
-/// Datafile `i` is on the data server at position `(first + i) % n` of the `n` in the file's generation
-/// ([`ClusterMap::data_server`](crate::ClusterMap::data_server)); with the distribution `simple_stripe` byte `b` of the file is in
-/// datafile `(b / stripe_bytes) % width`.
+/// Datafile `i` is on the data server at position `(first + i) % n` of the `n` in the file's
+/// generation ([`ClusterMap::data_server`](crate::ClusterMap::data_server)); with the distribution
+/// `simple_stripe` byte `b` of the file is in datafile `(b / stripe_bytes) % width`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Bytes in one stripe, a power of two from 4 KiB to 64 MiB.
@@ -99,7 +99,8 @@ pub struct Attr {
     pub ctime: WallTime,
     /// Counts changes of the inode and its data as known to the metadata server.
     pub version: u64,
-    /// Counts truncations of a file; a writer reports its end of file together with the count that it saw.
+    /// Counts truncations of a file; a writer reports its end of file together with the count that
+    /// it saw.
     pub truncate_epoch: u32,
     /// Striping of a file; of a directory, what files created in it inherit.
     pub layout: Layout,
@@ -130,7 +131,8 @@ pub struct Credentials {
     pub gid: u32,
     /// Supplementary groups (at most 32 are sent).
     pub groups: Vec<u32>,
-    /// The kernel of a mount has checked permissions already (`default_permissions`); the server checks only what the kernel cannot.
+    /// The kernel of a mount has checked permissions already (`default_permissions`); the server
+    /// checks only what the kernel cannot.
     pub checked_by_kernel: bool,
 }
 
@@ -144,7 +146,8 @@ impl Credentials {
     }
 }
 
-/// The set-user-id bit, and the set-group-id bit where it is not the mark of mandatory locking (no execute permission for the group).
+/// The set-user-id bit, and the set-group-id bit where it is not the mark of mandatory locking (no
+/// execute permission for the group).
 pub fn set_id_bits(mode: u32) -> u32 {
     (mode & 0o4000) | if mode & 0o010 != 0 { mode & 0o2000 } else { 0 }
 }

@@ -1,5 +1,5 @@
-//! Hash maps with a fixed, fast hash: the same input gives the same order in every run, which simulations rely on.
-//! Not for keys that an attacker chooses; use a `BTreeMap` there.
+//! Hash maps with a fixed, fast hash: the same input gives the same order in every run, which
+//! simulations rely on. Not for keys that an attacker chooses; use a `BTreeMap` there.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -10,7 +10,8 @@ pub type FastMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Fast
 #[allow(clippy::disallowed_types)] // as above
 pub type FastSet<K> = std::collections::HashSet<K, BuildHasherDefault<FastHasher>>;
 
-/// Multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4) with a final mix so that low bits are good too.
+/// Multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4) with a final mix so that
+/// low bits are good too.
 #[derive(Default, Clone, Copy)]
 pub struct FastHasher(u64);
 

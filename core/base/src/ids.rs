@@ -4,12 +4,13 @@ use std::fmt;
 
 /// Names an object of the file system for ever: handles are never reused.
 ///
-/// The high 16 bits are the [`ServerId`] of the metadata server in whose range the handle lies, the low 48 bits a counter of that
-/// server. So the owner of any handle is known without asking.
+/// The high 16 bits are the [`ServerId`] of the metadata server in whose range the handle lies, the
+/// low 48 bits a counter of that server. So the owner of any handle is known without asking.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Handle(pub u64);
 
-/// The root directory: number 1 in the range of metadata server 0. It equals the inode number that FUSE demands for a root.
+/// The root directory: number 1 in the range of metadata server 0. It equals the inode number that
+/// FUSE demands for a root.
 pub const ROOT_HANDLE: Handle = Handle(1);
 
 impl Handle {
@@ -44,9 +45,9 @@ impl fmt::Display for Handle {
     }
 }
 
-/// Numbers a server of one file system for ever, metadata and data servers alike: never a position in a list, and never given to
-/// another one. Metadata servers have the low numbers because theirs are part of handles; data servers start at
-/// [`ServerId::FIRST_DATA`].
+/// Numbers a server of one file system for ever, metadata and data servers alike: never a position
+/// in a list, and never given to another one. Metadata servers have the low numbers because theirs
+/// are part of handles; data servers start at [`ServerId::FIRST_DATA`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServerId(pub u16);
 
@@ -115,8 +116,8 @@ impl fmt::Display for FsId {
     }
 }
 
-/// One client process (or one server acting as a client of others). Random, drawn when the process starts, so that a new
-/// process never inherits replies meant for an old one.
+/// One client process (or one server acting as a client of others). Random, drawn when the process
+/// starts, so that a new process never inherits replies meant for an old one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ClientId(pub u64);
 
@@ -131,7 +132,8 @@ impl fmt::Debug for ClientId {
 pub struct RequestId {
     /// Who asks.
     pub client: ClientId,
-    /// Counts the lives of this client identity; a server forgets older lives when it sees a newer one.
+    /// Counts the lives of this client identity; a server forgets older lives when it sees a newer
+    /// one.
     pub incarnation: u32,
     /// Counts the requests of this client to this server from 1. A retry repeats the number.
     pub sequence: u64,

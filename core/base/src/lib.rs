@@ -1,5 +1,5 @@
-//! `weft-base`: the nouns that every other crate speaks: handles and server numbers, attributes, layouts, the cluster map,
-//! payloads, times and the one list of errors that crosses the wire.
+//! `weft-base`: the nouns that every other crate speaks: handles and server numbers, attributes,
+//! layouts, the cluster map, payloads, times and the one list of errors that crosses the wire.
 //!
 //! It never does I/O, never reads a clock and never knows how any of its nouns is stored or sent.
 

@@ -1,15 +1,18 @@
 //! The cluster map: which servers a file system has, where new objects go, and its defaults.
 //!
-//! A server is its number ([`ServerId`]), never a position in a list: names and addresses are for people and sockets. Where the data
-//! of a file lies follows from a *generation*, a list of data servers that never changes. A file names its generation, so it stays
-//! where it is when servers are added; new files take the newest generation.
+//! A server is its number ([`ServerId`]), never a position in a list: names and addresses are for
+//! people and sockets. Where the data of a file lies follows from a *generation*, a list of data
+//! servers that never changes. A file names its generation, so it stays where it is when servers
+//! are added; new files take the newest generation.
 //!
-//! Metadata server 0 decides about the map. Every change makes a new *epoch* of it, which keeps all servers and generations of the
-//! one before ([`ClusterMap::check_next`]). A map of epoch 0 is what a configuration says: nobody has agreed on it.
+//! Metadata server 0 decides about the map. Every change makes a new *epoch* of it, which keeps all
+//! servers and generations of the one before ([`ClusterMap::check_next`]). A map of epoch 0 is what
+//! a configuration says: nobody has agreed on it.
 
 use crate::{FsId, Handle, Layout, Result, ServerId, ServerRole, Status};
 
-/// Datafiles of files in a directory that wants one on every data server: more than any file system has.
+/// Datafiles of files in a directory that wants one on every data server: more than any file system
+/// has.
 pub const WIDTH_ALL: u16 = 4096;
 
 /// One server of the map.
@@ -96,7 +99,8 @@ impl ClusterMap {
     /// The data server that holds datafile `index` of a file with this layout.
     ///
     /// # Errors
-    /// [`Status::StaleMap`] if the layout is of a generation that this map does not have: the map is too old.
+    /// [`Status::StaleMap`] if the layout is of a generation that this map does not have: the map
+    /// is too old.
     pub fn data_server(&self, layout: &Layout, index: u32) -> Result<ServerId> {
         // Files in use are mostly young.
         let generation = self.generations.iter().rev().find(|generation| generation.id == layout.generation);
@@ -115,8 +119,8 @@ impl ClusterMap {
         Layout { stripe_bytes: self.stripe_bytes, width, first: 0, generation: 0 }
     }
 
-    /// The next map if this server joins the file system, or has another name or address now; `None` if nothing is new. New files
-    /// may use a data server from the moment in which it joins.
+    /// The next map if this server joins the file system, or has another name or address now;
+    /// `None` if nothing is new. New files may use a data server from the moment in which it joins.
     pub fn with_server(&self, entry: &ServerEntry) -> Option<ClusterMap> {
         if self.server(entry.id) == Some(entry) {
             return None;
@@ -137,8 +141,9 @@ impl ClusterMap {
         Some(next)
     }
 
-    /// Checks what everybody relies on: servers are sorted by numbers of their role, and generations by their epochs; they name data
-    /// servers of the map; names are words, and no text has a line break in it. A map that somebody sends must pass this.
+    /// Checks what everybody relies on: servers are sorted by numbers of their role, and
+    /// generations by their epochs; they name data servers of the map; names are words, and no text
+    /// has a line break in it. A map that somebody sends must pass this.
     ///
     /// # Errors
     /// [`Status::BadMessage`].
@@ -165,7 +170,8 @@ impl ClusterMap {
         if good { Ok(()) } else { Err(Status::BadMessage) }
     }
 
-    /// Checks that `next`, which is agreed on, may come after this map: nothing that this one names is lost or changed in it.
+    /// Checks that `next`, which is agreed on, may come after this map: nothing that this one names
+    /// is lost or changed in it.
     ///
     /// # Errors
     /// What contradicts this map, by name.
@@ -189,7 +195,8 @@ impl ClusterMap {
         Ok(())
     }
 
-    /// Checks that a configuration names every server of this map; more are no mistake, they can join.
+    /// Checks that a configuration names every server of this map; more are no mistake, they can
+    /// join.
     ///
     /// # Errors
     /// Which server is missing, and what to do.

@@ -2,8 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// Bulk data. A simulated cluster of a thousand nodes must not copy real megabytes, so data may be synthetic: a length and a tag
-/// that says which bytes they would be. Code that only moves data treats both alike.
+/// Bulk data. A simulated cluster of a thousand nodes must not copy real megabytes, so data may be
+/// synthetic: a length and a tag that says which bytes they would be. Code that only moves data
+/// treats both alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Real bytes, shared by reference.
@@ -34,7 +35,8 @@ impl Payload {
         self.len() == 0
     }
 
-    /// The part that begins at `start` and has `len` bytes, without copying. Panics if it is not inside.
+    /// The part that begins at `start` and has `len` bytes, without copying. Panics if it is not
+    /// inside.
     pub fn slice(&self, start: u64, len: u64) -> Payload {
         assert!(start + len <= self.len(), "slice {start}+{len} of a payload of {} bytes", self.len());
         match self {

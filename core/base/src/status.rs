@@ -1,4 +1,5 @@
-//! The one list of operating errors. A [`Status`] crosses the wire as its number; gateways turn it into an errno at one place.
+//! The one list of operating errors. A [`Status`] crosses the wire as its number; gateways turn it
+//! into an errno at one place.
 
 use std::fmt;
 
@@ -7,7 +8,8 @@ pub type Result<T> = std::result::Result<T, Status>;
 
 macro_rules! statuses {
     ($( $(#[$doc:meta])* $name:ident = $code:literal, $errno:literal, $text:literal; )*) => {
-        /// Why an operation failed. The numbers are part of the wire format (`docs/wire.md`) and never change meaning.
+        /// Why an operation failed. The numbers are part of the wire format (`docs/wire.md`) and
+        /// never change meaning.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum Status { $( $(#[$doc])* $name = $code, )* }
@@ -19,7 +21,8 @@ macro_rules! statuses {
             /// The number on the wire; 0 is success and therefore no `Status`.
             pub fn code(self) -> u16 { self as u16 }
 
-            /// The status with this number. A number from a newer peer reads as [`Status::Unknown`].
+            /// The status with this number. A number from a newer peer reads as
+            /// [`Status::Unknown`].
             pub fn from_code(code: u16) -> Status {
                 match code { $( $code => Status::$name, )* _ => Status::Unknown }
             }
@@ -106,7 +109,8 @@ statuses! {
     NotReady = 33, 11, "the server is not ready yet";
     /// The server has stopped accepting changes after a disk error.
     ReadOnly = 34, 30, "the server accepts no changes";
-    /// The asker's map is old: of the partitions of a directory, or of the servers. It can ask for the new one.
+    /// The asker's map is old: of the partitions of a directory, or of the servers. It can ask for
+    /// the new one.
     StaleMap = 35, 11, "the map of servers or of a directory is too old";
     /// A checksum did not match.
     BadChecksum = 36, 74, "checksum mismatch";
@@ -116,7 +120,8 @@ statuses! {
     SizeUncertain = 38, 11, "the size must be asked at the data servers";
     /// The cluster map of a peer contradicts the one that the file system has agreed on.
     MapChanged = 39, 5, "the cluster map contradicts the one that the file system has agreed on";
-    /// A server with this number is known, and it was another one: its store was lost and made again.
+    /// A server with this number is known, and it was another one: its store was lost and made
+    /// again.
     StoreReplaced = 40, 5, "the store of the server is not the one that it had";
     /// Another client has locks on the file (ENOLCK).
     LockedElsewhere = 45, 37, "programs of another mount hold locks on the file";
@@ -145,12 +150,14 @@ impl fmt::Display for Status {
 impl std::error::Error for Status {}
 
 impl Status {
-    /// True if the same request may succeed later without anybody changing it: clients retry these until their deadline.
+    /// True if the same request may succeed later without anybody changing it: clients retry these
+    /// until their deadline.
     pub fn is_transient(self) -> bool {
         matches!(self, Status::Busy | Status::NotReady | Status::Overloaded | Status::Conflict | Status::TimedOut | Status::Unreachable)
     }
 
-    /// True if something is broken, full or gone, as opposed to an answer that programs expect: worth the last moments of a flight recorder.
+    /// True if something is broken, full or gone, as opposed to an answer that programs expect:
+    /// worth the last moments of a flight recorder.
     pub fn is_trouble(self) -> bool {
         matches!(self, Status::Io | Status::NoSpace | Status::TimedOut | Status::Unreachable | Status::BadMessage | Status::StaleRequest)
     }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::{Add, Sub};
 
-/// Nanoseconds of a monotonic clock with an arbitrary start (real: boot; simulation: the beginning of the run).
+/// Nanoseconds of a monotonic clock with an arbitrary start (real: boot; simulation: the beginning
+/// of the run).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);
 
@@ -46,7 +47,8 @@ impl fmt::Debug for Nanos {
 pub struct WallTime(pub i64);
 
 impl WallTime {
-    /// From the two halves of a `timespec`; saturates at the ends of the 64-bit range (years 1677 and 2262).
+    /// From the two halves of a `timespec`; saturates at the ends of the 64-bit range (years 1677
+    /// and 2262).
     pub fn from_parts(seconds: i64, nanos: u32) -> WallTime {
         WallTime(seconds.saturating_mul(SECOND as i64).saturating_add(i64::from(nanos)))
     }
@@ -57,12 +59,13 @@ impl WallTime {
     }
 }
 
-/// When the data of a file was changed last, with the place of this change in their order. The greater one is the later one: epochs
-/// decide, and times only within an epoch. So a time that somebody has set stands against all writes before it and none after it,
-/// whatever times they have.
+/// When the data of a file was changed last, with the place of this change in their order. The
+/// greater one is the later one: epochs decide, and times only within an epoch. So a time that
+/// somebody has set stands against all writes before it and none after it, whatever times they
+/// have.
 ///
-/// Even epochs are those of writes and truncations, whose times are those of servers' clocks; an odd epoch belongs to one setting of the
-/// time. See `docs/decisions/0010-order-of-times.md`.
+/// Even epochs are those of writes and truncations, whose times are those of servers' clocks; an
+/// odd epoch belongs to one setting of the time. See `docs/decisions/0010-order-of-times.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataTime {
     /// Counts settings of the time and the first writes after them.
@@ -96,7 +99,8 @@ impl DataTime {
         epoch.saturating_add(epoch & 1)
     }
 
-    /// The epoch of a setting that comes after everything in `epoch` and after all writes that may come after that.
+    /// The epoch of a setting that comes after everything in `epoch` and after all writes that may
+    /// come after that.
     pub fn epoch_of_setting(epoch: u32) -> u32 {
         epoch.saturating_add(1) | 1
     }

@@ -1,9 +1,10 @@
-//! `weft-layout`: where the bytes of a file lie. Which byte of which datafile holds a byte of the file ([`pieces`], [`split`]), how
-//! long datafiles of a file of a given length are and the other way round ([`local_bytes`], [`file_bytes`]), which layouts are
-//! allowed ([`check`]), and where new files and directories go ([`first_data_server`], [`directory_server`]).
+//! `weft-layout`: where the bytes of a file lie. Which byte of which datafile holds a byte of the
+//! file ([`pieces`], [`split`]), how long datafiles of a file of a given length are and the other
+//! way round ([`local_bytes`], [`file_bytes`]), which layouts are allowed ([`check`]), and where
+//! new files and directories go ([`first_data_server`], [`directory_server`]).
 //!
-//! It never knows addresses, never does I/O and never decides from anything but its arguments: every client and server computes the
-//! same.
+//! It never knows addresses, never does I/O and never decides from anything but its arguments:
+//! every client and server computes the same.
 
 mod list;
 mod placement;

@@ -1,4 +1,5 @@
-//! List I/O: many ranges of a file at once, sorted by datafile, so that each server gets one message with the whole pattern.
+//! List I/O: many ranges of a file at once, sorted by datafile, so that each server gets one
+//! message with the whole pattern.
 
 use weft_base::{Layout, Result, Status, StripeIndex};
 
@@ -22,8 +23,9 @@ pub struct BufferSlice {
     pub bytes: u64,
 }
 
-/// What goes to (or comes from) one datafile. The ranges and the slices cut the same bytes, in the same order, at different places:
-/// two stripes that follow each other in the datafile are one range, but are apart in the buffer.
+/// What goes to (or comes from) one datafile. The ranges and the slices cut the same bytes, in the
+/// same order, at different places: two stripes that follow each other in the datafile are one
+/// range, but are apart in the buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatafileList {
     /// The datafile.
@@ -34,11 +36,12 @@ pub struct DatafileList {
     pub slices: Vec<BufferSlice>,
 }
 
-/// Distributes ordered, disjoint ranges of a file over its datafiles. The result is ordered by index and names only datafiles
-/// that are concerned. Empty ranges are skipped.
+/// Distributes ordered, disjoint ranges of a file over its datafiles. The result is ordered by
+/// index and names only datafiles that are concerned. Empty ranges are skipped.
 ///
 /// # Errors
-/// [`Status::Invalid`] if the ranges overlap or are out of order, [`Status::FileTooBig`] if one ends beyond the longest file.
+/// [`Status::Invalid`] if the ranges overlap or are out of order, [`Status::FileTooBig`] if one
+/// ends beyond the longest file.
 pub fn split(layout: &Layout, ranges: &[FileRange]) -> Result<Vec<DatafileList>> {
     let mut lists: Vec<DatafileList> = Vec::with_capacity(usize::from(layout.width).min(64));
     let (mut file_end_before, mut buffer_start) = (0, 0);
@@ -68,8 +71,8 @@ impl DatafileList {
         self.ranges.iter().map(|range| range.bytes).sum()
     }
 
-    /// Cuts the list into lists of at most `bytes_max` bytes, `ranges_max` ranges and `slices_max` slices each (all at least 1), for
-    /// messages of bounded size.
+    /// Cuts the list into lists of at most `bytes_max` bytes, `ranges_max` ranges and `slices_max`
+    /// slices each (all at least 1), for messages of bounded size.
     pub fn cut(self, bytes_max: u64, ranges_max: usize, slices_max: usize) -> Vec<DatafileList> {
         assert!(bytes_max > 0 && ranges_max > 0 && slices_max > 0, "a message needs room for something");
         if self.bytes() <= bytes_max && self.ranges.len() <= ranges_max && self.slices.len() <= slices_max {

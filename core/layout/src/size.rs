@@ -1,4 +1,5 @@
-//! Lengths: of a datafile from that of the file, and of the file from those of its datafiles. Which layouts are allowed.
+//! Lengths: of a datafile from that of the file, and of the file from those of its datafiles. Which
+//! layouts are allowed.
 
 use weft_base::{Layout, Result, Status, StripeIndex};
 
@@ -11,7 +12,8 @@ pub const WIDTH_MAX: u16 = 4096;
 /// Longest file in bytes: what a signed 64-bit offset reaches.
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// Checks what a user asked for: stripes of a power of two from 4 KiB to 64 MiB, 1 to 4096 datafiles.
+/// Checks what a user asked for: stripes of a power of two from 4 KiB to 64 MiB, 1 to 4096
+/// datafiles.
 ///
 /// # Errors
 /// [`Status::Invalid`].
@@ -28,8 +30,8 @@ pub fn file_end(offset: u64, bytes: u64) -> Result<u64> {
     offset.checked_add(bytes).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Status::FileTooBig)
 }
 
-/// Length in bytes of datafile `index` of a file of `file_bytes` bytes that has no holes at the ends of its datafiles. A truncation
-/// to `file_bytes` cuts the datafile to this length.
+/// Length in bytes of datafile `index` of a file of `file_bytes` bytes that has no holes at the
+/// ends of its datafiles. A truncation to `file_bytes` cuts the datafile to this length.
 pub fn local_bytes(layout: &Layout, index: StripeIndex, file_bytes: u64) -> u64 {
     let stripe_bytes = u64::from(layout.stripe_bytes);
     let round_bytes = u128::from(stripe_bytes) * u128::from(layout.width);
@@ -39,8 +41,9 @@ pub fn local_bytes(layout: &Layout, index: StripeIndex, file_bytes: u64) -> u64 
     rounds * stripe_bytes + rest.saturating_sub(before).min(stripe_bytes)
 }
 
-/// Length of a file in bytes, given the local length of every datafile in the order of their indexes: the byte behind the last one
-/// that exists. Saturates at `u64::MAX` for lengths that no file can have.
+/// Length of a file in bytes, given the local length of every datafile in the order of their
+/// indexes: the byte behind the last one that exists. Saturates at `u64::MAX` for lengths that no
+/// file can have.
 pub fn file_bytes(layout: &Layout, local_bytes: impl IntoIterator<Item = u64>) -> u64 {
     local_bytes.into_iter().zip(0..).map(|(local, index)| end_in_file(layout, index, local)).max().unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! The distribution `simple_stripe`: stripes of equal size go round the datafiles. Stripe `n` of the file is stripe `n / width` of
-//! datafile `n % width`.
+//! The distribution `simple_stripe`: stripes of equal size go round the datafiles. Stripe `n` of
+//! the file is stripe `n / width` of datafile `n % width`.
 
 use weft_base::{Layout, StripeIndex};
 
@@ -24,8 +24,9 @@ pub struct Pieces {
     end: u64,
 }
 
-/// Cuts the range of `bytes` bytes at `offset` of a file at the borders of its stripes. Neighbours of one datafile are merged, so a
-/// file with one datafile has one piece. A range that would end beyond `u64::MAX` ends there.
+/// Cuts the range of `bytes` bytes at `offset` of a file at the borders of its stripes. Neighbours
+/// of one datafile are merged, so a file with one datafile has one piece. A range that would end
+/// beyond `u64::MAX` ends there.
 pub fn pieces(layout: &Layout, offset: u64, bytes: u64) -> Pieces {
     Pieces { layout: *layout, offset, end: offset.saturating_add(bytes) }
 }

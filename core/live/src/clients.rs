@@ -34,7 +34,8 @@ impl Clients {
         }
     }
 
-    /// A connection of the client is gone. It is remembered for a while: what it did is still in the lists.
+    /// A connection of the client is gone. It is remembered for a while: what it did is still in
+    /// the lists.
     pub fn disconnected(&mut self, client: ClientId) {
         let Some(entry) = self.by_id.get_mut(&client).filter(|entry| entry.connections > 0) else { return };
         entry.connections -= 1;

@@ -6,8 +6,8 @@ use weft_wire::ops::WaitingRequest;
 
 use crate::is_of_dashboards;
 
-/// The requests of a server that are under way. A place is taken and given back without a search; only who asks for the oldest looks at
-/// all of them.
+/// The requests of a server that are under way. A place is taken and given back without a search;
+/// only who asks for the oldest looks at all of them.
 #[derive(Debug, Default)]
 pub struct InFlight {
     places: Vec<Option<Entry>>,
@@ -60,7 +60,8 @@ impl InFlight {
         self.len() == 0
     }
 
-    /// The oldest, oldest first, at most so many. Questions of dashboards are left out: the one that asks is always under way.
+    /// The oldest, oldest first, at most so many. Questions of dashboards are left out: the one
+    /// that asks is always under way.
     pub fn oldest(&self, now: Nanos, limit: usize) -> Vec<WaitingRequest> {
         let is_work = |entry: &&Entry| !is_of_dashboards(entry.op);
         let mut entries: Vec<Entry> = self.places.iter().flatten().filter(is_work).copied().collect();

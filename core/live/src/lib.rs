@@ -1,7 +1,9 @@
-//! What a server counts about its own work while it works: operations with their times ([`Operations`]), the busiest clients and objects
-//! of the last seconds ([`Tops`], on sketches of bounded memory, [`Sketch`]) and the requests that are not answered yet ([`InFlight`]). All
-//! of it is always on, so it has to cost next to nothing: a request adds to a few numbers that its turn has in the cache already,
-//! and reads no clock of its own. It never does I/O, never reads a clock, and never decides anything.
+//! What a server counts about its own work while it works: operations with their times
+//! ([`Operations`]), the busiest clients and objects of the last seconds ([`Tops`], on sketches of
+//! bounded memory, [`Sketch`]) and the requests that are not answered yet ([`InFlight`]). All of it
+//! is always on, so it has to cost next to nothing: a request adds to a few numbers that its turn
+//! has in the cache already, and reads no clock of its own. It never does I/O, never reads a clock,
+//! and never decides anything.
 
 mod clients;
 mod in_flight;
@@ -70,7 +72,8 @@ impl Live {
         self.tops.roll(now);
     }
 
-    /// A request is here, about this object (0: none). Questions of dashboards are not counted among the busiest.
+    /// A request is here, about this object (0: none). Questions of dashboards are not counted
+    /// among the busiest.
     pub fn asked(&mut self, op: Option<Op>, client: ClientId, object: Handle) {
         if !is_of_dashboards(op) {
             self.tops.request(client, object);

@@ -1,5 +1,5 @@
-//! Counters by operation, and how long its requests took in slots that double: enough for a percentile with an error below a factor of
-//! two at the price of one more addition.
+//! Counters by operation, and how long its requests took in slots that double: enough for a
+//! percentile with an error below a factor of two at the price of one more addition.
 
 use weft_wire::Op;
 use weft_wire::ops::{LatencySlot, OperationUse};
@@ -15,7 +15,8 @@ const PLACES: usize = Op::ALL[Op::ALL.len() - 1].code() as usize + 1;
 #[derive(Debug)]
 pub struct Operations {
     rows: Box<[Row]>,
-    /// Neighbours mostly are alike, as those of one turn have waited equally long: they are counted here first.
+    /// Neighbours mostly are alike, as those of one turn have waited equally long: they are counted
+    /// here first.
     run: Run,
 }
 

@@ -1,11 +1,14 @@
-//! Space-Saving: the heaviest keys of a stream in bounded memory (Metwally, Agrawal and El Abbadi, *Efficient Computation of Frequent and
-//! Top-k Elements in Data Streams*, ICDT 2005, section 3), with weights.
+//! Space-Saving: the heaviest keys of a stream in bounded memory (Metwally, Agrawal and El Abbadi,
+//! *Efficient Computation of Frequent and Top-k Elements in Data Streams*, ICDT 2005, section 3),
+//! with weights.
 //!
-//! Every counted key has an estimate and an error. A key that is not counted takes the place of the one with the smallest estimate and
-//! inherits it as its error. With m places and a total weight of N: no error is larger than N / m, no estimate is below the truth, and
-//! every key with more than N / m is counted.
+//! Every counted key has an estimate and an error. A key that is not counted takes the place of the
+//! one with the smallest estimate and inherits it as its error. With m places and a total weight of
+//! N: no error is larger than N / m, no estimate is below the truth, and every key with more than N
+//! / m is counted.
 //!
-//! The paper keeps places in a list of buckets with equal estimates, which is for weights of 1. Here is a heap: bytes are weights.
+//! The paper keeps places in a list of buckets with equal estimates, which is for weights of 1.
+//! Here is a heap: bytes are weights.
 
 use weft_base::FastMap;
 
@@ -105,8 +108,8 @@ impl Sketch {
         }
     }
 
-    /// The heaviest keys of two streams together, those with the largest certain weight first, at most so many. Errors add up (Agarwal
-    /// et al., *Mergeable Summaries*, PODS 2012).
+    /// The heaviest keys of two streams together, those with the largest certain weight first, at
+    /// most so many. Errors add up (Agarwal et al., *Mergeable Summaries*, PODS 2012).
     pub fn heaviest_of_both(&self, other: &Sketch, limit: usize) -> Vec<Estimate> {
         let both = |key: u64| {
             let (a, b) = (self.estimate(key), other.estimate(key));

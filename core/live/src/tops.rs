@@ -1,5 +1,6 @@
-//! The busiest clients and objects of the last seconds. Counts from the start would show for hours who was busy yesterday; so there are two
-//! windows of [`WINDOW_NS`]: the one that is being filled and the one before it. A report tells both together, and how long they are.
+//! The busiest clients and objects of the last seconds. Counts from the start would show for hours
+//! who was busy yesterday; so there are two windows of [`WINDOW_NS`]: the one that is being filled
+//! and the one before it. A report tells both together, and how long they are.
 
 use weft_base::{ClientId, Handle, Nanos, SECOND};
 use weft_wire::ops::TopRow;
@@ -23,7 +24,8 @@ pub struct Tops {
 /// One kind of key, by requests and by bytes.
 #[derive(Debug)]
 struct Busy {
-    /// Neighbours in the stream mostly have the same key: they are added up here first, which costs two additions.
+    /// Neighbours in the stream mostly have the same key: they are added up here first, which costs
+    /// two additions.
     run: Run,
     requests: Windows,
     bytes: Windows,

@@ -11,8 +11,8 @@ pub const WRITE: u32 = 2;
 /// Permission to execute, or to search a directory.
 pub const EXECUTE: u32 = 1;
 
-/// Checks mode bits. The superuser may do everything, but execute only what somebody may execute. Nothing is checked if the kernel
-/// of a mount has done it.
+/// Checks mode bits. The superuser may do everything, but execute only what somebody may execute.
+/// Nothing is checked if the kernel of a mount has done it.
 ///
 /// # Errors
 /// [`Status::AccessDenied`].

@@ -1,5 +1,6 @@
-//! Changes and records: what is journaled, replayed and applied. Every change is absolute: its effect on what it names depends on
-//! nothing that was there before, so a replay over a newer state ends exactly where the live state was (`weft_store::checkpoint`).
+//! Changes and records: what is journaled, replayed and applied. Every change is absolute: its
+//! effect on what it names depends on nothing that was there before, so a replay over a newer state
+//! ends exactly where the live state was (`weft_store::checkpoint`).
 
 use bytes::Bytes;
 use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime};
@@ -15,7 +16,8 @@ pub const RECORD_VERSION: u8 = 3;
 const EXTENSIONS: u8 = 0;
 
 wire_struct! {
-    /// A part of a transaction that a participant has agreed to: kept until the coordinator decides.
+    /// A part of a transaction that a participant has agreed to: kept until the coordinator
+    /// decides.
     pub struct Prepared {
         /// What was agreed to.
         pub parts: Vec<TxPart>,
@@ -105,7 +107,8 @@ pub enum Change {
         /// The transaction.
         tx: TxId,
     },
-    /// This server has decided to commit a transaction and tells the participants until all have acknowledged.
+    /// This server has decided to commit a transaction and tells the participants until all have
+    /// acknowledged.
     PutDecided {
         /// The transaction.
         tx: TxId,
@@ -237,8 +240,8 @@ impl Record {
     /// Reads a record.
     ///
     /// # Errors
-    /// [`Status::VersionMismatch`] for another version, [`Status::NewerExtension`] for an extension that must be understood,
-    /// [`Status::BadMessage`] for bytes that make no sense.
+    /// [`Status::VersionMismatch`] for another version, [`Status::NewerExtension`] for an extension
+    /// that must be understood, [`Status::BadMessage`] for bytes that make no sense.
     pub fn decode(bytes: Bytes) -> Result<Record> {
         let mut reader = Reader::new(bytes);
         if u8::get(&mut reader)? != RECORD_VERSION {
@@ -310,7 +313,8 @@ mod tests {
         record.encode(&mut out);
         assert_eq!(Record::decode(out.clone().into()), Ok(record));
         for end in 0..out.len() {
-            // A cut record is refused or is a shorter list of the same changes; it never becomes something else.
+            // A cut record is refused or is a shorter list of the same changes; it never becomes
+            // something else.
             if let Ok(cut) = Record::decode(out[..end].to_vec().into()) {
                 assert_eq!(cut.changes, samples()[..cut.changes.len()]);
             }

@@ -1,5 +1,5 @@
-//! The entries of one directory, ordered by the hash of their names. The hash is the cookie of a listing: a position that stays valid
-//! while entries come and go.
+//! The entries of one directory, ordered by the hash of their names. The hash is the cookie of a
+//! listing: a position that stays valid while entries come and go.
 
 use std::collections::BTreeMap;
 

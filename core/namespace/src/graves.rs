@@ -1,6 +1,8 @@
-//! Removed objects that somebody may still hold: a directory that is open or somebody's working directory, an open pipe, a symlink held
-//! by `O_PATH`. No open of these comes to a server, so nobody can say when the last holder lets go; instead the attributes of those that
-//! were removed last are kept, without links, for whoever asks by handle. Regular files need no grave: their opens are known.
+//! Removed objects that somebody may still hold: a directory that is open or somebody's working
+//! directory, an open pipe, a symlink held by `O_PATH`. No open of these comes to a server, so
+//! nobody can say when the last holder lets go; instead the attributes of those that were removed
+//! last are kept, without links, for whoever asks by handle. Regular files need no grave: their
+//! opens are known.
 //!
 //! Volatile: after a restart such an object is just gone.
 

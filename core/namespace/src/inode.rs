@@ -17,11 +17,13 @@ pub struct InodeFlags(pub u8);
 impl InodeFlags {
     /// It has been opened for writing at least once: data servers may hold datafiles of it.
     pub const HAS_DATA: InodeFlags = InodeFlags(1);
-    /// Somebody has it open for writing (or had, and was lost): size and times may be larger at the data servers.
+    /// Somebody has it open for writing (or had, and was lost): size and times may be larger at the
+    /// data servers.
     pub const WRITING: InodeFlags = InodeFlags(2);
     /// A truncation to [`Inode::truncating_to`] is under way at the data servers.
     pub const TRUNCATING: InodeFlags = InodeFlags(4);
-    /// The data servers were told that a time was set: each may hold a datafile of it, however small the file is.
+    /// The data servers were told that a time was set: each may hold a datafile of it, however
+    /// small the file is.
     pub const TOLD: InodeFlags = InodeFlags(8);
     /// Somebody appends to it, or did so when [`InodeFlags::WRITING`] was set.
     pub const APPENDING: InodeFlags = InodeFlags(16);
@@ -53,13 +55,15 @@ pub struct Inode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names that lead to it; 0: unlinked, kept because it is open or its datafiles are not removed yet. Unused for directories.
+    /// Names that lead to it; 0: unlinked, kept because it is open or its datafiles are not removed
+    /// yet. Unused for directories.
     pub nlink: u32,
     /// Device number of a device file.
     pub rdev: u32,
     /// Counts truncations.
     pub truncate_epoch: u32,
-    /// Bytes in a file as of the last close or truncation, bytes of a symlink's target. Unused for directories.
+    /// Bytes in a file as of the last close or truncation, bytes of a symlink's target. Unused for
+    /// directories.
     pub size: u64,
     /// Last access.
     pub atime: WallTime,
@@ -73,7 +77,8 @@ pub struct Inode {
     pub version: u64,
     /// Striping; of a directory what its files inherit.
     pub layout: Layout,
-    /// The directory that holds a directory's name; the root is its own parent. 0 for anything else.
+    /// The directory that holds a directory's name; the root is its own parent. 0 for anything
+    /// else.
     pub parent: Handle,
     /// The new size while [`InodeFlags::TRUNCATING`] is set, else 0.
     pub truncating_to: u64,
@@ -108,8 +113,8 @@ impl Inode {
         Inode { parent, ..Inode::new(FileKind::Directory, mode, uid, gid, layout, now) }
     }
 
-    /// The same inode after a change at `now`: change time and version move on. The change time is always that of a server's clock, and
-    /// of several servers' clocks the latest.
+    /// The same inode after a change at `now`: change time and version move on. The change time is
+    /// always that of a server's clock, and of several servers' clocks the latest.
     pub fn changed(&self, now: WallTime) -> Inode {
         Inode { ctime: self.ctime.max(now), version: self.version + 1, ..self.clone() }
     }
@@ -131,7 +136,8 @@ impl Inode {
         self.written(DataTime { epoch: DataTime::epoch_of_writes(self.mtime_epoch), at: now });
     }
 
-    /// The attributes, for anything but a directory (whose size and link count follow from its entries).
+    /// The attributes, for anything but a directory (whose size and link count follow from its
+    /// entries).
     pub fn attr(&self, handle: Handle) -> Attr {
         Attr {
             handle,

@@ -1,12 +1,14 @@
-//! `weft-namespace`: the names, inodes, transactions and replies of one metadata server, as pure logic. `prepare_*` looks at the
-//! [`State`] and decides: an answer and a [`Record`] of absolute changes, or a refusal. The node journals the record and applies it;
-//! [`State::apply`] is the only place where the state changes. A checkpoint is the state as records ([`State::snapshot_from`]).
+//! `weft-namespace`: the names, inodes, transactions and replies of one metadata server, as pure
+//! logic. `prepare_*` looks at the [`State`] and decides: an answer and a [`Record`] of absolute
+//! changes, or a refusal. The node journals the record and applies it; [`State::apply`] is the only
+//! place where the state changes. A checkpoint is the state as records ([`State::snapshot_from`]).
 //!
-//! It never waits, never reads a clock, never draws a random number and never talks to another server.
+//! It never waits, never reads a clock, never draws a random number and never talks to another
+//! server.
 //!
 //! # Cost
-//! A create looks at one inode (the parent), one entry and one reply table, and makes four changes: about 2 us with the encoding of
-//! its record, and some 250 bytes of memory for each file.
+//! A create looks at one inode (the parent), one entry and one reply table, and makes four changes:
+//! about 2 us with the encoding of its record, and some 250 bytes of memory for each file.
 
 mod access;
 mod change;

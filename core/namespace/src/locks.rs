@@ -1,10 +1,11 @@
-//! Locks of transactions on names and inodes. They are part of prepared parts (and come back with them after a restart) or belong
-//! to a coordinator that is collecting agreements. Nobody ever waits while asking for one: a conflict is answered at once, so there
-//! are no deadlocks.
+//! Locks of transactions on names and inodes. They are part of prepared parts (and come back with
+//! them after a restart) or belong to a coordinator that is collecting agreements. Nobody ever
+//! waits while asking for one: a conflict is answered at once, so there are no deadlocks.
 //!
-//! A coordinator's own locks keep writers out; readers see the state before the change, which is right, since nothing is decided
-//! until the coordinator says so itself. The locks of a prepared part keep readers out too: the coordinator may have told its client
-//! already that the change is made.
+//! A coordinator's own locks keep writers out; readers see the state before the change, which is
+//! right, since nothing is decided until the coordinator says so itself. The locks of a prepared
+//! part keep readers out too: the coordinator may have told its client already that the change is
+//! made.
 
 use std::collections::BTreeMap;
 
@@ -73,8 +74,8 @@ impl Locks {
         }
     }
 
-    /// Locks what the parts need, and the directory `made` that they will make: once the coordinator has decided, its client knows
-    /// its handle.
+    /// Locks what the parts need, and the directory `made` that they will make: once the
+    /// coordinator has decided, its client knows its handle.
     pub(crate) fn lock(&mut self, tx: TxId, mode: LockMode, parts: &[TxPart], made: Option<Handle>) {
         let lock = Lock { tx, mode };
         if let Some(made) = made {

@@ -1,5 +1,5 @@
-//! Who has which file open. Volatile: after a restart clients tell it again. Opens are states, not counts, so that repeating and
-//! reordering messages does no harm.
+//! Who has which file open. Volatile: after a restart clients tell it again. Opens are states, not
+//! counts, so that repeating and reordering messages does no harm.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,10 @@
-//! The reply table: answers to changing requests, kept until their clients say that they have them. A repeated request is answered
-//! from here and never done twice, across restarts as well.
+//! The reply table: answers to changing requests, kept until their clients say that they have them.
+//! A repeated request is answered from here and never done twice, across restarts as well.
 //!
-//! Successful answers are journaled with the change that they report. Refusals are kept only in memory: a refused request has
-//! changed nothing, so after a restart it may be judged anew; but while the server lives, a late copy of a refused request must not
-//! succeed behind its client's back.
+//! Successful answers are journaled with the change that they report. Refusals are kept only in
+//! memory: a refused request has changed nothing, so after a restart it may be judged anew; but
+//! while the server lives, a late copy of a refused request must not succeed behind its client's
+//! back.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -23,8 +23,9 @@ pub enum SnapshotCursor {
 }
 
 impl State {
-    /// The next slice: about `max_changes` changes (a group of entries with one hash is never cut) packed into records, and where to
-    /// go on. The slice shows the state at this moment; changes between slices reach a recovery through the journal.
+    /// The next slice: about `max_changes` changes (a group of entries with one hash is never cut)
+    /// packed into records, and where to go on. The slice shows the state at this moment; changes
+    /// between slices reach a recovery through the journal.
     pub fn snapshot_from(&self, cursor: SnapshotCursor, max_changes: usize) -> (Vec<Bytes>, SnapshotCursor) {
         let mut changes = Vec::new();
         let next = match cursor {

@@ -25,7 +25,8 @@ pub struct Settings {
     pub server: ServerId,
     /// The key of the hash of names, the same on all servers of the file system.
     pub name_key: NameKey,
-    /// What the extended attributes of all objects of this server may take in memory, about, in bytes.
+    /// What the extended attributes of all objects of this server may take in memory, about, in
+    /// bytes.
     pub xattr_bytes_max: u64,
 }
 
@@ -84,7 +85,8 @@ pub struct State {
     uncertain: BTreeSet<Handle>,
     /// Files without a name are kept even if nobody is known to have them open.
     pub(crate) keep_orphans: bool,
-    /// A crash has taken opens for writing that clients were told of: until these tell again, anybody may be writing to any file.
+    /// A crash has taken opens for writing that clients were told of: until these tell again,
+    /// anybody may be writing to any file.
     pub(crate) opens_lost: bool,
 }
 
@@ -121,8 +123,8 @@ impl State {
         vec![Change::PutInode { handle: ROOT_HANDLE, inode: Inode::new_directory(ROOT_HANDLE, mode, uid, gid, layout, now) }]
     }
 
-    /// Applies a record: the only way in which the state changes, live and in a replay. Never fails: what a change names may be
-    /// missing while a replay runs over a newer checkpoint.
+    /// Applies a record: the only way in which the state changes, live and in a replay. Never
+    /// fails: what a change names may be missing while a replay runs over a newer checkpoint.
     pub fn apply(&mut self, record: &mut Record) {
         for change in record.changes.drain(..) {
             self.apply_change(change);
@@ -226,7 +228,8 @@ impl State {
 
     fn delete_inode(&mut self, handle: Handle) {
         let Some(old) = self.inodes.remove(handle) else {
-            // In a replay over a newer checkpoint, earlier records may have brought parts of it back.
+            // In a replay over a newer checkpoint, earlier records may have brought parts of it
+            // back.
             self.directories.remove(&handle);
             self.targets.remove(&handle);
             self.delete_xattrs(handle);
@@ -265,7 +268,8 @@ impl State {
         }
     }
 
-    // ---- What is known -------------------------------------------------------------------------------------------------------
+    // ---- What is known
+    // ---------------------------------------------------------------------------------------------
 
     /// What the state must know of its file system.
     pub fn settings(&self) -> &Settings {
@@ -321,7 +325,8 @@ impl State {
     /// The inode of an object of this server, unlinked files included.
     ///
     /// # Errors
-    /// [`Status::WrongServer`], [`Status::Stale`], [`Status::Busy`] while it is in the hands of a prepared transaction.
+    /// [`Status::WrongServer`], [`Status::Stale`], [`Status::Busy`] while it is in the hands of a
+    /// prepared transaction.
     pub fn inode(&self, handle: Handle) -> Result<&Inode> {
         match self.inodes.get(handle) {
             // Its transaction may have been decided: then even what it is may be history.
@@ -334,8 +339,8 @@ impl State {
         }
     }
 
-    /// The inode of a directory whose entries are here: all of them, whatever map the asking side knows, since directories have one
-    /// partition, with the inode.
+    /// The inode of a directory whose entries are here: all of them, whatever map the asking side
+    /// knows, since directories have one partition, with the inode.
     ///
     /// # Errors
     /// [`Status::NotFound`] if it was removed, [`Status::NotDirectory`], and as [`State::inode`].
@@ -404,7 +409,8 @@ impl State {
         !self.locks.is_empty()
     }
 
-    // ---- Requests ------------------------------------------------------------------------------------------------------------
+    // ---- Requests
+    // ---------------------------------------------------------------------------------------------
 
     /// Judges a changing request by its identity.
     ///
@@ -414,7 +420,8 @@ impl State {
         self.replies.admit(request, finished_below)
     }
 
-    /// Keeps an answer in memory: of a request that changed nothing durable, or a refusal. Transient refusals are not answers.
+    /// Keeps an answer in memory: of a request that changed nothing durable, or a refusal.
+    /// Transient refusals are not answers.
     pub fn remember(&mut self, request: RequestId, finished_below: u64, body: Result<Bytes>) {
         // Nor is one that is waited for a while.
         if !matches!(&body, Err(status) if status.is_transient() || *status == Status::SharedAppend) {
@@ -427,7 +434,8 @@ impl State {
         self.replies.clients()
     }
 
-    // ---- Transactions --------------------------------------------------------------------------------------------------------
+    // ---- Transactions
+    // ---------------------------------------------------------------------------------------------
 
     /// Parts of this server that wait for their coordinators' decisions.
     pub fn prepared_transactions(&self) -> Vec<TxId> {
@@ -439,7 +447,8 @@ impl State {
         self.prepared.get(&tx)
     }
 
-    /// Transactions that this server has decided to commit, with the participants that may not know yet.
+    /// Transactions that this server has decided to commit, with the participants that may not know
+    /// yet.
     pub fn decided_transactions(&self) -> Vec<(TxId, Vec<ServerId>)> {
         self.decided.iter().map(|(tx, participants)| (*tx, participants.clone())).collect()
     }
@@ -459,7 +468,8 @@ impl State {
         self.locks.unlock(tx, parts, None);
     }
 
-    // ---- Open files ----------------------------------------------------------------------------------------------------------
+    // ---- Open files
+    // ---------------------------------------------------------------------------------------------
 
     /// Changes the table of open files outside a record: reclaimed opens.
     pub fn apply_open(&mut self, change: OpenChange) {
@@ -471,8 +481,8 @@ impl State {
         self.opens.of(client, handle)
     }
 
-    /// True if a client that has not told yet what it had open before a restart may have had this file open in a way that excludes these
-    /// rights.
+    /// True if a client that has not told yet what it had open before a restart may have had this
+    /// file open in a way that excludes these rights.
     pub fn may_be_excluded(&self, handle: Handle, rights: Rights) -> bool {
         let Some(inode) = self.peek(handle) else { return false };
         let appends = rights.contains(Rights::APPEND) && self.may_be_written(handle);
@@ -480,7 +490,8 @@ impl State {
         self.keep_orphans && (rights.contains(Rights::LOCK) || appends || appended)
     }
 
-    /// What of the rights that a client says it has can be true: another one may have got them while it was away.
+    /// What of the rights that a client says it has can be true: another one may have got them
+    /// while it was away.
     pub fn reclaimable(&self, client: ClientId, handle: Handle, rights: Rights) -> Rights {
         let rights = rights.and(Rights::OF_OPENS);
         let lost = |right: Rights, by: Rights| rights.contains(right) && self.opens.others_have(handle, client, by);
@@ -489,7 +500,8 @@ impl State {
         if lost(Rights::APPEND, Rights::WRITE) { without(rights, Rights::APPEND) } else { rights }
     }
 
-    /// Drops everything that a lost client had open. Sizes of files that it had open for writing become uncertain.
+    /// Drops everything that a lost client had open. Sizes of files that it had open for writing
+    /// become uncertain.
     pub fn drop_client(&mut self, client: ClientId) {
         for (handle, rights) in self.opens.drop_client(client) {
             if rights.contains(Rights::WRITE) && self.inodes.get(handle).is_some_and(|inode| inode.flags.has(InodeFlags::WRITING)) {
@@ -498,8 +510,9 @@ impl State {
         }
     }
 
-    /// After a restart: nobody is known to have anything open, so unlinked files are kept and sizes of files that were being written
-    /// are uncertain. `opens_lost`: some that were opened for writing may not even be known as such.
+    /// After a restart: nobody is known to have anything open, so unlinked files are kept and sizes
+    /// of files that were being written are uncertain. `opens_lost`: some that were opened for
+    /// writing may not even be known as such.
     pub fn begin_grace(&mut self, opens_lost: bool) {
         self.keep_orphans = true;
         self.opens_lost = opens_lost;
@@ -537,7 +550,8 @@ impl State {
         self.uncertain.remove(&handle);
     }
 
-    /// Files without a name that nobody has open: to be removed for good, at most `max` from `first` on.
+    /// Files without a name that nobody has open: to be removed for good, at most `max` from
+    /// `first` on.
     pub fn reapable(&self, first: Handle, max: usize) -> Vec<Handle> {
         if self.keep_orphans {
             return Vec::new();
@@ -546,7 +560,8 @@ impl State {
         orphans.filter(|handle| !self.truncating.contains(handle)).take(max).collect()
     }
 
-    /// True if this file has no name, nobody has it open, and nobody is waited for who might say so.
+    /// True if this file has no name, nobody has it open, and nobody is waited for who might say
+    /// so.
     pub(crate) fn is_reapable(&self, handle: Handle, inode: &Inode) -> bool {
         inode.nlink == 0 && !self.keep_orphans && !self.opens.is_open(handle)
     }

@@ -1,5 +1,6 @@
-//! The table of inodes: pages of neighbouring handles. Handles are given out in sequence, so pages are dense: a million inodes need a
-//! map of 31 thousand pages, growth moves only their addresses, and the order for a walk is kept per page, not per inode.
+//! The table of inodes: pages of neighbouring handles. Handles are given out in sequence, so pages
+//! are dense: a million inodes need a map of 31 thousand pages, growth moves only their addresses,
+//! and the order for a walk is kept per page, not per inode.
 
 use std::collections::BTreeSet;
 

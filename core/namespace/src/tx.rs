@@ -1,5 +1,6 @@
-//! Parts of transactions: what must be true for each before it is agreed to, and what it changes when it is decided. The same parts
-//! make up changes that stay on one server; then both happen at once.
+//! Parts of transactions: what must be true for each before it is agreed to, and what it changes
+//! when it is decided. The same parts make up changes that stay on one server; then both happen at
+//! once.
 
 use weft_base::{Credentials, Handle, Result, ServerId, Status, WallTime, check_name};
 use weft_wire::ops::{TxId, TxPart};
@@ -20,12 +21,13 @@ pub struct Part {
 }
 
 impl State {
-    /// Checks whether all parts, which concern this server, can be done, and chooses handles for new directories. Returns one handle
-    /// for each part: the directory made, or the object concerned (0 if none).
+    /// Checks whether all parts, which concern this server, can be done, and chooses handles for
+    /// new directories. Returns one handle for each part: the directory made, or the object
+    /// concerned (0 if none).
     ///
     /// # Errors
-    /// `conflict` if another transaction is in the way or the names lead elsewhere than the coordinator believes; otherwise why the
-    /// operation is impossible.
+    /// `conflict` if another transaction is in the way or the names lead elsewhere than the
+    /// coordinator believes; otherwise why the operation is impossible.
     pub fn prepare_parts(&self, tx: TxId, parts: &[TxPart], who: &Credentials, conflict: Status) -> Result<Vec<Handle>> {
         let mut made = 0;
         let mut handles = Vec::with_capacity(parts.len());
@@ -94,14 +96,16 @@ impl State {
         Ok(handles)
     }
 
-    /// The changes of prepared parts, to be applied now. Cannot fail: what the parts need is locked since it was checked.
+    /// The changes of prepared parts, to be applied now. Cannot fail: what the parts need is locked
+    /// since it was checked.
     pub fn commit_parts(&self, prepared: &Prepared, record: &mut Record) {
         for (part, handle) in prepared.parts.iter().zip(&prepared.handles) {
             self.commit_part(part, *handle, prepared.time, record);
         }
     }
 
-    /// Does parts that all concern this server as one change, if they are possible. Returns one handle for each part.
+    /// Does parts that all concern this server as one change, if they are possible. Returns one
+    /// handle for each part.
     ///
     /// # Errors
     /// [`Status::Busy`] if a transaction is in the way; otherwise why the operation is impossible.

@@ -1,4 +1,5 @@
-//! What one user may not do to the others: fill the memory of a server, or use what another user of the same mount has open.
+//! What one user may not do to the others: fill the memory of a server, or use what another user of
+//! the same mount has open.
 
 mod common;
 

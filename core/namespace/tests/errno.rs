@@ -1,4 +1,5 @@
-//! Who may do what, and which refusal each attempt gets: the table that POSIX and the file system test suites expect.
+//! Who may do what, and which refusal each attempt gets: the table that POSIX and the file system
+//! test suites expect.
 
 mod common;
 

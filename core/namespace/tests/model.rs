@@ -1,4 +1,5 @@
-//! Random operations: against a naive tree, and against their own records (replay, and a checkpoint that was taken while they ran).
+//! Random operations: against a naive tree, and against their own records (replay, and a checkpoint
+//! that was taken while they ran).
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Times: order decides, not the larger value; and what a truncation or an open for writing takes from a program.
+//! Times: order decides, not the larger value; and what a truncation or an open for writing takes
+//! from a program.
 
 mod common;
 

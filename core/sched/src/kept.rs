@@ -1,8 +1,10 @@
-//! Bytes that were read only because they lay between wanted ones. They are kept for a moment: often somebody asks for them next (clients
-//! that read blocks in turn and have drifted apart), and reading the same hole again and again costs more than sieving saves.
+//! Bytes that were read only because they lay between wanted ones. They are kept for a moment:
+//! often somebody asks for them next (clients that read blocks in turn and have drifted apart), and
+//! reading the same hole again and again costs more than sieving saves.
 //!
-//! The owner of a layer says what it reads and writes; what it is given back is what a read of the disk would give now. Data is whatever the
-//! owner keeps for a range ([`Kept`] only clones it), so a model that has none keeps `()`.
+//! The owner of a layer says what it reads and writes; what it is given back is what a read of the
+//! disk would give now. Data is whatever the owner keeps for a range ([`Kept`] only clones it), so
+//! a model that has none keeps `()`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -37,7 +39,8 @@ pub struct Kept<T> {
     /// By first byte. They never overlap.
     ranges: BTreeMap<(FileKey, u64), Range<T>>,
     bytes: u64,
-    /// First bytes with their times, the oldest first. What is no longer there, or was kept anew, is skipped.
+    /// First bytes with their times, the oldest first. What is no longer there, or was kept anew,
+    /// is skipped.
     ages: VecDeque<(Nanos, FileKey, u64)>,
 }
 
@@ -61,8 +64,9 @@ impl<T: Clone> Kept<T> {
         self.bytes
     }
 
-    /// A read job has ended, and the layer is about to learn it. Its holes are kept, each with what `data` gives for its first byte and length,
-    /// except where `is_written` says that a write is queued ([`crate::CacheLayer::has_write_in`]): no such write has begun, since none starts
+    /// A read job has ended, and the layer is about to learn it. Its holes are kept, each with what
+    /// `data` gives for its first byte and length, except where `is_written` says that a write is
+    /// queued ([`crate::CacheLayer::has_write_in`]): no such write has begun, since none starts
     /// that overlaps a job on the disk, so what was read there is old.
     pub fn completed(
         &mut self,
@@ -89,7 +93,8 @@ impl<T: Clone> Kept<T> {
         self.forget(file, start, start + bytes);
     }
 
-    /// All of these bytes, if they are kept: the data of a range, and where in that they begin. They are not kept any longer.
+    /// All of these bytes, if they are kept: the data of a range, and where in that they begin.
+    /// They are not kept any longer.
     pub fn take(&mut self, now: Nanos, file: FileKey, start: u64, bytes: u64) -> Option<(T, u64)> {
         self.expire(now);
         let (_, range) = self.ranges.range((file, 0)..=(file, start)).next_back()?;

@@ -1,12 +1,14 @@
-//! Cache layers of a data server: which queued access the disk gets next, decided by pure functions of state and time. The real data
-//! server and the simulator run the same code. It never does I/O and never reads a clock.
+//! Cache layers of a data server: which queued access the disk gets next, decided by pure functions
+//! of state and time. The real data server and the simulator run the same code. It never does I/O
+//! and never reads a clock.
 //!
-//! The owner of a layer asks [`CacheLayer::accepts`] before it takes the data of a write, hands pieces to [`CacheLayer::add`], and whenever
-//! the disk has room for a job, asks [`CacheLayer::next`]. Data itself never comes here; a piece carries a tag by which its
-//! owner knows it again.
+//! The owner of a layer asks [`CacheLayer::accepts`] before it takes the data of a write, hands
+//! pieces to [`CacheLayer::add`], and whenever the disk has room for a job, asks
+//! [`CacheLayer::next`]. Data itself never comes here; a piece carries a tag by which its owner
+//! knows it again.
 //!
-//! [`classic`] holds the four layers of the 2009 thesis with the exact rules that made its numbers, [`improved`] the same four with the
-//! rules that real servers use.
+//! [`classic`] holds the four layers of the 2009 thesis with the exact rules that made its numbers,
+//! [`improved`] the same four with the rules that real servers use.
 
 mod chain;
 pub mod classic;
@@ -26,20 +28,23 @@ use improved::{Improved, ImprovedConfig};
 
 /// What every cache layer does.
 pub trait CacheLayer {
-    /// True if the data of a write of `bytes` bytes may be taken now, with `memory_free` bytes of memory free. If not, the sender
-    /// is held back until a job has completed.
+    /// True if the data of a write of `bytes` bytes may be taken now, with `memory_free` bytes of
+    /// memory free. If not, the sender is held back until a job has completed.
     fn accepts(&self, bytes: u64, memory_free: u64) -> bool;
 
-    /// Queues a piece. Pieces larger than the I/O granularity are cut by the caller ([`Piece::cut`]).
+    /// Queues a piece. Pieces larger than the I/O granularity are cut by the caller
+    /// ([`Piece::cut`]).
     fn add(&mut self, now: Nanos, piece: Piece);
 
-    /// What the disk shall do next. For a job, `parts` holds the original pieces it consists of, in the order that they were merged
-    /// (reads are answered in this order); else it is empty. Memory for a read is reserved by the caller when it gets the job, `memory_free`
-    /// says how much there is; writes brought theirs when they were accepted.
+    /// What the disk shall do next. For a job, `parts` holds the original pieces it consists of, in
+    /// the order that they were merged (reads are answered in this order); else it is empty. Memory
+    /// for a read is reserved by the caller when it gets the job, `memory_free` says how much there
+    /// is; writes brought theirs when they were accepted.
     fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next;
 
-    /// Removes queued reads that lie wholly within a read job which the disk has just done, and appends them to its `parts` (which are in order
-    /// of their offsets, and are again): they arrived while it was under way, and their bytes are there. To be asked before
+    /// Removes queued reads that lie wholly within a read job which the disk has just done, and
+    /// appends them to its `parts` (which are in order of their offsets, and are again): they
+    /// arrived while it was under way, and their bytes are there. To be asked before
     /// [`CacheLayer::completed`].
     fn take_covered(&mut self, job: &Job, parts: &mut Vec<Part>) {
         let _ = (job, parts);
@@ -53,13 +58,15 @@ pub trait CacheLayer {
     /// Queued writes of the file shall go to the disk, as far as the layer does that at all.
     fn flush(&mut self, now: Nanos, file: FileKey);
 
-    /// Appends jobs that a flush has put to the disk at once, beside whatever the disk does already.
+    /// Appends jobs that a flush has put to the disk at once, beside whatever the disk does
+    /// already.
     fn take_flushed(&mut self, jobs: &mut Vec<Job>) {
         let _ = jobs;
     }
 
-    /// Appends what newer writes have replaced in the queue since the last call: these bytes will be in no job. The layers of 2009 keep
-    /// no account of it, as the original never freed this memory.
+    /// Appends what newer writes have replaced in the queue since the last call: these bytes will
+    /// be in no job. The layers of 2009 keep no account of it, as the original never freed this
+    /// memory.
     fn take_dropped(&mut self, parts: &mut Vec<Part>) {
         let _ = parts;
     }

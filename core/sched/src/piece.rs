@@ -1,4 +1,5 @@
-//! The nouns: what is queued (a piece), what the disk gets (a job), and what a job is made of (parts).
+//! The nouns: what is queued (a piece), what the disk gets (a job), and what a job is made of
+//! (parts).
 
 use weft_base::Nanos;
 
@@ -11,8 +12,8 @@ pub enum Access {
     Write,
 }
 
-/// A file, as the owner of the layer numbers it: two accesses disturb each other only within one file, and only within one file is
-/// there a notion of nearness.
+/// A file, as the owner of the layer numbers it: two accesses disturb each other only within one
+/// file, and only within one file is there a notion of nearness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(pub u64);
 
@@ -37,8 +38,9 @@ impl Piece {
         self.offset + self.bytes
     }
 
-    /// Cuts the piece into pieces of at most `bytes_max` bytes (not 0), in order. Layers never cut what they are given: whoever must keep to
-    /// an I/O granularity cuts before [`crate::CacheLayer::add`]. A larger piece becomes a larger job.
+    /// Cuts the piece into pieces of at most `bytes_max` bytes (not 0), in order. Layers never cut
+    /// what they are given: whoever must keep to an I/O granularity cuts before
+    /// [`crate::CacheLayer::add`]. A larger piece becomes a larger job.
     pub fn cut(self, bytes_max: u64) -> impl Iterator<Item = Piece> {
         assert!(bytes_max > 0, "pieces must grow");
         (0..self.bytes.div_ceil(bytes_max)).map(move |index| {
@@ -114,7 +116,8 @@ pub struct LayerStats {
     pub overwritten_bytes: u64,
     /// Bytes that were lost by the fault that [`crate::classic::ClassicConfig::loses_tails`] keeps.
     pub lost_bytes: u64,
-    /// Bytes that jobs took along only because they lie between two wanted ranges, whether or not somebody wanted them soon after.
+    /// Bytes that jobs took along only because they lie between two wanted ranges, whether or not
+    /// somebody wanted them soon after.
     pub sieved_bytes: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The rules of today against a naive model: an array of bytes to which every access is applied at once, in the order of arrival.
+//! The rules of today against a naive model: an array of bytes to which every access is applied at
+//! once, in the order of arrival.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ use weft_sched::{Access, CacheLayer, FileKey, Job, Keep, Kept, LayerKind, Next, 
 const FILES: usize = 2;
 const SPACE: usize = 64;
 
-/// A disk whose jobs take effect late, and the owner of a layer before it. Each byte of a write is the tag of its piece.
+/// A disk whose jobs take effect late, and the owner of a layer before it. Each byte of a write is
+/// the tag of its piece.
 struct Rig {
     layer: Improved,
     now: u64,
@@ -201,7 +203,8 @@ proptest! {
                 _ => {}
             }
         }
-        // Everything ends, and soon: each job takes bytes out of the queue, and no delay is longer than its age.
+        // Everything ends, and soon: each job takes bytes out of the queue, and no delay is longer
+        // than its age.
         let pieces = rig.layer.queued(Access::Read).bytes + rig.layer.queued(Access::Write).bytes;
         for _ in 0..=pieces {
             while !rig.running.is_empty() {
@@ -340,7 +343,8 @@ fn nothing_starves_beside_a_stream_of_reads() {
 
 const M: u64 = 1 << 20;
 
-/// A layer for a disk where holes of 32 KiB are worth reading, with reads at these places of file 1.
+/// A layer for a disk where holes of 32 KiB are worth reading, with reads at these places of file
+/// 1.
 fn sweeping(offsets: &[u64], bytes: u64) -> Improved {
     let mut layer = Improved::new(LayerKind::ServerDirected, &ImprovedConfig { disk: DiskCost::SSD, ..ImprovedConfig::default() });
     offsets.iter().for_each(|offset| layer.add(Nanos(0), read(1, *offset, bytes)));

@@ -1,4 +1,5 @@
-//! Little-endian and variable-length integers. Reading is total: every function answers `None` instead of panicking.
+//! Little-endian and variable-length integers. Reading is total: every function answers `None`
+//! instead of panicking.
 
 use bytes::BufMut;
 
@@ -80,7 +81,8 @@ pub(crate) fn put_varint(out: &mut impl BufMut, mut value: u64) {
     out.put_u8(value as u8);
 }
 
-/// Splits the next `{len u32, bytes}` record off `reader`; `None` if it does not fit or is larger than a record may be.
+/// Splits the next `{len u32, bytes}` record off `reader`; `None` if it does not fit or is larger
+/// than a record may be.
 pub(crate) fn take_record<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let len = reader.u32()? as usize;
     if len > crate::RECORD_BYTES_MAX {

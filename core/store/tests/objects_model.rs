@@ -1,8 +1,10 @@
-//! The object table, journal and checkpoints together against a naive model, through crashes at random points.
+//! The object table, journal and checkpoints together against a naive model, through crashes at
+//! random points.
 //!
-//! The model is a byte vector per object. The disk keeps every byte at once, while the journal may lose everything after its last sync:
-//! the worst case for reuse of space. Every written byte carries the number of its object in its high bits, so a byte that shows up in
-//! the wrong object is noticed wherever it comes from.
+//! The model is a byte vector per object. The disk keeps every byte at once, while the journal may
+//! lose everything after its last sync: the worst case for reuse of space. Every written byte
+//! carries the number of its object in its high bits, so a byte that shows up in the wrong object
+//! is noticed wherever it comes from.
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,7 +228,8 @@ impl World {
         plan.is_some()
     }
 
-    /// A stale write whose repetition failed for lack of space may have changed bytes in place, as a failed write may.
+    /// A stale write whose repetition failed for lack of space may have changed bytes in place, as
+    /// a failed write may.
     fn adopt_partial_write(&mut self, plan: &WritePlan, data: &[u8]) {
         let got = self.fetch(&self.table.plan_read(plan.key, 0, u64::MAX));
         let Some(content) = self.model.get_mut(&plan.key) else { return };
@@ -298,7 +301,8 @@ impl World {
         }
     }
 
-    /// Loses everything but the disk, the last checkpoint and a prefix of the journal that holds at least what was synced.
+    /// Loses everything but the disk, the last checkpoint and a prefix of the journal that holds at
+    /// least what was synced.
     fn crash(&mut self, keep: f64) {
         let kept = self.synced + ((self.journal.len() - self.synced) as f64 * keep) as usize;
         self.journal.truncate(kept);

@@ -224,7 +224,8 @@ fn checkpoint_slices_hold_everything_in_bounded_pieces() {
     assert_eq!(table.objects_of(Handle(4)).count(), 0);
 }
 
-/// Ten writers share an object block by block; within each group of ten the blocks come in some order.
+/// Ten writers share an object block by block; within each group of ten the blocks come in some
+/// order.
 fn interleaved(table: &mut ObjectTable, key: ObjectKey, block: u64, groups: u64) {
     for group in 0..groups {
         (0..10).for_each(|n| drop(write(table, key, (group * 10 + n * 7 % 10) * block, block)));

@@ -1,5 +1,5 @@
-//! Capabilities: what a metadata server signs and a data server checks, so that nobody reads or writes a datafile without having
-//! opened its file.
+//! Capabilities: what a metadata server signs and a data server checks, so that nobody reads or
+//! writes a datafile without having opened its file.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -18,7 +18,8 @@ impl std::fmt::Debug for ClusterKey {
 }
 
 impl ClusterKey {
-    /// HMAC-SHA256 (RFC 2104) of the concatenated parts under this key, begun by a label that separates its uses.
+    /// HMAC-SHA256 (RFC 2104) of the concatenated parts under this key, begun by a label that
+    /// separates its uses.
     pub fn mac(&self, label: &[u8], parts: &[&[u8]]) -> [u8; 32] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         mac.update(&(label.len() as u64).to_le_bytes());
@@ -47,7 +48,8 @@ impl Rights {
     pub const WRITE: Rights = Rights(2);
     /// Truncate and remove: only metadata servers hold it.
     pub const MANAGE: Rights = Rights(4);
-    /// Decide on locks of programs on the file: one client at a time. Only between clients and metadata servers.
+    /// Decide on locks of programs on the file: one client at a time. Only between clients and
+    /// metadata servers.
     pub const LOCK: Rights = Rights(8);
     /// Append: nobody else writes meanwhile. Only between clients and metadata servers.
     pub const APPEND: Rights = Rights(16);
@@ -94,7 +96,8 @@ impl Capability {
         capability
     }
 
-    /// Checks that the capability is genuine, belongs to `client` and `handle`, gives `rights` and has not ended at `now`.
+    /// Checks that the capability is genuine, belongs to `client` and `handle`, gives `rights` and
+    /// has not ended at `now`.
     ///
     /// # Errors
     /// [`Status::CapabilityRefused`] or [`Status::CapabilityExpired`].

@@ -1,5 +1,6 @@
-//! How fields become bytes: little-endian, in the order of declaration, lengths before variable parts, every length bounded. Behind
-//! the fields of a whole message optional ones may follow, as extensions (`docs/formats.md`).
+//! How fields become bytes: little-endian, in the order of declaration, lengths before variable
+//! parts, every length bounded. Behind the fields of a whole message optional ones may follow, as
+//! extensions (`docs/formats.md`).
 
 use bytes::{Buf, Bytes};
 use weft_base::{ExtensionError, Extensions, Result, Status, extension_header, refuse_unknown};
@@ -37,7 +38,8 @@ pub trait Wire: Sized {
     /// Reads a whole message.
     ///
     /// # Errors
-    /// [`Status::BadMessage`]; [`Status::NewerExtension`] if it needs an extension that this program does not know.
+    /// [`Status::BadMessage`]; [`Status::NewerExtension`] if it needs an extension that this
+    /// program does not know.
     fn from_bytes(bytes: Bytes) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         let value = Self::get(&mut reader)?;
@@ -136,7 +138,8 @@ impl Reader {
 
 macro_rules! wire_for_numbers {
     ($( $type:ty )*) => { $(
-        // Inlined over crates: a listing has thousands of them, and builds without whole-program optimisation call each.
+        // Inlined over crates: a listing has thousands of them, and builds without whole-program
+        // optimisation call each.
         impl Wire for $type {
             #[inline]
             fn put(&self, out: &mut Vec<u8>) {
@@ -199,7 +202,8 @@ impl Wire for String {
     }
 }
 
-/// Lists: u32 count, elements. The count is bounded by the bytes that are left, so a lie cannot make the reader allocate.
+/// Lists: u32 count, elements. The count is bounded by the bytes that are left, so a lie cannot
+/// make the reader allocate.
 impl<T: Wire> Wire for Vec<T> {
     fn put(&self, out: &mut Vec<u8>) {
         (self.len() as u32).put(out);
@@ -259,8 +263,8 @@ impl<T: Wire> Wire for Result<T> {
     }
 }
 
-/// The extensions of a message as they came. Messages that proofs are made over keep them: also of what is skipped, both sides must
-/// have the same bytes.
+/// The extensions of a message as they came. Messages that proofs are made over keep them: also of
+/// what is skipped, both sides must have the same bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtensionList(Bytes);
 
@@ -293,8 +297,9 @@ impl Wire for ExtensionList {
     }
 }
 
-/// Declares structs whose encoding is the sequence of their fields. Fields in `optional` are extensions by number: they need a place
-/// in a whole message, so a struct that is only part of messages has none.
+/// Declares structs whose encoding is the sequence of their fields. Fields in `optional` are
+/// extensions by number: they need a place in a whole message, so a struct that is only part of
+/// messages has none.
 #[macro_export]
 macro_rules! wire_struct {
     ($( $(#[$doc:meta])* pub struct $name:ident {
@@ -344,7 +349,8 @@ mod tests {
             pub a: u32,
         }
 
-        /// The same message later: with an optional field that an old reader may skip, and one that it must understand.
+        /// The same message later: with an optional field that an old reader may skip, and one that
+        /// it must understand.
         pub struct New {
             /// A fixed field.
             pub a: u32,

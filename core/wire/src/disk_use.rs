@@ -21,7 +21,8 @@ wire_struct! {
         pub near: u64,
         /// All others.
         pub far: u64,
-        /// Accesses of requests that met in the cache layer; what did not meet others went to the disk as it was.
+        /// Accesses of requests that met in the cache layer; what did not meet others went to the
+        /// disk as it was.
         pub gathered: u64,
         /// Operations that these became.
         pub gathered_jobs: u64,

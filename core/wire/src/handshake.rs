@@ -1,5 +1,6 @@
-//! The first messages of a connection: both sides agree on a version and on features, and prove that they hold the cluster key,
-//! without sending it. Pure: bytes in, bytes and decisions out; the runtime moves them.
+//! The first messages of a connection: both sides agree on a version and on features, and prove
+//! that they hold the cluster key, without sending it. Pure: bytes in, bytes and decisions out; the
+//! runtime moves them.
 //!
 //! ```text
 //! client                                             server
@@ -10,10 +11,11 @@
 //!   RegionOffer  {bytes} + descriptor ─────────────────▶    if both share memory and are on one machine
 //!      ◀── RegionAnswer {status}
 //! ```
-//! Both proofs are an HMAC over both nonces and all that was agreed, so neither can be replayed or moved to another connection.
+//! Both proofs are an HMAC over both nonces and all that was agreed, so neither can be replayed or
+//! moved to another connection.
 //!
-//! Hello and Challenge are what two programs of any two versions read of each other, so their fixed fields never change; what comes
-//! later is an optional field (`docs/formats.md`).
+//! Hello and Challenge are what two programs of any two versions read of each other, so their fixed
+//! fields never change; what comes later is an optional field (`docs/formats.md`).
 
 use std::sync::Arc;
 
@@ -59,7 +61,8 @@ wire_struct! {
     pub struct Challenge {
         /// 0 or why the server refuses.
         pub status: u16,
-        /// The version to speak: the newest that both know. With [`Status::VersionMismatch`] the newest of the server.
+        /// The version to speak: the newest that both know. With [`Status::VersionMismatch`] the
+        /// newest of the server.
         pub version: u8,
         /// Oldest version that the server speaks.
         pub version_oldest: u8,
@@ -73,7 +76,8 @@ wire_struct! {
         pub nonce: Bytes,
         /// Proves that the server holds the key.
         pub proof: Bytes,
-        /// Why the server refuses, in its own words: it can name what the client does not know. At most [`REASON_BYTES_MAX`].
+        /// Why the server refuses, in its own words: it can name what the client does not know. At
+        /// most [`REASON_BYTES_MAX`].
         pub reason: String,
         /// What later versions say beyond that.
         pub extensions: ExtensionList,
@@ -91,8 +95,9 @@ wire_struct! {
         pub status: u16,
     }
 
-    /// From the client, before its first request, if [`Features::SHARED_MEMORY`] was agreed and the connection is a Unix socket; the
-    /// descriptor of a memory file travels beside it. From then on bulk data may lie in that memory.
+    /// From the client, before its first request, if [`Features::SHARED_MEMORY`] was agreed and the
+    /// connection is a Unix socket; the descriptor of a memory file travels beside it. From then on
+    /// bulk data may lie in that memory.
     pub struct RegionOffer {
         /// Bytes of the region: whole pages, at most [`REGION_BYTES_MAX`](crate::REGION_BYTES_MAX).
         pub bytes: u64,
@@ -162,8 +167,8 @@ impl ClientHandshake {
     /// Checks the server's answer and proves our side.
     ///
     /// # Errors
-    /// The server's refusal, [`Status::AuthenticationFailed`] if the server does not hold the key, [`Status::WrongServer`] or
-    /// [`Status::WrongFileSystem`] if it is not the one that was meant.
+    /// The server's refusal, [`Status::AuthenticationFailed`] if the server does not hold the key,
+    /// [`Status::WrongServer`] or [`Status::WrongFileSystem`] if it is not the one that was meant.
     pub fn answer(&self, challenge: &Challenge) -> Result<Proof> {
         if challenge.status != 0 {
             return Err(Status::from_code(challenge.status));
@@ -194,8 +199,8 @@ impl ClientHandshake {
         has_seals.then(|| SessionSeals::new(&self.key, &self.hello.to_bytes(), &agreed(challenge)))
     }
 
-    /// What a person is told if the server refuses with `status`: the words of the server, if it has some, without what could move
-    /// a cursor.
+    /// What a person is told if the server refuses with `status`: the words of the server, if it
+    /// has some, without what could move a cursor.
     pub fn explain(&self, status: Status, challenge: &Challenge) -> String {
         let words: String = challenge.reason.chars().filter(|letter| !letter.is_control()).take(REASON_BYTES_MAX).collect();
         if words.is_empty() { status.to_string() } else { words }
@@ -289,7 +294,8 @@ impl ServerHandshake {
         Ok(Accepted { client, incarnation, features: challenge.features, key, generation, access })
     }
 
-    /// The seals of the frames that follow the welcome, if they were agreed on and the client was accepted.
+    /// The seals of the frames that follow the welcome, if they were agreed on and the client was
+    /// accepted.
     pub fn seals(&self) -> Option<SessionSeals> {
         let (hello, challenge) = self.sent.as_ref().filter(|(_, challenge)| challenge.features.contains(Features::SEALS))?;
         let (key, ..) = self.keys.find(hello.key)?;

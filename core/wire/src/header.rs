@@ -14,7 +14,8 @@ pub const BULK_BYTES_MAX: usize = 8 << 20;
 pub const PROTOCOL_VERSION: u8 = 3;
 /// The oldest version that this code still understands.
 pub const PROTOCOL_VERSION_OLDEST: u8 = 3;
-/// What frames of the handshake have in place of a version, for ever: any two versions can read them and say that they do not fit.
+/// What frames of the handshake have in place of a version, for ever: any two versions can read
+/// them and say that they do not fit.
 pub const HANDSHAKE_VERSION: u8 = 1;
 
 /// Places in a shared region are counted in pages of so many bytes.
@@ -46,11 +47,11 @@ impl Flags {
     pub const TRACE: Flags = Flags(1);
     /// The request was sent before; its reply may be in the reply table.
     pub const RETRY: Flags = Flags(2);
-    /// The bulk data lies in the shared region of the connection instead of following the body: `bulk_bytes` bytes from the page
-    /// that stands in place of the bulk checksum.
+    /// The bulk data lies in the shared region of the connection instead of following the body:
+    /// `bulk_bytes` bytes from the page that stands in place of the bulk checksum.
     pub const SHARED: Flags = Flags(4);
-    /// A request without bulk data: its reply may put bulk data into the shared region, at most `bulk_bytes` bytes from the page that
-    /// stands in place of the bulk checksum.
+    /// A request without bulk data: its reply may put bulk data into the shared region, at most
+    /// `bulk_bytes` bytes from the page that stands in place of the bulk checksum.
     pub const ROOM: Flags = Flags(8);
 
     /// True if all bits of `other` are set.
@@ -70,8 +71,8 @@ impl Flags {
 /// The fixed part of a message. See `docs/wire.md` for the byte layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The oldest protocol version whose rules the frame keeps to; never newer than the one agreed in the handshake. Frames of the
-    /// handshake have [`HANDSHAKE_VERSION`].
+    /// The oldest protocol version whose rules the frame keeps to; never newer than the one agreed
+    /// in the handshake. Frames of the handshake have [`HANDSHAKE_VERSION`].
     pub version: u8,
     /// Request or reply.
     pub kind: Kind,
@@ -85,9 +86,9 @@ pub struct Header {
     pub server: ServerId,
     /// Identity of the request.
     pub request: RequestId,
-    /// Request: `request.sequence` minus the oldest sequence that the client still waits for at this server: everything below is
-    /// finished, so the server may forget its replies and must refuse late copies. Reply: the epoch of the server's cluster map, see
-    /// [`Header::map_epoch`].
+    /// Request: `request.sequence` minus the oldest sequence that the client still waits for at
+    /// this server: everything below is finished, so the server may forget its replies and must
+    /// refuse late copies. Reply: the epoch of the server's cluster map, see [`Header::map_epoch`].
     pub unfinished_span: u32,
     /// Bytes of the body.
     pub body_bytes: u32,
@@ -95,9 +96,11 @@ pub struct Header {
     pub bulk_bytes: u32,
     /// CRC32C of the body.
     pub body_crc: u32,
-    /// CRC32C of the bulk data; with [`Flags::SHARED`] or [`Flags::ROOM`] the page of the shared region instead.
+    /// CRC32C of the bulk data; with [`Flags::SHARED`] or [`Flags::ROOM`] the page of the shared
+    /// region instead.
     pub bulk_crc: u32,
-    /// Reply: counts the starts of the server. A client that sees it change tells the server again what it has open.
+    /// Reply: counts the starts of the server. A client that sees it change tells the server again
+    /// what it has open.
     pub server_boot: u32,
 }
 
@@ -136,7 +139,8 @@ impl Header {
         self.unfinished_span = epoch;
     }
 
-    /// True if the frame names a place in the shared region; its bulk data, if it has any, does not follow the body.
+    /// True if the frame names a place in the shared region; its bulk data, if it has any, does not
+    /// follow the body.
     pub fn names_region(&self) -> bool {
         self.flags.0 & (Flags::SHARED.0 | Flags::ROOM.0) != 0
     }
@@ -146,7 +150,8 @@ impl Header {
         if self.names_region() { 0 } else { self.bulk_bytes as usize }
     }
 
-    /// Names `bulk_bytes` bytes of the shared region from `page`; `flag` is [`Flags::SHARED`] or [`Flags::ROOM`].
+    /// Names `bulk_bytes` bytes of the shared region from `page`; `flag` is [`Flags::SHARED`] or
+    /// [`Flags::ROOM`].
     pub fn name_region(&mut self, flag: Flags, page: u32, bulk_bytes: u32) {
         self.flags = self.flags.without(Flags::SHARED.with(Flags::ROOM)).with(flag);
         (self.bulk_crc, self.bulk_bytes) = (page, bulk_bytes);
@@ -191,8 +196,8 @@ impl Header {
     /// Reads a header and checks everything that can be checked without the body.
     ///
     /// # Errors
-    /// [`Status::BadMessage`] for a wrong magic, kind or length, [`Status::BadChecksum`] for a damaged header,
-    /// [`Status::VersionMismatch`] for a version outside the supported range.
+    /// [`Status::BadMessage`] for a wrong magic, kind or length, [`Status::BadChecksum`] for a
+    /// damaged header, [`Status::VersionMismatch`] for a version outside the supported range.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header> {
         let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

@@ -1,5 +1,6 @@
-//! `weft-wire`: every message of Weft, byte by byte: the 64-byte header, the bodies of requests and replies, the handshake that
-//! proves the cluster key, and the capabilities that open datafiles. `docs/wire.md` is its description for people.
+//! `weft-wire`: every message of Weft, byte by byte: the 64-byte header, the bodies of requests and
+//! replies, the handshake that proves the cluster key, and the capabilities that open datafiles.
+//! `docs/wire.md` is its description for people.
 //!
 //! It never touches a socket, never waits, and never decides what a request means.
 

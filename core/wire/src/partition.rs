@@ -1,7 +1,8 @@
 //! Which server holds which names of a directory: ranges of the hashes of names.
 //!
-//! The hash of a name is also the cookie of a listing, so partitions follow each other in the order of a listing: whoever lists a
-//! directory walks from range to range, and a boundary that moves meanwhile neither hides a name nor shows it twice.
+//! The hash of a name is also the cookie of a listing, so partitions follow each other in the order
+//! of a listing: whoever lists a directory walks from range to range, and a boundary that moves
+//! meanwhile neither hides a name nor shows it twice.
 
 use std::hash::Hasher;
 
@@ -10,14 +11,16 @@ use weft_base::{FsId, Result, ServerId, Status};
 
 use crate::{ClusterKey, Reader, Wire};
 
-/// The smallest hash of a name, and cookie: 0 begins a listing, 1 and 2 are `.` and `..` of gateways.
+/// The smallest hash of a name, and cookie: 0 begins a listing, 1 and 2 are `.` and `..` of
+/// gateways.
 pub const HASH_MIN: u64 = 3;
 /// The largest: programs take cookies for signed numbers, and 2^63-1 itself means "end" to some.
 pub const HASH_MAX: u64 = (1 << 63) - 2;
 /// Most ranges of one directory.
 pub const RANGES_MAX: usize = 4096;
 
-/// The key of the hash of names. Servers have it from the cluster key, clients from servers; nobody else can choose names that collide.
+/// The key of the hash of names. Servers have it from the cluster key, clients from servers; nobody
+/// else can choose names that collide.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NameKey(pub [u8; 16]);
 
@@ -74,8 +77,8 @@ impl PartitionMap {
     /// A map of ranges; `epoch` counts changes of the map from 1.
     ///
     /// # Errors
-    /// [`Status::BadMessage`] unless the ranges begin at 0 and are sorted, of metadata servers, at least one and at most
-    /// [`RANGES_MAX`].
+    /// [`Status::BadMessage`] unless the ranges begin at 0 and are sorted, of metadata servers, at
+    /// least one and at most [`RANGES_MAX`].
     pub fn new(epoch: u32, ranges: Vec<Partition>) -> Result<PartitionMap> {
         let in_order = ranges.windows(2).all(|pair| pair[0].first < pair[1].first);
         let of_names = ranges.iter().all(|range| range.first <= HASH_MAX && range.server.0 < ServerId::FIRST_DATA);
@@ -114,8 +117,8 @@ impl PartitionMap {
         self.server(cookie.saturating_add(1))
     }
 
-    /// Checks that `server` holds the names with this hash. The epoch that the asker knows does not matter: what did not move is found
-    /// by an old map as well as by the new one.
+    /// Checks that `server` holds the names with this hash. The epoch that the asker knows does not
+    /// matter: what did not move is found by an old map as well as by the new one.
     ///
     /// # Errors
     /// [`Status::StaleMap`] if another server does.
@@ -203,7 +206,8 @@ mod tests {
     }
 
     proptest! {
-        /// A listing that goes from range to range by its cookies meets every name once, in the order of hashes, at its server.
+        /// A listing that goes from range to range by its cookies meets every name once, in the
+        /// order of hashes, at its server.
         #[test]
         fn a_listing_over_ranges_is_the_listing_of_the_whole(
             names in proptest::collection::btree_set(proptest::collection::vec(any::<u8>(), 1..9), 0..60),

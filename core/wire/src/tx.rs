@@ -27,7 +27,8 @@ impl Ord for TxId {
     }
 }
 
-/// One change at one server. Preparing it checks that it is possible and locks what it touches; committing it cannot fail.
+/// One change at one server. Preparing it checks that it is possible and locks what it touches;
+/// committing it cannot fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TxPart {
     /// The name `name` in `dir` shall lead to `handle`.
@@ -65,7 +66,8 @@ pub enum TxPart {
         /// What files in it inherit.
         layout: Layout,
     },
-    /// The directory shall be gone; it must be empty and becomes closed for new entries when this is prepared.
+    /// The directory shall be gone; it must be empty and becomes closed for new entries when this
+    /// is prepared.
     RemoveDirectory {
         /// The directory.
         dir: Handle,
@@ -83,7 +85,8 @@ pub enum TxPart {
         /// Its name is in a sticky directory: only its owner may do it.
         must_own: bool,
     },
-    /// The directory shall know its new parent (or, renamed within its parent, the time of the change).
+    /// The directory shall know its new parent (or, renamed within its parent, the time of the
+    /// change).
     SetParent {
         /// The directory.
         dir: Handle,
@@ -92,8 +95,8 @@ pub enum TxPart {
         /// Its name is in a sticky directory: only its owner may do it.
         must_own: bool,
     },
-    /// The right to move directories between directories, of which there is one in a file system (at metadata server 0): with it
-    /// nobody else can make a cycle.
+    /// The right to move directories between directories, of which there is one in a file system
+    /// (at metadata server 0): with it nobody else can make a cycle.
     MoveToken {},
 }
 
@@ -141,7 +144,8 @@ wire_struct! {
         pub time: WallTime,
     }
 
-    /// Yes or no. A refusal is an answer, not an error, so that nobody repeats the request while it holds locks elsewhere.
+    /// Yes or no. A refusal is an answer, not an error, so that nobody repeats the request while it
+    /// holds locks elsewhere.
     pub struct TxPrepareReply {
         /// For every part one handle: the directory made, or the object concerned (0 if none).
         pub handles: Result<Vec<Handle>>,
@@ -161,7 +165,8 @@ wire_struct! {
         pub tx: TxId,
     }
 
-    /// The coordinator's answer. A transaction that it does not know was never decided and counts as aborted.
+    /// The coordinator's answer. A transaction that it does not know was never decided and counts
+    /// as aborted.
     pub struct TxStatusReply {
         /// `None`: not decided yet, ask again.
         pub committed: Option<bool>,

@@ -1,4 +1,5 @@
-//! Between the nouns of Weft and those of the kernel; the one place where a [`Status`] becomes an errno.
+//! Between the nouns of Weft and those of the kernel; the one place where a [`Status`] becomes an
+//! errno.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,8 +10,8 @@ use weft_wire::ops::SetTime;
 
 use crate::kernel::{Errno, FileAttr, FileType, FopenFlags, INodeNo, Request, TimeOrNow};
 
-/// Unit in which programs see the preferred size of requests: 1 MiB would make some of them allocate too much, 128 KiB is what
-/// `cp` and `cat` use anyway.
+/// Unit in which programs see the preferred size of requests: 1 MiB would make some of them
+/// allocate too much, 128 KiB is what `cp` and `cat` use anyway.
 const BLOCK_BYTES: u32 = 128 * 1024;
 
 /// A status as the errno that the calling program sees.
@@ -28,7 +29,8 @@ pub fn node(inode: INodeNo) -> Node {
     Node(inode.0)
 }
 
-/// Who asks. The kernel has checked permissions with all groups of the caller (`default_permissions`), so none are sent.
+/// Who asks. The kernel has checked permissions with all groups of the caller
+/// (`default_permissions`), so none are sent.
 pub fn credentials(request: &Request) -> Credentials {
     Credentials { uid: request.uid(), gid: request.gid(), groups: Vec::new(), checked_by_kernel: true }
 }
@@ -60,7 +62,8 @@ pub fn fopen_flags(opened: &Opened) -> FopenFlags {
     if opened.hears_closes { flags } else { flags | FopenFlags::FOPEN_NOFLUSH }
 }
 
-/// How data is written, from the flags of the open file. `O_SYNC` is two bits, one of them `O_DSYNC`.
+/// How data is written, from the flags of the open file. `O_SYNC` is two bits, one of them
+/// `O_DSYNC`.
 pub fn write_how(flags: i32) -> WriteHow {
     let sync = flags & libc::O_SYNC;
     WriteHow { append: flags & libc::O_APPEND != 0, sync_data: sync != 0, sync_all: sync != 0 && sync != libc::O_DSYNC }

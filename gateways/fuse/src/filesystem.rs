@@ -61,7 +61,8 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
 
     /// To be called by a thread that has taken a request, before anything else.
     fn begin(&self, event: EventId, request: &Request, object: INodeNo) -> Served<'_> {
-        // Reading ahead, writing back and closing are the kernel's own: nobody waits for them one after the other.
+        // Reading ahead, writing back and closing are the kernel's own: nobody waits for them one
+        // after the other.
         let is_waited_for = !matches!(event, event::FUSE_READ | event::FUSE_WRITE | event::FUSE_RELEASE);
         let turn = self.threads.turn(is_waited_for.then(|| request.pid()));
         let mut span = weft_trace::operation(event);
@@ -127,7 +128,8 @@ fn lock_of(family: Family, file: FileHandle, owner: LockOwner, lock: &FileLock) 
 impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn init(&self, config: &mut KernelConfig, notifier: &Notifier) {
         self.posix.gateway().begins(notifier);
-        // Each is an improvement that older kernels lack; without it the mount is slower or, for the mmap one, refuses MAP_SHARED.
+        // Each is an improvement that older kernels lack; without it the mount is slower or, for
+        // the mmap one, refuses MAP_SHARED.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -137,7 +139,8 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_AUTO_INVAL_DATA,
-            // Servers clear set-id bits when an owner changes or a file is cut, we when it is written.
+            // Servers clear set-id bits when an owner changes or a file is cut, we when it is
+            // written.
             InitFlags::FUSE_HANDLE_KILLPRIV,
         ] {
             config.add_capabilities(wanted);
@@ -335,7 +338,8 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn flush(&self, request: &Request, ino: INodeNo, _file: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_FLUSH, request, ino);
-        // Writes are at the servers when they return, and the servers know that this client has the file open.
+        // Writes are at the servers when they return, and the servers know that this client has the
+        // file open.
         if self.posix.keeps_locks() {
             self.run(self.posix.descriptor_closed(node(ino), owner.0));
         }
@@ -517,7 +521,8 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn fallocate(&self, request: &Request, ino: INodeNo, _file: FileHandle, _offset: u64, _length: u64, _mode: i32, reply: ReplyEmpty) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        // Not ENOSYS: the C library then writes the range itself, which is what the caller of posix_fallocate needs.
+        // Not ENOSYS: the C library then writes the range itself, which is what the caller of
+        // posix_fallocate needs.
         served.replies();
         reply.error(Errno::EOPNOTSUPP);
     }

@@ -37,7 +37,8 @@ impl fmt::Debug for Above {
 }
 
 impl Gateway for Above {
-    /// Takes no lock of the kernel that somebody who waits for this mount may hold (an offset below 0 touches no pages).
+    /// Takes no lock of the kernel that somebody who waits for this mount may hold (an offset below
+    /// 0 touches no pages).
     fn forget_attributes(&self, file: Handle) {
         if let Some(notifier) = self.notifier.get() {
             // A file that the kernel does not know any more needs no word.

@@ -1,8 +1,11 @@
-//! `weft-fuse`: a mount of a Weft file system through FUSE. It translates the kernel's requests into calls of `weft-posix` and errors
-//! into errnos; every request runs to its end on the thread that read it.
+//! `weft-fuse`: a mount of a Weft file system through FUSE. It translates the kernel's requests
+//! into calls of `weft-posix` and errors into errnos; every request runs to its end on the thread
+//! that read it.
 //!
-//! It never holds file system state, and never names the runtime that drives it: whoever mounts hands a client over.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: lines go to the log that a mount is given.
+//! It never holds file system state, and never names the runtime that drives it: whoever mounts
+//! hands a client over.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: lines
+// go to the log that a mount is given.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(unsafe_code)] // `mount.rs`, `kernel`: descriptors and system calls on them; `waits.rs`: poll; `threads.rs`: the limit of descriptors
 
@@ -37,20 +40,24 @@ pub use weft_posix::{Trouble, Troubles};
 /// How a mount behaves.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// Other users may use the mount. The default for root; a plain user needs `user_allow_other` in `/etc/fuse.conf`.
+    /// Other users may use the mount. The default for root; a plain user needs `user_allow_other`
+    /// in `/etc/fuse.conf`.
     pub allow_other: bool,
     /// No changes.
     pub read_only: bool,
-    /// Threads that serve requests while servers answer; those that are not needed rest. Requests that wait for servers have threads of their
-    /// own.
+    /// Threads that serve requests while servers answer; those that are not needed rest. Requests
+    /// that wait for servers have threads of their own.
     pub threads: usize,
     /// How requests come from the kernel.
     pub transport: Transport,
-    /// How long the kernel may answer for attributes and names from its own memory: the bound on staleness between mounts.
+    /// How long the kernel may answer for attributes and names from its own memory: the bound on
+    /// staleness between mounts.
     pub cache_ttl: Duration,
-    /// Files of at least this many bytes that are opened for reading bypass the kernel's page cache.
+    /// Files of at least this many bytes that are opened for reading bypass the kernel's page
+    /// cache.
     pub direct_from_bytes: u64,
-    /// Locks of programs are left to the kernel: those of other mounts are not seen. For files that one mount uses.
+    /// Locks of programs are left to the kernel: those of other mounts are not seen. For files that
+    /// one mount uses.
     pub local_locks: bool,
     /// At unmount, wait at most this long for open files to be closed at the servers.
     pub close_patience: Duration,
@@ -73,7 +80,8 @@ impl Default for MountOptions {
     }
 }
 
-/// A file system that is mounted. Dropping it leaves it mounted; call [`Session::unmount`] or wait for somebody to unmount it.
+/// A file system that is mounted. Dropping it leaves it mounted; call [`Session::unmount`] or wait
+/// for somebody to unmount it.
 #[derive(Debug)]
 pub struct Session {
     mountpoint: PathBuf,
@@ -81,8 +89,8 @@ pub struct Session {
     troubles: Arc<Troubles>,
 }
 
-/// Mounts the file system at `mountpoint`, an existing directory. When this returns the mount is usable. What goes wrong is told to `log`, line by
-/// line.
+/// Mounts the file system at `mountpoint`, an existing directory. When this returns the mount is
+/// usable. What goes wrong is told to `log`, line by line.
 ///
 /// # Errors
 /// What the kernel or `fusermount3` says, with the mount point.
@@ -140,7 +148,8 @@ impl Session {
         self.troubles.clone()
     }
 
-    /// A callable that unmounts; usable from a signal thread while another thread is in [`Session::wait`].
+    /// A callable that unmounts; usable from a signal thread while another thread is in
+    /// [`Session::wait`].
     pub fn unmounter(&mut self) -> Unmounter {
         Unmounter { mountpoint: self.mountpoint.clone() }
     }
@@ -162,7 +171,8 @@ pub struct Unmounter {
 }
 
 impl Unmounter {
-    /// Unmounts; if files are open, lazily: the tree forgets the mount at once and it ends with its last user.
+    /// Unmounts; if files are open, lazily: the tree forgets the mount at once and it ends with its
+    /// last user.
     ///
     /// # Errors
     /// If even that is refused.

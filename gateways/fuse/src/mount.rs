@@ -1,4 +1,5 @@
-//! Attaching to and detaching from the kernel's tree, as root by the system call and as a plain user by `fusermount3`.
+//! Attaching to and detaching from the kernel's tree, as root by the system call and as a plain
+//! user by `fusermount3`.
 
 use std::ffi::CString;
 use std::io;
@@ -12,7 +13,8 @@ use std::process::{Command, Stdio};
 /// Largest request in bytes; the kernel allows 256 pages.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
-/// Attaches a new connection at `mountpoint`: as root by the system call, else, or where root may not mount, by the helper.
+/// Attaches a new connection at `mountpoint`: as root by the system call, else, or where root may
+/// not mount, by the helper.
 ///
 /// # Errors
 /// What the kernel or the helper says.
@@ -97,7 +99,8 @@ fn mount_by_helper(mountpoint: &Path, options: &[String]) -> io::Result<OwnedFd>
     receive_descriptor(&ours)
 }
 
-/// Detaches a mount. With `lazy` even while files are open: the tree forgets it at once, the connection ends with its last user.
+/// Detaches a mount. With `lazy` even while files are open: the tree forgets it at once, the
+/// connection ends with its last user.
 ///
 /// # Errors
 /// With the words of the system or the helper.
@@ -119,8 +122,8 @@ pub fn unmount(mountpoint: &Path, lazy: bool) -> io::Result<()> {
     Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_string()))
 }
 
-/// Removes what a killed mount process leaves behind: a mount point that answers "transport endpoint is not connected". Says
-/// whether there was one.
+/// Removes what a killed mount process leaves behind: a mount point that answers "transport
+/// endpoint is not connected". Says whether there was one.
 ///
 /// # Errors
 /// If it cannot be detached.
@@ -136,7 +139,8 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut byte = [0u8; 1];
     let mut piece = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     let mut control = [0u64; 8];
-    // SAFETY: an all-zero msghdr is valid; its pointers are set below to buffers that outlive the call.
+    // SAFETY: an all-zero msghdr is valid; its pointers are set below to buffers that outlive the
+    // call.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut piece;
     message.msg_iovlen = 1;
@@ -154,6 +158,7 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
     if !is_descriptor {
         return Err(io::Error::other("fusermount3 sent no descriptor"));
     }
-    // SAFETY: a SCM_RIGHTS message carries at least one int; the descriptor is new and nobody else owns it.
+    // SAFETY: a SCM_RIGHTS message carries at least one int; the descriptor is new and nobody else
+    // owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().read_unaligned()) })
 }

@@ -5,7 +5,8 @@ use weft_trace::{OpenSpan, event};
 use crate::kernel::Errno;
 use crate::threads::Turn;
 
-/// A request in service. The fields are dropped in this order: the records are written before the thread may rest.
+/// A request in service. The fields are dropped in this order: the records are written before the
+/// thread may rest.
 pub struct Served<'a> {
     /// The reply is being handed to the kernel.
     pub reply: Option<OpenSpan>,

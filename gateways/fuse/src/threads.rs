@@ -1,17 +1,21 @@
-//! How many threads serve the kernel's requests: as few as keep up with it, and however many wait for servers, some more.
+//! How many threads serve the kernel's requests: as few as keep up with it, and however many wait
+//! for servers, some more.
 //!
-//! The kernel gives a request to the thread that has waited longest. With four threads and one program, each request therefore wakes
-//! another thread, with a cold stack, a cold buffer and often on another processor: a create through the mount took a fifth longer than
-//! with one thread. So threads that are not needed rest, and come back when requests have to wait.
+//! The kernel gives a request to the thread that has waited longest. With four threads and one
+//! program, each request therefore wakes another thread, with a cold stack, a cold buffer and often
+//! on another processor: a create through the mount took a fifth longer than with one thread. So
+//! threads that are not needed rest, and come back when requests have to wait.
 //!
-//! A thread rests only after it has answered; what it would do is to wait for the next request. [`Demand`] decides how many serve, from
-//! samples of how many requests are in service and whether one waits that nobody has taken. A sample every millisecond while there is
-//! work, every 20 ms otherwise: so much later does a sudden crowd get all threads. A rest ends by itself after a second, so that nothing
-//! depends on the samples but speed.
+//! A thread rests only after it has answered; what it would do is to wait for the next request.
+//! [`Demand`] decides how many serve, from samples of how many requests are in service and whether
+//! one waits that nobody has taken. A sample every millisecond while there is work, every 20 ms
+//! otherwise: so much later does a sudden crowd get all threads. A rest ends by itself after a
+//! second, so that nothing depends on the samples but speed.
 //!
-//! A thread whose request has been in service for some samples waits for a server. It does not count: others take its place, new ones if
-//! need be, up to `THREADS_MAX`. So a server that does not answer holds up only those who want something of it. Threads beyond the usual
-//! number end when they have rested for a second.
+//! A thread whose request has been in service for some samples waits for a server. It does not
+//! count: others take its place, new ones if need be, up to `THREADS_MAX`. So a server that does
+//! not answer holds up only those who want something of it. Threads beyond the usual number end
+//! when they have rested for a second.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -22,7 +26,8 @@ use weft_trace::event;
 use crate::kernel::Service;
 use crate::waits::Waits;
 
-/// Requests in service at once at most: far more than programs wait at a time. The next one waits until one of these has its answer.
+/// Requests in service at once at most: far more than programs wait at a time. The next one waits
+/// until one of these has its answer.
 const THREADS_MAX: usize = 4096;
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_secs(1);
@@ -91,7 +96,8 @@ impl Drop for Turn<'_> {
 }
 
 impl Threads {
-    /// For so many threads while no server keeps them waiting; all of them serve until samples know better.
+    /// For so many threads while no server keeps them waiting; all of them serve until samples know
+    /// better.
     pub fn new(base: usize) -> Arc<Threads> {
         let base = base.max(1);
         Arc::new(Threads {
@@ -237,7 +243,8 @@ impl Threads {
     }
 }
 
-/// Each thread that waits for a server has a descriptor to be woken by, perhaps one for its ring, and other things need some too.
+/// Each thread that waits for a server has a descriptor to be woken by, perhaps one for its ring,
+/// and other things need some too.
 fn threads_max() -> usize {
     // SAFETY: an all-zero limit is valid; the call fills it.
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
@@ -248,7 +255,8 @@ fn threads_max() -> usize {
     THREADS_MAX.min(usize::try_from(limit.rlim_cur / 4).unwrap_or(THREADS_MAX))
 }
 
-/// From samples to a number of threads: moving averages with some distance between the marks for more and for fewer.
+/// From samples to a number of threads: moving averages with some distance between the marks for
+/// more and for fewer.
 #[derive(Debug)]
 pub struct Demand {
     max: usize,
@@ -261,7 +269,8 @@ pub struct Demand {
 
 /// Weight of a new sample.
 const WEIGHT: f64 = 0.125;
-/// One more thread when requests wait more often than this. A single program's request is seen on its way in a third of the samples.
+/// One more thread when requests wait more often than this. A single program's request is seen on
+/// its way in a third of the samples.
 const MORE_ABOVE: f64 = 0.6;
 /// One thread fewer only when requests wait less often than this, and ...
 const FEWER_BELOW: f64 = 0.45;
@@ -286,8 +295,9 @@ impl Demand {
         } else if self.threads > 1 && self.waits < FEWER_BELOW && self.busy < self.threads as f64 - 1.0 - SPARE {
             self.threads -= 1;
         }
-        // A crowd that wants something of a server that does not answer comes at once: as many more as there are already, so that the one
-        // behind it that wants something else waits for a few samples only.
+        // A crowd that wants something of a server that does not answer comes at once: as many more
+        // as there are already, so that the one behind it that wants something else waits for a few
+        // samples only.
         let at_hand = if waits { load.waiting.min(AT_HAND_MAX) } else { 0 };
         load.waiting + self.threads.max(at_hand)
     }
@@ -333,7 +343,8 @@ mod tests {
             demand.sample(busy(1), false);
         }
         assert_eq!(demand.sample(Load { busy: 1, waiting: 1 }, false), 1 + demand.threads, "as many as before beside the one that waits");
-        // A crowd of 1,000 that wants something of the same server: whatever is taken begins to wait.
+        // A crowd of 1,000 that wants something of the same server: whatever is taken begins to
+        // wait.
         let (mut threads, mut samples) = (2, 0);
         while threads < 1000 {
             threads = demand.sample(Load { busy: threads, waiting: threads }, true);

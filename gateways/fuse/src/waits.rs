@@ -1,9 +1,11 @@
-//! How long requests of the kernel wait for a thread of the mount. The kernel does not say when a request was made, so all that can be known is
-//! a bound. A request that a thread takes has waited no longer than since the last moment at which none waited, or a thread had nothing to do; and,
+//! How long requests of the kernel wait for a thread of the mount. The kernel does not say when a
+//! request was made, so all that can be known is a bound. A request that a thread takes has waited
+//! no longer than since the last moment at which none waited, or a thread had nothing to do; and,
 //! if a program waits for its answer, no longer than since the program got its answer before.
 //!
-//! These moments are seen where it costs little: a thread that has answered looks whether another request waits already (one system call, only while
-//! the load is recorded), and the thread that watches the demand looks every millisecond. The sum of the bounds over all requests is recorded
+//! These moments are seen where it costs little: a thread that has answered looks whether another
+//! request waits already (one system call, only while the load is recorded), and the thread that
+//! watches the demand looks every millisecond. The sum of the bounds over all requests is recorded
 //! (`load.mount`).
 
 use std::cell::Cell;
@@ -28,8 +30,8 @@ enum Seen {
     Nothing,
 }
 
-/// The bound of one mount. Times are in nanoseconds since it began, all of them relaxed: a request more or less at the same moment is nobody's
-/// loss.
+/// The bound of one mount. Times are in nanoseconds since it began, all of them relaxed: a request
+/// more or less at the same moment is nobody's loss.
 #[derive(Debug)]
 pub struct Waits {
     device: OnceLock<OwnedFd>,
@@ -41,7 +43,8 @@ pub struct Waits {
     answered: Mutex<FastMap<u32, u64>>,
 }
 
-/// Threads of programs that are remembered; then all are forgotten, which makes the bound of their next requests wider.
+/// Threads of programs that are remembered; then all are forgotten, which makes the bound of their
+/// next requests wider.
 const PROGRAMS_MAX: usize = 4096;
 
 impl Waits {
@@ -61,7 +64,8 @@ impl Waits {
         let _ = self.device.set(device);
     }
 
-    /// The calling thread has taken a request of this thread of a program, if one waits for the answer.
+    /// The calling thread has taken a request of this thread of a program, if one waits for the
+    /// answer.
     pub fn taken(&self, program: Option<u32>) {
         let now = self.now();
         match SEEN.replace(Seen::NotLooked) {
@@ -162,7 +166,8 @@ mod tests {
         take(&waits);
         let first = waits.at_most_ns();
         assert!((5_000_000..=begun.elapsed().as_nanos() as u64 + 1_000_000).contains(&first), "{first}");
-        // Another thread takes what this one has seen; when somebody sees that none waits, the bound begins anew.
+        // Another thread takes what this one has seen; when somebody sees that none waits, the
+        // bound begins anew.
         kernel.write_all(b"r").expect("a request");
         waits.free();
         std::thread::sleep(Duration::from_millis(5));

@@ -1,8 +1,9 @@
-//! Estimated upper bounds: what the hardware would allow if nothing but it cost time. The formulas are those of Kunkel, *Performance
-//! Analysis of the PVFS2 Persistency Layer* (2006), chapter 4; hardware facts come from `weft bench ceiling`, or from a person.
+//! Estimated upper bounds: what the hardware would allow if nothing but it cost time. The formulas
+//! are those of Kunkel, *Performance Analysis of the PVFS2 Persistency Layer* (2006), chapter 4;
+//! hardware facts come from `weft bench ceiling`, or from a person.
 //!
-//! As there, processing is left out (section 4.2.2), so a bound is *estimated*: a batch that serves several requests with one message or
-//! one disk access may lie above it.
+//! As there, processing is left out (section 4.2.2), so a bound is *estimated*: a batch that serves
+//! several requests with one message or one disk access may lie above it.
 
 use crate::results::Ceiling;
 
@@ -23,13 +24,16 @@ pub struct Facts {
     pub meta: f64,
     /// Data servers.
     pub data: f64,
-    /// Messages with replies of one create, one after another: 4 in PVFS2 (section 4.2.2), 1 in Weft.
+    /// Messages with replies of one create, one after another: 4 in PVFS2 (section 4.2.2), 1 in
+    /// Weft.
     pub messages: f64,
-    /// Disk accesses of one synchronous create, one after another: up to 10 in PVFS2 (section 4.2.2), 1 in Weft (the journal).
+    /// Disk accesses of one synchronous create, one after another: up to 10 in PVFS2 (section
+    /// 4.2.2), 1 in Weft (the journal).
     pub accesses: f64,
 }
 
-/// The cluster of section 4.2.1: Gigabit Ethernet, one disk in each server, PVFS2's messages and accesses.
+/// The cluster of section 4.2.1: Gigabit Ethernet, one disk in each server, PVFS2's messages and
+/// accesses.
 pub const CLUSTER_2006: Facts = Facts {
     rtt_s: Some(0.52e-3),
     net_bytes_s: Some(107e6),
@@ -43,7 +47,8 @@ pub const CLUSTER_2006: Facts = Facts {
 };
 
 impl Facts {
-    /// What `weft bench ceiling` says about this machine and sockets of one kind (`unix` or `tcp`), with as many servers as a run has.
+    /// What `weft bench ceiling` says about this machine and sockets of one kind (`unix` or `tcp`),
+    /// with as many servers as a run has.
     pub fn measured(rows: &[Ceiling], transport: &str, meta: usize, data: usize) -> Facts {
         let row = |name: &str| rows.iter().find(|row| row.name == name).map(|row| row.median).filter(|value| *value > 0.0);
         let gib = |name: &str| row(name).map(|value| value * (1u64 << 30) as f64);
@@ -62,25 +67,28 @@ impl Facts {
         }
     }
 
-    /// Creates per second of `clients` that wait for the network alone: c / (m RTT) (section 4.2.2, non-synchronous).
+    /// Creates per second of `clients` that wait for the network alone: c / (m RTT) (section 4.2.2,
+    /// non-synchronous).
     pub fn create_network(&self, clients: f64) -> Option<f64> {
         Some(clients / (self.messages * self.rtt_s?)).filter(|rate| rate.is_finite())
     }
 
-    /// Creates per second if each needs disk accesses of its own: c / (m RTT + k a), at most M / (k a), as more clients hide the network and
-    /// never the disk (section 4.2.2, synchronous).
+    /// Creates per second if each needs disk accesses of its own: c / (m RTT + k a), at most M / (k
+    /// a), as more clients hide the network and never the disk (section 4.2.2, synchronous).
     pub fn create_synchronous(&self, clients: f64) -> Option<f64> {
         let disk = self.accesses * self.access_s?;
         Some((clients / (self.messages * self.rtt_s? + disk)).min(self.meta / disk)).filter(|rate| rate.is_finite())
     }
 
-    /// The same if one access serves all creates that wait for it (group commit): c / (m RTT + k a). Not in the thesis, whose servers wrote
-    /// for each create apart; its section 4.2.2 is this with one client.
+    /// The same if one access serves all creates that wait for it (group commit): c / (m RTT + k
+    /// a). Not in the thesis, whose servers wrote for each create apart; its section 4.2.2 is this
+    /// with one client.
     pub fn create_group(&self, clients: f64) -> Option<f64> {
         Some(clients / (self.messages * self.rtt_s? + self.accesses * self.access_s?)).filter(|rate| rate.is_finite())
     }
 
-    /// Requests per second of all metadata servers' processors, for creates of `messages` requests: M p / m (sections 4.1.3 and 4.2.2).
+    /// Requests per second of all metadata servers' processors, for creates of `messages` requests:
+    /// M p / m (sections 4.1.3 and 4.2.2).
     pub fn create_cpu(&self) -> Option<f64> {
         Some(self.meta * self.cpu_ops_s? / self.messages)
     }
@@ -95,21 +103,21 @@ impl Facts {
         Some(self.data * self.disk_bytes_s?)
     }
 
-    /// Bytes per second of one client that transfers `block` bytes a request: t(s, l, n) = s / (s / n + l) with the round trip as latency
-    /// (section 4.2.4).
+    /// Bytes per second of one client that transfers `block` bytes a request: t(s, l, n) = s / (s /
+    /// n + l) with the round trip as latency (section 4.2.4).
     pub fn small_network(&self, block: f64) -> Option<f64> {
         Some(small(block, self.rtt_s?, self.net_bytes_s?))
     }
 
-    /// The same with a disk access in every request: its time adds to the latency, and the slower of disk and network carries the bytes
-    /// (section 4.2.4, synchronous).
+    /// The same with a disk access in every request: its time adds to the latency, and the slower
+    /// of disk and network carries the bytes (section 4.2.4, synchronous).
     pub fn small_synchronous(&self, block: f64) -> Option<f64> {
         Some(small(block, self.rtt_s? + self.access_s?, self.net_bytes_s?.min(self.disk_bytes_s?)))
     }
 }
 
-/// t(s, l, n) = s / (s / n + l) of section 4.2.4: bytes per second of blocks of `block` bytes with `latency_s` seconds each over
-/// `bytes_s`.
+/// t(s, l, n) = s / (s / n + l) of section 4.2.4: bytes per second of blocks of `block` bytes with
+/// `latency_s` seconds each over `bytes_s`.
 pub fn small(block: f64, latency_s: f64, bytes_s: f64) -> f64 {
     block / (block / bytes_s + latency_s)
 }
@@ -127,7 +135,8 @@ mod tests {
     #[test]
     fn the_numbers_of_the_thesis_come_out() {
         let average = CLUSTER_2006;
-        // The thesis prints 86.08 ms and 11.6; the sum beside it, 10 x 8.5 ms + 4 x 0.52 ms, is 87.08 ms.
+        // The thesis prints 86.08 ms and 11.6; the sum beside it, 10 x 8.5 ms + 4 x 0.52 ms, is
+        // 87.08 ms.
         printed(average.create_synchronous(1.0), "11.5");
         printed(Facts { access_s: Some(15e-3), ..average.clone() }.create_synchronous(1.0), "6.6");
         printed(Facts { access_s: Some(1.1e-3), ..average.clone() }.create_synchronous(1.0), "76.5");
@@ -137,7 +146,8 @@ mod tests {
         printed(average.small_network(1e6).map(|rate| rate / 1e6), "101.4");
         printed(average.large_network(9.0).map(|rate| rate / 1e6), "535");
         printed(average.large_disk().map(|rate| rate / 1e6), "200");
-        // "one server average rate 11.6, two server rate 23.2": servers add up once clients keep them busy.
+        // "one server average rate 11.6, two server rate 23.2": servers add up once clients keep
+        // them busy.
         let two = Facts { meta: 2.0, ..average.clone() };
         assert_eq!(two.create_synchronous(99.0).unwrap(), 2.0 * average.create_synchronous(99.0).unwrap());
     }

@@ -1,7 +1,9 @@
-//! Two runs, or two windows of one: per kind of operation what became faster or slower, how sure that is, and one sentence about the most.
+//! Two runs, or two windows of one: per kind of operation what became faster or slower, how sure
+//! that is, and one sentence about the most.
 //!
-//! A difference counts as clear if the 95 % intervals of the two medians do not touch; they are intervals between order statistics
-//! (David and Nagaraja, Order Statistics, 2003, section 7.1), so no shape of the distribution is taken for granted.
+//! A difference counts as clear if the 95 % intervals of the two medians do not touch; they are
+//! intervals between order statistics (David and Nagaraja, Order Statistics, 2003, section 7.1), so
+//! no shape of the distribution is taken for granted.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +75,8 @@ pub fn compare(a: Part<'_>, b: Part<'_>) -> Value {
     })
 }
 
-/// The distribution functions of both parts: of one kind of operation, or of all if `operation` is empty.
+/// The distribution functions of both parts: of one kind of operation, or of all if `operation` is
+/// empty.
 pub fn ecdf(a: Part<'_>, b: Part<'_>, operation: &str) -> Lines {
     let line = |(number, (letter, part)): (usize, (&str, Part<'_>))| {
         let (begin, end) = part.run.absolute(part.from, part.to);
@@ -101,7 +104,8 @@ pub fn ecdf(a: Part<'_>, b: Part<'_>, operation: &str) -> Lines {
 /// Kinds of operations in the picture of stages at most.
 const ROWS_MAX: usize = 6;
 
-/// Where the time of the mean operation of each kind goes in both parts: two rows for each kind that both have.
+/// Where the time of the mean operation of each kind goes in both parts: two rows for each kind
+/// that both have.
 pub fn stages(a: Part<'_>, b: Part<'_>) -> Rows {
     let explained = [a.run.explain(a.from, a.to), b.run.explain(b.from, b.to)];
     let other = |name: &str| explained[1].kinds.iter().find(|kind| kind.operation == name);
@@ -164,8 +168,9 @@ fn stage_changes(a: &KindReport, b: &KindReport) -> Vec<(Stage, f64)> {
     changes
 }
 
-/// Values between which the median of all such operations lies in 95 of 100 cases, from sorted durations: the entries of rank
-/// n/2 - 0.98 sqrt(n) and n/2 + 1 + 0.98 sqrt(n). `None` for less than 6 entries, which give no such interval.
+/// Values between which the median of all such operations lies in 95 of 100 cases, from sorted
+/// durations: the entries of rank n/2 - 0.98 sqrt(n) and n/2 + 1 + 0.98 sqrt(n). `None` for less
+/// than 6 entries, which give no such interval.
 pub fn median_interval(sorted: &[u64]) -> Option<(u64, u64)> {
     let count = sorted.len() as f64;
     if sorted.len() < 6 {

@@ -1,4 +1,5 @@
-//! Single records: what one says, the whole request it belongs to across all nodes, arrows between clients and servers, and search.
+//! Single records: what one says, the whole request it belongs to across all nodes, arrows between
+//! clients and servers, and search.
 
 use serde_json::{Value, json};
 use weft_trace::event::NET_CALL;
@@ -149,7 +150,8 @@ fn around_in_thread(run: &Run, analysed: &Analysed, position: u32) -> Option<u32
     analysed.of_request(event.record.req).take_while(|other| events.order(*other) <= order).filter(encloses).last()
 }
 
-/// The records of the operation around a record, over all nodes, each with its depth, in the order of a waterfall.
+/// The records of the operation around a record, over all nodes, each with its depth, in the order
+/// of a waterfall.
 pub fn request(run: &Run, position: u32) -> Option<Value> {
     run.merged.events.get(position).filter(is_span)?;
     let analysed = run.analyse();
@@ -184,7 +186,8 @@ pub fn request(run: &Run, position: u32) -> Option<Value> {
     }))
 }
 
-/// The operation around a record, and all its records with their depths, in the order of a waterfall.
+/// The operation around a record, and all its records with their depths, in the order of a
+/// waterfall.
 pub fn records_of(run: &Run, position: u32) -> (u32, Vec<(u32, usize)>) {
     let analysed = run.analyse();
     let root = root_of(run, analysed, position);
@@ -224,7 +227,8 @@ fn collect(run: &Run, analysed: &Analysed, position: u32, depth: usize, out: &mu
     inside.into_iter().for_each(|other| collect(run, analysed, other, depth + 1, out));
 }
 
-/// Requests in a window: from their client's lane to their server's and back. Beyond `count_max` only their number.
+/// Requests in a window: from their client's lane to their server's and back. Beyond `count_max`
+/// only their number.
 pub fn arrows(run: &Run, from: u64, to: u64, count_max: usize) -> Value {
     let Some(analysed) = run.analysed() else { return json!({ "arrows": [], "count": Value::Null }) };
     let events = &run.merged.events;
@@ -255,7 +259,8 @@ pub fn arrows(run: &Run, from: u64, to: u64, count_max: usize) -> Value {
     json!({ "arrows": arrows, "count": count })
 }
 
-/// Of the operations that begin in a window those that took longest, each with the record to look at.
+/// Of the operations that begin in a window those that took longest, each with the record to look
+/// at.
 pub fn slowest_operations(run: &Run, from: u64, to: u64, count: usize) -> Vec<(Option<u32>, Waterfall)> {
     let (begin, end) = run.absolute(from, to);
     let events = &run.merged.events;

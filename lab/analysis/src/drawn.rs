@@ -1,5 +1,6 @@
-//! Charts for the page: each as a picture, as a table for those who cannot see it, and with the place of its axes, so that a person can
-//! choose a part of it. The pictures are those of the command line and of reports.
+//! Charts for the page: each as a picture, as a table for those who cannot see it, and with the
+//! place of its axes, so that a person can choose a part of it. The pictures are those of the
+//! command line and of reports.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,8 @@ pub fn chart_json(svg: &str, plot: Option<Plot>, table: &Table) -> Value {
     json!({ "svg": svg, "plot": plot, "title": table.title, "columns": table.columns, "rows": rows, "cut": table.rows.len() - rows.len() })
 }
 
-/// The 50 bins of the operations of a window, with an area over each bin that shows one of its operations.
+/// The 50 bins of the operations of a window, with an area over each bin that shows one of its
+/// operations.
 pub fn latency_bins(run: &Run, from: u64, to: u64, kinds: &[u64], width: u32) -> Value {
     let stacked = latency::chosen(run, from, to, kinds).stacked;
     let total = stacked.total();
@@ -63,7 +65,8 @@ pub fn explained(explanation: &Explanation, width: u32) -> Value {
     })
 }
 
-/// The time of each node in operations, journal and disk that began in a window, cut by kind in the colours of the timeline.
+/// The time of each node in operations, journal and disk that began in a window, cut by kind in the
+/// colours of the timeline.
 pub fn profile(run: &Run, shown: &[Lane], (from, to): (u64, u64), hidden: &[bool], colour: &str) -> Value {
     let nodes = nodes_in_order(run.merged);
     let sums = totals(run, shown, from, to);
@@ -120,7 +123,8 @@ pub fn totals(run: &Run, shown: &[Lane], from: u64, to: u64) -> BTreeMap<(usize,
     sums
 }
 
-/// How stages, disk accesses and their patterns look, for what the page itself draws: name, title, colour, pattern (0 none, 1 dots, 2 hatched).
+/// How stages, disk accesses and their patterns look, for what the page itself draws: name, title,
+/// colour, pattern (0 none, 1 dots, 2 hatched).
 pub fn looks() -> Value {
     let look = |fill: Fill| json!({ "colour": format!("#{:06x}", fill.color), "pattern": fill.pattern as u8 });
     let stage = |stage: Stage| (stage.name().to_string(), json!({ "title": stage.title(), "look": look(views::stage_fill(stage)) }));

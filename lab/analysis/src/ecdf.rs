@@ -1,5 +1,6 @@
-//! Distribution functions of spans, finer than the 50 bins: known at the edges of bins whose width is at most 1/64 of their value, so
-//! a line between two of them is nowhere more than that away from the truth. The first and the last point are exact.
+//! Distribution functions of spans, finer than the 50 bins: known at the edges of bins whose width
+//! is at most 1/64 of their value, so a line between two of them is nowhere more than that away
+//! from the truth. The first and the last point are exact.
 
 use crate::run::Run;
 
@@ -34,7 +35,8 @@ impl Durations {
         self.count
     }
 
-    /// Nanoseconds and the share of the durations that are not longer, rising; empty without any duration.
+    /// Nanoseconds and the share of the durations that are not longer, rising; empty without any
+    /// duration.
     pub fn points(&self) -> Vec<(u64, f64)> {
         let mut points: Vec<(u64, f64)> = Vec::new();
         let (mut sum, mut next) = (0, usize::MAX);
@@ -53,7 +55,8 @@ impl Durations {
     }
 }
 
-/// The number of the bin of a value: values below 2^[`BITS`] have their own, above it each power of two has 2^[`BITS`] of them.
+/// The number of the bin of a value: values below 2^[`BITS`] have their own, above it each power of
+/// two has 2^[`BITS`] of them.
 fn bin(ns: u64) -> usize {
     let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(BITS + 1);
     ((u64::from(shift) << BITS) + (ns >> shift)) as usize

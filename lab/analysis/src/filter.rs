@@ -1,5 +1,5 @@
-//! Rows of the timeline with only those spans that an expression describes. They are made when they are asked for, and the last ones are kept:
-//! a window that moves asks again and again.
+//! Rows of the timeline with only those spans that an expression describes. They are made when they
+//! are asked for, and the last ones are kept: a window that moves asks again and again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,8 @@ use crate::pattern::Pattern;
 use crate::run::Run;
 use crate::tiles::{Bar, Track};
 
-/// Rows that are looked at: all spans of them, or those that an expression describes. Their numbers are the same.
+/// Rows that are looked at: all spans of them, or those that an expression describes. Their numbers
+/// are the same.
 pub enum Shown<'a> {
     /// All.
     All(&'a [Lane]),

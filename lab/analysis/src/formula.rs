@@ -1,6 +1,8 @@
-//! Metrics that a person writes as a formula: `bytes / time`, `busy / count`, `100 * failed / max(count, 1)`. Numbers, names, `+ - * /`,
-//! brackets, `min` and `max`; nothing else is understood, so a formula from an address can do no harm. Who asks says which names there
-//! are: those of an interval of Running ([`Formula::of_interval`]), or those of the timeline's lanes ([`crate::metrics`]).
+//! Metrics that a person writes as a formula: `bytes / time`, `busy / count`,
+//! `100 * failed / max(count, 1)`. Numbers, names, `+ - * /`, brackets, `min` and `max`; nothing
+//! else is understood, so a formula from an address can do no harm. Who asks says which names there
+//! are: those of an interval of Running ([`Formula::of_interval`]), or those of the timeline's
+//! lanes ([`crate::metrics`]).
 
 use std::fmt;
 
@@ -38,7 +40,8 @@ enum Term {
 const LENGTH_MAX: usize = 200;
 const DEPTH_MAX: usize = 30;
 
-/// Says which of the values a name means, perhaps with what stands in brackets behind it; or why it means none.
+/// Says which of the values a name means, perhaps with what stands in brackets behind it; or why it
+/// means none.
 pub type Meaning<'a> = dyn FnMut(&str, Option<&str>) -> Result<usize, String> + 'a;
 
 impl Formula {

@@ -1,4 +1,5 @@
-//! What the command line names: which paths make which run, and what each file is. A file is known by its first bytes, never by its name.
+//! What the command line names: which paths make which run, and what each file is. A file is known
+//! by its first bytes, never by its name.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -35,8 +36,9 @@ pub enum Content {
 /// Bytes that are looked at to tell what a file is.
 const HEAD: usize = 512;
 
-/// The runs that words of the command line name: every directory is one, the single trace files together are one, every single result of
-/// `weft bench` is one, and a progress file belongs to the result before it. `NAME=PATH` gives a name; paths of the same name are one run.
+/// The runs that words of the command line name: every directory is one, the single trace files
+/// together are one, every single result of `weft bench` is one, and a progress file belongs to the
+/// result before it. `NAME=PATH` gives a name; paths of the same name are one run.
 ///
 /// # Errors
 /// If a path does not exist.
@@ -76,7 +78,8 @@ pub fn inputs(words: &[PathBuf]) -> Result<Vec<Input>> {
     Ok(runs.into_iter().map(name).collect())
 }
 
-/// The files of a run, each with what it holds: those that are named, and of directories those that are known.
+/// The files of a run, each with what it holds: those that are named, and of directories those that
+/// are known.
 ///
 /// # Errors
 /// If a directory cannot be read, or holds nothing that is known.

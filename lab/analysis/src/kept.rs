@@ -1,4 +1,5 @@
-//! What is found out about a run when somebody first asks for it, and kept with it: its other parts compute it.
+//! What is found out about a run when somebody first asks for it, and kept with it: its other parts
+//! compute it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -1,5 +1,5 @@
-//! Rows of the timeline: on each sub-lane of a node ([`crate::sublane`]) its spans by row and kind, so that spans of one row never hide one
-//! another.
+//! Rows of the timeline: on each sub-lane of a node ([`crate::sublane`]) its spans by row and kind,
+//! so that spans of one row never hide one another.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,13 +13,15 @@ use weft_trace::merge::{Each, Event, Merged, Node};
 use crate::sublane::{Rows, SubLane, node_order};
 use crate::tiles::{Bar, Bars, Track};
 
-/// More rows than this a sub-lane does not get: the last one takes what is left, and there spans overlap.
+/// More rows than this a sub-lane does not get: the last one takes what is left, and there spans
+/// overlap.
 pub const ROWS_MAX: usize = 24;
 
 /// What a span is, for colours, legend and filter: the event, and at disks the class of the access.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SpanKind {
-    /// The name of the event, as the trace file says it. It may be anything: files come from anywhere.
+    /// The name of the event, as the trace file says it. It may be anything: files come from
+    /// anywhere.
     pub name: String,
     /// 0: no class; 1 no seek, 2 near seek, 3 far seek.
     pub class: u8,
@@ -59,7 +61,8 @@ pub struct Lanes {
     pub lanes: Vec<Lane>,
     /// By number.
     pub kinds: Vec<SpanKind>,
-    /// By node, for each sort of record its kind and where it is drawn; nothing for what takes no time.
+    /// By node, for each sort of record its kind and where it is drawn; nothing for what takes no
+    /// time.
     known: Vec<Vec<Option<Place>>>,
     /// Positions of marks, by time.
     pub marks: Vec<u32>,
@@ -73,8 +76,8 @@ pub struct Lanes {
 type Place = (u16, SubLane);
 
 impl Lanes {
-    /// The rows of a trace whose first record begins at `origin`; nodes are looked at one after the other or at the same time, as `each` does
-    /// it.
+    /// The rows of a trace whose first record begins at `origin`; nodes are looked at one after the
+    /// other or at the same time, as `each` does it.
     pub fn new(merged: &Merged, origin: i64, each: Each<'_>) -> Lanes {
         let mut lanes = Lanes::default();
         let mut numbers: BTreeMap<SpanKind, u16> = BTreeMap::new();
@@ -164,7 +167,8 @@ impl OfNode {
                 None => match spans.times.sorts()[time.sort as usize].kind {
                     Kind::Mark => of_node.marks.push(time.position),
                     Kind::Counter => of_node.gauges.push(time.position),
-                    // The recorder's own records about clocks and losses do not stretch the time line.
+                    // The recorder's own records about clocks and losses do not stretch the time
+                    // line.
                     _ => continue,
                 },
             }

@@ -81,7 +81,8 @@ pub fn distribution(run: &Run, from: u64, to: u64, kinds: &[u64]) -> Value {
     })
 }
 
-/// Operations of the outermost layer that was recorded at clients; of servers if there is no client.
+/// Operations of the outermost layer that was recorded at clients; of servers if there is no
+/// client.
 fn usual_kinds(run: &Run) -> Vec<u16> {
     let of = |sub_lane: SubLane, client: bool| -> Vec<u16> {
         let lanes = run.lanes_of(sub_lane).filter(|(_, lane)| run.merged.nodes[lane.node].server.is_none() == client);

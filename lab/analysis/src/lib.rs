@@ -1,8 +1,10 @@
-//! Runs, analysed: trace files and results of `weft bench` become a [`run::Run`] with its spans on [`lanes`] and a pyramid of [`tiles`] for
-//! each; the other modules answer questions about it. The page, reports, pictures and exports show what they say. `docs/viewer.md`.
+//! Runs, analysed: trace files and results of `weft bench` become a [`run::Run`] with its spans on
+//! [`lanes`] and a pyramid of [`tiles`] for each; the other modules answer questions about it. The
+//! page, reports, pictures and exports show what they say. `docs/viewer.md`.
 //!
 //! It never changes a file, and never asks a server.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see
+// `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod bounds;

@@ -1,4 +1,5 @@
-//! Measurements beside bounds: the creates and streams of a run, the lines that bound them, and how much of the bound was reached.
+//! Measurements beside bounds: the creates and streams of a run, the lines that bound them, and how
+//! much of the bound was reached.
 
 use serde_json::{Value, json};
 use weft_charts::{Axis, Frame, Line, Lines, Style, Unit, categorical};
@@ -9,7 +10,8 @@ use crate::results::Ceiling;
 use crate::run::Run;
 
 const MIB: f64 = (1u64 << 20) as f64;
-/// Names of facts that a person may type in, with their units and how many of them make the unit of [`Facts`].
+/// Names of facts that a person may type in, with their units and how many of them make the unit of
+/// [`Facts`].
 const TYPED: [(&str, &str, f64); 9] = [
     ("rtt_us", "round trip, µs", 1e-6),
     ("net_mib", "network of one client, MiB/s", MIB),
@@ -34,7 +36,8 @@ struct Point {
     rates: [f64; 3],
 }
 
-/// Facts for a run: typed in where `typed` says so, else those of 2006 if these are asked for, else measured.
+/// Facts for a run: typed in where `typed` says so, else those of 2006 if these are asked for, else
+/// measured.
 pub fn facts(run: &Run, rows: &[Ceiling], typed: impl Fn(&str) -> Option<f64>, transport: &str) -> Facts {
     let servers = |data: bool| {
         let numbers = run.merged.nodes.iter().filter_map(|node| node.server);
@@ -112,8 +115,8 @@ fn row(kind: &str, point: &Point, bounds: &[(&'static str, Option<f64>)], unit: 
     json!({ "kind": kind, "name": point.name, "at": point.at, "rates": rates, "unit": unit, "bounds": bounds.iter().filter_map(bound).collect::<Vec<_>>() })
 }
 
-/// Rates of creates: those of the benchmark over requests in flight, that of the trace over the number that ran at once on average (Little's
-/// law: time of all of them over the duration).
+/// Rates of creates: those of the benchmark over requests in flight, that of the trace over the
+/// number that ran at once on average (Little's law: time of all of them over the duration).
 fn creates(run: &Run) -> Vec<Point> {
     let phases = run.results.phases.iter().filter(|phase| phase.phase.starts_with("create"));
     let mut points: Vec<Point> = phases

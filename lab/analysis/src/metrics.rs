@@ -1,4 +1,5 @@
-//! Metrics of the timeline: lanes whose values a person writes as a formula, one lane for each node that has what the formula names.
+//! Metrics of the timeline: lanes whose values a person writes as a formula, one lane for each node
+//! that has what the formula names.
 //!
 //! | in a formula | value in a piece of the window |
 //! |---|---|
@@ -9,7 +10,8 @@
 //! | `rise(GAUGE)` | by how much a gauge rises in it, between samples along a straight line |
 //! | `time` | its seconds |
 //!
-//! EVENTS are names as the legend has them, with `*` for any letters: `disk.*`. Without them: operations of clients, requests at servers.
+//! EVENTS are names as the legend has them, with `*` for any letters: `disk.*`. Without them:
+//! operations of clients, requests at servers.
 
 use std::sync::{Arc, PoisonError};
 
@@ -172,7 +174,8 @@ fn unknown(name: &str, gauges: &[&str]) -> String {
     format!("{name} is unknown; there are time, count, busy, bytes and failed, each also with (EVENTS), min, max{gauges}")
 }
 
-/// True if these events are meant by a pattern: `*` is any letters, nothing is operations of clients and requests at servers.
+/// True if these events are meant by a pattern: `*` is any letters, nothing is operations of
+/// clients and requests at servers.
 fn is_meant(kind: &SpanKind, pattern: &str) -> bool {
     if pattern.is_empty() { kind.sub_lane == SubLane::Operation } else { is_like(&kind.name, pattern) }
 }
@@ -230,7 +233,8 @@ fn mean(samples: &[(u64, u64)], pieces: Pieces, piece: usize) -> f64 {
     }
 }
 
-/// A gauge at a moment: on the straight line between two samples, and as the nearest sample beyond them.
+/// A gauge at a moment: on the straight line between two samples, and as the nearest sample beyond
+/// them.
 fn between(samples: &[(u64, u64)], ns: u64) -> f64 {
     let after = samples.partition_point(|sample| sample.0 <= ns);
     match (samples.get(after.wrapping_sub(1)), samples.get(after)) {

@@ -1,4 +1,5 @@
-//! What spans are searched for and filtered by: tests that are joined by `and` (or nothing), `or`, `not` and brackets.
+//! What spans are searched for and filtered by: tests that are joined by `and` (or nothing), `or`,
+//! `not` and brackets.
 //!
 //! | test | holds for spans |
 //! |---|---|

@@ -1,5 +1,6 @@
-//! Results of `weft bench`: rates of phases, how operations went over time, and what the machine allows at best. Files come from anywhere:
-//! what is not understood is an error with a reason, never a wrong number.
+//! Results of `weft bench`: rates of phases, how operations went over time, and what the machine
+//! allows at best. Files come from anywhere: what is not understood is an error with a reason,
+//! never a wrong number.
 
 use std::collections::BTreeMap;
 
@@ -141,7 +142,8 @@ pub struct Progress {
     pub process: u32,
     /// The machine or client that it ran on.
     pub node: String,
-    /// By time: end of the interval in nanoseconds since the start of the phase, operations and bytes within it.
+    /// By time: end of the interval in nanoseconds since the start of the phase, operations and
+    /// bytes within it.
     pub steps: Vec<(u64, u64, u64)>,
 }
 
@@ -177,9 +179,10 @@ impl Results {
         Ok(())
     }
 
-    /// Adds a CSV file with a row for each process and interval. The columns are found by name: `proc` or `process`; `t_s` (end of the
-    /// interval in seconds) or `start_ms` (its begin, intervals of 100 ms); `count` or `ops`, what ended in the interval; and, if there,
-    /// `phase`, `repetition`, `node` and `bytes`.
+    /// Adds a CSV file with a row for each process and interval. The columns are found by name:
+    /// `proc` or `process`; `t_s` (end of the interval in seconds) or `start_ms` (its begin,
+    /// intervals of 100 ms); `count` or `ops`, what ended in the interval; and, if there, `phase`,
+    /// `repetition`, `node` and `bytes`.
     ///
     /// # Errors
     /// A sentence with the line that could not be read.
@@ -223,7 +226,8 @@ impl Results {
         Ok(())
     }
 
-    /// A process that is known already stays as it is: the report and the progress file of one run say the same.
+    /// A process that is known already stays as it is: the report and the progress file of one run
+    /// say the same.
     fn add_process(&mut self, process: Progress) {
         let same =
             |other: &Progress| (&other.phase, other.repetition, other.process) == (&process.phase, process.repetition, process.process);

@@ -1,11 +1,12 @@
-//! Whether a trace fits into memory: one that does not is refused before the system ends whichever process it likes.
+//! Whether a trace fits into memory: one that does not is refused before the system ends whichever
+//! process it likes.
 
 use std::fs;
 
 use anyhow::{Result, bail};
 
-/// Bytes of memory for each byte of trace files, at most: the records themselves, their times, tiles, the analysis and what it needs while
-/// it works. Measured: 2.8 (`docs/viewer.md`).
+/// Bytes of memory for each byte of trace files, at most: the records themselves, their times,
+/// tiles, the analysis and what it needs while it works. Measured: 2.8 (`docs/viewer.md`).
 const PER_BYTE: u64 = 3;
 const MIB: u64 = 1 << 20;
 

@@ -1,4 +1,5 @@
-//! A run that is looked at: its files on one time line, its lanes, and what is found out in the background once the page can be shown.
+//! A run that is looked at: its files on one time line, its lanes, and what is found out in the
+//! background once the page can be shown.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -41,11 +42,13 @@ pub struct Source {
 pub struct Run {
     /// What the page calls it.
     pub name: String,
-    /// Nodes, clocks and records. It lives until the program ends, as the server's threads and the analysis borrow from it.
+    /// Nodes, clocks and records. It lives until the program ends, as the server's threads and the
+    /// analysis borrow from it.
     pub merged: &'static Merged,
     /// Rows and kinds.
     pub lanes: Lanes,
-    /// Nanoseconds of the reference clock at which the first record begins; all times of the page count from here.
+    /// Nanoseconds of the reference clock at which the first record begins; all times of the page
+    /// count from here.
     pub origin_ns: i64,
     /// Nanoseconds from there to the end of the last record.
     pub duration_ns: u64,
@@ -85,7 +88,8 @@ struct OfNode {
 }
 
 impl Run {
-    /// Clocks that nobody could fit, files that were refused, problems inside of files; violations of causality once the analysis knows them.
+    /// Clocks that nobody could fit, files that were refused, problems inside of files; violations
+    /// of causality once the analysis knows them.
     pub fn problem_count(&self) -> usize {
         let clocks = self.merged.clocks.iter().filter(|clock| clock.error_ns.is_none()).count();
         let refused = self.sources.iter().filter(|source| source.refused.is_some()).count();
@@ -100,7 +104,8 @@ impl Run {
         (0..self.merged.nodes.len()).flat_map(first).any(|event| event.record.flags & flags::SIMULATED != 0)
     }
 
-    /// Reads the files of a run and puts their records on one time line; `progress` is told bytes read and bytes in all.
+    /// Reads the files of a run and puts their records on one time line; `progress` is told bytes
+    /// read and bytes in all.
     ///
     /// # Errors
     /// If none of them can be read, or they need more memory than there is.
@@ -168,7 +173,8 @@ impl Run {
     /// A run of merged files, and of what was measured beside them.
     pub fn of(name: &str, merged: Merged, sources: Vec<Source>, results: Results) -> Run {
         let merged: &'static Merged = Box::leak(Box::new(merged));
-        // Marks and gauges count as well; the recorder's own records about clocks and losses do not stretch the time line.
+        // Marks and gauges count as well; the recorder's own records about clocks and losses do not
+        // stretch the time line.
         let begin = |node: usize| {
             let times = merged.events.node_times(node);
             let is_in_time = |sort: u32| !matches!(times.sorts()[sort as usize].kind, Kind::Sync | Kind::Lost | Kind::Text);
@@ -197,14 +203,16 @@ impl Run {
         !self.merged.nodes.is_empty()
     }
 
-    /// Nanoseconds of the reference clock of a window of the run; one that begins with the run or before it, or ends with it or after it, is open there.
+    /// Nanoseconds of the reference clock of a window of the run; one that begins with the run or
+    /// before it, or ends with it or after it, is open there.
     pub fn absolute(&self, from: u64, to: u64) -> (i64, i64) {
         let begin = if from == 0 { i64::MIN } else { self.origin_ns.saturating_add_unsigned(from) };
         let end = if to >= self.duration_ns { i64::MAX } else { self.origin_ns.saturating_add_unsigned(to) };
         (begin, end)
     }
 
-    /// Where the time of the operations goes that begin in a window; the whole run is known already.
+    /// Where the time of the operations goes that begin in a window; the whole run is known
+    /// already.
     pub fn explain(&self, from: u64, to: u64) -> Explanation {
         let analysed = self.analyse();
         match self.absolute(from, to) {

@@ -1,5 +1,6 @@
-//! Running performance: what each process did in each interval and up to it, and all of them together (Vef 2016, section 3.3.1), from a
-//! trace or from the progress that `weft bench` recorded. The x axis says the time and how many operations were done by then (figure 4.5).
+//! Running performance: what each process did in each interval and up to it, and all of them
+//! together (Vef 2016, section 3.3.1), from a trace or from the progress that `weft bench`
+//! recorded. The x axis says the time and how many operations were done by then (figure 4.5).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -312,7 +313,8 @@ impl Running {
         for (number, cell) in process.cells.iter().take(used).enumerate() {
             let begin = (number as u64 * self.interval_ns) as f64 / 1e9;
             let end = self.end_s(number);
-            // The last interval may end early; it counts as a whole one, as what is left of it may be as short as one operation.
+            // The last interval may end early; it counts as a whole one, as what is left of it may
+            // be as short as one operation.
             let length = self.interval_ns as f64 / 1e9;
             let value = metric.value(&cell.values(length));
             sum += value.unwrap_or(0.0) * length;
@@ -338,7 +340,8 @@ impl Process {
     }
 }
 
-/// Nanoseconds of an interval: what is asked for, or a round number that makes about [`INTERVALS`]; never so short that there are too many.
+/// Nanoseconds of an interval: what is asked for, or a round number that makes about [`INTERVALS`];
+/// never so short that there are too many.
 fn interval(asked_ns: u64, duration_ns: u64, least_ns: u64) -> u64 {
     let wanted = if asked_ns > 0 { asked_ns.max(duration_ns / 5_000) } else { duration_ns / INTERVALS };
     let wanted = wanted.max(least_ns).max(1);

@@ -1,6 +1,7 @@
-//! A synthetic trace: clients that create, write, read and look at files on metadata and data servers, in virtual time, with queues at the
-//! servers, a journal, disks that seek, and now and then a slow disk. It exists so that the viewer can be measured and tested with any
-//! number of spans; `weft view --sample N DIR` writes it. The same seed gives the same bytes.
+//! A synthetic trace: clients that create, write, read and look at files on metadata and data
+//! servers, in virtual time, with queues at the servers, a journal, disks that seek, and now and
+//! then a slow disk. It exists so that the viewer can be measured and tested with any number of
+//! spans; `weft view --sample N DIR` writes it. The same seed gives the same bytes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -36,7 +37,8 @@ impl Default for Sample {
     }
 }
 
-/// Spans that one operation leaves on average; measured, used only to turn a wanted number of spans into operations.
+/// Spans that one operation leaves on average; measured, used only to turn a wanted number of spans
+/// into operations.
 pub const SPANS_PER_OPERATION: f64 = 9.0;
 const THREADS: usize = 4;
 const US: u64 = 1_000;
@@ -253,7 +255,8 @@ impl<W: Write> Cluster<W> {
         phases[served::QUEUE] = coarse(begin - arrived);
         let mut at = begin + cpu;
         if !is_meta {
-            // The first data server's disk seeks most; every 997th access of any of them takes milliseconds.
+            // The first data server's disk seeks most; every 997th access of any of them takes
+            // milliseconds.
             let (class, usual) = match (self.next() % 10, call.server == usize::from(self.sample.meta)) {
                 (0..4, true) => (class::FAR_SEEK, 240),
                 (0..2, false) => (class::NEAR_SEEK, 90),

@@ -1,4 +1,5 @@
-//! The sub-lanes of a node, and the rows on which spans lie that run at once: what the timeline, its pictures and the exports share.
+//! The sub-lanes of a node, and the rows on which spans lie that run at once: what the timeline,
+//! its pictures and the exports share.
 
 use serde::Serialize;
 use weft_trace::EventId;
@@ -104,8 +105,8 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The lowest row that is free when a span begins; spans come by their beginnings. If all of `rows_max` rows are taken, nothing, and
-    /// the last one shall hold the span, on another one.
+    /// The lowest row that is free when a span begins; spans come by their beginnings. If all of
+    /// `rows_max` rows are taken, nothing, and the last one shall hold the span, on another one.
     pub fn place(&mut self, (start, end): (u64, u64), rows_max: usize) -> Option<usize> {
         let free = self.ends.iter().position(|end| *end <= start);
         let row = free.unwrap_or(self.ends.len());
@@ -129,7 +130,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Each span lies on the lowest row on which it overlaps nothing, as a look at all rows says.
+        /// Each span lies on the lowest row on which it overlaps nothing, as a look at all rows
+        /// says.
         #[test]
         fn a_span_lies_on_the_lowest_free_row(mut spans in proptest::collection::vec((0u64..500, 0u64..60), 1..120)) {
             spans.sort_unstable();

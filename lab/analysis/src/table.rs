@@ -1,4 +1,5 @@
-//! The spans of a window as rows: the twin of the timeline for those who cannot see it, and the export.
+//! The spans of a window as rows: the twin of the timeline for those who cannot see it, and the
+//! export.
 
 use serde_json::{Value, json};
 use weft_trace::events::{Event, before};

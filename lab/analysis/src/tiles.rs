@@ -1,10 +1,13 @@
-//! The pyramid of tiles: what a row of spans looks like from any height. A tile of level k is 2^k ns wide and begins at a multiple of its
-//! width, for every pyramid alike, so tiles of many pyramids add up without any rounding. Level `base` is made from the spans, every
-//! further one from pairs of the level below; only tiles in which something happens are kept. `base` is the finest level with at most one
-//! tile for every four spans, so all levels together need about as much memory as a third of the spans themselves.
+//! The pyramid of tiles: what a row of spans looks like from any height. A tile of level k is 2^k
+//! ns wide and begins at a multiple of its width, for every pyramid alike, so tiles of many
+//! pyramids add up without any rounding. Level `base` is made from the spans, every further one
+//! from pairs of the level below; only tiles in which something happens are kept. `base` is the
+//! finest level with at most one tile for every four spans, so all levels together need about as
+//! much memory as a third of the spans themselves.
 //!
-//! Below `base` the spans are looked at directly: there are few of them in a window that is so narrow. A track keeps only their positions;
-//! their times lie beside their records ([`weft_trace::events`]).
+//! Below `base` the spans are looked at directly: there are few of them in a window that is so
+//! narrow. A track keeps only their positions; their times lie beside their records
+//! ([`weft_trace::events`]).
 
 use std::ops::Range;
 
@@ -38,7 +41,8 @@ impl Tile {
     fn add(&mut self, other: &Tile) {
         self.busy = self.busy.saturating_add(other.busy);
         self.count = self.count.saturating_add(other.count);
-        // The earlier record of two equally long ones, so that the order of adding up does not matter.
+        // The earlier record of two equally long ones, so that the order of adding up does not
+        // matter.
         if (other.longest, std::cmp::Reverse(other.event)) > (self.longest, std::cmp::Reverse(self.event)) {
             (self.longest, self.event) = (other.longest, other.event);
         }
@@ -56,9 +60,11 @@ pub trait Bars {
 pub struct Track {
     /// Positions of the spans, by start; so they rise.
     events: Vec<u32>,
-    /// Nanoseconds of each; [`u32::MAX`] for all that are longer. They are asked for many at once, and lie here one beside the other.
+    /// Nanoseconds of each; [`u32::MAX`] for all that are longer. They are asked for many at once,
+    /// and lie here one beside the other.
     durations: Vec<u32>,
-    /// For each span the latest end so far, if it is not that of the span itself: rises, so it can be searched though spans overlap.
+    /// For each span the latest end so far, if it is not that of the span itself: rises, so it can
+    /// be searched though spans overlap.
     latest_end: Option<Vec<u64>>,
     /// `sums[i]` is the time of the first `i` times [`BARS_PER_SUM`] spans.
     sums: Vec<u64>,
@@ -159,8 +165,8 @@ impl Track {
         self.sums.get(kept).copied().unwrap_or(0) + rest.map(|(event, ns)| duration(all, *event, *ns)).sum::<u64>()
     }
 
-    /// Calls `take` with every tile of `level` from number `first` up to `last` in which something happens. A tile may come in several parts,
-    /// which add up to it.
+    /// Calls `take` with every tile of `level` from number `first` up to `last` in which something
+    /// happens. A tile may come in several parts, which add up to it.
     pub fn tiles(&self, all: &impl Bars, level: u32, first: u64, last: u64, mut take: impl FnMut(Tile)) {
         if level < self.base {
             let (from, to) = (first << level, last.saturating_add(1).saturating_mul(1 << level));

@@ -1,5 +1,5 @@
-//! What a window of the timeline shows: for each lane either every span, if there are few, or tiles not wider than a pixel. The answer is
-//! binary, because the browser reads it without copying:
+//! What a window of the timeline shows: for each lane either every span, if there are few, or tiles
+//! not wider than a pixel. The answer is binary, because the browser reads it without copying:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -187,7 +187,8 @@ pub(crate) mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// Any window of a trace, any filter: tiles and spans are what a look at every record gives.
+        /// Any window of a trace, any filter: tiles and spans are what a look at every record
+        /// gives.
         #[test]
         fn every_window_equals_brute_force(from in 0u64..40_000_000, length in 1u64..60_000_000, width in 1u32..900, hide in any::<u64>()) {
             let run = Run::new(merged(&Sample { operations: 1_500, ..Sample::default() }), Vec::new());

@@ -1,4 +1,5 @@
-//! The processes of a benchmark, led from outside: they are started once, wait for each other before each step, and end with this one.
+//! The processes of a benchmark, led from outside: they are started once, wait for each other
+//! before each step, and end with this one.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -24,7 +25,8 @@ use crate::worker::{Answer, Done, Order};
 /// How long a process has for ending by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Notices that the person wants to stop, and ends the processes, so that whoever waits for them goes on to clean up.
+/// Notices that the person wants to stop, and ends the processes, so that whoever waits for them
+/// goes on to clean up.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<StopState>);
 
@@ -163,7 +165,8 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Lets all clients do a step; they start when all are ready. `before` is called just before that.
+    /// Lets all clients do a step; they start when all are ready. `before` is called just before
+    /// that.
     ///
     /// # Errors
     /// The first failure of any process; all are done or gone by then.
@@ -189,7 +192,8 @@ impl Crew {
         for worker in &mut self.workers {
             worker.say("go")?;
         }
-        // All answers are taken before a failure is told, so that nobody works while others clean up.
+        // All answers are taken before a failure is told, so that nobody works while others clean
+        // up.
         let answers: Vec<Result<Done>> = self
             .workers
             .iter_mut()
@@ -266,7 +270,8 @@ impl Drop for Crew {
             self.stop.disown(&worker.child);
             let ended = process::wait_until(PATIENCE, || Ok(worker.child.try_wait()?.is_some()));
             if !matches!(ended, Ok(true)) {
-                // It hangs in the file system that it measures; nothing more can be done for it here.
+                // It hangs in the file system that it measures; nothing more can be done for it
+                // here.
                 let _ = worker.child.kill();
                 let _ = worker.child.wait();
             }

@@ -1,5 +1,6 @@
-//! `weft bench engines`: what durability costs. Temporary file systems, one for each engine and durability, run at the same time;
-//! creates by the library go to one after the other, over and over, so that whatever else happens on the machine meets all alike.
+//! `weft bench engines`: what durability costs. Temporary file systems, one for each engine and
+//! durability, run at the same time; creates by the library go to one after the other, over and
+//! over, so that whatever else happens on the machine meets all alike.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -115,7 +116,8 @@ impl Drop for System {
     }
 }
 
-/// Measures in a temporary directory below `dir`, and prints the results: what comparisons of temporary file systems have in common.
+/// Measures in a temporary directory below `dir`, and prints the results: what comparisons of
+/// temporary file systems have in common.
 ///
 /// # Errors
 /// Of the measurement.
@@ -136,8 +138,8 @@ pub fn measured<T: Serialize>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every system once, then all again: whatever else happens on the machine meets all alike. `one` gets the system and the number of the
-/// repetition, from 1.
+/// Every system once, then all again: whatever else happens on the machine meets all alike. `one`
+/// gets the system and the number of the repetition, from 1.
 ///
 /// # Errors
 /// The first one of `one`, or if the user wants it to end.

@@ -1,7 +1,9 @@
-//! `weft bench layers`: what the order of accesses to the disk is worth. Temporary file systems, one for each cache layer; ten clients
-//! write one file and read it again, each every tenth block, with 1, 100 or all of a client's blocks in one call: the individual
-//! accesses of Kuhn's thesis (2009), section 6.4.1, on this machine. The layers take turns, so that whatever else happens meets all alike. With direct
-//! I/O the operations of the disks stand beside those that the simulator predicts (`prediction.rs`).
+//! `weft bench layers`: what the order of accesses to the disk is worth. Temporary file systems,
+//! one for each cache layer; ten clients write one file and read it again, each every tenth block,
+//! with 1, 100 or all of a client's blocks in one call: the individual accesses of Kuhn's thesis
+//! (2009), section 6.4.1, on this machine. The layers take turns, so that whatever else happens
+//! meets all alike. With direct I/O the operations of the disks stand beside those that the
+//! simulator predicts (`prediction.rs`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -50,7 +52,8 @@ pub struct Args {
     /// Data servers go to their disks past the page cache
     #[arg(long)]
     direct_io: bool,
-    /// When an acknowledged change is safe; with none and direct I/O writes are answered before they are on the disk
+    /// When an acknowledged change is safe; with none and direct I/O writes are answered before
+    /// they are on the disk
     #[arg(long, value_enum, default_value_t = Durability::Batch)]
     durability: Durability,
     /// Data servers of each file system

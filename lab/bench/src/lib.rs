@@ -1,9 +1,12 @@
-//! `weft bench`: measures Weft by its library, any mounted directory by system calls, and what the machine allows at best.
+//! `weft bench`: measures Weft by its library, any mounted directory by system calls, and what the
+//! machine allows at best.
 //!
-//! One process leads ([`run`]), others measure ([`worker`]): they wait for each other before each step, so that rates are of all
-//! clients at once. [`work`] says what is done, [`path`] and [`library`] do it, [`report`] tells what came out. It never changes what it measures: the
+//! One process leads ([`run`]), others measure ([`worker`]): they wait for each other before each
+//! step, so that rates are of all clients at once. [`work`] says what is done, [`path`] and
+//! [`library`] do it, [`report`] tells what came out. It never changes what it measures: the
 //! servers are told nothing but what any client would tell them.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see
+// `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod ceiling;
@@ -98,9 +101,11 @@ enum What {
     Stress(Options),
     /// Compare the engines: temporary file systems side by side, creates by the library
     Engines(engines::Args),
-    /// Compare recording with not recording: creates by the library in turns, with an interval of confidence
+    /// Compare recording with not recording: creates by the library in turns, with an interval of
+    /// confidence
     Tracing(tracing::Args),
-    /// Compare the cache layers: temporary file systems side by side, interleaved blocks of one file from many clients
+    /// Compare the cache layers: temporary file systems side by side, interleaved blocks of one
+    /// file from many clients
     Layers(layers::Args),
     #[command(hide = true)]
     Worker(worker::Args),

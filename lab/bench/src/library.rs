@@ -1,7 +1,8 @@
-//! A Weft file system as a target, by the client library: what a program gets that is written for it.
+//! A Weft file system as a target, by the client library: what a program gets that is written for
+//! it.
 //!
-//! At depth 1 each request waits for its reply. Above it a client keeps so many requests in flight: whole batches where the library
-//! has a call for them, otherwise flows side by side.
+//! At depth 1 each request waits for its reply. Above it a client keeps so many requests in flight:
+//! whole batches where the library has a call for them, otherwise flows side by side.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::meter::Meter;
 use crate::target::{Target, Traffic};
 use crate::work::{Block, MARK_BYTES, Step, Work, mark, noise};
 
-/// Names given to one call of a batch: many windows, so that the end of a batch, when the window drains, does not count.
+/// Names given to one call of a batch: many windows, so that the end of a batch, when the window
+/// drains, does not count.
 const BATCH: usize = 4096;
 /// Bytes of one page of a listing.
 const LIST_BYTES: u32 = 256 << 10;
@@ -51,7 +53,8 @@ struct Folder {
 }
 
 impl LibraryTarget {
-    /// Works below the existing directory at path `root`; every server is connected already when this returns.
+    /// Works below the existing directory at path `root`; every server is connected already when
+    /// this returns.
     ///
     /// # Errors
     /// If a server does not answer.
@@ -295,7 +298,8 @@ impl Part<'_> {
             self.count(block.bytes);
             Ok(())
         });
-        // Apart from this flow, which is moved with others like it: without optimisation they would not fit on the stack of a thread.
+        // Apart from this flow, which is moved with others like it: without optimisation they would
+        // not fit on the stack of a thread.
         Box::pin(run_window(blocks, at_once)).await.into_iter().collect::<Result<()>>()?;
         fs.client.close(file).await.map_err(explain)
     }

@@ -9,7 +9,8 @@ use crate::stats::Latencies;
 
 /// Length of one interval of the recorded progress.
 pub const INTERVAL: Duration = Duration::from_millis(100);
-/// Intervals that have their place before the first operation: ten minutes. A longer step makes the list grow.
+/// Intervals that have their place before the first operation: ten minutes. A longer step makes the
+/// list grow.
 const INTERVALS_AT_FIRST: usize = 6000;
 
 /// Counts operations of one client while they happen.
@@ -19,7 +20,8 @@ pub struct Meter {
     last: Instant,
     tally: Tally,
     bins: Latency,
-    /// Every place is written to at the start, so that no page is fetched while operations are timed; cut to its length at the end.
+    /// Every place is written to at the start, so that no page is fetched while operations are
+    /// timed; cut to its length at the end.
     intervals: Vec<(u64, u64)>,
     progress: bool,
 }
@@ -27,7 +29,8 @@ pub struct Meter {
 /// A latency distribution on its way between processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bins {
-    /// Number and nanoseconds of the entries of each slot (`weft_trace::latency`); empty without entries.
+    /// Number and nanoseconds of the entries of each slot (`weft_trace::latency`); empty without
+    /// entries.
     slots: Vec<(u64, u64)>,
     min_ns: u64,
     max_ns: u64,

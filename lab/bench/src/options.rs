@@ -17,7 +17,8 @@ const STREAM_BYTES: u64 = 256 << 20;
 /// Options of every measuring subcommand.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Measure this file system by the client library (FS or FS:/DIR); with --path: ask its servers what they spent
+    /// Measure this file system by the client library (FS or FS:/DIR); with --path: ask its servers
+    /// what they spent
     #[arg(long, value_name = "FS", required_unless_present = "path", help_heading = "What")]
     pub fs: Option<OsString>,
     /// Measure this directory of any file system, by system calls
@@ -26,7 +27,8 @@ pub struct Options {
     /// Files of each client [default: 5000; 1 for streams; 500 in each directory for stress]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "What")]
     files: Option<u64>,
-    /// Bytes of each file; in shared files each client's part; for split of all files of a client [default: 0; 256MiB for streams; 50MiB for split]
+    /// Bytes of each file; in shared files each client's part; for split of all files of a client
+    /// [default: 0; 256MiB for streams; 50MiB for split]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
     size: Option<ByteSize>,
     /// Bytes of one read or write
@@ -35,7 +37,8 @@ pub struct Options {
     /// Which directories the files are in [default: shared; own for split and stress]
     #[arg(long, value_enum, help_heading = "What")]
     dir: Option<Dirs>,
-    /// Directories that each client makes for its files, removed with them [default: 0; 100 for stress]
+    /// Directories that each client makes for its files, removed with them [default: 0; 100 for
+    /// stress]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = "What")]
     subdirs: Option<u32>,
     /// One file for all clients, each with a part of it (write, read, streams)
@@ -84,11 +87,13 @@ pub struct Options {
     /// Repetitions; the median and the range are told
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "How")]
     pub reps: u32,
-    /// Seconds of rest before each phase, in which caches of names and attributes forget: a mount may answer for what it has just seen
+    /// Seconds of rest before each phase, in which caches of names and attributes forget: a mount
+    /// may answer for what it has just seen
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = pause, help_heading = "How")]
     pub pause: f64,
-    /// Measure the ceiling of each phase before every repetition, and tell the ratio: `bare` (if no KIND is given) has nothing behind the
-    /// requests; `served`, for --path, is a null file system whose permissions the kernel checks and that asks one process for each change
+    /// Measure the ceiling of each phase before every repetition, and tell the ratio: `bare` (if no
+    /// KIND is given) has nothing behind the requests; `served`, for --path, is a null file system
+    /// whose permissions the kernel checks and that asks one process for each change
     #[arg(long, value_name = "KIND", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "bare", help_heading = "How")]
     pub ceiling: Option<CeilingKind>,
 

@@ -221,7 +221,8 @@ impl PathClient {
         Ok(())
     }
 
-    /// Calls `act` with the number of each file that this client writes or reads, and with what opens it.
+    /// Calls `act` with the number of each file that this client writes or reads, and with what
+    /// opens it.
     fn each_stream(&self, work: &Work, mut act: impl FnMut(&dyn Fn(OFlag) -> Result<File>, u64) -> Result<()>) -> Result<()> {
         let mut name = Vec::new();
         for subdir in work.subdir_names(self.number) {
@@ -247,7 +248,8 @@ impl PathClient {
     }
 }
 
-/// The record of a system call, as the calling program sees it. A gateway on this machine joins its own by the number of the thread.
+/// The record of a system call, as the calling program sees it. A gateway on this machine joins its
+/// own by the number of the thread.
 fn traced(event: EventId) -> OpenSpan {
     let mut span = weft_trace::operation(event);
     if span.is_on() {

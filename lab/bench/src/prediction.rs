@@ -1,10 +1,13 @@
-//! How many operations of their disks data servers should need for a pass of `weft bench layers`: the same blocks, calls, clients and servers in the
-//! simulator (`docs/simulator.md`), with the cache layer told what the real one is told.
+//! How many operations of their disks data servers should need for a pass of `weft bench layers`:
+//! the same blocks, calls, clients and servers in the simulator (`docs/simulator.md`), with the
+//! cache layer told what the real one is told.
 //!
-//! The model knows the disk as the layer does (an access of 30 us, 1 GiB/s). It does not know how long clients take for everything else, and that
-//! decides how many requests wait at the same time and can be gathered. So there are two predictions: for clients that take no time at all (the fewest
-//! operations), and for clients that compute between their calls as long as makes the layer `none` take the time that was measured with `none`.
-//! The truth is between them: a part of what was measured is a slower disk, and that gathers.
+//! The model knows the disk as the layer does (an access of 30 us, 1 GiB/s). It does not know how
+//! long clients take for everything else, and that decides how many requests wait at the same time
+//! and can be gathered. So there are two predictions: for clients that take no time at all (the
+//! fewest operations), and for clients that compute between their calls as long as makes the layer
+//! `none` take the time that was measured with `none`. The truth is between them: a part of what
+//! was measured is a slower disk, and that gathers.
 
 use anyhow::{Result, anyhow};
 use weft_data_server::CacheConfig;
@@ -44,7 +47,8 @@ impl Case {
         (self.block_bytes * self.blocks * self.clients) as f64 / MIB as f64
     }
 
-    /// Operations of all disks with this layer, the clients computing `between_ns` nanoseconds before each call.
+    /// Operations of all disks with this layer, the clients computing `between_ns` nanoseconds
+    /// before each call.
     ///
     /// # Errors
     /// If the simulator refuses the case, which it should not.
@@ -52,7 +56,8 @@ impl Case {
         self.simulate(cache, between_ns).map(|(operations, _)| operations)
     }
 
-    /// How long the clients compute before each call if a pass with the layer `none` takes `measured_s` seconds, in nanoseconds.
+    /// How long the clients compute before each call if a pass with the layer `none` takes
+    /// `measured_s` seconds, in nanoseconds.
     ///
     /// # Errors
     /// As [`Case::operations`].

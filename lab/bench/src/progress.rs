@@ -1,5 +1,6 @@
-//! Running performance: what each process did in each interval, as Vef's modified mdtest prints it (thesis of 2016, section 3.2.2), but
-//! recorded in memory and told at the end. As lines of a CSV file, and in the JSON report together with the latencies in the 50 bins.
+//! Running performance: what each process did in each interval, as Vef's modified mdtest prints it
+//! (thesis of 2016, section 3.2.2), but recorded in memory and told at the end. As lines of a CSV
+//! file, and in the JSON report together with the latencies in the 50 bins.
 
 use std::fmt::Write as _;
 
@@ -9,8 +10,9 @@ use weft_trace::latency::{Latency, slot_bounds_ns};
 use crate::meter::INTERVAL;
 use crate::report::Measurement;
 
-/// First line of the progress file: `proc` numbers the processes of a phase, `node` is its machine, `t_s` the end of the interval (the last
-/// one of a process ends with it) in seconds since the first client of all processes began, `count` and `bytes` are what ended in the interval.
+/// First line of the progress file: `proc` numbers the processes of a phase, `node` is its machine,
+/// `t_s` the end of the interval (the last one of a process ends with it) in seconds since the
+/// first client of all processes began, `count` and `bytes` are what ended in the interval.
 pub const HEADING: &str = "phase,repetition,proc,node,t_s,count,bytes\n";
 
 /// A process of one repetition, in the JSON report.

@@ -195,8 +195,8 @@ pub fn table(phases: &[Phase]) -> String {
     table.render()
 }
 
-/// Rows of a Markdown table: label and phase, median (smallest - greatest), repetitions. Streams and whole runs of `split` say what
-/// their readers compare: MiB/s and seconds.
+/// Rows of a Markdown table: label and phase, median (smallest - greatest), repetitions. Streams
+/// and whole runs of `split` say what their readers compare: MiB/s and seconds.
 pub fn markdown(label: &str, phases: &[Phase]) -> String {
     let mut text = String::new();
     for one in phases {

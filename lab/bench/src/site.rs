@@ -1,4 +1,5 @@
-//! The place of a benchmark: one directory of its own with a name that nobody else has, gone when the benchmark ends.
+//! The place of a benchmark: one directory of its own with a name that nobody else has, gone when
+//! the benchmark ends.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

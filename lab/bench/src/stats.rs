@@ -28,16 +28,18 @@ impl Spread {
     }
 }
 
-/// Between these two samples the median of what they were taken from lies with at least 95 %, whatever its distribution: order statistics
-/// (Conover: Practical nonparametric statistics, section 3.2). Smallest and greatest sample if there are fewer than six; `None` if there
-/// is none, or one of them is no number.
+/// Between these two samples the median of what they were taken from lies with at least 95 %,
+/// whatever its distribution: order statistics (Conover: Practical nonparametric statistics,
+/// section 3.2). Smallest and greatest sample if there are fewer than six; `None` if there is none,
+/// or one of them is no number.
 pub fn median_interval(samples: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     let mut sorted: Vec<f64> = samples.into_iter().collect();
     if sorted.is_empty() || sorted.iter().any(|sample| !sample.is_finite()) {
         return None;
     }
     sorted.sort_by(f64::total_cmp);
-    // As many samples are left out at each end as stay below a probability of 2.5 % to have the median behind them.
+    // As many samples are left out at each end as stay below a probability of 2.5 % to have the
+    // median behind them.
     let count = sorted.len();
     let (mut left_out, mut chance, mut sum) = (0, 0.5f64.powi(count as i32), 0.0);
     loop {
@@ -54,7 +56,8 @@ pub fn median_interval(samples: impl IntoIterator<Item = f64>) -> Option<(f64, f
 /// Sub-steps of one power of two: a latency is known to 1/16 of itself.
 const STEPS: u64 = 16;
 
-/// How often which latency occurred, in steps that grow with the latency; merges without losing anything.
+/// How often which latency occurred, in steps that grow with the latency; merges without losing
+/// anything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
     /// By step.

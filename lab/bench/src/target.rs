@@ -1,5 +1,5 @@
-//! What a process of a benchmark needs of the file system that it measures. There are two: a directory, by system calls, and a Weft
-//! file system, by the client library.
+//! What a process of a benchmark needs of the file system that it measures. There are two: a
+//! directory, by system calls, and a Weft file system, by the client library.
 
 use anyhow::Result;
 
@@ -26,7 +26,8 @@ pub trait Target: Sync {
     /// Of the file system, and if data is not what was written.
     fn run(&self, client: &mut Self::Client, step: Step, work: &Work, meter: &mut Meter) -> Result<()>;
 
-    /// Requests sent and bytes sent and received by this process so far; `None` where nobody can tell.
+    /// Requests sent and bytes sent and received by this process so far; `None` where nobody can
+    /// tell.
     fn traffic(&self) -> Option<Traffic>;
 }
 

@@ -1,5 +1,6 @@
-//! `weft bench tracing`: what recording costs. One temporary file system; creates by the library with every event recorded, and with none,
-//! in pairs whose order changes, so that whatever else happens on the machine meets both alike.
+//! `weft bench tracing`: what recording costs. One temporary file system; creates by the library
+//! with every event recorded, and with none, in pairs whose order changes, so that whatever else
+//! happens on the machine meets both alike.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,7 +24,8 @@ use crate::usage::Observer;
 use crate::work::{Step, Work};
 use crate::worker;
 
-/// A server's ring in bytes for each create: one record, and if each create has a turn of its own, that and its part of the journal.
+/// A server's ring in bytes for each create: one record, and if each create has a turn of its own,
+/// that and its part of the journal.
 const RING_BYTES_PER_FILE: u64 = 512;
 
 /// Options of the command.

@@ -9,7 +9,8 @@ use weft_host::state::StateDir;
 
 use crate::target::Traffic;
 
-/// Units of processor time in one second, as the kernel tells programs: the same on every architecture that we run on.
+/// Units of processor time in one second, as the kernel tells programs: the same on every
+/// architecture that we run on.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// Counters at one moment, or between two.
@@ -83,7 +84,8 @@ fn process_us(pid: i32) -> Result<u64> {
     Ok(ticks * 1_000_000 / TICKS_PER_SECOND)
 }
 
-/// User and system time in the text of `/proc/PID/stat`. The name of the program, in parentheses, may hold anything.
+/// User and system time in the text of `/proc/PID/stat`. The name of the program, in parentheses,
+/// may hold anything.
 fn ticks_of(text: &str) -> Option<u64> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);

@@ -1,7 +1,8 @@
-//! What is measured, in a form that both sides of a benchmark understand: the command that leads it and the processes that do it.
+//! What is measured, in a form that both sides of a benchmark understand: the command that leads it
+//! and the processes that do it.
 //!
-//! A *client* is one thread of one process; clients are numbered through all processes. Names follow from numbers, so that any
-//! process can tell the names of any client.
+//! A *client* is one thread of one process; clients are numbered through all processes. Names
+//! follow from numbers, so that any process can tell the names of any client.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +40,8 @@ pub enum Step {
     Readdir,
     /// Makes the files and writes them block by block. Counts blocks.
     Write,
-    /// Reads the files block by block and checks that each block is the one that was written. Counts blocks.
+    /// Reads the files block by block and checks that each block is the one that was written.
+    /// Counts blocks.
     Read,
     /// Removes all files. Counts files.
     Remove,
@@ -93,7 +95,8 @@ pub struct Work {
     pub direct: bool,
     /// Drop the page cache of each file before it is read.
     pub cold: bool,
-    /// Name files by their full path, as programs mostly do; otherwise relative to an open directory.
+    /// Name files by their full path, as programs mostly do; otherwise relative to an open
+    /// directory.
     pub full_paths: bool,
     /// Ask for the attributes of each entry of a listing.
     pub attrs: bool,
@@ -123,7 +126,8 @@ impl Work {
         u128::from(self.procs) * u128::from(self.clients) * (files * u128::from(self.size) + u128::from(self.longer))
     }
 
-    /// One client that makes no file, all of them empty, in a directory for everybody: what a work says only as far as it differs.
+    /// One client that makes no file, all of them empty, in a directory for everybody: what a work
+    /// says only as far as it differs.
     pub const EMPTY_FILES: Work = Work {
         procs: 1,
         clients: 1,
@@ -151,7 +155,8 @@ impl Work {
         u64::from(self.procs) * u64::from(self.clients)
     }
 
-    /// Names of the directories that must be there before the first step, below the place of the benchmark.
+    /// Names of the directories that must be there before the first step, below the place of the
+    /// benchmark.
     pub fn dir_names(&self) -> Vec<String> {
         match self.dirs {
             Dirs::Shared => vec![self.dir_name(0)],
@@ -167,7 +172,8 @@ impl Work {
         }
     }
 
-    /// The directories in which a client's files are, relative to its own; the empty name is its own.
+    /// The directories in which a client's files are, relative to its own; the empty name is its
+    /// own.
     pub fn subdir_names(&self, client: u64) -> Vec<String> {
         match self.subdirs {
             0 => vec![String::new()],

@@ -1,5 +1,6 @@
-//! One process of a benchmark. It takes orders as lines of JSON on standard input, each followed by `go` once all processes are
-//! ready, and answers in the same way on standard output. It ends when its input ends: also when whoever leads it is killed.
+//! One process of a benchmark. It takes orders as lines of JSON on standard input, each followed by
+//! `go` once all processes are ready, and answers in the same way on standard output. It ends when
+//! its input ends: also when whoever leads it is killed.
 
 use std::ffi::OsString;
 use std::io::{BufRead, Write};
@@ -124,8 +125,8 @@ impl Args {
     }
 }
 
-/// Lines of standard input. When it ends this process ends: if it waits for an order, in the usual way (it may have a trace to write),
-/// and otherwise a moment later, whatever it does.
+/// Lines of standard input. When it ends this process ends: if it waits for an order, in the usual
+/// way (it may have a trace to write), and otherwise a moment later, whatever it does.
 fn read_orders() -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {

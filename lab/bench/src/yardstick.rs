@@ -1,5 +1,5 @@
-//! The ceiling that belongs to a step, measured between its repetitions: the same number of threads, the same requests, and nothing
-//! behind them.
+//! The ceiling that belongs to a step, measured between its repetitions: the same number of
+//! threads, the same requests, and nothing behind them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,8 +22,8 @@ const MIB: f64 = 1024.0;
 pub enum CeilingKind {
     /// Nothing.
     Bare,
-    /// The least that a file system over FUSE needs if its truth is in another process: the kernel checks permissions, and a bare server
-    /// is asked once for each change.
+    /// The least that a file system over FUSE needs if its truth is in another process: the kernel
+    /// checks permissions, and a bare server is asked once for each change.
     Served,
 }
 

@@ -91,7 +91,8 @@ pub struct Axis {
     pub log: bool,
     /// From and to; `None`: as the data asks, from 0 if it is linear.
     pub range: Option<(f64, f64)>,
-    /// A second number under each tick, on a line through these points: how many files existed at that time. Empty: none.
+    /// A second number under each tick, on a line through these points: how many files existed at
+    /// that time. Empty: none.
     pub beneath: Vec<(f64, f64)>,
 }
 
@@ -124,7 +125,8 @@ impl Axis {
         self
     }
 
-    /// Ticks with the text under each: the count on a straight line between the two points around it.
+    /// Ticks with the text under each: the count on a straight line between the two points around
+    /// it.
     pub(crate) fn beneath(&self, ticks: &[f64]) -> Vec<(f64, String)> {
         let points = &self.beneath;
         let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };

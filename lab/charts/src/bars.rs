@@ -57,7 +57,8 @@ impl Bars {
         self.draw(false)
     }
 
-    /// The picture with an area over each category that a page can make a button: class `target`, attribute `data-category`.
+    /// The picture with an area over each category that a page can make a button: class `target`,
+    /// attribute `data-category`.
     pub fn svg_with_targets(&self) -> String {
         self.draw(true)
     }

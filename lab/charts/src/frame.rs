@@ -38,7 +38,8 @@ impl Frame {
     }
 }
 
-/// Where the area inside the axes lies in a picture, and what its horizontal axis means: what a page needs to let a person choose there.
+/// Where the area inside the axes lies in a picture, and what its horizontal axis means: what a
+/// page needs to let a person choose there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plot {
     /// Pixels from the left edge of the picture.

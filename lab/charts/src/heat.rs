@@ -16,7 +16,8 @@ pub struct HeatMap {
     pub x: Axis,
     /// Names of the rows, from above.
     pub rows: Vec<String>,
-    /// One list for each row, from left to right; `None`: nothing is known, which is drawn hatched and not as zero.
+    /// One list for each row, from left to right; `None`: nothing is known, which is drawn hatched
+    /// and not as zero.
     pub values: Vec<Vec<Option<f64>>>,
     /// What a value is.
     pub label: String,

@@ -1,4 +1,5 @@
-//! Lines, steps and dots over two axes: time series, distribution functions, measurements against bounds.
+//! Lines, steps and dots over two axes: time series, distribution functions, measurements against
+//! bounds.
 
 use crate::axis::{Axis, Scale};
 use crate::bars::plain;
@@ -69,7 +70,8 @@ impl Lines {
             let Some(at) = x.pixel(mark.x) else { continue };
             let (top, bottom) = (canvas.top, canvas.bottom);
             canvas.svg.line((at, top), (at, bottom), "mark");
-            // Where there is no room for a name its first word stands, which is the number of an iteration; without room for that, nothing.
+            // Where there is no room for a name its first word stands, which is the number of an
+            // iteration; without room for that, nothing.
             let next = self.marks[number + 1..].iter().filter_map(|next| x.pixel(next.x)).find(|next| *next > at);
             let room = (next.unwrap_or(canvas.right + 20.0) - at - 6.0).min(120.0);
             if at >= free && room > 16.0 {

@@ -1,5 +1,6 @@
-//! Colours. The qualitative set is that of Okabe and Ito (Color Universal Design, 2008); its smallest distance stays above 16 (CIE76) under
-//! protanopia, deuteranopia and tritanopia. A pattern or a label always says the same, so no meaning hangs on a colour.
+//! Colours. The qualitative set is that of Okabe and Ito (Color Universal Design, 2008); its
+//! smallest distance stays above 16 (CIE76) under protanopia, deuteranopia and tritanopia. A
+//! pattern or a label always says the same, so no meaning hangs on a colour.
 
 /// Lines over a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -40,8 +41,9 @@ pub fn categorical(index: usize) -> Fill {
     Fill { color: QUALITATIVE[index % QUALITATIVE.len()], pattern }
 }
 
-/// The fill of a disk access by the class of a trace record: 1 no seek (green), 2 near seek (yellow, dots), 3 far seek (red, hatched),
-/// grey if it is not known. As in Kuhn's thesis (2009, section 7.1.2), with shades that stay apart without red and green.
+/// The fill of a disk access by the class of a trace record: 1 no seek (green), 2 near seek
+/// (yellow, dots), 3 far seek (red, hatched), grey if it is not known. As in Kuhn's thesis (2009,
+/// section 7.1.2), with shades that stay apart without red and green.
 pub fn seek(class: u8) -> Fill {
     match class {
         1 => Fill::plain(0x009E73),

@@ -1,4 +1,5 @@
-//! Small stacked rows for the side of a page, without axes: a name, a bar cut into parts, perhaps the sum behind it.
+//! Small stacked rows for the side of a page, without axes: a name, a bar cut into parts, perhaps
+//! the sum behind it.
 
 use crate::axis::Unit;
 use crate::bars::{Series, plain};
@@ -19,7 +20,8 @@ pub struct SmallRows {
     pub parts: Vec<Series>,
     /// What the values are.
     pub unit: Unit,
-    /// Every row is as long as there is room: its parts are shares. Otherwise all rows have one scale.
+    /// Every row is as long as there is room: its parts are shares. Otherwise all rows have one
+    /// scale.
     pub shares: bool,
     /// The sum stands behind each bar.
     pub sums: bool,

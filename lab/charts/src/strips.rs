@@ -1,6 +1,7 @@
-//! Many lanes with many thousands of blocks: runs one above another on one time axis. Unlike [`crate::Timeline`], what lies within half a
-//! pixel is drawn as one, in the colour of the class with most time in it, and each lane is one shape for each class: a picture of a
-//! million blocks stays small.
+//! Many lanes with many thousands of blocks: runs one above another on one time axis. Unlike
+//! [`crate::Timeline`], what lies within half a pixel is drawn as one, in the colour of the class
+//! with most time in it, and each lane is one shape for each class: a picture of a million blocks
+//! stays small.
 
 use std::fmt::Write;
 

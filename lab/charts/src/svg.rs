@@ -1,4 +1,5 @@
-//! SVG text: elements, escaping, numbers. The document stands alone: no font, image or script from outside.
+//! SVG text: elements, escaping, numbers. The document stands alone: no font, image or script from
+//! outside.
 
 use std::fmt::Write;
 
@@ -211,7 +212,8 @@ pub(crate) fn number(value: f64) -> String {
     if text == "-0" { "0".to_string() } else { text.to_string() }
 }
 
-/// Text as the content of an element or attribute of XML or HTML; characters that XML does not allow at all become U+FFFD.
+/// Text as the content of an element or attribute of XML or HTML; characters that XML does not
+/// allow at all become U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -229,7 +231,8 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// About how wide a text of usual size is, in pixels: a little more than sans-serif letters are on the average.
+/// About how wide a text of usual size is, in pixels: a little more than sans-serif letters are on
+/// the average.
 pub(crate) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * TEXT * 0.56
 }

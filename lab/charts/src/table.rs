@@ -26,7 +26,8 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Comma-separated values as in RFC 4180. Cells that a spreadsheet would take for a formula get an apostrophe.
+    /// Comma-separated values as in RFC 4180. Cells that a spreadsheet would take for a formula get
+    /// an apostrophe.
     pub fn csv(&self) -> String {
         let line = |cells: &[String]| cells.iter().map(|cell| csv_cell(cell)).collect::<Vec<_>>().join(",") + "\r\n";
         std::iter::once(&self.columns).chain(&self.rows).map(|cells| line(cells)).collect()

@@ -8,8 +8,9 @@ use crate::{
     Axis, Bars, Block, Fill, Frame, Lane, Line, Lines, Overlay, Pattern, Rows, Series, SmallRows, Style, Timeline, Unit, categorical, seek,
 };
 
-/// The distribution of figures 4.12 to 4.15 of Vef's thesis: the number of operations in each of the 50 bins, stacked by client or task,
-/// and as a line the share of the total time that each bin took. Bins before the first and behind the last that has an entry are left out.
+/// The distribution of figures 4.12 to 4.15 of Vef's thesis: the number of operations in each of
+/// the 50 bins, stacked by client or task, and as a line the share of the total time that each bin
+/// took. Bins before the first and behind the last that has an entry are left out.
 pub fn latency_bins(frame: Frame, stacked: &Stacked, tail_from_ns: Option<u64>) -> Bars {
     let total = stacked.total();
     let used = used_slots(&total);
@@ -54,7 +55,8 @@ fn used_slots(total: &Latency) -> std::ops::Range<usize> {
     first..last + 1
 }
 
-/// Distribution functions over a logarithmic axis: lines of a name and points, nanoseconds and the share that is not longer.
+/// Distribution functions over a logarithmic axis: lines of a name and points, nanoseconds and the
+/// share that is not longer.
 pub fn latency_ecdf(frame: Frame, parts: impl IntoIterator<Item = (String, Vec<(u64, f64)>)>) -> Lines {
     let line = |(number, (name, points)): (usize, (String, Vec<(u64, f64)>))| Line {
         name,
@@ -71,8 +73,9 @@ pub fn latency_ecdf(frame: Frame, parts: impl IntoIterator<Item = (String, Vec<(
     }
 }
 
-/// The look of a stage: disks by their seeks, what was not seen hatched. Each has a colour of its own; two stages differ in their pattern
-/// too, or so much in lightness that they are told apart without any colour.
+/// The look of a stage: disks by their seeks, what was not seen hatched. Each has a colour of its
+/// own; two stages differ in their pattern too, or so much in lightness that they are told apart
+/// without any colour.
 pub fn stage_fill(stage: Stage) -> Fill {
     let (color, pattern) = match stage {
         Stage::Client => (0x0072B2, Pattern::None),
@@ -95,9 +98,10 @@ pub fn stage_fill(stage: Stage) -> Fill {
     Fill { color, pattern }
 }
 
-/// The look of an event by what is done, whoever does it: `client.create` as `meta.create`. What is alike has one hue: looking is blue,
-/// making safe is purple, with a shade for each. Messages are shades of grey, so that operations stand out; disk accesses are told apart by
-/// [`seek`] where that is asked for.
+/// The look of an event by what is done, whoever does it: `client.create` as `meta.create`. What is
+/// alike has one hue: looking is blue, making safe is purple, with a shade for each. Messages are
+/// shades of grey, so that operations stand out; disk accesses are told apart by [`seek`] where
+/// that is asked for.
 pub fn event_fill(name: &str) -> Fill {
     let done = name.rsplit('.').next().unwrap_or(name);
     Fill::plain(match (name, done) {
@@ -128,7 +132,8 @@ pub fn event_fill(name: &str) -> Fill {
     })
 }
 
-/// The time of each kind of operation, cut into its stages: their shares, or, if `shares` is false, seconds on one scale.
+/// The time of each kind of operation, cut into its stages: their shares, or, if `shares` is false,
+/// seconds on one scale.
 pub fn stage_rows(title: &str, kinds: &[KindReport], shares: bool, width: u32) -> SmallRows {
     let value = |kind: &KindReport, stage: Stage| kind.stages.iter().find(|s| s.stage == stage.name()).map_or(0.0, |s| s.seconds);
     SmallRows {

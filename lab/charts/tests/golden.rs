@@ -1,4 +1,5 @@
-//! Every chart byte for byte. After a wanted change: `UPDATE_GOLDEN=1 cargo test -p weft-charts`, and look at the pictures.
+//! Every chart byte for byte. After a wanted change: `UPDATE_GOLDEN=1 cargo test -p weft-charts`,
+//! and look at the pictures.
 
 use std::path::Path;
 
@@ -23,7 +24,8 @@ fn golden(name: &str, svg: &str, table: &Table) {
     }
 }
 
-/// Elements are closed in order, attributes are quoted, nothing is NaN or infinite, and every text begins inside the picture.
+/// Elements are closed in order, attributes are quoted, nothing is NaN or infinite, and every text
+/// begins inside the picture.
 fn well_formed(svg: &str) {
     assert!(!svg.contains("NaN") && !svg.contains("inf\""), "a coordinate is no number");
     assert!(!svg.contains("<script") && !svg.contains("href") && !svg.contains("http://example"), "nothing from outside");
@@ -172,7 +174,8 @@ fn a_timeline_with_clients_servers_arrows_and_gauges() {
     golden("timeline", &chart.svg(), &chart.table());
 }
 
-/// Two runs of two servers: what lies within half a pixel is one, a server's second row belongs to it, marks go through their panel only.
+/// Two runs of two servers: what lies within half a pixel is one, a server's second row belongs to
+/// it, marks go through their panel only.
 #[test]
 fn strips_of_two_runs() {
     let mut seed = 11;

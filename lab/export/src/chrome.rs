@@ -1,5 +1,6 @@
-//! The JSON of `chrome://tracing` ("Trace Event Format"): nodes as processes, lanes as threads, complete events with times in microseconds,
-//! flows from a call to its server and back, counters and instants. Viewers read such a file as one text, so it is for small traces.
+//! The JSON of `chrome://tracing` ("Trace Event Format"): nodes as processes, lanes as threads,
+//! complete events with times in microseconds, flows from a call to its server and back, counters
+//! and instants. Viewers read such a file as one text, so it is for small traces.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -45,7 +46,8 @@ struct Writer<'a> {
     source: &'a Source,
     out: &'a mut dyn Write,
     written: u64,
-    /// Small numbers for requests: Perfetto takes arrows with other names for errors, and no JSON number holds 64 bits.
+    /// Small numbers for requests: Perfetto takes arrows with other names for errors, and no JSON
+    /// number holds 64 bits.
     requests: BTreeMap<u64, u64>,
 }
 
@@ -63,7 +65,8 @@ impl Writer<'_> {
         let next = self.requests.len() as u64;
         let request = if is_paired || is_answer { *self.requests.entry(event.record.req).or_insert(next) } else { 0 };
         let flow = |phase: &str, from: u64, back: u64| {
-            // Bound to the slice that holds its time; both ends of an arrow have the same category, name and number.
+            // Bound to the slice that holds its time; both ends of an arrow have the same category,
+            // name and number.
             with(place(from), json!({ "ph": phase, "bp": "e", "cat": "request", "name": "request", "id": 2 * request + back }))
         };
         for (number, piece) in self.source.pieces(event).into_iter().enumerate() {
@@ -131,7 +134,8 @@ fn with(mut base: Value, more: Value) -> Value {
     base
 }
 
-/// Microseconds with their thousandths; a 64-bit float holds them exactly enough for a hundred days.
+/// Microseconds with their thousandths; a 64-bit float holds them exactly enough for a hundred
+/// days.
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }

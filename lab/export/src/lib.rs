@@ -1,7 +1,9 @@
-//! `weft export`: traces in the formats of other tools. [`source`] reads the files, puts them on one time line and cuts overlapping spans
-//! into lanes; each format is a file of its own and writes while it goes through the records. `docs/export.md` says what each of them
-//! holds and how it is checked. It never changes a trace.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+//! `weft export`: traces in the formats of other tools. [`source`] reads the files, puts them on
+//! one time line and cuts overlapping spans into lanes; each format is a file of its own and writes
+//! while it goes through the records. `docs/export.md` says what each of them holds and how it is
+//! checked. It never changes a trace.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see
+// `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod chrome;
@@ -29,8 +31,8 @@ use source::{Selection, Source};
 
 /// Write traces in the formats of other tools
 ///
-/// A file whose name ends in .gz is compressed (Perfetto opens it as it is; not for parquet, which compresses inside, and hdtrace, which is
-/// several files).
+/// A file whose name ends in .gz is compressed (Perfetto opens it as it is; not for parquet, which
+/// compresses inside, and hdtrace, which is several files).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,6 +1,8 @@
-//! Apache Parquet, written by hand (format description in the repository apache/parquet-format): row groups of [`GROUP_ROWS`] rows, one page
-//! for each column in each of them, plain encoding compressed with gzip, every column optional. Metadata is in Thrift's compact protocol.
-//! The crate that does it all has 38 others below it; these are the two hundred lines of it that one flat table needs.
+//! Apache Parquet, written by hand (format description in the repository apache/parquet-format):
+//! row groups of [`GROUP_ROWS`] rows, one page for each column in each of them, plain encoding
+//! compressed with gzip, every column optional. Metadata is in Thrift's compact protocol. The crate
+//! that does it all has 38 others below it; these are the two hundred lines of it that one flat
+//! table needs.
 
 use std::io::{self, Write};
 

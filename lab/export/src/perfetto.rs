@@ -1,11 +1,14 @@
-//! Perfetto's trace protobuf (`protos/perfetto/trace` of that project; field numbers below), one packet for each begin, end, instant and
-//! counter value, names interned.
+//! Perfetto's trace protobuf (`protos/perfetto/trace` of that project; field numbers below), one
+//! packet for each begin, end, instant and counter value, names interned.
 //!
 //! Three things that its viewer wants otherwise than one would think:
-//! 1. Slices of a track must nest, or their ends are silently exchanged: every lane is a track of its own.
-//! 2. An arrow goes from the *end* of its first slice to the beginning of its second. A server works while the client's call lasts, so the
-//!    call gets two pieces inside, the way there and the way back, and each has its own arrow.
-//! 3. Tracks of processes are sorted by the viewer. These are plain tracks below a root with explicit order.
+//! 1. Slices of a track must nest, or their ends are silently exchanged: every lane is a track of
+//!    its own.
+//! 2. An arrow goes from the *end* of its first slice to the beginning of its second. A server
+//!    works while the client's call lasts, so the call gets two pieces inside, the way there and
+//!    the way back, and each has its own arrow.
+//! 3. Tracks of processes are sorted by the viewer. These are plain tracks below a root with
+//!    explicit order.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -338,7 +341,8 @@ mod tests {
         }
     }
 
-    /// Decodes what was written as the format's own reader would: known names, tracks that exist, slices that nest, arrows with two ends.
+    /// Decodes what was written as the format's own reader would: known names, tracks that exist,
+    /// slices that nest, arrows with two ends.
     #[test]
     fn slices_nest_names_are_known_and_arrows_go_forward() {
         let mut bytes = Vec::new();

@@ -1,5 +1,6 @@
-//! Protocol buffers, written by hand: a message is a sequence of fields, each a key (number and wire type) with a value ("Encoding",
-//! protobuf.dev). Only what the export needs: varints, fixed 64-bit numbers, byte strings, and messages inside messages.
+//! Protocol buffers, written by hand: a message is a sequence of fields, each a key (number and
+//! wire type) with a value ("Encoding", protobuf.dev). Only what the export needs: varints, fixed
+//! 64-bit numbers, byte strings, and messages inside messages.
 
 /// The bytes of a message.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,7 @@
-//! Relations of HDTrace: which record was made on behalf of which. An operation of a client is a token; its calls come from it, the
-//! ladder of a server from the call (a token of another host), and what the server recorded for the request, at its disk for example, from
-//! the ladder. A file for each node; a token is the number of its record, a state of it the time of the record.
+//! Relations of HDTrace: which record was made on behalf of which. An operation of a client is a
+//! token; its calls come from it, the ladder of a server from the call (a token of another host),
+//! and what the server recorded for the request, at its disk for example, from the ladder. A file
+//! for each node; a token is the number of its record, a state of it the time of the record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,8 @@ const TOPOLOGY: u64 = 0;
 pub fn relations(source: &Source, names: &[String]) -> BTreeMap<usize, Relations> {
     let parents = parents(source);
     let related: BTreeSet<u32> = parents.iter().flat_map(|(child, parent)| [*child, *parent]).collect();
-    // Entries of a file stand by time. At one time what begins comes first, as it may come from what ends there.
+    // Entries of a file stand by time. At one time what begins comes first, as it may come from
+    // what ends there.
     type Entry = (u64, bool, u32, Relation);
     let mut entries: BTreeMap<usize, Vec<Entry>> = BTreeMap::new();
     for position in related {

@@ -1,5 +1,6 @@
-//! Records as rows of one table, for CSV and Parquet alike: a row for each record, a column for each field. Phases of ladders and gauges
-//! have columns of their own with the names that the trace says.
+//! Records as rows of one table, for CSV and Parquet alike: a row for each record, a column for
+//! each field. Phases of ladders and gauges have columns of their own with the names that the trace
+//! says.
 
 use std::collections::BTreeSet;
 

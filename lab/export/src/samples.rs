@@ -31,7 +31,8 @@ fn span(event: weft_trace::EventId, t0: u64, dur: u64, req: u64, inner: Span) ->
     Record { req, ..Record::new(t0, event, Body::Span(Span { dur, ..inner })) }
 }
 
-/// A client with two overlapping creates (the second fails), their server with gauges and a disk, and a mark.
+/// A client with two overlapping creates (the second fails), their server with gauges and a disk,
+/// and a mark.
 pub fn two_creates() -> Source {
     source("*")
 }

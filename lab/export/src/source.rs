@@ -1,5 +1,5 @@
-//! What is exported: the chosen records of several files on one time line, their spans in lanes without overlaps, and for each request the
-//! ladder of its server.
+//! What is exported: the chosen records of several files on one time line, their spans in lanes
+//! without overlaps, and for each request the ladder of its server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -29,7 +29,8 @@ pub struct Selection {
 pub struct Source {
     /// Nodes, clocks and records.
     pub merged: Merged,
-    /// Nanoseconds of the reference clock at which the first record of the whole trace begins; exported times count from here.
+    /// Nanoseconds of the reference clock at which the first record of the whole trace begins;
+    /// exported times count from here.
     pub origin_ns: i64,
     /// All records, by beginning.
     all: Vec<Event>,
@@ -152,8 +153,8 @@ impl Source {
         self.merged.nodes[event.node].events.name(event.record.event)
     }
 
-    /// The ladder that a server wrote for a call, if there is exactly one that fits into it: requests that were sent twice have no clear
-    /// pair, and clocks may be wrong.
+    /// The ladder that a server wrote for a call, if there is exactly one that fits into it:
+    /// requests that were sent twice have no clear pair, and clocks may be wrong.
     pub fn served(&self, call: &Event) -> Option<u32> {
         if call.record.event != NET_CALL || call.record.req == 0 {
             return None;
@@ -168,7 +169,8 @@ impl Source {
         self.answers.contains(&ladder.record.req)
     }
 
-    /// All spans in lanes, by [`nodes_in_order`] and sub-lane: each span on the lowest row that is free when it begins.
+    /// All spans in lanes, by [`nodes_in_order`] and sub-lane: each span on the lowest row that is
+    /// free when it begins.
     pub fn lanes(&self) -> Vec<Lane> {
         // The rows of each sub-lane of a node, and the spans on them.
         type Placed = (Rows, Vec<Vec<u32>>);
@@ -193,8 +195,9 @@ impl Source {
         lanes
     }
 
-    /// What lies inside a span: the phases of a ladder; the way to the server and back of a call whose server is known; the wait of
-    /// anything else. Pieces follow one another and stay inside the span.
+    /// What lies inside a span: the phases of a ladder; the way to the server and back of a call
+    /// whose server is known; the wait of anything else. Pieces follow one another and stay inside
+    /// the span.
     pub fn pieces(&self, event: &Event) -> Vec<Piece> {
         let (start, end) = (self.start_ns(event), self.start_ns(event) + event.dur_ns);
         let piece = |name: &str, from_ns: u64, to_ns: u64| Piece { name: name.to_string(), from_ns, to_ns };
@@ -228,7 +231,8 @@ impl Source {
         }
     }
 
-    /// What is known of a span beyond its name and times: names with values, those that say nothing left out.
+    /// What is known of a span beyond its name and times: names with values, those that say nothing
+    /// left out.
     pub fn facts(&self, event: &Event) -> Vec<(&'static str, Fact)> {
         let record = &event.record;
         let mut facts = Vec::new();
@@ -282,7 +286,8 @@ fn masks(merged: &Merged, events: &str) -> Result<Vec<Mask>> {
     Ok(parsed.into_iter().map(|mask| mask.unwrap_or(Mask::NONE)).collect())
 }
 
-/// The files that paths mean: themselves, or everything in a directory whose name ends as that of a trace.
+/// The files that paths mean: themselves, or everything in a directory whose name ends as that of a
+/// trace.
 fn trace_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {

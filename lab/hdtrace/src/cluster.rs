@@ -1,5 +1,6 @@
-//! The cluster model of PIOsimHD (`.xml`): nodes with network cards, client processes and servers, switches with ports, and settings. Only
-//! what the simulator of 2009 computed with is read; templates are skipped, because the tool wrote their values into every component.
+//! The cluster model of PIOsimHD (`.xml`): nodes with network cards, client processes and servers,
+//! switches with ports, and settings. Only what the simulator of 2009 computed with is read;
+//! templates are skipped, because the tool wrote their values into every component.
 
 use crate::error::{Error, Partial, Problem};
 use crate::project::parse_bytes;

@@ -1,4 +1,5 @@
-//! MPI datatypes as the project file lists them: for each rank and thread, types by number; a type may name others by their numbers.
+//! MPI datatypes as the project file lists them: for each rank and thread, types by number; a type
+//! may name others by their numbers.
 
 use crate::error::Error;
 use crate::xml::{Element, Lookup};
@@ -10,7 +11,8 @@ pub struct RankTypes {
     pub rank: u32,
     /// Thread of the rank, as the topology names it.
     pub thread: String,
-    /// Number, name and structure of each type, in the order of the file: a type stands after those it is made of.
+    /// Number, name and structure of each type, in the order of the file: a type stands after those
+    /// it is made of.
     pub types: Vec<(i64, String, Datatype)>,
 }
 
@@ -48,7 +50,8 @@ pub enum Datatype {
         /// Type of an element.
         old: i64,
     },
-    /// A combiner that this crate does not interpret (HINDEXED, DARRAY, ...), as it stands in the file.
+    /// A combiner that this crate does not interpret (HINDEXED, DARRAY, ...), as it stands in the
+    /// file.
     Other(Element),
 }
 
@@ -90,7 +93,8 @@ impl RankTypes {
     }
 }
 
-/// Reads `<Rank name= thread=>` with its types; types that are not sound are left out and the first fault is kept in `fault`.
+/// Reads `<Rank name= thread=>` with its types; types that are not sound are left out and the first
+/// fault is kept in `fault`.
 pub(crate) fn read_rank_types(lookup: Lookup<'_>, element: &Element, fault: &mut Option<Error>) -> Result<RankTypes, Error> {
     let rank = lookup.number(element, "name", "the number of a rank")?;
     let thread = element.attribute("thread").unwrap_or("0").to_owned();

@@ -1,10 +1,12 @@
-//! `weft-hdtrace`: the file formats of HDTrace and PIOsimHD (Kunkel, University of Heidelberg, 2008-2011), read and written: the project
-//! ([`Project`], `.proj`), traces of states and events ([`Trace`], `.trc`), statistics ([`Statistics`], `.stat`), relations between
-//! states ([`Relations`], `.rel`) and the model of a cluster ([`ClusterModel`], `.xml`). A file that ends too early gives what is sound
-//! in it together with the error ([`Partial`]); every error names the place and what is wrong there.
+//! `weft-hdtrace`: the file formats of HDTrace and PIOsimHD (Kunkel, University of Heidelberg,
+//! 2008-2011), read and written: the project ([`Project`], `.proj`), traces of states and events
+//! ([`Trace`], `.trc`), statistics ([`Statistics`], `.stat`), relations between states
+//! ([`Relations`], `.rel`) and the model of a cluster ([`ClusterModel`], `.xml`). A file that ends
+//! too early gives what is sound in it together with the error ([`Partial`]); every error names the
+//! place and what is wrong there.
 //!
-//! It never opens a file: callers bring the bytes and take the bytes. It never interprets a command either: names and attributes
-//! of states stay what the file says.
+//! It never opens a file: callers bring the bytes and take the bytes. It never interprets a command
+//! either: names and attributes of states stay what the file says.
 
 mod cluster;
 mod datatype;

@@ -1,9 +1,11 @@
-//! Names of the files of a project. The trace of a node of the topology lies beside the project file and is called like it, followed by
-//! the names of the nodes on the way from the outermost level, joined by `_`.
+//! Names of the files of a project. The trace of a node of the topology lies beside the project
+//! file and is called like it, followed by the names of the nodes on the way from the outermost
+//! level, joined by `_`.
 
 use crate::project::{Project, TopologyNode};
 
-/// The common beginning of the file names of a project: the name of the project file without `.proj`.
+/// The common beginning of the file names of a project: the name of the project file without
+/// `.proj`.
 pub fn project_stem(project_file: &str) -> &str {
     project_file.strip_suffix(".proj").unwrap_or(project_file)
 }

@@ -1,5 +1,6 @@
-//! The project file (`.proj`): what was traced, on which nodes, with which files, communicators and datatypes. The traces, statistics
-//! and relations themselves lie in files beside it, whose names follow from the topology ([`crate::trace_file`]).
+//! The project file (`.proj`): what was traced, on which nodes, with which files, communicators and
+//! datatypes. The traces, statistics and relations themselves lie in files beside it, whose names
+//! follow from the topology ([`crate::trace_file`]).
 
 use crate::datatype::{RankTypes, rank_types_element, read_rank_types};
 use crate::error::{Error, Partial, Problem};
@@ -132,7 +133,8 @@ impl Project {
         out
     }
 
-    /// The number of the communicator that a trace of rank `global` calls `id`, as an index into [`Project::communicators`].
+    /// The number of the communicator that a trace of rank `global` calls `id`, as an index into
+    /// [`Project::communicators`].
     pub fn communicator_of(&self, global: u32, id: i64) -> Option<usize> {
         let names_it = |communicator: &Communicator| communicator.members.iter().any(|member| (member.global, member.id) == (global, id));
         self.communicators.iter().position(names_it)

@@ -1,5 +1,6 @@
-//! Relations (`.rel`): which work was done on behalf of which. A token stands for one piece of work; it may be created out of a token of
-//! another process or host, has states that start and end, and is destroyed.
+//! Relations (`.rel`): which work was done on behalf of which. A token stands for one piece of
+//! work; it may be created out of a token of another process or host, has states that start and
+//! end, and is destroyed.
 
 use crate::error::{Error, Partial, Problem};
 use crate::time::Time;

@@ -1,6 +1,6 @@
-//! Statistics (`.stat`): the length of an XML header in decimal digits and a line feed, the header, the moment at which the first
-//! interval begins, then rows. A row is the moment at which an interval ended and one value for each column; all numbers are
-//! big-endian.
+//! Statistics (`.stat`): the length of an XML header in decimal digits and a line feed, the header,
+//! the moment at which the first interval begins, then rows. A row is the moment at which an
+//! interval ended and one value for each column; all numbers are big-endian.
 
 use crate::error::{Error, Partial, Problem};
 use crate::time::Time;
@@ -23,7 +23,8 @@ pub struct Statistics {
 pub struct StatisticsGroup {
     /// Name of the group; part of the name of the file.
     pub name: String,
-    /// Names of the topology nodes down to the one that was measured; empty in files of older tools.
+    /// Names of the topology nodes down to the one that was measured; empty in files of older
+    /// tools.
     pub topology: Vec<String>,
     /// How moments are stored.
     pub stamp: Stamp,
@@ -118,7 +119,8 @@ impl Statistics {
     /// The statistics file of these rows.
     ///
     /// # Errors
-    /// A row does not fit the columns, a moment does not fit the way moments are stored, or a text has more than 65535 bytes; the text says which.
+    /// A row does not fit the columns, a moment does not fit the way moments are stored, or a text
+    /// has more than 65535 bytes; the text says which.
     pub fn write(&self) -> Result<Vec<u8>, String> {
         let mut header = String::new();
         write_element(&mut header, 0, &header_element(&self.group));

@@ -5,13 +5,15 @@ use std::ops::{Add, Sub};
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
-/// A moment or a distance in nanoseconds. Most moments in the files count from 1970 or from the `timeAdjustment` of their file.
+/// A moment or a distance in nanoseconds. Most moments in the files count from 1970 or from the
+/// `timeAdjustment` of their file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub i64);
 
 impl Time {
-    /// Reads `seconds[.fraction][s|ms]` with an optional sign, for example `1247131125.06` or `-5.02ms`. Digits below a nanosecond are
-    /// dropped. `None` if it is anything else or does not fit.
+    /// Reads `seconds[.fraction][s|ms]` with an optional sign, for example `1247131125.06` or
+    /// `-5.02ms`. Digits below a nanosecond are dropped. `None` if it is anything else or does not
+    /// fit.
     pub fn parse(text: &str) -> Option<Time> {
         let text = text.trim();
         let (text, divisor) = match text.strip_suffix("ms") {
@@ -34,7 +36,8 @@ impl Time {
 }
 
 impl fmt::Display for Time {
-    /// Seconds with at least six and at most nine digits after the point: microseconds are what the tracing libraries wrote.
+    /// Seconds with at least six and at most nine digits after the point: microseconds are what the
+    /// tracing libraries wrote.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = i128::from(self.0).abs();
         let sign = if self.0 < 0 { "-" } else { "" };

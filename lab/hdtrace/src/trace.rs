@@ -1,5 +1,6 @@
-//! Traces (`.trc`): `<Program timeAdjustment=...>` with one element for each state, `<Event>` elements, and `<Nested>` blocks. A block
-//! holds what happened inside the state that follows it, because a state is written when it ends.
+//! Traces (`.trc`): `<Program timeAdjustment=...>` with one element for each state, `<Event>`
+//! elements, and `<Nested>` blocks. A block holds what happened inside the state that follows it,
+//! because a state is written when it ends.
 
 use crate::error::{Error, Partial, Problem};
 use crate::time::Time;
@@ -62,7 +63,8 @@ pub struct Event {
     pub text: String,
 }
 
-/// A place in a file. Equal to every other: where something was read from does not make it another thing.
+/// A place in a file. Equal to every other: where something was read from does not make it another
+/// thing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Offset(pub u64);
 
@@ -80,7 +82,8 @@ impl State {
 }
 
 impl Trace {
-    /// Reads a whole trace. Of a file that ends early, all entries of the outermost level that were complete are kept.
+    /// Reads a whole trace. Of a file that ends early, all entries of the outermost level that were
+    /// complete are kept.
     pub fn read(bytes: &[u8]) -> Partial<Trace> {
         let mut trace = Trace::default();
         let mut reader = match TraceReader::new(bytes) {

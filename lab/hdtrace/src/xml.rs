@@ -1,5 +1,6 @@
-//! XML as these formats use it: a scanner that gives tags one by one with their place (for traces, which are long), and elements kept
-//! whole (for everything else). Positions survive into elements, so that a missing attribute can be named with its line.
+//! XML as these formats use it: a scanner that gives tags one by one with their place (for traces,
+//! which are long), and elements kept whole (for everything else). Positions survive into elements,
+//! so that a missing attribute can be named with its line.
 
 use quick_xml::errors::{IllFormedError, SyntaxError};
 use quick_xml::events::{BytesStart, Event as XmlEvent};
@@ -7,10 +8,12 @@ use quick_xml::{Reader, XmlVersion};
 
 use crate::error::{Error, Partial, Problem, line_of};
 
-/// Elements may be nested this deep: far more than any tool wrote, and little enough for recursion over them.
+/// Elements may be nested this deep: far more than any tool wrote, and little enough for recursion
+/// over them.
 pub(crate) const DEPTH_MAX: usize = 200;
 
-/// An XML element with everything in it. Text is kept without the space around it; its place among the children is not.
+/// An XML element with everything in it. Text is kept without the space around it; its place among
+/// the children is not.
 #[derive(Clone, Debug, Default)]
 pub struct Element {
     /// Name of the tag.
@@ -114,7 +117,8 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// Reads a whole document. A document that ends early gives its root with everything that was there, and the error.
+/// Reads a whole document. A document that ends early gives its root with everything that was
+/// there, and the error.
 pub(crate) fn parse_document(bytes: &[u8]) -> Partial<Option<Element>> {
     let mut scanner = Scanner::new(bytes);
     loop {
@@ -133,7 +137,8 @@ pub(crate) fn parse_document(bytes: &[u8]) -> Partial<Option<Element>> {
     }
 }
 
-/// Reads up to the end of an element whose start was just seen. On an error the value holds what came before it.
+/// Reads up to the end of an element whose start was just seen. On an error the value holds what
+/// came before it.
 pub(crate) fn finish_element(scanner: &mut Scanner<'_>, element: Element) -> Partial<Element> {
     let mut open = vec![element];
     let error = loop {
@@ -269,7 +274,8 @@ impl<'a> Scanner<'a> {
         self.error(self.bytes.len(), Problem::Truncated(format!("<{element}>")))
     }
 
-    /// Nearly all errors of syntax mean that the end of the input came before the end of a tag, comment or reference.
+    /// Nearly all errors of syntax mean that the end of the input came before the end of a tag,
+    /// comment or reference.
     fn syntax_error(&self, error: &quick_xml::Error) -> Error {
         let offset = usize::try_from(self.reader.error_position()).expect("a position in a slice");
         let rest_is_cut = match error {

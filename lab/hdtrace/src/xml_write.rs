@@ -52,8 +52,8 @@ pub(crate) fn indent(out: &mut String, depth: usize) {
     out.extend(std::iter::repeat_n("  ", depth));
 }
 
-/// Space other than a blank is written as a reference, because readers turn it into blanks in attributes. Letters that XML 1.0
-/// cannot hold become U+FFFD.
+/// Space other than a blank is written as a reference, because readers turn it into blanks in
+/// attributes. Letters that XML 1.0 cannot hold become U+FFFD.
 pub(crate) fn escape_into(out: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {

@@ -1,5 +1,5 @@
-//! The files that the tracing tools of 2009 left behind, if they are at hand (`../shared/data` beside the repository). Without them
-//! the tests say so and pass.
+//! The files that the tracing tools of 2009 left behind, if they are at hand (`../shared/data`
+//! beside the repository). Without them the tests say so and pass.
 
 use std::path::{Path, PathBuf};
 
@@ -79,7 +79,8 @@ fn no_beginning_of_a_real_file_makes_a_reader_panic() {
     assert!(found.len() > 20);
     for path in found {
         let bytes = std::fs::read(&path).expect("readable");
-        // All beginnings of small files; of large ones those of the first and last kilobyte and some dozens between.
+        // All beginnings of small files; of large ones those of the first and last kilobyte and
+        // some dozens between.
         let step = if bytes.len() < 5000 { 1 } else { bytes.len() / 20 };
         let near_an_end = |length: usize| length < 300 || bytes.len() - length < 30;
         for length in (0..bytes.len()).filter(|&length| length % step == 0 || near_an_end(length)) {

@@ -1,4 +1,5 @@
-//! Small files written by hand, one for each format: everything in them is found, every cut of them gives its sound part and an error.
+//! Small files written by hand, one for each format: everything in them is found, every cut of them
+//! gives its sound part and an error.
 
 use weft_hdtrace::{
     ClusterModel, Datatype, Entry, Error, Parent, Partial, Problem, Project, Relation, Relations, Row, Stamp, Statistics, StatisticsGroup,
@@ -114,7 +115,8 @@ fn statistics_survive_writing_with_every_kind_of_moment() {
     assert!(late.write().expect_err("after 2038").starts_with("the moment "));
 }
 
-/// Every cut of a file up to the last byte that matters gives an error, and never more than the whole file has.
+/// Every cut of a file up to the last byte that matters gives an error, and never more than the
+/// whole file has.
 fn cuts<T>(bytes: &[u8], read: impl Fn(&[u8]) -> Partial<T>, sound: impl Fn(&T) -> usize) {
     let end = bytes.len() - bytes.iter().rev().take_while(|byte| byte.is_ascii_whitespace()).count();
     let mut most = 0;

@@ -1,6 +1,8 @@
-//! The door: which requests are answered at all. GET only, read only; the page may load nothing from outside (Content-Security-Policy); a
-//! request whose `Host` is a name that does not belong to this machine is refused, for it comes from a foreign page whose name was pointed
-//! here (DNS rebinding); a token must be known, on this machine too: other users of it may not see what traces say.
+//! The door: which requests are answered at all. GET only, read only; the page may load nothing
+//! from outside (Content-Security-Policy); a request whose `Host` is a name that does not belong to
+//! this machine is refused, for it comes from a foreign page whose name was pointed here (DNS
+//! rebinding); a token must be known, on this machine too: other users of it may not see what
+//! traces say.
 
 use std::net::IpAddr;
 
@@ -62,7 +64,8 @@ impl Answer {
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The cookie that keeps the token after the first request, with the port behind it: viewers of one machine have one jar in the browser.
+/// The cookie that keeps the token after the first request, with the port behind it: viewers of one
+/// machine have one jar in the browser.
 const COOKIE: &str = "weft_view";
 
 /// The name of the cookie of the viewer that a browser calls so.

@@ -1,6 +1,8 @@
-//! HTTP/1.1 for a browser on this machine or a few people beside it: `hyper` on one thread, answers computed on others, so that neither a
-//! slow answer nor a connection that stays open makes anybody wait. When all places are taken, a connection that has not asked for anything
-//! yet makes room, the oldest first, and then one that waits for its next question: whoever opens connections and says nothing keeps nobody out.
+//! HTTP/1.1 for a browser on this machine or a few people beside it: `hyper` on one thread, answers
+//! computed on others, so that neither a slow answer nor a connection that stays open makes anybody
+//! wait. When all places are taken, a connection that has not asked for anything yet makes room,
+//! the oldest first, and then one that waits for its next question: whoever opens connections and
+//! says nothing keeps nobody out.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,7 +27,8 @@ use crate::door::{Answer, Ask};
 const CONNECTIONS_MAX: usize = 64;
 /// Bytes of a request's line and headers.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// A request that is not complete after this time ends its connection, and so does silence; a browser opens it anew.
+/// A request that is not complete after this time ends its connection, and so does silence; a
+/// browser opens it anew.
 const REQUEST_MAX: Duration = Duration::from_secs(20);
 /// Nor does any connection last longer than this: its browser may have stopped reading.
 const LIFE_MAX: Duration = Duration::from_secs(600);
@@ -47,7 +50,8 @@ struct VisitorState {
     answered: AtomicU32,
 }
 
-/// Who makes room for another one: of those who are not being answered the oldest, who never asked before who did.
+/// Who makes room for another one: of those who are not being answered the oldest, who never asked
+/// before who did.
 fn in_the_way(visitors: &VecDeque<Visitor>) -> Option<usize> {
     let idle = || visitors.iter().enumerate().filter(|(_, visitor)| visitor.state.answering.load(Ordering::Relaxed) == 0);
     let never_asked = idle().find(|(_, visitor)| visitor.state.answered.load(Ordering::Relaxed) == 0);
@@ -128,7 +132,8 @@ async fn respond(answer: Arc<Answering>, request: Request<Incoming>) -> Result<R
     Ok(response)
 }
 
-/// The value of a header that may come once. Two names of this machine, for example: one of them could be meant for somebody else.
+/// The value of a header that may come once. Two names of this machine, for example: one of them
+/// could be meant for somebody else.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(|value| value.to_str().map_err(|_| ())).transpose()?;
@@ -204,7 +209,8 @@ mod tests {
             .collect();
         for _ in 0..5 {
             let stream = TcpStream::connect(address).unwrap();
-            // Half of the time that a request may take: nobody waited for the others to be given up.
+            // Half of the time that a request may take: nobody waited for the others to be given
+            // up.
             stream.set_read_timeout(Some(REQUEST_MAX / 2)).unwrap();
             let mut reader = BufReader::new(stream);
             write!(reader.get_mut(), "GET /next HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();

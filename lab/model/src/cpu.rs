@@ -1,7 +1,9 @@
-//! Processors. A node has some processors of equal speed; jobs are instructions to execute. As many jobs as processors run at full speed,
-//! more of them share the processors equally (processor sharing; thesis section 4.3).
+//! Processors. A node has some processors of equal speed; jobs are instructions to execute. As many
+//! jobs as processors run at full speed, more of them share the processors equally (processor
+//! sharing; thesis section 4.3).
 //!
-//! Every step of every MPI command costs a job here, so the common case, one job on the node, is kept short.
+//! Every step of every MPI command costs a job here, so the common case, one job on the node, is
+//! kept short.
 
 use crate::engine::{EventQueue, TieOrder};
 use crate::network::{NodeId, ProcessId};
@@ -17,7 +19,8 @@ pub struct CpuModel {
 }
 
 impl CpuModel {
-    /// Instructions that a step costs in which a command only decides what to send: those of a nanosecond, at least one.
+    /// Instructions that a step costs in which a command only decides what to send: those of a
+    /// nanosecond, at least one.
     pub fn step_instructions(&self) -> u64 {
         ((self.instructions_per_second as f64 * 1e-9) as u64).max(1)
     }
@@ -77,8 +80,8 @@ impl Cpus {
         self.set_timer(queue, node);
     }
 
-    /// To be called with the timer's event: takes out the job that is done. The owner then lets the process go on and calls
-    /// [`Cpus::rearm`]. `None`: the timer was a leftover.
+    /// To be called with the timer's event: takes out the job that is done. The owner then lets the
+    /// process go on and calls [`Cpus::rearm`]. `None`: the timer was a leftover.
     pub fn finish<E: Copy + PartialEq + From<CpuEvent>>(&mut self, queue: &mut EventQueue<E>, event: CpuEvent) -> Option<ProcessId> {
         let now = queue.now();
         if self.nodes[event.0 as usize].timer != Some(now) {
@@ -96,8 +99,9 @@ impl Cpus {
         Some(job.process)
     }
 
-    /// In the thesis order: after the process of a finished job went on, the node takes its (possibly new) timer out of the event list and
-    /// puts it in again. That changes the order of ties and nothing else.
+    /// In the thesis order: after the process of a finished job went on, the node takes its
+    /// (possibly new) timer out of the event list and puts it in again. That changes the order of
+    /// ties and nothing else.
     pub fn rearm<E: Copy + PartialEq + From<CpuEvent>>(&mut self, queue: &mut EventQueue<E>, node: NodeId) {
         if queue.order() == TieOrder::Thesis
             && let Some(at) = self.nodes[node as usize].timer
@@ -179,7 +183,8 @@ mod tests {
 
     #[test]
     fn two_jobs_share_one_processor_and_do_not_share_two() {
-        // Both at half speed until the first ends at 2 ms; progress is counted in whole instructions, so an error of some remains.
+        // Both at half speed until the first ends at 2 ms; progress is counted in whole
+        // instructions, so an error of some remains.
         let ends = run(1, &[(0, 1000), (0, 3000)]);
         assert_eq!(ends[0], (2_000_000, 0));
         assert!(ends[1].0.abs_diff(4_000_000) <= 2_000, "{ends:?}");

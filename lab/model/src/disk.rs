@@ -1,8 +1,9 @@
 //! Storage devices: how long an access takes, given what the device did before.
 //!
-//! A device serves one job at a time. Jobs that wait are ordered by file and offset: the current *sweep* through one file is finished
-//! upwards before the next file's turn comes (thesis section 4.5). A device has no timer of its own: its owner asks it to start a job,
-//! waits for the time it names and reports the end.
+//! A device serves one job at a time. Jobs that wait are ordered by file and offset: the current
+//! *sweep* through one file is finished upwards before the next file's turn comes (thesis section
+//! 4.5). A device has no timer of its own: its owner asks it to start a job, waits for the time it
+//! names and reports the end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -35,9 +36,10 @@ pub struct DiskJob {
 /// A kind of device with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DiskModel {
-    /// A disk whose access time depends on the distance from the last access (thesis section 4.5, "refined disk"). Continuing where the
-    /// last access ended costs only the transfer; a start less than `close_bytes` away costs half a rotation and a track-to-track seek;
-    /// everything else half a rotation and an average seek.
+    /// A disk whose access time depends on the distance from the last access (thesis section 4.5,
+    /// "refined disk"). Continuing where the last access ended costs only the transfer; a start
+    /// less than `close_bytes` away costs half a rotation and a track-to-track seek; everything
+    /// else half a rotation and an average seek.
     Refined {
         /// Revolutions a minute.
         rpm: f64,
@@ -57,10 +59,12 @@ pub enum DiskModel {
         /// Transfer, bytes a second.
         bandwidth: u64,
     },
-    /// Flash memory in pages and erase blocks. Reads cost a page read for every page touched. Writes go to erased pages of the open block;
-    /// as long as erased blocks are left that costs a program for every page, afterwards every block filled has to be paid with an erase
-    /// and with moving the live pages of the block reclaimed (greedy cleaning at steady state: Desnoyers, "Analytic modeling of SSD write
-    /// performance", SYSTOR 2012: write amplification about 1 / (2 s) for uniform random writes with the spare share s).
+    /// Flash memory in pages and erase blocks. Reads cost a page read for every page touched.
+    /// Writes go to erased pages of the open block; as long as erased blocks are left that costs a
+    /// program for every page, afterwards every block filled has to be paid with an erase and with
+    /// moving the live pages of the block reclaimed (greedy cleaning at steady state: Desnoyers,
+    /// "Analytic modeling of SSD write performance", SYSTOR 2012: write amplification about 1 / (2
+    /// s) for uniform random writes with the spare share s).
     Ssd {
         /// Bytes of a page.
         page_bytes: u64,
@@ -97,7 +101,8 @@ impl DiskModel {
     }
 }
 
-/// What a device did. Every operation is one of no seek, fast or slow; devices without seeks count all as no seek.
+/// What a device did. Every operation is one of no seek, fast or slow; devices without seeks count
+/// all as no seek.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskStatistics {
     /// Accesses.
@@ -133,7 +138,8 @@ pub struct Disk {
     model: DiskModel,
     serving: Option<DiskJob>,
     last: Option<(u32, u64)>,
-    /// Waiting jobs of the current sweep (file of the last access) by offset; equal offsets in the order of arrival.
+    /// Waiting jobs of the current sweep (file of the last access) by offset; equal offsets in the
+    /// order of arrival.
     sweep: BTreeMap<(u64, u64), DiskJob>,
     /// Waiting jobs of other files.
     waiting: BTreeMap<u32, BTreeMap<(u64, u64), DiskJob>>,
@@ -169,7 +175,8 @@ impl Disk {
         self.statistics
     }
 
-    /// Hands over a job. `Some` is its service time in nanoseconds if it starts at once; the owner calls [`Disk::finish`] then.
+    /// Hands over a job. `Some` is its service time in nanoseconds if it starts at once; the owner
+    /// calls [`Disk::finish`] then.
     #[must_use]
     pub fn submit(&mut self, job: DiskJob) -> Option<u64> {
         if self.serving.is_none() {
@@ -199,7 +206,8 @@ impl Disk {
         self.seek
     }
 
-    /// The job in service is done: returns it. Afterwards the owner asks [`Disk::start_next`], unless it submitted something itself.
+    /// The job in service is done: returns it. Afterwards the owner asks [`Disk::start_next`],
+    /// unless it submitted something itself.
     ///
     /// # Panics
     /// If no job is in service.
@@ -207,7 +215,8 @@ impl Disk {
         self.serving.take().expect("the owner finishes only what was started")
     }
 
-    /// Starts the next waiting job, if the device is idle and one waits; its service time in nanoseconds.
+    /// Starts the next waiting job, if the device is idle and one waits; its service time in
+    /// nanoseconds.
     #[must_use]
     pub fn start_next(&mut self) -> Option<u64> {
         if self.serving.is_some() {
@@ -354,7 +363,8 @@ mod tests {
         };
         let (first, second, third) = (write(), write(), write());
         assert_eq!(first, second);
-        // Amplification 5: four pages moved and five sixty-fourths of an erase for each page written.
+        // Amplification 5: four pages moved and five sixty-fourths of an erase for each page
+        // written.
         let expected = nanos(200e-6 + 4.0 * 225e-6 + 5.0 * 1.5e-3 / 64.0);
         assert!(third.abs_diff(expected) <= 1, "{third} {expected}");
     }

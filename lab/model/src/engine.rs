@@ -1,13 +1,15 @@
-//! The event engine: one list of future events, ordered by time, and a choice of what happens when times are equal.
+//! The event engine: one list of future events, ordered by time, and a choice of what happens when
+//! times are equal.
 //!
-//! Simulated clusters are full of ties: ten clients start at the same instant and send equal messages. Which of them comes first decides
-//! how queues form, and so the result. Three orders are offered. `Natural` is first in, first out. `Thesis` is the order of the program
-//! behind the PIOsimHD thesis: whatever an array binary heap with strict comparisons happens to do. It is needed to reproduce printed
-//! results to the last digit and is not better in any other way. `Random` draws the order: several seeds show how much a result owes
-//! to ties.
+//! Simulated clusters are full of ties: ten clients start at the same instant and send equal
+//! messages. Which of them comes first decides how queues form, and so the result. Three orders are
+//! offered. `Natural` is first in, first out. `Thesis` is the order of the program behind the
+//! PIOsimHD thesis: whatever an array binary heap with strict comparisons happens to do. It is
+//! needed to reproduce printed results to the last digit and is not better in any other way.
+//! `Random` draws the order: several seeds show how much a result owes to ties.
 //!
-//! All are the same heap: entries are compared by (time, sequence). In the thesis order every sequence is 0, in the random one a hash of
-//! seed and number.
+//! All are the same heap: entries are compared by (time, sequence). In the thesis order every
+//! sequence is 0, in the random one a hash of seed and number.
 
 /// What happens between events of the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -112,10 +114,12 @@ impl<E: Copy + PartialEq> EventQueue<E> {
         Some(first.event)
     }
 
-    /// Takes an event out of the list without executing it and puts it back in at the same time. Only the order of ties can change by
-    /// that: the processors of the thesis do it with their timer (see [`crate::cpu`]). Nothing happens if the event is not in the list.
+    /// Takes an event out of the list without executing it and puts it back in at the same time.
+    /// Only the order of ties can change by that: the processors of the thesis do it with their
+    /// timer (see [`crate::cpu`]). Nothing happens if the event is not in the list.
     pub fn reinsert(&mut self, at: u64, event: E) {
-        // A timer that was just set is near the place where the last insertions went, so search from the end.
+        // A timer that was just set is near the place where the last insertions went, so search
+        // from the end.
         let Some(index) = self.heap.iter().rposition(|entry| entry.time == at && entry.event == event) else { return };
         self.remove_at(index);
         self.push(at, event);
@@ -170,7 +174,8 @@ impl<E: Copy + PartialEq> EventQueue<E> {
 /// The step between inputs of [`hash`]: 2^64 divided by the golden ratio, odd.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a permutation of 64-bit numbers, so no two sequences are equal.
+/// The output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a permutation of 64-bit
+/// numbers, so no two sequences are equal.
 fn hash(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -199,8 +204,8 @@ mod tests {
 
     #[test]
     fn ties_come_out_in_the_order_of_the_array_heap_in_the_thesis_order() {
-        // By hand: five equal times stay in the array as 0 1 2 3 4. The last one always replaces the root and stays there, because
-        // nothing is strictly later: 0, then 4, 3, 2, 1.
+        // By hand: five equal times stay in the array as 0 1 2 3 4. The last one always replaces
+        // the root and stays there, because nothing is strictly later: 0, then 4, 3, 2, 1.
         let mut queue = EventQueue::new(TieOrder::Thesis);
         for event in 0..5 {
             queue.push(7, event);

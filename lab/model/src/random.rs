@@ -1,6 +1,7 @@
-//! The linear congruential generator with 48 bits of state that Unix knows as `drand48` and Java as `java.util.Random`; here because the
-//! random workloads of the thesis were drawn with it. (Knuth, The Art of Computer Programming 2, 3.2.1; constants and the way numbers are
-//! taken from the state: Java class library documentation of `java.util.Random`.)
+//! The linear congruential generator with 48 bits of state that Unix knows as `drand48` and Java as
+//! `java.util.Random`; here because the random workloads of the thesis were drawn with it. (Knuth,
+//! The Art of Computer Programming 2, 3.2.1; constants and the way numbers are taken from the
+//! state: Java class library documentation of `java.util.Random`.)
 
 /// A generator; the same seed gives the same numbers.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ pub const GIB: u64 = 1024 * MIB;
 /// 1024 GiB.
 pub const TIB: u64 = 1024 * GIB;
 
-/// Nanoseconds of a duration in seconds, cut (not rounded): whole seconds first, then the rest times 10^9 in double precision. Each
-/// duration is cut by itself before it is added to anything, as in the program behind the thesis; rounding would shift its results in
-/// the last digits.
+/// Nanoseconds of a duration in seconds, cut (not rounded): whole seconds first, then the rest
+/// times 10^9 in double precision. Each duration is cut by itself before it is added to anything,
+/// as in the program behind the thesis; rounding would shift its results in the last digits.
 pub fn nanos(seconds: f64) -> u64 {
     let whole = seconds.trunc();
     let rest = ((seconds - whole) * 1e9) as u64;

@@ -1,5 +1,6 @@
-//! The rules of today beside those of 2009 on the cluster of 2009, both in natural order: seconds, accesses and accesses after a seek of
-//! every case of Appendix C.2 under `server_directed`. `cargo run --release -p weft-piosim --example rules`
+//! The rules of today beside those of 2009 on the cluster of 2009, both in natural order: seconds,
+//! accesses and accesses after a seek of every case of Appendix C.2 under `server_directed`.
+//! `cargo run --release -p weft-piosim --example rules`
 
 use weft_piosim::thesis::cases;
 use weft_piosim::{CacheLayerConfig, ClusterConfig, Simulation};

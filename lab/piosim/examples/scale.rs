@@ -1,6 +1,8 @@
-//! `cargo run --release -p weft-piosim --example scale -- CLIENTS SERVERS FILE_GIB BLOCK_KIB BUFFER_MIB LAYER`: an interleaved collective write on a
-//! large cluster with the network message by message; prints virtual time, events and what the simulation itself took. With LAYER `all` and one
-//! operation for each block: `scale individual BLOCK_BYTES` runs the cluster of the thesis with that block size, reading and writing.
+//! `cargo run --release -p weft-piosim --example scale -- CLIENTS SERVERS FILE_GIB BLOCK_KIB
+//! BUFFER_MIB LAYER`: an interleaved collective write on a large cluster with the network message
+//! by message; prints virtual time, events and what the simulation itself took. With LAYER `all`
+//! and one operation for each block: `scale individual BLOCK_BYTES` runs the cluster of the thesis
+//! with that block size, reading and writing.
 #![allow(clippy::disallowed_methods)] // a tool: a clock
 
 use std::time::Instant;

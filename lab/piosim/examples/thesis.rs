@@ -1,7 +1,9 @@
-//! `cargo run --release -p weft-piosim --example thesis -- [SECTION] [TEXT]`: runs the cases of Appendix C whose section starts with
-//! SECTION and whose name contains TEXT, on all cores, and prints each beside the printed number. `natural` as third argument: with natural
-//! orders instead of those of 2009; `improved`: with the improved cache layers as well; `double`, `direct`: with double-buffered or direct collective I/O;
-//! `messages`: with the network message by message.
+//! `cargo run --release -p weft-piosim --example thesis -- [SECTION]
+//! [TEXT]`: runs the cases of Appendix C whose section starts with SECTION and whose name contains
+//! TEXT, on all cores, and prints each beside the printed number. `natural` as third argument: with
+//! natural orders instead of those of 2009; `improved`: with the improved cache layers as well;
+//! `double`, `direct`: with double-buffered or direct collective I/O; `messages`: with the network
+//! message by message.
 #![allow(clippy::disallowed_methods)] // a tool: threads and a clock
 
 use std::sync::Mutex;

@@ -9,12 +9,14 @@ use weft_sched::{Keep, Layer, LayerKind};
 
 use crate::stripe::Striping;
 
-/// In which order a client talks to the servers of one operation, and in which order a barrier releases its ranks.
+/// In which order a client talks to the servers of one operation, and in which order a barrier
+/// releases its ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartyOrder {
     /// Servers by their number, ranks by their arrival.
     Natural,
-    /// The iteration order of the hash tables of the program behind the thesis, which follows from component numbers.
+    /// The iteration order of the hash tables of the program behind the thesis, which follows from
+    /// component numbers.
     Hashed {
         /// Component numbers of the client nodes' processes.
         clients: Vec<u32>,
@@ -24,7 +26,8 @@ pub enum PartyOrder {
 }
 
 impl PartyOrder {
-    /// Component numbers as the test programs of the thesis gave them: nodes 10, 20, ...; two more for the process of a node.
+    /// Component numbers as the test programs of the thesis gave them: nodes 10, 20, ...; two more
+    /// for the process of a node.
     pub fn thesis(clients: u32, servers: u32) -> PartyOrder {
         let number = |node: u32| 12 + 10 * node;
         PartyOrder::Hashed { clients: (0..clients).map(number).collect(), servers: (clients..clients + servers).map(number).collect() }
@@ -39,9 +42,11 @@ pub enum Collective {
     /// Each rank reads or writes one contiguous part of the file for all (thesis section 3.2.3).
     #[default]
     TwoPhase,
-    /// The parts are taken in turns, buffer by buffer, so that all ranks work on one stretch of the file (thesis section 5.1).
+    /// The parts are taken in turns, buffer by buffer, so that all ranks work on one stretch of the
+    /// file (thesis section 5.1).
     InterleavedTwoPhase,
-    /// Interleaved, and the exchange of the next round runs while the servers work on this one (thesis chapter 8 proposes it).
+    /// Interleaved, and the exchange of the next round runs while the servers work on this one
+    /// (thesis chapter 8 proposes it).
     DoubleBuffered,
 }
 
@@ -58,7 +63,8 @@ impl Collective {
 /// Which ranks exchange data in a round of collective I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Exchange {
-    /// Those whose whole access overlaps the other's part, even if not one byte lies there (the program of 2009).
+    /// Those whose whole access overlaps the other's part, even if not one byte lies there (the
+    /// program of 2009).
     Extents,
     /// Those that have bytes there.
     #[default]
@@ -137,7 +143,8 @@ fn disk_cost(disk: &DiskModel) -> DiskCost {
 /// A cluster: client nodes, server nodes, the network between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterConfig {
-    /// Client nodes. Rank `r` of an application runs on node `r mod clients` unless it is placed otherwise.
+    /// Client nodes. Rank `r` of an application runs on node `r mod clients` unless it is placed
+    /// otherwise.
     pub clients: u32,
     /// Server nodes, each with one server and one disk.
     pub servers: u32,
@@ -177,11 +184,13 @@ pub struct ClusterConfig {
     pub collective_buffer_bytes: u64,
     /// Who exchanges data in collective I/O.
     pub exchange: Exchange,
-    /// A server confirms a write when it accepts the packet that holds its end, even if others are still on the way because that one has
-    /// overtaken them (the program of 2009). Otherwise it waits for all of them.
+    /// A server confirms a write when it accepts the packet that holds its end, even if others are
+    /// still on the way because that one has overtaken them (the program of 2009). Otherwise it
+    /// waits for all of them.
     pub early_completion: bool,
-    /// A server confirms a write when all of it is on its disk: what real servers do unless they promise nothing. Needs a cache layer with the
-    /// rules of today; those of 2009 keep no account of whose bytes a job writes.
+    /// A server confirms a write when all of it is on its disk: what real servers do unless they
+    /// promise nothing. Needs a cache layer with the rules of today; those of 2009 keep no account
+    /// of whose bytes a job writes.
     pub answers_written: bool,
     /// Order of events of the same time.
     pub tie_order: TieOrder,
@@ -190,8 +199,8 @@ pub struct ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// The test cluster of the thesis (chapter 6): one-processor nodes with gigabit Ethernet and one disk, with its orders of ties and
-    /// servers, so that its printed results come out.
+    /// The test cluster of the thesis (chapter 6): one-processor nodes with gigabit Ethernet and
+    /// one disk, with its orders of ties and servers, so that its printed results come out.
     pub fn thesis(clients: u32, servers: u32, kind: LayerKind) -> ClusterConfig {
         ClusterConfig {
             clients,
@@ -221,8 +230,9 @@ impl ClusterConfig {
         }
     }
 
-    /// The same hardware without the accidents of the program of 2009: events of the same time first in, first out; servers by number;
-    /// collective I/O exchanges no empty messages; a write is confirmed when all of it is there.
+    /// The same hardware without the accidents of the program of 2009: events of the same time
+    /// first in, first out; servers by number; collective I/O exchanges no empty messages; a write
+    /// is confirmed when all of it is there.
     pub fn natural(mut self) -> ClusterConfig {
         self.tie_order = TieOrder::Natural;
         self.party_order = PartyOrder::Natural;

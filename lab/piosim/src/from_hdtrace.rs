@@ -1,12 +1,16 @@
-//! Traced runs as programs: an HDTrace project and the traces of its ranks become an [`Application`] whose ranks do again what was traced.
+//! Traced runs as programs: an HDTrace project and the traces of its ranks become an
+//! [`Application`] whose ranks do again what was traced.
 //!
-//! Only states of the outermost level count: what a library did inside a call ends up in the model of that call. Calls that a cluster can
-//! carry out are kept; the time between them, with the calls that are not, becomes computation, one cycle for each microsecond (the
-//! processors of the traced cluster are modelled with 10^6 cycles a second).
+//! Only states of the outermost level count: what a library did inside a call ends up in the model
+//! of that call. Calls that a cluster can carry out are kept; the time between them, with the calls
+//! that are not, becomes computation, one cycle for each microsecond (the processors of the traced
+//! cluster are modelled with 10^6 cycles a second).
 //!
-//! The mapping is that of the thesis's simulator in September 2009, with these differences: offsets of calls with an individual file pointer,
-//! which the tracing library wrote as bytes of the file, are not mapped through the file view a second time; `File_read_at_all` and
-//! `File_write_at_all`, as the library spelt them, are known beside the spellings of the simulator's table, `..._all_at`.
+//! The mapping is that of the thesis's simulator in September 2009, with these differences: offsets
+//! of calls with an individual file pointer, which the tracing library wrote as bytes of the file,
+//! are not mapped through the file view a second time; `File_read_at_all` and `File_write_at_all`,
+//! as the library spelt them, are known beside the spellings of the simulator's table,
+//! `..._all_at`.
 
 mod cluster;
 mod datatypes;
@@ -61,15 +65,17 @@ impl ImportError {
 pub struct Imported {
     /// The application.
     pub application: Application,
-    /// What was left out although it was to be carried out, in words, such as the close of a file that the trace never opened.
+    /// What was left out although it was to be carried out, in words, such as the close of a file
+    /// that the trace never opened.
     pub notes: Vec<String>,
 }
 
-/// Where the trace of each rank lies: file names in the order of the ranks. Of a rank with several threads it is the first thread, as in
-/// the cluster models of 2009.
+/// Where the trace of each rank lies: file names in the order of the ranks. Of a rank with several
+/// threads it is the first thread, as in the cluster models of 2009.
 ///
 /// # Errors
-/// The topology has no level `Rank`, a node of that level is not a number, or a rank is missing or there twice.
+/// The topology has no level `Rank`, a node of that level is not a number, or a rank is missing or
+/// there twice.
 pub fn rank_traces(project: &Project, stem: &str) -> Result<Vec<String>, ImportError> {
     let level = project.levels.iter().position(|level| level == "Rank");
     let level = level.ok_or_else(|| ImportError::project("the topology has no level named Rank"))?;
@@ -95,10 +101,12 @@ pub fn rank_traces(project: &Project, stem: &str) -> Result<Vec<String>, ImportE
     Ok(traces.values().map(|path| trace_file(stem, path)).collect())
 }
 
-/// The application that a project and the traces of its ranks (in the order of [`rank_traces`]) describe.
+/// The application that a project and the traces of its ranks (in the order of [`rank_traces`])
+/// describe.
 ///
 /// # Errors
-/// A state lacks what its command needs, or names a communicator or datatype that the project does not know.
+/// A state lacks what its command needs, or names a communicator or datatype that the project does
+/// not know.
 pub fn import(project: &Project, traces: &[Trace]) -> Result<Imported, ImportError> {
     let ranks = Rank::try_from(traces.len()).map_err(|_| ImportError::project("too many ranks"))?;
     let mut application = Application::new(&project.name, ranks);
@@ -126,7 +134,8 @@ pub fn import(project: &Project, traces: &[Trace]) -> Result<Imported, ImportErr
     Ok(Imported { application, notes })
 }
 
-/// Adds the communicators of the project; gives the number of each. The first one that is the world is the world.
+/// Adds the communicators of the project; gives the number of each. The first one that is the world
+/// is the world.
 fn communicators(project: &Project, application: &mut Application) -> Result<Vec<u32>, ImportError> {
     let world = application.communicators[WORLD as usize].clone();
     let mut world_found = false;
@@ -282,7 +291,8 @@ impl RankReader<'_> {
         Ok(Mapped::Command(command))
     }
 
-    /// The view that a state sets and the bytes of its elementary type. The inner error says why the view cannot be modelled.
+    /// The view that a state sets and the bytes of its elementary type. The inner error says why
+    /// the view cannot be modelled.
     fn view(&self, state: &State) -> Result<Result<(FileView, u64), String>, ImportError> {
         let displacement = self.number(state, "offset")?;
         let filetype: i64 = self.number(state, "filetid")?;
@@ -370,7 +380,8 @@ enum FileCall {
     Transfer {
         write: bool,
         collective: bool,
-        /// The offset is an argument, counted in the view; else it is that of the file pointer, counted in the file.
+        /// The offset is an argument, counted in the view; else it is that of the file pointer,
+        /// counted in the file.
         explicit: bool,
     },
 }

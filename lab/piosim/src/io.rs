@@ -1,4 +1,5 @@
-//! File commands of one rank: open, close, and list I/O to the servers (thesis sections 4.6 and 4.7).
+//! File commands of one rank: open, close, and list I/O to the servers (thesis sections 4.6 and
+//! 4.7).
 
 use std::borrow::Cow;
 
@@ -77,13 +78,15 @@ impl<'a> World<'a> {
         self.program_bytes += list.iter().map(|extent| extent.bytes.min(end.saturating_sub(extent.offset))).sum::<u64>();
     }
 
-    /// Asks the servers for a list, as part of the present job set. What lies behind the end of the file is not asked for.
+    /// Asks the servers for a list, as part of the present job set. What lies behind the end of the
+    /// file is not asked for.
     pub(crate) fn read_list(&mut self, network: &mut Network, queue: &mut Queue, index: u32, file: u32, list: &[Extent]) {
         let list = cropped(list, self.file_bytes[file as usize]);
         self.send_requests(network, queue, index, RequestKind::Read, file, &list);
     }
 
-    /// A write in three steps: requests; data, until all servers say that they have it; the new size.
+    /// A write in three steps: requests; data, until all servers say that they have it; the new
+    /// size.
     pub(crate) fn step_write(
         &mut self,
         network: &mut Network,
@@ -158,8 +161,8 @@ impl<'a> World<'a> {
     }
 }
 
-/// The list up to the end of the file. As in the thesis's program, only the end of the list is looked at, up to the first extent that
-/// ends before the file does.
+/// The list up to the end of the file. As in the thesis's program, only the end of the list is
+/// looked at, up to the first extent that ends before the file does.
 fn cropped(list: &[Extent], file_bytes: u64) -> Cow<'_, [Extent]> {
     if list.last().is_none_or(|extent| extent.end() <= file_bytes) {
         return Cow::Borrowed(list);

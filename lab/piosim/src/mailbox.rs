@@ -1,5 +1,5 @@
-//! Matching of messages between ranks: by communicator, tag, stream, sender and receiver, first in, first out on both sides. Messages
-//! that nobody waits for yet are kept.
+//! Matching of messages between ranks: by communicator, tag, stream, sender and receiver, first in,
+//! first out on both sides. Messages that nobody waits for yet are kept.
 
 use weft_base::FastMap;
 
@@ -111,8 +111,8 @@ impl Mailbox {
         self.waiting_messages.len() + self.waiting_receives.len()
     }
 
-    /// A task wants to receive. `Some` is a message that is there already, as a whole; it is taken. Otherwise the task hears of it by
-    /// [`Mailbox::arrived`].
+    /// A task wants to receive. `Some` is a message that is there already, as a whole; it is taken.
+    /// Otherwise the task hears of it by [`Mailbox::arrived`].
     pub fn receive(&mut self, key: Key, task: u32) -> Option<Envelope> {
         let waiting = if key.from == ANY { self.oldest_to(key) } else { Some(key) };
         if let Some(envelope) = waiting.and_then(|key| self.take_message(key)) {
@@ -148,8 +148,8 @@ impl Mailbox {
         None
     }
 
-    /// A packet of the message has arrived; `complete` with the last. Returns the task whose receive is thereby done, and the message,
-    /// whose number is free again.
+    /// A packet of the message has arrived; `complete` with the last. Returns the task whose
+    /// receive is thereby done, and the message, whose number is free again.
     pub fn arrived(&mut self, envelope: u32, first: bool, complete: bool) -> Option<(u32, Envelope)> {
         if first {
             self.order += 1;
@@ -215,7 +215,8 @@ impl Mailbox {
         Some(posted.task)
     }
 
-    /// The stream of the message to this receiver that arrived first, whoever sent it. A walk over all of them: receives from anybody are rare.
+    /// The stream of the message to this receiver that arrived first, whoever sent it. A walk over
+    /// all of them: receives from anybody are rare.
     fn oldest_to(&self, any: Key) -> Option<Key> {
         let matching = self.waiting_messages.iter().filter(|(key, _)| Key { from: ANY, ..**key } == any);
         matching.min_by_key(|(_, list)| self.envelopes[list.head as usize].order).map(|(key, _)| *key)

@@ -1,5 +1,6 @@
-//! MPI commands that only send messages: point to point and collective (thesis section 4.7). Defaults of the thesis's program: eager and
-//! rendezvous protocol, binomial trees for broadcast and reduction, everyone to everyone for allgather, a barrier that costs nothing.
+//! MPI commands that only send messages: point to point and collective (thesis section 4.7).
+//! Defaults of the thesis's program: eager and rendezvous protocol, binomial trees for broadcast
+//! and reduction, everyone to everyone for allgather, a barrier that costs nothing.
 
 use weft_model::Network;
 
@@ -230,8 +231,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Sends and receives in one job set. Two ranks that both ask before they send must not wait for each other's answer in that set, so
-    /// answers come in the second and data in the third.
+    /// Sends and receives in one job set. Two ranks that both ask before they send must not wait
+    /// for each other's answer in that set, so answers come in the second and data in the third.
     fn step_sendrecv(&mut self, network: &mut Network, queue: &mut Queue, index: u32, frame: &Frame<'a>) -> Flow<'a> {
         let Op::Sendrecv { comm, send_tag, to, bytes, recv_tag, from } = frame.op else { return Flow::Done };
         let asks = bytes > self.config.eager_bytes;
@@ -285,7 +286,8 @@ impl<'a> World<'a> {
         Flow::Done
     }
 
-    /// Binomial tree. The root sends to the far half first; everyone else forwards below its lowest set bit.
+    /// Binomial tree. The root sends to the far half first; everyone else forwards below its lowest
+    /// set bit.
     fn step_bcast(
         &mut self,
         network: &mut Network,
@@ -312,8 +314,9 @@ impl<'a> World<'a> {
         if step + 1 < steps { Flow::Next(step + 1) } else { Flow::Done }
     }
 
-    /// The same tree upwards. Large payloads are sent only after the parent said that it is ready for them; the exchange itself is a command
-    /// called by this one, so it costs a step of its own (the microsecond shows in Tables 6.1 to 6.5).
+    /// The same tree upwards. Large payloads are sent only after the parent said that it is ready
+    /// for them; the exchange itself is a command called by this one, so it costs a step of its own
+    /// (the microsecond shows in Tables 6.1 to 6.5).
     fn step_reduce(
         &mut self,
         network: &mut Network,

@@ -1,8 +1,10 @@
-//! The iteration order of the hash tables in the program behind the thesis: chained tables of 16 buckets at first, doubled when three
-//! quarters full, with new entries at the head of their bucket, and a supplemental hash function that spreads the high bits
-//! (`java.util.HashMap` before Java 8, as documented with that class). It decided in which order clients talked to servers.
+//! The iteration order of the hash tables in the program behind the thesis: chained tables of 16
+//! buckets at first, doubled when three quarters full, with new entries at the head of their
+//! bucket, and a supplemental hash function that spreads the high bits (`java.util.HashMap` before
+//! Java 8, as documented with that class). It decided in which order clients talked to servers.
 
-/// The positions of `numbers` (component numbers, in the order of insertion) in the order in which such a table would be walked.
+/// The positions of `numbers` (component numbers, in the order of insertion) in the order in which
+/// such a table would be walked.
 pub fn hashed(numbers: &[u32]) -> Vec<u32> {
     let mut buckets: Vec<Vec<u32>> = vec![Vec::new(); 16];
     for (position, &number) in numbers.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! What happened when, for viewers: the commands of every rank, its requests and messages, and the accesses of every disk, in virtual
-//! time. Requests have numbers, which tie a command to what servers and disks did for it.
+//! What happened when, for viewers: the commands of every rank, its requests and messages, and the
+//! accesses of every disk, in virtual time. Requests have numbers, which tie a command to what
+//! servers and disks did for it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use weft_sched::Part;
 use crate::event::Tag;
 use crate::request::{Request, RequestKind};
 
-/// A command of a rank, from its start to its end. Non-blocking commands end at once here; what they wait for shows in the wait.
+/// A command of a rank, from its start to its end. Non-blocking commands end at once here; what
+/// they wait for shows in the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandSpan {
     /// Application.
@@ -56,8 +58,9 @@ pub struct AccessPart {
     pub bytes: u64,
 }
 
-/// What a process sent or received: a packet, or a message whose last packet has left the card. The start is the end minus the time that
-/// these bytes need on the link; with several messages on one card at a time such spans overlap.
+/// What a process sent or received: a packet, or a message whose last packet has left the card. The
+/// start is the end minus the time that these bytes need on the link; with several messages on one
+/// card at a time such spans overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferSpan {
     /// Process: ranks of all applications in their order, then servers.
@@ -105,8 +108,9 @@ pub struct RequestSpan {
     pub end: u64,
 }
 
-/// A rank waits for a message to another rank to leave, or for one from another rank to arrive: from the moment at which both wait and message
-/// are there. What a rank waits beyond that it waits for other ranks.
+/// A rank waits for a message to another rank to leave, or for one from another rank to arrive:
+/// from the moment at which both wait and message are there. What a rank waits beyond that it waits
+/// for other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageSpan {
     /// Process that waits.
@@ -134,8 +138,8 @@ pub struct FullSpan {
     pub end: u64,
 }
 
-/// All of a run; commands rank by rank, accesses in the order of their starts, transfers in the order of their ends, requests in the order of
-/// their numbers.
+/// All of a run; commands rank by rank, accesses in the order of their starts, transfers in the
+/// order of their ends, requests in the order of their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// Commands.
@@ -253,7 +257,8 @@ impl Log {
     }
 }
 
-/// The tag of a request's pieces in a cache layer: its number in the recording beside its place among all requests, which is used again.
+/// The tag of a request's pieces in a cache layer: its number in the recording beside its place
+/// among all requests, which is used again.
 pub(crate) fn tag_of(index: u32, number: u32) -> u64 {
     u64::from(number) << 32 | u64::from(index)
 }

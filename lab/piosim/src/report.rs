@@ -24,7 +24,8 @@ pub struct ServerReport {
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Virtual time of the last event, nanoseconds: servers may still write after the last rank is done.
+    /// Virtual time of the last event, nanoseconds: servers may still write after the last rank is
+    /// done.
     pub end_nanos: u64,
     /// Events executed.
     pub events: u64,
@@ -36,7 +37,8 @@ pub struct Report {
     pub applications: Vec<ApplicationReport>,
     /// The servers.
     pub servers: Vec<ServerReport>,
-    /// Streams in which a message was never received or a receive never answered; 0 in a sound program.
+    /// Streams in which a message was never received or a receive never answered; 0 in a sound
+    /// program.
     pub unreceived_messages: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The I/O servers: requests in, jobs to the disk in the order that the cache layer wants, data and completions out (thesis section 4.6).
+//! The I/O servers: requests in, jobs to the disk in the order that the cache layer wants, data and
+//! completions out (thesis section 4.6).
 
 mod service;
 
@@ -101,7 +102,8 @@ impl Server {
         self.add_memory(before.saturating_sub(self.kept.bytes()));
     }
 
-    /// True if a read needs no disk because its bytes were read through; their memory goes over to the reply.
+    /// True if a read needs no disk because its bytes were read through; their memory goes over to
+    /// the reply.
     fn take_kept(&mut self, now: Nanos, piece: &Piece) -> bool {
         let mut found = false;
         self.keep(|kept, _| found = kept.take(now, piece.file, piece.offset, piece.bytes).is_some());
@@ -112,7 +114,8 @@ impl Server {
     }
 
     fn add_memory(&mut self, bytes: u64) {
-        // Overlapping reads are answered with more bytes than were read, so the count might grow beyond what there is.
+        // Overlapping reads are answered with more bytes than were read, so the count might grow
+        // beyond what there is.
         self.memory_free = (self.memory_free + bytes).min(self.memory_bytes);
     }
 }

@@ -1,4 +1,5 @@
-//! A simulated cluster as a whole: it is built from a configuration and applications, runs until nothing is left to happen, and reports.
+//! A simulated cluster as a whole: it is built from a configuration and applications, runs until
+//! nothing is left to happen, and reports.
 
 use weft_model::network::NetworkHost;
 use weft_model::{Cpus, Delivery, Disk, Message, MessageId, Network, NetworkConfig};
@@ -43,7 +44,8 @@ impl<'a> Simulation<'a> {
         Simulation::with_applications(config, vec![Placed { application, nodes }])
     }
 
-    /// Several applications, which share servers and network (and client nodes, if they are placed so). Files are their own.
+    /// Several applications, which share servers and network (and client nodes, if they are placed
+    /// so). Files are their own.
     ///
     /// # Errors
     /// As [`Simulation::new`].
@@ -122,7 +124,8 @@ impl<'a> Simulation<'a> {
     /// Runs to the end and reports.
     ///
     /// # Errors
-    /// A sentence naming the first rank that waits for ever, if nothing is left to happen before all programs are done.
+    /// A sentence naming the first rank that waits for ever, if nothing is left to happen before
+    /// all programs are done.
     pub fn run(mut self) -> Result<Report, String> {
         while self.step() {}
         self.finish()
@@ -165,8 +168,8 @@ impl<'a> Simulation<'a> {
         true
     }
 
-    /// A server whose disk idles although its cache layer has something for it; none in a working simulation, unless writes are delayed
-    /// or memory is short.
+    /// A server whose disk idles although its cache layer has something for it; none in a working
+    /// simulation, unless writes are delayed or memory is short.
     pub fn idling_server(&self) -> Option<usize> {
         self.world.servers.iter().position(|server| server.idles_with_work())
     }
@@ -177,8 +180,8 @@ impl<'a> Simulation<'a> {
         self.world.starts = vec![vec![0]; ranks];
     }
 
-    /// For each rank of each application in turn: the nanoseconds at which its commands began, and at which the last one was over; empty if
-    /// nothing was recorded.
+    /// For each rank of each application in turn: the nanoseconds at which its commands began, and
+    /// at which the last one was over; empty if nothing was recorded.
     pub fn command_starts(&self) -> &[Vec<u64>] {
         &self.world.starts
     }
@@ -233,7 +236,8 @@ impl<'a> Simulation<'a> {
 }
 
 impl World<'_> {
-    /// Who waits for ever and for what, now that nothing is left to happen; `None` if all programs are done.
+    /// Who waits for ever and for what, now that nothing is left to happen; `None` if all programs
+    /// are done.
     fn deadlock(&self) -> Option<String> {
         let waiting = || self.tasks.iter().filter(|task| task.finished.is_none() && task.is_program());
         let first = waiting().next()?;

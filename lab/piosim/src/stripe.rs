@@ -8,9 +8,10 @@ pub enum Striping {
     /// Round robin, stripe by stripe (RAID-0).
     #[default]
     Simple,
-    /// Round robin with the slip that the simulator of the thesis had until September 2009 (Tables 6.1 to 6.5): it counted the whole stripes of an
-    /// access from the beginning of its first stripe instead of from the end, so that an access that is not aligned may send the bytes
-    /// of one stripe to the wrong server. Bytes are still counted right in sum.
+    /// Round robin with the slip that the simulator of the thesis had until September 2009 (Tables
+    /// 6.1 to 6.5): it counted the whole stripes of an access from the beginning of its first
+    /// stripe instead of from the end, so that an access that is not aligned may send the bytes of
+    /// one stripe to the wrong server. Bytes are still counted right in sum.
     Slipped,
 }
 
@@ -28,8 +29,9 @@ impl Splitter {
         Splitter { striping, stripe_bytes, lists: vec![Vec::new(); servers as usize] }
     }
 
-    /// Splits a list (extents of the file) into one list for each server (extents of the server's part of the file). A server's list
-    /// follows the order of the whole; extents that continue each other are merged.
+    /// Splits a list (extents of the file) into one list for each server (extents of the server's
+    /// part of the file). A server's list follows the order of the whole; extents that continue
+    /// each other are merged.
     pub fn split(&mut self, list: &[Extent]) -> &[Vec<Extent>] {
         for server in &mut self.lists {
             server.clear();
@@ -149,7 +151,8 @@ mod tests {
 
     #[test]
     fn the_slip_moves_a_stripe_to_the_next_server() {
-        // 50 bytes into a stripe of 64: 14 bytes, then one whole stripe, which the slip counts as none: (64 + 14 - 50) / 64 = 0.
+        // 50 bytes into a stripe of 64: 14 bytes, then one whole stripe, which the slip counts as
+        // none: (64 + 14 - 50) / 64 = 0.
         let mut slipped = Splitter::new(Striping::Slipped, 64, 5);
         let bytes: Vec<u64> = slipped
             .split(&[Extent { offset: 50, bytes: 14 + 64 + 3 }])

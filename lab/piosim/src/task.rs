@@ -1,9 +1,12 @@
-//! How ranks run their programs. A task is a rank's program (or one of its non-blocking commands); it executes commands step by step.
+//! How ranks run their programs. A task is a rank's program (or one of its non-blocking commands);
+//! it executes commands step by step.
 //!
-//! Each step costs processor time first; then it decides what to send and receive, all at once: its *job set*. The next step comes when
-//! every message of the set has left the sender's card and every receive is done. A step without messages is followed by the next
-//! one at once and for free. Commands may call commands (an open calls a barrier and a broadcast); they are frames on the task's stack.
-//! These rules are those of the thesis's program and every one of them shows in its results.
+//! Each step costs processor time first; then it decides what to send and receive, all at once: its
+//! *job set*. The next step comes when every message of the set has left the sender's card and
+//! every receive is done. A step without messages is followed by the next one at once and for free.
+//! Commands may call commands (an open calls a barrier and a broadcast); they are frames on the
+//! task's stack. These rules are those of the thesis's program and every one of them shows in its
+//! results.
 
 mod steps;
 
@@ -11,7 +14,8 @@ use std::collections::BTreeMap;
 
 use crate::program::{Access, Command, FileId, FileView};
 
-/// Step number of a frame that has nothing left to do once its job set or its called command is done.
+/// Step number of a frame that has nothing left to do once its job set or its called command is
+/// done.
 pub const END: u32 = u32::MAX;
 
 /// A command in execution: what it is and all it needs to know.
@@ -91,7 +95,8 @@ pub enum Op<'a> {
         file: u32,
         access: &'a Access,
     },
-    /// Collective read or write; the variables are its group, once everybody is there, and the round.
+    /// Collective read or write; the variables are its group, once everybody is there, and the
+    /// round.
     Collective {
         comm: u32,
         file: u32,

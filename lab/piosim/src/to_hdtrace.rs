@@ -1,6 +1,7 @@
-//! Simulated runs as HDTrace files: a project and one trace for each rank, with a state for each command, in virtual time. The viewers of
-//! traced runs show them, and [`crate::from_hdtrace`] makes the same programs of them again (apart from file views, whose accesses come
-//! back as the ranges they touch).
+//! Simulated runs as HDTrace files: a project and one trace for each rank, with a state for each
+//! command, in virtual time. The viewers of traced runs show them, and [`crate::from_hdtrace`]
+//! makes the same programs of them again (apart from file views, whose accesses come back as the
+//! ranges they touch).
 
 use weft_hdtrace::{Communicator, Element, Entry, Member, Project, ProjectFile, State, Time, TopologyNode, Trace};
 use weft_model::{JobKind, Seek};
@@ -8,7 +9,8 @@ use weft_model::{JobKind, Seek};
 use crate::program::{Access, Application, Command, Extent};
 use crate::record::{CommandSpan, Recording};
 
-/// The project and the traces of the ranks (in their order, each with its path in the topology) of application number `app` of a recorded run.
+/// The project and the traces of the ranks (in their order, each with its path in the topology) of
+/// application number `app` of a recorded run.
 pub fn export(application: &Application, app: u32, recording: &Recording) -> (Project, Vec<([String; 3], Trace)>) {
     let mut spans: Vec<Vec<&CommandSpan>> = vec![Vec::new(); application.programs.len()];
     for span in recording.commands.iter().filter(|span| span.app == app) {

@@ -59,13 +59,14 @@ impl Interleaved {
         Access::List(list)
     }
 
-    /// Each rank on its own, `per_operation` blocks in each operation (`None`: all in one); the last operation has those that are left.
+    /// Each rank on its own, `per_operation` blocks in each operation (`None`: all in one); the
+    /// last operation has those that are left.
     pub fn individual(&self, per_operation: Option<u64>) -> Application {
         self.individual_up_to(self.blocks_per_rank(), per_operation)
     }
 
-    /// As [`Interleaved::individual`], but the last operation is a whole one even if it goes beyond the end of the file: what the program
-    /// of the thesis did.
+    /// As [`Interleaved::individual`], but the last operation is a whole one even if it goes beyond
+    /// the end of the file: what the program of the thesis did.
     pub fn individual_2009(&self, per_operation: Option<u64>) -> Application {
         self.individual_up_to(u64::MAX, per_operation)
     }
@@ -85,7 +86,8 @@ impl Interleaved {
         })
     }
 
-    /// All ranks together, everything in one collective operation. Blocks that do not go round once more belong to the first ranks.
+    /// All ranks together, everything in one collective operation. Blocks that do not go round once
+    /// more belong to the first ranks.
     pub fn collective(&self) -> Application {
         let all = self.file_bytes / self.block_bytes;
         let (blocks, more) = (all / u64::from(self.ranks), all % u64::from(self.ranks));
@@ -126,7 +128,8 @@ pub struct Database {
     pub element_bytes: u64,
     /// Bytes that a rank accesses in each turn.
     pub turn_bytes: u64,
-    /// Turns of each rank, if one block makes an operation. With `n` blocks in each, only a turn in `n` is made, as in the thesis.
+    /// Turns of each rank, if one block makes an operation. With `n` blocks in each, only a turn in
+    /// `n` is made, as in the thesis.
     pub turns: u64,
     /// Blocks in each operation.
     pub per_operation: u64,

@@ -1,5 +1,5 @@
-//! All that a simulation holds beside network and event list. What moves it on stands where it belongs: [`crate::simulation`] and the modules of
-//! commands, servers and collective operations.
+//! All that a simulation holds beside network and event list. What moves it on stands where it
+//! belongs: [`crate::simulation`] and the modules of commands, servers and collective operations.
 
 use weft_model::{Cpus, EventQueue};
 

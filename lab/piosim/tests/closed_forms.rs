@@ -76,7 +76,8 @@ fn messages_between_racks_share_the_uplink() {
         let both = time(&[(0, 2), (1, 3)]);
         let expected = far + transfer_nanos(10 * MIB, 100 * MIB);
         assert!((expected - transfer_nanos(100 * KIB, 100 * MIB)..=expected).contains(&both), "{network:?}: both use the uplink: {both}");
-        // The directions of an uplink do not disturb each other, but both messages pass both switches, where one may have to wait.
+        // The directions of an uplink do not disturb each other, but both messages pass both
+        // switches, where one may have to wait.
         let opposite = time(&[(0, 2), (3, 1)]);
         assert!((far..=far + 2 * transfer_nanos(10 * MIB, 1000 * MIB)).contains(&opposite), "{network:?}: {opposite} {far}");
         check(time(&[(0, 1), (2, 3)]), near, "nor do racks");
@@ -88,7 +89,8 @@ fn messages_between_racks_share_the_uplink() {
     }
 }
 
-/// What the packet model adds: a slow uplink fills the network behind it, but only for those who use it.
+/// What the packet model adds: a slow uplink fills the network behind it, but only for those who
+/// use it.
 #[test]
 fn a_slow_uplink_holds_back_its_own_packets_only() {
     let topology = Topology::Racks { nodes_per_rack: 2, uplink_bandwidth: 10 * MIB };
@@ -103,7 +105,8 @@ fn a_slow_uplink_holds_back_its_own_packets_only() {
     let ends = run(&config, &app).applications[0].rank_end_nanos.clone();
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     assert!((1.0..1.05).contains(&seconds(ends[2])), "10 MiB at 10 MiB/s: {ends:?}");
-    // Its own 10 MiB take 0.1 s; the card sends a packet to the other rack now and then, as flow control lets it.
+    // Its own 10 MiB take 0.1 s; the card sends a packet to the other rack now and then, as flow
+    // control lets it.
     assert!((0.1..0.13).contains(&seconds(ends[1])), "not behind those who wait for the uplink: {ends:?}");
 }
 
@@ -115,7 +118,8 @@ fn a_large_message_asks_first() {
     app.push(1, Command::Recv { comm: WORLD, from: None, tag: 0, request: None });
     let small = 2 * LATENCY + 2 * transfer_nanos(100, 100 * MIB) + transfer_nanos(100, 1000 * MIB);
     let data = 2 * LATENCY + 3 * transfer_nanos(100 * KIB, 100 * MIB) + transfer_nanos(100 * KIB, 1000 * MIB);
-    // Question, step, answer, step, data. The receiver waits for the data from the moment its answer has left.
+    // Question, step, answer, step, data. The receiver waits for the data from the moment its
+    // answer has left.
     assert_eq!(run(&cluster(LayerKind::None), &app).ranks_end_nanos(), STEP + small + STEP + small + STEP + data);
 }
 
@@ -160,7 +164,8 @@ fn a_wait_joins_non_blocking_messages() {
         app.push(rank, Command::Wait { requests: vec![1, 2] });
     }
     let report = run(&cluster(LayerKind::None), &app);
-    // The messages are long done after a second of work; their steps share the processor with it, so the end is a little later.
+    // The messages are long done after a second of work; their steps share the processor with it,
+    // so the end is a little later.
     assert!(report.ranks_end_nanos().abs_diff(1_000_000_000) < 100_000, "{}", report.ranks_end_nanos());
 }
 
@@ -212,7 +217,8 @@ fn every_byte_reaches_the_disk_once() {
     every_way(|config, app, what| {
         let report = run(config, app);
         let disks = report.disks();
-        // Holes between wanted ranges may be read as well; who asks for them soon after needs no disk.
+        // Holes between wanted ranges may be read as well; who asks for them soon after needs no
+        // disk.
         let sieved: u64 = report.servers.iter().map(|server| server.layer.sieved_bytes).sum();
         assert!((bytes..=bytes + sieved).contains(&disks.bytes), "{what}: {} of {bytes} and {sieved}", disks.bytes);
         assert_eq!(disks.operations, disks.no_seek + disks.fast + disks.slow, "{what}");
@@ -331,7 +337,8 @@ fn views_reach_the_same_bytes_as_lists() {
 #[test]
 fn a_single_disk_is_an_m_d_1_queue() {
     use weft_model::{Disk, DiskJob, DiskModel, EventQueue, JobKind, TieOrder};
-    // Mean wait = rho * service / (2 (1 - rho)) (Pollaczek and Khinchine; Kleinrock, Queueing Systems 1, 5.6).
+    // Mean wait = rho * service / (2 (1 - rho)) (Pollaczek and Khinchine; Kleinrock, Queueing
+    // Systems 1, 5.6).
     let service = 1_000_000.0;
     for load in [0.3, 0.7, 0.9] {
         let mut disk = Disk::new(DiskModel::Simple { access: service / 1e9, bandwidth: u64::MAX });
@@ -384,7 +391,8 @@ fn bytes_behind_the_end_of_a_file_are_not_counted() {
     }
 }
 
-/// What single points of a chaotic curve hide: with equal times in random order the result of one seed is one of many.
+/// What single points of a chaotic curve hide: with equal times in random order the result of one
+/// seed is one of many.
 #[test]
 fn the_order_of_ties_changes_no_byte() {
     let app = interleaved(false).individual(Some(1));

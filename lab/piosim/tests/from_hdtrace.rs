@@ -1,4 +1,5 @@
-//! Programs from traces: a small run written here, and the traced application of 2009 if it is at hand.
+//! Programs from traces: a small run written here, and the traced application of 2009 if it is at
+//! hand.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Printed results of Appendix C of the thesis that take few events, to the last digit. All of them: `cargo xtask thesis`.
+//! Printed results of Appendix C of the thesis that take few events, to the last digit. All of
+//! them: `cargo xtask thesis`.
 
 use weft_piosim::thesis::cases;
 
@@ -46,7 +47,8 @@ fn means_of_ten_random_databases() {
     compare("C.4.3", &[512]);
 }
 
-/// Also where the order of files matters: it was chosen by mean and deviation together, and both have all their digits.
+/// Also where the order of files matters: it was chosen by mean and deviation together, and both
+/// have all their digits.
 #[test]
 fn means_and_deviations_of_ten_random_databases_with_ten_blocks_at_a_time() {
     compare("C.4.2", &[512]);

@@ -1,4 +1,5 @@
-//! Brings the files of a recording from the machines of servers to this one, over the connection that the client has anyway.
+//! Brings the files of a recording from the machines of servers to this one, over the connection
+//! that the client has anyway.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -42,8 +43,9 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The file with this number in the server's list, on this machine: where it is, if that is enough and this is the machine, else in `folder`,
-    /// which is made if it is missing. A copy that is there already is not fetched again.
+    /// The file with this number in the server's list, on this machine: where it is, if that is
+    /// enough and this is the machine, else in `folder`, which is made if it is missing. A copy
+    /// that is there already is not fetched again.
     ///
     /// # Errors
     /// The server does not give it, or it cannot be written; the part that was written is removed.
@@ -79,7 +81,8 @@ impl Source<'_> {
         file.write_all(&first.data)?;
         while done < wanted {
             let mut data = self.read(number, done)?.data;
-            // A recording that goes on makes its file longer; what was there at the beginning is enough.
+            // A recording that goes on makes its file longer; what was there at the beginning is
+            // enough.
             data.truncate((wanted - done) as usize);
             if data.is_empty() {
                 bail!("the file became shorter meanwhile");
@@ -104,8 +107,8 @@ impl Source<'_> {
     }
 }
 
-/// A file of a recording on this machine, in `folder`, which is made if it is missing; `stem` begins the name of a copy. A copy that is there already
-/// is not made again.
+/// A file of a recording on this machine, in `folder`, which is made if it is missing; `stem`
+/// begins the name of a copy. A copy that is there already is not made again.
 ///
 /// # Errors
 /// It cannot be read or written; the part that was written is removed.
@@ -132,13 +135,14 @@ fn make_folder(folder: &Path) -> Result<()> {
     made.with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
-/// True if the file at `path` is as long as the one that begins so, and begins so. Two recordings never do: the header of a file has the moment
-/// of its beginning in nanoseconds.
+/// True if the file at `path` is as long as the one that begins so, and begins so. Two recordings
+/// never do: the header of a file has the moment of its beginning in nanoseconds.
 fn is_same(path: &Path, first: &TraceReadReply) -> bool {
     piece(path, 0).is_ok_and(|(bytes, data): (u64, Bytes)| bytes == first.file_bytes && data == first.data)
 }
 
-/// A new file for what begins so, or none if it is there already, and where; `None` if there is no free name.
+/// A new file for what begins so, or none if it is there already, and where; `None` if there is no
+/// free name.
 fn place(folder: &Path, stem: &str, first: &TraceReadReply) -> Result<Option<(Option<File>, PathBuf)>> {
     for path in names(folder, stem) {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {

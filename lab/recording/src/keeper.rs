@@ -1,4 +1,5 @@
-//! The thread that brings records from the rings to files while a recording is on, and looks for what calls for a dump.
+//! The thread that brings records from the rings to files while a recording is on, and looks for
+//! what calls for a dump.
 //!
 //! ```text
 //! bench:   nothing until the end, then everything
@@ -26,7 +27,8 @@ use crate::processor::Processor;
 const TICK: Duration = Duration::from_millis(20);
 /// After the call for a dump, and after the end, what runs gets so long to leave its record.
 const AFTERMATH: Duration = Duration::from_millis(40);
-/// Between two dumps that operations call for: a slow server would otherwise fill the disk with them.
+/// Between two dumps that operations call for: a slow server would otherwise fill the disk with
+/// them.
 const DUMP_PAUSE: Duration = Duration::from_secs(5);
 
 /// Gauges that wait for a file, at most: of the last minutes.
@@ -125,7 +127,8 @@ struct Work {
 
 impl Work {
     fn run(mut self) {
-        // This thread may be older than the one that waits for these signals; where nobody blocks them they would end the process at once.
+        // This thread may be older than the one that waits for these signals; where nobody blocks
+        // them they would end the process at once.
         let _ = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect::<SigSet>().thread_block();
         // Signals from before are not meant.
         self.take_signal();
@@ -149,7 +152,8 @@ impl Work {
             match mode {
                 Mode::Stream => self.stream()?,
                 Mode::Flight => self.look_for_calls()?,
-                // The rings are left alone: reading them would take memory bandwidth from what is measured.
+                // The rings are left alone: reading them would take memory bandwidth from what is
+                // measured.
                 Mode::Bench => drop(self.called()),
             }
             std::thread::park_timeout(TICK);
@@ -261,7 +265,8 @@ fn dump_set() -> SigSet {
     [Signal::SIGUSR1].into_iter().collect()
 }
 
-/// From now on SIGUSR1 does not end this process: it asks a flight recorder for a dump. Before any other thread is started.
+/// From now on SIGUSR1 does not end this process: it asks a flight recorder for a dump. Before any
+/// other thread is started.
 ///
 /// # Errors
 /// Of the operating system.

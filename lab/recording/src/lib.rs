@@ -1,9 +1,11 @@
-//! Trace records of this process. A recording begins with the process, if the environment asks for it (`WEFT_TRACE` names a folder,
-//! `WEFT_TRACE_MASK` chooses events), or while it runs, by [`command`]: servers get it over the wire, mounts over a socket ([`weft_host::command_socket`]).
+//! Trace records of this process. A recording begins with the process, if the environment asks for
+//! it (`WEFT_TRACE` names a folder, `WEFT_TRACE_MASK` chooses events), or while it runs, by
+//! [`command`]: servers get it over the wire, mounts over a socket ([`weft_host::command_socket`]).
 //! Threads record into rings of fixed size; what does not fit is counted in the file.
 //!
 //! It never makes a thread wait for the file, and never decides what an event means.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see
+// `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod fetch;
@@ -35,9 +37,11 @@ pub const RING_BYTES_BENCH: u64 = 16 << 20;
 pub const RING_BYTES: u64 = 4 << 20;
 /// The smallest and the largest ring.
 const RING_BYTES_RANGE: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 30;
-/// The largest ring of a server: whoever holds the key may ask for it, and it has one for each thread.
+/// The largest ring of a server: whoever holds the key may ask for it, and it has one for each
+/// thread.
 pub const RING_BYTES_MAX_SERVER: u64 = 128 << 20;
-/// Recordings of one process that are still being written; no new one is begun before they are through.
+/// Recordings of one process that are still being written; no new one is begun before they are
+/// through.
 const WRITING_MAX: usize = 4;
 
 /// The recording of this process, or the last one.
@@ -167,7 +171,8 @@ fn ticks_of(tracer: &Tracer, ns: u64) -> u64 {
     (u128::from(ns) * u128::from(ticks) / u128::from(passed)) as u64
 }
 
-/// At a dump that an operation of this process calls for, `others` is called, to ask servers for theirs. Once per process.
+/// At a dump that an operation of this process calls for, `others` is called, to ask servers for
+/// theirs. Once per process.
 pub fn on_dump(others: impl Fn() + Send + Sync + 'static) {
     // A second call would be the same process.
     let _ = ON_DUMP.set(Box::new(others));
@@ -188,8 +193,8 @@ pub enum Commander {
     KeyHolder,
 }
 
-/// Does what a person wants with the recording of this process; `home` is the folder for files if the request names none. Completing
-/// files goes on after the answer: [`TraceReply::is_writing`].
+/// Does what a person wants with the recording of this process; `home` is the folder for files if
+/// the request names none. Completing files goes on after the answer: [`TraceReply::is_writing`].
 pub fn command(request: &TraceRequest, home: &std::path::Path, from: Commander) -> TraceReply {
     let outcome = match request.action {
         TraceAction::Status => Ok(()),

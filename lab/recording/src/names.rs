@@ -1,5 +1,6 @@
-//! Names for the objects of a recording, looked up when it is over: a record has a handle only, and a path for each while a server works would
-//! cost more than all its other records. What was removed meanwhile keeps its number.
+//! Names for the objects of a recording, looked up when it is over: a record has a handle only, and
+//! a path for each while a server works would cost more than all its other records. What was
+//! removed meanwhile keeps its number.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -28,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of entries that one question asks for.
 const PAGE_BYTES: u32 = 256 << 10;
 
-/// Writes the names of the objects that these files of a recording speak of beside them. Gives how many are known.
+/// Writes the names of the objects that these files of a recording speak of beside them. Gives how
+/// many are known.
 ///
 /// # Errors
 /// The list cannot be written.
@@ -82,8 +84,8 @@ fn objects(files: &[PathBuf]) -> BTreeSet<u64> {
     all.into_iter().take(OBJECTS_MAX).map(|(_, object)| object).collect()
 }
 
-/// Walks through the tree until every wanted object has a path, or time is up: directories that are wanted themselves first, as files lie where
-/// work is done.
+/// Walks through the tree until every wanted object has a path, or time is up: directories that are
+/// wanted themselves first, as files lie where work is done.
 fn walk(fs: &Fs, wanted: &mut BTreeSet<u64>, mut found: impl FnMut(u64, Vec<u8>)) {
     let deadline = Instant::now() + PATIENCE;
     if wanted.remove(&ROOT_HANDLE.0) {

@@ -1,7 +1,9 @@
-//! The processes of a file system that record: its servers, and the mounts that this user has on this machine.
+//! The processes of a file system that record: its servers, and the mounts that this user has on
+//! this machine.
 //!
-//! Servers get commands over the wire, mounts over their sockets. When a recording begins servers are told before clients, at its end clients
-//! before servers: so for everything that a client has recorded its server was recording.
+//! Servers get commands over the wire, mounts over their sockets. When a recording begins servers
+//! are told before clients, at its end clients before servers: so for everything that a client has
+//! recorded its server was recording.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -24,7 +26,8 @@ use crate::fetch::{Source, Want, copy_here};
 const WRITE_PATIENCE: Duration = Duration::from_secs(120);
 /// How long flight recorders have to begin with a dump.
 const DUMP_PATIENCE: Duration = Duration::from_secs(10);
-/// A ring that takes a busy server's records of some tens of milliseconds even if the thread that writes them does not get a processor.
+/// A ring that takes a busy server's records of some tens of milliseconds even if the thread that
+/// writes them does not get a processor.
 const RECORD_RING_BYTES: u64 = 16 << 20;
 /// Where files go that have no other place on this machine.
 const FOLDER_HERE: &str = "weft-trace";
@@ -54,7 +57,8 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// The servers of a file system and the mounts of it that this user has on this machine, as far as `names` names them.
+    /// The servers of a file system and the mounts of it that this user has on this machine, as far
+    /// as `names` names them.
     ///
     /// # Errors
     /// The file system cannot be found, or it has nothing of these names.
@@ -137,7 +141,8 @@ impl Traced {
         Ok(answers)
     }
 
-    /// Lets flight recorders write what they hold, and waits for the files; only these are in the answers.
+    /// Lets flight recorders write what they hold, and waits for the files; only these are in the
+    /// answers.
     ///
     /// # Errors
     /// None: it has the form of [`Traced::end`].
@@ -161,9 +166,10 @@ impl Traced {
         Ok(answers)
     }
 
-    /// Brings all files to one folder: `into`, or where the files of a mount are. If there is neither, those of other machines come to the
-    /// folder for traces of the state directory. The answers name the copies then. With `move_them` they are removed where they were. What did not
-    /// work is said in words.
+    /// Brings all files to one folder: `into`, or where the files of a mount are. If there is
+    /// neither, those of other machines come to the folder for traces of the state directory. The
+    /// answers name the copies then. With `move_them` they are removed where they were. What did
+    /// not work is said in words.
     pub fn gather(&self, answers: &mut [Answer], into: Option<&Path>, move_them: bool) -> Vec<String> {
         let chosen = into.map(Path::to_path_buf).or_else(|| folder_of_mount(answers));
         let want = match (move_them, &chosen) {
@@ -192,7 +198,8 @@ impl Traced {
         problems
     }
 
-    /// Writes the names of the objects that were recorded beside the files, once for each folder. What did not work is said in words.
+    /// Writes the names of the objects that were recorded beside the files, once for each folder.
+    /// What did not work is said in words.
     pub fn name_objects(&self, answers: &[Answer]) -> Vec<String> {
         let files = answers.iter().filter_map(|answer| answer.reply.as_ref().ok()).flat_map(|reply| &reply.files).map(PathBuf::from);
         let files: Vec<PathBuf> = files.filter(|file| file.is_file()).collect();
@@ -219,7 +226,8 @@ fn folder_of_mount(answers: &[Answer]) -> Option<PathBuf> {
     })
 }
 
-/// Records `seconds` of a running file system into `folder`, with the names of what was recorded if that is wanted; what is wrong with it in words.
+/// Records `seconds` of a running file system into `folder`, with the names of what was recorded if
+/// that is wanted; what is wrong with it in words.
 ///
 /// # Errors
 /// Nothing can be recorded at all.

@@ -22,7 +22,8 @@ const FILES_MAX: u32 = 10_000;
 /// What files say about this process.
 static IDENTITY: OnceLock<(String, Option<ServerId>)> = OnceLock::new();
 
-/// Says who this process is. Only the first call counts; without one, files are named after the command.
+/// Says who this process is. Only the first call counts; without one, files are named after the
+/// command.
 pub fn identify(name: &str, server: Option<ServerId>) {
     // A second call would be the same process.
     let _ = IDENTITY.set((name.to_string(), server));
@@ -110,9 +111,11 @@ impl Output {
     }
 }
 
-/// Names the clock that files of this process are by, so that no two clocks have one name: this boot of the machine, and by how much the time
-/// namespace of the process is ahead of it (containers of one machine may have clocks of their own). Copies of a virtual machine that go on
-/// from one image of its memory have one name and different clocks; then requests seem to be served before they were sent, which is told.
+/// Names the clock that files of this process are by, so that no two clocks have one name: this
+/// boot of the machine, and by how much the time namespace of the process is ahead of it
+/// (containers of one machine may have clocks of their own). Copies of a virtual machine that go on
+/// from one image of its memory have one name and different clocks; then requests seem to be served
+/// before they were sent, which is told.
 fn clock_domain() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let boot = read("/proc/sys/kernel/random/boot_id").trim().to_string();
@@ -129,15 +132,16 @@ fn clock_domain() -> String {
     format!("{boot}{}", monotonic_offset(&read("/proc/self/timens_offsets")))
 }
 
-/// What the file `timens_offsets` says of the monotonic clock: nothing if it is not shifted, or there are no time namespaces.
+/// What the file `timens_offsets` says of the monotonic clock: nothing if it is not shifted, or
+/// there are no time namespaces.
 fn monotonic_offset(offsets: &str) -> String {
     let line = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
     let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
     if words.iter().all(|word| *word == "0") { String::new() } else { format!(" + {} ns", words.join(" s ")) }
 }
 
-/// A file of this name, or with the first free number behind it. Never one that is there already: in a folder that others may write to,
-/// it could lead anywhere.
+/// A file of this name, or with the first free number behind it. Never one that is there already:
+/// in a folder that others may write to, it could lead anywhere.
 fn create(folder: &Path, stem: &str) -> Result<(File, PathBuf)> {
     for path in names(folder, stem) {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
@@ -153,7 +157,8 @@ pub fn names(folder: &Path, stem: &str) -> impl Iterator<Item = PathBuf> {
     (0..FILES_MAX).map(move |number| folder.join(if number == 0 { format!("{stem}.wtrace") } else { format!("{stem}-{number}.wtrace") }))
 }
 
-/// Readings of the clocks of which the closest pair is taken: whoever is interrupted between two readings puts a whole trace off.
+/// Readings of the clocks of which the closest pair is taken: whoever is interrupted between two
+/// readings puts a whole trace off.
 const READINGS: usize = 8;
 
 /// How the clocks stand now.

@@ -1,5 +1,6 @@
-//! The files of a recording, piece by piece, for whoever has no other way to this machine. Files are named by their number in the list of
-//! the recording, so that nothing else can be read or removed.
+//! The files of a recording, piece by piece, for whoever has no other way to this machine. Files
+//! are named by their number in the list of the recording, so that nothing else can be read or
+//! removed.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -13,7 +14,8 @@ use weft_wire::ops::{TRACE_PIECE_BYTES, TraceReadReply, TraceReadRequest};
 /// A piece of a file of the current recording of this process, or of its last one.
 ///
 /// # Errors
-/// [`Status::NotFound`] if there is none of that number, [`Status::Io`] if it cannot be read or removed.
+/// [`Status::NotFound`] if there is none of that number, [`Status::Io`] if it cannot be read or
+/// removed.
 pub fn read(request: &TraceReadRequest) -> Result<TraceReadReply> {
     let path = nth_file(request.file).ok_or(Status::NotFound)?;
     let name = path.to_string_lossy().into_owned();

@@ -1,5 +1,6 @@
-//! How long the threads of this process were ready to run and had to wait for a processor: the kernel counts it for each of them. Looked at by
-//! the thread that writes traces, so it costs those that record nothing.
+//! How long the threads of this process were ready to run and had to wait for a processor: the
+//! kernel counts it for each of them. Looked at by the thread that writes traces, so it costs those
+//! that record nothing.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -57,7 +58,8 @@ impl Processor {
         Some([self.waited_ns, self.ran_ns, self.threads.len() as u64, most_ns, interval_ns.max(most_ns)])
     }
 
-    /// Opens the counters of new threads. What those had waited before the first look is of no recording.
+    /// Opens the counters of new threads. What those had waited before the first look is of no
+    /// recording.
     fn list(&mut self, is_first: bool) {
         let own = nix::unistd::gettid().as_raw();
         let Ok(entries) = std::fs::read_dir("/proc/self/task") else { return };

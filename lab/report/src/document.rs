@@ -1,4 +1,5 @@
-//! A document of headings, sentences, tables and pictures, as one HTML file that needs nothing else, or as Markdown.
+//! A document of headings, sentences, tables and pictures, as one HTML file that needs nothing
+//! else, or as Markdown.
 
 use std::fmt::Write as _;
 
@@ -85,7 +86,8 @@ impl Document {
         out
     }
 
-    /// Markdown; `link` is told the number of a picture and its SVG text, and says where it can be found.
+    /// Markdown; `link` is told the number of a picture and its SVG text, and says where it can be
+    /// found.
     pub fn markdown(&self, mut link: impl FnMut(usize, &str) -> String) -> String {
         let mut out = format!("# {}\n", plain(&self.title));
         let mut pictures = 0;

@@ -1,4 +1,5 @@
-//! Pictures of the timeline in a report: the whole run, the slowest operation on all nodes that worked for it, and the slowest operations step by step.
+//! Pictures of the timeline in a report: the whole run, the slowest operation on all nodes that
+//! worked for it, and the slowest operations step by step.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +109,8 @@ fn whole_run(run: &Run) -> Strips {
     }
 }
 
-/// The records of the operation around a record, on the lanes of their nodes, with arrows along its messages.
+/// The records of the operation around a record, on the lanes of their nodes, with arrows along its
+/// messages.
 fn operation(run: &Run, position: u32) -> Timeline {
     let (root, mut records) = details::records_of(run, position);
     let events = &run.merged.events;
@@ -225,7 +227,8 @@ impl Classes {
         })
     }
 
-    /// Events that do the same have one class, whoever does it; others, with one grey for all, keep their names.
+    /// Events that do the same have one class, whoever does it; others, with one grey for all, keep
+    /// their names.
     fn of_event(&mut self, name: &str) -> usize {
         self.of(name.rsplit('.').next().unwrap_or(name).to_string(), views::event_fill(name))
     }
@@ -238,7 +241,8 @@ mod tests {
     use super::*;
     use weft_analysis::sample::{Sample, merged};
 
-    /// Byte for byte. After a wanted change: `UPDATE_GOLDEN=1 cargo test -p weft --bin weft report`, and look at the pictures.
+    /// Byte for byte. After a wanted change:
+    /// `UPDATE_GOLDEN=1 cargo test -p weft --bin weft report`, and look at the pictures.
     fn golden(file: &str, content: &str) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
         if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -1,8 +1,10 @@
-//! `weft report`: one file about one or several runs, to keep and to pass on: what was measured where, medians and spread with every run as a
-//! dot, distributions, running performance, where the time goes, bounds, and what speaks against the numbers. `weft plot` ([`plot`]): single pictures.
+//! `weft report`: one file about one or several runs, to keep and to pass on: what was measured
+//! where, medians and spread with every run as a dot, distributions, running performance, where the
+//! time goes, bounds, and what speaks against the numbers. `weft plot` ([`plot`]): single pictures.
 //!
 //! It never draws by itself (`weft-charts` does) and never changes a trace.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see
+// `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod document;

@@ -1,4 +1,5 @@
-//! The cluster of a plan: hardware from a machine profile (or from a cluster model of PIOsimHD), with whatever the plan says otherwise.
+//! The cluster of a plan: hardware from a machine profile (or from a cluster model of PIOsimHD),
+//! with whatever the plan says otherwise.
 
 use anyhow::{Context, Result};
 use toml::de::DeValue;
@@ -22,14 +23,16 @@ const LAYERS: [(&str, LayerKind); 4] = [
 ];
 const STRIPING: [(&str, Striping); 2] = [("simple", Striping::Simple), ("slipped", Striping::Slipped)];
 const RULES: [(&str, PickRule); 2] = [("lowest", PickRule::Lowest), ("continue", PickRule::Continue)];
-/// Whether the accidents of the program of 2009 are repeated: order of simultaneous events, of servers and ranks, and the like.
+/// Whether the accidents of the program of 2009 are repeated: order of simultaneous events, of
+/// servers and ranks, and the like.
 const BEHAVIOURS: [(&str, TieOrder); 2] = [("natural", TieOrder::Natural), ("2009", TieOrder::Thesis)];
 const LAYER_RULES: [(&str, LayerRules); 2] = [("2009", LayerRules::Of2009), ("today", LayerRules::Today)];
 /// In which order events of the same instant happen.
 const TIES: [(&str, bool); 2] = [("fixed", false), ("random", true)];
 /// Orders of ties that are drawn unless the plan says how many.
 const TIE_SEEDS: u32 = 10;
-/// Clients or servers of one cluster: beyond that a plan has a number wrong, and the models would fill the memory.
+/// Clients or servers of one cluster: beyond that a plan has a number wrong, and the models would
+/// fill the memory.
 pub const NODES_MAX: u32 = 100_000;
 /// When a write is confirmed.
 const ANSWERS: [(&str, bool); 2] = [("accepted", false), ("written", true)];
@@ -125,7 +128,8 @@ impl<'p, 'a> Layered<'p, 'a> {
     }
 }
 
-/// Reads the cluster from a plan's outermost table and a profile's, over `model` if the plan names a cluster model.
+/// Reads the cluster from a plan's outermost table and a profile's, over `model` if the plan names
+/// a cluster model.
 ///
 /// # Errors
 /// Names file, line and key of what is wrong.
@@ -240,7 +244,8 @@ fn disk(mut section: Layered<'_, '_>, config: &mut ClusterConfig, has_model: boo
     section.finish()
 }
 
-/// `rules = "2009"` (the default with `behaviour = "2009"`) or `"today"`, those of the real data server. Some keys belong to one of them.
+/// `rules = "2009"` (the default with `behaviour = "2009"`) or `"today"`, those of the real data
+/// server. Some keys belong to one of them.
 fn server(mut section: Layered<'_, '_>, config: &mut ClusterConfig) -> Result<()> {
     let usual = if config.tie_order == TieOrder::Thesis { LayerRules::Of2009 } else { LayerRules::Today };
     section.set("memory", &mut config.memory_bytes, bytes)?;

@@ -1,5 +1,5 @@
-//! TOML files whose every value knows its place, so that an error in a plan names file, line and key; and values that stand for several,
-//! which make a plan a sweep.
+//! TOML files whose every value knows its place, so that an error in a plan names file, line and
+//! key; and values that stand for several, which make a plan a sweep.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -39,7 +39,8 @@ impl Document {
     }
 }
 
-/// A table of a file. It remembers which keys were asked for: the others have no meaning, see [`Table::finish`].
+/// A table of a file. It remembers which keys were asked for: the others have no meaning, see
+/// [`Table::finish`].
 pub struct Table<'a> {
     document: &'a Document,
     /// Name with a dot at the end, empty for the outermost.
@@ -107,8 +108,9 @@ impl<'a> Table<'a> {
         read(value.get_ref()).map(Some).map_err(|problem| self.document.error(span, &format!("{}{key}: {problem}", self.prefix)))
     }
 
-    /// The value that `choices` picks of those that a key stands for: a single value, a list, or a range of whole numbers such as
-    /// `{ from = 1, to = 64, times = 2 }` or `{ from = 0, to = 9, plus = 1 }`.
+    /// The value that `choices` picks of those that a key stands for: a single value, a list, or a
+    /// range of whole numbers such as `{ from = 1, to = 64, times = 2 }` or
+    /// `{ from = 0, to = 9, plus = 1 }`.
     ///
     /// # Errors
     /// `read` refuses one of them, the list is empty, or the range is none.
@@ -223,8 +225,9 @@ pub fn show(value: &DeValue<'_>) -> String {
     }
 }
 
-/// Goes through all combinations of the values of a plan: the plan is read again and again, and each key that stands for several values
-/// asks here which one it is this time. Keys may depend on the values of earlier ones.
+/// Goes through all combinations of the values of a plan: the plan is read again and again, and
+/// each key that stands for several values asks here which one it is this time. Keys may depend on
+/// the values of earlier ones.
 #[derive(Debug, Default)]
 pub struct Choices {
     /// Index picked by each key that had a choice, and how many there were.
@@ -258,7 +261,8 @@ impl Choices {
         self.picked.clone()
     }
 
-    /// What was picked in the reading that just ended; then makes ready for the next one. `false` as second: there is none.
+    /// What was picked in the reading that just ended; then makes ready for the next one. `false`
+    /// as second: there is none.
     pub fn next_case(&mut self) -> (Vec<(String, String)>, bool) {
         self.position = 0;
         let labels = std::mem::take(&mut self.labels);

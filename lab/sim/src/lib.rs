@@ -1,6 +1,8 @@
-//! `weft sim`: parallel programs and their I/O on modelled clusters. Plans and machine profiles are TOML files; a plan whose keys stand for
-//! several values is a sweep over all combinations, run on all cores. It never talks to a real server.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+//! `weft sim`: parallel programs and their I/O on modelled clusters. Plans and machine profiles are
+//! TOML files; a plan whose keys stand for several values is a sweep over all combinations, run on
+//! all cores. It never talks to a real server.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see
+// `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod cluster;

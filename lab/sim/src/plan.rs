@@ -1,4 +1,5 @@
-//! Plans: TOML files that say what to simulate. Every key of a plan may stand for several values; a plan means all combinations.
+//! Plans: TOML files that say what to simulate. Every key of a plan may stand for several values; a
+//! plan means all combinations.
 
 use std::path::{Path, PathBuf};
 
@@ -63,7 +64,8 @@ impl Lab {
         }
     }
 
-    /// Kind, name and description of every plan and profile, each once: the one in the folder wins over the one built in.
+    /// Kind, name and description of every plan and profile, each once: the one in the folder wins
+    /// over the one built in.
     ///
     /// # Errors
     /// A file cannot be read, or is not TOML.
@@ -130,7 +132,8 @@ fn profile_names(root: &Table<'_>) -> Result<Vec<String>> {
     }
 }
 
-/// A plan with its profile, read anew for every case: a case of a large plan would fill the memory if all were kept.
+/// A plan with its profile, read anew for every case: a case of a large plan would fill the memory
+/// if all were kept.
 struct Source {
     /// Name of the plan, for errors.
     name: String,

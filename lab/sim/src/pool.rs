@@ -14,7 +14,8 @@ pub fn cores() -> usize {
 /// The results of `work` for each job, in the order of the jobs.
 ///
 /// # Errors
-/// The error of the first job (in their order) that had one; jobs that have not begun by then are left out.
+/// The error of the first job (in their order) that had one; jobs that have not begun by then are
+/// left out.
 pub fn all<J: Sync, R: Send>(jobs: &[J], threads: usize, work: impl Fn(&J) -> Result<R> + Sync) -> Result<Vec<R>> {
     let bar = progress_bar(jobs.len());
     let next = AtomicUsize::new(0);

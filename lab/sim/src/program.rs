@@ -1,4 +1,5 @@
-//! Programs written in a plan: `kind = "program"`, with a list of steps that every rank (or one of them) carries out.
+//! Programs written in a plan: `kind = "program"`, with a list of steps that every rank (or one of
+//! them) carries out.
 
 use anyhow::Result;
 use toml::de::DeValue;
@@ -117,7 +118,8 @@ struct Step {
     requests: Vec<u32>,
 }
 
-/// Which bytes of the file: `blocks` pieces of `bytes`, `stride` apart, from `offset` plus what rank and turn add.
+/// Which bytes of the file: `blocks` pieces of `bytes`, `stride` apart, from `offset` plus what
+/// rank and turn add.
 #[derive(Clone, Copy)]
 struct Place {
     offset: u64,

@@ -20,11 +20,14 @@ use crate::{pool, trace as files};
 
 /// Simulate a plan
 ///
-/// A plan is a TOML file, or the name of one among `weft sim list`. Each of its keys may stand for several values, as a list or as a range
-/// such as { from = 1, to = 64, times = 2 }; all combinations are simulated, on all cores.
+/// A plan is a TOML file, or the name of one among `weft sim list`. Each of its keys may stand for
+/// several values, as a list or as a range such as { from = 1, to = 64, times = 2 }; all
+/// combinations are simulated, on all cores.
 ///
-/// A single result can owe much to the order in which simulated events of the same instant happen to come. With ties = "random" in the plan each
-/// case is simulated with tie_seeds = 10 orders drawn from seeds: its row is the run with the median time, seconds_min and seconds_max are the spread.
+/// A single result can owe much to the order in which simulated events of the same instant happen
+/// to come. With ties = "random" in the plan each case is simulated with tie_seeds = 10 orders
+/// drawn from seeds: its row is the run with the median time, seconds_min and seconds_max are the
+/// spread.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft sim run interleaved\n  weft sim run lab/plans/scale.toml --json\n  \
 weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trace traces")]
@@ -37,12 +40,14 @@ pub struct Args {
     /// Print CSV: a line for each case
     #[arg(long)]
     csv: bool,
-    /// Seed of random workloads, instead of those in the plan; with ties = "random" also the first seed of the orders
+    /// Seed of random workloads, instead of those in the plan; with ties = "random" also the first
+    /// seed of the orders
     #[arg(long)]
     seed: Option<u64>,
-    /// Write what every rank, disk and network card did when (virtual time) into this folder: for each case a folder
-    /// with trace files (weft view DIR/case0), and HDTrace projects, one for each application and one for the disks.
-    /// Of Weft's own servers and clients (`system = "weft"`) the trace files that real ones write
+    /// Write what every rank, disk and network card did when (virtual time) into this folder: for
+    /// each case a folder with trace files (weft view DIR/case0), and HDTrace projects, one for
+    /// each application and one for the disks. Of Weft's own servers and clients
+    /// (`system = "weft"`) the trace files that real ones write
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 }
@@ -112,7 +117,8 @@ fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<
     }
 }
 
-/// A case of modelled servers, once or with several orders of ties. The first run is the one that is traced.
+/// A case of modelled servers, once or with several orders of ties. The first run is the one that
+/// is traced.
 fn model(
     source: &CaseSource,
     number: usize,

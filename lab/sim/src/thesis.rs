@@ -1,4 +1,5 @@
-//! `weft sim thesis`: every number that the thesis behind the simulator prints, beside the simulated one.
+//! `weft sim thesis`: every number that the thesis behind the simulator prints, beside the
+//! simulated one.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,8 +16,9 @@ use crate::workload::{read_model, read_project};
 
 /// Repeat the evaluation of the PIOsimHD thesis (2009) and compare every printed number
 ///
-/// Random and database tests are means of ten runs and agree if they are within the printed standard deviation; everything else must be equal
-/// in every printed digit. A number is called fitted if it is equal only because orders of files were searched until it was. Tables 6.1 to 6.5
+/// Random and database tests are means of ten runs and agree if they are within the printed
+/// standard deviation; everything else must be equal in every printed digit. A number is called
+/// fitted if it is equal only because orders of files were searched until it was. Tables 6.1 to 6.5
 /// need the traced application.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft sim thesis\n  weft sim thesis --table C.3.2\n  weft sim thesis --table 6.3 --json")]
@@ -43,9 +45,11 @@ struct Row {
     difference: f64,
     /// In every printed digit.
     equal: bool,
-    /// Equal only because orders of files were searched until the printed mean and deviation came out.
+    /// Equal only because orders of files were searched until the printed mean and deviation came
+    /// out.
     fitted: bool,
-    /// Equal, or a mean within the printed standard deviation, or a printed sum that contradicts its own parts.
+    /// Equal, or a mean within the printed standard deviation, or a printed sum that contradicts
+    /// its own parts.
     agrees: bool,
     /// Events of the simulations behind this number.
     events: u64,

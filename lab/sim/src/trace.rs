@@ -1,7 +1,9 @@
-//! Simulated runs as trace files of Weft, one for each node, in virtual time: what `weft view`, `weft explain`, `weft export` and
-//! `weft plot` read. Commands of programs are events of the application; those that no application of Weft itself has are described in
-//! the header of the file. Requests have keys, so that the time of a command is found at servers and disks; the messages that ranks wait for
-//! are inside their commands, and what is left of these is waiting for other ranks.
+//! Simulated runs as trace files of Weft, one for each node, in virtual time: what `weft view`,
+//! `weft explain`, `weft export` and `weft plot` read. Commands of programs are events of the
+//! application; those that no application of Weft itself has are described in the header of the
+//! file. Requests have keys, so that the time of a command is found at servers and disks; the
+//! messages that ranks wait for are inside their commands, and what is left of these is waiting for
+//! other ranks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +22,8 @@ use crate::workload::Workload;
 /// Records of one batch.
 const BATCH: usize = 1 << 14;
 
-/// Events of programs beyond those of [`event`]: name, and the stage of what no request or message explains.
+/// Events of programs beyond those of [`event`]: name, and the stage of what no request or message
+/// explains.
 const MORE: [(&str, Stage); 12] = [
     ("app.compute", Stage::Client),
     ("app.send", Stage::Peers),
@@ -41,7 +44,8 @@ const MORE_FROM: u8 = 32;
 const NET_MESSAGE: EventId = EventId::new(3, 32);
 /// Inside a request at a server: its data is on the way there.
 const NET_DATA: EventId = EventId::new(3, 33);
-/// Phases of a request at a server in which it waits, unless its disk works for it; one alone could hold 68 s.
+/// Phases of a request at a server in which it waits, unless its disk works for it; one alone could
+/// hold 68 s.
 const WAITS: [usize; 4] = [event::served::QUEUE, 5, 6, 7];
 
 /// The ring of names.
@@ -184,7 +188,8 @@ fn put_requests(nodes: &mut Nodes, clients: &[u32], commands: &BTreeMap<(u32, u3
         }
         let record = Record { req: key(number), ..Record::new(arrived, id, Body::Ladder(ladder)) };
         nodes.put((true, server), 0, record);
-        // While the data of a write is on the way the server does not let it wait, unless it has no room.
+        // While the data of a write is on the way the server does not let it wait, unless it has no
+        // room.
         let mut at = arrived;
         let until = request.complete.clamp(arrived, answered);
         for full in recording.full.iter().filter(|full| full.server == server && full.start < until && full.end > arrived) {
@@ -203,7 +208,8 @@ fn put_data(nodes: &mut Nodes, number: u32, request: &RequestSpan, (from, to): (
     }
 }
 
-/// An access for one request is a record of that request; one for several has a record of its own beside theirs.
+/// An access for one request is a record of that request; one for several has a record of its own
+/// beside theirs.
 fn put_accesses(nodes: &mut Nodes, recording: &Recording) {
     let mut parts = recording.parts.clone();
     parts.sort_unstable();
@@ -275,8 +281,9 @@ fn events() -> EventTable {
     EventTable::from_infos(EventTable::builtin().iter().map(of_model).chain(more).chain(inside))
 }
 
-/// What is different in a model: programs call I/O servers without a kernel; opens and closes are barriers, with messages inside them; and a
-/// server's processor takes no time, so a request waits there while its disk does not work for it.
+/// What is different in a model: programs call I/O servers without a kernel; opens and closes are
+/// barriers, with messages inside them; and a server's processor takes no time, so a request waits
+/// there while its disk does not work for it.
 fn of_model(info: &EventInfo) -> EventInfo {
     match info.id {
         event::APP_OPEN | event::APP_CLOSE => EventInfo { stage: Stage::Peers, ..info.clone() },
@@ -393,7 +400,8 @@ mod tests {
         all.filter(|report| stages.iter().any(|stage| stage.name() == report.stage)).map(|report| report.seconds).sum()
     }
 
-    /// All clients do the same: their messages are compared with those of the others, and none is said to be beyond comparison.
+    /// All clients do the same: their messages are compared with those of the others, and none is
+    /// said to be beyond comparison.
     fn alike(explanation: &Explanation) {
         let messages = explanation.suspects.iter().filter(|suspect| suspect.stage == "network");
         for suspect in messages {

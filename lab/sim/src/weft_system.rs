@@ -1,5 +1,6 @@
-//! Weft's own servers and clients as the simulated system (`system = "weft"`): the machines of a plan become a profile of the runtime in
-//! virtual time, what the processor needs for Weft comes from the section `[weft]`.
+//! Weft's own servers and clients as the simulated system (`system = "weft"`): the machines of a
+//! plan become a profile of the runtime in virtual time, what the processor needs for Weft comes
+//! from the section `[weft]`.
 
 use std::path::Path;
 use std::time::Instant;
@@ -40,7 +41,8 @@ const STORAGES: [(&str, Engine); 2] = [("journal", Engine::Journal), ("memory", 
 const CONTRACTS: [(&str, Contract); 3] = [("batch", Contract::Batch), ("sync", Contract::Sync), ("none", Contract::None)];
 const CACHES: [(&str, bool); 2] = [("yes", true), ("no", false)];
 
-/// Reads what a plan says of Weft: the section `[weft]` and the one `[[workload]]`. `config` has the machines.
+/// Reads what a plan says of Weft: the section `[weft]` and the one `[[workload]]`. `config` has
+/// the machines.
 ///
 /// # Errors
 /// Names file, line and key of what is wrong.
@@ -117,7 +119,8 @@ fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Pro
     let copy = rate("copy_bandwidth", base.cpu.copy_bytes_per_s)?;
     let memory = rate("page_cache_bandwidth", base.disk.memory_bytes_per_s)?;
     let reads_cached = section.get("reads_cached", |value| name(value, &CACHES))?.unwrap_or(true);
-    // A path has two links, each of which a message passes as a whole in the model; cards and switch of this runtime pass it through.
+    // A path has two links, each of which a message passes as a whole in the model; cards and
+    // switch of this runtime pass it through.
     let net = NetProfile { bytes_per_s: config.link_bandwidth, send_ns, latency_ns: 2 * ns(config.link_latency), ..base.net };
     let cpu = CpuProfile { request_ns, record_ns, checksum_bytes_per_s: checksum, copy_bytes_per_s: copy };
     let (read_ns, sync_ns, bandwidth, seek) = match config.disk {
@@ -146,7 +149,8 @@ fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Pro
 }
 
 impl WeftCase {
-    /// Runs it; a row of results for each phase. A trace file of each node goes into the folder `trace`.
+    /// Runs it; a row of results for each phase. A trace file of each node goes into the folder
+    /// `trace`.
     ///
     /// # Errors
     /// What the cluster could not do, or a file cannot be written.

@@ -50,7 +50,8 @@ pub struct Workload {
     pub nodes: Vec<u32>,
 }
 
-/// Reads a `[[workload]]`. Files are looked for beside the plan, in `folder`. A seed given on the command line wins over the plan's.
+/// Reads a `[[workload]]`. Files are looked for beside the plan, in `folder`. A seed given on the
+/// command line wins over the plan's.
 ///
 /// # Errors
 /// Names file, line and key of what is wrong.

@@ -1,5 +1,6 @@
-//! Routes: an exact path each, so that no path ever reaches the file system. Pages and their parts are inside the program; data is JSON, or
-//! binary where there is much of it ([`weft_analysis::window`]).
+//! Routes: an exact path each, so that no path ever reaches the file system. Pages and their parts
+//! are inside the program; data is JSON, or binary where there is much of it
+//! ([`weft_analysis::window`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -299,7 +300,8 @@ fn describe(run: &Run) -> Value {
     })
 }
 
-/// Number and time of the spans that begin in a window, by node and kind: the legend and the profile.
+/// Number and time of the spans that begin in a window, by node and kind: the legend and the
+/// profile.
 fn totals(run: &Run, shown: &[Lane], (from, to): (u64, u64), hidden: &[bool], colour: &str) -> Value {
     let sums = drawn::totals(run, shown, from, to);
     let rows = sums.into_iter().filter(|(_, (count, _))| *count > 0).map(|((node, kind), (count, time))| json!([node, kind, count, time]));

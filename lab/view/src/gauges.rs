@@ -9,7 +9,8 @@ use weft_trace::record::Body;
 /// Values of a gauge at most.
 const GAUGE_POINTS: u64 = 600;
 
-/// What the gauges of this program say, for people: the event, the name in formulas, the words. Others are called by their event and name.
+/// What the gauges of this program say, for people: the event, the name in formulas, the words.
+/// Others are called by their event and name.
 const TITLES: [(&str, &str, &str); 20] = [
     ("load.server", "queue", "requests of a turn"),
     ("load.server", "in_flight", "requests that wait at the server"),
@@ -39,7 +40,8 @@ fn title(event: &str, name: &str) -> String {
     known.map_or_else(|| format!("{event} {name}"), |(.., title)| (*title).to_string())
 }
 
-/// Gauges in a window: the largest value in each of some hundred pieces of it. A sample holds until the next one of its gauge.
+/// Gauges in a window: the largest value in each of some hundred pieces of it. A sample holds until
+/// the next one of its gauge.
 pub fn gauges(run: &Run, from: u64, to: u64) -> Value {
     let piece = (to - from).div_ceil(GAUGE_POINTS).max(1);
     let mut samples: BTreeMap<(usize, u16, usize), Vec<(u64, u64)>> = BTreeMap::new();

@@ -1,7 +1,8 @@
-//! `weft view`: traces in a browser. It loads runs (`weft-analysis`) and serves one page over HTTP ([`api`]) that works without any outside
-//! request. It only reads, and never computes what a report would want too. `docs/viewer.md` says what the screens show and how they were
-//! measured.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+//! `weft view`: traces in a browser. It loads runs (`weft-analysis`) and serves one page over HTTP
+//! ([`api`]) that works without any outside request. It only reads, and never computes what a
+//! report would want too. `docs/viewer.md` says what the screens show and how they were measured.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see
+// `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod api;
@@ -31,7 +32,8 @@ use weft_watch::watch::Watch;
 
 use site::Site;
 
-/// Show runs in a browser: timeline, latencies, where the time goes, single requests, one run against another
+/// Show runs in a browser: timeline, latencies, where the time goes, single requests, one run
+/// against another
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +47,8 @@ Examples:
 
 It prints an address with a token; without it nobody sees anything, other users of this machine neither.")]
 pub struct Args {
-    /// Traces and results of weft bench: each directory is a run, single trace files together are one
+    /// Traces and results of weft bench: each directory is a run, single trace files together are
+    /// one
     #[arg(required_unless_present = "live", value_name = "[NAME=]FILE|DIR")]
     paths: Vec<PathBuf>,
     /// Show live numbers of this file system

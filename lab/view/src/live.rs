@@ -1,4 +1,5 @@
-//! `weft view --live`: live numbers of a running file system for the screen Live of the page, and `/metrics`. They need no trace.
+//! `weft view --live`: live numbers of a running file system for the screen Live of the page, and
+//! `/metrics`. They need no trace.
 
 use serde_json::{Value, json};
 use weft_analysis::drawn;
@@ -18,7 +19,8 @@ enum Of {
     All,
 }
 
-/// A number of every server over time: its name, unit, servers, least end of its scale, and the number itself.
+/// A number of every server over time: its name, unit, servers, least end of its scale, and the
+/// number itself.
 type Chart = (&'static str, Unit, Of, f64, fn(&Rates) -> f64);
 
 const CHARTS: [Chart; 6] = [
@@ -53,7 +55,8 @@ fn state(watch: &Watch, query: &Query) -> Value {
     json!({ "now": now, "charts": charts.iter().map(drawn::lines).collect::<Vec<_>>() })
 }
 
-/// A chart for each number with a line for each server, or, if `each`, one for each server on a scale of its own.
+/// A chart for each number with a line for each server, or, if `each`, one for each server on a
+/// scale of its own.
 fn charts(now: &Snapshot, history: &[Vec<Point>], span_s: f64, each: bool, width: u32) -> Vec<Lines> {
     let mut drawn = Vec::new();
     for (title, unit, of, least, number) in CHARTS {

@@ -1,4 +1,5 @@
-//! Search: the next span that an expression describes, and a list of all of them with their number, their time and where in the run they are.
+//! Search: the next span that an expression describes, and a list of all of them with their number,
+//! their time and where in the run they are.
 
 use std::sync::Mutex;
 
@@ -9,7 +10,8 @@ use weft_analysis::run::Run;
 use weft_host::parallel::at_once;
 use weft_trace::events::before;
 
-/// The next or previous span that an expression describes, seen from nanosecond `at` of the run, or from record `after` if that exists.
+/// The next or previous span that an expression describes, seen from nanosecond `at` of the run, or
+/// from record `after` if that exists.
 pub fn find(run: &Run, text: &str, back: bool, at: u64, after: u32) -> Value {
     let pattern = match Pattern::new(run, text) {
         Ok(pattern) => pattern,

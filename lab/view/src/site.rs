@@ -27,7 +27,8 @@ struct Come {
     shown: bool,
 }
 
-/// The analysis gives way to the first picture, but waits no longer than this for somebody who wants one.
+/// The analysis gives way to the first picture, but waits no longer than this for somebody who
+/// wants one.
 const PICTURE_WAIT: Duration = Duration::from_millis(1500);
 
 /// The analysis takes all processors: the browser needs one to draw what it was sent.

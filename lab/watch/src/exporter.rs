@@ -1,4 +1,5 @@
-//! Serves `/metrics`: every scrape asks all servers anew, so that what is scraped is true when it is scraped.
+//! Serves `/metrics`: every scrape asks all servers anew, so that what is scraped is true when it
+//! is scraped.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -15,7 +16,8 @@ use crate::watch::ask_once;
 pub fn scrape(fs: &Fs) -> String {
     let servers: Vec<_> = ask_once(fs).into_iter().map(|(entry, answer)| (entry, answer.ok())).collect();
     let map = fs.client.map();
-    // Mounts of this user on this machine; where there are none to be found there is nothing to say.
+    // Mounts of this user on this machine; where there are none to be found there is nothing to
+    // say.
     let mounts = fs.mounts().unwrap_or_default();
     let seen: Vec<_> = mounts.iter().map(|mount| (mount_list::trace_name(&mount.place), mount.errors(map))).collect();
     metrics::text(&map.fs_name, &servers) + &metrics::mounts(&map.fs_name, &seen)

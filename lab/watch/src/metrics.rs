@@ -1,5 +1,6 @@
-//! Live numbers in the text format of Prometheus (version 0.0.4). Names say their unit, counters end in `_total`; every sample has the
-//! label `server`. Clients and files are no labels: every one of them would be a time series for ever.
+//! Live numbers in the text format of Prometheus (version 0.0.4). Names say their unit, counters
+//! end in `_total`; every sample has the label `server`. Clients and files are no labels: every one
+//! of them would be a time series for ever.
 
 use std::fmt::Write;
 
@@ -15,7 +16,8 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 type Value = fn(&LiveReply) -> f64;
 
-/// Metrics with one value for each server: name, type, what it means, value, and whether only data servers have it.
+/// Metrics with one value for each server: name, type, what it means, value, and whether only data
+/// servers have it.
 const METRICS: [(&str, &str, &str, Value, bool); 26] = [
     ("weft_uptime_seconds", "gauge", "Time since the server started.", |reply| reply.info.uptime_ms as f64 / 1e3, false),
     ("weft_boots_total", "counter", "Starts of the server since the file system was made.", |reply| f64::from(reply.info.boot), false),

@@ -257,7 +257,8 @@ fn cut(line: Line, width: usize) -> Line {
     let mut room = width;
     let mut out = Line::new();
     for (style, text) in line {
-        // Here everything passes that is shown, so nothing that was forgotten above reaches the terminal.
+        // Here everything passes that is shown, so nothing that was forgotten above reaches the
+        // terminal.
         let text = plain(&text);
         let have = columns(&text);
         let text = if have > room { fitted(&text, room) } else { text };

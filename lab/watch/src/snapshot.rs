@@ -1,5 +1,5 @@
-//! From answers of servers to what a person or a program reads: rates between two answers, the busiest over all servers, and how full
-//! the disks are.
+//! From answers of servers to what a person or a program reads: rates between two answers, the
+//! busiest over all servers, and how full the disks are.
 
 use std::collections::BTreeMap;
 
@@ -140,7 +140,8 @@ pub struct Rates {
 pub struct Busy {
     /// Its number, as in traces: `c1f` or `h0.17`.
     pub id: String,
-    /// Where a client is, or the path of an object, if that was found; anything that is not printable is escaped.
+    /// Where a client is, or the path of an object, if that was found; anything that is not
+    /// printable is escaped.
     pub name: Option<String>,
     /// Requests per second, at least.
     pub requests_s: f64,
@@ -250,7 +251,8 @@ pub fn rates(before: &LiveReply, now: &LiveReply, seconds: f64) -> Option<Rates>
     })
 }
 
-/// What is seen of all servers at second `now`; a server is silent if its last answer is older than `patience_s`. `name` finds paths.
+/// What is seen of all servers at second `now`; a server is silent if its last answer is older than
+/// `patience_s`. `name` finds paths.
 pub fn snapshot(
     (fs, fs_id): (String, String),
     seen: &[Seen],

@@ -27,9 +27,10 @@ impl Space {
     }
 }
 
-/// Says of each server how full its disk is. Servers that share one look at it at different moments, some keep a little of it for themselves, and a
-/// data server does not count what others have put there. So disks with the same room, within a hundredth, are taken for one: the largest size
-/// that anybody tells of it and the least room count for all.
+/// Says of each server how full its disk is. Servers that share one look at it at different
+/// moments, some keep a little of it for themselves, and a data server does not count what others
+/// have put there. So disks with the same room, within a hundredth, are taken for one: the largest
+/// size that anybody tells of it and the least room count for all.
 pub fn tell(servers: &mut [Server]) {
     let told: Vec<(u64, u64)> = servers.iter().filter_map(|server| server.free_bytes.zip(server.capacity_bytes)).collect();
     for server in servers {
@@ -49,7 +50,8 @@ mod tests {
     #[test]
     fn one_disk_has_one_colour_and_one_share() {
         let server = |free: u64, capacity: u64| Server { free_bytes: Some(free), capacity_bytes: Some(capacity), ..Server::default() };
-        // Two metadata servers of one disk, a data server that knows only its own part of it; another disk; a server that has not answered.
+        // Two metadata servers of one disk, a data server that knows only its own part of it;
+        // another disk; a server that has not answered.
         let mut servers =
             [server(30_010, 100_000), server(29_990, 100_000), server(30_000, 30_000), server(60_000, 100_000), Server::default()];
         tell(&mut servers);

@@ -1,4 +1,5 @@
-//! The screen of `weft top`: draws, waits for keys, and leaves the terminal as it was, whatever happens.
+//! The screen of `weft top`: draws, waits for keys, and leaves the terminal as it was, whatever
+//! happens.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Text for a terminal: nothing that a name holds may move its cursor, change its colours or turn its direction, and columns stay columns.
+//! Text for a terminal: nothing that a name holds may move its cursor, change its colours or turn
+//! its direction, and columns stay columns.
 
 /// True if a terminal shows this character as itself and in order.
 fn is_plain(c: char) -> bool {
@@ -35,7 +36,8 @@ pub fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Exactly so many columns: longer text loses its end, paths lose their beginning, since their end says more.
+/// Exactly so many columns: longer text loses its end, paths lose their beginning, since their end
+/// says more.
 pub fn fitted(text: &str, width: usize) -> String {
     let text = plain(text);
     let have = columns(&text);

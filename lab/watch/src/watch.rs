@@ -1,4 +1,5 @@
-//! Asks servers again and again. Each has a thread of its own: the others go on while one is silent, and what it said last grows old.
+//! Asks servers again and again. Each has a thread of its own: the others go on while one is
+//! silent, and what it said last grows old.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,8 @@ use crate::snapshot::{Rates, Seen, Snapshot, rates, snapshot};
 
 /// Seconds of the past that are kept for each server.
 const HISTORY_S: f64 = 620.0;
-/// A server is silent if it has not answered for so many intervals, and at least [`PATIENCE_S`] seconds.
+/// A server is silent if it has not answered for so many intervals, and at least [`PATIENCE_S`]
+/// seconds.
 const PATIENCE_INTERVALS: f64 = 3.0;
 const PATIENCE_S: f64 = 3.0;
 /// Words of a client's command that are shown, at most.
@@ -216,7 +218,8 @@ impl Shared {
         self.tracks().map(reply).collect()
     }
 
-    /// Looks for the paths of objects that are shown and not known. The list is not locked meanwhile.
+    /// Looks for the paths of objects that are shown and not known. The list is not locked
+    /// meanwhile.
     fn find_names(&self) {
         let seen = self.snapshot();
         let keys: Vec<u64> = seen.objects.iter().map(|row| row.key).chain(seen.oldest.iter().map(|row| row.key)).collect();

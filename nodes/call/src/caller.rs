@@ -1,7 +1,8 @@
-//! One request, executed exactly once: numbering, retries with backoff, deadline, and what the server needs to know to forget.
+//! One request, executed exactly once: numbering, retries with backoff, deadline, and what the
+//! server needs to know to forget.
 //!
-//! Per request the caller takes the lock of its server three times for some ten nanoseconds each (number, count, finish); threads
-//! that talk to different servers do not meet.
+//! Per request the caller takes the lock of its server three times for some ten nanoseconds each
+//! (number, count, finish); threads that talk to different servers do not meet.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,14 +14,16 @@ use weft_wire::{Flags, HEADER_BYTES, Header, Operation, Wire};
 
 use crate::sequence::Sequences;
 
-/// The first attempt waits at most so long, in nanoseconds; after that the request is sent again under the same number.
+/// The first attempt waits at most so long, in nanoseconds; after that the request is sent again
+/// under the same number.
 const ATTEMPT_FIRST: u64 = 2 * SECOND;
-/// Every further attempt waits twice as long as the one before, up to this, in nanoseconds: a server that is slow because it has too
-/// much to do must not get more and more of it.
+/// Every further attempt waits twice as long as the one before, up to this, in nanoseconds: a
+/// server that is slow because it has too much to do must not get more and more of it.
 const ATTEMPT_MAX: u64 = 64 * SECOND;
 /// The first pause before a retry, in nanoseconds; it doubles up to [`PAUSE_MAX`], with jitter.
 const PAUSE_FIRST: u64 = 2 * MILLISECOND;
-/// The first pause if the object was locked by a transaction, in nanoseconds: locks live about as long as a message travels.
+/// The first pause if the object was locked by a transaction, in nanoseconds: locks live about as
+/// long as a message travels.
 const PAUSE_FIRST_BUSY: u64 = MILLISECOND / 4;
 /// The longest pause before a retry, in nanoseconds.
 const PAUSE_MAX: u64 = 200 * MILLISECOND;
@@ -79,11 +82,12 @@ impl<R: Runtime> Caller<R> {
         self.client
     }
 
-    /// Executes one operation at `server`, sending it again until it is answered or `deadline` passes.
+    /// Executes one operation at `server`, sending it again until it is answered or `deadline`
+    /// passes.
     ///
     /// # Errors
-    /// The server's answer, or [`Status::TimedOut`] / [`Status::Unreachable`] at the deadline: then a change may or may not have
-    /// been made.
+    /// The server's answer, or [`Status::TimedOut`] / [`Status::Unreachable`] at the deadline: then
+    /// a change may or may not have been made.
     pub async fn call<O: Operation>(&self, server: ServerId, operation: &O, deadline: Nanos) -> Result<O::Reply> {
         Ok(self.call_with_bulk(server, operation, Bulk::None, deadline).await?.0)
     }
@@ -116,7 +120,8 @@ impl<R: Runtime> Caller<R> {
             if attempt > 0 {
                 header.flags = Flags::RETRY;
             }
-            // Encoded again for the rare second attempt: a shared body costs every first one an allocation.
+            // Encoded again for the rare second attempt: a shared body costs every first one an
+            // allocation.
             let body = body.take().unwrap_or_else(|| operation.to_bytes());
             let outgoing = Outgoing { header, body, bulk: bulk.clone() };
             let attempt_ends = deadline.min(self.rt.now() + patience);
@@ -176,8 +181,8 @@ impl<R: Runtime> Caller<R> {
         unreachable!("the loop over u32 ends by the deadline")
     }
 
-    /// Servers that have restarted, or to which the connection broke (so that they may have taken us for dead), since this was
-    /// last asked: they must be told again what is open.
+    /// Servers that have restarted, or to which the connection broke (so that they may have taken
+    /// us for dead), since this was last asked: they must be told again what is open.
     pub fn take_restarted(&self) -> Vec<ServerId> {
         if !self.any_restarted.swap(false, Ordering::Relaxed) {
             return Vec::new();
@@ -191,7 +196,8 @@ impl<R: Runtime> Caller<R> {
         self.any_restarted.load(Ordering::Relaxed)
     }
 
-    /// The newest epoch of the cluster map of which a server has told with a reply; 0: none. Costs one load.
+    /// The newest epoch of the cluster map of which a server has told with a reply; 0: none. Costs
+    /// one load.
     pub fn newest_map(&self) -> u32 {
         self.newest_map.load(Ordering::Relaxed)
     }
@@ -202,7 +208,8 @@ impl<R: Runtime> Caller<R> {
         }
     }
 
-    /// The server could not be told: [`Caller::take_restarted`] will name it again as soon as it has answered something.
+    /// The server could not be told: [`Caller::take_restarted`] will name it again as soon as it
+    /// has answered something.
     pub fn mark_untold(&self, server: ServerId) {
         self.peer(server).lock().broken = true;
     }

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Gives out 1, 2, 3, ... and knows the oldest number that is not finished. Constant time per number on average.
+/// Gives out 1, 2, 3, ... and knows the oldest number that is not finished. Constant time per
+/// number on average.
 #[derive(Debug)]
 pub struct Sequences {
     oldest: u64,

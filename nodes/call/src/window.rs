@@ -1,5 +1,6 @@
-//! Many flows driven by one caller, a bounded number at a time. Only flows that were woken are polled, so the cost of a flow does not
-//! grow with the size of the window (`weft_rt::join_all` polls everybody at every wake, which is right for a handful).
+//! Many flows driven by one caller, a bounded number at a time. Only flows that were woken are
+//! polled, so the cost of a flow does not grow with the size of the window (`weft_rt::join_all`
+//! polls everybody at every wake, which is right for a handful).
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -8,14 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Runs the flows with at most `window` (at least 1) unfinished at any time and gives their results in order. In a trace each of them goes on
-/// with the operation that runs here, and what it begins is its own.
+/// Runs the flows with at most `window` (at least 1) unfinished at any time and gives their results
+/// in order. In a trace each of them goes on with the operation that runs here, and what it begins
+/// is its own.
 pub async fn run_window<F: Future>(flows: impl IntoIterator<Item = F>, window: usize) -> Vec<F::Output> {
     let mut waiting = flows.into_iter();
     let Some(first) = waiting.next() else { return Vec::new() };
     match waiting.next() {
-        // One alone needs no waker of its own. That saves memory and locks, and a runtime that sees its own waker may wait in the cheapest
-        // way: the synchronous request is the most frequent case of all.
+        // One alone needs no waker of its own. That saves memory and locks, and a runtime that sees
+        // its own waker may wait in the cheapest way: the synchronous request is the most frequent
+        // case of all.
         None => vec![first.await],
         // Boxed, so that callers stay small: they are moved before they run.
         Some(second) => Box::pin(run_many([first, second].into_iter().chain(waiting), window)).await,
@@ -49,7 +52,8 @@ async fn run_many<F: Future>(mut waiting: impl Iterator<Item = F>, window: usize
         while let Some(index) = woken.take() {
             let slot = &mut slots[index];
             slot.waker.queued.store(false, Ordering::Release);
-            // A finished flow makes room for the next one, which is polled at once: nobody else would wake it.
+            // A finished flow makes room for the next one, which is polled at once: nobody else
+            // would wake it.
             while let Some(value) = slot.poll() {
                 results[slot.result] = Some(value);
                 // Moved once: an unfinished flow is hundreds of bytes.

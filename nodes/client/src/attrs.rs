@@ -1,7 +1,8 @@
 //! Attributes: exact sizes and times, and changing them.
 //!
-//! What a metadata server knows of a file that is being written lags behind. Every state that it sends passes through
-//! [`Client::settle`], which corrects it by own unreported writes and, if another client writes, by asking the data servers.
+//! What a metadata server knows of a file that is being written lags behind. Every state that it
+//! sends passes through [`Client::settle`], which corrects it by own unreported writes and, if
+//! another client writes, by asking the data servers.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ use crate::open_inode::{OpenInode, View};
 use crate::open_table::Subject;
 use crate::{Client, Result, SetAttr, XattrFlags};
 
-/// How often a state is asked for again because the file changed while its size was being found out.
+/// How often a state is asked for again because the file changed while its size was being found
+/// out.
 const SETTLE_TRIES: usize = 16;
 
 /// What became of a state from a metadata server.
@@ -43,7 +45,8 @@ enum Judged {
 }
 
 impl<R: Runtime> Client<R> {
-    /// Attributes of an object, size and mtime exact (unless `attr_cache_ns` allows an older answer).
+    /// Attributes of an object, size and mtime exact (unless `attr_cache_ns` allows an older
+    /// answer).
     ///
     /// # Errors
     /// [`Status::Stale`] if the object is gone; servers that do not answer.
@@ -82,8 +85,8 @@ impl<R: Runtime> Client<R> {
         self.call(flow, server, &GetAttrRequest { handle }).await
     }
 
-    /// Makes what a metadata server answered, asked for when `asked` says, exact. If others change the object at the same time, the size
-    /// may be a little newer than the rest.
+    /// Makes what a metadata server answered, asked for when `asked` says, exact. If others change
+    /// the object at the same time, the size may be a little newer than the rest.
     pub(crate) async fn settle(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Attr> {
         let handle = state.attr.handle;
         match self.settle_once(flow, state, asked).await? {
@@ -92,8 +95,8 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// [`Client::settle`] for the answer to a change. A change that was made does not fail because the object is gone by now: then
-    /// the size is what the metadata server knew.
+    /// [`Client::settle`] for the answer to a change. A change that was made does not fail because
+    /// the object is gone by now: then the size is what the metadata server knew.
     pub(crate) async fn settle_change(&self, flow: Flow, state: FileState, asked: Asked) -> Result<Attr> {
         let told = state.attr;
         match self.settle(flow, state, asked).await {
@@ -155,8 +158,8 @@ impl<R: Runtime> Client<R> {
         self.inner.knowledge.learned(asked, attr);
     }
 
-    /// The long way: the data servers are asked, and if they know of more, the metadata server once more: if nothing changed there,
-    /// both answers belong to one moment.
+    /// The long way: the data servers are asked, and if they know of more, the metadata server once
+    /// more: if nothing changed there, both answers belong to one moment.
     async fn settle_with_data(&self, flow: Flow, mut attr: Attr, capability: Capability) -> Result<Settled> {
         let (size, mtime) = match self.ask_data(flow, &attr, capability).await {
             // Stale: its datafiles are removed. The metadata server says whether the file is, too.
@@ -193,7 +196,8 @@ impl<R: Runtime> Client<R> {
         Ok((file_bytes(&attr.layout, stats.iter().map(|stat| stat.size)), mtime))
     }
 
-    /// Changes attributes; with `size`, truncates or extends a file. Returns the attributes after the change.
+    /// Changes attributes; with `size`, truncates or extends a file. Returns the attributes after
+    /// the change.
     ///
     /// # Errors
     /// [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
@@ -229,8 +233,9 @@ impl<R: Runtime> Client<R> {
         self.settle_change(flow, state, asked).await
     }
 
-    /// A program that is being written must not become set-id: whoever has it open for writing clears the bits with the next write. To those
-    /// elsewhere that write only tells of times that were set, so the time of the last change is set to what it is.
+    /// A program that is being written must not become set-id: whoever has it open for writing
+    /// clears the bits with the next write. To those elsewhere that write only tells of times that
+    /// were set, so the time of the last change is set to what it is.
     async fn time_against_writers(&self, flow: Flow, handle: Handle) -> Result<Option<SetTime>> {
         let asked = self.ask();
         let state = self.get_state(flow, handle).await?;
@@ -244,7 +249,8 @@ impl<R: Runtime> Client<R> {
     /// Value of an extended attribute.
     ///
     /// # Errors
-    /// [`Status::NoAttribute`]; [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
+    /// [`Status::NoAttribute`]; [`Status::Stale`] if the object is gone; permissions; servers that
+    /// do not answer.
     pub async fn get_xattr(&self, who: &Credentials, handle: Handle, name: &[u8]) -> Result<Bytes> {
         let flow = self.flow("getxattr", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
@@ -252,11 +258,12 @@ impl<R: Runtime> Client<R> {
         Ok(self.call(flow, self.owner(flow, handle)?, &request).await?.value)
     }
 
-    /// Sets an extended attribute: its full name with its name space, up to 255 bytes, and a value of up to 64 KiB.
+    /// Sets an extended attribute: its full name with its name space, up to 255 bytes, and a value
+    /// of up to 64 KiB.
     ///
     /// # Errors
-    /// [`Status::Exists`] or [`Status::NoAttribute`] as the flags demand, [`Status::TooBig`], [`Status::Stale`], permissions,
-    /// servers that do not answer.
+    /// [`Status::Exists`] or [`Status::NoAttribute`] as the flags demand, [`Status::TooBig`],
+    /// [`Status::Stale`], permissions, servers that do not answer.
     pub async fn set_xattr(&self, who: &Credentials, handle: Handle, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         let flow = self.flow("setxattr", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
@@ -279,7 +286,8 @@ impl<R: Runtime> Client<R> {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// [`Status::NoAttribute`]; [`Status::Stale`] if the object is gone; permissions; servers that do not answer.
+    /// [`Status::NoAttribute`]; [`Status::Stale`] if the object is gone; permissions; servers that
+    /// do not answer.
     pub async fn remove_xattr(&self, who: &Credentials, handle: Handle, name: &[u8]) -> Result<()> {
         let flow = self.flow("removexattr", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);

@@ -27,9 +27,10 @@ struct Closing<'a> {
 }
 
 impl<R: Runtime> Client<R> {
-    /// Makes many files without opening them (`rights` and `truncate` of the options are not used), with up to
-    /// [`crate::ClientOptions::window`] requests in flight. One result for each name, in their order. The deadline holds for each file,
-    /// counted from the moment when its request is sent first.
+    /// Makes many files without opening them (`rights` and `truncate` of the options are not used),
+    /// with up to [`crate::ClientOptions::window`] requests in flight. One result for each name, in
+    /// their order. The deadline holds for each file, counted from the moment when its request is
+    /// sent first.
     pub async fn create_many(&self, who: &Credentials, dir: Handle, names: &[Bytes], options: &CreateOptions) -> Vec<Result<Attr>> {
         let flows = names.iter().map(async |name| {
             let flow = self.flow("create", dir);
@@ -40,8 +41,8 @@ impl<R: Runtime> Client<R> {
         run_window(flows, self.options().window).await
     }
 
-    /// Removes many names that lead to anything but directories. One result for each name, in their order. Window and deadline as for
-    /// [`Client::create_many`].
+    /// Removes many names that lead to anything but directories. One result for each name, in their
+    /// order. Window and deadline as for [`Client::create_many`].
     pub async fn unlink_many(&self, who: &Credentials, dir: Handle, names: &[Bytes]) -> Vec<Result<()>> {
         let flows = names.iter().map(async |name| {
             let flow: Flow = self.flow("unlink", dir);
@@ -52,8 +53,9 @@ impl<R: Runtime> Client<R> {
         run_window(flows, self.options().window).await
     }
 
-    /// Gives many open files back, each server told with one request for up to 128 of its files. One result for each file, in their
-    /// order; what they mean, and what becomes of a file whose server did not hear of it, is as for [`Client::close`].
+    /// Gives many open files back, each server told with one request for up to 128 of its files.
+    /// One result for each file, in their order; what they mean, and what becomes of a file whose
+    /// server did not hear of it, is as for [`Client::close`].
     pub async fn close_many(&self, files: &[Arc<OpenFile>]) -> Vec<Result<()>> {
         let mut results = vec![Ok(()); files.len()];
         let mut alone = Vec::new();

@@ -1,4 +1,5 @@
-//! The client: what all operations share. The operations themselves are in the modules beside this one, one idea each.
+//! The client: what all operations share. The operations themselves are in the modules beside this
+//! one, one idea each.
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ use crate::types::{ClientOptions, FsStats};
 /// Longest wait for the answer to a ping or a dashboard's question, in nanoseconds.
 const PING_DEADLINE: u64 = 2 * SECOND;
 
-/// A client of one file system. Cheap to clone; all clones are one client. `Send` and `Sync` when the runtime is: threads call it
-/// at once, each driving its own operation.
+/// A client of one file system. Cheap to clone; all clones are one client. `Send` and `Sync` when
+/// the runtime is: threads call it at once, each driving its own operation.
 pub struct Client<R: Runtime> {
     pub(crate) inner: Arc<Inner<R>>,
     /// Operations end by then, if that is before their own deadline.
@@ -63,22 +64,24 @@ impl<R: Runtime> Client<R> {
         &self.inner.options
     }
 
-    /// This client for what its user sees as one operation: all calls together take as long as one may
-    /// ([`ClientOptions::deadline_ns`]), counted from now.
+    /// This client for what its user sees as one operation: all calls together take as long as one
+    /// may ([`ClientOptions::deadline_ns`]), counted from now.
     pub fn for_one_operation(&self) -> Client<R> {
         let deadline = self.rt().now() + self.inner.options.deadline_ns;
         Client { inner: self.inner.clone(), until: self.until.min(deadline) }
     }
 
-    /// From now on what this client does in a directory is followed: "no such name" may be answered without asking in directories that
-    /// it has made, and [`Client::known_directory`] has answers, as long as nobody else is seen to change the directory, and at most
-    /// this many nanoseconds after the server was last asked. 0 (at first): always ask.
+    /// From now on what this client does in a directory is followed: "no such name" may be answered
+    /// without asking in directories that it has made, and [`Client::known_directory`] has answers,
+    /// as long as nobody else is seen to change the directory, and at most this many nanoseconds
+    /// after the server was last asked. 0 (at first): always ask.
     pub fn follow_directories(&self, age_max_ns: u64) {
         self.inner.knowledge.follow(age_max_ns);
     }
 
-    /// The attributes of a directory that this client has just changed, if they are known without asking, and how many nanoseconds ago
-    /// they were certainly true. Only after [`Client::follow_directories`].
+    /// The attributes of a directory that this client has just changed, if they are known without
+    /// asking, and how many nanoseconds ago they were certainly true. Only after
+    /// [`Client::follow_directories`].
     pub fn known_directory(&self, dir: Handle) -> Option<(Attr, u64)> {
         self.inner.knowledge.directory(dir, self.rt().now())
     }
@@ -91,7 +94,8 @@ impl<R: Runtime> Client<R> {
     /// Asks one server who it is and how it is. Gives up after 2 s.
     ///
     /// # Errors
-    /// What prevents an answer: [`weft_base::Status::TimedOut`], [`weft_base::Status::Unreachable`], or what the handshake says.
+    /// What prevents an answer: [`weft_base::Status::TimedOut`],
+    /// [`weft_base::Status::Unreachable`], or what the handshake says.
     pub async fn ping(&self, server: ServerId) -> Result<ServerInfo> {
         let mut flow = self.flow("ping", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
@@ -101,7 +105,8 @@ impl<R: Runtime> Client<R> {
     /// Asks one server what it has done and is busy with. Gives up after 2 s.
     ///
     /// # Errors
-    /// As [`Client::ping`]; [`weft_base::Status::NotSupported`] from a server that is too old to know.
+    /// As [`Client::ping`]; [`weft_base::Status::NotSupported`] from a server that is too old to
+    /// know.
     pub async fn live(&self, server: ServerId) -> Result<LiveReply> {
         let mut flow = self.flow("ask for live numbers", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
@@ -121,14 +126,16 @@ impl<R: Runtime> Client<R> {
     /// Reads a piece of what one server has recorded. Gives up after 2 s.
     ///
     /// # Errors
-    /// As [`Client::trace`]; [`weft_base::Status::NotFound`] if there is no such file, [`weft_base::Status::Io`] if it cannot be read.
+    /// As [`Client::trace`]; [`weft_base::Status::NotFound`] if there is no such file,
+    /// [`weft_base::Status::Io`] if it cannot be read.
     pub async fn trace_read(&self, server: ServerId, request: &TraceReadRequest) -> Result<TraceReadReply> {
         let mut flow = self.flow("read a trace", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
         self.call(flow, server, request).await
     }
 
-    /// Pings every server of the map at once; one result for each, metadata servers first. Takes 2 s at most.
+    /// Pings every server of the map at once; one result for each, metadata servers first. Takes 2
+    /// s at most.
     pub async fn ping_all(&self) -> Vec<(ServerId, Result<ServerInfo>)> {
         let mut answers: Vec<(ServerId, Result<ServerInfo>)> = Vec::new();
         loop {
@@ -144,7 +151,8 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// Sums capacity and use over all servers; a disk that several share is counted once. Servers that do not answer within 2 s are named in the result.
+    /// Sums capacity and use over all servers; a disk that several share is counted once. Servers
+    /// that do not answer within 2 s are named in the result.
     ///
     /// # Errors
     /// That of the first server if none answers.
@@ -205,8 +213,9 @@ impl<R: Runtime> Client<R> {
         outcome.map_err(|status| flow.error_at(status, server))
     }
 
-    /// Whoever notices that a server has restarted tells it what is open there, before anything else, as far as his time goes. Before
-    /// that he asks for a cluster map of which the server has told.
+    /// Whoever notices that a server has restarted tells it what is open there, before anything
+    /// else, as far as his time goes. Before that he asks for a cluster map of which the server has
+    /// told.
     async fn after_call(&self, flow: Flow, server: ServerId) {
         if self.map_is_old() {
             Box::pin(self.learn_map(flow, server)).await;

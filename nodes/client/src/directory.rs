@@ -12,24 +12,27 @@ use crate::knowledge::Asked;
 use crate::partitions::By;
 use crate::{Client, DirItem, DirPage, Result, Seen};
 
-/// Most objects in one request for attributes. The protocol allows 4096; fewer let several requests overlap.
+/// Most objects in one request for attributes. The protocol allows 4096; fewer let several requests
+/// overlap.
 const ATTRS_MAX: usize = 1024;
 /// Most files of one answer whose data servers are asked at once (those that others are writing).
 const SETTLE_WINDOW: usize = 32;
 
 impl<R: Runtime> Client<R> {
-    /// Lists entries after a cookie (0: from the start), about `bytes_max` bytes of them. With `with_attrs` each entry has exact
-    /// attributes, unless its object was removed meanwhile; attributes kept on other servers are fetched in parallel, one request
-    /// for each server.
+    /// Lists entries after a cookie (0: from the start), about `bytes_max` bytes of them. With
+    /// `with_attrs` each entry has exact attributes, unless its object was removed meanwhile;
+    /// attributes kept on other servers are fetched in parallel, one request for each server.
     ///
     /// # Errors
-    /// [`Status::NotDirectory`], [`Status::Stale`] if the directory is gone, permissions, servers that do not answer.
+    /// [`Status::NotDirectory`], [`Status::Stale`] if the directory is gone, permissions, servers
+    /// that do not answer.
     pub async fn readdir(&self, who: &Credentials, dir: Handle, cookie: u64, bytes_max: u32, with_attrs: bool) -> Result<DirPage> {
         self.list(who, dir, cookie, bytes_max, with_attrs, false).await
     }
 
-    /// Like [`Client::readdir`] with attributes, for listings beside servers that do not answer: sizes of files that others are writing
-    /// to such a data server are those known last ([`DirItem::is_exact`]), and an object whose own metadata server fails has none.
+    /// Like [`Client::readdir`] with attributes, for listings beside servers that do not answer:
+    /// sizes of files that others are writing to such a data server are those known last
+    /// ([`DirItem::is_exact`]), and an object whose own metadata server fails has none.
     ///
     /// # Errors
     /// As [`Client::readdir`].
@@ -117,8 +120,8 @@ impl<R: Runtime> Client<R> {
         Ok(Seen { attr: self.settle(flow, state, asked).await?, is_exact: true })
     }
 
-    /// Exact attributes of many objects: one request for up to 1024 objects of one server, all servers in parallel. One result for
-    /// each handle, in their order.
+    /// Exact attributes of many objects: one request for up to 1024 objects of one server, all
+    /// servers in parallel. One result for each handle, in their order.
     pub async fn stat_many(&self, handles: &[Handle]) -> Vec<Result<Attr>> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_GETATTR);
         let seen = self.stat_many_in(self.flow("stat", Handle(0)), handles, false).await;
@@ -185,13 +188,15 @@ impl<R: Runtime> Client<R> {
     /// The directory that holds the name of a directory; the root is its own parent.
     ///
     /// # Errors
-    /// [`weft_base::Status::Stale`] if it is gone, [`weft_base::Status::NotDirectory`], servers that do not answer.
+    /// [`weft_base::Status::Stale`] if it is gone, [`weft_base::Status::NotDirectory`], servers
+    /// that do not answer.
     pub async fn parent(&self, dir: Handle) -> Result<Handle> {
         let flow = self.flow("find the parent", dir);
         Ok(self.call(flow, self.owner(flow, dir)?, &ParentRequest { dir }).await?.parent)
     }
 
-    /// When this returns, everything that was acknowledged about names and attributes in this directory is on stable storage.
+    /// When this returns, everything that was acknowledged about names and attributes in this
+    /// directory is on stable storage.
     ///
     /// # Errors
     /// Servers that do not answer or whose disk failed.

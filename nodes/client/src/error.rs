@@ -1,5 +1,5 @@
-//! The error of client operations: small enough to return by value everywhere, and able to say what happened to which object at
-//! which server.
+//! The error of client operations: small enough to return by value everywhere, and able to say what
+//! happened to which object at which server.
 
 use std::fmt;
 
@@ -32,7 +32,8 @@ impl Error {
         self.status.errno()
     }
 
-    /// The error in full for people: with the server's name and address from the map, and what to do about it if that is known.
+    /// The error in full for people: with the server's name and address from the map, and what to
+    /// do about it if that is known.
     pub fn explain(&self, map: &ClusterMap) -> String {
         let mut text = format!("{} of {}", self.operation, self.handle);
         if let Some(id) = self.server {

@@ -1,5 +1,6 @@
-//! A test double: a runtime in virtual time with servers that follow the protocol in the plainest way, all in memory. It records
-//! every message and lets a test lose, delay and refuse them. Not the simulator: no models, no crashes of real servers.
+//! A test double: a runtime in virtual time with servers that follow the protocol in the plainest
+//! way, all in memory. It records every message and lets a test lose, delay and refuse them. Not
+//! the simulator: no models, no crashes of real servers.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Opening, closing and syncing files.
 //!
-//! Messages: a create (or an open by handle) is one request. A close is one request, sent when the last local open that needs a
-//! right goes; it carries size and time of own writes, so writing costs no message to the metadata server before that.
+//! Messages: a create (or an open by handle) is one request. A close is one request, sent when the
+//! last local open that needs a right goes; it carries size and time of own writes, so writing
+//! costs no message to the metadata server before that.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ use crate::open_inode::OpenInode;
 use crate::partitions::By;
 use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};
 
-/// How often an open is repeated because it was overtaken (see `open_table.rs`), or because the file was removed meanwhile.
+/// How often an open is repeated because it was overtaken (see `open_table.rs`), or because the
+/// file was removed meanwhile.
 const OPEN_TRIES: usize = 16;
 
 /// Renewing a capability is no new access: permissions were checked at the open.
@@ -45,13 +47,13 @@ pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions,
 }
 
 impl<R: Runtime> Client<R> {
-    /// Makes a file and opens it, or opens the one that exists, in one request. Returns its attributes, the open file, and whether
-    /// it was made.
+    /// Makes a file and opens it, or opens the one that exists, in one request. Returns its
+    /// attributes, the open file, and whether it was made.
     ///
     /// # Errors
-    /// [`Status::Exists`] if `exclusive` and the name is taken, or if it leads to something that cannot be opened here (a symlink
-    /// is for the caller to follow); [`Status::IsDirectory`]; [`Status::Invalid`] without rights; permissions; servers that do not
-    /// answer.
+    /// [`Status::Exists`] if `exclusive` and the name is taken, or if it leads to something that
+    /// cannot be opened here (a symlink is for the caller to follow); [`Status::IsDirectory`];
+    /// [`Status::Invalid`] without rights; permissions; servers that do not answer.
     pub async fn create(
         &self,
         who: &Credentials,
@@ -103,7 +105,8 @@ impl<R: Runtime> Client<R> {
             _ => None,
         };
         let (Some(state), Some(file)) = (state, file) else {
-            // The inode is on another server; or this open was overtaken, and permissions for it were checked already.
+            // The inode is on another server; or this open was overtaken, and permissions for it
+            // were checked already.
             drop(ticket);
             let who = if capability.is_some() { &RENEWAL } else { who };
             let (attr, file) = Box::pin(self.open_in(flow, who, handle, options.rights, truncate, None)).await?;
@@ -117,7 +120,8 @@ impl<R: Runtime> Client<R> {
         match attr {
             Ok(attr) => Ok((attr, file, created)),
             Err(error) => {
-                // The caller gets no file, so nobody else will close it; the error of that is the same one again.
+                // The caller gets no file, so nobody else will close it; the error of that is the
+                // same one again.
                 let _ = Box::pin(self.close_in(flow, &file)).await;
                 Err(error)
             }
@@ -137,12 +141,12 @@ impl<R: Runtime> Client<R> {
         self.open_judged(who, handle, rights, truncate, None).await
     }
 
-    /// [`Client::open`] for a mount, whose kernel has found the file and allowed the open by what it remembers: with `judged` that is
-    /// checked.
+    /// [`Client::open`] for a mount, whose kernel has found the file and allowed the open by what
+    /// it remembers: with `judged` that is checked.
     ///
     /// # Errors
-    /// As [`Client::open`]; [`Status::Stale`] also if the rights are others by now or the file has no name any more. Nothing has been
-    /// opened or truncated then.
+    /// As [`Client::open`]; [`Status::Stale`] also if the rights are others by now or the file has
+    /// no name any more. Nothing has been opened or truncated then.
     pub async fn open_judged(
         &self,
         who: &Credentials,
@@ -203,11 +207,12 @@ impl<R: Runtime> Client<R> {
         Err(flow.error_at(Status::Busy, server))
     }
 
-    /// Gives an open file back. The last local open that needs a right tells the server, with size and time of what was written.
+    /// Gives an open file back. The last local open that needs a right tells the server, with size
+    /// and time of what was written.
     ///
     /// # Errors
-    /// If the server did not hear of it in time. It is told again later ([`Client::keep_alive`]), so data that was written is not
-    /// lost; the file counts as closed here in any case.
+    /// If the server did not hear of it in time. It is told again later ([`Client::keep_alive`]),
+    /// so data that was written is not lost; the file counts as closed here in any case.
     pub async fn close(&self, file: Arc<OpenFile>) -> Result<()> {
         let flow = self.flow("close", file.handle());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_CLOSE);
@@ -224,8 +229,9 @@ impl<R: Runtime> Client<R> {
         self.report(flow, file.inode()).await
     }
 
-    /// Reports size and time of what was written to the metadata server without closing: what `close(2)` of a program needs in a
-    /// gateway whose own close comes later. No message if there is nothing to report.
+    /// Reports size and time of what was written to the metadata server without closing: what
+    /// `close(2)` of a program needs in a gateway whose own close comes later. No message if there
+    /// is nothing to report.
     ///
     /// # Errors
     /// If the server did not hear of it in time.
@@ -272,8 +278,9 @@ impl<R: Runtime> Client<R> {
         outcome
     }
 
-    /// Brings the data of the file, up to the size that this client has heard of, and unless `data_only` also its attributes to stable
-    /// storage. With `data_only` the attributes follow only if they are needed to find the data again (the size may have changed).
+    /// Brings the data of the file, up to the size that this client has heard of, and unless
+    /// `data_only` also its attributes to stable storage. With `data_only` the attributes follow
+    /// only if they are needed to find the data again (the size may have changed).
     ///
     /// # Errors
     /// [`Status::Io`] and the like from a server whose disk failed; servers that do not answer.
@@ -299,7 +306,8 @@ impl<R: Runtime> Client<R> {
     async fn sync_data(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
         let bytes = inode.known_size().bytes;
         let width = u32::from(inode.layout.width);
-        // A datafile further on is empty if this one is: stripes are filled in order of their indexes.
+        // A datafile further on is empty if this one is: stripes are filled in order of their
+        // indexes.
         let indexes = (0..width).filter(|index| *index == 0 || local_bytes(&inode.layout, weft_base::StripeIndex(*index), bytes) > 0);
         let syncs = indexes.map(|index| async move {
             let server = self.data_server(flow, &inode.layout, index)?;
@@ -311,7 +319,8 @@ impl<R: Runtime> Client<R> {
         run_window(syncs, self.options().window).await.into_iter().collect()
     }
 
-    /// Runs a request to a data server with a capability for `right` (none: of any right), once more with a new one if it has expired.
+    /// Runs a request to a data server with a capability for `right` (none: of any right), once
+    /// more with a new one if it has expired.
     pub(crate) async fn with_capability<T>(
         &self,
         flow: Flow,
@@ -335,7 +344,8 @@ impl<R: Runtime> Client<R> {
         Err(flow.error(Status::CapabilityExpired))
     }
 
-    /// Opens again what is open here, for a new capability. The caller is inside the gate of the file.
+    /// Opens again what is open here, for a new capability. The caller is inside the gate of the
+    /// file.
     async fn renew_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
         let rights = inode.needed();
         if rights == Rights::default() {

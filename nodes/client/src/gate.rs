@@ -1,4 +1,5 @@
-//! Lets one flow at a time through a sequence of messages. Waits end because the flow inside has a deadline.
+//! Lets one flow at a time through a sequence of messages. Waits end because the flow inside has a
+//! deadline.
 
 use std::future::poll_fn;
 use std::sync::Mutex;

@@ -1,5 +1,6 @@
-//! `weft-client`: how a program uses a Weft file system: its operations as flows that talk to the right servers. Gateways and
-//! commands are thin layers over it; the requests themselves, with retries and deadlines, are those of [`weft_call`].
+//! `weft-client`: how a program uses a Weft file system: its operations as flows that talk to the
+//! right servers. Gateways and commands are thin layers over it; the requests themselves, with
+//! retries and deadlines, are those of [`weft_call`].
 //!
 //! It never knows which runtime drives it, and never holds a lock across a wait.
 

@@ -1,5 +1,6 @@
-//! The cluster map of a client, which may change while the client lives: every reply says by which epoch its server works, and the
-//! client asks for a map that is newer than its own. Layouts of files stay right meanwhile, since their generations never change.
+//! The cluster map of a client, which may change while the client lives: every reply says by which
+//! epoch its server works, and the client asks for a map that is newer than its own. Layouts of
+//! files stay right meanwhile, since their generations never change.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,10 +13,12 @@ use weft_wire::ops::{GetMapReply, GetMapRequest};
 use crate::flow::Flow;
 use crate::{Client, Result};
 
-/// A question for the map may take so long, in nanoseconds; if it fails, the next reply brings it up again.
+/// A question for the map may take so long, in nanoseconds; if it fails, the next reply brings it
+/// up again.
 const ASK_NS: u64 = SECOND;
 
-/// All maps that a client has had. They only become more, so nobody needs a lock or a copy to look at the newest one.
+/// All maps that a client has had. They only become more, so nobody needs a lock or a copy to look
+/// at the newest one.
 #[derive(Debug)]
 pub(crate) struct Maps {
     first: Link,
@@ -79,7 +82,8 @@ impl Maps {
 }
 
 impl<R: Runtime> Client<R> {
-    /// The newest cluster map that this client knows; of epoch 0, what a configuration said, until a server has been asked.
+    /// The newest cluster map that this client knows; of epoch 0, what a configuration said, until
+    /// a server has been asked.
     pub fn map(&self) -> &ClusterMap {
         self.inner.maps.newest()
     }
@@ -97,7 +101,8 @@ impl<R: Runtime> Client<R> {
         self.inner.caller.newest_map() > self.inner.maps.epoch()
     }
 
-    /// Asks `server`, which has just answered, for the cluster map. If that fails, the next reply brings it up again.
+    /// Asks `server`, which has just answered, for the cluster map. If that fails, the next reply
+    /// brings it up again.
     pub(crate) async fn learn_map(&self, flow: Flow, server: ServerId) {
         // Errors are those of the question, not of the operation that brought it up.
         let _ = self.ask_map(flow, server).await;

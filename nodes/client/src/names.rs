@@ -1,5 +1,5 @@
-//! Names: finding them, making and removing them. Every operation is one request to the server that holds the name; only the
-//! attributes of an object whose inode is elsewhere cost a second one.
+//! Names: finding them, making and removing them. Every operation is one request to the server that
+//! holds the name; only the attributes of an object whose inode is elsewhere cost a second one.
 
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
@@ -15,7 +15,8 @@ use crate::knowledge::{Effect, Touched};
 use crate::partitions::By;
 use crate::{Client, RenameFlags, Result, Seen};
 
-/// How often a name is looked up again because the object it led to was changing when its attributes were asked for.
+/// How often a name is looked up again because the object it led to was changing when its
+/// attributes were asked for.
 const LOOKUP_TRIES: usize = 16;
 
 /// A name that a change is about, checked.
@@ -28,7 +29,8 @@ impl<R: Runtime> Client<R> {
     /// Attributes of the object that a name leads to; they are exact.
     ///
     /// # Errors
-    /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::NameTooLong`], permissions, servers that do not answer.
+    /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::NameTooLong`], permissions,
+    /// servers that do not answer.
     pub async fn lookup(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<Attr> {
         let flow = self.flow("lookup", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
@@ -40,8 +42,8 @@ impl<R: Runtime> Client<R> {
         self.lookup_in(flow, who, dir, &name).await
     }
 
-    /// Like [`Client::lookup`], but does not wait long for data servers that do not answer: names are there to be used although the size
-    /// of a file that others are writing cannot be had.
+    /// Like [`Client::lookup`], but does not wait long for data servers that do not answer: names
+    /// are there to be used although the size of a file that others are writing cannot be had.
     ///
     /// # Errors
     /// As [`Client::lookup`].
@@ -96,7 +98,8 @@ impl<R: Runtime> Client<R> {
                 None => self.getattr_now(found, reply.handle).await.map(Settled::Exact),
             };
             match outcome {
-                // Removed in between, too: attributes without links are for those who hold the object.
+                // Removed in between, too: attributes without links are for those who hold the
+                // object.
                 Ok(Settled::Exact(attr) | Settled::Later(attr)) if attr.nlink == 0 => {}
                 Ok(Settled::Exact(attr)) => return Ok(attr),
                 Ok(Settled::Later(attr)) => later = Some(attr),
@@ -130,7 +133,8 @@ impl<R: Runtime> Client<R> {
         Ok((reply.handle, reply.kind))
     }
 
-    /// What a name leads to, if it is kept, for callers whom the server would not refuse to search the directory.
+    /// What a name leads to, if it is kept, for callers whom the server would not refuse to search
+    /// the directory.
     fn cached_name(&self, who: &Credentials, dir: Handle, name: &Bytes) -> Option<(Handle, FileKind)> {
         let may_search = who.checked_by_kernel || who.uid == 0;
         if may_search { self.inner.knowledge.name(dir, name, self.rt().now()) } else { None }
@@ -140,15 +144,18 @@ impl<R: Runtime> Client<R> {
         self.call_in_dir(flow, dir, By::Name(name), |at| LookupRequest { at, name: name.clone(), who: who.clone() }).await
     }
 
-    /// Makes a directory with these permission bits (the umask applied already). Returns its attributes.
+    /// Makes a directory with these permission bits (the umask applied already). Returns its
+    /// attributes.
     ///
     /// # Errors
-    /// [`Status::Exists`], [`Status::TooManyLinks`], [`Status::NoSpace`], permissions, servers that do not answer.
+    /// [`Status::Exists`], [`Status::TooManyLinks`], [`Status::NoSpace`], permissions, servers that
+    /// do not answer.
     pub async fn mkdir(&self, who: &Credentials, dir: Handle, name: &[u8], mode: u32) -> Result<Attr> {
         self.mkdir_striped(who, dir, name, mode, 0, 0).await
     }
 
-    /// Like [`Client::mkdir`], and files made in it get this stripe size in bytes and this number of datafiles; 0: as in the parent.
+    /// Like [`Client::mkdir`], and files made in it get this stripe size in bytes and this number
+    /// of datafiles; 0: as in the parent.
     ///
     /// # Errors
     /// As [`Client::mkdir`], and [`Status::Invalid`] for a stripe size that is not allowed.
@@ -174,7 +181,8 @@ impl<R: Runtime> Client<R> {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::NotEmpty`], permissions, servers that do not answer.
+    /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::NotEmpty`], permissions, servers
+    /// that do not answer.
     pub async fn rmdir(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<()> {
         let flow = self.flow("rmdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_RMDIR);
@@ -185,7 +193,8 @@ impl<R: Runtime> Client<R> {
         Ok(())
     }
 
-    /// Removes a name that leads to anything but a directory. The object goes with its last name, as soon as nobody has it open.
+    /// Removes a name that leads to anything but a directory. The object goes with its last name,
+    /// as soon as nobody has it open.
     ///
     /// # Errors
     /// [`Status::NotFound`], [`Status::IsDirectory`], permissions, servers that do not answer.
@@ -206,8 +215,9 @@ impl<R: Runtime> Client<R> {
     /// Moves a name, replacing what the new name leads to unless the flags say otherwise.
     ///
     /// # Errors
-    /// [`Status::NotFound`], [`Status::Exists`], [`Status::NotEmpty`], [`Status::IsDirectory`], [`Status::NotDirectory`],
-    /// [`Status::Invalid`] for a directory moved below itself or for both flags, permissions, servers that do not answer.
+    /// [`Status::NotFound`], [`Status::Exists`], [`Status::NotEmpty`], [`Status::IsDirectory`],
+    /// [`Status::NotDirectory`], [`Status::Invalid`] for a directory moved below itself or for both
+    /// flags, permissions, servers that do not answer.
     pub async fn rename(
         &self,
         who: &Credentials,
@@ -243,11 +253,12 @@ impl<R: Runtime> Client<R> {
         Ok(())
     }
 
-    /// Adds the name `to_name` in `to_dir` to an object that is no directory. Returns its attributes.
+    /// Adds the name `to_name` in `to_dir` to an object that is no directory. Returns its
+    /// attributes.
     ///
     /// # Errors
-    /// [`Status::Exists`], [`Status::NotPermitted`] for a directory, [`Status::TooManyLinks`], [`Status::Stale`] if the object is
-    /// gone, permissions, servers that do not answer.
+    /// [`Status::Exists`], [`Status::NotPermitted`] for a directory, [`Status::TooManyLinks`],
+    /// [`Status::Stale`] if the object is gone, permissions, servers that do not answer.
     pub async fn link(&self, who: &Credentials, handle: Handle, to_dir: Handle, to_name: &[u8]) -> Result<Attr> {
         let flow = self.flow("link", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
@@ -270,7 +281,8 @@ impl<R: Runtime> Client<R> {
     /// Makes a symlink to `target` (1 to 4095 bytes, not looked at). Returns its attributes.
     ///
     /// # Errors
-    /// [`Status::Exists`], [`Status::NameTooLong`] for a target that is too long, permissions, servers that do not answer.
+    /// [`Status::Exists`], [`Status::NameTooLong`] for a target that is too long, permissions,
+    /// servers that do not answer.
     pub async fn symlink(&self, who: &Credentials, dir: Handle, name: &[u8], target: &[u8]) -> Result<Attr> {
         let flow = self.flow("symlink", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
@@ -281,7 +293,8 @@ impl<R: Runtime> Client<R> {
     /// Makes a file, pipe, socket or device without opening it. Returns its attributes.
     ///
     /// # Errors
-    /// [`Status::Exists`], [`Status::Invalid`] for a directory or symlink, permissions, servers that do not answer.
+    /// [`Status::Exists`], [`Status::Invalid`] for a directory or symlink, permissions, servers
+    /// that do not answer.
     pub async fn mknod(&self, who: &Credentials, dir: Handle, name: &[u8], kind: FileKind, mode: u32, rdev: u32) -> Result<Attr> {
         let flow = self.flow("mknod", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
@@ -343,7 +356,8 @@ impl<R: Runtime> Client<R> {
     /// Target of a symlink.
     ///
     /// # Errors
-    /// [`Status::Invalid`] if it is none, [`Status::Stale`] if it is gone, servers that do not answer.
+    /// [`Status::Invalid`] if it is none, [`Status::Stale`] if it is gone, servers that do not
+    /// answer.
     pub async fn readlink(&self, handle: Handle) -> Result<Bytes> {
         let flow = self.flow("readlink", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);

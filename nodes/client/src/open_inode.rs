@@ -1,15 +1,17 @@
-//! What this process knows about one file that it has open: its own opens, capabilities, size, and what it wrote but has not
-//! reported yet. Pure state behind a lock; the messages are in `files.rs`.
+//! What this process knows about one file that it has open: its own opens, capabilities, size, and
+//! what it wrote but has not reported yet. Pure state behind a lock; the messages are in
+//! `files.rs`.
 //!
 //! # Sizes
-//! Within one truncate epoch a file only grows. So the largest size heard of and the largest end of own writes of the same epoch are
-//! lower bounds that stay true, and what the metadata server says is corrected by the end of own writes. A truncation begins a new
-//! epoch and voids both. If own writes of an older epoch are still unreported then, nobody knows on which side of the truncation
+//! Within one truncate epoch a file only grows. So the largest size heard of and the largest end of
+//! own writes of the same epoch are lower bounds that stay true, and what the metadata server says
+//! is corrected by the end of own writes. A truncation begins a new epoch and voids both. If own
+//! writes of an older epoch are still unreported then, nobody knows on which side of the truncation
 //! they fell, and the data servers must be asked.
 //!
 //! # Times
-//! The data servers say when a write was made. The client only passes on the latest epoch that it has heard of, so that its own writes
-//! come after whatever time it has seen set ([`DataTime`]).
+//! The data servers say when a write was made. The client only passes on the latest epoch that it
+//! has heard of, so that its own writes come after whatever time it has seen set ([`DataTime`]).
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -210,7 +212,8 @@ impl OpenInode {
         self.lock().any_capability()
     }
 
-    /// Takes what the server has to hear. `None`: it knows everything. Called with the table locked.
+    /// Takes what the server has to hear. `None`: it knows everything. Called with the table
+    /// locked.
     pub(crate) fn begin_report(&self) -> Option<Report> {
         let mut state = self.lock();
         let keeps = state.needed();
@@ -224,8 +227,9 @@ impl OpenInode {
         Some(Report { request, held_before })
     }
 
-    /// The outcome of a report. What did not arrive is kept for the next one, unless the server says that it never will. True if the
-    /// report told of writes; it then takes this number. Called with the table locked.
+    /// The outcome of a report. What did not arrive is kept for the next one, unless the server
+    /// says that it never will. True if the report told of writes; it then takes this number.
+    /// Called with the table locked.
     pub(crate) fn end_report(&self, report: &Report, outcome: Result<(), Status>, number: u64) -> bool {
         let mut state = self.lock();
         let sent = state.reporting.take();
@@ -286,7 +290,8 @@ impl OpenInode {
         (state.writes_running == 0).then_some(state.writes_begun)
     }
 
-    /// A truncation by this client is done. If no write ran beside it, all own writes came before it and have nothing more to report.
+    /// A truncation by this client is done. If no write ran beside it, all own writes came before
+    /// it and have nothing more to report.
     pub(crate) fn truncated(&self, attr: &Attr, writes_before: Option<u64>) {
         let mut state = self.lock();
         state.changes += 1;
@@ -297,7 +302,8 @@ impl OpenInode {
         }
     }
 
-    /// Corrects attributes from the metadata server, asked for after so many reports, by own writes.
+    /// Corrects attributes from the metadata server, asked for after so many reports, by own
+    /// writes.
     pub(crate) fn view(&self, attr: &mut Attr, asked_after: u64) -> View {
         let mut state = self.lock();
         state.mtime_epoch = state.mtime_epoch.max(attr.mtime_epoch);
@@ -348,7 +354,8 @@ impl OpenInode {
         KnownSize { bytes: state.size, epoch: state.epoch, at: state.size_at }
     }
 
-    /// The newest change that is not on stable storage yet, for [`OpenInode::synced`]; changes of the size only if `sizes_only`.
+    /// The newest change that is not on stable storage yet, for [`OpenInode::synced`]; changes of
+    /// the size only if `sizes_only`.
     pub(crate) fn unsynced_change(&self, sizes_only: bool) -> Option<u64> {
         let state = self.lock();
         (!sizes_only || state.changes > state.changes_synced).then_some(state.changes)

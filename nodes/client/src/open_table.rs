@@ -1,15 +1,18 @@
 //! All files that this process has open, and the order of opens and closes of one file.
 //!
-//! The server keeps for each client and file a set of rights and the number of the newest open; a close names the newest open that
-//! the client knows of and changes nothing if the server knows a newer one. Two cases are left to the client, both of an open whose
-//! reply is still on its way. It may be *older* than the close of another open of the same file, which then takes its rights away. So
-//! while opens are on their way, the table remembers up to which open each file was closed, and an open that finds its file closed
-//! beyond itself is done again. And its server may have restarted after it was executed: the reply then comes from the reply table,
-//! but the open is forgotten. So an open during which any server was told again what is open is done again, too.
+//! The server keeps for each client and file a set of rights and the number of the newest open; a
+//! close names the newest open that the client knows of and changes nothing if the server knows a
+//! newer one. Two cases are left to the client, both of an open whose reply is still on its way. It
+//! may be *older* than the close of another open of the same file, which then takes its rights
+//! away. So while opens are on their way, the table remembers up to which open each file was
+//! closed, and an open that finds its file closed beyond itself is done again. And its server may
+//! have restarted after it was executed: the reply then comes from the reply table, but the open is
+//! forgotten. So an open during which any server was told again what is open is done again, too.
 //!
-//! A close reports what was written, perhaps long after the program closed the file. An answer that the server gave before it heard of
-//! that may be read here after the file has gone from the table, and must still be corrected by what was written. So files that were
-//! written are kept for a while after their last close; if too many close during one question, it is asked again.
+//! A close reports what was written, perhaps long after the program closed the file. An answer that
+//! the server gave before it heard of that may be read here after the file has gone from the table,
+//! and must still be corrected by what was written. So files that were written are kept for a while
+//! after their last close; if too many close during one question, it is asked again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,14 +23,16 @@ use weft_wire::{Capability, Rights};
 
 use crate::open_inode::{OpenInode, Report};
 
-/// From this many files on, those closed too long ago to matter are dropped before another is added.
+/// From this many files on, those closed too long ago to matter are dropped before another is
+/// added.
 const CLOSED_MAX: usize = 1 << 12;
-/// Files that were written and are closed; when there are more, all are forgotten (some 400 bytes each).
+/// Files that were written and are closed; when there are more, all are forgotten (some 400 bytes
+/// each).
 const LATELY_CLOSED_MAX: usize = 1 << 10;
 
-/// A file that this process has open. Belongs to the client that opened it; all opens of one file by one client are one open at the
-/// server. To be given back with [`crate::Client::close`]; one that is just dropped is closed at the server when
-/// [`crate::Client::keep_alive`] runs next.
+/// A file that this process has open. Belongs to the client that opened it; all opens of one file
+/// by one client are one open at the server. To be given back with [`crate::Client::close`]; one
+/// that is just dropped is closed at the server when [`crate::Client::keep_alive`] runs next.
 #[derive(Debug)]
 pub struct OpenFile {
     inode: Arc<OpenInode>,
@@ -52,7 +57,8 @@ impl OpenFile {
         self.rights
     }
 
-    /// True if some other client had the file open for writing when it was opened here: it may change at any time.
+    /// True if some other client had the file open for writing when it was opened here: it may
+    /// change at any time.
     pub fn others_write(&self) -> bool {
         self.others_write.load(Ordering::Relaxed)
     }
@@ -61,13 +67,15 @@ impl OpenFile {
         self.others_write.store(true, Ordering::Relaxed);
     }
 
-    /// The largest size in bytes that this client has heard of since the last truncation. Exact sizes come from `getattr`.
+    /// The largest size in bytes that this client has heard of since the last truncation. Exact
+    /// sizes come from `getattr`.
     pub fn size_known(&self) -> u64 {
         self.inode.known_size().bytes
     }
 
-    /// Grows when somebody else has set the time of the last change, as far as writes of this client have met that: what is written from then on
-    /// counts as later. Whoever makes a program set-id elsewhere sets the time.
+    /// Grows when somebody else has set the time of the last change, as far as writes of this
+    /// client have met that: what is written from then on counts as later. Whoever makes a program
+    /// set-id elsewhere sets the time.
     pub fn epoch_of_writes(&self) -> u32 {
         self.inode.epoch_of_writes()
     }
@@ -138,7 +146,8 @@ impl OpenTable {
         OpenTicket { table: self, sequence: state.sequences.begin(), reclaims: state.reclaims }
     }
 
-    /// The open was granted. `None`: a close or a restart of the server has overtaken it; it must be done again.
+    /// The open was granted. `None`: a close or a restart of the server has overtaken it; it must
+    /// be done again.
     pub(crate) fn opened(&self, ticket: &OpenTicket<'_>, rights: Rights, attr: &Attr, capability: Capability) -> Option<Arc<OpenFile>> {
         let mut state = self.lock();
         let closed = state.closed.get(&attr.handle).is_some_and(|closed| *closed >= ticket.sequence);
@@ -185,7 +194,8 @@ impl OpenTable {
             return Subject::Nothing;
         }
         let state = self.lock();
-        // Also for a file that is open now: it may have been forgotten and opened anew since the question.
+        // Also for a file that is open now: it may have been forgotten and opened anew since the
+        // question.
         if asked_after < state.lately {
             return Subject::Forgotten;
         }
@@ -195,7 +205,8 @@ impl OpenTable {
         }
     }
 
-    /// Takes what the server has to hear of a file, if anything. The caller is inside the gate of the file.
+    /// Takes what the server has to hear of a file, if anything. The caller is inside the gate of
+    /// the file.
     pub(crate) fn begin_report(&self, inode: &OpenInode) -> Option<Report> {
         let mut state = self.lock();
         let report = inode.begin_report()?;
@@ -240,8 +251,8 @@ impl OpenTable {
         }
     }
 
-    /// A server will be told again what is open there. An open that is on its way may be one that the server has forgotten, and a power
-    /// cut may have taken back what was written.
+    /// A server will be told again what is open there. An open that is on its way may be one that
+    /// the server has forgotten, and a power cut may have taken back what was written.
     pub(crate) fn begin_reclaim(&self) {
         let mut state = self.lock();
         state.reclaims += 1;

@@ -1,8 +1,10 @@
-//! Which server holds which names of a directory, as far as it is not simply the owner of the directory.
+//! Which server holds which names of a directory, as far as it is not simply the owner of the
+//! directory.
 //!
-//! A server serves the names whose hashes lie in its ranges and refuses all others with `StaleMap`, whatever map the client knows;
-//! the client then asks the owner of the directory for the map and tries again. Maps are kept only for directories whose map says
-//! more than "everything at the owner".
+//! A server serves the names whose hashes lie in its ranges and refuses all others with `StaleMap`,
+//! whatever map the client knows; the client then asks the owner of the directory for the map and
+//! tries again. Maps are kept only for directories whose map says more than "everything at the
+//! owner".
 
 use weft_base::{Handle, ServerId, Status};
 use weft_rt::Runtime;

@@ -1,5 +1,6 @@
-//! Paths, for callers without a kernel that walks them: `/` separates names, symlinks are followed within the file system (an
-//! absolute target begins at its root), `.` and `..` mean what they mean everywhere.
+//! Paths, for callers without a kernel that walks them: `/` separates names, symlinks are followed
+//! within the file system (an absolute target begins at its root), `.` and `..` mean what they mean
+//! everywhere.
 
 use std::collections::VecDeque;
 
@@ -26,8 +27,8 @@ impl<R: Runtime> Client<R> {
     /// Attributes of the object at a path. A symlink at its end is followed if `follow`.
     ///
     /// # Errors
-    /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::TooManySymlinks`], [`Status::NameTooLong`], permissions, servers
-    /// that do not answer.
+    /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::TooManySymlinks`],
+    /// [`Status::NameTooLong`], permissions, servers that do not answer.
     pub async fn resolve(&self, who: &Credentials, path: &[u8], follow: bool) -> Result<Attr> {
         let flow = self.flow("lookup", ROOT_HANDLE);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
@@ -42,8 +43,8 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// The directory that holds the last name of a path, and that name, for operations that make or remove it. The name need not
-    /// exist; if it leads to a symlink, the symlink itself is meant.
+    /// The directory that holds the last name of a path, and that name, for operations that make or
+    /// remove it. The name need not exist; if it leads to a symlink, the symlink itself is meant.
     ///
     /// # Errors
     /// As [`Client::resolve`]; [`Status::Invalid`] for a path that ends without a name (`/`, `..`).

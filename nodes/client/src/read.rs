@@ -1,10 +1,12 @@
 //! Reading, and where a file ends.
 //!
-//! A datafile knows only its own end. A byte that it does not have is either beyond the end of the file or in a hole, and only the
-//! size tells which. The rule that keeps answers exact while others write and truncate: a missing byte counts as a hole only if the
-//! size that covers it was known *before* the data was asked for and no truncation came between; the end of the file is where the
-//! size says that was asked for *during* this read. So a read inside the known size whose bytes all exist costs one message for each
-//! datafile; a read that reaches the end, or meets a hole, costs one more, to the metadata server and in parallel where possible.
+//! A datafile knows only its own end. A byte that it does not have is either beyond the end of the
+//! file or in a hole, and only the size tells which. The rule that keeps answers exact while others
+//! write and truncate: a missing byte counts as a hole only if the size that covers it was known
+//! *before* the data was asked for and no truncation came between; the end of the file is where the
+//! size says that was asked for *during* this read. So a read inside the known size whose bytes all
+//! exist costs one message for each datafile; a read that reaches the end, or meets a hole, costs
+//! one more, to the metadata server and in parallel where possible.
 
 use bytes::Bytes;
 use weft_base::{Payload, Status, StripeIndex};
@@ -34,18 +36,19 @@ struct Part {
 }
 
 impl<R: Runtime> Client<R> {
-    /// Reads up to `len` bytes at a byte offset: pieces in the order of the file, holes as zeros, fewer bytes only at the end of the
-    /// file.
+    /// Reads up to `len` bytes at a byte offset: pieces in the order of the file, holes as zeros,
+    /// fewer bytes only at the end of the file.
     ///
     /// # Errors
-    /// [`Status::AccessDenied`] if the file is not open for reading, [`Status::Stale`] if it is gone, servers that do not answer.
+    /// [`Status::AccessDenied`] if the file is not open for reading, [`Status::Stale`] if it is
+    /// gone, servers that do not answer.
     pub async fn read(&self, file: &OpenFile, offset: u64, len: u64) -> Result<Vec<Payload>> {
         let mut results = self.read_list(file, &[(offset, len)]).await?;
         Ok(results.pop().expect("one result for one range"))
     }
 
-    /// Reads many ranges (byte offset, number of bytes) of a file, in the order of their offsets and without overlaps. One result for
-    /// each, as from [`Client::read`].
+    /// Reads many ranges (byte offset, number of bytes) of a file, in the order of their offsets
+    /// and without overlaps. One result for each, as from [`Client::read`].
     ///
     /// # Errors
     /// As [`Client::read`]; [`Status::Invalid`] if ranges overlap or are out of order.
@@ -134,7 +137,8 @@ fn clamp(range: &FileRange, size: u64) -> FileRange {
     FileRange { offset: range.offset, bytes: range.bytes.min(size.saturating_sub(range.offset)) }
 }
 
-/// Distributes the reply of one datafile over the buffer. `None` if the reply does not fit the request.
+/// Distributes the reply of one datafile over the buffer. `None` if the reply does not fit the
+/// request.
 fn scatter(list: &DatafileList, reply: &ReadReply, bulk: &Payload) -> Option<Vec<Part>> {
     let fits = reply.got.len() == list.ranges.len()
         && reply.got.iter().zip(&list.ranges).all(|(got, range)| u64::from(*got) <= range.bytes)

@@ -1,4 +1,5 @@
-//! Sessions: telling a server that has restarted what is open, and making up for what could not be said in time.
+//! Sessions: telling a server that has restarted what is open, and making up for what could not be
+//! said in time.
 
 use std::sync::Arc;
 
@@ -16,10 +17,11 @@ const DEADLINE: u64 = 5 * SECOND;
 const OPENS_MAX: usize = 8192;
 
 impl<R: Runtime> Client<R> {
-    /// Asks the servers where this client has files open, so that the session stays alive and a restart of a server is noticed
-    /// within its grace period; closes what was dropped without [`Client::close`], and reports what could not be reported in time.
-    /// To be called every few seconds by a process that may hold files open while it is idle (a mount). Takes 5 s at most for every
-    /// server, all in parallel; failures are left for the next call.
+    /// Asks the servers where this client has files open, so that the session stays alive and a
+    /// restart of a server is noticed within its grace period; closes what was dropped without
+    /// [`Client::close`], and reports what could not be reported in time. To be called every few
+    /// seconds by a process that may hold files open while it is idle (a mount). Takes 5 s at most
+    /// for every server, all in parallel; failures are left for the next call.
     pub async fn keep_alive(&self) {
         let servers = self.map().meta.iter().map(|entry| entry.id);
         let flows = servers.map(|server| async move {
@@ -39,7 +41,8 @@ impl<R: Runtime> Client<R> {
         run_window(flows, self.options().window).await;
     }
 
-    /// Tells every server that has restarted what is open there, until `deadline`. One that could not be told is told after its next answer.
+    /// Tells every server that has restarted what is open there, until `deadline`. One that could
+    /// not be told is told after its next answer.
     pub(crate) async fn reclaim(&self, deadline: Nanos) {
         let by = || deadline.min(self.rt().now() + DEADLINE);
         'servers: for server in self.inner.caller.take_restarted() {
@@ -59,8 +62,8 @@ impl<R: Runtime> Client<R> {
         }
     }
 
-    /// A close may have reached the server before the message that reclaimed the same file. It is repeated; for a file that was
-    /// opened again since, it is too old to have an effect.
+    /// A close may have reached the server before the message that reclaimed the same file. It is
+    /// repeated; for a file that was opened again since, it is too old to have an effect.
     async fn close_again(&self, server: ServerId, opens: &[(Arc<OpenInode>, OpenOnWire)], by: &impl Fn() -> Nanos) {
         for (inode, open) in opens {
             let keeps = inode.reclaim().map(|now| now.rights).unwrap_or_default();

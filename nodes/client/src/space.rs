@@ -1,4 +1,5 @@
-//! The space of a file system from what its servers say: data servers whose folders share a disk share its free space.
+//! The space of a file system from what its servers say: data servers whose folders share a disk
+//! share its free space.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ impl DataSpace {
         for servers in disks.into_values() {
             let sum = |bytes: fn(&ServerInfo) -> u64| servers.iter().map(|info| bytes(info)).fold(0, u64::saturating_add);
             let most = |bytes: fn(&ServerInfo) -> u64| servers.iter().map(|info| bytes(info)).max().unwrap_or(0);
-            // Each may take what its own limit leaves, all together what the disk has; holes in a container are backed already.
+            // Each may take what its own limit leaves, all together what the disk has; holes in a
+            // container are backed already.
             let free = sum(|info| info.free_bytes).min(most(|info| info.device_free_bytes.max(info.free_bytes)));
             space.used_bytes += sum(|info| info.used_bytes);
             space.free_bytes = space.free_bytes.saturating_add(free);

@@ -16,8 +16,8 @@ pub struct ClientOptions {
     pub incarnation: u32,
     /// Longest time of one operation in nanoseconds, retries included.
     pub deadline_ns: u64,
-    /// Age in nanoseconds up to which attributes and names that this client has seen may be answered again without asking. 0 (the
-    /// default): always ask.
+    /// Age in nanoseconds up to which attributes and names that this client has seen may be
+    /// answered again without asking. 0 (the default): always ask.
     pub attr_cache_ns: u64,
     /// Most requests that one call of a batch (`create_many`, list I/O) keeps in flight.
     pub window: usize,
@@ -30,8 +30,8 @@ impl ClientOptions {
     }
 }
 
-/// What `setattr` changes: everything that is given. The owner's rules and times are those of POSIX `chmod`, `chown`, `truncate` and
-/// `utimensat`.
+/// What `setattr` changes: everything that is given. The owner's rules and times are those of POSIX
+/// `chmod`, `chown`, `truncate` and `utimensat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission bits (`0o7777`).
@@ -46,7 +46,8 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Last change of the data.
     pub mtime: Option<SetTime>,
-    /// The caller has the file open for writing (`ftruncate`): a change of size needs no write permission.
+    /// The caller has the file open for writing (`ftruncate`): a change of size needs no write
+    /// permission.
     pub opened_for_write: bool,
 }
 
@@ -105,7 +106,8 @@ pub struct DirItem {
     pub cookie: u64,
     /// Given if attributes were wanted and the object was still there.
     pub attr: Option<Attr>,
-    /// The attributes are exact. Never false but in a listing that does not wait for data servers ([`crate::Client::readdir_soon`]).
+    /// The attributes are exact. Never false but in a listing that does not wait for data servers
+    /// ([`crate::Client::readdir_soon`]).
     pub is_exact: bool,
 }
 
@@ -114,7 +116,8 @@ pub struct DirItem {
 pub struct Seen {
     /// The attributes.
     pub attr: Attr,
-    /// False: others are writing the file, and a data server does not answer; size and times are what the metadata server knew last.
+    /// False: others are writing the file, and a data server does not answer; size and times are
+    /// what the metadata server knew last.
     pub is_exact: bool,
 }
 

@@ -1,5 +1,6 @@
-//! Writing: the ranges of one call are distributed over the datafiles, and every datafile gets its part in one message (more if it is
-//! large), all in parallel. The caller's bytes are passed on by reference.
+//! Writing: the ranges of one call are distributed over the datafiles, and every datafile gets its
+//! part in one message (more if it is large), all in parallel. The caller's bytes are passed on by
+//! reference.
 
 use weft_base::{DataTime, Status, StripeIndex};
 use weft_call::run_window;
@@ -16,27 +17,30 @@ use crate::{Client, OpenFile, Result};
 pub(crate) const PIECES_MAX: usize = 1024;
 /// Most slices of the caller's memory in one message.
 pub(crate) const SLICES_MAX: usize = 1024;
-/// Most bytes in one message of a write that only one server takes part in. Half a mebibyte lets the server write the first half of a
-/// FUSE request while the second is on its way, which took 15 % off its time; quarters cost what they won. Several servers work at
-/// the same time anyhow.
+/// Most bytes in one message of a write that only one server takes part in. Half a mebibyte lets
+/// the server write the first half of a FUSE request while the second is on its way, which took 15
+/// % off its time; quarters cost what they won. Several servers work at the same time anyhow.
 const LONE_BYTES: u64 = 512 << 10;
 /// Most messages of one call in flight; with 8 MiB in each this bounds what waits in queues.
 pub(crate) const MESSAGES_MAX: usize = 32;
 
 impl<R: Runtime> Client<R> {
-    /// Writes `data` at a byte offset of the file. The data is at its data servers when this returns, and visible to everybody; it is
-    /// on stable storage as the durability of the file system says, at the latest after [`Client::fsync`].
+    /// Writes `data` at a byte offset of the file. The data is at its data servers when this
+    /// returns, and visible to everybody; it is on stable storage as the durability of the file
+    /// system says, at the latest after [`Client::fsync`].
     ///
     /// # Errors
-    /// [`Status::AccessDenied`] if the file is not open for writing, [`Status::FileTooBig`], [`Status::NoSpace`], servers that do not
-    /// answer. Parts of the data may then have been written.
+    /// [`Status::AccessDenied`] if the file is not open for writing, [`Status::FileTooBig`],
+    /// [`Status::NoSpace`], servers that do not answer. Parts of the data may then have been
+    /// written.
     pub async fn write(&self, file: &OpenFile, offset: u64, data: Bulk<'_>) -> Result<()> {
         let bytes = data.len();
         self.write_list(file, &[(offset, bytes)], data).await
     }
 
-    /// Like [`Client::write`], and when it returns, the data is on stable storage, and what is needed to find it (its size); without
-    /// `data_only` all attributes, too: what `O_DSYNC` and `O_SYNC` mean.
+    /// Like [`Client::write`], and when it returns, the data is on stable storage, and what is
+    /// needed to find it (its size); without `data_only` all attributes, too: what `O_DSYNC` and
+    /// `O_SYNC` mean.
     ///
     /// # Errors
     /// As [`Client::write`] and [`Client::fsync`].
@@ -47,11 +51,12 @@ impl<R: Runtime> Client<R> {
         self.sync_attributes(flow, file.inode(), data_only).await
     }
 
-    /// Writes many ranges (byte offset, number of bytes) of a file, in the order of their offsets and without overlaps; `data` holds
-    /// their bytes one after another.
+    /// Writes many ranges (byte offset, number of bytes) of a file, in the order of their offsets
+    /// and without overlaps; `data` holds their bytes one after another.
     ///
     /// # Errors
-    /// As [`Client::write`]; [`Status::Invalid`] if ranges overlap or are out of order, or if `data` is not as long as they are.
+    /// As [`Client::write`]; [`Status::Invalid`] if ranges overlap or are out of order, or if
+    /// `data` is not as long as they are.
     pub async fn write_list(&self, file: &OpenFile, ranges: &[(u64, u64)], data: Bulk<'_>) -> Result<()> {
         let flow = self.flow("write", file.handle());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_WRITE);

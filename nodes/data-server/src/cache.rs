@@ -1,17 +1,21 @@
-//! The cache layer at work: accesses to the container from all requests of a turn meet here, and [`weft_sched`] decides what the disk
-//! does next.
+//! The cache layer at work: accesses to the container from all requests of a turn meet here, and
+//! [`weft_sched`] decides what the disk does next.
 //!
-//! A write is answered when its data is in the container, whatever the layer (`docs/decisions/0008-where-the-cache-layer-is.md`), so a layer
-//! changes order and number of the accesses of a turn, never what an answer means. What takes part are accesses between which the layer
-//! has a choice: more than one at a time, and not so long that their start costs nothing.
+//! A write is answered when its data is in the container, whatever the layer
+//! (`docs/decisions/0008-where-the-cache-layer-is.md`), so a layer changes order and number of the
+//! accesses of a turn, never what an answer means. What takes part are accesses between which the
+//! layer has a choice: more than one at a time, and not so long that their start costs nothing.
 //!
-//! With [`crate::WriteBack`] (durability `none`) writes are answered when the layer has accepted them. Then everything goes through the layer, which
-//! lets no read overtake a write of the same bytes; a round of `durability.rs` begins by writing what was answered before it; and the
-//! disk is served by a flow of its own, not within turns.
+//! With [`crate::WriteBack`] (durability `none`) writes are answered when the layer has accepted
+//! them. Then everything goes through the layer, which lets no read overtake a write of the same
+//! bytes; a round of `durability.rs` begins by writing what was answered before it; and the disk is
+//! served by a flow of its own, not within turns.
 //!
-//! What was read through between wanted bytes is kept for a moment ([`weft_sched::Kept`]), and who asks for it needs no disk.
+//! What was read through between wanted bytes is kept for a moment ([`weft_sched::Kept`]), and who
+//! asks for it needs no disk.
 //!
-//! The layer sees places of the container, not of objects: neighbours there are neighbours on the disk, whosever they are.
+//! The layer sees places of the container, not of objects: neighbours there are neighbours on the
+//! disk, whosever they are.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,14 +38,16 @@ use crate::{CacheConfig, WriteBack};
 const CONTAINER: FileKey = FileKey(0);
 /// Bits of a tag that number the pieces of an access.
 const INDEX_BITS: u32 = 20;
-/// With less room on the disk beyond what is answered and not written, in bytes, no write is answered early: it could fail later.
+/// With less room on the disk beyond what is answered and not written, in bytes, no write is
+/// answered early: it could fail later.
 const ROOM_BYTES: u64 = 256 << 20;
 
 /// The way to the container.
 pub struct Cache {
     config: CacheConfig,
     layer: RefCell<Layer>,
-    /// What was read only because it lay between wanted bytes. Nothing, where writes go past the layer.
+    /// What was read only because it lay between wanted bytes. Nothing, where writes go past the
+    /// layer.
     kept: RefCell<Kept<Payload>>,
     accesses: RefCell<Accesses>,
     /// Something new is queued, or an operation has ended.
@@ -170,8 +176,8 @@ impl Cache {
         }
     }
 
-    /// What waits here and what is under way, for trace records: pieces in the layer, requests that are not done, bytes of them, bytes of
-    /// writes that are answered and not done.
+    /// What waits here and what is under way, for trace records: pieces in the layer, requests that
+    /// are not done, bytes of them, bytes of writes that are answered and not done.
     pub fn load(&self) -> CacheLoad {
         let accesses = self.accesses.borrow();
         CacheLoad {
@@ -182,8 +188,9 @@ impl Cache {
         }
     }
 
-    /// Writes `data` to these places through the layer, if there is anything to decide about them. `None`: write it as it is. `traced` learns
-    /// how far the disk had to seek, and how long the layer let the request wait.
+    /// Writes `data` to these places through the layer, if there is anything to decide about them.
+    /// `None`: write it as it is. `traced` learns how far the disk had to seek, and how long the
+    /// layer let the request wait.
     ///
     /// # Errors
     /// Of the disk; then some of it may have been written.
@@ -273,7 +280,8 @@ impl Cache {
         }
     }
 
-    /// Reads these pieces through the layer, if there is anything to decide about them. `None`: read them as they are.
+    /// Reads these pieces through the layer, if there is anything to decide about them. `None`:
+    /// read them as they are.
     ///
     /// # Errors
     /// Of the disk.
@@ -343,7 +351,8 @@ impl Cache {
         }
     }
 
-    /// Does what is queued, for ever. To be raced against those who wait for it: when they are done, nothing is under way here.
+    /// Does what is queued, for ever. To be raced against those who wait for it: when they are
+    /// done, nothing is under way here.
     pub async fn work<R: ServerRuntime>(&self, rt: &R, container: FileId) {
         join_all((0..self.config.depth.max(1)).map(|_| self.work_in_turn(rt, container))).await;
     }
@@ -388,7 +397,8 @@ impl Cache {
         parts.iter().map(slice).collect()
     }
 
-    /// Reads for the parts of a job, to which those are added that have arrived meanwhile and lie within it.
+    /// Reads for the parts of a job, to which those are added that have arrived meanwhile and lie
+    /// within it.
     async fn read_job<R: ServerRuntime>(&self, rt: &R, container: FileId, job: &Job, parts: &mut Vec<Part>) -> Result<(), DiskError> {
         let data = rt.disk().read(container, job.offset, job.bytes).await?;
         if data.len() != job.bytes {
@@ -409,7 +419,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Writes that newer ones have replaced need not be done. They count as done when the newer ones are: until then neither is on the disk.
+    /// Writes that newer ones have replaced need not be done. They count as done when the newer
+    /// ones are: until then neither is on the disk.
     fn settle_replaced(&self) {
         let mut replaced = Vec::new();
         self.layer.borrow_mut().take_dropped(&mut replaced);

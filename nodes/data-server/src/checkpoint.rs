@@ -1,4 +1,5 @@
-//! Checkpoints, so that a restart need not replay the journal from its beginning. Written in slices between turns.
+//! Checkpoints, so that a restart need not replay the journal from its beginning. Written in slices
+//! between turns.
 
 use std::rc::Rc;
 
@@ -19,7 +20,8 @@ const WORTH_BYTES: u64 = 64 << 10;
 const RETRY_AFTER: u64 = 10 * SECOND;
 
 impl<R: ServerRuntime> Objects<R> {
-    /// On a full disk a checkpoint is worth its bytes sooner: it turns old segments of the journal into room for new ones.
+    /// On a full disk a checkpoint is worth its bytes sooner: it turns old segments of the journal
+    /// into room for new ones.
     fn needs_checkpoint(&self) -> bool {
         let limit = if self.is_short_of_room() { WORTH_BYTES.min(self.config.checkpoint_bytes) } else { self.config.checkpoint_bytes };
         self.journal.as_ref().is_some_and(|journal| journal.bytes_since_checkpoint() >= limit)
@@ -43,8 +45,8 @@ impl<R: ServerRuntime> Objects<R> {
             }
             self.rt.sleep_until(self.rt.now() + PAUSE).await;
         }
-        // The slices may show changes whose data is not on stable storage yet. A checkpoint is believed after a power cut too, so
-        // a mark must cover all of them before it counts.
+        // The slices may show changes whose data is not on stable storage yet. A checkpoint is
+        // believed after a power cut too, so a mark must cover all of them before it counts.
         let newest = self.progress.newest();
         if self.wait_durable(newest).await.is_err() {
             return Err(JournalError::Damaged("the server stops".into()));

@@ -1,16 +1,18 @@
-//! Which requests may be executed: nothing that its client has given up or finished, and nothing twice.
+//! Which requests may be executed: nothing that its client has given up or finished, and nothing
+//! twice.
 //!
-//! A write is sent again when its answer is late, and both copies may arrive, one of them long after the client went on. Executed
-//! then, it would undo what was written since. So the server keeps for every client the sequence number below which everything is finished
-//! (the client says it in every header) and the numbers above it that were executed.
+//! A write is sent again when its answer is late, and both copies may arrive, one of them long
+//! after the client went on. Executed then, it would undo what was written since. So the server
+//! keeps for every client the sequence number below which everything is finished (the client says
+//! it in every header) and the numbers above it that were executed.
 
 use std::collections::BTreeMap;
 
 use weft_base::{ClientId, Nanos, RequestId, SECOND};
 use weft_wire::Header;
 
-/// A client without a connection is forgotten after so many nanoseconds. Copies of its requests cannot arrive any more:
-/// they travel in connections, and all of these are closed.
+/// A client without a connection is forgotten after so many nanoseconds. Copies of its requests
+/// cannot arrive any more: they travel in connections, and all of these are closed.
 const FORGET_AFTER: u64 = 120 * SECOND;
 /// Most clients without a connection that are remembered.
 const ABSENT_CLIENTS_MAX: usize = 16384;
@@ -107,7 +109,8 @@ impl Clients {
 
     /// Forgets clients that have been absent for long; call it now and then.
     pub fn forget_absent(&mut self, now: Nanos) {
-        // Beyond the bound those go first that have been away longest: a fresh client that reconnects must be known.
+        // Beyond the bound those go first that have been away longest: a fresh client that
+        // reconnects must be known.
         let mut since: Vec<_> = self.by_id.values().filter(|client| client.connections == 0).map(|client| client.absent_since).collect();
         since.sort_unstable();
         let surplus = since.len().saturating_sub(ABSENT_CLIENTS_MAX / 2);

@@ -8,8 +8,9 @@ use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
 use weft_wire::ops::TraceService;
 
-/// A request takes no part in a layer if it is so many times as long as the longest hole that is worth reading: by merging it would save less than
-/// one part in so many. Jobs grow no longer than that either: all requests in a job wait for its end.
+/// A request takes no part in a layer if it is so many times as long as the longest hole that is
+/// worth reading: by merging it would save less than one part in so many. Jobs grow no longer than
+/// that either: all requests in a job wait for its end.
 const LONG: u64 = 16;
 /// Bounds of the longest job, in bytes; the upper one is the longest request.
 const JOB_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=8 << 20;
@@ -17,11 +18,12 @@ const JOB_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=8 << 20;
 /// The usual [`DataServerConfig::punch_bytes`]: only what a very large file leaves behind.
 pub const PUNCH_BYTES_DEFAULT: u64 = 1 << 30;
 
-/// Writes are answered when the cache layer has accepted them. Only for durability `none`: until they are in the container, the death of the
-/// server loses them.
+/// Writes are answered when the cache layer has accepted them. Only for durability `none`: until
+/// they are in the container, the death of the server loses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBack {
-    /// Most bytes that are answered and not written; beyond that a write waits until it is in the container.
+    /// Most bytes that are answered and not written; beyond that a write waits until it is in the
+    /// container.
     pub bytes_max: u64,
     /// Nanoseconds that a write may wait for company.
     pub age_ns: u64,
@@ -33,24 +35,27 @@ impl Default for WriteBack {
     }
 }
 
-/// How accesses of one turn to the container meet (`docs/decisions/0008-where-the-cache-layer-is.md`).
+/// How accesses of one turn to the container meet
+/// (`docs/decisions/0008-where-the-cache-layer-is.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// What decides about their order and what becomes one.
     pub layer: LayerKind,
-    /// What an access costs: decides which holes are read through and which requests are too long to gain anything.
+    /// What an access costs: decides which holes are read through and which requests are too long
+    /// to gain anything.
     pub disk: DiskCost,
     /// Most accesses that are under way at the disk.
     pub depth: usize,
-    /// Every access goes through the layer, also the only one of its turn and the long ones. Needed where accesses must not meet at
-    /// the disk (direct I/O, with depth 1).
+    /// Every access goes through the layer, also the only one of its turn and the long ones. Needed
+    /// where accesses must not meet at the disk (direct I/O, with depth 1).
     pub takes_all: bool,
     /// Answer early. Needs `takes_all`: reads must meet the writes that are not done yet.
     pub write_back: Option<WriteBack>,
 }
 
 impl Default for CacheConfig {
-    /// For a container in the page cache, which gathers by itself: a layer costs more there than it saves (`docs/status.md`).
+    /// For a container in the page cache, which gathers by itself: a layer costs more there than it
+    /// saves (`docs/status.md`).
     fn default() -> Self {
         CacheConfig { layer: LayerKind::None, disk: DiskCost::PAGE_CACHE, depth: 1, takes_all: false, write_back: None }
     }
@@ -83,7 +88,8 @@ pub struct DataServerConfig {
     pub key: ClusterKey,
     /// Make a new, empty store if the disk holds none; otherwise that is an error.
     pub create: bool,
-    /// Serve only when metadata server 0 knows the store of this server (of the engine `journal`). Tests of one server alone say no.
+    /// Serve only when metadata server 0 knows the store of this server (of the engine `journal`).
+    /// Tests of one server alone say no.
     pub meets_others: bool,
     /// What keeps the objects over a restart.
     pub engine: Engine,
@@ -95,8 +101,9 @@ pub struct DataServerConfig {
     pub journal_segment_bytes: u64,
     /// A checkpoint is begun when the journal since the last one has so many bytes.
     pub checkpoint_bytes: u64,
-    /// Freed runs of at least so many bytes are given back to the disk; smaller ones are only used again. Giving back is slow (a
-    /// discard at the device), and writing to space that was used before is faster than to new space.
+    /// Freed runs of at least so many bytes are given back to the disk; smaller ones are only used
+    /// again. Giving back is slow (a discard at the device), and writing to space that was used
+    /// before is faster than to new space.
     pub punch_bytes: u64,
     /// How accesses to the container meet.
     pub cache: CacheConfig,

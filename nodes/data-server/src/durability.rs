@@ -1,8 +1,9 @@
 //! What is on stable storage, and the rounds that bring it there.
 //!
-//! A round syncs the container, appends a mark to the journal, and syncs the journal; everything that was changed before the round began is
-//! then durable. One round serves everybody who waits. It runs in a flow of its own, so turns go on meanwhile; what they
-//! change waits for the next round.
+//! A round syncs the container, appends a mark to the journal, and syncs the journal; everything
+//! that was changed before the round began is then durable. One round serves everybody who waits.
+//! It runs in a flow of its own, so turns go on meanwhile; what they change waits for the next
+//! round.
 
 use std::rc::Rc;
 
@@ -15,8 +16,8 @@ use crate::record::Record;
 use crate::state::Server;
 use crate::{Durability, ServerError};
 
-/// Nanoseconds between rounds that nobody asks for, where the configuration does not say: what is not promised is kept all the same,
-/// and freed space comes back by rounds only.
+/// Nanoseconds between rounds that nobody asks for, where the configuration does not say: what is
+/// not promised is kept all the same, and freed space comes back by rounds only.
 const INTERVAL: u64 = 50 * MILLISECOND;
 
 /// A server to which nothing has come for so many nanoseconds rests.
@@ -57,8 +58,9 @@ impl<R: ServerRuntime> Objects<R> {
         }
     }
 
-    /// The last round of a server that is asked to stop. If the machine starts anew before the server does, that looks like a power cut:
-    /// without a mark all growth since the last one would be dropped.
+    /// The last round of a server that is asked to stop. If the machine starts anew before the
+    /// server does, that looks like a power cut: without a mark all growth since the last one would
+    /// be dropped.
     pub async fn last_round(&self) -> Result<(), ServerError> {
         // If this fails, so does the server.
         match (self.wait_durable(self.progress.newest()).await, &self.journal) {
@@ -75,7 +77,8 @@ impl<R: ServerRuntime> Objects<R> {
         }
     }
 
-    /// Nothing has come for a while: the journal says that it ends here, so that damage to its last frame is noticed.
+    /// Nothing has come for a while: the journal says that it ends here, so that damage to its last
+    /// frame is noticed.
     async fn rest(&self) -> Result<(), ServerError> {
         match &self.journal {
             Some(journal) => journal.mark_end().await.map_err(ServerError::from),
@@ -118,7 +121,8 @@ impl<R: ServerRuntime> Objects<R> {
     }
 }
 
-/// Runs rounds: when somebody waits, and else when the batch interval since the first change has passed.
+/// Runs rounds: when somebody waits, and else when the batch interval since the first change has
+/// passed.
 pub async fn sync_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
     let objects = &server.objects;
     let progress = &objects.progress;

@@ -95,7 +95,8 @@ enum Touches {
 }
 
 impl Claim {
-    /// `None` for requests that need no order. `by_bytes`: reads and writes need no more than their bytes.
+    /// `None` for requests that need no order. `by_bytes`: reads and writes need no more than their
+    /// bytes.
     pub fn of(job: &Job, by_bytes: bool) -> Option<Claim> {
         let (handle, index) = job.request.datafile()?;
         let pieces = match &job.request {
@@ -126,8 +127,8 @@ impl Claim {
     }
 }
 
-/// True if two lists of pieces in ascending order have a byte in common. Lists that are out of order may be said to overlap: nobody
-/// executes them.
+/// True if two lists of pieces in ascending order have a byte in common. Lists that are out of
+/// order may be said to overlap: nobody executes them.
 fn overlap(ours: &[Piece], theirs: &[Piece]) -> bool {
     let end = |piece: &Piece| piece.offset.saturating_add(u64::from(piece.bytes));
     let (mut ours, mut theirs) = (ours.iter().peekable(), theirs.iter().peekable());

@@ -46,7 +46,8 @@ impl SpaceState {
             return;
         }
         for extent in table.extents(key) {
-            // Whole blocks behind the cut belong to nobody else, so their unwritten parts go with them.
+            // Whole blocks behind the cut belong to nobody else, so their unwritten parts go with
+            // them.
             let skipped = cut.saturating_sub(extent.local_offset);
             if skipped < extent.len {
                 let start = (extent.disk_offset + skipped) / BLOCK_BYTES;

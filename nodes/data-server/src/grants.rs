@@ -1,5 +1,5 @@
-//! Capabilities that were verified: a client shows the same one with every request, and checking a signature costs more than looking
-//! it up.
+//! Capabilities that were verified: a client shows the same one with every request, and checking a
+//! signature costs more than looking it up.
 
 use weft_base::{ClientId, FastMap, Handle, Result, Status, WallTime};
 use weft_wire::{Capability, ClusterKey, Rights};
@@ -7,8 +7,8 @@ use weft_wire::{Capability, ClusterKey, Rights};
 /// Capabilities in each of the two generations of the cache.
 const GENERATION_MAX: usize = 16384;
 
-/// Checks capabilities, and remembers genuine ones in bounded memory: when the young generation is full it becomes the old
-/// one, and the old one is dropped.
+/// Checks capabilities, and remembers genuine ones in bounded memory: when the young generation is
+/// full it becomes the old one, and the old one is dropped.
 #[derive(Debug)]
 pub struct Grants {
     key: ClusterKey,

@@ -1,8 +1,9 @@
-//! The objects of a server: where their bytes are (the table), the journal that remembers it, the container that holds them, and how
-//! far all of that is on stable storage.
+//! The objects of a server: where their bytes are (the table), the journal that remembers it, the
+//! container that holds them, and how far all of that is on stable storage.
 //!
-//! A change is one record ([`Objects::change`]). Rounds bring changes to stable storage (`durability.rs`), what they free comes back
-//! through quarantine (`space.rs`), and checkpoints keep the journal short (`checkpoint.rs`).
+//! A change is one record ([`Objects::change`]). Rounds bring changes to stable storage
+//! (`durability.rs`), what they free comes back through quarantine (`space.rs`), and checkpoints
+//! keep the journal short (`checkpoint.rs`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,9 +21,11 @@ use crate::freed::SpaceState;
 use crate::progress::Progress;
 use crate::record::Record;
 
-/// Removed objects are remembered for so many nanoseconds: longer than any capability for them lives.
+/// Removed objects are remembered for so many nanoseconds: longer than any capability for them
+/// lives.
 const REMOVED_FOR: u64 = 2 * 3600 * SECOND;
-/// Bytes of a journal segment that are kept for a mark when the disk has no room for another segment.
+/// Bytes of a journal segment that are kept for a mark when the disk has no room for another
+/// segment.
 const LAST_ROOM: usize = 4096;
 /// Most removed objects that are remembered.
 const REMOVED_MAX: usize = 1 << 18;
@@ -91,8 +94,9 @@ impl<R: ServerRuntime> Objects<R> {
         self.journal.as_ref().map(Journal::stats).unwrap_or_default()
     }
 
-    /// Makes the change that `plan` finds necessary for this operation, with room for its record. Waits may change the table, so it is
-    /// planned again after each. False if nothing is to be recorded.
+    /// Makes the change that `plan` finds necessary for this operation, with room for its record.
+    /// Waits may change the table, so it is planned again after each. False if nothing is to be
+    /// recorded.
     ///
     /// # Errors
     /// Those of `plan`, [`Status::NoSpace`], or [`Status::Io`] if the journal has failed.
@@ -119,15 +123,16 @@ impl<R: ServerRuntime> Objects<R> {
         self.removed.borrow().keys.contains(&key)
     }
 
-    /// Makes sure that the record can be appended to the journal and will be written even if the disk fills up. Changes that free
-    /// space may use the last of the room.
+    /// Makes sure that the record can be appended to the journal and will be written even if the
+    /// disk fills up. Changes that free space may use the last of the room.
     ///
     /// # Errors
     /// [`Status::NoSpace`], or [`Status::Io`] if the journal has failed.
     pub async fn make_room(&self, record: &ObjectRecord, op: Op) -> Result<()> {
         let Some(journal) = &self.journal else { return Ok(()) };
         if !journal.has_room() && journal.ensure_room().await.is_err() {
-            // The frame takes a header and padding besides its records, and a mark must still fit afterwards.
+            // The frame takes a header and padding besides its records, and a mark must still fit
+            // afterwards.
             let needed = (record_bytes_max(record) + LAST_ROOM) as u64;
             if op.space() != Space::Freed || journal.segment_bytes_left() < needed {
                 return Err(Status::NoSpace);
@@ -153,13 +158,15 @@ impl<R: ServerRuntime> Objects<R> {
         self.journal.as_ref().is_some_and(|journal| !journal.has_room())
     }
 
-    /// Freed runs of at least so many bytes are given back to the disk. When there is little room, every block counts: free places in the
-    /// container may never have been written, and then need room on the disk.
+    /// Freed runs of at least so many bytes are given back to the disk. When there is little room,
+    /// every block counts: free places in the container may never have been written, and then need
+    /// room on the disk.
     pub fn punch_bytes(&self) -> u64 {
         if self.is_short_of_room() || self.disk_is_short.get() { BLOCK_BYTES } else { self.config.punch_bytes }
     }
 
-    /// True if the record may be applied now; else [`Objects::make_room`] first and look at everything again.
+    /// True if the record may be applied now; else [`Objects::make_room`] first and look at
+    /// everything again.
     fn accepts(&self, record: &ObjectRecord) -> bool {
         let room = |journal: &Journal<R::Disk>| {
             let needed = (record_bytes_max(record) + LAST_ROOM) as u64;
@@ -169,7 +176,8 @@ impl<R: ServerRuntime> Objects<R> {
         self.journal.as_ref().is_none_or(room)
     }
 
-    /// Appends the record to the journal and makes it true. In one go: no other flow sees one without the other.
+    /// Appends the record to the journal and makes it true. In one go: no other flow sees one
+    /// without the other.
     fn apply(&self, record: &ObjectRecord) {
         if let Some(journal) = &self.journal {
             assert!(journal.accepts(record_bytes_max(record)), "room was made for what is recorded");
@@ -192,8 +200,8 @@ fn record_bytes_max(record: &ObjectRecord) -> usize {
     }
 }
 
-/// Objects that were removed lately. Handles are never used again, so nothing may be written under these names; but a client that
-/// the metadata server has given up may still hold a capability.
+/// Objects that were removed lately. Handles are never used again, so nothing may be written under
+/// these names; but a client that the metadata server has given up may still hold a capability.
 #[derive(Debug, Default)]
 pub struct Removed {
     keys: FastSet<ObjectKey>,

@@ -5,10 +5,11 @@
 //! 2 mark              u64: the data of all records up to this number was on stable storage before the mark was written
 //! 3 cut               nothing: power was cut before it, and recovery went by the rule below
 //! ```
-//! Recovery holds records back until a mark covers them. At the end of the journal it takes the rest if only the process had died. If
-//! power was cut, the data of the rest may be lost: growth is dropped, but truncations and removals stand, because they show no
-//! data. Dropped records stay in the journal, so a cut is appended behind them: the next recovery drops them again, whatever
-//! the reason of the next restart. Checkpoints hold object changes only.
+//! Recovery holds records back until a mark covers them. At the end of the journal it takes the
+//! rest if only the process had died. If power was cut, the data of the rest may be lost: growth is
+//! dropped, but truncations and removals stand, because they show no data. Dropped records stay in
+//! the journal, so a cut is appended behind them: the next recovery drops them again, whatever the
+//! reason of the next restart. Checkpoints hold object changes only.
 
 use bytes::{BufMut, BytesMut};
 use weft_base::{ExtensionError, Extensions, Result, Status};
@@ -52,7 +53,8 @@ impl Record {
     /// Reads a record.
     ///
     /// # Errors
-    /// [`Status::BadMessage`] for bytes that are none, [`Status::NewerExtension`] if it needs one that this program does not know.
+    /// [`Status::BadMessage`] for bytes that are none, [`Status::NewerExtension`] if it needs one
+    /// that this program does not know.
     pub fn decode(bytes: &[u8]) -> Result<Record> {
         let (kind, rest) = bytes.split_first().ok_or(Status::BadMessage)?;
         match *kind {

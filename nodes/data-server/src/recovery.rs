@@ -80,7 +80,8 @@ async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock
     let boot = superblock.boot.wrapping_add(1).max(1);
     let superblock = Superblock { boot, boot_id: boot_id(disk, config), ..superblock };
     superblock.store(disk).await?;
-    // Nothing is behind the last object any more, whatever comes. What was left there goes back to the disk.
+    // Nothing is behind the last object any more, whatever comes. What was left there goes back to
+    // the disk.
     let end = table.usage().high_water_bytes;
     if disk.len(container).await.map_err(disk_error("look at the container"))? > end {
         disk.set_len(container, end).await.map_err(disk_error("cut the container"))?;
@@ -88,8 +89,9 @@ async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock
     Ok(Foundation { boot, superblock: Some(superblock), container, journal: Some(journal), table, removed })
 }
 
-/// What this life leaves for the next to compare. A server that answers writes before they are in the container may lose them in any end of
-/// its process, so its records are believed no further than after a power cut: the id of no machine.
+/// What this life leaves for the next to compare. A server that answers writes before they are in
+/// the container may lose them in any end of its process, so its records are believed no further
+/// than after a power cut: the id of no machine.
 fn boot_id<D: Disk>(disk: &D, config: &DataServerConfig) -> u64 {
     if config.cache.write_back.is_some() { !disk.boot_id() } else { disk.boot_id() }
 }
@@ -143,7 +145,8 @@ impl Replay {
         }
     }
 
-    /// Power was cut: the data of what no mark covers may be lost. Truncations and removals have none.
+    /// Power was cut: the data of what no mark covers may be lost. Truncations and removals have
+    /// none.
     fn drop_growth(&mut self) {
         for (_, record) in std::mem::take(&mut self.uncovered) {
             if !matches!(record, ObjectRecord::Put { .. }) {

@@ -1,15 +1,18 @@
-//! Which requests are executed when. Requests for different objects go at the same time; those for one object keep their order wherever it
-//! matters: two that touch the same bytes, one of them writing; truncations and removals against everything; a copy of a request
-//! against the request ([`Claim`]).
+//! Which requests are executed when. Requests for different objects go at the same time; those for
+//! one object keep their order wherever it matters: two that touch the same bytes, one of them
+//! writing; truncations and removals against everything; a copy of a request against the request
+//! ([`Claim`]).
 //!
-//! A request that may go becomes a *flight*, a flow of its own; the others wait for those that are in their way, and whoever comes
-//! after them waits behind them, so nothing starves. What has waited has changed nothing, and is judged again before it starts:
-//! its client may have given it up meanwhile, or a copy of it has been executed.
+//! A request that may go becomes a *flight*, a flow of its own; the others wait for those that are
+//! in their way, and whoever comes after them waits behind them, so nothing starves. What has
+//! waited has changed nothing, and is judged again before it starts: its client may have given it
+//! up meanwhile, or a copy of it has been executed.
 //!
-//! In the page cache an access is short, and a turn ends when all of its requests have landed. With direct I/O an access takes as
-//! long as the disk takes, and requests that arrive meanwhile shall meet in the cache layer those that wait; so a turn does not
-//! wait for the flights that it starts, and a later one journals and answers what has landed. With a bounded number of requests
-//! or bytes under way nothing is received: the connections fill up and hold the clients back.
+//! In the page cache an access is short, and a turn ends when all of its requests have landed. With
+//! direct I/O an access takes as long as the disk takes, and requests that arrive meanwhile shall
+//! meet in the cache layer those that wait; so a turn does not wait for the flights that it starts,
+//! and a later one journals and answers what has landed. With a bounded number of requests or bytes
+//! under way nothing is received: the connections fill up and hold the clients back.
 
 use std::rc::Rc;
 
@@ -37,7 +40,8 @@ impl<R: ServerRuntime> Server<R> {
             };
             return answers.push(answer);
         }
-        // Between requests that meet in no layer only the object is compared: they are as fast one after another.
+        // Between requests that meet in no layer only the object is compared: they are as fast one
+        // after another.
         let by_bytes = cache.gathers() || cache.is_served_aside();
         let mut starting = Vec::with_capacity(jobs.len());
         for job in jobs {
@@ -46,7 +50,8 @@ impl<R: ServerRuntime> Server<R> {
                 None => answers.push(self.execute_one(job).await),
             }
         }
-        // New space is given out in this order, so neighbours in the object become neighbours on the disk.
+        // New space is given out in this order, so neighbours in the object become neighbours on
+        // the disk.
         starting.sort_by_key(Flight::place);
         starting.into_iter().for_each(|flight| self.launch(flight));
         if waits {
@@ -55,8 +60,8 @@ impl<R: ServerRuntime> Server<R> {
         self.flights.take_landed(answers);
     }
 
-    /// Waits for requests while the cache layer, if it gathers, does what they have asked of the disk: when they are done, nothing is
-    /// under way there.
+    /// Waits for requests while the cache layer, if it gathers, does what they have asked of the
+    /// disk: when they are done, nothing is under way there.
     async fn beside_cache<T>(&self, requests: impl Future<Output = T>) -> T {
         if !self.objects.container.cache.gathers() {
             return requests.await;
@@ -84,7 +89,8 @@ impl<R: ServerRuntime> Server<R> {
         });
     }
 
-    /// Executes a request that has waited: what its client has given up or finished since it arrived is refused.
+    /// Executes a request that has waited: what its client has given up or finished since it
+    /// arrived is refused.
     async fn execute_late(&self, mut job: Job) -> Answer<When> {
         let verdict = self.clients.borrow_mut().admit(&job.header);
         if verdict == Verdict::Stale {

@@ -22,11 +22,12 @@ use crate::space::reclaim_flow;
 use crate::state::Server;
 use crate::{DataServerConfig, ServerError};
 
-/// Runs a data server until it must stop, or is asked to: then everything is on stable storage when it ends.
+/// Runs a data server until it must stop, or is asked to: then everything is on stable storage when
+/// it ends.
 ///
 /// # Errors
-/// [`ServerError`]: the store is missing, damaged or somebody else's, or the disk failed so that nothing acknowledged from now on
-/// would be safe.
+/// [`ServerError`]: the store is missing, damaged or somebody else's, or the disk failed so that
+/// nothing acknowledged from now on would be safe.
 pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<(), ServerError> {
     let foundation = open(&rt, &config).await?;
     let server = Server::new(rt, config, foundation);

@@ -1,8 +1,9 @@
 //! Want of space and its return.
 //!
-//! What a truncation or removal frees rests in quarantine until a round has made it durable. Then large runs are given back to
-//! the disk ([`reclaim_flow`]), and all of it may be used again. Before a client is told that there is no space, everything that
-//! can come back is asked back: idle reservations and what rests in quarantine; the client is told to ask again meanwhile.
+//! What a truncation or removal frees rests in quarantine until a round has made it durable. Then
+//! large runs are given back to the disk ([`reclaim_flow`]), and all of it may be used again.
+//! Before a client is told that there is no space, everything that can come back is asked back:
+//! idle reservations and what rests in quarantine; the client is told to ask again meanwhile.
 
 use std::rc::Rc;
 
@@ -15,13 +16,15 @@ use crate::freed::Freed;
 use crate::objects::Objects;
 use crate::state::Server;
 
-/// A reservation is idle if nothing was written to its object for so many nanoseconds (up to twice as many).
+/// A reservation is idle if nothing was written to its object for so many nanoseconds (up to twice
+/// as many).
 const IDLE_AFTER: u64 = 5 * SECOND;
 /// A disk with fewer free bytes than so many journal segments is short of space.
 const SHORT_SEGMENTS: u64 = 4;
 /// Windows hold at most this part of the free bytes of the disk.
 const WINDOWS_OF_DISK: u64 = 64;
-/// At most so many bytes are given back to the disk between two turns: it takes the time of the server.
+/// At most so many bytes are given back to the disk between two turns: it takes the time of the
+/// server.
 const PUNCH_BYTES_AT_ONCE: u64 = 16 << 20;
 
 /// The space of a server in bytes, for its statistics.
@@ -35,16 +38,16 @@ pub struct SpaceReport {
     pub free: u64,
 }
 
-/// A refused plan: is what could come back enough for what the request had planned already and needs more? `before` is the usage before
-/// the request planned anything.
+/// A refused plan: is what could come back enough for what the request had planned already and
+/// needs more? `before` is the usage before the request planned anything.
 fn may_fit_later(before: &SpaceUsage, now: &SpaceUsage, needed_bytes: u64) -> bool {
     let planned = now.reserved_bytes.saturating_sub(before.reserved_bytes);
     before.free_bytes + before.quarantined_bytes + before.reserved_bytes >= planned + needed_bytes
 }
 
 impl<R: ServerRuntime> Objects<R> {
-    /// What to answer to a write that the table refused: [`Status::Overloaded`] (ask again) if space is on its way back. `before` is the
-    /// usage before the write planned anything.
+    /// What to answer to a write that the table refused: [`Status::Overloaded`] (ask again) if
+    /// space is on its way back. `before` is the usage before the write planned anything.
     pub fn refused_by_table(&self, error: ObjectError, before: &SpaceUsage) -> Status {
         let ObjectError::NoSpace { needed_bytes, .. } = error else { return Status::FileTooBig };
         let mut table = self.table.borrow_mut();
@@ -77,9 +80,10 @@ impl<R: ServerRuntime> Objects<R> {
         Freed { mark: self.table.borrow().quarantine_mark(), runs: std::mem::take(&mut space.freed_runs) }
     }
 
-    /// Lets what was freed until now be used again as soon as the journal is on stable storage. That needs no data to be synced, so it is
-    /// much sooner than the end of a round, and who writes next finds space whose pages are in memory. Only if nothing has to be given
-    /// back to the disk before. To be called when the records of the turn are written.
+    /// Lets what was freed until now be used again as soon as the journal is on stable storage.
+    /// That needs no data to be synced, so it is much sooner than the end of a round, and who
+    /// writes next finds space whose pages are in memory. Only if nothing has to be given back to
+    /// the disk before. To be called when the records of the turn are written.
     pub fn release_soon(server: &Rc<Server<R>>) {
         let this = &server.objects;
         let space = this.space.borrow();
@@ -131,7 +135,8 @@ impl<R: ServerRuntime> Objects<R> {
         Ok(())
     }
 
-    /// Looks now and then at what became idle; true if it did. Called by turns: a server without requests needs no space.
+    /// Looks now and then at what became idle; true if it did. Called by turns: a server without
+    /// requests needs no space.
     pub async fn look_after_space(&self) -> bool {
         let now = self.rt.now();
         if now.since(self.space.borrow().looked_at) < IDLE_AFTER {
@@ -151,8 +156,9 @@ impl<R: ServerRuntime> Objects<R> {
         true
     }
 
-    /// Lets the table hold no more space for writes to come than a small part of what the disk has: what is given up below the
-    /// high-water mark counts as backed by the disk (see [`Objects::space_report`]), and what was never written is not.
+    /// Lets the table hold no more space for writes to come than a small part of what the disk has:
+    /// what is given up below the high-water mark counts as backed by the disk (see
+    /// [`Objects::space_report`]), and what was never written is not.
     pub async fn limit_windows(&self) {
         let (_, disk_free) = self.rt.disk().space().await.unwrap_or((0, 0));
         self.disk_is_short.set(disk_free < SHORT_SEGMENTS * self.config.journal_segment_bytes);
@@ -169,7 +175,8 @@ impl<R: ServerRuntime> Objects<R> {
         let growth = usage.capacity_bytes.saturating_sub(usage.high_water_bytes);
         // What objects have left at the end of the container is still its own.
         let left_behind = usage.peak_bytes.saturating_sub(usage.high_water_bytes);
-        // Both may have been given back to the disk, so together they are no more than the disk has, or what is known to be backed.
+        // Both may have been given back to the disk, so together they are no more than the disk
+        // has, or what is known to be backed.
         let free = (gaps + growth).min((gaps + left_behind).max(disk_free));
         SpaceReport { used: usage.mapped_bytes, capacity: usage.mapped_bytes + free, free }
     }

@@ -17,8 +17,9 @@ pub async fn write_all<D: Disk>(disk: &D, container: FileId, places: &[DiskPiece
     Ok(())
 }
 
-/// Reads these pieces into one payload, the bulk data of the reply to `request` of `peer`. Without holes they go where the client wants
-/// them, if the runtime can put them there. Otherwise a single place in the container is passed on without a copy.
+/// Reads these pieces into one payload, the bulk data of the reply to `request` of `peer`. Without
+/// holes they go where the client wants them, if the runtime can put them there. Otherwise a single
+/// place in the container is passed on without a copy.
 pub async fn read_all<R: ServerRuntime>(
     rt: &R,
     peer: PeerId,
@@ -82,7 +83,8 @@ impl Part {
     }
 }
 
-/// Puts parts together. Synthetic data swallows what is around it and keeps the first tag: nobody can look inside.
+/// Puts parts together. Synthetic data swallows what is around it and keeps the first tag: nobody
+/// can look inside.
 pub fn join(mut parts: Vec<Part>) -> Payload {
     if parts.len() == 1
         && let Some(Part::Data(_)) = parts.first()

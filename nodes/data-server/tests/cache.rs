@@ -67,7 +67,8 @@ fn what_touches_becomes_one_operation_of_the_disk() {
     assert_eq!((all.reads, all.read_bytes), (blocks, blocks * BLOCK));
     for kind in [LayerKind::Aggregation, LayerKind::ServerDirected] {
         let (written, all) = interleaved(layer(kind), BATCH, rounds);
-        // The processor finishes writes of one access one after another, so their clients return in two or three groups.
+        // The processor finishes writes of one access one after another, so their clients return in
+        // two or three groups.
         assert!(written.writes <= blocks * 2 / 5, "{}: {} writes of {blocks} blocks", kind.name(), written.writes);
         assert_eq!(written.written_bytes, blocks * BLOCK, "no byte twice");
         assert!(all.reads <= blocks / 3, "{}: {} reads of {blocks} blocks", kind.name(), all.reads);
@@ -211,8 +212,9 @@ fn more_than_may_be_under_way_at_once_comes_through_all_the_same() {
     });
 }
 
-/// While a sync waits for the disk, a write that is answered already is replaced by a newer one of the same bytes, at every tenth of a
-/// millisecond once: what the sync was asked for survives a power cut, in one of the two versions.
+/// While a sync waits for the disk, a write that is answered already is replaced by a newer one of
+/// the same bytes, at every tenth of a millisecond once: what the sync was asked for survives a
+/// power cut, in one of the two versions.
 #[test]
 fn a_sync_does_not_end_while_what_it_waits_for_is_only_replaced() {
     let write_back = Some(WriteBack { bytes_max: 1 << 20, age_ns: SECOND });
@@ -225,7 +227,8 @@ fn a_sync_does_not_end_while_what_it_waits_for_is_only_replaced() {
                     peer.write(object, 0, &[1; BLOCK as usize]).await.unwrap();
                 }
                 peer.sync(1).await.unwrap();
-                // They do not touch, so the first ones keep the disk busy for two milliseconds each.
+                // They do not touch, so the first ones keep the disk busy for two milliseconds
+                // each.
                 for object in [1, 3, 5, 7] {
                     peer.write(object, 0, &[2; BLOCK as usize]).await.unwrap();
                 }
@@ -280,8 +283,9 @@ fn a_sync_ends_although_the_same_bytes_are_written_again_and_again() {
     }
 }
 
-/// Reads with holes between them, then the holes, with writes in between, of one object, many at a time, against an array of bytes. What was
-/// read through is not read again, and is never given after it was overwritten.
+/// Reads with holes between them, then the holes, with writes in between, of one object, many at a
+/// time, against an array of bytes. What was read through is not read again, and is never given
+/// after it was overwritten.
 #[test]
 fn holes_that_were_read_through_are_kept_until_they_are_written() {
     let mut spared = 0;

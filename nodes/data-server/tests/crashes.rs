@@ -20,7 +20,8 @@ const LIVE: u64 = 3;
 /// Clients that work at the same time, each on objects of its own.
 const CLIENTS: u64 = 2;
 
-/// What may be read from an object. Every byte tells its object (high half) and its write (low half); 0 is a hole.
+/// What may be read from an object. Every byte tells its object (high half) and its write (low
+/// half); 0 is a hole.
 #[derive(Clone)]
 struct Object {
     /// As of the last acknowledged operation, if nothing acknowledged was lost since.
@@ -205,7 +206,8 @@ fn run(seed: u64, power: bool, durability: Durability, cache: CacheConfig) -> u6
         // Writes go on while a round syncs.
         profile.disk.sync_ns = (seed % 4) * MILLISECOND;
     }
-    // Half of the faults strike while the server waits for a slow disk, half at a point where it does something.
+    // Half of the faults strike while the server waits for a slow disk, half at a point where it
+    // does something.
     let in_time = seed.is_multiple_of(2);
     if in_time {
         profile.disk.call_ns = MILLISECOND / 10;
@@ -247,7 +249,8 @@ fn run(seed: u64, power: bool, durability: Durability, cache: CacheConfig) -> u6
     cluster.sim.trace_hash()
 }
 
-/// Runs `count` seeds from `first` on; `SEEDS_FACTOR=100` in the environment runs a hundred times as many.
+/// Runs `count` seeds from `first` on; `SEEDS_FACTOR=100` in the environment runs a hundred times
+/// as many.
 fn run_all(first: u64, count: u64, power: bool, durability: Durability) {
     run_all_with(first, count, power, durability, CacheConfig::default());
 }
@@ -289,7 +292,8 @@ fn no_cache_layer_loses_what_was_acknowledged_or_shows_a_foreign_byte() {
     }
 }
 
-/// Answered when the layer has them: the death of the process may take what was not synced, as a power cut does, and no more.
+/// Answered when the layer has them: the death of the process may take what was not synced, as a
+/// power cut does, and no more.
 #[test]
 fn writes_that_are_answered_early_are_there_after_a_sync_and_never_foreign() {
     for (first, layer) in (400..).step_by(40).zip([LayerKind::WriteBehind, LayerKind::Aggregation, LayerKind::ServerDirected]) {
@@ -334,7 +338,8 @@ fn interrupted_everywhere(power: bool) {
             let one = peer.read(1, 0, 20_000).await.unwrap();
             let three = peer.read(3, 0, 30_000).await.unwrap();
             if power {
-                // What was acknowledged before the first power cut and not synced may be gone; what it left is never foreign.
+                // What was acknowledged before the first power cut and not synced may be gone; what
+                // it left is never foreign.
                 assert!(one.len() >= 9000 && one.iter().all(|byte| [0, 1, 3, 4].contains(byte)), "{polls} polls");
                 assert!(three.iter().all(|byte| [0, 5].contains(byte)), "{polls} polls");
             } else {

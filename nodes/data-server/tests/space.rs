@@ -86,7 +86,8 @@ fn a_full_disk_loses_nothing_and_removals_make_room() {
     assert!(cluster.errors.borrow().is_empty(), "{:?}", cluster.errors.borrow());
 }
 
-/// A restart takes the last file that was kept for the journal; what small files leave behind must make room for another one.
+/// A restart takes the last file that was kept for the journal; what small files leave behind must
+/// make room for another one.
 #[test]
 fn a_restart_on_a_full_disk_and_small_removals_lead_back_to_service() {
     let config = || DataServerConfig { punch_bytes: 1 << 30, journal_segment_bytes: 1 << 20, checkpoint_bytes: 64 << 20, ..config() };
@@ -123,7 +124,8 @@ fn a_restart_on_a_full_disk_and_small_removals_lead_back_to_service() {
     assert!(cluster.errors.borrow().is_empty(), "{:?}", cluster.errors.borrow());
 }
 
-/// Small files leave their space with the container, and that is free: on a disk that others have filled, too.
+/// Small files leave their space with the container, and that is free: on a disk that others have
+/// filled, too.
 #[test]
 fn an_emptied_store_on_a_full_disk_is_not_of_size_zero() {
     let cluster = Cluster::new(1, Profile::instant(), DataServerConfig { punch_bytes: 1 << 30, ..config() });

@@ -1,5 +1,5 @@
-//! What trace records say of the disk of a data server: how far it had to seek, how long the cache layer let a request wait, how much
-//! there is to do.
+//! What trace records say of the disk of a data server: how far it had to seek, how long the cache
+//! layer let a request wait, how much there is to do.
 
 mod common;
 

@@ -8,8 +8,9 @@ use weft_store::checkpoint::{CheckpointHeader, CheckpointWriter};
 
 use crate::{Journal, JournalError, names};
 
-/// A checkpoint under way. Push slices of the state (each slice taken in one go, without an await inside), flush between slices,
-/// finish. The journal goes on meanwhile; see `weft_store::checkpoint` for why the result is exact. Dropping it gives it up.
+/// A checkpoint under way. Push slices of the state (each slice taken in one go, without an await
+/// inside), flush between slices, finish. The journal goes on meanwhile; see
+/// `weft_store::checkpoint` for why the result is exact. Dropping it gives it up.
 #[derive(Debug)]
 pub struct Checkpoint<D> {
     journal: Journal<D>,
@@ -26,7 +27,8 @@ impl<D: Disk> Checkpoint<D> {
     /// Begins a checkpoint of the state as of now, or later. Only one may be under way.
     ///
     /// # Errors
-    /// [`JournalError::NoSpace`], [`JournalError::Disk`]: the older checkpoint and the journal remain.
+    /// [`JournalError::NoSpace`], [`JournalError::Disk`]: the older checkpoint and the journal
+    /// remain.
     pub async fn begin(journal: &Journal<D>) -> Result<Checkpoint<D>, JournalError> {
         let failed = || JournalError::during("begin a checkpoint");
         let file = journal.disk.open(names::CHECKPOINT_UNFINISHED, true).await.map_err(failed())?;
@@ -57,8 +59,8 @@ impl<D: Disk> Checkpoint<D> {
         self.write(bytes).await
     }
 
-    /// Completes the checkpoint, makes it count, and gives the journal segments that it replaces back. Needs somebody to commit what
-    /// is appended by now. Returns the size in bytes.
+    /// Completes the checkpoint, makes it count, and gives the journal segments that it replaces
+    /// back. Needs somebody to commit what is appended by now. Returns the size in bytes.
     ///
     /// # Errors
     /// As [`Checkpoint::begin`], and whatever stopped the journal.

@@ -8,7 +8,8 @@ use weft_rt::DiskError;
 /// Why an operation on the journal failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalError {
-    /// The disk has no room for another segment or for the checkpoint. Nothing was lost; the same call may succeed later.
+    /// The disk has no room for another segment or for the checkpoint. Nothing was lost; the same
+    /// call may succeed later.
     NoSpace,
     /// The disk has too little room to make a journal; nothing was made.
     NoSpaceToBegin {
@@ -17,7 +18,8 @@ pub enum JournalError {
         /// What is there.
         free_bytes: u64,
     },
-    /// The disk failed. The journal accepts nothing any more: what it holds beyond the last success is unknown.
+    /// The disk failed. The journal accepts nothing any more: what it holds beyond the last success
+    /// is unknown.
     Disk {
         /// What was being done.
         action: String,

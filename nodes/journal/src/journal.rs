@@ -18,7 +18,8 @@ const SPARES_MAX: usize = 4;
 /// The largest segment is so many times as large as the first.
 const GROWTH_MAX: u64 = 4;
 
-/// Room for the files of a server beside its journal: superblocks, the header of a container, directories, in bytes.
+/// Room for the files of a server beside its journal: superblocks, the header of a container,
+/// directories, in bytes.
 const SMALL_FILES_BYTES: u64 = 256 << 10;
 
 /// What lies behind the end of a journal is compared and overwritten in pieces of so many bytes.
@@ -31,13 +32,15 @@ pub struct JournalConfig {
     pub fs_id: FsId,
     /// The server.
     pub server: ServerId,
-    /// Size of the first segment in bytes, at least 64 KiB. Later ones are larger, up to four times, where the journal grows and the disk has
-    /// room. A frame (the records of one commit) must fit the first.
+    /// Size of the first segment in bytes, at least 64 KiB. Later ones are larger, up to four
+    /// times, where the journal grows and the disk has room. A frame (the records of one commit)
+    /// must fit the first.
     pub segment_bytes: u64,
     /// A random number; the salts of segments are derived from it.
     pub salt: u64,
-    /// For a recovery: the machine has not restarted since the journal was written (the boot ids are the same), so nothing that was
-    /// written can be missing, synced or not. What looks like the work of a power cut is damage then.
+    /// For a recovery: the machine has not restarted since the journal was written (the boot ids
+    /// are the same), so nothing that was written can be missing, synced or not. What looks like
+    /// the work of a power cut is damage then.
     pub same_boot: bool,
 }
 
@@ -55,7 +58,8 @@ impl JournalConfig {
     }
 }
 
-/// The least room that a new server needs, in bytes: for the first segment, one in reserve, and the small files beside them.
+/// The least room that a new server needs, in bytes: for the first segment, one in reserve, and the
+/// small files beside them.
 pub fn bytes_to_begin(segment_bytes: u64) -> u64 {
     2 * segment_bytes + SMALL_FILES_BYTES
 }
@@ -79,7 +83,8 @@ pub struct JournalStats {
 
 /// The journal. Cheap to clone: a handle for all flows of one server, on one thread.
 ///
-/// Records are appended at once and written together by [`Journal::commit`]; several flows may wait for the same commit or sync.
+/// Records are appended at once and written together by [`Journal::commit`]; several flows may wait
+/// for the same commit or sync.
 #[derive(Clone, Debug)]
 pub struct Journal<D> {
     pub(crate) disk: D,
@@ -150,7 +155,8 @@ impl<D: Disk> Journal<D> {
     /// Makes an empty journal in a directory that has none.
     ///
     /// # Errors
-    /// [`JournalError::NoSpace`] or [`JournalError::Disk`]; left-over files are used by the next attempt.
+    /// [`JournalError::NoSpace`] or [`JournalError::Disk`]; left-over files are used by the next
+    /// attempt.
     pub async fn create(disk: &D, config: JournalConfig) -> Result<Journal<D>, JournalError> {
         let listed = disk.list().await.map_err(JournalError::during("list the server's directory"))?;
         for (prefix, name) in [("journal", names::segment as fn(u64) -> String), ("checkpoint", names::checkpoint)] {
@@ -224,13 +230,15 @@ impl<D: Disk> Journal<D> {
         };
         journal.clear_behind(end).await?;
         match journal.ensure_room().await {
-            // A restart on a full disk: reading and removing go on, and whoever wants to change more asks for room first.
+            // A restart on a full disk: reading and removing go on, and whoever wants to change
+            // more asks for room first.
             Err(JournalError::NoSpace) => Ok(journal),
             outcome => outcome.map(|()| journal),
         }
     }
 
-    /// Appends a record (at most 16 MiB, and [`Journal::accepts`] it) to the open frame; the next commit writes it.
+    /// Appends a record (at most 16 MiB, and [`Journal::accepts`] it) to the open frame; the next
+    /// commit writes it.
     pub fn append(&self, record: &[u8]) -> Lsn {
         self.append_with(|out| out.extend_from_slice(record))
     }
@@ -254,11 +262,13 @@ impl<D: Disk> Journal<D> {
         self.inner.borrow().writer.pending_bytes()
     }
 
-    /// Makes sure that the next commits find room on the disk, by keeping an allocated file for the next segment. To be asked before
-    /// changes are made: refuse them on [`JournalError::NoSpace`], then no commit will ever meet a full disk.
+    /// Makes sure that the next commits find room on the disk, by keeping an allocated file for the
+    /// next segment. To be asked before changes are made: refuse them on [`JournalError::NoSpace`],
+    /// then no commit will ever meet a full disk.
     ///
     /// # Errors
-    /// [`JournalError::NoSpace`] if there is no such file and the disk is full, [`JournalError::Disk`].
+    /// [`JournalError::NoSpace`] if there is no such file and the disk is full,
+    /// [`JournalError::Disk`].
     pub async fn ensure_room(&self) -> Result<(), JournalError> {
         let (number, sizes) = {
             let mut inner = self.inner.borrow_mut();
@@ -272,7 +282,8 @@ impl<D: Disk> Journal<D> {
             inner.next_spare += 1;
             (number, [inner.next_segment_bytes(), inner.config.segment_bytes])
         };
-        // Asked first: an attempt may fill the disk to the last block before it fails, and whoever is short of room asks often.
+        // Asked first: an attempt may fill the disk to the last block before it fails, and whoever
+        // is short of room asks often.
         let free = self.disk.space().await.map_or(u64::MAX, |(_, free)| free);
         let Some(bytes) = sizes.into_iter().find(|bytes| *bytes <= free) else { return Err(JournalError::NoSpace) };
         let name = names::spare(number);
@@ -294,7 +305,8 @@ impl<D: Disk> Journal<D> {
         inner.failed.is_none() && !inner.spares.is_empty()
     }
 
-    /// Bytes that still fit the current segment, for records that must be written although [`Journal::has_room`] says no.
+    /// Bytes that still fit the current segment, for records that must be written although
+    /// [`Journal::has_room`] says no.
     pub fn segment_bytes_left(&self) -> u64 {
         let inner = self.inner.borrow();
         inner.writer.segment_bytes().saturating_sub(inner.writer.end_offset() + (inner.writer.pending_bytes() + MARK_BYTES) as u64)
@@ -306,8 +318,9 @@ impl<D: Disk> Journal<D> {
         !inner.is_marked && inner.rests()
     }
 
-    /// Writes behind the last frame that everything is on stable storage, if it is and nothing is under way: then damage to that frame is not
-    /// taken for a write that never ended. Worth it when nothing has come for a while, and at the end. The mark itself needs no sync.
+    /// Writes behind the last frame that everything is on stable storage, if it is and nothing is
+    /// under way: then damage to that frame is not taken for a write that never ended. Worth it
+    /// when nothing has come for a while, and at the end. The mark itself needs no sync.
     ///
     /// # Errors
     /// [`JournalError::Disk`], for good.
@@ -334,7 +347,8 @@ impl<D: Disk> Journal<D> {
         result
     }
 
-    /// Before an orderly end: brings everything that was appended to stable storage, and the mark that says so.
+    /// Before an orderly end: brings everything that was appended to stable storage, and the mark
+    /// that says so.
     ///
     /// # Errors
     /// As [`Journal::commit`] and [`Journal::sync_through`].
@@ -346,11 +360,12 @@ impl<D: Disk> Journal<D> {
         self.disk.sync(file).await.map_err(JournalError::during("sync the journal"))
     }
 
-    /// Writes everything that was appended, as one frame; returns the newest record that is written. Flows that commit at the same time
-    /// wait for each other.
+    /// Writes everything that was appended, as one frame; returns the newest record that is
+    /// written. Flows that commit at the same time wait for each other.
     ///
     /// # Errors
-    /// [`JournalError::NoSpace`]: nothing was written, the records still wait, try again. [`JournalError::Disk`]: for good.
+    /// [`JournalError::NoSpace`]: nothing was written, the records still wait, try again.
+    /// [`JournalError::Disk`]: for good.
     pub async fn commit(&self) -> Result<Lsn, JournalError> {
         loop {
             let finished = {
@@ -400,8 +415,8 @@ impl<D: Disk> Journal<D> {
         }
     }
 
-    /// Brings the journal to stable storage at least through the record `lsn`, which somebody commits. One flush serves everybody who
-    /// waits; commits go on meanwhile.
+    /// Brings the journal to stable storage at least through the record `lsn`, which somebody
+    /// commits. One flush serves everybody who waits; commits go on meanwhile.
     ///
     /// # Errors
     /// The failure that stopped the journal; after a failed flush nothing is trusted any more.
@@ -439,7 +454,8 @@ impl<D: Disk> Journal<D> {
                 inner.note_failure(&result);
                 if result.is_ok() {
                     assert!(target <= inner.written, "only what is written becomes durable");
-                    // Earlier segments were synced before this one began, so the file carries everything up to `target`.
+                    // Earlier segments were synced before this one began, so the file carries
+                    // everything up to `target`.
                     inner.durable = inner.durable.max(target);
                 }
             }
@@ -523,7 +539,8 @@ impl<D: Disk> Journal<D> {
         Ok(append.last_lsn)
     }
 
-    /// Turns to the next segment. Everything before is synced first, the new header before any frame.
+    /// Turns to the next segment. Everything before is synced first, the new header before any
+    /// frame.
     async fn roll(&self) -> Result<(), JournalError> {
         self.ensure_room().await?;
         let written = self.written_lsn();
@@ -534,7 +551,8 @@ impl<D: Disk> Journal<D> {
             let bytes = inner.spares.last().expect("there is room").bytes;
             inner.writer.roll(salt, bytes)
         };
-        // From here on the writer points into the new segment: a failure is for good, even "no space".
+        // From here on the writer points into the new segment: a failure is for good, even "no
+        // space".
         self.begin_segment(header).await.map_err(|error| match error {
             JournalError::NoSpace => JournalError::Disk { action: "begin a journal segment".into(), error: weft_rt::DiskError::NoSpace },
             error => error,
@@ -556,9 +574,11 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
-    /// Makes the rest of the newest segment what the writer expects: a mark, where there is room for one, and zeros. What else lies there (a
-    /// torn frame, frames that a power cut has separated from those before, an earlier life of the file) must never be taken for a
-    /// continuation of what is written from now on. The file was synced before `end.image` was read, so zeros there are on stable storage.
+    /// Makes the rest of the newest segment what the writer expects: a mark, where there is room
+    /// for one, and zeros. What else lies there (a torn frame, frames that a power cut has
+    /// separated from those before, an earlier life of the file) must never be taken for a
+    /// continuation of what is written from now on. The file was synced before `end.image` was
+    /// read, so zeros there are on stable storage.
     async fn clear_behind(&self, end: End) -> Result<(), JournalError> {
         let (Segment { header, file }, mark) = {
             let inner = self.inner.borrow();
@@ -635,7 +655,8 @@ impl Inner {
         self.failed.is_none() && !self.committing && self.writer.is_empty() && self.durable == self.written
     }
 
-    /// A journal that grows takes larger segments: each costs some syncs, and an idle server needs little room.
+    /// A journal that grows takes larger segments: each costs some syncs, and an idle server needs
+    /// little room.
     fn next_segment_bytes(&self) -> u64 {
         let (sizes, unit) = (self.config.segment_sizes(), self.config.segment_bytes);
         (self.bytes_since_checkpoint / unit * unit).clamp(*sizes.start(), *sizes.end())
@@ -651,7 +672,8 @@ impl Inner {
     }
 }
 
-/// The salt of a segment: a different one for every life of every file (finalizer of SplitMix64, Steele et al. 2014).
+/// The salt of a segment: a different one for every life of every file (finalizer of SplitMix64,
+/// Steele et al. 2014).
 fn salt(random: u64, sequence: u64) -> u32 {
     let mut z = random.wrapping_add(sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

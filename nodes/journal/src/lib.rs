@@ -1,8 +1,11 @@
-//! `weft-journal`: the durable memory of a server over [`weft_rt::Disk`]: the [`Superblock`] that says whose directory it is, the
-//! [`Journal`] with preallocated and recycled segments and group commit, the [`Checkpoint`] that bounds recovery, and the recovery
-//! itself. The byte formats and the arguments why they are safe are in `weft-store`; here is the order of reads, writes and syncs.
+//! `weft-journal`: the durable memory of a server over [`weft_rt::Disk`]: the [`Superblock`] that
+//! says whose directory it is, the [`Journal`] with preallocated and recycled segments and group
+//! commit, the [`Checkpoint`] that bounds recovery, and the recovery itself. The byte formats and
+//! the arguments why they are safe are in `weft-store`; here is the order of reads, writes and
+//! syncs.
 //!
-//! It never looks into a record, never decides when to write, sync or checkpoint, and never drops a record that it acknowledged.
+//! It never looks into a record, never decides when to write, sync or checkpoint, and never drops a
+//! record that it acknowledged.
 //!
 //! # How a server uses it
 //! ```text
@@ -14,14 +17,17 @@
 //! each turn:    ensure_room().await, append(record)*, commit().await, replies
 //! now and then: sync_through(lsn).await in a flow of its own; checkpoint: begin, push slices of the state, flush, finish
 //! ```
-//! What `commit` has returned for survives the death of the process; what `sync_through` has returned for survives a power cut.
+//! What `commit` has returned for survives the death of the process; what `sync_through` has
+//! returned for survives a power cut.
 //!
 //! # Power cuts and data outside the journal
-//! The journal gives records with their numbers and knows nothing else. A server that keeps data in other files (the container of a
-//! data server) appends ordinary records as *marks* after it has synced those files, and after a power cut
-//! ([`weft_rt::Disk::boot_id`] differs from [`Superblock::boot_id`]) takes only what lies before the last mark: it collects the
-//! records in [`Found::Journal`] and drops those behind the mark. It then **must finish a checkpoint before it serves**: otherwise the
-//! next recovery, after a mere crash of the process, would replay what was dropped.
+//! The journal gives records with their numbers and knows nothing else. A server that keeps data in
+//! other files (the container of a data server) appends ordinary records as *marks* after it has
+//! synced those files, and after a power cut ([`weft_rt::Disk::boot_id`] differs from
+//! [`Superblock::boot_id`]) takes only what lies before the last mark: it collects the records in
+//! [`Found::Journal`] and drops those behind the mark. It then **must finish a checkpoint before it
+//! serves**: otherwise the next recovery, after a mere crash of the process, would replay what was
+//! dropped.
 
 mod checkpoint;
 mod error;

@@ -1,4 +1,5 @@
-//! Recovery: the newest checkpoint, then every journal record behind it, with every check that the formats offer.
+//! Recovery: the newest checkpoint, then every journal record behind it, with every check that the
+//! formats offer.
 
 use weft_base::Status;
 use weft_rt::{Disk, FileId};
@@ -32,16 +33,18 @@ pub struct Recovered {
     pub journal_records: u64,
     /// The newest record that was found.
     pub last_lsn: Lsn,
-    /// Given if the journal did not end cleanly: what was found at its end, for the log. No promise was broken.
+    /// Given if the journal did not end cleanly: what was found at its end, for the log. No promise
+    /// was broken.
     pub note: Option<String>,
 }
 
 impl<D: Disk> Journal<D> {
-    /// Reads the directory and hands every record to `take`, first those of the checkpoint, then those of the journal in order. The
-    /// journal goes on where it ends.
+    /// Reads the directory and hands every record to `take`, first those of the checkpoint, then
+    /// those of the journal in order. The journal goes on where it ends.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`] if records that were promised to be there are not, or if `take` refuses one; [`JournalError::Disk`].
+    /// [`JournalError::Damaged`] if records that were promised to be there are not, or if `take`
+    /// refuses one; [`JournalError::Disk`].
     pub async fn recover(
         disk: &D,
         config: JournalConfig,
@@ -69,7 +72,8 @@ impl<D: Disk> Journal<D> {
         let mut newest_image = bytes::Bytes::new();
         for segment in segments.iter().filter(|segment| segment.sequence >= first_needed) {
             let name = names::segment(segment.sequence);
-            // What a crash left in the page cache must be on the disk before anything may follow it.
+            // What a crash left in the page cache must be on the disk before anything may follow
+            // it.
             disk.sync(segment.file).await.map_err(JournalError::during(format!("sync {name}")))?;
             let image = read_all(disk, segment.file, &name).await?;
             let records = replay.segment(segment.sequence, &image).map_err(damaged)?;
@@ -194,7 +198,8 @@ async fn take_spares<D: Disk>(disk: &D, numbers: &[u64], config: &JournalConfig)
     Ok(spares)
 }
 
-/// A segment that was named, but never begun, is a spare again. On a full disk its space would not come back.
+/// A segment that was named, but never begun, is a spare again. On a full disk its space would not
+/// come back.
 async fn take_unbegun<D: Disk>(
     disk: &D,
     segment: &FoundSegment,
@@ -205,7 +210,8 @@ async fn take_unbegun<D: Disk>(
     let failed = || JournalError::during(format!("take {name} back"));
     let bytes = disk.len(segment.file).await.map_err(failed())?;
     disk.close(segment.file);
-    // Two such files, or a spare that was made meanwhile, are no matter: the number must only be new.
+    // Two such files, or a spare that was made meanwhile, are no matter: the number must only be
+    // new.
     let number = names::numbers(listed, "spare").last().map_or(1, |last| last + 1) + segment.sequence;
     if config.segment_sizes().contains(&bytes) {
         disk.rename(&name, &names::spare(number)).await.map_err(failed())?;

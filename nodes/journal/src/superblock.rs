@@ -1,11 +1,13 @@
-//! The superblock: whose directory this is. A small text file, so that a person can read it, closed by a checksum.
+//! The superblock: whose directory this is. A small text file, so that a person can read it, closed
+//! by a checksum.
 //!
-//! It is replaced by a second file that is complete on the disk first. The two change places by renames and are both kept, so that no
-//! start needs room on the disk:
+//! It is replaced by a second file that is complete on the disk first. The two change places by
+//! renames and are both kept, so that no start needs room on the disk:
 //! ```text
 //! superblock.reserve ─▶ superblock.new (written, synced) ─▶ superblock ─▶ superblock.old ─▶ superblock.reserve
 //! ```
-//! Between the second and the third rename there is no `superblock`; then `superblock.new` is whole, and the next start takes it.
+//! Between the second and the third rename there is no `superblock`; then `superblock.new` is
+//! whole, and the next start takes it.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +18,15 @@ use weft_wire::crc32c;
 
 use crate::{JournalError, StoreFeatures};
 
-/// Version of the superblock. Other formats have versions of their own, and what they have beyond these is a feature.
+/// Version of the superblock. Other formats have versions of their own, and what they have beyond
+/// these is a feature.
 const FORMAT: u32 = 3;
 const NAME: &str = "superblock";
 const NAME_NEW: &str = "superblock.new";
 /// What it was, until it becomes the reserve.
 const NAME_OLD: &str = "superblock.old";
-/// An allocated file that becomes the next superblock: a server must be able to start on a full disk, or nobody could read or remove
-/// what is there.
+/// An allocated file that becomes the next superblock: a server must be able to start on a full
+/// disk, or nobody could read or remove what is there.
 const RESERVE: &str = "superblock.reserve";
 /// Its size in bytes; a superblock is smaller (some hundred servers).
 const RESERVE_BYTES: u64 = 64 << 10;
@@ -43,9 +46,11 @@ pub struct Superblock {
     pub boot: u32,
     /// [`Disk::boot_id`] at the last start.
     pub boot_id: u64,
-    /// The newest cluster map that the server has agreed to; what its configuration said, while that is none (epoch 0).
+    /// The newest cluster map that the server has agreed to; what its configuration said, while
+    /// that is none (epoch 0).
     pub map: ClusterMap,
-    /// Drawn when the store was made: a server of the same number with another birth is not the same server.
+    /// Drawn when the store was made: a server of the same number with another birth is not the
+    /// same server.
     pub birth: u64,
     /// The births of the servers that this one has met; its own, once the others know it.
     pub births: BTreeMap<ServerId, u64>,
@@ -63,7 +68,8 @@ impl Superblock {
         Superblock { fs_id, server, engine, boot: 0, boot_id, map, birth: birth | 1, births, features, others }
     }
 
-    /// Compares the directory with a configuration: server and file system, engine, and the servers that the file system has.
+    /// Compares the directory with a configuration: server and file system, engine, and the servers
+    /// that the file system has.
     ///
     /// # Errors
     /// What is different, and what to do.
@@ -91,7 +97,8 @@ impl Superblock {
         self.births.contains_key(&self.server)
     }
 
-    /// Notes the birth of a server. True if it was not known: store the superblock before anybody relies on it.
+    /// Notes the birth of a server. True if it was not known: store the superblock before anybody
+    /// relies on it.
     ///
     /// # Errors
     /// [`Status::StoreReplaced`] if another one of that number is known.
@@ -106,11 +113,13 @@ impl Superblock {
         }
     }
 
-    /// Reads the superblock; `None` if the directory has none (no server was ever completely formatted here).
+    /// Reads the superblock; `None` if the directory has none (no server was ever completely
+    /// formatted here).
     ///
     /// # Errors
-    /// [`JournalError::Damaged`] if it makes no sense, is of another version or fails its checksum; [`JournalError::Foreign`] if the
-    /// directory needs a feature that this program does not know; [`JournalError::Disk`].
+    /// [`JournalError::Damaged`] if it makes no sense, is of another version or fails its checksum;
+    /// [`JournalError::Foreign`] if the directory needs a feature that this program does not know;
+    /// [`JournalError::Disk`].
     pub async fn load<D: Disk>(disk: &D) -> Result<Option<Superblock>, JournalError> {
         let names = disk.list().await.map_err(JournalError::during("list the server's directory"))?;
         let has = |wanted: &str| names.iter().any(|name| name == wanted);

@@ -1,5 +1,5 @@
-//! Where a journal ends: after any number of restarts it is where it was, an end of the machine at any moment of a restart loses nothing
-//! promised, and damage to the last frame is noticed.
+//! Where a journal ends: after any number of restarts it is where it was, an end of the machine at
+//! any moment of a restart loses nothing promised, and damage to the last frame is noticed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -118,8 +118,9 @@ fn what_a_load_left_is_given_back_by_a_restart() {
     assert_eq!(spares.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(), [SEGMENT]);
 }
 
-/// A tail that was not synced, a power cut, and another end (of the power or of the process) at every moment of the start that follows;
-/// then a start that goes through and writes more. What was promised is there each time, and what a start found is never lost again.
+/// A tail that was not synced, a power cut, and another end (of the power or of the process) at
+/// every moment of the start that follows; then a start that goes through and writes more. What was
+/// promised is there each time, and what a start found is never lost again.
 #[test]
 fn power_cuts_at_every_moment_of_a_restart_lose_nothing_promised() {
     let mut moments = 0;
@@ -163,7 +164,8 @@ fn power_cuts_at_every_moment_of_a_restart_lose_nothing_promised() {
             }
             moments += 1;
             let (durable, written) = *promised.borrow();
-            // The machine has not told anybody of its new start unless recovery came to its end, so this one is the same to it.
+            // The machine has not told anybody of its new start unless recovery came to its end, so
+            // this one is the same to it.
             sim.block_on(node, SECOND, move |rt| async move {
                 let (journal, found) = recover(rt.disk(), rt.random(), false).await.expect("a power cut is no damage");
                 assert!(found >= durable, "seed {seed}, {polls} polls: {found} of {durable}");
@@ -187,7 +189,8 @@ fn changed(before: &[u8], after: &[u8]) -> std::ops::Range<u64> {
     first as u64..last as u64 + 1
 }
 
-/// Flips every byte behind the frames `..before`, one at a time, and recovers. How many were noticed, and how many bytes there are.
+/// Flips every byte behind the frames `..before`, one at a time, and recovers. How many were
+/// noticed, and how many bytes there are.
 fn flip_all(sim: &Sim, node: NodeId, before: &[u8], records: u64) -> (u64, u64) {
     let whole = sim.disk_content(node, "journal.1").expect("it is there").to_bytes();
     let range = changed(before, &whole);

@@ -247,8 +247,9 @@ fn a_restart_on_a_full_disk_needs_nothing_and_takes_nothing() {
     .unwrap();
 }
 
-/// A server that starts again and again on a full disk, after crashes and power cuts at random points, with a few records in each
-/// life: there is always a start, and nothing promised is lost. Recovery checks every record.
+/// A server that starts again and again on a full disk, after crashes and power cuts at random
+/// points, with a few records in each life: there is always a start, and nothing promised is lost.
+/// Recovery checks every record.
 #[test]
 fn restarts_on_a_full_disk_go_on_in_the_newest_segment() {
     let mut lost = 0;
@@ -391,7 +392,8 @@ fn the_superblock_is_replaced_as_a_whole() {
     assert!(matches!(damaged, Err(JournalError::Damaged(_))), "{damaged:?}");
 }
 
-/// On a full disk as well: it is stored three times, and the process dies or the power is cut at every point of that.
+/// On a full disk as well: it is stored three times, and the process dies or the power is cut at
+/// every point of that.
 #[test]
 fn the_superblock_survives_an_end_at_any_point_of_its_replacement() {
     let superblock = |boot| new_superblock(boot);

@@ -6,7 +6,8 @@ use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ClusterKey;
 use weft_wire::ops::TraceService;
 
-/// Room for extended attributes in memory unless the configuration says otherwise, in bytes: that of half a million inodes.
+/// Room for extended attributes in memory unless the configuration says otherwise, in bytes: that
+/// of half a million inodes.
 const XATTR_BYTES_MAX_DEFAULT: u64 = 256 << 20;
 
 /// Everything that a metadata server needs besides its runtime.
@@ -20,12 +21,13 @@ pub struct MetaServerConfig {
     pub map: ClusterMap,
     /// Signs capabilities; all servers of the file system have the same.
     pub key: ClusterKey,
-    /// Who the server is when it asks other servers; must be the identity that its runtime shows them, and new for every start (or
-    /// with a higher incarnation). `None`: drawn at the start.
+    /// Who the server is when it asks other servers; must be the identity that its runtime shows
+    /// them, and new for every start (or with a higher incarnation). `None`: drawn at the start.
     pub identity: Option<(ClientId, u32)>,
     /// Make new, empty metadata if the disk holds none; otherwise that is an error.
     pub create: bool,
-    /// Serve only when the others know the store of this server (of the engine `journal`). Tests of one server alone say no.
+    /// Serve only when the others know the store of this server (of the engine `journal`). Tests of
+    /// one server alone say no.
     pub meets_others: bool,
     /// What keeps the metadata over a restart.
     pub engine: Engine,
@@ -35,16 +37,18 @@ pub struct MetaServerConfig {
     pub journal_segment_bytes: u64,
     /// A checkpoint is begun when the journal since the last one has so many bytes.
     pub checkpoint_bytes: u64,
-    /// How long the open files of a client are kept after its last connection broke, and how long a restarted server waits for clients
-    /// to tell what they have open, in nanoseconds.
+    /// How long the open files of a client are kept after its last connection broke, and how long a
+    /// restarted server waits for clients to tell what they have open, in nanoseconds.
     pub session_grace_ns: u64,
-    /// How long answers are kept for a client after its session has ended, in nanoseconds. Longer than any client's deadline.
+    /// How long answers are kept for a client after its session has ended, in nanoseconds. Longer
+    /// than any client's deadline.
     pub reply_retention_ns: u64,
     /// How long a change that meets other transactions is tried again, in nanoseconds.
     pub patience_ns: u64,
     /// How long capabilities hold, in nanoseconds.
     pub capability_ns: i64,
-    /// What extended attributes may take in memory, in bytes; beyond that they are refused with "no space".
+    /// What extended attributes may take in memory, in bytes; beyond that they are refused with "no
+    /// space".
     pub xattr_bytes_max: u64,
     /// Owner of the root directory of a new file system.
     pub root_uid: u32,

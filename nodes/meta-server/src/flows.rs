@@ -57,7 +57,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
-    /// Executes a request in a flow of its own; repetitions of it meanwhile wait for the same answer.
+    /// Executes a request in a flow of its own; repetitions of it meanwhile wait for the same
+    /// answer.
     pub(crate) fn start_flow(self: &Rc<Self>, peer: PeerId, header: &Header, flow: impl Future<Output = Result<Bytes>> + 'static) -> Step {
         let before = self.in_flight.borrow_mut().insert(flight(header), vec![(peer, *header)]);
         assert!(before.is_none(), "one flow executes a request");
@@ -75,7 +76,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             if committed {
                 let (mut first, reply) = (Some(served), |header| Frame::reply(header, result.clone(), Payload::EMPTY));
                 for (peer, header) in &waiting {
-                    // What is told of the request goes with the first answer; others are for repetitions.
+                    // What is told of the request goes with the first answer; others are for
+                    // repetitions.
                     match first.take() {
                         Some(served) => this.shell.answer(served, *peer, reply(header), this.rt.now()),
                         None => this.shell.reply(*peer, reply(header)),
@@ -111,7 +113,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         served
     }
 
-    /// Waits until everything that has been decided so far is committed: an answer may tell it. False if that failed.
+    /// Waits until everything that has been decided so far is committed: an answer may tell it.
+    /// False if that failed.
     pub(crate) async fn settle(&self) -> bool {
         self.shell.wake();
         self.kept(self.engine.wait_committed(self.engine.last()).await)

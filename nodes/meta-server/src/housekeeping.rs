@@ -1,4 +1,5 @@
-//! Everything that happens beside requests: flushes, checkpoints, sessions, transactions in doubt, files to be removed or settled.
+//! Everything that happens beside requests: flushes, checkpoints, sessions, transactions in doubt,
+//! files to be removed or settled.
 
 use std::rc::Rc;
 
@@ -108,7 +109,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     async fn checkpoint_flow(self: Rc<Self>, journal: Journal<E::Disk>) {
         if let Err(error) = self.write_checkpoint(&journal).await {
-            // The journal and the older checkpoint still hold everything; a journal that has failed stops the server by itself.
+            // The journal and the older checkpoint still hold everything; a journal that has failed
+            // stops the server by itself.
             if error != JournalError::NoSpace && journal.failure().is_some() {
                 self.kept(Err(error));
             }

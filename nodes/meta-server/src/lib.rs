@@ -1,9 +1,10 @@
-//! `weft-meta-server`: a metadata server (one shard): its requests, sessions, transactions between servers, and the flows that need data
-//! servers. What is decided is in `weft-namespace`, how it is kept in `weft-journal`, the loop of turns in `weft-serving`; here is who waits
-//! for whom.
+//! `weft-meta-server`: a metadata server (one shard): its requests, sessions, transactions between
+//! servers, and the flows that need data servers. What is decided is in `weft-namespace`, how it is
+//! kept in `weft-journal`, the loop of turns in `weft-serving`; here is who waits for whom.
 //!
-//! It never changes its state but by applying a record, never waits for another server inside a turn, and never sends an answer
-//! before what the answer tells is as safe as the durability contract says.
+//! It never changes its state but by applying a record, never waits for another server inside a
+//! turn, and never sends an answer before what the answer tells is as safe as the durability
+//! contract says.
 //!
 //! # A turn
 //! ```text
@@ -13,8 +14,8 @@
 //! one commit: one journal write (and one flush under `sync`)
 //! all answers of the turn leave
 //! ```
-//! Budget of a create in a full turn: decode 0.3 us, admit 0.1, prepare and apply 1.5, encode record and reply 0.5, capability 0.5,
-//! its share of the journal write 0.3.
+//! Budget of a create in a full turn: decode 0.3 us, admit 0.1, prepare and apply 1.5, encode
+//! record and reply 0.5, capability 0.5, its share of the journal write 0.3.
 
 mod config;
 mod engine;

@@ -1,4 +1,5 @@
-//! A request from the batch of a turn to its answer: admission, execution, and what becomes of those that cannot be answered now.
+//! A request from the batch of a turn to its answer: admission, execution, and what becomes of
+//! those that cannot be answered now.
 
 use std::rc::Rc;
 
@@ -15,7 +16,8 @@ use crate::server::{Server, flight};
 use crate::step::Step;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
-    /// Executes one request, or starts the flow that does, which then has taken what is told about it. `is_first`: it has not waited.
+    /// Executes one request, or starts the flow that does, which then has taken what is told about
+    /// it. `is_first`: it has not waited.
     pub(crate) fn execute_one(
         self: &Rc<Self>,
         peer: PeerId,
@@ -34,8 +36,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         (step, self.current.take())
     }
 
-    /// What becomes of a request that was executed: it is answered with its turn, waits, or a flow goes on with it. `until`: it has
-    /// waited, and may until then.
+    /// What becomes of a request that was executed: it is answered with its turn, waits, or a flow
+    /// goes on with it. `until`: it has waited, and may until then.
     pub(crate) fn conclude(
         &self,
         peer: PeerId,
@@ -90,8 +92,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         result
     }
 
-    /// A repeated request is answered as before. What another server relies on must be durable before it hears of it; a truncation is
-    /// answered when the file is cut, a time that was set when the data servers know; and a file that was opened before a restart of this server is open again.
+    /// A repeated request is answered as before. What another server relies on must be durable
+    /// before it hears of it; a truncation is answered when the file is cut, a time that was set
+    /// when the data servers know; and a file that was opened before a restart of this server is
+    /// open again.
     fn answer_again(&self, header: &Header, op: Op, body: Bytes, answer: Result<Bytes>) -> Result<Step> {
         let answer = answer?;
         match op {
@@ -113,7 +117,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         Ok(Step::Answer(answer, 0))
     }
 
-    /// The table of open files did not survive the restart, the answer did, and its client could not yet tell what it has open.
+    /// The table of open files did not survive the restart, the answer did, and its client could
+    /// not yet tell what it has open.
     fn open_again(&self, header: &Header, request: Request, answer: &Bytes) -> Result<()> {
         let (handle, rights, sequence) = match request {
             Request::Create(request) => {
@@ -131,8 +136,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         Ok(())
     }
 
-    /// Before a changing request is executed. Opening and closing write nothing where nobody writes to the file, which shows only when they are
-    /// prepared: see [`Server::check_room_for`].
+    /// Before a changing request is executed. Opening and closing write nothing where nobody writes
+    /// to the file, which shows only when they are prepared: see [`Server::check_room_for`].
     fn check_room(&self, request: &Request) -> Result<()> {
         match request {
             Request::Open(open) if !open.truncate => Ok(()),

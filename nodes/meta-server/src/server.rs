@@ -21,7 +21,8 @@ use crate::step::{Doubt, Step};
 
 /// The pause before a commit that met a full disk is tried again, in nanoseconds.
 const COMMIT_RETRY_NS: u64 = 100 * MILLISECOND;
-/// Memory and journal of one inode with its entry, about, in bytes. Extended attributes come on top.
+/// Memory and journal of one inode with its entry, about, in bytes. Extended attributes come on
+/// top.
 const BYTES_PER_INODE: u64 = 512;
 
 /// Which start of which store this is.
@@ -170,8 +171,8 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
                     None => return Ok(()),
                 },
             };
-            // What waits here and below waits in virtual time only. It is awaited in this loop: the state of an inner flow would be
-            // moved with every request.
+            // What waits here and below waits in virtual time only. It is awaited in this loop: the
+            // state of an inner flow would be moved with every request.
             self.rt.cpu(Work::Request).await;
             self.rt.pass(FaultPoint::ServerCpu).await;
             if served.op() == Some(Op::TxPrepare) {

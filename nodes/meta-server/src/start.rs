@@ -14,11 +14,13 @@ use crate::{Engine, MetaServerConfig, ServerError};
 /// More handles than can be given out between two flushes of the journal.
 const HANDLES_LOST_MAX: u64 = 1 << 24;
 
-/// Runs a metadata server until it must stop, or is asked to: then everything is on stable storage when it ends.
+/// Runs a metadata server until it must stop, or is asked to: then everything is on stable storage
+/// when it ends.
 ///
 /// # Errors
-/// [`ServerError`]: the configuration makes no sense, the directory holds no store or somebody else's, or the journal is
-/// damaged or has failed, so that nothing acknowledged from now on would be safe.
+/// [`ServerError`]: the configuration makes no sense, the directory holds no store or somebody
+/// else's, or the journal is damaged or has failed, so that nothing acknowledged from now on would
+/// be safe.
 pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<(), ServerError> {
     check_config(&config)?;
     let mut state = State::new(settings(&config));
@@ -36,7 +38,8 @@ pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<()
     }
 }
 
-/// Makes the empty metadata of a server: its journal, on server 0 the root directory, at last the superblock.
+/// Makes the empty metadata of a server: its journal, on server 0 the root directory, at last the
+/// superblock.
 ///
 /// # Errors
 /// [`ServerError::Journal`]. What a failed attempt leaves behind is no metadata; try again.
@@ -133,8 +136,9 @@ async fn open<R: ServerRuntime>(
     Ok((journal, superblock))
 }
 
-/// A power cut may have taken files whose handles clients and data servers still know. These handles are never given out again; the
-/// next power cut must not undo that, so it is made durable before the superblock says that this one is dealt with.
+/// A power cut may have taken files whose handles clients and data servers still know. These
+/// handles are never given out again; the next power cut must not undo that, so it is made durable
+/// before the superblock says that this one is dealt with.
 async fn skip_lost_handles<D: Disk>(journal: &Journal<D>, state: &mut State) -> Result<(), ServerError> {
     let next = state.next_handle().counter() + HANDLES_LOST_MAX;
     let mut record = Record { changes: vec![Change::PutCounter { next }], open: None };

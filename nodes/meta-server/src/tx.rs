@@ -12,11 +12,12 @@
 //!        ◀────────────────────────────────── done
 //!   forgets the transaction
 //! ```
-//! - Before the decision, anybody's crash aborts: a coordinator that is asked (TxStatus) about a transaction that it does not know
-//!   answers "aborted".
+//! - Before the decision, anybody's crash aborts: a coordinator that is asked (TxStatus) about a
+//!   transaction that it does not know answers "aborted".
 //! - After it, the coordinator repeats TxDecide until everybody has done it, across restarts.
 //! - A participant with a prepared part never decides alone; it keeps its locks and asks.
-//! - Nobody waits for a lock while holding one: a conflict aborts, and the coordinator tries again after a random pause.
+//! - Nobody waits for a lock while holding one: a conflict aborts, and the coordinator tries again
+//!   after a random pause.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -45,12 +46,15 @@ const DELIVER_RETRY_NS: u64 = 100 * MILLISECOND;
 const PARENT_RETRY_NS: u64 = 2 * MILLISECOND;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
-    // ---- Coordinator ---------------------------------------------------------------------------------------------------------
+    // ---- Coordinator
+    // ---------------------------------------------------------------------------------------------
 
-    /// Tries to carry out a change of names that concerns other servers, once. The record of the decision carries the answer.
+    /// Tries to carry out a change of names that concerns other servers, once. The record of the
+    /// decision carries the answer.
     ///
     /// # Errors
-    /// [`Status::Conflict`] if another transaction was in the way: try again. Otherwise why it is impossible.
+    /// [`Status::Conflict`] if another transaction was in the way: try again. Otherwise why it is
+    /// impossible.
     pub(crate) async fn transact(self: &Rc<Self>, header: &Header, change: &NameChange, deadline: Nanos) -> Result<Bytes> {
         let all = Stage::of(self.config.server, &change.parts);
         let names_elsewhere = all.remote.iter().any(|(_, parts)| parts.iter().any(is_name));
@@ -59,8 +63,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             && names_elsewhere
             && !aborted.why.is_transient()
         {
-            // Perhaps an object has refused to which the name led no longer. A refusal counts if it stands while the names are held. What
-            // this attempt has locked elsewhere would be in the way of the next one.
+            // Perhaps an object has refused to which the name led no longer. A refusal counts if it
+            // stands while the names are held. What this attempt has locked elsewhere would be in
+            // the way of the next one.
             Rc::clone(self).abort(aborted.tx, aborted.participants.clone()).await;
             outcome = self.transact_in(&all.names_first(), header, change, deadline).await;
         }
@@ -174,8 +179,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         refusal.map_or(Ok(handles), Err)
     }
 
-    /// With the move token held: walks from each new parent to the root. Whoever meets the moved directory on the way would put it
-    /// below itself.
+    /// With the move token held: walks from each new parent to the root. Whoever meets the moved
+    /// directory on the way would put it below itself.
     async fn check_cycles(&self, cycles: &[CycleCheck], deadline: Nanos) -> Result<()> {
         for cycle in cycles {
             let mut at = cycle.parent;
@@ -207,7 +212,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
-    /// Tells the participants of a committed transaction until all have done their part, then forgets it.
+    /// Tells the participants of a committed transaction until all have done their part, then
+    /// forgets it.
     pub(crate) async fn deliver(self: Rc<Self>, tx: TxId, participants: Vec<ServerId>, decided: Lsn) {
         self.shell.wake();
         if !self.kept(self.engine.make_durable(decided).await) {
@@ -250,7 +256,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         TxStatusReply { committed }
     }
 
-    // ---- Participant ---------------------------------------------------------------------------------------------------------
+    // ---- Participant
+    // ---------------------------------------------------------------------------------------------
 
     /// Agrees to a part of a transaction, or refuses.
     pub(crate) fn tx_prepare(&self, header: &Header, request: TxPrepareRequest) -> Result<Step> {
@@ -357,7 +364,8 @@ impl Stage {
         Stage { own, remote: by_server.into_iter().collect() }
     }
 
-    /// The same parts in two stages: first the names, and what else their servers, which are asked once, can say about at the same instant.
+    /// The same parts in two stages: first the names, and what else their servers, which are asked
+    /// once, can say about at the same instant.
     fn names_first(self) -> [Stage; 2] {
         let (own_names, own_objects) = self.own.into_iter().partition(is_name);
         let (with_names, others) = self.remote.into_iter().partition(|(_, parts)| parts.iter().any(is_name));

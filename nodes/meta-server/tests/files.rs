@@ -1,4 +1,5 @@
-//! Files as the metadata server sees them: who has them open, how large they are, how they are cut and how they end.
+//! Files as the metadata server sees them: who has them open, how large they are, how they are cut
+//! and how they end.
 
 mod common;
 
@@ -98,7 +99,8 @@ fn a_report_across_a_truncation_asks_the_data_servers() {
 
 type Cut = std::pin::Pin<Box<dyn Future<Output = FileState>>>;
 
-/// Runs a truncation to 100 bytes or nothing with a crash at every await point: it is done exactly once, and answered.
+/// Runs a truncation to 100 bytes or nothing with a crash at every await point: it is done exactly
+/// once, and answered.
 fn truncate_with_crashes(size: u64, cut: fn(TestClient, Handle) -> Cut) {
     for polls in 1.. {
         let cluster = Cluster::new(4, 1, |_| {});

@@ -1,5 +1,5 @@
-//! Changes that concern two metadata servers: right without trouble, and all or nothing with a crash or a power cut of either server
-//! at every await point.
+//! Changes that concern two metadata servers: right without trouble, and all or nothing with a
+//! crash or a power cut of either server at every await point.
 
 mod common;
 
@@ -87,7 +87,8 @@ struct Operation {
     done: fn(&Tree) -> bool,
 }
 
-/// What every run begins with: one directory on each server, with a file in each, and a second name across.
+/// What every run begins with: one directory on each server, with a file in each, and a second name
+/// across.
 #[derive(Clone, Copy)]
 struct Fixture {
     here: Handle,
@@ -169,7 +170,8 @@ fn operations() -> Vec<Operation> {
     ]
 }
 
-/// Runs the operation with a fault at the `polls`-th poll of a server. False if the operation was over before the fault struck.
+/// Runs the operation with a fault at the `polls`-th poll of a server. False if the operation was
+/// over before the fault struck.
 fn with_fault_at(operation: &Operation, index: usize, polls: u64, power: bool) -> bool {
     let what = format!("{} with {} of server {index} at poll {polls}", operation.name, if power { "a power cut" } else { "a crash" });
     let cluster = Cluster::new(77, 2, |_| {});

@@ -12,14 +12,15 @@ use crate::posix::Posix;
 use crate::told::XattrCount;
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
-    /// Attributes that need no question: after every change of a directory a kernel asks for its attributes, which are known if we made the
-    /// change.
+    /// Attributes that need no question: after every change of a directory a kernel asks for its
+    /// attributes, which are known if we made the change.
     pub fn known_attr(&self, node: Node) -> Option<Shown> {
         let (attr, age) = self.client.known_directory(node.handle())?;
         Some(Shown { node, attr, ttl_ns: self.options.ttl_ns.saturating_sub(age) })
     }
 
-    /// Attributes of an object that are not known ([`Posix::known_attr`]); size and times are exact.
+    /// Attributes of an object that are not known ([`Posix::known_attr`]); size and times are
+    /// exact.
     ///
     /// # Errors
     /// [`Status::Stale`] if it is gone; servers that do not answer.
@@ -68,7 +69,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// As [`weft_client::Client::set_xattr`]; [`Status::NotSupported`] for access control lists and the like, which Weft does not have.
+    /// As [`weft_client::Client::set_xattr`]; [`Status::NotSupported`] for access control lists and
+    /// the like, which Weft does not have.
     pub async fn set_xattr(&self, who: &Credentials, node: Node, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         check_supported("setxattr", node.handle(), name)?;
         self.told.begin_xattr_change();
@@ -118,7 +120,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     }
 }
 
-/// A kernel adds `system.` names for access control lists, which Weft does not have; the answer needs no server.
+/// A kernel adds `system.` names for access control lists, which Weft does not have; the answer
+/// needs no server.
 fn check_supported(operation: &'static str, object: Handle, name: &[u8]) -> Result<()> {
     match name.starts_with(b"system.") {
         true => Err(Error::local(Status::NotSupported, operation, object)),

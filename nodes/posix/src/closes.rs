@@ -38,7 +38,8 @@ impl Closes {
         None
     }
 
-    /// True if a file can be taken. Others may take the room at the same moment: then there are a few more than there should be.
+    /// True if a file can be taken. Others may take the room at the same moment: then there are a
+    /// few more than there should be.
     pub fn has_room(&self) -> bool {
         let state = self.lock();
         !state.ends && state.waiting.len() < WAITING_MAX

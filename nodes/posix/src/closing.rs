@@ -1,6 +1,7 @@
-//! Closes that go to the servers many at a time. Nobody waits for a close (writes are at the servers when they return, and the servers know
-//! what this client has open), so it may wait a moment for others: the servers keep treating this client as a writer until it arrives,
-//! and therefore ask the data servers for the size. Nothing is stale meanwhile.
+//! Closes that go to the servers many at a time. Nobody waits for a close (writes are at the
+//! servers when they return, and the servers know what this client has open), so it may wait a
+//! moment for others: the servers keep treating this client as a writer until it arrives, and
+//! therefore ask the data servers for the size. Nothing is stale meanwhile.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::posix::Posix;
 
 /// How long a close may wait for others, in nanoseconds.
 const GATHER: u64 = 3 * MILLISECOND;
-/// How often servers are asked whether they have restarted, in nanoseconds: well within the time for which they keep the sessions of clients.
+/// How often servers are asked whether they have restarted, in nanoseconds: well within the time
+/// for which they keep the sessions of clients.
 const KEEP_ALIVE: u64 = 5 * SECOND;
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
@@ -75,7 +77,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
-    /// To be driven when the last request has been answered: closes everything that is open, for at most so many nanoseconds.
+    /// To be driven when the last request has been answered: closes everything that is open, for at
+    /// most so many nanoseconds.
     pub async fn end(&self, patience_ns: u64) {
         for open in self.files.drain() {
             self.close_description(&open).await;

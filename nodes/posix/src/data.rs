@@ -30,8 +30,9 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     pub async fn read(&self, file: u64, offset: u64, bytes: u64) -> Result<Vec<Payload>> {
         let open = self.description(file, "read")?;
         self.note_pages(&open);
-        // A cache asks for whole pages; reading past the end would cost a question for the exact size, which an open file in a cache
-        // does not need: what follows the size of its open is for the next open to see.
+        // A cache asks for whole pages; reading past the end would cost a question for the exact
+        // size, which an open file in a cache does not need: what follows the size of its open is
+        // for the next open to see.
         let bytes = match open.cached {
             true => bytes.min(open.file.size_known().saturating_sub(offset)),
             false => bytes,
@@ -73,17 +74,20 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok(())
     }
 
-    /// Brings what was written to an open file to stable storage; with `data_only` only such attributes with it as are needed to find it.
+    /// Brings what was written to an open file to stable storage; with `data_only` only such
+    /// attributes with it as are needed to find it.
     ///
     /// # Errors
-    /// [`weft_base::Status::Stale`] if no such file is open; broken disks; servers that do not answer.
+    /// [`weft_base::Status::Stale`] if no such file is open; broken disks; servers that do not
+    /// answer.
     pub async fn fsync(&self, file: u64, data_only: bool) -> Result<()> {
         let open = self.description(file, "fsync")?;
         self.noted(self.client.fsync(&open.file, data_only).await)
     }
 
-    /// Notes which version of a file the pages above are from. Not before one is asked for: until the answer to the open was taken in, there
-    /// may still be pages of another version, and somebody else who opens the file would keep them.
+    /// Notes which version of a file the pages above are from. Not before one is asked for: until
+    /// the answer to the open was taken in, there may still be pages of another version, and
+    /// somebody else who opens the file would keep them.
     fn note_pages(&self, open: &Description) {
         if let Some(version) = open.pages
             && !open.is_noted.swap(true, Ordering::Relaxed)

@@ -1,4 +1,5 @@
-//! Open files as POSIX sees them: an open file description is made by each open, and every later request names it by its number.
+//! Open files as POSIX sees them: an open file description is made by each open, and every later
+//! request names it by its number.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,7 +41,8 @@ pub struct Opened {
     pub number: u64,
     /// What a cache may do.
     pub caching: Caching,
-    /// Its opener may lock it: [`crate::Posix::descriptor_closed`] is wanted whenever a process closes a descriptor of it.
+    /// Its opener may lock it: [`crate::Posix::descriptor_closed`] is wanted whenever a process
+    /// closes a descriptor of it.
     pub hears_closes: bool,
 }
 
@@ -50,7 +52,8 @@ pub(crate) struct Description {
     pub file: Arc<OpenFile>,
     /// A cache above reads it in whole pages, and knows itself where the file ends.
     pub cached: bool,
-    /// The version of the file that the pages above are from, once one was asked for after those of other versions were dropped.
+    /// The version of the file that the pages above are from, once one was asked for after those of
+    /// other versions were dropped.
     pub pages: Option<Version>,
     /// This is noted in [`crate::pages::Pages`].
     pub is_noted: AtomicBool,
@@ -73,7 +76,8 @@ impl Description {
         }
     }
 
-    /// Given if somebody else may have made the file set-id since that was known last, as the writes that have been done tell.
+    /// Given if somebody else may have made the file set-id since that was known last, as the
+    /// writes that have been done tell.
     pub fn newer_epoch(&self) -> Option<u32> {
         let epoch = self.file.epoch_of_writes();
         (self.epoch.load(Ordering::Relaxed) < epoch).then_some(epoch)

@@ -2,13 +2,15 @@
 
 use weft_base::Handle;
 
-/// A gateway as the layer sees it. Its methods are called by whoever drives a flow of [`crate::Posix`], and must not wait for other flows.
+/// A gateway as the layer sees it. Its methods are called by whoever drives a flow of
+/// [`crate::Posix`], and must not wait for other flows.
 pub trait Gateway: 'static {
-    /// Callers must not be answered any more from attributes of this file that the gateway was told: they are asked for anew at their next
-    /// use. What was told of names and data may stay.
+    /// Callers must not be answered any more from attributes of this file that the gateway was
+    /// told: they are asked for anew at their next use. What was told of names and data may stay.
     fn forget_attributes(&self, file: Handle);
 
-    /// True if this process has ended for certain: it holds no locks any more, although somebody may have inherited its open files.
+    /// True if this process has ended for certain: it holds no locks any more, although somebody
+    /// may have inherited its open files.
     fn is_gone(&self, process: u32) -> bool;
 
     /// A line for people.

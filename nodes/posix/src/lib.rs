@@ -1,24 +1,30 @@
-//! `weft-posix`: what every gateway owes its callers beyond the operations of `weft-client`. A gateway (a FUSE mount, an NFS server, a
-//! C library) answers many callers and caches that it does not control, and POSIX says what they may see. That is decided here, once:
+//! `weft-posix`: what every gateway owes its callers beyond the operations of `weft-client`. A
+//! gateway (a FUSE mount, an NFS server, a C library) answers many callers and caches that it does
+//! not control, and POSIX says what they may see. That is decided here, once:
 //!
-//! - which number names an open file, and what its first write clears (`opens.rs`, `data.rs`, `set_id.rs`);
-//! - what a cache above was told of attributes and names, and what it must forget before an open returns (`told/`);
+//! - which number names an open file, and what its first write clears (`opens.rs`, `data.rs`,
+//!   `set_id.rs`);
+//! - what a cache above was told of attributes and names, and what it must forget before an open
+//!   returns (`told/`);
 //! - for which version of a file the pages in a cache above are good (`pages.rs`);
 //! - whose byte-range locks are in whose way, and who waits in a circle (`locks/`);
-//! - opens that met a file which was replaced meanwhile (`walks.rs`), pages of listings (`listings.rs`), closes that go to the servers
-//!   many at a time (`closing.rs`), and what servers do wrong (`troubles.rs`).
+//! - opens that met a file which was replaced meanwhile (`walks.rs`), pages of listings
+//!   (`listings.rs`), closes that go to the servers many at a time (`closing.rs`), and what servers
+//!   do wrong (`troubles.rs`).
 //!
-//! It never knows a protocol of a gateway or which runtime drives it, never starts a thread, and never holds a lock across a wait. So it
-//! is tested and simulated without a mount.
+//! It never knows a protocol of a gateway or which runtime drives it, never starts a thread, and
+//! never holds a lock across a wait. So it is tested and simulated without a mount.
 //!
 //! # What a gateway must keep
-//! - It has one [`Posix`] for all its callers, and shows objects under the numbers that it is given ([`Node`]).
-//! - It drives two flows beside its requests for as long as it serves: [`Posix::close_in_background`] and [`Posix::keep_alive`]. After the
-//!   last request it drives [`Posix::end`].
-//! - It believes what it is told (attributes, names) no longer than [`Shown::ttl_ns`] says, counted from when it hears it, and keeps data
-//!   only as [`Caching`] says.
-//! - It gives back every open file ([`Posix::release`]) and listing ([`Posix::close_dir`]), also one whose opener did not wait for the answer.
-//!   If somebody did not wait for a lock, it unlocks.
+//! - It has one [`Posix`] for all its callers, and shows objects under the numbers that it is given
+//!   ([`Node`]).
+//! - It drives two flows beside its requests for as long as it serves:
+//!   [`Posix::close_in_background`] and [`Posix::keep_alive`]. After the last request it drives
+//!   [`Posix::end`].
+//! - It believes what it is told (attributes, names) no longer than [`Shown::ttl_ns`] says, counted
+//!   from when it hears it, and keeps data only as [`Caching`] says.
+//! - It gives back every open file ([`Posix::release`]) and listing ([`Posix::close_dir`]), also
+//!   one whose opener did not wait for the answer. If somebody did not wait for a lock, it unlocks.
 //! - It implements [`Gateway`]: what must be forgotten is forgotten when the call returns.
 
 mod attributes;

@@ -1,4 +1,5 @@
-//! Directories that are being listed: the page last read, so that the small buffers of callers do not cost a request each.
+//! Directories that are being listed: the page last read, so that the small buffers of callers do
+//! not cost a request each.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +38,8 @@ impl Listing {
         Listing { dir, page: Mutex::default() }
     }
 
-    /// The page that follows `cookie`, if it is there and young enough. A listing that begins anew is read anew.
+    /// The page that follows `cookie`, if it is there and young enough. A listing that begins anew
+    /// is read anew.
     pub fn page_after(&self, cookie: u64, now: Nanos) -> Option<Page> {
         let kept = self.page.lock().expect("no code panics while it holds this lock");
         let page = kept.as_ref().filter(|page| cookie > 0 && now.since(page.read_at) < AGE_MAX)?;

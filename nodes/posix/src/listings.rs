@@ -28,8 +28,9 @@ pub struct Listed<'a> {
     pub node: Node,
     /// The kind of that.
     pub kind: FileKind,
-    /// Its attributes, and for how many nanoseconds they and the name may be believed. `None`: they are not at hand (`.`, `..`, an object
-    /// that vanished meanwhile), were not wanted, or the name must be looked up by itself.
+    /// Its attributes, and for how many nanoseconds they and the name may be believed. `None`: they
+    /// are not at hand (`.`, `..`, an object that vanished meanwhile), were not wanted, or the name
+    /// must be looked up by itself.
     pub shown: Option<(&'a Attr, u64)>,
 }
 
@@ -44,7 +45,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.listings.remove(number);
     }
 
-    /// Calls `add` for each entry after `cookie` (0: from the start), `.` and `..` first, until it says that it has no room for one.
+    /// Calls `add` for each entry after `cookie` (0: from the start), `.` and `..` first, until it
+    /// says that it has no room for one.
     ///
     /// # Errors
     /// As [`weft_client::Client::readdir`]; [`Status::Stale`] if there is no such listing.
@@ -80,7 +82,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                     return Ok(());
                 }
             }
-            // An empty page that is not the end is one whose entries all came before the cookie: ask for what follows it.
+            // An empty page that is not the end is one whose entries all came before the cookie:
+            // ask for what follows it.
             match entries.last() {
                 Some(last) if !page.entries.end && !added => cookie = last.cookie.max(cookie),
                 _ => return Ok(()),
@@ -105,7 +108,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok(page)
     }
 
-    /// When this returns, everything that was acknowledged about names and attributes in the directory is on stable storage.
+    /// When this returns, everything that was acknowledged about names and attributes in the
+    /// directory is on stable storage.
     ///
     /// # Errors
     /// Broken disks; servers that do not answer.

@@ -1,9 +1,11 @@
-//! Taking and giving back locks. Those of one gateway are decided here, by a table for each file. That no other gateway has locks on the
-//! file, its metadata server says: as long as there are any, this client holds the right to lock it (`Rights::LOCK`), which one client has at a
-//! time. Callers of another gateway are refused meanwhile (ENOLCK): a lock is granted truly or not at all.
+//! Taking and giving back locks. Those of one gateway are decided here, by a table for each file.
+//! That no other gateway has locks on the file, its metadata server says: as long as there are any,
+//! this client holds the right to lock it (`Rights::LOCK`), which one client has at a time. Callers
+//! of another gateway are refused meanwhile (ENOLCK): a lock is granted truly or not at all.
 //!
-//! A gateway may hear of closed descriptors only for files opened for update; for the others, `fcntl` locks end with the open file or the
-//! process, whichever is first. So a lock may outlive a `close` that POSIX lets end it, never the other way round.
+//! A gateway may hear of closed descriptors only for files opened for update; for the others,
+//! `fcntl` locks end with the open file or the process, whichever is first. So a lock may outlive a
+//! `close` that POSIX lets end it, never the other way round.
 
 use std::sync::Arc;
 
@@ -17,9 +19,11 @@ use crate::locks::{Family, FileLocks, Lock, Owner, Refusal, Table};
 use crate::node::Node;
 use crate::posix::Posix;
 
-/// A file that was just closed by its last user may be released a moment later: for so many nanoseconds is the lock on it waited for.
+/// A file that was just closed by its last user may be released a moment later: for so many
+/// nanoseconds is the lock on it waited for.
 const RELEASE_PATIENCE: u64 = 20 * MILLISECOND;
-/// Between two looks at whether a waiting program still waits, and whether the holder still lives, in nanoseconds.
+/// Between two looks at whether a waiting program still waits, and whether the holder still lives,
+/// in nanoseconds.
 const LOOK: u64 = 50 * MILLISECOND;
 
 /// The program has the file open.

@@ -44,7 +44,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok(Shown { node, attr, ttl_ns: 0 })
     }
 
-    /// Makes a file, pipe, socket or device without opening it, with these permission bits (the umask applied already).
+    /// Makes a file, pipe, socket or device without opening it, with these permission bits (the
+    /// umask applied already).
     ///
     /// # Errors
     /// As [`weft_client::Client::mknod`].

@@ -5,8 +5,9 @@ use weft_base::{Attr, Credentials, Handle};
 /// Set in the second number that an object has; no handle of an object with a name has this bit.
 const SECOND: u64 = 1 << 63;
 
-/// The number under which a gateway shows an object. Handles are such numbers: the root is 1 in both worlds, and none is ever reused. For a
-/// moment an object may be shown under a second number, by which a cache above takes it for another one than by the first (`told/`).
+/// The number under which a gateway shows an object. Handles are such numbers: the root is 1 in
+/// both worlds, and none is ever reused. For a moment an object may be shown under a second number,
+/// by which a cache above takes it for another one than by the first (`told/`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Node(pub u64);
 

@@ -13,8 +13,9 @@ use crate::node::{Caller, Node, Shown};
 use crate::posix::Posix;
 use crate::walks::Second;
 
-/// For so long a name is looked up again because its file was replaced before it could be opened: each time by chance, so that a number of tries
-/// would fail once in many opens. Below the age up to which a walk is remembered.
+/// For so long a name is looked up again because its file was replaced before it could be opened:
+/// each time by chance, so that a number of tries would fail once in many opens. Below the age up
+/// to which a walk is remembered.
 const FIND_PATIENCE: u64 = 3 * SECOND;
 /// No file: of an open that was to make one.
 const NO_FILE: Handle = Handle(0);
@@ -25,8 +26,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`Status::Stale`] if it is gone, or not any more what the caller was allowed to open by what was told of it: its path must be walked
-    /// again. Permissions; servers that do not answer.
+    /// [`Status::Stale`] if it is gone, or not any more what the caller was allowed to open by what
+    /// was told of it: its path must be walked again. Permissions; servers that do not answer.
     pub async fn open(&self, caller: &Caller, node: Node, how: OpenHow) -> Result<Opened> {
         let client = self.client.for_one_operation();
         let (attr, file) = self.noted(self.open_found(&client, caller, node, how).await)?;
@@ -46,19 +47,23 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                 self.set_id.watch(number);
             }
         }
-        // Who opens a file for update may lock it, and a close ends its locks. A new file is rarely locked, and pays nothing for it.
+        // Who opens a file for update may lock it, and a close ends its locks. A new file is rarely
+        // locked, and pays nothing for it.
         let hears_closes = self.options.keeps_locks && how.rights.contains(UPDATE);
         Ok(Opened { number, caching, hears_closes })
     }
 
-    /// Makes a file with these permission bits (the umask applied already) and opens it. The caller believes that there is no such name.
+    /// Makes a file with these permission bits (the umask applied already) and opens it. The caller
+    /// believes that there is no such name.
     ///
     /// # Errors
-    /// [`Status::Exists`] if it is to be new; [`Status::Stale`] if there is one and the path must be walked again. Permissions; servers that do not answer.
+    /// [`Status::Exists`] if it is to be new; [`Status::Stale`] if there is one and the path must
+    /// be walked again. Permissions; servers that do not answer.
     pub async fn create(&self, caller: &Caller, dir: Node, name: &[u8], mode: u32, how: OpenHow) -> Result<(Shown, Opened)> {
         let changes = self.told.xattr_changes();
-        // Nobody has checked the rights of a file that exists all the same: one that does is for the caller to find when it walks the path again. If
-        // it has done so already, somebody makes and removes the name in turns.
+        // Nobody has checked the rights of a file that exists all the same: one that does is for
+        // the caller to find when it walks the path again. If it has done so already, somebody
+        // makes and removes the name in turns.
         let (second, in_vain) = self.walks.opens(caller.thread, NO_FILE, how.rights);
         self.close_in_vain(in_vain).await;
         let is_first = matches!(second, Second::No);
@@ -85,7 +90,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         Ok((shown, Opened { number, caching, hears_closes: false }))
     }
 
-    /// [`Posix::release`] without a wait, as it can nearly always be done. False, and nothing is done, if it cannot.
+    /// [`Posix::release`] without a wait, as it can nearly always be done. False, and nothing is
+    /// done, if it cannot.
     pub fn try_release(&self, number: u64) -> bool {
         if self.locks.are_any() || !self.closes.has_room() {
             return false;
@@ -98,7 +104,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         true
     }
 
-    /// Gives an open file back: its last descriptor is closed, or its opener does not wait for the answer. It is closed at its server soon.
+    /// Gives an open file back: its last descriptor is closed, or its opener does not wait for the
+    /// answer. It is closed at its server soon.
     pub async fn release(&self, number: u64) {
         self.set_id.take(number);
         if let Some(open) = self.files.remove(number) {
@@ -152,7 +159,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         outcome
     }
 
-    /// Looks a name up for a thread that will open what it finds, and opens it: between look-up and open it could be replaced.
+    /// Looks a name up for a thread that will open what it finds, and opens it: between look-up and
+    /// open it could be replaced.
     pub(crate) async fn find(&self, caller: &Caller, dir: Handle, name: &[u8], rights: Rights) -> Result<Seen> {
         let client = self.client.for_one_operation();
         let end = self.now() + FIND_PATIENCE;
@@ -179,9 +187,10 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         }
     }
 
-    /// How a cache above shall treat the data of a file that is being opened. Writers and streams go past it: one copy less, and what one
-    /// gateway writes another reads at once. Small files that are only read are kept, so that programs that read a few bytes at a time are
-    /// fast; what is there from an earlier open only if the file is the same.
+    /// How a cache above shall treat the data of a file that is being opened. Writers and streams
+    /// go past it: one copy less, and what one gateway writes another reads at once. Small files
+    /// that are only read are kept, so that programs that read a few bytes at a time are fast; what
+    /// is there from an earlier open only if the file is the same.
     fn caching(&self, attr: &Attr, file: &OpenFile, how: OpenHow) -> Caching {
         let is_written = file.rights().contains(Rights::WRITE) || file.others_write();
         match is_written || how.direct || attr.size >= self.options.direct_from_bytes {
@@ -195,8 +204,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.files.add(Arc::new(Description::new(attr, file, caching)))
     }
 
-    /// The right to append of an open file. A cache above goes by a size that it remembers; this client knows the true one, because
-    /// nobody else may write while it has that right.
+    /// The right to append of an open file. A cache above goes by a size that it remembers; this
+    /// client knows the true one, because nobody else may write while it has that right.
     pub(crate) async fn take_append(&self, client: &Client<R>, open: &Description) -> Result<()> {
         let rights = Rights::WRITE.with(Rights::APPEND);
         let (_, file) = client.open(&Credentials::ROOT, open.file.handle(), rights, false).await?;

@@ -1,4 +1,5 @@
-//! The layer: what all its operations share. The operations themselves are in the modules beside this one, one idea each.
+//! The layer: what all its operations share. The operations themselves are in the modules beside
+//! this one, one idea each.
 
 use std::sync::Arc;
 
@@ -21,11 +22,13 @@ use crate::walks::Walks;
 /// How the layer behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// For so many nanoseconds what is told of attributes and names may be believed: the bound on staleness between gateways.
+    /// For so many nanoseconds what is told of attributes and names may be believed: the bound on
+    /// staleness between gateways.
     pub ttl_ns: u64,
     /// Files of at least this many bytes that are opened for reading are not kept in a cache.
     pub direct_from_bytes: u64,
-    /// Locks of programs are decided here, and seen by other gateways. False: whoever is above keeps them by itself.
+    /// Locks of programs are decided here, and seen by other gateways. False: whoever is above
+    /// keeps them by itself.
     pub keeps_locks: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Open files with set-id bits that the first write by a plain user clears (POSIX, `write`). A kernel does not do it for direct I/O.
+//! Open files with set-id bits that the first write by a plain user clears (POSIX, `write`). A
+//! kernel does not do it for direct I/O.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};

@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-/// Something that happens again and again ("a lock was released"). A flow begins to wait, looks at the state, and if it is not yet what it
-/// needs, goes on waiting and looks again. As `Event` of `weft-rt`, for flows that different threads drive.
+/// Something that happens again and again ("a lock was released"). A flow begins to wait, looks at
+/// the state, and if it is not yet what it needs, goes on waiting and looks again. As `Event` of
+/// `weft-rt`, for flows that different threads drive.
 #[derive(Debug, Default)]
 pub(crate) struct Signal(Mutex<State>);
 
@@ -71,7 +72,8 @@ impl Future for Wait<'_> {
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        // A waker that stays behind would cost its thread more at every later wait, beside the memory.
+        // A waker that stays behind would cost its thread more at every later wait, beside the
+        // memory.
         if self.is_waiting {
             self.signal.lock().waiting.retain(|(number, _)| *number != self.number);
         }

@@ -1,5 +1,5 @@
-//! What servers do wrong, as a gateway sees it: programs get no more than an errno, so the words go to the log of the gateway, and the numbers to
-//! whoever asks (`weft status`, `weft metrics`).
+//! What servers do wrong, as a gateway sees it: programs get no more than an errno, so the words go
+//! to the log of the gateway, and the numbers to whoever asks (`weft status`, `weft metrics`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -45,7 +45,8 @@ impl Troubles {
         Troubles { map, state: Mutex::default() }
     }
 
-    /// An operation failed so at `now`. Answers that programs expect are none of this. What has not been said lately is given to `warn`.
+    /// An operation failed so at `now`. Answers that programs expect are none of this. What has not
+    /// been said lately is given to `warn`.
     pub(crate) fn note(&self, error: &Error, now: Nanos, warn: impl FnOnce(&str)) {
         if !is_noted(error.status) {
             return;

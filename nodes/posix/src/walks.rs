@@ -1,10 +1,11 @@
 //! Opens that met a file which is not, or not so, any more what a cache above remembers.
 //!
-//! The answer to such an open is ESTALE: a kernel then walks the whole path again, once, and asks for every name and its attributes anew.
-//! What it meets then is what counts, so two things are remembered between the answer and the second open of the same thread. If the
-//! walk asks for a name of a file, the file is opened right then (`Walks::found`): between the look-up and the open somebody else may
-//! replace it, and a second ESTALE would reach the program. If it comes back to the same file without asking (through `/proc/self/fd`),
-//! that file is meant, even without a name.
+//! The answer to such an open is ESTALE: a kernel then walks the whole path again, once, and asks
+//! for every name and its attributes anew. What it meets then is what counts, so two things are
+//! remembered between the answer and the second open of the same thread. If the walk asks for a
+//! name of a file, the file is opened right then (`Walks::found`): between the look-up and the open
+//! somebody else may replace it, and a second ESTALE would reach the program. If it comes back to
+//! the same file without asking (through `/proc/self/fd`), that file is meant, even without a name.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,7 +61,8 @@ impl Walks {
         self.lock().get(&thread).map(|walk| walk.rights)
     }
 
-    /// A file was opened for this thread, which has just looked its name up. What was opened for an earlier name is returned.
+    /// A file was opened for this thread, which has just looked its name up. What was opened for an
+    /// earlier name is returned.
     pub fn found(&self, thread: u32, attr: Attr, file: Arc<OpenFile>) -> Option<Arc<OpenFile>> {
         match self.lock().get_mut(&thread) {
             Some(walk) => walk.found.replace((attr, file)).map(|(_, before)| before),

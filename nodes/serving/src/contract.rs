@@ -31,8 +31,9 @@ pub enum Durability {
         /// Nanoseconds between flushes while there is something to flush.
         interval: u64,
     },
-    /// The death of the server at once; a power cut only after an explicit flush. Data servers have nothing to gain by that and
-    /// treat it as a batch of 50 ms, but may answer writes before they are in the container.
+    /// The death of the server at once; a power cut only after an explicit flush. Data servers have
+    /// nothing to gain by that and treat it as a batch of 50 ms, but may answer writes before they
+    /// are in the container.
     None,
 }
 

@@ -11,7 +11,8 @@ use weft_rt::DiskError;
 pub enum ServerError {
     /// The configuration makes no sense, as the words say.
     Config(String),
-    /// The disk of the server of this name holds no store, and the configuration does not say that one should be made.
+    /// The disk of the server of this name holds no store, and the configuration does not say that
+    /// one should be made.
     NotFormatted(String),
     /// The store belongs to somebody else or is damaged, as the words say.
     Store(String),

@@ -1,6 +1,7 @@
-//! Servers know each other by more than a number: every store has a birth, drawn when it was made. A server whose folder was lost and
-//! made again has the number and name of the old one and nothing of what it held, so nobody may take it for the old one. When servers
-//! meet, they also agree on the cluster map, which metadata server 0 decides about.
+//! Servers know each other by more than a number: every store has a birth, drawn when it was made.
+//! A server whose folder was lost and made again has the number and name of the old one and nothing
+//! of what it held, so nobody may take it for the old one. When servers meet, they also agree on
+//! the cluster map, which metadata server 0 decides about.
 //!
 //! ```text
 //! another server                       metadata server 0
@@ -11,8 +12,9 @@
 //!                                        the map is new? everybody else is told:
 //!      ◀── Meet {me, birth, yours, map}
 //! ```
-//! A server that was never introduced serves nothing before. Metadata server 0 itself, when it is new, asks everybody whether they have
-//! met another one. Whoever is shown a map that contradicts what it has seen stops: files would be looked for where they are not.
+//! A server that was never introduced serves nothing before. Metadata server 0 itself, when it is
+//! new, asks everybody whether they have met another one. Whoever is shown a map that contradicts
+//! what it has seen stops: files would be looked for where they are not.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,8 +31,9 @@ const TENTH_NS: i64 = 100_000_000;
 /// The beginning of 2026 in tenths of a second of Unix time.
 const YEAR_2026: i64 = 17_672_256_000;
 
-/// The map with which a new store begins: metadata server 0 founds the file system as its configuration says, all others wait until
-/// they hear from it. `now` is given where nothing outlives the server: the epochs of such lives must not be the same.
+/// The map with which a new store begins: metadata server 0 founds the file system as its
+/// configuration says, all others wait until they hear from it. `now` is given where nothing
+/// outlives the server: the epochs of such lives must not be the same.
 pub fn first_map(config: &ClusterMap, server: ServerId, meets_others: bool, now: Option<WallTime>) -> ClusterMap {
     if meets_others && server != REGISTRAR {
         return config.unagreed();
@@ -62,7 +65,8 @@ pub struct Introduction {
 }
 
 impl Introduction {
-    /// As the superblock says, or else the first map. Tests of one server alone need no introduction.
+    /// As the superblock says, or else the first map. Tests of one server alone need no
+    /// introduction.
     pub fn new(config: &ClusterMap, me: ServerId, superblock: Option<Superblock>, is_needed: bool, now: WallTime) -> Introduction {
         let map = superblock.as_ref().map(|superblock| superblock.map.clone());
         let map = map.unwrap_or_else(|| first_map(config, me, is_needed, Some(now)));
@@ -126,11 +130,13 @@ impl Introduction {
         if begins { None } else { map.check_next(next).err() }
     }
 
-    /// Notes births and, if given, the next map durably, both or none. True if the map is new: then it holds from now on.
+    /// Notes births and, if given, the next map durably, both or none. True if the map is new: then
+    /// it holds from now on.
     ///
     /// # Errors
-    /// [`Status::StoreReplaced`] if a server has another birth than it had; [`Status::MapChanged`] if there is an objection to the
-    /// map; [`Status::Busy`] while other births are being noted; why the disk refused.
+    /// [`Status::StoreReplaced`] if a server has another birth than it had; [`Status::MapChanged`]
+    /// if there is an objection to the map; [`Status::Busy`] while other births are being noted;
+    /// why the disk refused.
     pub(crate) async fn note<D: Disk>(&self, disk: &D, births: &[(ServerId, u64)], next: Option<ClusterMap>) -> Result<bool> {
         let next = next.filter(|next| *next != **self.map.borrow());
         if next.as_ref().is_some_and(|next| self.objection(next).is_some()) {

@@ -1,6 +1,8 @@
-//! `weft-serving`: what metadata servers and data servers have in common. A server says what it executes ([`Service`]); here are the loop
-//! of turns ([`serve`]), what trace, live numbers and counters hear of a request ([`Served`]), requests that wait for locks, what a server
-//! tells about itself ([`Shell`]), what it promises ([`Durability`]) and how servers get to know each other ([`Introduction`]).
+//! `weft-serving`: what metadata servers and data servers have in common. A server says what it
+//! executes ([`Service`]); here are the loop of turns ([`serve`]), what trace, live numbers and
+//! counters hear of a request ([`Served`]), requests that wait for locks, what a server tells about
+//! itself ([`Shell`]), what it promises ([`Durability`]) and how servers get to know each other
+//! ([`Introduction`]).
 //!
 //! It never decides what a request does, and never looks at what a server keeps.
 //!

@@ -1,4 +1,5 @@
-//! How a server introduces itself, and answers those that do: see [`Introduction`](crate::Introduction).
+//! How a server introduces itself, and answers those that do: see
+//! [`Introduction`](crate::Introduction).
 
 use std::rc::Rc;
 
@@ -15,9 +16,11 @@ const ATTEMPT_NS: u64 = 5 * SECOND;
 const PAUSE_NS: u64 = 100 * MILLISECOND;
 /// The pause while another meeting is being noted, in nanoseconds.
 const BUSY_NS: u64 = MILLISECOND;
-/// How long a new metadata server 0 waits for others to say that they have met another one, in nanoseconds.
+/// How long a new metadata server 0 waits for others to say that they have met another one, in
+/// nanoseconds.
 const ASK_NS: u64 = SECOND;
-/// The longest pause before somebody who did not answer is told of a new map again, in nanoseconds: at his next start he asks.
+/// The longest pause before somebody who did not answer is told of a new map again, in nanoseconds:
+/// at his next start he asks.
 const TELL_AGAIN_NS_MAX: u64 = 60 * SECOND;
 
 /// Introduces the server, at every start. One that was introduced before serves meanwhile.
@@ -66,7 +69,8 @@ async fn ask_everybody<S: Service>(server: &S) {
     let others: Vec<ServerId> = introduction.map().servers().map(|entry| entry.id).filter(|id| *id != REGISTRAR).collect();
     let request = request_to(introduction, REGISTRAR, None);
     let answers = join_all(others.iter().map(|other| caller.call(*other, &request, deadline))).await;
-    // Who does not answer is asked no more: it finds out at its next start, and then this server does.
+    // Who does not answer is asked no more: it finds out at its next start, and then this server
+    // does.
     if answers.contains(&Err(Status::StoreReplaced)) {
         return judge(server, Err(Status::StoreReplaced), REGISTRAR);
     }
@@ -74,7 +78,8 @@ async fn ask_everybody<S: Service>(server: &S) {
     judge(server, take_in_time(server, &met, || None).await, REGISTRAR);
 }
 
-/// Metadata server 0 asks nobody about what it is called, where it is and what the file system is called: its configuration says so.
+/// Metadata server 0 asks nobody about what it is called, where it is and what the file system is
+/// called: its configuration says so.
 async fn keep_own_words<S: Service>(server: &Rc<S>) {
     let introduction = &server.shell().introduction;
     let told = || {
@@ -149,7 +154,8 @@ pub(crate) async fn meet<S: Service>(server: &S, request: MeetRequest) -> Result
     let is_registrar = identity.server == REGISTRAR;
     if is_registrar {
         if request.epoch > introduction.epoch() {
-            // Its own answer says whether it is so (`tell_others`): one message does not end this server.
+            // Its own answer says whether it is so (`tell_others`): one message does not end this
+            // server.
             introduction.told.borrow_mut().remove(&request.server.id);
             introduction.changed.notify();
             return Err(Status::NotReady);

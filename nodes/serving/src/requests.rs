@@ -78,7 +78,8 @@ impl<R: ServerRuntime> Shell<R> {
         self.reply(peer, frame);
     }
 
-    // ---- Parking ---------------------------------------------------------------------------------------------------------------
+    // ---- Parking
+    // ---------------------------------------------------------------------------------------------
 
     /// Keeps a request that met a lock. Gives it back if it must be answered.
     pub fn park(&self, mut parked: Parked) -> Option<Parked> {

@@ -1,4 +1,5 @@
-//! A request from its arrival to its answer. What is told about it goes through [`Shell`](crate::Shell).
+//! A request from its arrival to its answer. What is told about it goes through
+//! [`Shell`](crate::Shell).
 //!
 //! ```text
 //!                          ┌──▶ parked: met a lock ── released ──▶ (executed again)
@@ -19,7 +20,8 @@ use weft_trace::event::served;
 use weft_trace::{Context, OpenLadder};
 use weft_wire::{Frame, Header, Op};
 
-/// A request that a server works on. [`Shell::begin`](crate::Shell::begin) makes it, [`Shell::answer`](crate::Shell::answer) ends it; between them it says where the time goes.
+/// A request that a server works on. [`Shell::begin`](crate::Shell::begin) makes it,
+/// [`Shell::answer`](crate::Shell::answer) ends it; between them it says where the time goes.
 #[derive(Debug)]
 #[must_use = "a request ends with an answer, or goes on in a flow"]
 pub struct Served {

@@ -11,7 +11,8 @@ use weft_wire::ops::ServerInfo;
 
 use crate::{Load, Served, ServerError, Shell};
 
-/// What a server executes, and how it keeps what it has decided. [`serve`](crate::serve) does the rest.
+/// What a server executes, and how it keeps what it has decided. [`serve`](crate::serve) does the
+/// rest.
 pub trait Service: Sized + 'static {
     /// The world below.
     type Rt: ServerRuntime;
@@ -32,10 +33,12 @@ pub trait Service: Sized + 'static {
     /// What the next turn begins with.
     fn intake(&self, is_to_stop: bool) -> Intake;
 
-    /// Before a turn changes anything. A full disk is no failure: who needs room that is not there is refused.
+    /// Before a turn changes anything. A full disk is no failure: who needs room that is not there
+    /// is refused.
     fn make_room(&self) -> impl Future<Output = Result<(), ServerError>>;
 
-    /// Executes what has arrived, or starts it. [`connection`](crate::connection) takes what is no request.
+    /// Executes what has arrived, or starts it. [`connection`](crate::connection) takes what is no
+    /// request.
     fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> impl Future<Output = Result<(), ServerError>>;
 
     /// Writes what was decided, as safely as answers need that leave with their turn.
@@ -47,10 +50,12 @@ pub trait Service: Sized + 'static {
     /// Waits until an answer may leave. False: the server stops, and its client asks the next life.
     fn wait(&self, until: Self::Until) -> impl Future<Output = bool>;
 
-    /// At the end of a turn: starts what it has made necessary. `has_answered`: the turn had requests to answer.
+    /// At the end of a turn: starts what it has made necessary. `has_answered`: the turn had
+    /// requests to answer.
     fn look_after(self: &Rc<Self>, has_answered: bool) -> impl Future<Output = ()>;
 
-    /// The server must stop; no answer leaves any more that was not decided before. Servers with flows that wait wake them.
+    /// The server must stop; no answer leaves any more that was not decided before. Servers with
+    /// flows that wait wake them.
     fn fail(&self, failure: ServerError) {
         self.shell().note_failure(failure);
     }

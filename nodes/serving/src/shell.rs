@@ -44,7 +44,8 @@ pub struct Identity {
 pub struct Load {
     /// Bytes that were answered and are not written.
     pub answered_bytes: u64,
-    /// Gauges of a disk: requests and their bytes that wait, operations under way, operations that are done and their bytes.
+    /// Gauges of a disk: requests and their bytes that wait, operations under way, operations that
+    /// are done and their bytes.
     pub disk: Option<[u64; 5]>,
 }
 
@@ -77,7 +78,8 @@ pub(crate) struct Turn {
     pub(crate) at: Cell<Nanos>,
     /// The same in ticks of the trace.
     pub(crate) began: Cell<u64>,
-    /// Until when, in ticks, its time is in the records of requests: there the work on the next one begins.
+    /// Until when, in ticks, its time is in the records of requests: there the work on the next one
+    /// begins.
     pub(crate) worked_until: Cell<u64>,
 }
 
@@ -113,7 +115,8 @@ impl<R: ServerRuntime> Shell<R> {
         }
     }
 
-    // ---- Waking and ending -----------------------------------------------------------------------------------------------------
+    // ---- Waking and ending
+    // ---------------------------------------------------------------------------------------------
 
     /// Sees to it that there is a turn.
     pub fn wake(&self) {
@@ -136,7 +139,8 @@ impl<R: ServerRuntime> Shell<R> {
         self.wake();
     }
 
-    // ---- A turn ----------------------------------------------------------------------------------------------------------------
+    // ---- A turn
+    // ---------------------------------------------------------------------------------------------
 
     pub(crate) fn begin_turn(&self, arrived: usize) {
         let now = self.rt.now();
@@ -195,7 +199,8 @@ impl<R: ServerRuntime> Shell<R> {
         }
     }
 
-    // ---- Answers ---------------------------------------------------------------------------------------------------------------
+    // ---- Answers
+    // ---------------------------------------------------------------------------------------------
 
     /// A reply leaves.
     #[inline]
@@ -205,7 +210,8 @@ impl<R: ServerRuntime> Shell<R> {
         self.rt.reply(peer, frame);
     }
 
-    // ---- What is told about the server -----------------------------------------------------------------------------------------
+    // ---- What is told about the server
+    // -----------------------------------------------------------------------------------------
 
     /// Records how much there is to do, now and then.
     pub(crate) fn sample_load(&self, arrived: usize, load: impl FnOnce() -> Load) {

@@ -124,8 +124,8 @@ impl Cluster {
         Ok(flows.iter().map(|flow| flow.take().expect("the flow has ended, and no process dies without faults")).collect())
     }
 
-    /// Runs one flow on every client, all from the same moment on, as a phase with this name. Each flow gives the number of its
-    /// operations and its bytes.
+    /// Runs one flow on every client, all from the same moment on, as a phase with this name. Each
+    /// flow gives the number of its operations and its bytes.
     pub(crate) fn phase<F: Future<Output = Result<(u64, u64), VirtualError>> + 'static>(
         &self,
         name: &'static str,
@@ -147,7 +147,8 @@ impl Cluster {
     }
 }
 
-/// What the cache layer is told about the disk: the usual time before the first byte, and the rate after it.
+/// What the cache layer is told about the disk: the usual time before the first byte, and the rate
+/// after it.
 fn disk_cost(disk: &DiskProfile) -> DiskCost {
     let access_ns = disk.seek.map_or(disk.read_ns.max(disk.call_ns), |seek| seek.near_ns);
     let unlimited = |bytes_per_s: u64| if bytes_per_s == 0 { u64::MAX } else { bytes_per_s };

@@ -1,8 +1,10 @@
-//! `weft-virtual-cluster`: Weft itself as the simulated system. The real metadata servers, data servers and clients run in virtual time
-//! on modelled machines ([`ClusterShape`]), do the work of a benchmark ([`Workload`]), and the result ([`PhaseReport`]) says how long
-//! that took, and which part of which machine it waited for.
+//! `weft-virtual-cluster`: Weft itself as the simulated system. The real metadata servers, data
+//! servers and clients run in virtual time on modelled machines ([`ClusterShape`]), do the work of
+//! a benchmark ([`Workload`]), and the result ([`PhaseReport`]) says how long that took, and which
+//! part of which machine it waited for.
 //!
-//! [`Servers`] starts just the servers of such a cluster, for whoever brings clients and faults (`tests/sim`).
+//! [`Servers`] starts just the servers of such a cluster, for whoever brings clients and faults
+//! (`tests/sim`).
 //!
 //! It never injects faults itself and never reads a real clock: one seed, one result.
 //!
@@ -105,7 +107,8 @@ impl std::error::Error for VirtualError {}
 /// Runs a workload on a cluster of this shape.
 ///
 /// # Errors
-/// [`VirtualError`]: a shape without servers or clients, a workload without work, or what went wrong in virtual time.
+/// [`VirtualError`]: a shape without servers or clients, a workload without work, or what went
+/// wrong in virtual time.
 pub fn run(shape: &ClusterShape, work: &Workload) -> Result<Vec<PhaseReport>, VirtualError> {
     run_on(&Cluster::start(shape)?, work)
 }
@@ -130,7 +133,8 @@ pub fn run_traced(shape: &ClusterShape, work: &Workload) -> Result<TracedRun, Vi
     Ok(TracedRun { phases, files: cluster.sim.take_trace_files() })
 }
 
-/// Room for the records of one node until the simulator looks after them: some hundred for each time that it runs.
+/// Room for the records of one node until the simulator looks after them: some hundred for each
+/// time that it runs.
 const RING_RECORDS: usize = 1 << 14;
 
 fn run_on(cluster: &Cluster, work: &Workload) -> Result<Vec<PhaseReport>, VirtualError> {

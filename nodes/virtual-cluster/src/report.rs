@@ -48,7 +48,8 @@ impl PhaseReport {
         self.bytes as f64 * 1e9 / f64::from(1 << 20) / self.ns.max(1) as f64
     }
 
-    /// The part that was busy longest, if any was busy for most of the time; otherwise the phase waited for latencies.
+    /// The part that was busy longest, if any was busy for most of the time; otherwise the phase
+    /// waited for latencies.
     pub fn bottleneck(&self) -> Option<&Share> {
         self.shares.first().filter(|share| share.busiest > 0.5)
     }

@@ -69,8 +69,8 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Adds a machine for every server of the map of `meta` and starts it: metadata servers as `meta` says, data servers as `data` says, each
-    /// under its own number and name.
+    /// Adds a machine for every server of the map of `meta` and starts it: metadata servers as
+    /// `meta` says, data servers as `data` says, each under its own number and name.
     pub fn start(sim: &Sim, meta: &MetaServerConfig, data: &DataServerConfig) -> Servers {
         Servers::start_with_clocks(sim, meta, data, |_| 0)
     }
@@ -90,7 +90,8 @@ impl Servers {
         servers
     }
 
-    /// One more machine with a server that the others do not know: its entry is in the configurations from now on.
+    /// One more machine with a server that the others do not know: its entry is in the
+    /// configurations from now on.
     pub fn join(&self, control: &Control, entry: &ServerEntry) {
         let grown = self.map.borrow().unagreed().with_server(entry).map(|map| map.unagreed());
         if let Some(grown) = grown {

@@ -1,4 +1,5 @@
-//! Whole workloads on whole clusters: what must be true on any hardware, and against closed forms where there are some.
+//! Whole workloads on whole clusters: what must be true on any hardware, and against closed forms
+//! where there are some.
 
 use weft_rt_sim::Profile;
 use weft_trace::explain::Analysis;
@@ -31,13 +32,15 @@ fn one_request_for_each_name_and_the_same_result_twice() {
 fn a_synchronous_client_waits_for_the_network_and_a_window_for_the_server() {
     let shape = ClusterShape { storage: Engine::Memory, ..ClusterShape::default() };
     let (net, cpu) = (&shape.profile.net, &shape.profile.cpu);
-    // There and back, and the server's work between: cards, latency twice, one request and some records.
+    // There and back, and the server's work between: cards, latency twice, one request and some
+    // records.
     let round_trip = 2 * (net.send_ns + net.latency_ns) + cpu.request_ns + cpu.record_ns;
     let alone = &run(&shape, &names(200, 1, Directories::Shared)).unwrap()[1];
     let ratio = alone.ns as f64 / (200 * round_trip) as f64;
     assert!((0.9..1.3).contains(&ratio), "a stat takes {ratio} of its round trip");
     assert_eq!(alone.bottleneck(), None, "{:?}", alone.shares);
-    // A request costs client and server the same here, so it takes several clients to fill the server.
+    // A request costs client and server the same here, so it takes several clients to fill the
+    // server.
     let many = &run(&ClusterShape { clients: 4, ..shape }, &names(500, 64, Directories::Shared)).unwrap()[1];
     assert!(many.operations_per_s() > 2.0 * alone.operations_per_s(), "a window hides latency");
     assert_eq!(many.bottleneck().map(|share| share.part), Some("processor of metadata servers"), "{:?}", many.shares);

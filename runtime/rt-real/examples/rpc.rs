@@ -1,11 +1,13 @@
 //! Requests of this runtime against a bare loop over the same kind of socket, in the same run:
 //! `cargo run --release -p weft-rt-real --example rpc [seconds per measurement]`.
 //!
-//! The bare server is one thread with epoll, one receive and one send for each turn, the bare client sends and receives; neither
-//! looks at the bytes. Clients and server share the processors of this machine, so these are no figures of a cluster.
+//! The bare server is one thread with epoll, one receive and one send for each turn, the bare
+//! client sends and receives; neither looks at the bytes. Clients and server share the processors
+//! of this machine, so these are no figures of a cluster.
 //!
-//! On a machine that others use too, rates say little, and even their ratio drifts towards 1 when both sides mostly wait for a core.
-//! The processor time of both ends for one request is what the program itself costs.
+//! On a machine that others use too, rates say little, and even their ratio drifts towards 1 when
+//! both sides mostly wait for a core. The processor time of both ends for one request is what the
+//! program itself costs.
 
 #![allow(unsafe_code)] // epoll of the bare server
 
@@ -98,7 +100,8 @@ impl Run {
         );
     }
 
-    /// Many threads share our one connection and server; a bare loop with a connection each would be something else.
+    /// Many threads share our one connection and server; a bare loop with a connection each would
+    /// be something else.
     fn alone(&self, what: &str, unit: &str, scale: f64, weft: &dyn Fn(Duration) -> Sample) {
         let samples: Vec<_> = (0..ROUNDS).map(|_| weft(self.time)).collect();
         println!("{:15} {what:28} weft {} {unit:5}", self.label, Summary::of(&samples, scale).text);
@@ -174,7 +177,8 @@ fn rate(threads: usize, time: Duration, work: impl Fn(Instant) -> u64 + Sync) ->
     Sample { per_second: count as f64 / begin.elapsed().as_secs_f64(), cpu_us: (cpu_us() - used) / count as f64 }
 }
 
-// ------------------------------------------------------------------------------------------------------------------------ weft
+// -------------------------------------------------------------------------------------------------
+// weft
 
 struct WeftServer {
     address: Address,
@@ -287,9 +291,11 @@ fn weft_window(rt: &ClientRt, threads: usize, time: Duration) -> Sample {
     })
 }
 
-// ------------------------------------------------------------------------------------------------------------------------ bare
+// -------------------------------------------------------------------------------------------------
+// bare
 
-/// One connection to a bare server of its own. The first byte of a message says what the server answers.
+/// One connection to a bare server of its own. The first byte of a message says what the server
+/// answers.
 struct Bare {
     socket: File,
     server: Option<std::thread::JoinHandle<()>>,
@@ -333,7 +339,8 @@ impl Drop for Bare {
     }
 }
 
-/// Message kinds of the bare server: a frame for a frame, a frame for a megabyte, a megabyte for a frame.
+/// Message kinds of the bare server: a frame for a frame, a frame for a megabyte, a megabyte for a
+/// frame.
 const SMALL: u8 = 0;
 const WRITE: u8 = 1;
 const READ: u8 = 2;

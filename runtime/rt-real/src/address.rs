@@ -121,7 +121,8 @@ impl Address {
         }
     }
 
-    /// Listens; gives the sockets and, for each, the address that it has (port 0 replaced by the real one).
+    /// Listens; gives the sockets and, for each, the address that it has (port 0 replaced by the
+    /// real one).
     pub(crate) fn listen(&self) -> io::Result<Vec<(OwnedFd, Address)>> {
         match self {
             Address::Unix(path) => {
@@ -157,7 +158,8 @@ impl Address {
     }
 }
 
-/// A server that was killed leaves its socket behind. Removes it, unless somebody answers there or it is something else.
+/// A server that was killed leaves its socket behind. Removes it, unless somebody answers there or
+/// it is something else.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
         return Ok(());

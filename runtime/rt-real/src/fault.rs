@@ -6,7 +6,8 @@ use weft_rt::{Delays, FaultPoint};
 
 static DELAYS: [AtomicU64; FaultPoint::COUNT] = [const { AtomicU64::new(0) }; FaultPoint::COUNT];
 
-/// Holds up everything in this process that passes these fault points from now on. [`Delays::NONE`] ends that.
+/// Holds up everything in this process that passes these fault points from now on. [`Delays::NONE`]
+/// ends that.
 pub fn set_delays(delays: &Delays) {
     for point in FaultPoint::ALL {
         DELAYS[*point as usize].store(delays.get(*point), Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Moves the messages of [`weft_wire::handshake`]: on the client's side waiting with a deadline, on the server's side step by step.
+//! Moves the messages of [`weft_wire::handshake`]: on the client's side waiting with a deadline, on
+//! the server's side step by step.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -54,7 +55,8 @@ pub(crate) struct Dialed {
     pub(crate) seals: Option<SessionSeals>,
 }
 
-/// As [`dial`], at the first of these addresses where the server is; those that fail go behind the others.
+/// As [`dial`], at the first of these addresses where the server is; those that fail go behind the
+/// others.
 ///
 /// # Errors
 /// What is wrong at the first one.
@@ -88,7 +90,8 @@ pub(crate) fn dial(address: &Address, introduction: &Introduction, deadline: Nan
     Ok(Dialed { fd: socket, region, seals })
 }
 
-/// Offers shared memory. `None` if the server does not want it or there is none to have: then bulk data takes the socket.
+/// Offers shared memory. `None` if the server does not want it or there is none to have: then bulk
+/// data takes the socket.
 fn share(fd: BorrowedFd<'_>, deadline: Nanos) -> Result<Option<Memory>, DialError> {
     let Ok((memory, file)) = Memory::create(REGION_BYTES) else { return Ok(None) };
     let offer = frame(&RegionOffer { bytes: memory.len() as u64 });

@@ -1,7 +1,8 @@
 //! From the bytes of a connection to verified frames.
 //!
-//! Small messages are cut out of one receive buffer by reference. Bulk data of [`BULK_DIRECT_BYTES`] and more is received straight
-//! into a buffer of its own from the pool, and its checksum is computed piece by piece while the bytes are still in the cache.
+//! Small messages are cut out of one receive buffer by reference. Bulk data of
+//! [`BULK_DIRECT_BYTES`] and more is received straight into a buffer of its own from the pool, and
+//! its checksum is computed piece by piece while the bytes are still in the cache.
 //!
 //! Invariant: memory for a frame is bounded by [`Limits`] before anything is allocated for it.
 
@@ -21,7 +22,8 @@ pub(crate) const BULK_DIRECT_BYTES: usize = 16 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Room below which the receive buffer is renewed.
 const ROOM_BYTES_MIN: usize = 4 << 10;
-/// After bulk data comes bulk data: receive only so much at first, so that the rest goes straight into its own buffer.
+/// After bulk data comes bulk data: receive only so much at first, so that the rest goes straight
+/// into its own buffer.
 const AFTER_BULK_BYTES: usize = 1 << 10;
 
 /// Largest parts of a frame that are accepted.
@@ -94,7 +96,8 @@ pub(crate) struct FrameReader {
     descriptor: Option<OwnedFd>,
     /// Frames have seals.
     sealer: Option<Sealer>,
-    /// The seal of the frame that is being received, over what has come of it, and the one that came with it.
+    /// The seal of the frame that is being received, over what has come of it, and the one that
+    /// came with it.
     seal: Option<(Sealing, [u8; SEAL_BYTES])>,
 }
 
@@ -123,7 +126,8 @@ impl FrameReader {
         self.sealer.is_some()
     }
 
-    /// Accepts frames that name places of a shared region from now on. Whether a place is inside is for the owner of the region to say.
+    /// Accepts frames that name places of a shared region from now on. Whether a place is inside is
+    /// for the owner of the region to say.
     pub(crate) fn accept_region(&mut self) {
         self.region = true;
     }
@@ -144,8 +148,8 @@ impl FrameReader {
         self.limits = limits;
     }
 
-    /// Uses `scratch` as the buffer if nothing is kept here, and gives it back with the next call. So many idle connections of one
-    /// thread share one buffer.
+    /// Uses `scratch` as the buffer if nothing is kept here, and gives it back with the next call.
+    /// So many idle connections of one thread share one buffer.
     pub(crate) fn exchange(&mut self, scratch: &mut BytesMut) {
         if self.buffer.is_empty() {
             std::mem::swap(&mut self.buffer, scratch);
@@ -167,7 +171,8 @@ impl FrameReader {
         taken + self.buffer.len()
     }
 
-    /// Receives what is there without waiting, `budget` bytes or little more, and appends all complete frames.
+    /// Receives what is there without waiting, `budget` bytes or little more, and appends all
+    /// complete frames.
     ///
     /// # Errors
     /// Frames that were complete before have been appended.
@@ -205,7 +210,8 @@ impl FrameReader {
             };
             total.bytes += received;
             self.advance(received, frames).map_err(Broken::Malformed)?;
-            // A short read means that the socket is empty; after bulk data the caller has enough to do.
+            // A short read means that the socket is empty; after bulk data the caller has enough to
+            // do.
             if received < asked || (self.after_bulk && frames.len() > complete_before && matches!(self.stage, Stage::Header)) {
                 break;
             }

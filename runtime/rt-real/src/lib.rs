@@ -1,18 +1,23 @@
-//! `weft-rt-real`: the seam of `weft-rt` on Linux. Two runtimes: [`serve`] gives a server one thread with its own executor, sockets
-//! and files ([`ShardRt`]); [`ClientRt`] gives a client process one connection per server, shared by all its threads, each of which
-//! drives its own flows.
+//! `weft-rt-real`: the seam of `weft-rt` on Linux. Two runtimes: [`serve`] gives a server one
+//! thread with its own executor, sockets and files ([`ShardRt`]); [`ClientRt`] gives a client
+//! process one connection per server, shared by all its threads, each of which drives its own
+//! flows.
 //!
-//! It never knows what a request means, and never lets one connection's silence, garbage or greed hold up the others.
+//! It never knows what a request means, and never lets one connection's silence, garbage or greed
+//! hold up the others.
 //!
 //! # Budget
-//! A synchronous request costs the client a send, a poll and a receive, the server an epoll wait, a receive and a send; no thread
-//! hands anything over to another. In windows every call is shared by all the requests of a turn. `examples/rpc.rs` compares both
-//! with a bare loop over the same sockets.
+//! A synchronous request costs the client a send, a poll and a receive, the server an epoll wait, a
+//! receive and a send; no thread hands anything over to another. In windows every call is shared by
+//! all the requests of a turn. `examples/rpc.rs` compares both with a bare loop over the same
+//! sockets.
 //!
-//! Bulk data between processes of one machine takes memory that both share (`region`), everything else the socket.
+//! Bulk data between processes of one machine takes memory that both share (`region`), everything
+//! else the socket.
 //!
 //! All `unsafe` is in `sys.rs` and `region/memory.rs`.
-// A full disk or a reader who has gone must not end a process, and these macros panic then: see `write_line` of `weft-rt-real`.
+// A full disk or a reader who has gone must not end a process, and these macros panic then: see
+// `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod address;
@@ -43,5 +48,6 @@ pub use sys::keep_descriptors_to_ourselves;
 
 use weft_wire::ClusterKey;
 
-/// Stands for the key where there is none: the handshake then proves nothing, so servers keep to this machine.
+/// Stands for the key where there is none: the handshake then proves nothing, so servers keep to
+/// this machine.
 const OPEN_KEY: ClusterKey = ClusterKey([0; 32]);

@@ -1,8 +1,10 @@
-//! The lines that a process writes for people: time, level, who, what, to the standard error output. A process that lives long writes
-//! into a file that it keeps small by itself: when the file is full it becomes `FILE.old`, in place of the one before.
+//! The lines that a process writes for people: time, level, who, what, to the standard error
+//! output. A process that lives long writes into a file that it keeps small by itself: when the
+//! file is full it becomes `FILE.old`, in place of the one before.
 //!
-//! Nothing here ever fails: a full disk, or a reader who has gone, must not end a server or a mount. Lines that could not be written are
-//! counted, and the next one that can be says how many there were.
+//! Nothing here ever fails: a full disk, or a reader who has gone, must not end a server or a
+//! mount. Lines that could not be written are counted, and the next one that can be says how many
+//! there were.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -67,7 +69,8 @@ pub fn logs_to_file() -> bool {
     FILE.get().is_some()
 }
 
-/// Goes on in the file of the log's name, for whoever has moved the old one away. Without a file of its own nothing happens.
+/// Goes on in the file of the log's name, for whoever has moved the old one away. Without a file of
+/// its own nothing happens.
 ///
 /// # Errors
 /// Of the file; the lines go where they went before.
@@ -76,7 +79,8 @@ pub fn reopen_log() -> io::Result<()> {
     FILE.get().map_or(Ok(()), |file| begin(file))
 }
 
-/// Turns to a new file if the present one is full. If another process has moved it away, its name is followed.
+/// Turns to a new file if the present one is full. If another process has moved it away, its name
+/// is followed.
 fn rotate(file: &Path, bytes_max: u64) -> io::Result<()> {
     let now = sys::stderr_file()?.metadata()?;
     if !now.is_file() || now.len() < bytes_max {
@@ -136,7 +140,8 @@ fn line(at: WallTime, level: Level, who: &str, what: &str) -> String {
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
     let mut text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z {level} {who}: ", nanos / 1_000_000);
     for (index, part) in what.split('\n').enumerate() {
-        // What belongs together stays together, and what a peer sends cannot look like a line of its own.
+        // What belongs together stays together, and what a peer sends cannot look like a line of
+        // its own.
         text += if index > 0 { "\n    " } else { "" };
         text.extend(part.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }));
     }
@@ -149,8 +154,8 @@ fn line(at: WallTime, level: Level, who: &str, what: &str) -> String {
     text
 }
 
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Counted in years that begin in March, so that the day which
-/// some years have more is the last of its year.
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Counted in
+/// years that begin in March, so that the day which some years have more is the last of its year.
 fn date(day: i64) -> (i64, i64, i64) {
     const DAYS_OF_400_YEARS: i64 = 146_097;
     // Days since 0000-03-01.

@@ -1,4 +1,5 @@
-//! Calls that may take long (a flush of a disk, a connect), made by helper threads while the thread of a server goes on.
+//! Calls that may take long (a flush of a disk, a connect), made by helper threads while the thread
+//! of a server goes on.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -8,7 +9,8 @@ use std::task::{Poll, Waker};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A few helper threads, started when needed. They end when the last clone is dropped and all jobs are done.
+/// A few helper threads, started when needed. They end when the last clone is dropped and all jobs
+/// are done.
 #[derive(Clone, Debug)]
 pub(crate) struct Offload(Arc<Handle>);
 
@@ -59,7 +61,8 @@ impl Offload {
         self.0.0.unfinished.load(Ordering::Acquire)
     }
 
-    /// Starts the job now; the future waits for its result. Dropping the future does not stop the job.
+    /// Starts the job now; the future waits for its result. Dropping the future does not stop the
+    /// job.
     pub(crate) fn run<T: Send + 'static, J: FnOnce() -> T + Send + 'static>(&self, job: J) -> impl Future<Output = T> + use<T, J> {
         let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
         let shared = self.0.0.clone();

@@ -1,5 +1,5 @@
-//! From frames to the bytes of a connection: checksums, lengths, and a queue that is flushed with one system call where the socket
-//! takes all of it. Bulk data is never copied.
+//! From frames to the bytes of a connection: checksums, lengths, and a queue that is flushed with
+//! one system call where the socket takes all of it. Bulk data is never copied.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -21,7 +21,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Pieces given to the kernel in one call.
 const PIECES_MAX: usize = 16;
 
-/// Appends the header, with lengths and checksums filled in, its seal if it gets one, and the body. The bulk data is only looked at.
+/// Appends the header, with lengths and checksums filled in, its seal if it gets one, and the body.
+/// The bulk data is only looked at.
 pub(crate) fn encode(out: &mut Vec<u8>, mut header: Header, body: &[u8], bulk: &[&[u8]], seal: Option<Sealing>) {
     header.forget_region();
     header.body_bytes = body.len() as u32;
@@ -39,7 +40,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, mut header: Header, body: &[u8], bulk: &
     out.extend_from_slice(body);
 }
 
-/// Appends a whole frame that names a place of the shared region: `flag` says what for ([`Flags::SHARED`] or [`Flags::ROOM`]).
+/// Appends a whole frame that names a place of the shared region: `flag` says what for
+/// ([`Flags::SHARED`] or [`Flags::ROOM`]).
 pub(crate) fn encode_naming(out: &mut Vec<u8>, mut header: Header, body: &[u8], flag: Flags, page: u32, bulk_bytes: usize) {
     header.name_region(flag, page, bulk_bytes as u32);
     header.body_bytes = body.len() as u32;
@@ -101,7 +103,8 @@ impl OutQueue {
         self.bytes
     }
 
-    /// Queues a frame; its sizes have been checked. Bulk data that lies in the region which the peer shares stays there.
+    /// Queues a frame; its sizes have been checked. Bulk data that lies in the region which the
+    /// peer shares stays there.
     pub(crate) fn push(&mut self, frame: Frame, region: Option<&Memory>) {
         let bulk = frame.bulk.to_bytes();
         if let Some(offset) = region.and_then(|region| region.place_of(&bulk))

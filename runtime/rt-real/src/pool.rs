@@ -1,4 +1,5 @@
-//! Buffers for bulk data that are used again and again: a fresh megabyte costs 256 page faults, more than its checksum.
+//! Buffers for bulk data that are used again and again: a fresh megabyte costs 256 page faults,
+//! more than its checksum.
 
 use std::sync::Mutex;
 

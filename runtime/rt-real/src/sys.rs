@@ -1,9 +1,12 @@
-//! The system calls that the standard library does not offer, each behind a safe function. All `unsafe` of this crate is here.
+//! The system calls that the standard library does not offer, each behind a safe function. All
+//! `unsafe` of this crate is here.
 //!
-//! Everything that may block takes a time limit or is marked as not waiting; a call interrupted by a signal is made again.
+//! Everything that may block takes a time limit or is marked as not waiting; a call interrupted by
+//! a signal is made again.
 //!
-//! The calls of every request (receive, send, wait, write) go to the kernel directly: the C library makes each a point where the thread
-//! may be cancelled, which costs two locked instructions in a process with threads, and nobody cancels threads here.
+//! The calls of every request (receive, send, wait, write) go to the kernel directly: the C library
+//! makes each a point where the thread may be cancelled, which costs two locked instructions in a
+//! process with threads, and nobody cancels threads here.
 
 #![allow(unsafe_code)]
 
@@ -40,11 +43,13 @@ fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
 }
 
 fn owned(fd: libc::c_int) -> OwnedFd {
-    // SAFETY: only called with a descriptor that a system call of this file has just returned and nobody else knows.
+    // SAFETY: only called with a descriptor that a system call of this file has just returned and
+    // nobody else knows.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-// ---------------------------------------------------------------------------------------------------------------- time, usage
+// -------------------------------------------------------------------------------------------------
+// time, usage
 
 /// The monotonic clock.
 pub(crate) fn monotonic() -> Nanos {
@@ -68,17 +73,20 @@ fn timespec(nanos: u64) -> libc::timespec {
     libc::timespec { tv_sec: (nanos / SECOND) as libc::time_t, tv_nsec: (nanos % SECOND) as libc::c_long }
 }
 
-// -------------------------------------------------------------------------------------------------------------------- sockets
+// -------------------------------------------------------------------------------------------------
+// sockets
 
-/// Receives at most `max` bytes behind what `into` holds already; 0 means that the peer has closed. If nothing is there it fails at
-/// once, or with `wait` after [`RECEIVE_WAIT_NS`] on a socket of [`limit_receive_wait`].
+/// Receives at most `max` bytes behind what `into` holds already; 0 means that the peer has closed.
+/// If nothing is there it fails at once, or with `wait` after [`RECEIVE_WAIT_NS`] on a socket of
+/// [`limit_receive_wait`].
 pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut impl BufMut, max: usize, wait: bool) -> io::Result<usize> {
     let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
     let chunk = into.chunk_mut();
     let len = chunk.len().min(max);
     let start = chunk.as_mut_ptr();
     let received = retry(|| {
-        // SAFETY: `start` is valid for writes of `len` bytes: both come from the free part of `into`, borrowed until here.
+        // SAFETY: `start` is valid for writes of `len` bytes: both come from the free part of
+        // `into`, borrowed until here.
         unsafe { libc::syscall(libc::SYS_recvfrom, fd.as_raw_fd(), start, len, flags, 0usize, 0usize) as isize }
     })?;
     // SAFETY: the kernel has initialised that many bytes of the free part.
@@ -86,7 +94,8 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut impl BufMut, max: usize, wa
     Ok(received)
 }
 
-/// Sends pieces one after another as far as the socket takes them without waiting; returns how many bytes it took.
+/// Sends pieces one after another as far as the socket takes them without waiting; returns how many
+/// bytes it took.
 pub(crate) fn send(fd: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
     if let [one] = pieces {
         return retry(|| {
@@ -101,24 +110,28 @@ pub(crate) fn send(fd: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usi
     message.msg_iovlen = pieces.len() as _;
     retry(|| {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: an `IoSlice` has the layout of an `iovec`; sendmsg only reads them and what they point to.
+        // SAFETY: an `IoSlice` has the layout of an `iovec`; sendmsg only reads them and what they
+        // point to.
         unsafe { libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const message, flags) as isize }
     })
 }
 
-/// Like [`receive`] without waiting, and takes a descriptor that travels beside the bytes. More than one are closed.
+/// Like [`receive`] without waiting, and takes a descriptor that travels beside the bytes. More
+/// than one are closed.
 pub(crate) fn receive_with_descriptor(fd: BorrowedFd<'_>, into: &mut impl BufMut, max: usize) -> io::Result<(usize, Option<OwnedFd>)> {
     let chunk = into.chunk_mut();
     let mut piece = libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len().min(max) };
     let mut control = [0u64; CONTROL_WORDS];
-    // SAFETY: all-zero bytes are a valid msghdr; its pointers are set below to memory that outlives the call.
+    // SAFETY: all-zero bytes are a valid msghdr; its pointers are set below to memory that outlives
+    // the call.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut piece;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
     let received = retry(|| {
-        // SAFETY: the piece is the free part of `into`, borrowed until here; `control` is as long as stated.
+        // SAFETY: the piece is the free part of `into`, borrowed until here; `control` is as long
+        // as stated.
         unsafe { libc::recvmsg(fd.as_raw_fd(), &mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) }
     })?;
     // SAFETY: the kernel has initialised that many bytes of the free part.
@@ -127,13 +140,15 @@ pub(crate) fn receive_with_descriptor(fd: BorrowedFd<'_>, into: &mut impl BufMut
     // SAFETY: the kernel has filled `message`; CMSG_FIRSTHDR looks at the length that it reports.
     let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
     if let Some(head) = std::ptr::NonNull::new(header) {
-        // SAFETY: points into `control`, which is aligned for it and holds a whole header, as CMSG_FIRSTHDR has checked.
+        // SAFETY: points into `control`, which is aligned for it and holds a whole header, as
+        // CMSG_FIRSTHDR has checked.
         let head = unsafe { head.as_ref() };
         if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
             // SAFETY: takes no memory.
             let bytes = head.cmsg_len - unsafe { libc::CMSG_LEN(0) } as usize;
             for at in 0..bytes / size_of::<libc::c_int>() {
-                // SAFETY: the kernel has put so many descriptors behind the header; `control` is large enough for them.
+                // SAFETY: the kernel has put so many descriptors behind the header; `control` is
+                // large enough for them.
                 let number = unsafe { libc::CMSG_DATA(header).cast::<libc::c_int>().add(at).read_unaligned() };
                 let owned = owned(number);
                 descriptor.get_or_insert(owned);
@@ -150,7 +165,8 @@ const CONTROL_WORDS: usize = 3;
 pub(crate) fn send_with_descriptor(fd: BorrowedFd<'_>, bytes: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<usize> {
     let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = [0u64; CONTROL_WORDS];
-    // SAFETY: all-zero bytes are a valid msghdr; its pointers are set below to memory that outlives the call.
+    // SAFETY: all-zero bytes are a valid msghdr; its pointers are set below to memory that outlives
+    // the call.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut piece;
     message.msg_iovlen = 1;
@@ -158,7 +174,8 @@ pub(crate) fn send_with_descriptor(fd: BorrowedFd<'_>, bytes: &[u8], descriptor:
     let number_bytes = size_of::<libc::c_int>() as u32;
     // SAFETY: takes no memory.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(number_bytes) } as _;
-    // SAFETY: `control` is aligned and as long as CMSG_SPACE says, so its first header and the data behind it are inside.
+    // SAFETY: `control` is aligned and as long as CMSG_SPACE says, so its first header and the data
+    // behind it are inside.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&message);
         (*header).cmsg_level = libc::SOL_SOCKET;
@@ -197,7 +214,8 @@ pub(crate) fn peer_user(fd: BorrowedFd<'_>) -> Option<u32> {
 fn peer_credentials(fd: BorrowedFd<'_>) -> Option<libc::ucred> {
     let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `who` and `len` are valid for writes for the duration of the call, and `len` says how large `who` is.
+    // SAFETY: `who` and `len` are valid for writes for the duration of the call, and `len` says how
+    // large `who` is.
     let got = unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &raw mut len) };
     // A socket of another kind has no such process, which the kernel tells as 0.
     (got == 0 && who.pid > 0).then_some(who)
@@ -205,16 +223,19 @@ fn peer_credentials(fd: BorrowedFd<'_>) -> Option<libc::ucred> {
 
 /// The address of the machine at the other end of a TCP connection; takes no descriptor.
 pub(crate) fn peer_ip(fd: BorrowedFd<'_>) -> Option<std::net::IpAddr> {
-    // SAFETY: all-zero bytes are a valid address of no family; sockaddr_in6 is the largest that a TCP socket has.
+    // SAFETY: all-zero bytes are a valid address of no family; sockaddr_in6 is the largest that a
+    // TCP socket has.
     let mut address: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
-    // SAFETY: `address` and `len` are valid for writes for the duration of the call, and `len` says how large `address` is.
+    // SAFETY: `address` and `len` are valid for writes for the duration of the call, and `len` says
+    // how large `address` is.
     if unsafe { libc::getpeername(fd.as_raw_fd(), (&raw mut address).cast(), &raw mut len) } != 0 {
         return None;
     }
     match i32::from(address.sin6_family) {
         libc::AF_INET6 => Some(std::net::Ipv6Addr::from(address.sin6_addr.s6_addr).into()),
-        // The address of IPv4 lies behind the port, where IPv6 has its flow label, in network order too.
+        // The address of IPv4 lies behind the port, where IPv6 has its flow label, in network order
+        // too.
         libc::AF_INET => Some(std::net::Ipv4Addr::from(address.sin6_flowinfo.to_ne_bytes()).into()),
         _ => None,
     }
@@ -241,7 +262,8 @@ pub(crate) fn tune_tcp(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 20_000i32)
 }
 
-/// Gives a unix socket large buffers, so that bulk data takes few wake-ups. Beyond the system's limit only with privilege.
+/// Gives a unix socket large buffers, so that bulk data takes few wake-ups. Beyond the system's
+/// limit only with privilege.
 pub(crate) fn tune_unix(fd: BorrowedFd<'_>) {
     for (forced, plain) in [(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)] {
         if set_option(fd, libc::SOL_SOCKET, forced, UNIX_BUFFER_BYTES).is_err() {
@@ -331,7 +353,8 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(owned(accepted as libc::c_int))
 }
 
-// -------------------------------------------------------------------------------------------------------------------- waiting
+// -------------------------------------------------------------------------------------------------
+// waiting
 
 /// A descriptor to wait for in [`poll`], and afterwards what happened on it.
 #[derive(Clone, Copy)]
@@ -361,7 +384,8 @@ pub(crate) fn poll(watched: &mut [Watched], until: Nanos) -> io::Result<()> {
     let limit = timespec(until.since(monotonic()));
     let limit_pointer = if until == Nanos::NEVER { std::ptr::null() } else { &raw const limit };
     let count = watched.len() as libc::nfds_t;
-    // SAFETY: `Watched` has the layout of a pollfd and there are `count` of them; the time limit is null or valid; no mask is given.
+    // SAFETY: `Watched` has the layout of a pollfd and there are `count` of them; the time limit is
+    // null or valid; no mask is given.
     let result = unsafe { libc::ppoll(watched.as_mut_ptr().cast(), count, limit_pointer, std::ptr::null()) };
     match check(result) {
         Ok(_) => Ok(()),
@@ -377,7 +401,8 @@ pub(crate) fn poll(watched: &mut [Watched], until: Nanos) -> io::Result<()> {
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, until: Nanos) {
     let limit = timespec(until.since(monotonic()));
     let limit_pointer = if until == Nanos::NEVER { std::ptr::null() } else { &raw const limit };
-    // SAFETY: `word` is a live 32-bit word, the time limit null or valid. Every way of returning is fine: callers look again.
+    // SAFETY: `word` is a live 32-bit word, the time limit null or valid. Every way of returning is
+    // fine: callers look again.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, expected, limit_pointer) };
 }
 
@@ -387,7 +412,8 @@ pub(crate) fn futex_wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
 
-/// A counter in the kernel that makes a descriptor readable, to wake a thread that waits for sockets.
+/// A counter in the kernel that makes a descriptor readable, to wake a thread that waits for
+/// sockets.
 #[derive(Debug)]
 pub(crate) struct EventFd(OwnedFd);
 
@@ -400,7 +426,8 @@ impl EventFd {
     /// Makes it readable. May be called in a signal handler.
     pub(crate) fn signal(&self) {
         let one = 1u64;
-        // SAFETY: reads the 8 bytes of `one`. It fails only when the counter is at its end: then it is readable anyway.
+        // SAFETY: reads the 8 bytes of `one`. It fails only when the counter is at its end: then it
+        // is readable anyway.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
@@ -473,7 +500,8 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_DEL, fd, 0, false, false)
     }
 
-    /// Waits until something happens or `until` comes (to the next millisecond), and appends what happened.
+    /// Waits until something happens or `until` comes (to the next millisecond), and appends what
+    /// happened.
     pub(crate) fn wait(&self, until: Nanos, into: &mut Vec<Happened>) -> io::Result<()> {
         let limit_ms = match until {
             Nanos(0) => 0,
@@ -499,15 +527,18 @@ impl Epoll {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------------------- files
+// -------------------------------------------------------------------------------------------------
+// files
 
-/// Reads at most `max` bytes at `offset` behind what `into` holds already; 0 means the end of the file.
+/// Reads at most `max` bytes at `offset` behind what `into` holds already; 0 means the end of the
+/// file.
 pub(crate) fn read_at(file: &File, into: &mut impl BufMut, max: usize, offset: u64) -> io::Result<usize> {
     let chunk = into.chunk_mut();
     let len = chunk.len().min(max);
     let start = chunk.as_mut_ptr();
     let read = retry(|| {
-        // SAFETY: `start` is valid for writes of `len` bytes: both come from the free part of `into`, borrowed until here.
+        // SAFETY: `start` is valid for writes of `len` bytes: both come from the free part of
+        // `into`, borrowed until here.
         unsafe { libc::pread64(file.as_raw_fd(), start.cast(), len, offset as libc::off64_t) }
     })?;
     // SAFETY: the kernel has initialised that many bytes of the free part.
@@ -521,7 +552,8 @@ pub(crate) fn write_all_vectored_at(file: &File, mut slices: &mut [IoSlice<'_>],
     while !slices.is_empty() {
         let count = slices.len().min(libc::UIO_MAXIOV as usize);
         let written = retry(|| {
-            // SAFETY: `IoSlice` has the layout of `iovec`; the first `count` of them and what they point to are borrowed until here.
+            // SAFETY: `IoSlice` has the layout of `iovec`; the first `count` of them and what they
+            // point to are borrowed until here.
             unsafe { libc::pwritev64(file.as_raw_fd(), slices.as_ptr().cast(), count as libc::c_int, offset as libc::off64_t) }
         })?;
         if written == 0 {
@@ -587,7 +619,8 @@ pub(crate) fn space(path: &Path) -> io::Result<(u64, u64)> {
     Ok((stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize))
 }
 
-// ---------------------------------------------------------------------------------------------------------------- descriptors
+// -------------------------------------------------------------------------------------------------
+// descriptors
 
 /// The standard error output as a file.
 pub(crate) fn stderr_file() -> io::Result<File> {
@@ -596,13 +629,16 @@ pub(crate) fn stderr_file() -> io::Result<File> {
 
 /// Lets the standard error output of this process go to `file`.
 pub(crate) fn replace_stderr(file: &File) -> io::Result<()> {
-    // SAFETY: both descriptors are open, and what descriptor 2 led to before is only reached through it.
+    // SAFETY: both descriptors are open, and what descriptor 2 led to before is only reached
+    // through it.
     check(unsafe { libc::dup2(file.as_raw_fd(), libc::STDERR_FILENO) }).map(drop)
 }
 
-/// Marks every descriptor above the standard ones so that programs which this process starts do not get it.
+/// Marks every descriptor above the standard ones so that programs which this process starts do not
+/// get it.
 pub fn keep_descriptors_to_ourselves() -> io::Result<()> {
-    // SAFETY: only a flag of descriptors changes, and what this process does with them stays as it is.
+    // SAFETY: only a flag of descriptors changes, and what this process does with them stays as it
+    // is.
     let marked = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if marked == 0 {
         return Ok(());
@@ -611,7 +647,8 @@ pub fn keep_descriptors_to_ourselves() -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse::<libc::c_int>().ok()) else { continue };
         if fd > libc::STDERR_FILENO {
-            // SAFETY: as above; a descriptor that was closed meanwhile is an error that means nothing.
+            // SAFETY: as above; a descriptor that was closed meanwhile is an error that means
+            // nothing.
             unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         }
     }

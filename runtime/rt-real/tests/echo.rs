@@ -78,7 +78,8 @@ fn many_threads_share_one_connection() {
                     for i in 0..400u16 {
                         let mut rest = i.to_le_bytes().to_vec();
                         rest.push(thread);
-                        // Some are large, some late, so that leaders leave and followers take over in all orders.
+                        // Some are large, some late, so that leaders leave and followers take over
+                        // in all orders.
                         let bulk = if i % 97 == 0 { pattern(100_000) } else { Vec::new() };
                         let command = if i % 131 == u16::from(thread) { LATE } else { ECHO };
                         let reply = rt.block_on(ask(&rt, command, &rest, &bulk, 20 * SECOND)).expect("answered");

@@ -1,4 +1,5 @@
-//! Bulk data through shared memory: the same answers as through the socket, and nothing of one request in the place of another.
+//! Bulk data through shared memory: the same answers as through the socket, and nothing of one
+//! request in the place of another.
 
 mod support;
 
@@ -8,7 +9,8 @@ use weft_rt::{Bulk, Outgoing, Runtime, join_all};
 use weft_rt_real::{ClientConfig, ClientRt};
 use weft_wire::{Flags, Header, Op};
 
-/// Echoes bulk data of many sizes at once and looks at every byte; returns how many bytes crossed the socket.
+/// Echoes bulk data of many sizes at once and looks at every byte; returns how many bytes crossed
+/// the socket.
 fn echo_all(rt: &ClientRt, lens: &[usize]) -> u64 {
     rt.block_on(async {
         ask(rt, ECHO, b"first", b"", AMPLE).await.expect("connected");
@@ -54,7 +56,8 @@ fn a_place_that_was_given_up_is_not_used_again() {
     let server = TestServer::start(unix(&dir), Some(KEY));
     let rt = server.client();
     rt.block_on(async {
-        // The region holds 32 of these. The server keeps the late ones beyond their deadline and answers then.
+        // The region holds 32 of these. The server keeps the late ones beyond their deadline and
+        // answers then.
         for round in 0..40u8 {
             let late = ask(&rt, LATE, b"", &vec![round; 1 << 20], 2 * MILLISECOND).await;
             assert_eq!(late.map(drop), Err(Status::TimedOut));

@@ -70,7 +70,8 @@ fn refusals_arrive_as_their_status() {
         assert_eq!(status(ClientConfig { key: None, ..good.clone() }), Err(Status::AuthenticationFailed));
         assert_eq!(status(ClientConfig { fs_id: FsId(78), ..good.clone() }), Err(Status::WrongFileSystem));
         assert_eq!(status(ClientConfig { fs_name: "other".into(), ..good.clone() }), Err(Status::WrongFileSystem));
-        // The client believes that its server 0 is there, but it is server 0 of another number's address.
+        // The client believes that its server 0 is there, but it is server 0 of another number's
+        // address.
         let other = TestServer::start_as(ServerId(5), tcp(), Some(KEY), Vec::new());
         assert_eq!(status(config(&other.address, Some(KEY))), Err(Status::WrongServer));
     }
@@ -251,7 +252,8 @@ fn a_client_that_takes_no_replies_does_not_exhaust_the_server() {
                 stuck_since = None;
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            // A fast machine owes it so much within one turn that it is dropped at once, which protects the server as well.
+            // A fast machine owes it so much within one turn that it is dropped at once, which
+            // protects the server as well.
             Err(error) => {
                 assert!(matches!(error.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe), "{error}");
                 break;
@@ -412,7 +414,8 @@ fn requests_survive_restarts_when_they_are_repeated() {
 
 #[test]
 fn the_impatience_of_one_thread_is_not_the_failure_of_another() {
-    // The first connection meets silence, the second is greeted and then closed: so whoever made it knows.
+    // The first connection meets silence, the second is greeted and then closed: so whoever made it
+    // knows.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().expect("bound").port() };
     let rt = client(&address, Some(KEY));

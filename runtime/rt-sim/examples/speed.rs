@@ -1,5 +1,6 @@
-//! How fast the simulator itself is, on the machine where it runs: simple waits, request round trips, and journal-like disk writes
-//! per second of real time. Run it with `cargo run --release -p weft-rt-sim --example speed`.
+//! How fast the simulator itself is, on the machine where it runs: simple waits, request round
+//! trips, and journal-like disk writes per second of real time. Run it with
+//! `cargo run --release -p weft-rt-sim --example speed`.
 
 use std::time::Instant;
 

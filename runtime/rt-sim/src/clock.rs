@@ -1,4 +1,5 @@
-//! The clock of a simulation: the moment, what is planned, who waits, and the tasks that go on when it does.
+//! The clock of a simulation: the moment, what is planned, who waits, and the tasks that go on when
+//! it does.
 
 use std::task::Waker;
 

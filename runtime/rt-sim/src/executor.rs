@@ -1,4 +1,5 @@
-//! Tasks: a slab of flows, a queue of those that are ready, and wakers. Each task belongs to one life of one node.
+//! Tasks: a slab of flows, a queue of those that are ready, and wakers. Each task belongs to one
+//! life of one node.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,8 @@ use std::task::{Wake, Waker};
 
 use crate::ids::{Flow, NodeId, TaskId};
 
-/// Tasks that can go on, in the order in which they were woken. Behind a mutex only because a [`Waker`] must be `Send`.
+/// Tasks that can go on, in the order in which they were woken. Behind a mutex only because a
+/// [`Waker`] must be `Send`.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyQueue(Mutex<VecDeque<TaskId>>);
 
@@ -109,7 +111,8 @@ impl Tasks {
         Some(Taken { node: task.node, flow, waker: task.waker.clone() })
     }
 
-    /// Gives a task back that waits now. If it was killed meanwhile, the flow is returned for dropping.
+    /// Gives a task back that waits now. If it was killed meanwhile, the flow is returned for
+    /// dropping.
     pub(crate) fn put_back(&mut self, id: TaskId, flow: Flow) -> Option<Flow> {
         match self.get(id) {
             Some(task) => {

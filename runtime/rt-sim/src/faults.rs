@@ -16,21 +16,24 @@ pub const FOREVER: u64 = u64::MAX;
 /// Something that goes wrong. Durations are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The process dies (`kill -9`): its tasks are gone, its disk keeps all that was written. Its peers learn it soon.
+    /// The process dies (`kill -9`): its tasks are gone, its disk keeps all that was written. Its
+    /// peers learn it soon.
     Crash {
         /// Where.
         node: NodeId,
         /// Time until it starts again, or [`FOREVER`].
         down_ns: u64,
     },
-    /// The machine loses power: of what was not synced, its disk keeps an arbitrary part. Its peers learn it late.
+    /// The machine loses power: of what was not synced, its disk keeps an arbitrary part. Its peers
+    /// learn it late.
     PowerCut {
         /// Where.
         node: NodeId,
         /// Time until it starts again, or [`FOREVER`].
         down_ns: u64,
     },
-    /// Nothing gets from one node to another, both ways; it arrives after the link has healed, if the connection lives so long.
+    /// Nothing gets from one node to another, both ways; it arrives after the link has healed, if
+    /// the connection lives so long.
     Partition {
         /// One side.
         a: NodeId,
@@ -85,7 +88,8 @@ pub enum Fault {
         /// Duration.
         ns: u64,
     },
-    /// The process stands still (a stopped or swapped-out process, a virtual machine that is moved), its connections stay.
+    /// The process stands still (a stopped or swapped-out process, a virtual machine that is
+    /// moved), its connections stay.
     Pause {
         /// Where.
         node: NodeId,
@@ -110,7 +114,8 @@ pub struct MessageFaults {
     pub duplicate: u32,
     /// Delayed.
     pub delay: u32,
-    /// A delay is this long or a power of two times as long, each power half as likely as the one before. In nanoseconds.
+    /// A delay is this long or a power of two times as long, each power half as likely as the one
+    /// before. In nanoseconds.
     pub delay_ns: u64,
     /// No delay is longer than this, in nanoseconds.
     pub delay_max_ns: u64,
@@ -130,10 +135,12 @@ impl MessageFaults {
     }
 }
 
-/// Which faults a plan may contain, and how many at most of each (the number is drawn from 0 to that).
+/// Which faults a plan may contain, and how many at most of each (the number is drawn from 0 to
+/// that).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultSettings {
-    /// All faults begin and end within so long, in nanoseconds; a [`Fault::Pause`] or restart may end a little later.
+    /// All faults begin and end within so long, in nanoseconds; a [`Fault::Pause`] or restart may
+    /// end a little later.
     pub duration_ns: u64,
     /// [`Fault::Crash`] of servers.
     pub crashes: u64,
@@ -178,7 +185,8 @@ impl FaultSettings {
         }
     }
 
-    /// Everything from which a cluster must recover by itself without losing what survives a process crash.
+    /// Everything from which a cluster must recover by itself without losing what survives a
+    /// process crash.
     pub fn crashes(duration_ns: u64) -> FaultSettings {
         FaultSettings {
             crashes: 4,
@@ -254,11 +262,13 @@ struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    /// Adds 0 to `most` faults that strike one of `nodes`. `make` gets the node and a duration that ends in time.
+    /// Adds 0 to `most` faults that strike one of `nodes`. `make` gets the node and a duration that
+    /// ends in time.
     fn some(&mut self, most: u64, nodes: &[NodeId], make: impl Fn(NodeId, u64, &mut Random) -> Fault) {
         for _ in 0..self.random.between(0, most) {
             let at = self.random.below(self.settings.duration_ns);
-            // Short ones are as likely as long ones: half the remaining time, halved again a few times.
+            // Short ones are as likely as long ones: half the remaining time, halved again a few
+            // times.
             let longest = (self.settings.duration_ns - at) >> self.random.between(1, 6);
             let ns = self.random.between(longest / 2, longest);
             if let Some(node) = self.random.pick(nodes).copied() {

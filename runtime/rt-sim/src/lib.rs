@@ -1,8 +1,10 @@
-//! `weft-rt-sim`: the seam in virtual time. A [`Sim`] is a cluster of nodes with modelled processors, network cards, a switch and
-//! disks; programs above the seam run on it unmodified through [`SimRt`], and a seed decides everything that is left to chance:
-//! jitter, faults, what a power cut leaves on a disk. The same seed gives the same run, down to [`Control::trace_hash`].
+//! `weft-rt-sim`: the seam in virtual time. A [`Sim`] is a cluster of nodes with modelled
+//! processors, network cards, a switch and disks; programs above the seam run on it unmodified
+//! through [`SimRt`], and a seed decides everything that is left to chance: jitter, faults, what a
+//! power cut leaves on a disk. The same seed gives the same run, down to [`Control::trace_hash`].
 //!
-//! It never reads a real clock, never starts a thread, and never knows what the programs that run on it do.
+//! It never reads a real clock, never starts a thread, and never knows what the programs that run
+//! on it do.
 //!
 //! ```
 //! use weft_base::{MILLISECOND, Nanos, SECOND};

@@ -48,8 +48,9 @@ impl Event {
     }
 }
 
-/// The queue. Timers whose wait is over stay in it as dead entries and are swept out when they are the majority: most requests
-/// have a deadline that never comes, and a cancellation must cost nothing.
+/// The queue. Timers whose wait is over stay in it as dead entries and are swept out when they are
+/// the majority: most requests have a deadline that never comes, and a cancellation must cost
+/// nothing.
 #[derive(Default)]
 pub(crate) struct EventQueue {
     heap: BinaryHeap<Entry>,

@@ -1,4 +1,5 @@
-//! The source of all randomness: xoshiro256** (Blackman and Vigna), seeded by splitmix64. Not for keys.
+//! The source of all randomness: xoshiro256** (Blackman and Vigna), seeded by splitmix64. Not for
+//! keys.
 
 /// A deterministic stream of random numbers. Tests may draw their workloads from one of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,8 @@ use crate::ids::NodeId;
 use crate::slots::{Outcome, Reason, Wait};
 use crate::world::{State, World};
 
-/// The runtime of one life of one node. When the process dies, nothing that it waits for ever happens.
+/// The runtime of one life of one node. When the process dies, nothing that it waits for ever
+/// happens.
 #[derive(Clone)]
 pub struct SimRt {
     disk: SimDisk,

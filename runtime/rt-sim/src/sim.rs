@@ -24,8 +24,8 @@ pub struct Sim {
     control: Control,
 }
 
-/// Everything about a simulation except running it. Cheap to clone, so that flows inside the simulation can cause faults and look
-/// at other nodes.
+/// Everything about a simulation except running it. Cheap to clone, so that flows inside the
+/// simulation can cause faults and look at other nodes.
 #[derive(Clone)]
 pub struct Control {
     world: Rc<World>,
@@ -86,7 +86,8 @@ impl Sim {
         self.control.clone()
     }
 
-    /// Runs until virtual time `at`; afterwards it is that time, whatever happened. Panics if tasks go in circles.
+    /// Runs until virtual time `at`; afterwards it is that time, whatever happened. Panics if tasks
+    /// go in circles.
     pub fn run_until(&self, at: Nanos) {
         if self.world.run(at.0, || false) == Halt::Circles {
             panic!("{}", self.stuck(Why::Circles));
@@ -100,7 +101,8 @@ impl Sim {
         self.run_until(self.now() + ns);
     }
 
-    /// Runs until nothing is planned any more. Servers that wait for requests do not keep it going, timers do.
+    /// Runs until nothing is planned any more. Servers that wait for requests do not keep it going,
+    /// timers do.
     ///
     /// # Errors
     /// [`Why::TimeLimit`] or [`Why::Circles`].
@@ -125,7 +127,8 @@ impl Sim {
         }
     }
 
-    /// Runs `flow` as a task of `node` to its end, and everything else meanwhile, for at most `limit_ns` nanoseconds.
+    /// Runs `flow` as a task of `node` to its end, and everything else meanwhile, for at most
+    /// `limit_ns` nanoseconds.
     ///
     /// # Errors
     /// [`Stuck`] if it does not come to its end. Panics if its node dies.
@@ -168,13 +171,15 @@ impl Drop for Sim {
 
 /// Trace records.
 impl Control {
-    /// Records these events from now on. Every node has room for so many records between two looks of the simulator, which come each 64 times that
-    /// tasks of it have run; more are counted as lost.
+    /// Records these events from now on. Every node has room for so many records between two looks
+    /// of the simulator, which come each 64 times that tasks of it have run; more are counted as
+    /// lost.
     pub fn start_tracing(&self, mask: weft_trace::Mask, records: usize) {
         self.world.state.borrow_mut().tracing = Some(Tracing::new(mask, records));
     }
 
-    /// What has been recorded: the name and the bytes of a trace file of each node that has run. Ends the recording.
+    /// What has been recorded: the name and the bytes of a trace file of each node that has run.
+    /// Ends the recording.
     pub fn take_trace_files(&self) -> Vec<(String, Vec<u8>)> {
         let mut state = self.world.state.borrow_mut();
         let tracing = state.tracing.take();
@@ -185,7 +190,8 @@ impl Control {
 
 /// Nodes and processes.
 impl Control {
-    /// Adds a node. A client's process runs at once (with nothing in it), a server's when it is started.
+    /// Adds a node. A client's process runs at once (with nothing in it), a server's when it is
+    /// started.
     pub fn add_node(&self, config: NodeConfig) -> NodeId {
         let mut state = self.world.state.borrow_mut();
         let id = NodeId(state.nodes.len() as u32);
@@ -203,8 +209,9 @@ impl Control {
         id
     }
 
-    /// Starts the process of a node with `main`, and keeps `main` for restarts. When its flow ends, the process ends. In a process that
-    /// runs already (a client's does from the beginning), `main` begins beside what is there.
+    /// Starts the process of a node with `main`, and keeps `main` for restarts. When its flow ends,
+    /// the process ends. In a process that runs already (a client's does from the beginning),
+    /// `main` begins beside what is there.
     pub fn start<F: Future<Output = ()> + 'static>(&self, node: NodeId, main: impl Fn(SimRt) -> F + 'static) {
         let was_running = self.is_running(node);
         self.set_main(node, main);
@@ -290,7 +297,8 @@ impl Control {
         }
     }
 
-    /// A fault strikes after `polls` more polls of tasks of `node`: with every number from 1 on, a crash hits every await point.
+    /// A fault strikes after `polls` more polls of tasks of `node`: with every number from 1 on, a
+    /// crash hits every await point.
     pub fn strike_after_polls(&self, node: NodeId, polls: u64, fault: Fault) {
         self.world.state.borrow_mut().nodes[node.index()].after_polls = Some((polls.max(1), fault));
     }
@@ -330,8 +338,8 @@ impl Control {
         self.strike(&Fault::Messages { faults, ns });
     }
 
-    /// Ends all faults that last: links heal, disks have space, no message is lost, nobody is slow or paused. Processes that are
-    /// down and disk errors that have not struck yet stay.
+    /// Ends all faults that last: links heal, disks have space, no message is lost, nobody is slow
+    /// or paused. Processes that are down and disk errors that have not struck yet stay.
     pub fn heal(&self) {
         let mut state = self.world.state.borrow_mut();
         let state = &mut *state;
@@ -348,8 +356,8 @@ impl Control {
         }
     }
 
-    /// The end of all trouble, for the final check of a test: [`Control::heal`], disk errors that have not struck are forgotten, and every
-    /// node that is down starts again.
+    /// The end of all trouble, for the final check of a test: [`Control::heal`], disk errors that
+    /// have not struck are forgotten, and every node that is down starts again.
     pub fn recover(&self) {
         self.heal();
         {
@@ -366,7 +374,8 @@ impl Control {
         self.world.clean_up();
     }
 
-    /// Holds up whatever passes a fault point on a node from now on for `ns` nanoseconds; 0 ends that.
+    /// Holds up whatever passes a fault point on a node from now on for `ns` nanoseconds; 0 ends
+    /// that.
     pub fn delay(&self, node: NodeId, point: FaultPoint, ns: u64) {
         self.world.state.borrow_mut().nodes[node.index()].delays.set(point, ns);
     }
@@ -386,7 +395,8 @@ impl Control {
         self.world.state.borrow().nodes[node.index()].disk.volume.content(name)
     }
 
-    /// Changes bytes of a file behind the back of its process, within the length of the file. False if there is no such file.
+    /// Changes bytes of a file behind the back of its process, within the length of the file. False
+    /// if there is no such file.
     pub fn corrupt(&self, node: NodeId, name: &str, offset: u64, data: impl Into<Payload>) -> bool {
         self.world.state.borrow_mut().nodes[node.index()].disk.volume.corrupt(name, offset, data.into())
     }
@@ -409,12 +419,14 @@ impl Control {
         self.world.state.borrow_mut().fault_random.fork()
     }
 
-    /// A hash over everything that happened so far: events, polls, random numbers, faults. Equal seeds give equal hashes.
+    /// A hash over everything that happened so far: events, polls, random numbers, faults. Equal
+    /// seeds give equal hashes.
     pub fn trace_hash(&self) -> u64 {
         self.world.state.borrow().trace.hash()
     }
 
-    /// Keeps the last `lines` lines of the trace; they appear in [`Stuck`] and after a panic. 0 switches it off.
+    /// Keeps the last `lines` lines of the trace; they appear in [`Stuck`] and after a panic. 0
+    /// switches it off.
     pub fn keep_trace(&self, lines: usize) {
         self.world.state.borrow_mut().trace.keep(lines);
     }

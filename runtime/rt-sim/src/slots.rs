@@ -75,7 +75,8 @@ impl Slots {
         self.slots.get(id.index as usize).is_some_and(|slot| slot.generation == id.generation)
     }
 
-    /// Sets the outcome and gives the waker of who waits. Without effect if the wait is over or has an outcome.
+    /// Sets the outcome and gives the waker of who waits. Without effect if the wait is over or has
+    /// an outcome.
     pub(crate) fn finish(&mut self, id: SlotId, outcome: Outcome) -> Option<Waker> {
         let slot = self.get(id)?;
         if slot.outcome.is_some() {

@@ -1,4 +1,5 @@
-//! Trace records of simulated nodes, in virtual time: the same records as real processes write, see `weft-trace`.
+//! Trace records of simulated nodes, in virtual time: the same records as real processes write, see
+//! `weft-trace`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -34,7 +35,8 @@ struct NodeTrace {
     entries: u64,
 }
 
-/// Rings are emptied whenever tasks of their node have run so often: then a run may have any length.
+/// Rings are emptied whenever tasks of their node have run so often: then a run may have any
+/// length.
 const ENTRIES: u64 = 64;
 
 impl Tracing {

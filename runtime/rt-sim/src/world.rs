@@ -1,8 +1,9 @@
 //! The world: all state of a simulation, and the loop that moves it on.
 //!
-//! Time stands still while tasks run. When none is ready, the replies of the turn leave, and then everything that is planned for the
-//! next moment happens at once. All code of the simulator that runs between two polls of tasks holds the one borrow of [`State`];
-//! code of tasks (polls, drops, the start of a process) never runs under it.
+//! Time stands still while tasks run. When none is ready, the replies of the turn leave, and then
+//! everything that is planned for the next moment happens at once. All code of the simulator that
+//! runs between two polls of tasks holds the one borrow of [`State`]; code of tasks (polls, drops,
+//! the start of a process) never runs under it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -95,7 +96,8 @@ impl World {
         Rc::new_cyclic(|me| World { me: me.clone(), state: RefCell::new(state), seed, ready, is_running: Cell::new(false) })
     }
 
-    /// Moves the world on until `reached` says so, nothing is planned, or virtual time `limit` has passed.
+    /// Moves the world on until `reached` says so, nothing is planned, or virtual time `limit` has
+    /// passed.
     pub(crate) fn run(&self, limit: u64, mut reached: impl FnMut() -> bool) -> Halt {
         assert!(!self.is_running.replace(true), "a task must not run the simulation that runs it");
         let _guard = Running(self);
@@ -131,7 +133,8 @@ impl World {
         }
     }
 
-    /// Does what was put off until nothing is borrowed: wakes, drops, starts. True if there was anything.
+    /// Does what was put off until nothing is borrowed: wakes, drops, starts. True if there was
+    /// anything.
     pub(crate) fn clean_up(&self) -> bool {
         let (wakers, flows, starts) = {
             let mut state = self.state.borrow_mut();

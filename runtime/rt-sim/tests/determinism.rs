@@ -167,7 +167,8 @@ fn a_crash_can_hit_every_await_point() {
         assert!(!sim.is_running(node));
         outcomes.push((flow.take().is_some(), sim.disk_files(node).len()));
     }
-    // The last poll finishes the flow; before each other one, a file may or may not have been created by the step that was cut.
+    // The last poll finishes the flow; before each other one, a file may or may not have been
+    // created by the step that was cut.
     assert_eq!(outcomes.len(), 4);
     assert_eq!(outcomes[3], (true, 3));
     for (step, (finished, files)) in outcomes[..3].iter().enumerate() {

@@ -170,8 +170,9 @@ fn a_power_cut_changes_the_boot_id_and_may_lose_what_was_not_synced() {
     assert!(all > 5 && none > 5 && part > 5, "{all} {none} {part}");
 }
 
-/// Random writes and syncs, then a power cut at a random moment: every byte that a returned sync covers is there unless it was
-/// overwritten later, and every sector shows a value that was written to it.
+/// Random writes and syncs, then a power cut at a random moment: every byte that a returned sync
+/// covers is there unless it was overwritten later, and every sector shows a value that was written
+/// to it.
 #[test]
 fn synced_bytes_survive_power_cuts_at_any_moment() {
     const SECTORS: usize = 64;
@@ -261,7 +262,8 @@ fn writes_overtake_a_sync_and_syncs_queue() {
         }))
         .await
     });
-    // The first sync has 1 MB to write at 1 GB/s, the second nothing: its write was not complete when it began.
+    // The first sync has 1 MB to write at 1 GB/s, the second nothing: its write was not complete
+    // when it began.
     assert_eq!(ends.unwrap(), [1_101_000, 1_000, 1_201_000]);
 }
 
@@ -305,7 +307,8 @@ fn the_head_of_a_rotating_disk_pays_for_each_range() {
         .block_on(node, 100 * SECOND, move |rt| async move {
             let disk = rt.disk();
             let file = disk.open("a", true).await.unwrap();
-            // Three ranges: the first is written in two pieces, the second is near it, the third far away.
+            // Three ranges: the first is written in two pieces, the second is near it, the third
+            // far away.
             for (offset, len) in [(0, 4096), (4096, 4096), (1 << 20, 4096), (100 << 20, 4096)] {
                 disk.write(file, offset, Payload::Synthetic { len, tag: 1 }).await.unwrap();
             }

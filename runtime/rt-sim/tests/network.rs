@@ -302,7 +302,8 @@ fn a_retry_over_a_new_connection_can_overtake_the_original() {
     assert!(overtaken > 0, "the case must occur among 200 seeds");
 }
 
-/// One message of n bytes needs n / rate + latency each way once the connection stands; two senders share the receiver's card.
+/// One message of n bytes needs n / rate + latency each way once the connection stands; two senders
+/// share the receiver's card.
 #[test]
 fn transfer_times_follow_the_closed_form() {
     let mut profile = Profile::ethernet_10g();
@@ -326,7 +327,8 @@ fn transfer_times_follow_the_closed_form() {
     let transfer = (HEADER + (4 << 20)) * SECOND / net.bytes_per_s;
     let alone = elapsed(&clients[..1], 2);
     assert_eq!(alone, 2 * (transfer + net.latency_ns + net.send_ns));
-    // Both directions of the server's card carry two messages; the first reply overlaps with the second request.
+    // Both directions of the server's card carry two messages; the first reply overlaps with the
+    // second request.
     let both = elapsed(&clients, 3);
     let expected = 3 * transfer + 2 * net.latency_ns + 2 * net.send_ns;
     assert!(both.abs_diff(expected) <= 2 * net.send_ns, "{both} instead of {expected}");

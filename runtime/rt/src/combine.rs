@@ -32,7 +32,8 @@ pub enum Either<A, B> {
     Second(B),
 }
 
-/// Waits for the first of two futures; the first wins a draw. The loser is dropped: only for waits that have no effect.
+/// Waits for the first of two futures; the first wins a draw. The loser is dropped: only for waits
+/// that have no effect.
 pub async fn race<A: Future, B: Future>(first: A, second: B) -> Either<A::Output, B::Output> {
     let (mut first, mut second) = (pin!(first), pin!(second));
     poll_fn(|context| {

@@ -1,11 +1,14 @@
-//! Fault points: the places at which a laboratory may hold up a flow, to see whether the tools that look for slow places find it there
-//! (`docs/trace.md`). One table for both runtimes, so that what is found in virtual time is found among real processes.
+//! Fault points: the places at which a laboratory may hold up a flow, to see whether the tools that
+//! look for slow places find it there (`docs/trace.md`). One table for both runtimes, so that what
+//! is found in virtual time is found among real processes.
 //!
-//! A point is passed by [`crate::Runtime::pass`] and [`crate::Disk::pass`]. While nobody asks for a delay that costs one relaxed load.
+//! A point is passed by [`crate::Runtime::pass`] and [`crate::Disk::pass`]. While nobody asks for a
+//! delay that costs one relaxed load.
 
 use weft_base::{MILLISECOND, SECOND};
 
-/// Longest delay that a text may ask for, in nanoseconds: every wait ends before the deadlines of clients.
+/// Longest delay that a text may ask for, in nanoseconds: every wait ends before the deadlines of
+/// clients.
 pub const DELAY_NS_MAX: u64 = SECOND;
 
 macro_rules! points {
@@ -32,11 +35,13 @@ points! {
     Fuse "fuse";
     /// The client library, before a request is encoded.
     ClientCode "client-code";
-    /// The lock that lets one flow of a process at a time open, close or change the size of a file: held so much longer.
+    /// The lock that lets one flow of a process at a time open, close or change the size of a file:
+    /// held so much longer.
     ClientLock "client-lock";
     /// Between the submission of a request and its send.
     ClientSend "client-send";
-    /// The first answer to every request counts as "busy", and the pause before the second attempt is so much longer.
+    /// The first answer to every request counts as "busy", and the pause before the second attempt
+    /// is so much longer.
     ClientRetry "client-retry";
     /// The way of replies to whoever asked: a client, or a server that asked another one.
     NetReply "net-reply";
@@ -46,7 +51,8 @@ points! {
     ServerQueue "server-queue";
     /// At a server, in the execution of every request.
     ServerCpu "server-cpu";
-    /// At a metadata server, in every transaction with another one: its locks are held so much longer.
+    /// At a metadata server, in every transaction with another one: its locks are held so much
+    /// longer.
     TxLock "tx-lock";
     /// At a metadata server, before it agrees to its part of another one's transaction.
     TxPrepare "tx-prepare";
@@ -92,8 +98,8 @@ impl Delays {
         self.0[point as usize] = ns;
     }
 
-    /// Reads `point:time` or `point:time@node`, several with commas; times end with `us` or `ms`. What names another node than `own` is
-    /// checked and left out.
+    /// Reads `point:time` or `point:time@node`, several with commas; times end with `us` or `ms`.
+    /// What names another node than `own` is checked and left out.
     ///
     /// # Errors
     /// A sentence for people: what is wrong, and what there is.

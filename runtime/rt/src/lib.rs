@@ -1,11 +1,13 @@
-//! `weft-rt`: the seam between Weft and the world. Everything that a server or client does to the world goes through the traits
-//! here: time, messages, disk, tasks, randomness, and a declaration of processor work. `weft-rt-real` implements them with sockets,
-//! files and threads, `weft-rt-sim` in virtual time with modelled hardware and faults. Code above the seam runs unmodified on both.
+//! `weft-rt`: the seam between Weft and the world. Everything that a server or client does to the
+//! world goes through the traits here: time, messages, disk, tasks, randomness, and a declaration
+//! of processor work. `weft-rt-real` implements them with sockets, files and threads, `weft-rt-sim`
+//! in virtual time with modelled hardware and faults. Code above the seam runs unmodified on both.
 //!
 //! It never grows a method that only one caller uses, and it never contains an implementation.
 //!
 //! # House rules for code above the seam
-//! - Flows run to their end; nobody drops a future halfway, except the loser of a [`race`] that has had no effect.
+//! - Flows run to their end; nobody drops a future halfway, except the loser of a [`race`] that has
+//!   had no effect.
 //! - No borrow of shared state is held across an await.
 //! - Every wait has a deadline.
 
@@ -23,7 +25,8 @@ pub use combine::{Either, join_all, race};
 pub use fault::{DELAY_NS_MAX, Delays, FaultPoint};
 pub use sync::Event;
 
-/// A request on its way out. Bulk data is borrowed, so that a write goes from the caller's buffer to the network without a copy.
+/// A request on its way out. Bulk data is borrowed, so that a write goes from the caller's buffer
+/// to the network without a copy.
 #[derive(Clone, Debug)]
 pub struct Outgoing<'a> {
     /// Header; lengths and checksums are filled in by the runtime.
@@ -39,7 +42,8 @@ pub struct Outgoing<'a> {
 pub enum Bulk<'a> {
     /// None.
     None,
-    /// None, but the reply is expected to bring so many bytes at most: a runtime may make ready where they will go.
+    /// None, but the reply is expected to bring so many bytes at most: a runtime may make ready
+    /// where they will go.
     Expected(u64),
     /// Pieces that are sent one after another.
     Slices(Vec<&'a [u8]>),
@@ -68,8 +72,9 @@ impl Bulk<'_> {
     }
 }
 
-/// Work of a processor, declared where it happens. The real runtime ignores it; virtual time makes code free, so the simulator
-/// charges it to a modelled core. The costs per unit belong to the machine profile of the simulation.
+/// Work of a processor, declared where it happens. The real runtime ignores it; virtual time makes
+/// code free, so the simulator charges it to a modelled core. The costs per unit belong to the
+/// machine profile of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Decode, dispatch and answer one request.
@@ -99,7 +104,8 @@ pub trait Runtime: Clone + 'static {
     /// Declares work; in a simulation it takes time.
     fn cpu(&self, work: Work) -> impl Future<Output = ()>;
 
-    /// How long a laboratory holds up whoever passes this point now, in nanoseconds; 0, unless somebody has asked for it.
+    /// How long a laboratory holds up whoever passes this point now, in nanoseconds; 0, unless
+    /// somebody has asked for it.
     fn delay_ns(&self, _point: FaultPoint) -> u64 {
         0
     }
@@ -114,18 +120,21 @@ pub trait Runtime: Clone + 'static {
         }
     }
 
-    /// Takes in where servers are. What was configured is tried first; a server that is not where it should be, or was not known, is
-    /// looked for where this map has it. Not in a simulation, where a number is enough.
+    /// Takes in where servers are. What was configured is tried first; a server that is not where
+    /// it should be, or was not known, is looked for where this map has it. Not in a simulation,
+    /// where a number is enough.
     fn learn_servers(&self, _map: &ClusterMap) {}
 
-    /// Sends one request and waits for its reply; one attempt. The connection is made when needed and shared by everybody in this
-    /// process; requests are pipelined. The reply is matched by the sequence number in the header, so no two unfinished requests
-    /// to one server may share it. Checksums of the reply have been verified.
+    /// Sends one request and waits for its reply; one attempt. The connection is made when needed
+    /// and shared by everybody in this process; requests are pipelined. The reply is matched by the
+    /// sequence number in the header, so no two unfinished requests to one server may share it.
+    /// Checksums of the reply have been verified.
     ///
     /// # Errors
-    /// [`Status::TimedOut`] at the deadline, [`Status::Unreachable`] if there is no connection or it broke; the request may have
-    /// been executed all the same. [`Status::AuthenticationFailed`], [`Status::VersionMismatch`], [`Status::WrongFileSystem`] and
-    /// [`Status::WrongServer`] as the handshake says. Errors of the operation itself are in the reply's header, not here.
+    /// [`Status::TimedOut`] at the deadline, [`Status::Unreachable`] if there is no connection or
+    /// it broke; the request may have been executed all the same. [`Status::AuthenticationFailed`],
+    /// [`Status::VersionMismatch`], [`Status::WrongFileSystem`] and [`Status::WrongServer`] as the
+    /// handshake says. Errors of the operation itself are in the reply's header, not here.
     fn request<'a>(&'a self, server: ServerId, request: Outgoing<'a>, deadline: Nanos) -> impl Future<Output = Result<Frame, Status>> + 'a;
 }
 
@@ -142,7 +151,8 @@ pub struct PeerId(pub u64);
 /// What reaches a server.
 #[derive(Debug)]
 pub enum Arrival {
-    /// A request. Its checksums have been verified, its header's client and incarnation are those that the handshake proved.
+    /// A request. Its checksums have been verified, its header's client and incarnation are those
+    /// that the handshake proved.
     Request {
         /// Where the reply goes.
         peer: PeerId,
@@ -160,7 +170,8 @@ pub enum Arrival {
         /// What the key that it has proved allows.
         access: KeyRights,
     },
-    /// A connection is gone. Requests of it that are not answered yet may go on; their replies are dropped.
+    /// A connection is gone. Requests of it that are not answered yet may go on; their replies are
+    /// dropped.
     Disconnected {
         /// The connection.
         peer: PeerId,
@@ -179,12 +190,15 @@ pub trait ServerRuntime: Runtime {
     /// Runs a flow of its own beside the caller, on the same core.
     fn spawn(&self, flow: impl Future<Output = ()> + 'static);
 
-    /// Waits until something has arrived, then moves everything that is ready into `into`: the batch of one turn.
+    /// Waits until something has arrived, then moves everything that is ready into `into`: the
+    /// batch of one turn.
     fn receive(&self, into: &mut Vec<Arrival>) -> impl Future<Output = ()>;
 
-    /// Reads ranges (byte offset, number of bytes) of a file one after another into the place that the client has made ready for the bulk
-    /// data of the reply to `request`, which saves the reply its way through a socket. Fewer bytes only at the end of the file. `None` if
-    /// there is no such place: then they are to be read as ever. Not a matter of [`Disk`], which knows no peers.
+    /// Reads ranges (byte offset, number of bytes) of a file one after another into the place that
+    /// the client has made ready for the bulk data of the reply to `request`, which saves the reply
+    /// its way through a socket. Fewer bytes only at the end of the file. `None` if there is no
+    /// such place: then they are to be read as ever. Not a matter of [`Disk`], which knows no
+    /// peers.
     fn read_for_reply(
         &self,
         _peer: PeerId,
@@ -195,13 +209,14 @@ pub trait ServerRuntime: Runtime {
         std::future::ready(Ok(None))
     }
 
-    /// Where the other end of a connection is, for people: a process of this machine (`pid 123`) or a network address. `None` if that is
-    /// not known, as in a simulation.
+    /// Where the other end of a connection is, for people: a process of this machine (`pid 123`) or
+    /// a network address. `None` if that is not known, as in a simulation.
     fn peer_name(&self, _peer: PeerId) -> Option<String> {
         None
     }
 
-    /// Queues a reply. Replies of one turn leave together, one send for each connection, when all flows of this server wait.
+    /// Queues a reply. Replies of one turn leave together, one send for each connection, when all
+    /// flows of this server wait.
     fn reply(&self, peer: PeerId, reply: Frame);
 
     /// The disk.
@@ -210,8 +225,9 @@ pub trait ServerRuntime: Runtime {
     /// Counters since the start: received bytes, sent bytes, processor time in microseconds.
     fn usage(&self) -> Usage;
 
-    /// Waits until somebody asks the server to stop. A server that waits for this is not ended at once: it may bring to stable storage
-    /// what a later power cut must not take, and then end by itself. Never, where nobody asks.
+    /// Waits until somebody asks the server to stop. A server that waits for this is not ended at
+    /// once: it may bring to stable storage what a later power cut must not take, and then end by
+    /// itself. Never, where nobody asks.
     fn stop_requested(&self) -> impl Future<Output = ()> {
         std::future::pending()
     }
@@ -266,9 +282,10 @@ impl From<DiskError> for Status {
     }
 }
 
-/// A directory of files on the disk of one server; names have no slashes. What was written survives the death of the process; what
-/// was written before a [`Disk::sync`] of the same file returned survives a power cut, anything later may be lost, torn or
-/// reordered. [`Disk::remove`] and [`Disk::rename`] are durable when they return.
+/// A directory of files on the disk of one server; names have no slashes. What was written survives
+/// the death of the process; what was written before a [`Disk::sync`] of the same file returned
+/// survives a power cut, anything later may be lost, torn or reordered. [`Disk::remove`] and
+/// [`Disk::rename`] are durable when they return.
 pub trait Disk: Clone + 'static {
     /// Opens a file for reading and writing; creates it (durably) if `create` and it is not there.
     fn open(&self, name: &str, create: bool) -> impl Future<Output = Result<FileId, DiskError>>;
@@ -279,8 +296,8 @@ pub trait Disk: Clone + 'static {
     /// Writes all of `data` at `offset`.
     fn write(&self, file: FileId, offset: u64, data: Payload) -> impl Future<Output = Result<(), DiskError>>;
 
-    /// Writes the parts one after another from `offset` on. One operation where the disk can; else one for each part, so that an error
-    /// may leave some of them written.
+    /// Writes the parts one after another from `offset` on. One operation where the disk can; else
+    /// one for each part, so that an error may leave some of them written.
     fn write_parts(&self, file: FileId, offset: u64, parts: Vec<Payload>) -> impl Future<Output = Result<(), DiskError>> {
         async move {
             let mut at = offset;
@@ -302,7 +319,8 @@ pub trait Disk: Clone + 'static {
     /// Cuts or extends the file (with zeros).
     fn set_len(&self, file: FileId, len: u64) -> impl Future<Output = Result<(), DiskError>>;
 
-    /// Reserves space for a range, so that later writes to it do not fail for want of it, and extends the file to its end.
+    /// Reserves space for a range, so that later writes to it do not fail for want of it, and
+    /// extends the file to its end.
     fn allocate(&self, file: FileId, offset: u64, len: u64) -> impl Future<Output = Result<(), DiskError>>;
 
     /// Gives the space of a range back; it then reads as zeros.
@@ -328,11 +346,13 @@ pub trait Disk: Clone + 'static {
     /// Total and free bytes of the disk.
     fn space(&self) -> impl Future<Output = Result<(u64, u64), DiskError>>;
 
-    /// Which disk of which machine it is: the same number for directories that share their space, 0 if that is not known.
+    /// Which disk of which machine it is: the same number for directories that share their space, 0
+    /// if that is not known.
     fn device(&self) -> u64 {
         0
     }
 
-    /// Changes with every start of the machine: if it differs from what a server remembers, power may have been cut since.
+    /// Changes with every start of the machine: if it differs from what a server remembers, power
+    /// may have been cut since.
     fn boot_id(&self) -> u64;
 }

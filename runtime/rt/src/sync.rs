@@ -5,8 +5,9 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Something that happens again and again ("the journal was written", "a lock was released"). Flows look at the state, and if it
-/// is not yet what they need, wait for the event and look again. Single-threaded, as every server is.
+/// Something that happens again and again ("the journal was written", "a lock was released"). Flows
+/// look at the state, and if it is not yet what they need, wait for the event and look again.
+/// Single-threaded, as every server is.
 #[derive(Clone, Default, Debug)]
 pub struct Event(Rc<RefCell<EventState>>);
 
@@ -32,7 +33,8 @@ impl Event {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until it happens next. What happened between the call and the first poll is not missed.
+    /// Waits until it happens next. What happened between the call and the first poll is not
+    /// missed.
     pub fn wait(&self) -> impl Future<Output = ()> + use<> {
         let this = self.clone();
         let seen = self.0.borrow().count;

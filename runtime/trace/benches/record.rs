@@ -1,7 +1,8 @@
 //! What recording costs: `cargo bench -p weft-trace`, alone on the machine or under `chrt -f 10`.
 //!
-//! Each row is the smallest of several rounds of a tight loop, in nanoseconds a call and as a ratio to the same loop with a call of an
-//! empty function. Smallest, because everything that disturbs only adds.
+//! Each row is the smallest of several rounds of a tight loop, in nanoseconds a call and as a ratio
+//! to the same loop with a call of an empty function. Smallest, because everything that disturbs
+//! only adds.
 
 #![allow(clippy::disallowed_methods)] // a benchmark measures real time
 

@@ -1,8 +1,10 @@
-//! Clocks of the recorder. A record holds raw ticks; what a tick is, the file says: anchors tie ticks to nanoseconds.
+//! Clocks of the recorder. A record holds raw ticks; what a tick is, the file says: anchors tie
+//! ticks to nanoseconds.
 //!
-//! The time stamp counter costs 12 ns to read, the system's monotonic clock 30 ns: at two readings a span that decides whether tracing is
-//! cheap. The counter is used only where [`tsc_is_sound`] holds, and converted piecewise between anchors, never by one factor: a
-//! frequency that was measured once drifts by tens of ppm.
+//! The time stamp counter costs 12 ns to read, the system's monotonic clock 30 ns: at two readings
+//! a span that decides whether tracing is cheap. The counter is used only where [`tsc_is_sound`]
+//! holds, and converted piecewise between anchors, never by one factor: a frequency that was
+//! measured once drifts by tens of ppm.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,9 +37,10 @@ impl Clock {
     }
 }
 
-/// True if the time stamp counter runs at one speed on all cores: the kernel itself uses it (`clocksource` is the text of
-/// `/sys/devices/system/clocksource/clocksource0/current_clocksource`) and the processor promises it (`cpuinfo` is the text of
-/// `/proc/cpuinfo`).
+/// True if the time stamp counter runs at one speed on all cores: the kernel itself uses it
+/// (`clocksource` is the text of
+/// `/sys/devices/system/clocksource/clocksource0/current_clocksource`) and the processor promises
+/// it (`cpuinfo` is the text of `/proc/cpuinfo`).
 pub fn tsc_is_sound(clocksource: &str, cpuinfo: &str) -> bool {
     let Some(line) = cpuinfo.lines().find(|line| line.starts_with("flags")) else { return false };
     let has = |flag| line.split_whitespace().any(|word| word == flag);
@@ -55,7 +58,8 @@ pub struct Anchor {
     pub wall_ns: i64,
 }
 
-/// Converts ticks of one node into nanoseconds of its monotonic clock: straight lines from anchor to anchor.
+/// Converts ticks of one node into nanoseconds of its monotonic clock: straight lines from anchor
+/// to anchor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TickScale {
     /// By ticks, each later than the one before on both clocks.
@@ -63,7 +67,8 @@ pub struct TickScale {
 }
 
 impl TickScale {
-    /// A scale through these anchors; those that go backwards are left out. With no anchor, or one, a tick is a nanosecond.
+    /// A scale through these anchors; those that go backwards are left out. With no anchor, or one,
+    /// a tick is a nanosecond.
     pub fn new(anchors: impl IntoIterator<Item = Anchor>) -> TickScale {
         let mut kept: Vec<Anchor> = Vec::new();
         let mut given: Vec<Anchor> = anchors.into_iter().collect();
@@ -76,7 +81,8 @@ impl TickScale {
         TickScale { anchors: kept }
     }
 
-    /// Nanoseconds of the monotonic clock at `ticks`. Before the first and after the last anchor the nearest line goes on.
+    /// Nanoseconds of the monotonic clock at `ticks`. Before the first and after the last anchor
+    /// the nearest line goes on.
     pub fn nanos(&self, ticks: u64) -> u64 {
         match self.anchors.as_slice() {
             [] => ticks,

@@ -1,5 +1,6 @@
-//! Every event that can be recorded: one table of numbers, names, kinds and the stages their time belongs to. The table is written
-//! into the header of every trace file, so that an old file is read with its own names.
+//! Every event that can be recorded: one table of numbers, names, kinds and the stages their time
+//! belongs to. The table is written into the header of every trace file, so that an old file is
+//! read with its own names.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +64,8 @@ impl Kind {
     }
 }
 
-/// A part of an event's description: a phase of a ladder with the stage its time belongs to, or a gauge of a counter.
+/// A part of an event's description: a phase of a ladder with the stage its time belongs to, or a
+/// gauge of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// For people.
@@ -162,7 +164,8 @@ pub mod served {
     pub const QUEUE: usize = 0;
     /// Parked behind a lock, or waiting for another server.
     pub const LOCK: usize = 1;
-    /// Decoded, decided, applied; at a data server with the disk inside, which the disk's own spans take out again.
+    /// Decoded, decided, applied; at a data server with the disk inside, which the disk's own spans
+    /// take out again.
     pub const CPU: usize = 2;
     /// From the decision to the commit.
     pub const JOURNAL: usize = 3;
@@ -199,7 +202,8 @@ events! {
     /// An application did something else.
     APP_OTHER = 0 12 "app.other" Span Kernel NONE;
 
-    // Layer 1: requests of the kernel to the gateway. `req` is the id of the calling thread, as the kernel tells it.
+    // Layer 1: requests of the kernel to the gateway. `req` is the id of the calling thread, as the
+    // kernel tells it.
     /// LOOKUP.
     FUSE_LOOKUP = 1 1 "fuse.lookup" Span Kernel NONE;
     /// GETATTR.
@@ -273,11 +277,14 @@ events! {
     /// Inside an operation: the pause before a request is sent again.
     CLIENT_PAUSE = 2 34 "client.pause" Span Retry NONE;
 
-    // Layer 3: messages. `req` is the key of the request, `peer` the server, `off` the code of the wire operation.
-    /// One attempt of a request at its client: from the submission until the reply is there; `wait` is the time in the send queue.
+    // Layer 3: messages. `req` is the key of the request, `peer` the server, `off` the code of the
+    // wire operation.
+    /// One attempt of a request at its client: from the submission until the reply is there; `wait`
+    /// is the time in the send queue.
     NET_CALL = 3 0 "net.call" Span Network NONE;
-    /// A message leaves through a network card. Recorded by models of machines only: the spans of calls and the phases of ladders hold this time of
-    /// real processes, and two more spans for each message would cost as much as all others of a request.
+    /// A message leaves through a network card. Recorded by models of machines only: the spans of
+    /// calls and the phases of ladders hold this time of real processes, and two more spans for
+    /// each message would cost as much as all others of a request.
     NET_SEND = 3 1 "net.send" Span Network NONE;
     /// A message arrives through a network card; recorded as the one above.
     NET_RECEIVE = 3 2 "net.receive" Span Network NONE;
@@ -303,7 +310,8 @@ events! {
     /// Inside a request: a flow waits until the journal holds what it has decided.
     JOURNAL_WAIT = 6 2 "journal.wait" Span Journal NONE;
 
-    // Layer 7: disks. `cls`: 1 no seek, 2 near seek, 3 far seek. `req` is the request the access is for, 0 if for several.
+    // Layer 7: disks. `cls`: 1 no seek, 2 near seek, 3 far seek. `req` is the request the access is
+    // for, 0 if for several.
     /// A read.
     DISK_READ = 7 0 "disk.read" Span DiskNoSeek NONE;
     /// A write.
@@ -311,30 +319,34 @@ events! {
     /// A flush.
     DISK_SYNC = 7 2 "disk.sync" Span DiskNoSeek NONE;
 
-    /// An operation that a cache layer made of pieces of any number of requests; these have records of their own.
+    /// An operation that a cache layer made of pieces of any number of requests; these have records
+    /// of their own.
     DISK_JOB = 7 3 "disk.job" Span DiskNoSeek NONE;
 
     // Layer 8: gauges, sampled at most every 10 ms.
-    /// Load of a server: requests of a turn, requests that wait for something else than the turn, bytes that are answered and not yet where
-    /// they are to be, bytes received and sent since the start.
+    /// Load of a server: requests of a turn, requests that wait for something else than the turn,
+    /// bytes that are answered and not yet where they are to be, bytes received and sent since the
+    /// start.
     LOAD = 8 0 "load.server" Counter Unseen &[
         ("queue", Stage::Unseen), ("in_flight", Stage::Unseen), ("dirty_bytes", Stage::Unseen),
         ("net_in_bytes", Stage::Unseen), ("net_out_bytes", Stage::Unseen)];
 
-    /// Load of a data server's disk: requests in the cache layer, bytes of these, operations that the disk works on, and operations and bytes
-    /// since the start.
+    /// Load of a data server's disk: requests in the cache layer, bytes of these, operations that
+    /// the disk works on, and operations and bytes since the start.
     LOAD_DISK = 8 1 "load.disk" Counter Unseen &[
         ("requests", Stage::Unseen), ("cache_bytes", Stage::Unseen), ("operations", Stage::Unseen),
         ("done", Stage::Unseen), ("done_bytes", Stage::Unseen)];
 
-    /// Load of a mount: requests of the kernel that no thread has taken (0 or 1: more cannot be seen), requests in service, threads that do
-    /// not rest, threads that shall not; and nanoseconds that all requests together have waited for a thread at most.
+    /// Load of a mount: requests of the kernel that no thread has taken (0 or 1: more cannot be
+    /// seen), requests in service, threads that do not rest, threads that shall not; and
+    /// nanoseconds that all requests together have waited for a thread at most.
     LOAD_MOUNT = 8 2 "load.mount" Counter Unseen &[
         ("waits", Stage::Unseen), ("busy", Stage::Unseen), ("serving", Stage::Unseen), ("wanted", Stage::Unseen),
         ("waited_at_most_ns", Stage::Unseen)];
 
-    /// Processors of a process: nanoseconds that its threads were ready and had to wait for one, and that they ran, since the recording began;
-    /// threads; how long that thread waited which waited most since the last sample, and how long that is ago.
+    /// Processors of a process: nanoseconds that its threads were ready and had to wait for one,
+    /// and that they ran, since the recording began; threads; how long that thread waited which
+    /// waited most since the last sample, and how long that is ago.
     LOAD_PROCESSOR = 8 3 "load.processor" Counter Unseen &[
         ("waited_ns", Stage::Unseen), ("ran_ns", Stage::Unseen), ("threads", Stage::Unseen),
         ("most_waited_ns", Stage::Unseen), ("interval_ns", Stage::Unseen)];

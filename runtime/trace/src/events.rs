@@ -1,6 +1,7 @@
-//! All records of several files on one time line. They stay as they lie in their files; beside each are its beginning and duration, by
-//! which the records of a node are sorted. A record is known by its position: those of the first node come first, by time, then those of
-//! the second. Who wants all of them by time gets them so ([`Events::in_order`]); most questions are about one node.
+//! All records of several files on one time line. They stay as they lie in their files; beside each
+//! are its beginning and duration, by which the records of a node are sorted. A record is known by
+//! its position: those of the first node come first, by time, then those of the second. Who wants
+//! all of them by time gets them so ([`Events::in_order`]); most questions are about one node.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +35,8 @@ impl Event {
     }
 }
 
-/// The order of time: beginning, the longer first, then by node and ring, and as they lie in the file.
+/// The order of time: beginning, the longer first, then by node and ring, and as they lie in the
+/// file.
 pub type Order = (i64, Reverse<u64>, u32);
 
 /// Records that are searched before it is looked whether another node was faster.
@@ -224,8 +226,8 @@ impl Events {
         })
     }
 
-    /// Of the records after `order` (or before it: `back`) that hold the nearest; nodes are searched one after the other or at the same
-    /// time, as `each` does it.
+    /// Of the records after `order` (or before it: `back`) that hold the nearest; nodes are
+    /// searched one after the other or at the same time, as `each` does it.
     pub fn find(&self, order: Order, back: bool, holds: impl Fn(u32) -> bool + Sync, each: Each<'_>) -> Option<u32> {
         let nearest: Mutex<Option<Order>> = Mutex::new(None);
         let known = || *nearest.lock().unwrap_or_else(PoisonError::into_inner);

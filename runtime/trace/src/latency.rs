@@ -1,10 +1,12 @@
-//! Latency distributions with the 50 bins of Vef's thesis (Analyzing file create performance in IBM Spectrum Scale, 2016, section 3.3.2):
-//! "50 bins that range non-linearly from 1 microsecond to 500 milliseconds", "each entry is matched to its bin, determined by rounding".
+//! Latency distributions with the 50 bins of Vef's thesis (Analyzing file create performance in IBM
+//! Spectrum Scale, 2016, section 3.3.2): "50 bins that range non-linearly from 1 microsecond to 500
+//! milliseconds", "each entry is matched to its bin, determined by rounding".
 //!
-//! The thesis does not list the bins; one significant digit is the only scheme with exactly 50 of them that holds all bins which it names:
-//! 1..9 us, 10..90 us, 100..900 us, 1..9 ms, 10..90 ms in steps of one leading digit, and 100..500 ms. Rounding puts the edges half-way
-//! between two bins: 0.5, 1.5, ... 9.5, 15, 25, ... 95, 150, ... 450 000, 550 000 us. What lies outside is counted too, in a slot below and
-//! a slot above, and every chart says so if they are not empty.
+//! The thesis does not list the bins; one significant digit is the only scheme with exactly 50 of
+//! them that holds all bins which it names: 1..9 us, 10..90 us, 100..900 us, 1..9 ms, 10..90 ms in
+//! steps of one leading digit, and 100..500 ms. Rounding puts the edges half-way between two bins:
+//! 0.5, 1.5, ... 9.5, 15, 25, ... 95, 150, ... 450 000, 550 000 us. What lies outside is counted
+//! too, in a slot below and a slot above, and every chart says so if they are not empty.
 
 use std::array;
 
@@ -38,7 +40,8 @@ const EDGES_NS: [u64; SLOTS] = {
     edges
 };
 
-/// For each power of two of nanoseconds the slot of its first value: a slot is then found with at most four comparisons.
+/// For each power of two of nanoseconds the slot of its first value: a slot is then found with at
+/// most four comparisons.
 const FIRST_SLOT: [u8; 65] = {
     let mut first = [0; 65];
     let mut power = 0;
@@ -64,7 +67,8 @@ pub fn slot_of(ns: u64) -> usize {
     slot
 }
 
-/// The bounds of a slot in nanoseconds: the first value in it and the first above it (`u64::MAX` for the last).
+/// The bounds of a slot in nanoseconds: the first value in it and the first above it (`u64::MAX`
+/// for the last).
 pub fn slot_bounds_ns(slot: usize) -> (u64, u64) {
     (EDGES_NS[slot], EDGES_NS.get(slot + 1).copied().unwrap_or(u64::MAX))
 }
@@ -90,8 +94,8 @@ pub struct Slot {
     pub sum_ns: u64,
 }
 
-/// A latency distribution. To record costs a few nanoseconds and no memory, so servers and clients keep one for every kind of operation at
-/// all times.
+/// A latency distribution. To record costs a few nanoseconds and no memory, so servers and clients
+/// keep one for every kind of operation at all times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     slots: [Slot; SLOTS],
@@ -116,8 +120,9 @@ impl Latency {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// A distribution as it was told by its slots (missing ones are empty) and its smallest and largest entry in nanoseconds: what
-    /// [`Latency::slots`], [`Latency::min_ns`] and [`Latency::max_ns`] of another process said.
+    /// A distribution as it was told by its slots (missing ones are empty) and its smallest and
+    /// largest entry in nanoseconds: what [`Latency::slots`], [`Latency::min_ns`] and
+    /// [`Latency::max_ns`] of another process said.
     pub fn from_slots(slots: impl IntoIterator<Item = Slot>, min_ns: u64, max_ns: u64) -> Latency {
         let mut latency = Latency::default();
         latency.slots.iter_mut().zip(slots).for_each(|(slot, told)| *slot = told);
@@ -137,7 +142,8 @@ impl Latency {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// What came since `before`, an earlier state of this distribution. The smallest and largest entry are known only as bounds of slots.
+    /// What came since `before`, an earlier state of this distribution. The smallest and largest
+    /// entry are known only as bounds of slots.
     pub fn since(&self, before: &Latency) -> Latency {
         let mut since = Latency::default();
         for (slot, (now, then)) in self.slots.iter().zip(&before.slots).enumerate() {
@@ -182,14 +188,16 @@ impl Latency {
         if self.count() == 0 { 0.0 } else { self.sum_ns() as f64 / self.count() as f64 }
     }
 
-    /// Share of the total time that the entries of each slot took: the line of figures 4.12 to 4.15 of the thesis.
+    /// Share of the total time that the entries of each slot took: the line of figures 4.12 to 4.15
+    /// of the thesis.
     pub fn time_shares(&self) -> [f64; SLOTS] {
         let total = self.sum_ns().max(1) as f64;
         array::from_fn(|slot| self.slots[slot].sum_ns as f64 / total)
     }
 
-    /// Entries and time of everything that is at least `from_ns`, which should be the lower bound of a slot: "10 % of the operations took
-    /// 62 % of the time". Returns (share of the entries, share of the time).
+    /// Entries and time of everything that is at least `from_ns`, which should be the lower bound
+    /// of a slot: "10 % of the operations took 62 % of the time". Returns (share of the entries,
+    /// share of the time).
     pub fn tail(&self, from_ns: u64) -> (f64, f64) {
         let tail = &self.slots[slot_of(from_ns)..];
         let count: u64 = tail.iter().map(|slot| slot.count).sum();
@@ -197,8 +205,9 @@ impl Latency {
         (count as f64 / self.count().max(1) as f64, sum as f64 / self.sum_ns().max(1) as f64)
     }
 
-    /// The quantile `q` (0 to 1) in nanoseconds, 0 without entries: the entry of rank ceil(q n), where the entries of a slot are taken to
-    /// lie evenly around their mean. The error is at most the width of the slot.
+    /// The quantile `q` (0 to 1) in nanoseconds, 0 without entries: the entry of rank ceil(q n),
+    /// where the entries of a slot are taken to lie evenly around their mean. The error is at most
+    /// the width of the slot.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         let count = self.count();
         if count == 0 {
@@ -218,7 +227,8 @@ impl Latency {
         self.max_ns
     }
 
-    /// The entry of this rank (from 1) within a slot: on a straight line through the slot's mean that stays inside its bounds.
+    /// The entry of this rank (from 1) within a slot: on a straight line through the slot's mean
+    /// that stays inside its bounds.
     fn within(&self, number: usize, rank: u64) -> u64 {
         let slot = self.slots[number];
         let (from, to) = slot_bounds_ns(number);
@@ -229,8 +239,8 @@ impl Latency {
         ((mean + (2.0 * position - 1.0) * half) as u64).clamp(self.min_ns(), self.max_ns)
     }
 
-    /// The empirical distribution function: for every slot that has entries its upper bound in nanoseconds (the largest entry for the
-    /// last) and the share of entries up to there.
+    /// The empirical distribution function: for every slot that has entries its upper bound in
+    /// nanoseconds (the largest entry for the last) and the share of entries up to there.
     pub fn ecdf(&self) -> Vec<(u64, f64)> {
         let count = self.count().max(1) as f64;
         let mut before = 0;
@@ -272,7 +282,8 @@ impl Stacked {
         total
     }
 
-    /// The time distribution of tables 4.2 to 4.4 of the thesis: for each part its share of the total time and its seconds.
+    /// The time distribution of tables 4.2 to 4.4 of the thesis: for each part its share of the
+    /// total time and its seconds.
     pub fn time_table(&self) -> Vec<(&str, f64, f64)> {
         let total = self.total().sum_ns().max(1) as f64;
         self.parts.iter().map(|(name, part)| (name.as_str(), part.sum_ns() as f64 / total, part.sum_ns() as f64 / 1e9)).collect()

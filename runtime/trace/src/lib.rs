@@ -1,6 +1,7 @@
-//! Trace records: what happened to one operation, where and when, written at a cost of some nanoseconds into a ring of each thread; the
-//! file they are kept in; latency distributions; and the analysis that says where the time went (`docs/trace.md`). It never blocks the
-//! thread that records, and never loses a record without counting it.
+//! Trace records: what happened to one operation, where and when, written at a cost of some
+//! nanoseconds into a ring of each thread; the file they are kept in; latency distributions; and
+//! the analysis that says where the time went (`docs/trace.md`). It never blocks the thread that
+//! records, and never loses a record without counting it.
 
 pub mod clock;
 pub mod event;

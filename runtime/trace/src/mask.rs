@@ -1,7 +1,8 @@
 //! Which events are recorded: a bit for each, switched while the program runs.
 //!
-//! A call site asks [`is_on`]: one relaxed load of a static word and a test. Each [`Tracer`](crate::Tracer) has a mask of its own; the
-//! static words hold the union of all, so that a process without tracing pays for nothing, and nodes of one simulation may differ.
+//! A call site asks [`is_on`]: one relaxed load of a static word and a test. Each
+//! [`Tracer`](crate::Tracer) has a mask of its own; the static words hold the union of all, so that
+//! a process without tracing pays for nothing, and nodes of one simulation may differ.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,8 +34,8 @@ impl Mask {
         self.0[event.layer()] &= !event.bit();
     }
 
-    /// Reads a list like `client.*,meta.create,-disk.sync`: names of `table`, `*` at the end of a name or alone, `-` takes away. From
-    /// left to right.
+    /// Reads a list like `client.*,meta.create,-disk.sync`: names of `table`, `*` at the end of a
+    /// name or alone, `-` takes away. From left to right.
     ///
     /// # Errors
     /// A sentence that names the word which matches no event.

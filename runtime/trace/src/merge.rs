@@ -1,5 +1,6 @@
-//! Files of several nodes on one time line, that of the first. Files of one clock domain share a clock; how other clocks stand to it is
-//! computed from the requests themselves ([`crate::offsets`]). That is always stated with its error, and never applied silently:
+//! Files of several nodes on one time line, that of the first. Files of one clock domain share a
+//! clock; how other clocks stand to it is computed from the requests themselves
+//! ([`crate::offsets`]). That is always stated with its error, and never applied silently:
 //! [`Merged::clocks`] shows it, and the times without it can be had.
 
 use std::ops::RangeInclusive;
@@ -47,8 +48,9 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// Requests whose server worked on them before they were sent or after they were answered, by more than the clocks' error: on one
-    /// machine there must be none. The first call may have to look for them.
+    /// Requests whose server worked on them before they were sent or after they were answered, by
+    /// more than the clocks' error: on one machine there must be none. The first call may have to
+    /// look for them.
     pub fn causality_violations(&self) -> u64 {
         *self.violations.get_or_init(|| causality_violations(&self.domains, &self.clocks, &four_times(&self.events)))
     }
@@ -59,8 +61,8 @@ impl Merged {
     }
 }
 
-/// Does pieces of work that do not depend on one another, in any order or at the same time: calls the function once with each number below
-/// the count, and returns when all are done.
+/// Does pieces of work that do not depend on one another, in any order or at the same time: calls
+/// the function once with each number below the count, and returns when all are done.
 pub type Each<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
 
 /// One piece after the other.
@@ -139,8 +141,8 @@ fn spans(events: &Events) -> Vec<RangeInclusive<i64>> {
     (0..events.nodes()).map(span).collect()
 }
 
-/// Pairs of a client's span and a server's ladder with the same key. A request that was repeated or given up has no clear times and is left
-/// out.
+/// Pairs of a client's span and a server's ladder with the same key. A request that was repeated or
+/// given up has no clear times and is left out.
 fn four_times(events: &Events) -> Vec<FourTimes> {
     let mut calls: FastMap<u64, Option<u32>> = FastMap::default();
     let mut served: FastMap<u64, Option<u32>> = FastMap::default();
@@ -211,7 +213,8 @@ mod tests {
         Record { req: key, flags: flags::SERVER, ..Record::new(t0, event::META_CREATE, Body::Ladder(ladder)) }
     }
 
-    /// A server whose clock is 1 000 000 ns ahead; 3 200 ns there, 1 600 ns back, so the error is real and bounded.
+    /// A server whose clock is 1 000 000 ns ahead; 3 200 ns there, 1 600 ns back, so the error is
+    /// real and bounded.
     #[test]
     fn the_offset_of_another_machine_is_found_within_its_stated_error() {
         let client: Vec<_> = (0..10).map(|i| call(100 + i, 50_000 * i + 1, 12_800 + 160 * i)).collect();

@@ -1,5 +1,5 @@
-//! Names of objects, as far as anybody knows them: from a list beside the traces, which `weft trace off` and `weft explain FS` write, and
-//! from records of names in the traces.
+//! Names of objects, as far as anybody knows them: from a list beside the traces, which
+//! `weft trace off` and `weft explain FS` write, and from records of names in the traces.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use crate::Kind;
 use crate::merge::Merged;
 use crate::record::Body;
 
-/// How a list of names begins; a line with a handle (hexadecimal), a tabulator and a path for each object follows.
+/// How a list of names begins; a line with a handle (hexadecimal), a tabulator and a path for each
+/// object follows.
 pub const HEAD: &str = "weft-names 1";
 /// Names that are kept, at most.
 const NAMES_MAX: usize = 1 << 20;

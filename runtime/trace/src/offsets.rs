@@ -1,20 +1,24 @@
 //! How the clocks of several nodes stand to each other, from the requests between them.
 //!
-//! A request has four times: sent (t1) and answered (t4) by the client's clock, received (t2) and replied (t3) by the server's. Nothing
-//! arrives before it was sent. So when the client's clock showed t1, the server's showed at most t2; and when the client's showed t4, the
-//! server's showed at least t3. Each request bounds the difference of the clocks from both sides, at two moments, whatever the network did.
+//! A request has four times: sent (t1) and answered (t4) by the client's clock, received (t2) and
+//! replied (t3) by the server's. Nothing arrives before it was sent. So when the client's clock
+//! showed t1, the server's showed at most t2; and when the client's showed t4, the server's showed
+//! at least t3. Each request bounds the difference of the clocks from both sides, at two moments,
+//! whatever the network did.
 //!
-//! Two clocks of quartz differ by a straight line, at least for as long as nobody turns them. Of all lines between the upper and the
-//! lower bounds one is chosen, and the error is the distance to the farthest of the others. Only the convex hulls of the bounds matter, which
-//! are short: Moon, Skelly and Towsley, "Estimation and removal of clock skew from network delay measurements" (INFOCOM 1999), section 4,
-//! where one side is used; as there the line runs below or above all points, never through their middle, so queues do not move it. With one
-//! request only, the offset is that of NTP, ((t2 - t1) + (t3 - t4)) / 2, and so is its error (Mills, RFC 5905, section 8).
+//! Two clocks of quartz differ by a straight line, at least for as long as nobody turns them. Of
+//! all lines between the upper and the lower bounds one is chosen, and the error is the distance to
+//! the farthest of the others. Only the convex hulls of the bounds matter, which are short: Moon,
+//! Skelly and Towsley, "Estimation and removal of clock skew from network delay measurements"
+//! (INFOCOM 1999), section 4, where one side is used; as there the line runs below or above all
+//! points, never through their middle, so queues do not move it. With one request only, the offset
+//! is that of NTP, ((t2 - t1) + (t3 - t4)) / 2, and so is its error (Mills, RFC 5905, section 8).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-/// Two clocks drift apart by less than this. It is the largest frequency error that NTP corrects (RFC 5905, MAXFREQ); quartz has a
-/// fifth of it.
+/// Two clocks drift apart by less than this. It is the largest frequency error that NTP corrects
+/// (RFC 5905, MAXFREQ); quartz has a fifth of it.
 pub const RATE_MAX: f64 = 500e-6;
 
 /// From the times of one clock to those of another.
@@ -55,10 +59,11 @@ pub struct NodeClock {
     pub offset_ns: i64,
     /// A moment on the node's own clock, in nanoseconds.
     pub at_ns: i64,
-    /// What was added grew by so many nanoseconds in each nanosecond from then on; 0 unless the requests prove that the clocks drift.
+    /// What was added grew by so many nanoseconds in each nanosecond from then on; 0 unless the
+    /// requests prove that the clocks drift.
     pub rate: f64,
-    /// All times of the node are right within so many nanoseconds, if the clocks differ by a straight line; `None`: nothing ties the node to
-    /// the first one, its times are not comparable.
+    /// All times of the node are right within so many nanoseconds, if the clocks differ by a
+    /// straight line; `None`: nothing ties the node to the first one, its times are not comparable.
     pub error_ns: Option<u64>,
     /// Requests it was computed from.
     pub samples: u64,
@@ -87,8 +92,8 @@ pub(crate) struct FourTimes {
     pub t4: i64,
 }
 
-/// The clock of every node. `domains` names the clock of each; nodes of one domain share it. `spans` are the first and the last moment
-/// that each node has recorded, by its own clock.
+/// The clock of every node. `domains` names the clock of each; nodes of one domain share it.
+/// `spans` are the first and the last moment that each node has recorded, by its own clock.
 pub(crate) fn clocks(domains: &[String], spans: &[RangeInclusive<i64>], requests: &[FourTimes]) -> Vec<NodeClock> {
     let ties = ties(domains, requests);
     let unknown = NodeClock { offset_ns: 0, at_ns: 0, rate: 0.0, error_ns: None, samples: 0 };
@@ -109,7 +114,8 @@ pub(crate) fn clocks(domains: &[String], spans: &[RangeInclusive<i64>], requests
     domains.iter().zip(spans).map(clock).collect()
 }
 
-/// Requests whose server worked on them before they were sent or after they were answered, by more than the error of the clocks.
+/// Requests whose server worked on them before they were sent or after they were answered, by more
+/// than the error of the clocks.
 pub(crate) fn causality_violations(domains: &[String], clocks: &[NodeClock], requests: &[FourTimes]) -> u64 {
     let violates = |request: &&FourTimes| {
         let FourTimes { client, server, t1, t2, t3, t4 } = **request;
@@ -127,7 +133,8 @@ pub(crate) fn causality_violations(domains: &[String], clocks: &[NodeClock], req
 /// What ties two clocks: the second one minus the first, as a function of the first one's time.
 struct Tie {
     line: Line,
-    /// The corners of the set of all lines that the bounds allow: value at `line.at_ns`, less `line.offset_ns`, and rate.
+    /// The corners of the set of all lines that the bounds allow: value at `line.at_ns`, less
+    /// `line.offset_ns`, and rate.
     corners: Vec<(f64, f64)>,
     /// The bounds contradict each other by so many nanoseconds each: a clock was turned.
     slack: f64,
@@ -157,7 +164,8 @@ impl Step<'_> {
         if self.is_back { self.tie.line.inverse() } else { self.tie.line }
     }
 
-    /// In nanoseconds of the first clock or of the second, which is the same but for a rate of a rate.
+    /// In nanoseconds of the first clock or of the second, which is the same but for a rate of a
+    /// rate.
     fn error_at(&self, at_ns: i64) -> f64 {
         self.tie.error_at(if self.is_back { self.tie.line.inverse().apply(at_ns) } else { at_ns })
     }
@@ -180,7 +188,8 @@ fn ties<'a>(domains: &'a [String], requests: &[FourTimes]) -> Ties<'a> {
     bounds.into_iter().filter_map(|(pair, bounds)| Some((pair, bounds.tie()?))).collect()
 }
 
-/// For each clock that is tied to `first`, the ties on the surest way to it (Dijkstra over their errors).
+/// For each clock that is tied to `first`, the ties on the surest way to it (Dijkstra over their
+/// errors).
 fn surest_paths<'a>(first: &'a str, ties: &'a Ties<'a>) -> BTreeMap<&'a str, Vec<Step<'a>>> {
     let mut errors: BTreeMap<&str, f64> = BTreeMap::from([(first, 0.0)]);
     let mut towards: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
@@ -223,7 +232,8 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The second clock showed at most `at_most.1` when the first one showed `at_most.0`, and so on.
+    /// The second clock showed at most `at_most.1` when the first one showed `at_most.0`, and so
+    /// on.
     fn request(&mut self, at_most: Point, at_least: Point) {
         self.upper.push(at_most);
         self.lower.push(at_least);
@@ -260,8 +270,8 @@ impl Bounds {
     }
 }
 
-/// The smallest and the largest rate of a line that is `slack` below all lower bounds at most, and above all upper ones. The first is
-/// larger than the second if there is no such line.
+/// The smallest and the largest rate of a line that is `slack` below all lower bounds at most, and
+/// above all upper ones. The first is larger than the second if there is no such line.
 fn rates(upper: &[(f64, f64)], lower: &[(f64, f64)], slack: f64) -> (f64, f64) {
     let (mut slowest, mut fastest) = (-RATE_MAX, RATE_MAX);
     for (above_x, above) in upper {
@@ -280,7 +290,8 @@ fn rates(upper: &[(f64, f64)], lower: &[(f64, f64)], slack: f64) -> (f64, f64) {
     (slowest, fastest)
 }
 
-/// By how much all bounds must be widened so that one line keeps to them, in nanoseconds: 0 unless a clock was turned or changed its rate.
+/// By how much all bounds must be widened so that one line keeps to them, in nanoseconds: 0 unless
+/// a clock was turned or changed its rate.
 fn slack(upper: &[(f64, f64)], lower: &[(f64, f64)]) -> f64 {
     let is_enough = |slack: f64| {
         let (slowest, fastest) = rates(upper, lower, slack);
@@ -365,7 +376,8 @@ mod tests {
         names.iter().map(ToString::to_string).collect()
     }
 
-    /// By how much the times of node 1, mapped to those of node 0, are wrong at most between two true times.
+    /// By how much the times of node 1, mapped to those of node 0, are wrong at most between two
+    /// true times.
     fn wrong_by(clock: &NodeClock, quartz: [Quartz; 2], from: i64, to: i64) -> u64 {
         let wrong = |part: i64| {
             let time = from + (to - from) / 100 * part;
@@ -374,7 +386,8 @@ mod tests {
         (0..=100).map(wrong).max().expect("there are moments")
     }
 
-    /// Two machines for ten minutes, one of which gains 50 us a second: at the end it is 30 ms ahead.
+    /// Two machines for ten minutes, one of which gains 50 us a second: at the end it is 30 ms
+    /// ahead.
     #[test]
     fn clocks_that_drift_are_followed_within_the_stated_error() {
         let quartz = [Quartz { offset: 7 * SECOND, ppm: -20.0 }, Quartz { offset: -3 * SECOND, ppm: 30.0 }];
@@ -453,7 +466,8 @@ mod tests {
     fn nodes_of_one_domain_share_what_is_known_of_it() {
         let far = Quartz { offset: 77 * SECOND, ppm: 0.0 };
         let ask = |nodes, quartz, at| request(nodes, quartz, at, 10_000, 10_000);
-        // Nobody of `a` has asked node 2, which asks a node of a third machine; node 4 has been asked by nobody.
+        // Nobody of `a` has asked node 2, which asks a node of a third machine; node 4 has been
+        // asked by nobody.
         let requests = [
             ask([0, 1], [Quartz::TRUE, far], 0),
             ask([2, 3], [far, Quartz::TRUE], 1_000_000),

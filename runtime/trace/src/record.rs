@@ -1,7 +1,8 @@
-//! The record: 64 bytes, one cache line, little-endian. `docs/trace.md` draws it byte by byte, the tests below check every offset.
+//! The record: 64 bytes, one cache line, little-endian. `docs/trace.md` draws it byte by byte, the
+//! tests below check every offset.
 //!
-//! Records are written once, when what they describe is over: half as many as begin and end, and a ring that wraps around never leaves an
-//! end without a beginning.
+//! Records are written once, when what they describe is over: half as many as begin and end, and a
+//! ring that wraps around never leaves an end without a beginning.
 
 use crate::event::{EventId, Kind, PHASES_MAX};
 
@@ -11,8 +12,8 @@ pub const RECORD_BYTES: usize = 64;
 pub const RECORD_WORDS: usize = 8;
 /// A record as it lies in a ring.
 pub type Words = [u64; RECORD_WORDS];
-/// Waits and phases are stored in units of so many bits of ticks: steps of 5 ns and a range of 22 s at 3 GHz, 16 ns and 68 s if a tick is
-/// a nanosecond.
+/// Waits and phases are stored in units of so many bits of ticks: steps of 5 ns and a range of 22 s
+/// at 3 GHz, 16 ns and 68 s if a tick is a nanosecond.
 pub const COARSE_BITS: u32 = 4;
 /// Longest duration of a span in ticks: 48 bits, 26 hours at 3 GHz.
 pub const DURATION_MAX: u64 = (1 << 48) - 1;
@@ -37,7 +38,8 @@ pub mod flags {
     pub const SAMPLED: u16 = 1 << 7;
     /// With a promise of stable storage.
     pub const SYNC: u16 = 1 << 8;
-    /// Of a disk access: one of several requests that share it; the access itself is a record of its own, `disk.job`.
+    /// Of a disk access: one of several requests that share it; the access itself is a record of
+    /// its own, `disk.job`.
     pub const SHARED: u16 = 1 << 9;
     /// Answered from a cache.
     pub const HIT: u16 = 1 << 10;
@@ -334,7 +336,8 @@ impl Ladder {
     }
 }
 
-/// Ticks from the beginning to the end of a record of this kind, as [`Record::duration`], without decoding the rest.
+/// Ticks from the beginning to the end of a record of this kind, as [`Record::duration`], without
+/// decoding the rest.
 #[inline]
 pub(crate) fn duration_of(kind: Kind, words: &Words) -> u64 {
     match kind {

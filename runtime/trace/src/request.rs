@@ -1,13 +1,15 @@
-//! The key that ties client, server and disk: one word that both sides compute from what is in every message anyway.
+//! The key that ties client, server and disk: one word that both sides compute from what is in
+//! every message anyway.
 
 use weft_base::{RequestId, ServerId};
 
 /// Computes keys of the requests of one client at one server.
 ///
-/// A request is named by client, incarnation, server and sequence, together 27 bytes. The key is a hash of the first three plus the
-/// sequence: consecutive requests have consecutive keys. Two pairs of client and server collide if their ranges overlap: with 10^4 pairs
-/// of 10^9 requests each the chance is (10^4)^2 * 10^9 / 2^64, half a percent, and it would confuse two requests only if both fall into one
-/// window of a trace.
+/// A request is named by client, incarnation, server and sequence, together 27 bytes. The key is a
+/// hash of the first three plus the sequence: consecutive requests have consecutive keys. Two pairs
+/// of client and server collide if their ranges overlap: with 10^4 pairs of 10^9 requests each the
+/// chance is (10^4)^2 * 10^9 / 2^64, half a percent, and it would confuse two requests only if both
+/// fall into one window of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestKey {
     base: u64,
@@ -31,7 +33,8 @@ pub fn request_key(request: RequestId, server: ServerId) -> u64 {
     RequestKey::new(request, server).of(request.sequence)
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014, figure 14).
+/// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+/// OOPSLA 2014, figure 14).
 fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,11 +1,13 @@
 //! The ring of one thread: one writer, readers that never make it wait.
 //!
-//! A slot is eight atomic words, so a reader that comes too late reads wrong words but no undefined ones, and finds out: it copies slots
-//! and looks at the head again. The writer announces nothing per slot; `head` counts the records that are complete.
+//! A slot is eight atomic words, so a reader that comes too late reads wrong words but no undefined
+//! ones, and finds out: it copies slots and looks at the head again. The writer announces nothing
+//! per slot; `head` counts the records that are complete.
 //!
-//! Orders (checked with loom): the writer stores `head = n` and then, behind a release fence, the words of record `n`. A reader that sees
-//! one of these words and passes its acquire fence must also see `head >= n`, and so knows that the record which lay in the slot before,
-//! number `n - capacity`, is gone.
+//! Orders (checked with loom): the writer stores `head = n` and then, behind a release fence, the
+//! words of record `n`. A reader that sees one of these words and passes its acquire fence must
+//! also see `head >= n`, and so knows that the record which lay in the slot before, number
+//! `n - capacity`, is gone.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -21,7 +23,8 @@ use crate::record::{RECORD_WORDS, Words};
 pub enum WhenFull {
     /// It replaces the oldest: the ring holds the last moments (flight recorder).
     Overwrite,
-    /// It is not written but counted: what was recorded first stays (bench) or is being fetched (stream).
+    /// It is not written but counted: what was recorded first stays (bench) or is being fetched
+    /// (stream).
     DropNew,
 }
 
@@ -37,7 +40,8 @@ pub struct Ring {
     when_full: WhenFull,
     /// Records ever written.
     head: AtomicU64,
-    /// Records before this number have been fetched; their slots are free in a ring that drops new records.
+    /// Records before this number have been fetched; their slots are free in a ring that drops new
+    /// records.
     tail: AtomicU64,
     /// Records that a full ring did not take.
     dropped: AtomicU64,
@@ -68,7 +72,8 @@ impl Ring {
         })
     }
 
-    /// The one writer; `None` if the ring has one. A writer that was dropped can be succeeded, also on another thread.
+    /// The one writer; `None` if the ring has one. A writer that was dropped can be succeeded, also
+    /// on another thread.
     pub fn writer(self: &Arc<Self>) -> Option<RingWriter> {
         // Acquire: what the predecessor wrote is seen.
         if self.has_writer.swap(true, Ordering::Acquire) {
@@ -101,8 +106,9 @@ impl Ring {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Passes the records from number `cursor` on to `each`, with their numbers, and moves the cursor behind the last one. In a ring that
-    /// drops new records their slots become free; such a ring has one reader at a time.
+    /// Passes the records from number `cursor` on to `each`, with their numbers, and moves the
+    /// cursor behind the last one. In a ring that drops new records their slots become free; such a
+    /// ring has one reader at a time.
     pub fn read(&self, cursor: &mut u64, mut each: impl FnMut(u64, Words)) -> Fetched {
         let mut fetched = Fetched::default();
         let end = self.head.load(Ordering::Acquire);
@@ -244,7 +250,8 @@ mod tests {
     }
 
     proptest! {
-        /// Writes and reads in any order: nothing is passed on twice, out of order, or lost without a count.
+        /// Writes and reads in any order: nothing is passed on twice, out of order, or lost without
+        /// a count.
         #[test]
         fn written_is_fetched_plus_lost(steps in prop::collection::vec((any::<bool>(), 1u64..9), 0..60), overwrite: bool) {
             let ring = Ring::new(8, if overwrite { WhenFull::Overwrite } else { WhenFull::DropNew });
@@ -280,8 +287,9 @@ mod loom_tests {
         ring.read(cursor, |number, words| assert_eq!(words, record(number), "a torn record was passed on"))
     }
 
-    /// All interleavings with at most three switches that a thread does not ask for: with all of them the first test alone takes six
-    /// minutes (and passes). Without the writer's release fence it fails.
+    /// All interleavings with at most three switches that a thread does not ask for: with all of
+    /// them the first test alone takes six minutes (and passes). Without the writer's release fence
+    /// it fails.
     fn model(test: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);

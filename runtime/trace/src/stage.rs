@@ -108,8 +108,8 @@ impl Stage {
         }
     }
 
-    /// A disk stage with the class of its record: 1 no seek, 2 near seek, 3 far seek; 0 (not known) counts as no seek. Other stages
-    /// have no classes.
+    /// A disk stage with the class of its record: 1 no seek, 2 near seek, 3 far seek; 0 (not known)
+    /// counts as no seek. Other stages have no classes.
     pub fn with_class(self, class: u8) -> Stage {
         match (self, class) {
             (Stage::DiskNoSeek | Stage::DiskNear | Stage::DiskFar, 2) => Stage::DiskNear,

@@ -1,6 +1,7 @@
-//! Sorting the records of a node by time. They lie in the file as their rings were emptied, within a ring by their ends: nearly sorted, but
-//! an operation that took long lies far behind its beginning. So they are put into buckets of equal size first, whose bounds come from a
-//! sample; neighbours mostly go to the same bucket, and a bucket is sorted within the processor's cache.
+//! Sorting the records of a node by time. They lie in the file as their rings were emptied, within
+//! a ring by their ends: nearly sorted, but an operation that took long lies far behind its
+//! beginning. So they are put into buckets of equal size first, whose bounds come from a sample;
+//! neighbours mostly go to the same bucket, and a bucket is sorted within the processor's cache.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -11,7 +12,8 @@ const SAMPLED: usize = 256;
 /// Samples for each bucket: about 4 000 records, 100 KB.
 const SAMPLES_PER_BUCKET: usize = 16;
 
-/// Sorts by beginning, the longer first, then by ring and place in the file. `spare` is memory that is kept from one call to the next.
+/// Sorts by beginning, the longer first, then by ring and place in the file. `spare` is memory that
+/// is kept from one call to the next.
 pub(crate) fn sort(briefs: &mut [Brief], spare: &mut Vec<Brief>, ring: impl Fn(u32) -> u32) {
     let order = |a: &Brief, b: &Brief| match a.start.cmp(&b.start) {
         Ordering::Equal => (Reverse(a.dur), ring(a.unit), a.unit).cmp(&(Reverse(b.dur), ring(b.unit), b.unit)),
@@ -50,7 +52,8 @@ fn bounds(briefs: &[Brief]) -> Vec<i64> {
     bounds
 }
 
-/// Calls `take` with each record and the number of its bucket: how many bounds are not after its beginning.
+/// Calls `take` with each record and the number of its bucket: how many bounds are not after its
+/// beginning.
 fn each_bucket(briefs: &[Brief], bounds: &[i64], mut take: impl FnMut(usize, &Brief)) {
     let (mut bucket, mut low, mut high) = (0, i64::MAX, i64::MIN);
     for brief in briefs {

@@ -13,11 +13,13 @@ use crate::ring::{Ring, RingWriter, WhenFull};
 /// What rings are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Large enough for a whole run and fetched at its end; what does not fit is not recorded, but counted.
+    /// Large enough for a whole run and fetched at its end; what does not fit is not recorded, but
+    /// counted.
     Bench,
     /// The last moments are kept, and fetched when something calls for it.
     Flight,
-    /// Fetched while the program runs; what the reader is too slow for is not recorded, but counted.
+    /// Fetched while the program runs; what the reader is too slow for is not recorded, but
+    /// counted.
     Stream,
 }
 
@@ -37,7 +39,8 @@ pub struct TracerConfig {
     pub mode: Mode,
     /// Records of one thread's ring, 64 bytes each; rounded up to a power of two.
     pub ring_records: usize,
-    /// Rings at most; threads beyond them record nothing and are counted in [`TracerStats::threads_without_ring`].
+    /// Rings at most; threads beyond them record nothing and are counted in
+    /// [`TracerStats::threads_without_ring`].
     pub rings_max: usize,
     /// The clock of all records.
     pub clock: Clock,
@@ -55,7 +58,8 @@ impl TracerConfig {
 /// Counters of a tracer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TracerStats {
-    /// Rings, one for each thread that recorded (a later thread takes over the ring of one that ended).
+    /// Rings, one for each thread that recorded (a later thread takes over the ring of one that
+    /// ended).
     pub rings: usize,
     /// Records written.
     pub written: u64,
@@ -119,7 +123,8 @@ impl Tracer {
         self.0.mask.get()
     }
 
-    /// Keeps one operation of 2^`bits` with everything below it, chosen by its span's number; 0 keeps all. At most 31.
+    /// Keeps one operation of 2^`bits` with everything below it, chosen by its span's number; 0
+    /// keeps all. At most 31.
     pub fn set_sampling(&self, bits: u32) {
         self.0.sampling_bits.store(bits.min(31), Ordering::Relaxed);
     }
@@ -129,7 +134,8 @@ impl Tracer {
         self.0.sampling_bits.load(Ordering::Relaxed)
     }
 
-    /// An operation, or a request at a server, that takes longer than so many ticks calls for a dump; `u64::MAX`: none does.
+    /// An operation, or a request at a server, that takes longer than so many ticks calls for a
+    /// dump; `u64::MAX`: none does.
     pub fn set_slow(&self, ticks: u64) {
         self.0.slow_ticks.store(ticks, Ordering::Relaxed);
     }
@@ -145,7 +151,8 @@ impl Tracer {
         }
     }
 
-    /// Something calls for a dump: an operation was slow, or an error, a signal or a command says so.
+    /// Something calls for a dump: an operation was slow, or an error, a signal or a command says
+    /// so.
     pub fn want_dump(&self) {
         self.0.dump_wanted.store(true, Ordering::Relaxed);
     }
@@ -165,8 +172,8 @@ impl Tracer {
         &self.0.config
     }
 
-    /// A recorder for one thread (or one simulated node): a ring that nobody writes into any more, or a new one. `None` if there are
-    /// [`TracerConfig::rings_max`] already.
+    /// A recorder for one thread (or one simulated node): a ring that nobody writes into any more,
+    /// or a new one. `None` if there are [`TracerConfig::rings_max`] already.
     pub fn recorder(&self) -> Option<Recorder> {
         let mut rings = self.rings();
         for (number, ring) in rings.iter().enumerate() {
@@ -188,8 +195,8 @@ impl Tracer {
         Recorder::new(self.clone(), number as u32, writer)
     }
 
-    /// What has not ended as records: operations and what is open inside them, up to now and with [`crate::record::flags::OPEN`], by their
-    /// beginnings.
+    /// What has not ended as records: operations and what is open inside them, up to now and with
+    /// [`crate::record::flags::OPEN`], by their beginnings.
     pub fn in_flight_records(&self) -> Vec<Record> {
         let own = |(_, mut record): (bool, Record)| {
             record.flags |= self.0.config.flags;

@@ -1,6 +1,7 @@
-//! The hottest paths of Weft, each repeated in virtual time: real client, real servers, one thread, nothing left to chance. So the
-//! instructions of two runs of different length, subtracted and divided, are those of one operation on both sides.
-//! `cargo xtask counts` runs this under callgrind, takes the simulator out, and compares with the recorded counts.
+//! The hottest paths of Weft, each repeated in virtual time: real client, real servers, one thread,
+//! nothing left to chance. So the instructions of two runs of different length, subtracted and
+//! divided, are those of one operation on both sides. `cargo xtask counts` runs this under
+//! callgrind, takes the simulator out, and compares with the recorded counts.
 
 use std::process::ExitCode;
 

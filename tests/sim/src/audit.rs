@@ -1,5 +1,6 @@
-//! The examination of a cluster after a run, when all faults are over: a full scan whose answers become part of the history, and
-//! then the removal of everything, after which the servers must hold nothing any more.
+//! The examination of a cluster after a run, when all faults are over: a full scan whose answers
+//! become part of the history, and then the removal of everything, after which the servers must
+//! hold nothing any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,8 @@ use crate::workload::Worker;
 
 /// How long the servers may take to notice that all faults are over, in nanoseconds.
 const WAKE_NS: u64 = 20 * SECOND;
-/// How long they may keep what nobody needs any more, in nanoseconds: lost sessions, answers to lost questions, removed files.
+/// How long they may keep what nobody needs any more, in nanoseconds: lost sessions, answers to
+/// lost questions, removed files.
 const REAP_NS: u64 = 2 * GRACE_NS + 30 * SECOND;
 
 /// Waits until every server answers.
@@ -135,7 +137,8 @@ async fn expect(worker: &mut Worker, action: Action) -> Result<Answer, String> {
     }
 }
 
-/// Waits until the servers hold exactly the objects that the scan found: nothing that was removed, no half-made object.
+/// Waits until the servers hold exactly the objects that the scan found: nothing that was removed,
+/// no half-made object.
 ///
 /// # Errors
 /// What they still hold.
@@ -164,7 +167,8 @@ pub async fn no_orphans(client: &Client<SimRt>, scan: &Scan) -> Result<(), Strin
     }
 }
 
-/// Removes everything that the scan found. Whatever is still locked, or cannot be removed, shows here.
+/// Removes everything that the scan found. Whatever is still locked, or cannot be removed, shows
+/// here.
 ///
 /// # Errors
 /// What cannot be removed.

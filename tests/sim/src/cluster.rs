@@ -1,4 +1,5 @@
-//! A whole file system in virtual time: real metadata and data servers, and clients, on simulated nodes.
+//! A whole file system in virtual time: real metadata and data servers, and clients, on simulated
+//! nodes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -92,8 +93,9 @@ impl ClusterConfig {
         (mixed % (2 * SERVER_SKEW_NS_MAX)) as i64 - SERVER_SKEW_NS_MAX as i64
     }
 
-    /// Data servers work as with direct I/O: all accesses pass the cache layer, and requests are under way over turns. Follows from what was drawn
-    /// for other ends, so that seeds keep their histories.
+    /// Data servers work as with direct I/O: all accesses pass the cache layer, and requests are
+    /// under way over turns. Follows from what was drawn for other ends, so that seeds keep their
+    /// histories.
     fn cache(&self) -> CacheConfig {
         if self.stripe_width != 1 || self.checkpoint_bytes > 4 << 10 {
             return CacheConfig::default();
@@ -162,8 +164,8 @@ impl Cluster {
         (node, Client::new(self.control.rt(node), self.map.clone(), options))
     }
 
-    /// Lets servers join after so many nanoseconds from now each; data servers and metadata servers in turns, with numbers that leave
-    /// holes.
+    /// Lets servers join after so many nanoseconds from now each; data servers and metadata servers
+    /// in turns, with numbers that leave holes.
     pub fn grow(&self, after_ns: &[u64]) {
         let count = self.map.servers().count() as u16;
         for (at, number) in after_ns.iter().zip(count..) {

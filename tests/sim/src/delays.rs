@@ -1,5 +1,6 @@
-//! One place of a file system is slow, and `explain` must name it first: the places, the work, and the judgement, for clusters in virtual time
-//! (`tests/sim/tests/delays.rs`) and for real processes (`tests/system/tests/delays.rs`).
+//! One place of a file system is slow, and `explain` must name it first: the places, the work, and
+//! the judgement, for clusters in virtual time (`tests/sim/tests/delays.rs`) and for real processes
+//! (`tests/system/tests/delays.rs`).
 
 use weft_base::{Credentials, Handle, MILLISECOND, ROOT_HANDLE};
 use weft_client::{Client, CreateOptions, RenameFlags, SetAttr};
@@ -29,7 +30,8 @@ const fn place(point: FaultPoint, node: &'static str, stage: &'static str, words
     Place { point, node, stage, words }
 }
 
-/// The places, in the order of a request's way; the table of `docs/trace.md`. A cluster of two metadata and three data servers has them.
+/// The places, in the order of a request's way; the table of `docs/trace.md`. A cluster of two
+/// metadata and three data servers has them.
 #[rustfmt::skip]
 pub const PLACES: &[Place] = &[
     place(FaultPoint::ClientCode,   CLIENT,  "client", ""),
@@ -68,8 +70,8 @@ pub struct Told {
     pub missing: Vec<String>,
 }
 
-/// Delays each of these places, one after another, and panics with all that are not named first. `told` runs the work with that delay;
-/// `node` is what it calls a node of [`PLACES`].
+/// Delays each of these places, one after another, and panics with all that are not named first.
+/// `told` runs the work with that delay; `node` is what it calls a node of [`PLACES`].
 pub fn all_are_named<'a>(places: impl IntoIterator<Item = &'a Place>, node: impl Fn(&str) -> String, mut told: impl FnMut(&Place) -> Told) {
     let mut wrong = String::new();
     let mut tried = 0;
@@ -104,8 +106,8 @@ pub async fn two_directories<R: Runtime>(client: &Client<R>, number: usize) -> [
     unreachable!("a server whom no directory falls to")
 }
 
-/// Everything that programs do, for so many files: they are made in both directories in turn, written, read, cut, moved to the other one and
-/// removed.
+/// Everything that programs do, for so many files: they are made in both directories in turn,
+/// written, read, cut, moved to the other one and removed.
 pub async fn work<R: Runtime>(client: &Client<R>, dirs: [Handle; 2], files: usize) {
     let (who, data) = (&Credentials::ROOT, vec![7; BYTES]);
     for file in 0..files {

@@ -1,9 +1,11 @@
-//! Is a history linearizable? Searches for an order of its operations that keeps every operation between its beginning and its end
-//! and that the reference model explains (Wing and Gong 1993, with the memo of Lowe 2017): all states that can be reached with
-//! the same operations done are tried once.
+//! Is a history linearizable? Searches for an order of its operations that keeps every operation
+//! between its beginning and its end and that the reference model explains (Wing and Gong 1993,
+//! with the memo of Lowe 2017): all states that can be reached with the same operations done are
+//! tried once.
 //!
-//! Operations without an answer may have happened at any time after they began, or never. Operations that the client library makes
-//! of several requests (a lookup whose inode is elsewhere, a listing in pages) are taken apart into steps that are atomic each.
+//! Operations without an answer may have happened at any time after they began, or never.
+//! Operations that the client library makes of several requests (a lookup whose inode is elsewhere,
+//! a listing in pages) are taken apart into steps that are atomic each.
 
 use std::fmt::Write;
 
@@ -26,10 +28,11 @@ pub enum Verdict {
 /// What a run allows beyond a perfect file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowances {
-    /// Errors of the surroundings (a full disk) that any operation may answer, and that then have no effect.
+    /// Errors of the surroundings (a full disk) that any operation may answer, and that then have
+    /// no effect.
     pub refusals: Statuses,
-    /// Operations that began between these positions and changed something may have been lost (a power cut within the batch
-    /// interval); what they answered is compared with nothing.
+    /// Operations that began between these positions and changed something may have been lost (a
+    /// power cut within the batch interval); what they answered is compared with nothing.
     pub lost_between: Option<(u64, u64)>,
 }
 
@@ -125,7 +128,8 @@ fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
                 };
                 add(then, StepResult::Done(Answer::Attr(*seen)));
             }
-            // A creation that had to be asked for twice is answered with attributes of a later moment.
+            // A creation that had to be asked for twice is answered with attributes of a later
+            // moment.
             (Action::Create { .. }, Outcome::Done(Answer::Created(seen, true))) => {
                 add(event.action.clone(), StepResult::Done(Answer::Created(*seen, true)));
                 add(Action::GetAttr { handle: seen.handle, held: false }, StepResult::Done(Answer::Attr(*seen)));
@@ -139,7 +143,8 @@ fn steps_of(history: &History, allow: Allowances) -> Vec<Step> {
                     }
                 }
             }
-            // The attributes are asked for after the change if data servers or another metadata server know them.
+            // The attributes are asked for after the change if data servers or another metadata
+            // server know them.
             (
                 Action::Link { handle, .. } | Action::SetMode { handle, .. } | Action::SetTime { handle, .. } | Action::Open { handle },
                 Outcome::Done(Answer::Attr(seen)),
@@ -185,7 +190,8 @@ fn names_of(history: &History, dir: Handle) -> Vec<Name> {
     names
 }
 
-/// Files whose size the tree model cannot know: they were written to. `None`: all files, because a truncation by name has no answer.
+/// Files whose size the tree model cannot know: they were written to. `None`: all files, because a
+/// truncation by name has no answer.
 fn untracked_files(history: &History) -> Option<Vec<Handle>> {
     let mut files = Vec::new();
     for Event { action, outcome, .. } in history.events() {
@@ -253,7 +259,8 @@ impl Search<'_> {
             if required >= self.best.0 {
                 self.best = (required, done, tree.clone());
             }
-            // Steps with a known answer are tried first (they are pushed last), of these the one that ends first.
+            // Steps with a known answer are tried first (they are pushed last), of these the one
+            // that ends first.
             branches.sort_by_key(|(number, _)| std::cmp::Reverse((!self.steps[*number].is_required(), self.steps[*number].end)));
             for (number, mut next) in branches {
                 let mut after = done;
@@ -338,7 +345,8 @@ mod tests {
     const A: Name = Name(0);
     const B: Name = Name(1);
 
-    /// Begins and ends operations in the given order: the same number twice is an operation from its first to its second place.
+    /// Begins and ends operations in the given order: the same number twice is an operation from
+    /// its first to its second place.
     fn history(order: &[usize], operations: &[(Action, Outcome)]) -> History {
         let mut history = History::new();
         let mut numbers = std::collections::BTreeMap::new();

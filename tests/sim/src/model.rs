@@ -1,8 +1,10 @@
-//! The reference: a file system as a small tree in memory that does one operation at a time. Given a state, an operation and what
-//! was answered, it says whether a correct file system may answer that, and what the state is afterwards.
+//! The reference: a file system as a small tree in memory that does one operation at a time. Given
+//! a state, an operation and what was answered, it says whether a correct file system may answer
+//! that, and what the state is afterwards.
 //!
-//! Handles are chosen by the servers, so the model takes them from the answers. If the answer of a creation never came, the object
-//! gets a stand-in until somebody meets it; then the stand-in is replaced by the handle that was met.
+//! Handles are chosen by the servers, so the model takes them from the answers. If the answer of a
+//! creation never came, the object gets a stand-in until somebody meets it; then the stand-in is
+//! replaced by the handle that was met.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,8 +118,8 @@ impl Tree {
         hasher.finish()
     }
 
-    /// What `action` does if it happens now and nobody knows what it answered; objects that it makes are called `fresh`. `None` if
-    /// it fails, and so changes nothing.
+    /// What `action` does if it happens now and nobody knows what it answered; objects that it
+    /// makes are called `fresh`. `None` if it fails, and so changes nothing.
     pub fn unanswered(&self, action: &Action, fresh: Handle) -> Option<Tree> {
         if !self.errors(action).is_empty() || !action.changes() {
             return None;
@@ -225,8 +227,8 @@ impl Tree {
         }
     }
 
-    /// Errors that may be answered although the operation could succeed: of an object without names it is not known how long it
-    /// remains, unless the caller has it open.
+    /// Errors that may be answered although the operation could succeed: of an object without names
+    /// it is not known how long it remains, unless the caller has it open.
     fn lenient_errors(&self, action: &Action) -> Statuses {
         let handle = match action {
             Action::GetAttr { handle, held: false }
@@ -238,7 +240,8 @@ impl Tree {
             | Action::GetXattr { handle }
             | Action::RemoveXattr { handle }
             | Action::Open { handle } => handle,
-            // What a library does with a name that leads to a link or pipe is no matter of atomicity.
+            // What a library does with a name that leads to a link or pipe is no matter of
+            // atomicity.
             Action::Create { dir, name, exclusive: false, .. } => {
                 return match self.entry(*dir, *name) {
                     Ok(Some(found)) if self.kind(found) != FileKind::File => {
@@ -423,7 +426,8 @@ impl Tree {
     fn check_after(&self, action: &Action, answer: &Answer) -> Result<(), Mismatch> {
         match (action, answer) {
             (Action::SetMode { handle, .. } | Action::SetTime { handle, .. }, Answer::Attr(seen)) => self.check_seen(*handle, seen),
-            // A truncation takes its time; its answer shows the other attributes of the moment when it began.
+            // A truncation takes its time; its answer shows the other attributes of the moment when
+            // it began.
             (Action::SetSize { handle, size }, Answer::Attr(seen)) => match self.nodes.get(handle) {
                 Some(node) if node.size.is_some() && seen.size != *size => Err(Mismatch::ShouldAnswer(format!("a size of {size}"))),
                 _ => Ok(()),

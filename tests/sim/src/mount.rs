@@ -1,6 +1,7 @@
-//! A mount without a kernel: the layer that all gateways use, over a client in virtual time, and above it a cache that is as hard to
-//! convince as a kernel may be. It believes what it was told of names and attributes to the last nanosecond, keeps pages as long as it is
-//! allowed to, and walks a path a second time only after ESTALE.
+//! A mount without a kernel: the layer that all gateways use, over a client in virtual time, and
+//! above it a cache that is as hard to convince as a kernel may be. It believes what it was told of
+//! names and attributes to the last nanosecond, keeps pages as long as it is allowed to, and walks
+//! a path a second time only after ESTALE.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +77,8 @@ pub fn how(rights: Rights) -> OpenHow {
 }
 
 impl Mount {
-    /// Mounts on a node of its own: whoever asks through it believes answers for `ttl_ns` nanoseconds.
+    /// Mounts on a node of its own: whoever asks through it believes answers for `ttl_ns`
+    /// nanoseconds.
     pub fn new(sim: &Sim, cluster: &Cluster, name: &str, ttl_ns: u64) -> Mount {
         let (node, client) = cluster.add_client(name, 60 * SECOND);
         let above = Above::default();
@@ -129,7 +131,8 @@ impl Mount {
         Ok(shown.node)
     }
 
-    /// Opens a file by its name; as a kernel, once more by a new walk if the first one met what is not there any more.
+    /// Opens a file by its name; as a kernel, once more by a new walk if the first one met what is
+    /// not there any more.
     ///
     /// # Errors
     /// Those of the layer, ESTALE after the second walk among them.

@@ -1,4 +1,5 @@
-//! What a seed stands for: the shape of the cluster, its durability, what the clients do and what goes wrong.
+//! What a seed stands for: the shape of the cluster, its durability, what the clients do and what
+//! goes wrong.
 
 use weft_base::{MILLISECOND, SECOND};
 use weft_rt::FaultPoint;
@@ -11,13 +12,15 @@ use crate::cluster::{ClusterConfig, Engine};
 pub enum Weather {
     /// No faults: everything must succeed or fail by the rules, nothing may time out.
     Calm,
-    /// Processes die, messages are lost, delayed, doubled, links are cut, nodes are slow: nothing acknowledged is lost.
+    /// Processes die, messages are lost, delayed, doubled, links are cut, nodes are slow: nothing
+    /// acknowledged is lost.
     Crashes,
     /// Clients die too; their sessions end.
     DyingClients,
     /// Machines lose power, durability `sync`: nothing acknowledged is lost.
     PowerSync,
-    /// Machines lose power, durability `batch`: what is older than the interval, or was synced, is not lost.
+    /// Machines lose power, durability `batch`: what is older than the interval, or was synced, is
+    /// not lost.
     PowerBatch,
     /// Disks are full for a while: changes may be refused, nothing is lost.
     FullDisks,
@@ -28,7 +31,8 @@ pub enum Weather {
 pub enum Taste {
     /// A little of everything.
     Everything,
-    /// Mostly renames and exchanges between directories of several servers, and what makes and removes their objects meanwhile.
+    /// Mostly renames and exchanges between directories of several servers, and what makes and
+    /// removes their objects meanwhile.
     Renames,
 }
 
@@ -63,12 +67,14 @@ pub struct Plan {
     pub faults: FaultSettings,
     /// When servers join, in nanoseconds after the work has begun.
     pub joins: Vec<u64>,
-    /// Servers, by their place in the map, at which flows are held up, where, and for how many nanoseconds.
+    /// Servers, by their place in the map, at which flows are held up, where, and for how many
+    /// nanoseconds.
     pub delays: Vec<(usize, FaultPoint, u64)>,
 }
 
 impl Plan {
-    /// What `seed` stands for. `operations`: how many operations a history has; `None` leaves it to the seed.
+    /// What `seed` stands for. `operations`: how many operations a history has; `None` leaves it to
+    /// the seed.
     pub fn new(seed: u64, operations: Option<usize>) -> Plan {
         let mut random = Random::new(seed ^ 0x005E_ED0F_0A91_A400);
         let weather = match random.below(100) {
@@ -106,7 +112,8 @@ impl Plan {
         }
     }
 
-    /// What `seed` stands for where the cluster grows while clients work and the same things go wrong.
+    /// What `seed` stands for where the cluster grows while clients work and the same things go
+    /// wrong.
     pub fn growing(seed: u64, operations: Option<usize>) -> Plan {
         let plan = Plan::new(seed, operations);
         let mut random = Random::new(seed ^ 0x0000_6204_36A0_0000);
@@ -115,8 +122,8 @@ impl Plan {
         Plan { joins, with_data: true, cluster: ClusterConfig { storage: Engine::Journal, ..plan.cluster }, ..plan }
     }
 
-    /// What `seed` stands for where renames are looked at: directories on several servers, few names, transactions that are held up here
-    /// and there, so that they meet.
+    /// What `seed` stands for where renames are looked at: directories on several servers, few
+    /// names, transactions that are held up here and there, so that they meet.
     pub fn renames(seed: u64, operations: Option<usize>) -> Plan {
         let plan = Plan::new(seed, operations);
         let mut random = Random::new(seed ^ 0x0000_4E4A_3E5E_ED5E);

@@ -1,7 +1,8 @@
-//! Do reads and sizes show what was written? Every byte of a file is a register: a read gives a value whose write had begun, and
-//! that was not overwritten for sure before the read began. Every write of a history has its own value, so it is known which
-//! write a read has seen; whoever reads later sees no older one. Writes without an answer may have been done in part, at any time
-//! after they began; truncations write zeros to everything behind their size.
+//! Do reads and sizes show what was written? Every byte of a file is a register: a read gives a
+//! value whose write had begun, and that was not overwritten for sure before the read began. Every
+//! write of a history has its own value, so it is known which write a read has seen; whoever reads
+//! later sees no older one. Writes without an answer may have been done in part, at any time after
+//! they began; truncations write zeros to everything behind their size.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +10,8 @@ use weft_base::{FileKind, Handle};
 
 use crate::history::{Action, Answer, Event, History, Outcome};
 
-/// What a run allows beyond a perfect file system: operations that began between these positions may have been lost (a power cut
-/// within the batch interval).
+/// What a run allows beyond a perfect file system: operations that began between these positions
+/// may have been lost (a power cut within the batch interval).
 pub type LostBetween = Option<(u64, u64)>;
 
 /// Checks reads and sizes of all files of a history.
@@ -205,7 +206,8 @@ impl FileRecord {
         (0..self.changes.len()).filter(|number| stands(*number)).map(|number| self.changes[number].size()).max().unwrap_or(0)
     }
 
-    /// The size is at most the largest that any change can have made, cut by every truncation that came after it for sure.
+    /// The size is at most the largest that any change can have made, cut by every truncation that
+    /// came after it for sure.
     fn size_at_most(&self, size: &Size) -> u64 {
         let begun = self.changes.iter().filter(|change| change.begin < size.end);
         let reached = begun.map(|change| {

@@ -73,8 +73,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs one seed. `operations`: length of the history; `None` leaves it to the seed. `verbose` keeps the story in any case, and with
-/// it the last lines of the simulator's trace.
+/// Runs one seed. `operations`: length of the history; `None` leaves it to the seed. `verbose`
+/// keeps the story in any case, and with it the last lines of the simulator's trace.
 pub fn run_seed(seed: u64, operations: Option<usize>, verbose: bool) -> Report {
     run_plan(&Plan::new(seed, operations), verbose)
 }
@@ -140,7 +140,8 @@ impl<'a> Run<'a> {
         self.last_fault = self.stage.sim.now().0 + self.plan.joins.iter().max().unwrap_or(&0);
         let per_client = self.plan.operations.div_ceil(self.plan.clients);
         if self.plan.weather == Weather::PowerBatch {
-            // The history up to here must survive; what is done while power is cut may be lost; afterwards all is well again.
+            // The history up to here must survive; what is done while power is cut may be lost;
+            // afterwards all is well again.
             self.work(per_client / 2)?;
             self.make_safe()?;
             let from = self.stage.shared.borrow().history.now();
@@ -157,7 +158,8 @@ impl<'a> Run<'a> {
             self.recover()?;
         }
         self.for_all_clients(async |worker| worker.close_all().await)?;
-        // A client does not know of an open whose answer never came; the server forgets it with the client.
+        // A client does not know of an open whose answer never came; the server forgets it with the
+        // client.
         if self.has_unknown_opens() {
             self.clients.iter().for_each(|(node, _)| self.stage.sim.crash(*node));
         }
@@ -204,7 +206,8 @@ impl<'a> Run<'a> {
         self.for_all_clients(async move |worker| worker.work(operations, menu, pause).await)
     }
 
-    /// What was acknowledged is made safe from power cuts: by waiting for the batch interval, or by saying so.
+    /// What was acknowledged is made safe from power cuts: by waiting for the batch interval, or by
+    /// saying so.
     fn make_safe(&mut self) -> Result<(), String> {
         if self.plan.with_data || self.stage.random.coin() {
             self.stage.sim.run_for(BATCH_NS + 10 * MILLISECOND);

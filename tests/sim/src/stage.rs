@@ -1,4 +1,5 @@
-//! A cluster, the record of what its clients do, and one auditor: what every run has, drawn from a seed or written by hand.
+//! A cluster, the record of what its clients do, and one auditor: what every run has, drawn from a
+//! seed or written by hand.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -158,7 +159,8 @@ impl Stage {
         }
     }
 
-    /// What the history shows. The second value is true if the search for a linearization was given up.
+    /// What the history shows. The second value is true if the search for a linearization was given
+    /// up.
     pub fn judge(&self, tolerance: Tolerance) -> (Vec<String>, bool) {
         let history = &self.shared.borrow().history;
         let events = history.events().iter().enumerate();

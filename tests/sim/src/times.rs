@@ -1,8 +1,9 @@
-//! Is the time of the last change the right one? Order decides: a time that somebody has set is seen until somebody writes or truncates
-//! after that, or sets another; then it is the time of a server's clock. Clients' clocks, which are off by up to an hour, are never seen.
+//! Is the time of the last change the right one? Order decides: a time that somebody has set is
+//! seen until somebody writes or truncates after that, or sets another; then it is the time of a
+//! server's clock. Clients' clocks, which are off by up to an hour, are never seen.
 //!
-//! Runs that may lose what was acknowledged are not checked: a lost setting leaves the epochs of the servers apart until the file is
-//! closed (`docs/decisions/0010-order-of-times.md`).
+//! Runs that may lose what was acknowledged are not checked: a lost setting leaves the epochs of
+//! the servers apart until the file is closed (`docs/decisions/0010-order-of-times.md`).
 
 use std::collections::BTreeSet;
 
@@ -95,8 +96,8 @@ impl<'a> FileTimes<'a> {
         Ok(())
     }
 
-    /// True if there is a change with this time that may have been the last one for somebody who looked during `event`. A file whose
-    /// creation is not in the history has the clock's time.
+    /// True if there is a change with this time that may have been the last one for somebody who
+    /// looked during `event`. A file whose creation is not in the history has the clock's time.
     fn sources(&self, event: &Event, set: Option<u16>) -> bool {
         let is_overtaken = |end: u64| self.changes.iter().any(|later| later.set != set && end < later.begin && later.end < event.begin);
         let from_change = self.changes.iter().any(|change| change.set == set && change.begin < event.end && !is_overtaken(change.end));

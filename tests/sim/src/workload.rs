@@ -1,4 +1,5 @@
-//! The clients of a run: each does one random operation after another and writes down what it asked and what it was told.
+//! The clients of a run: each does one random operation after another and writes down what it asked
+//! and what it was told.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -26,7 +27,8 @@ const PIECE_BYTES: u64 = 9_000;
 /// So many changed names are remembered.
 const TOUCHED_MAX: usize = 3;
 
-/// What all clients of a run share: the history, and handles that anybody has met (as if told by word of mouth).
+/// What all clients of a run share: the history, and handles that anybody has met (as if told by
+/// word of mouth).
 #[derive(Debug, Default)]
 pub struct Shared {
     /// The record of the run.

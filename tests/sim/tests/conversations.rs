@@ -1,12 +1,14 @@
-//! Conversations with a small file system in virtual time, as text: a block has commands, a line `----`, and what was answered. A reader of a change
-//! sees what behaves otherwise. `WEFT_BLESS=1 cargo test -p weft-sim-tests --test conversations` writes the answers of today into the
-//! files; read the difference before it is committed.
+//! Conversations with a small file system in virtual time, as text: a block has commands, a line
+//! `----`, and what was answered. A reader of a change sees what behaves otherwise.
+//! `WEFT_BLESS=1 cargo test -p weft-sim-tests --test conversations` writes the answers of today
+//! into the files; read the difference before it is committed.
 //!
 //! Commands, beside which the number of requests that each took stands in brackets:
-//! `mkdir PATH [MODE]` · `create PATH [MODE]` · `rm PATH` · `rmdir PATH` · `mv PATH PATH` · `ln PATH PATH` · `symlink TARGET PATH` · `stat PATH` ·
-//! `ls PATH` · `chmod MODE PATH` · `truncate BYTES PATH` · `write PATH OFFSET TEXT` · `read PATH OFFSET BYTES` · `open NAME PATH` (for reading and
-//! writing; later commands take `=NAME` for the open file) · `close NAME` · `user UID` (who asks from now on) · `crash NODE` · `powercut NODE` ·
-//! `wait MILLISECONDS`.
+//! `mkdir PATH [MODE]` · `create PATH [MODE]` · `rm PATH` · `rmdir PATH` · `mv PATH PATH` ·
+//! `ln PATH PATH` · `symlink TARGET PATH` · `stat PATH` · `ls PATH` · `chmod MODE PATH` ·
+//! `truncate BYTES PATH` · `write PATH OFFSET TEXT` · `read PATH OFFSET BYTES` · `open NAME PATH`
+//! (for reading and writing; later commands take `=NAME` for the open file) · `close NAME` ·
+//! `user UID` (who asks from now on) · `crash NODE` · `powercut NODE` · `wait MILLISECONDS`.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! A delay of 5 ms at one place of a whole cluster in virtual time: `explain` names that place first, whichever it is.
-//! The same with real processes is in `tests/system/tests/delays.rs`.
+//! A delay of 5 ms at one place of a whole cluster in virtual time: `explain` names that place
+//! first, whichever it is. The same with real processes is in `tests/system/tests/delays.rs`.
 
 use std::rc::Rc;
 
@@ -16,7 +16,8 @@ use weft_trace::merge::merge;
 /// Files of each client.
 const FILES: usize = 12;
 
-/// Two clients work on two metadata and three data servers that promise stable storage, one of all these with a delay.
+/// Two clients work on two metadata and three data servers that promise stable storage, one of all
+/// these with a delay.
 fn explained(seed: u64, delay: Option<&Place>) -> Explanation {
     let mut profile = Profile::ethernet_10g();
     (profile.net.jitter_ns, profile.disk.jitter_ns) = (5_000, 5_000);
@@ -24,7 +25,8 @@ fn explained(seed: u64, delay: Option<&Place>) -> Explanation {
     let config = ClusterConfig { meta: 2, data: 3, contract: Contract::Sync, ..ClusterConfig::small() };
     let cluster = Cluster::start(&sim, &config);
     let clients: Vec<(NodeId, Client<SimRt>)> = ["c0", "c1"].into_iter().map(|name| cluster.add_client(name, 60 * SECOND)).collect();
-    // Servers make their file system and get to know each other, and clients connect and make directories, before anything is recorded.
+    // Servers make their file system and get to know each other, and clients connect and make
+    // directories, before anything is recorded.
     let mut places = Vec::new();
     for (number, (node, client)) in clients.iter().enumerate() {
         let client = client.clone();
@@ -76,7 +78,8 @@ fn without_a_delay_nothing_is_slow() {
     assert!(explanation.suspects.iter().all(|suspect| suspect.p99_us < 1_000.0), "{:#?}", explanation.suspects);
 }
 
-/// The table of `docs/trace.md`, with what is said now: `cargo test -p weft-sim-tests --test delays -- --ignored --nocapture`
+/// The table of `docs/trace.md`, with what is said now:
+/// `cargo test -p weft-sim-tests --test delays -- --ignored --nocapture`
 #[test]
 #[ignore = "prints what explain says, for people"]
 fn what_is_said_about_each_place() {

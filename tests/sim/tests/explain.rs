@@ -1,5 +1,5 @@
-//! Where did the time go? Whole clusters in virtual time with trace records on: the stages of every operation add up, and what is slow is
-//! named first.
+//! Where did the time go? Whole clusters in virtual time with trace records on: the stages of every
+//! operation add up, and what is slow is named first.
 
 use std::rc::Rc;
 
@@ -18,7 +18,8 @@ const FILES: usize = 12;
 /// Four stripes of the test cluster's 4 KiB.
 const BYTES: usize = 16 << 10;
 
-/// Two clients make files, write, read and remove them, on two metadata and three data servers that promise stable storage.
+/// Two clients make files, write, read and remove them, on two metadata and three data servers that
+/// promise stable storage.
 fn traced(profile: Profile, slow: Option<(usize, u32)>) -> Vec<Vec<u8>> {
     let sim = Sim::new(7, profile);
     let config = ClusterConfig { meta: 2, data: 3, contract: Contract::Sync, ..ClusterConfig::small() };
@@ -135,7 +136,8 @@ fn a_slow_network_is_named() {
     }
 }
 
-/// Cards that need 4 ms for a stripe: the stripes of a write wait for one another at the client, and replies of reads at the servers.
+/// Cards that need 4 ms for a stripe: the stripes of a write wait for one another at the client,
+/// and replies of reads at the servers.
 #[test]
 fn a_busy_card_is_named_as_the_send_queue() {
     let mut profile = Profile::ethernet_10g();

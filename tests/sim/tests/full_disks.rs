@@ -1,5 +1,5 @@
-//! A campaign of full disks: fill, work, restart on what is full, look at everything, make room, work. After every round the file system is whole
-//! again by itself.
+//! A campaign of full disks: fill, work, restart on what is full, look at everything, make room,
+//! work. After every round the file system is whole again by itself.
 
 use weft_base::{MILLISECOND, ROOT_HANDLE, SECOND, Status};
 use weft_rt_sim::{Joined, Random};
@@ -39,7 +39,8 @@ fn campaign(seed: u64) {
     let mut client = Some(stage.add_worker("client", 30 * SECOND));
     let menu = Menu { taste: Taste::Everything, names: 4, dirs: 1, with_data: true, follow: false };
     for round in 0..ROUNDS {
-        // Some disks are full from now on; then there is work, and these servers die and start again, once or several times.
+        // Some disks are full from now on; then there is work, and these servers die and start
+        // again, once or several times.
         let full: Vec<_> = servers.iter().copied().filter(|_| random.below(3) > 0).collect();
         full.iter().for_each(|node| stage.sim.fill_disk(*node, 3600 * SECOND));
         let operations = random.between(2, 12) as usize;
@@ -55,7 +56,8 @@ fn campaign(seed: u64) {
             stage.wait_for_servers().unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}"));
             with_client(&mut stage, &mut client, async move |worker| worker.work(2, menu, 0).await);
         }
-        // There is room again: nothing else has to happen, and soon nobody is refused for want of space.
+        // There is room again: nothing else has to happen, and soon nobody is refused for want of
+        // space.
         stage.sim.heal();
         stage.sim.run_for(SETTLE_NS + 4 * BATCH_NS);
         with_client(&mut stage, &mut client, async move |worker| {

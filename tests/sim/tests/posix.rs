@@ -1,4 +1,5 @@
-//! Two gateways in virtual time: what programs see through the caches of both, with servers that die and messages that are lost.
+//! Two gateways in virtual time: what programs see through the caches of both, with servers that
+//! die and messages that are lost.
 //!
 //! `WEFT_POSIX_SEEDS=100..200` runs other seeds.
 
@@ -139,7 +140,8 @@ fn lock(kind: Kind, owner: u64, file: u64) -> Lock {
     Lock { family: Family::Fcntl, owner, kind, start: 0, end: u64::MAX, process: owner as u32, file }
 }
 
-/// Reads and rewrites a file in place, under locks that hold over all mounts. Whoever opens it under a lock sees the last version.
+/// Reads and rewrites a file in place, under locks that hold over all mounts. Whoever opens it
+/// under a lock sees the last version.
 async fn update(mount: Mount, thread: u32, shared: Rc<Shared>) {
     let who = caller(thread, 0);
     for round in 0..ROUNDS {
@@ -296,7 +298,8 @@ fn the_same_seed_is_the_same_run() {
     assert_eq!(run(3), run(3));
 }
 
-/// Whichever gateway made a program set-id, and whichever it was opened through: the write of a plain user clears the bits.
+/// Whichever gateway made a program set-id, and whichever it was opened through: the write of a
+/// plain user clears the bits.
 #[test]
 fn set_id_bits_do_not_survive_a_write_of_a_plain_user() {
     const PLAIN: u32 = 1000;

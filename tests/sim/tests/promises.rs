@@ -48,7 +48,8 @@ async fn mkdir(worker: &mut Worker, dir: Handle, name: Name) -> Handle {
     }
 }
 
-/// Makes directories `a`, `b`, ... in the root until two of them are on different servers; gives these two.
+/// Makes directories `a`, `b`, ... in the root until two of them are on different servers; gives
+/// these two.
 async fn two_dirs_apart(worker: &mut Worker) -> (Handle, Handle) {
     let first = mkdir(worker, ROOT_HANDLE, Name(0)).await;
     for name in 1..20 {
@@ -80,7 +81,8 @@ fn finish(stage: &mut Stage, running: Vec<Joined<Worker>>, with_data: bool, tole
     }
 }
 
-/// A client renames between two servers, makes and removes directories; another looks; a server dies at every possible moment.
+/// A client renames between two servers, makes and removes directories; another looks; a server
+/// dies at every possible moment.
 #[test]
 fn promise_atomic_names() {
     for victim in 0..2 {
@@ -126,8 +128,9 @@ fn promise_linearizable_metadata() {
     seeds_of(Weather::Crashes, 20_000, 16, only_names);
 }
 
-/// One client makes and removes the same names over a bad network and over restarts. Every answer is known in advance, so a request
-/// that was done twice, or whose first answer was forgotten, shows at once.
+/// One client makes and removes the same names over a bad network and over restarts. Every answer
+/// is known in advance, so a request that was done twice, or whose first answer was forgotten,
+/// shows at once.
 #[test]
 fn promise_exactly_once() {
     for seed in 0..12 {
@@ -155,7 +158,8 @@ fn promise_exactly_once() {
     }
 }
 
-/// Clients move three directories into each other, in circles. Whatever wins, everything remains reachable from the root.
+/// Clients move three directories into each other, in circles. Whatever wins, everything remains
+/// reachable from the root.
 #[test]
 fn promise_no_directory_cycles() {
     for seed in 0..25 {
@@ -205,7 +209,8 @@ fn promise_full_disk() {
     });
 }
 
-/// A disk full of old bytes, files with holes on it, power cuts before anything is synced: a byte is what was written there, or zero.
+/// A disk full of old bytes, files with holes on it, power cuts before anything is synced: a byte
+/// is what was written there, or zero.
 #[test]
 fn promise_holes_read_zero() {
     for seed in 0..12 {
@@ -242,13 +247,15 @@ fn promise_holes_read_zero() {
                 done(worker.act(rename(ROOT_HANDLE, B, ROOT_HANDLE, Name(3 + round))).await);
             }
         });
-        // Which bytes a power cut takes is not the question here; that none comes from elsewhere is.
+        // Which bytes a power cut takes is not the question here; that none comes from elsewhere
+        // is.
         let tolerance = Tolerance { lost_between: Some((begun, u64::MAX)), ..Tolerance::default() };
         finish(&mut stage, vec![writing], true, tolerance, &format!("seed {seed}"));
     }
 }
 
-/// A file is cut and extended again while servers die at every possible moment: what was cut off never comes back.
+/// A file is cut and extended again while servers die at every possible moment: what was cut off
+/// never comes back.
 #[test]
 fn promise_truncate_is_final() {
     for victim in 0..3 {

@@ -9,14 +9,16 @@ fn stays_good(seed: u64) {
     assert!(report.is_good(), "{report}");
 }
 
-/// A participant answered a repeated TxDecide from its reply table before its own record of the decision was durable; the coordinator
-/// forgot the transaction, and after a power cut the participant took it for aborted: an entry without its directory.
+/// A participant answered a repeated TxDecide from its reply table before its own record of the
+/// decision was durable; the coordinator forgot the transaction, and after a power cut the
+/// participant took it for aborted: an entry without its directory.
 #[test]
 fn decisions_are_durable_before_they_are_acknowledged() {
     [546, 1316, 1664, 2670].into_iter().for_each(stays_good);
 }
 
-/// A power cut took the newest files and with them the handles that they had used; these were given out again.
+/// A power cut took the newest files and with them the handles that they had used; these were given
+/// out again.
 #[test]
 fn handles_lost_in_a_power_cut_are_not_used_again() {
     [915, 1080, 1443, 2769].into_iter().for_each(stays_good);
@@ -28,13 +30,15 @@ fn a_file_that_is_being_removed_cannot_be_opened() {
     [797, 3605, 5969].into_iter().for_each(stays_good);
 }
 
-/// SetAttr of a directory answered with the number of entries from before a committed change that had not been applied yet.
+/// SetAttr of a directory answered with the number of entries from before a committed change that
+/// had not been applied yet.
 #[test]
 fn setattr_shows_no_undecided_entries() {
     [6816].into_iter().for_each(stays_good);
 }
 
-/// Datafiles were removed before the removal of the last name was durable: after a power cut the name was back, its data was not.
+/// Datafiles were removed before the removal of the last name was durable: after a power cut the
+/// name was back, its data was not.
 #[test]
 fn data_is_removed_only_when_its_unlink_is_durable() {
     [13263, 24488].into_iter().for_each(stays_good);
@@ -46,21 +50,22 @@ fn listings_wait_for_busy_objects() {
     [17184, 41592].into_iter().for_each(stays_good);
 }
 
-/// A truncation that a crash interrupted was completed after the restart, and done once more when its client repeated the request:
-/// the size that another client had set meanwhile was lost.
+/// A truncation that a crash interrupted was completed after the restart, and done once more when
+/// its client repeated the request: the size that another client had set meanwhile was lost.
 #[test]
 fn a_repeated_truncation_is_not_done_again() {
     [50280].into_iter().for_each(stays_good);
 }
 
-/// A rename between two servers, concurrent with an exchange of the same names, compared the old name of now with the new name of
-/// before, took both for the same object, and did nothing.
+/// A rename between two servers, concurrent with an exchange of the same names, compared the old
+/// name of now with the new name of before, took both for the same object, and did nothing.
 #[test]
 fn both_names_of_a_rename_are_seen_at_one_instant() {
     [12007].into_iter().for_each(stays_good);
 }
 
-/// An object that the new name of a rename had led to refused, being gone, and that was the answer, although by then the name led nowhere.
+/// An object that the new name of a rename had led to refused, being gone, and that was the answer,
+/// although by then the name led nowhere.
 #[test]
 fn an_object_refuses_a_rename_only_while_the_name_leads_to_it() {
     for seed in [1074, 3897, 5962, 10_658] {
@@ -69,26 +74,29 @@ fn an_object_refuses_a_rename_only_while_the_name_leads_to_it() {
     }
 }
 
-/// A power cut took the record of a file being opened for writing; until that client told again, the size was taken from the inode.
+/// A power cut took the record of a file being opened for writing; until that client told again,
+/// the size was taken from the inode.
 #[test]
 fn after_a_power_cut_anybody_may_be_writing() {
     [204_676].into_iter().for_each(stays_good);
 }
 
-/// A change of a file that another client was writing was made, and then answered with Stale, because the file was removed while a data
-/// server was asked for its size.
+/// A change of a file that another client was writing was made, and then answered with Stale,
+/// because the file was removed while a data server was asked for its size.
 #[test]
 fn a_change_that_was_made_does_not_fail_because_the_file_is_gone_later() {
     [1949].into_iter().for_each(stays_good);
 }
 
-/// Data servers were told of the time of a directory that was set soon after a restart, and kept datafiles of it for ever.
+/// Data servers were told of the time of a directory that was set soon after a restart, and kept
+/// datafiles of it for ever.
 #[test]
 fn nothing_is_kept_of_directories_at_data_servers() {
     [2750, 4085, 4861].into_iter().for_each(stays_good);
 }
 
-/// While a file was asked for its size it was removed; its datafiles said 0, and that was taken for its size.
+/// While a file was asked for its size it was removed; its datafiles said 0, and that was taken for
+/// its size.
 #[test]
 fn a_removed_file_has_no_size() {
     [8556].into_iter().for_each(stays_good);

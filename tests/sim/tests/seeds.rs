@@ -1,4 +1,5 @@
-//! The first seeds of every weather, and that a seed is a run: the same one each time. Thousands of seeds: `cargo xtask sim`.
+//! The first seeds of every weather, and that a seed is a run: the same one each time. Thousands of
+//! seeds: `cargo xtask sim`.
 
 use std::collections::BTreeMap;
 

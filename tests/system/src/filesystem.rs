@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use crate::process::{alive, signal};
 use crate::program::{ok, run, wait_until, weft};
 
-/// A test that takes longer has got stuck: its mounts and servers are killed, so that it fails instead of hanging for ever.
+/// A test that takes longer has got stuck: its mounts and servers are killed, so that it fails
+/// instead of hanging for ever.
 const TEST_PATIENCE: Duration = Duration::from_secs(300);
 /// For processes that were killed or started.
 const PROCESS_PATIENCE: Duration = Duration::from_secs(20);
@@ -196,7 +197,8 @@ impl FileSystem {
         processes(&self.root)
     }
 
-    /// The server that holds a directory's entries and the inodes of the files in it, by the inode number of the directory.
+    /// The server that holds a directory's entries and the inodes of the files in it, by the inode
+    /// number of the directory.
     pub fn server_of(&self, dir: &Path) -> String {
         use std::os::unix::fs::MetadataExt;
         let handle = std::fs::metadata(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display())).ino();

@@ -1,5 +1,6 @@
-//! A checker in the manner of fsx (Apple, 1991): random operations on one file, compared byte by byte with a model in memory. The same
-//! seed gives the same operations, so a failure is one number.
+//! A checker in the manner of fsx (Apple, 1991): random operations on one file, compared byte by
+//! byte with a model in memory. The same seed gives the same operations, so a failure is one
+//! number.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -25,7 +26,8 @@ pub struct Settings {
     pub file_bytes_max: u64,
     /// Use `mmap` too.
     pub mmap: bool,
-    /// Use `O_DIRECT` too, with any offsets and lengths: FUSE allows it, many local file systems do not.
+    /// Use `O_DIRECT` too, with any offsets and lengths: FUSE allows it, many local file systems do
+    /// not.
     pub direct: bool,
     /// Called before every operation with its number: tests make trouble here.
     pub before: fn(u64),
@@ -69,8 +71,8 @@ enum Operation {
     Stat,
 }
 
-/// Runs the operations on the file at `paths[0]`, which is made anew; the others are the same file by other ways (mounts), used in
-/// turn with a close and an open between them.
+/// Runs the operations on the file at `paths[0]`, which is made anew; the others are the same file
+/// by other ways (mounts), used in turn with a close and an open between them.
 ///
 /// # Errors
 /// The first difference or refused operation, with the seed and the operations before it.
@@ -90,7 +92,8 @@ struct Checker<'a> {
     path: &'a Path,
     random: Random,
     file: File,
-    /// Opened for reading only, which may use the kernel's page cache; kept open while others write.
+    /// Opened for reading only, which may use the kernel's page cache; kept open while others
+    /// write.
     reader: File,
     model: Vec<u8>,
     /// For every byte of the model the operation that wrote it.

@@ -1,8 +1,9 @@
-//! `weft-system-tests`: what proves the whole program, as a user meets it: real processes started by the binary `weft`
-//! ([`FileSystem`]), a real mount, real kills, and bytes that no honest peer would send ([`fuzzing`]). The tests are in `tests/`; here is
-//! what they share.
+//! `weft-system-tests`: what proves the whole program, as a user meets it: real processes started
+//! by the binary `weft` ([`FileSystem`]), a real mount, real kills, and bytes that no honest peer
+//! would send ([`fuzzing`]). The tests are in `tests/`; here is what they share.
 //!
-//! It never calls the servers or the client library: whatever it knows, it knows from the command line, the mount or the wire.
+//! It never calls the servers or the client library: whatever it knows, it knows from the command
+//! line, the mount or the wire.
 #![deny(unsafe_code)] // except in `mapping`
 
 mod filesystem;

@@ -1,5 +1,5 @@
-//! Programs at work while a test makes trouble: every thread keeps account of what was acknowledged to it, and afterwards all of that
-//! must be there.
+//! Programs at work while a test makes trouble: every thread keeps account of what was acknowledged
+//! to it, and afterwards all of that must be there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -43,7 +43,8 @@ pub struct Account {
 }
 
 impl Load {
-    /// Starts `threads` threads, each in a folder of its own and all in one that they share, below `dir`.
+    /// Starts `threads` threads, each in a folder of its own and all in one that they share, below
+    /// `dir`.
     pub fn start(dir: &Path, threads: u64, seed: u64) -> Load {
         let (stop, done) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         fs::create_dir_all(dir.join("shared")).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));

@@ -1,5 +1,5 @@
-//! Machines of a test: network, time, host name and mounts of their own, in namespaces of this machine. A test runs programs on them; their
-//! disks are folders that only they see.
+//! Machines of a test: network, time, host name and mounts of their own, in namespaces of this
+//! machine. A test runs programs on them; their disks are folders that only they see.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,8 +22,9 @@ impl Machine {
     /// The programs that make machines.
     pub const NEEDS: Need = Need::Programs(&["unshare", "nsenter", "ip"]);
 
-    /// A machine of this name whose monotonic clock is `ahead_s` seconds ahead of that of this one. What it has below `disk`, an existing
-    /// folder, nobody else sees; its processes end with it. Needs root and [`Machine::NEEDS`].
+    /// A machine of this name whose monotonic clock is `ahead_s` seconds ahead of that of this one.
+    /// What it has below `disk`, an existing folder, nobody else sees; its processes end with it.
+    /// Needs root and [`Machine::NEEDS`].
     pub fn start(name: &str, ahead_s: u32, disk: &Path) -> Machine {
         let script = r#"echo "$1" > /proc/sys/kernel/hostname; mount -t tmpfs -o mode=755 disk "$2"; ip link set lo up; echo ready; exec sleep infinity"#;
         let mut holder = Command::new("unshare")
@@ -43,7 +44,8 @@ impl Machine {
         Machine { holder, pid, disk: disk.to_path_buf() }
     }
 
-    /// Connects two machines by a cable. The first one has the address 10.77.0.1, the second one 10.77.0.2.
+    /// Connects two machines by a cable. The first one has the address 10.77.0.1, the second one
+    /// 10.77.0.2.
     pub fn connect(one: &Machine, other: &Machine) {
         let (first, second) = (one.pid.to_string(), other.pid.to_string());
         let cable = ["link", "add", "net0", "netns", &first, "type", "veth", "peer", "name", "net0", "netns", &second];
@@ -76,7 +78,8 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // The kernel ends its child then, with that all processes of the machine, and removes the namespaces.
+        // The kernel ends its child then, with that all processes of the machine, and removes the
+        // namespaces.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

@@ -7,7 +7,8 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
-/// A shared mapping of the beginning of a file. Whoever cuts the file below it gets a SIGBUS at the next touch.
+/// A shared mapping of the beginning of a file. Whoever cuts the file below it gets a SIGBUS at the
+/// next touch.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -32,8 +33,9 @@ impl Mapping {
     pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         assert!(offset + len <= self.len, "read {offset}+{len} of {} mapped bytes", self.len);
         let mut bytes = vec![0; len];
-        // SAFETY: the range is inside of the mapping (checked above), which lives as long as `self`; `bytes` is our own. Other
-        // processes may write at the same time; a copy through raw pointers makes no promise that they do not.
+        // SAFETY: the range is inside of the mapping (checked above), which lives as long as
+        // `self`; `bytes` is our own. Other processes may write at the same time; a copy through
+        // raw pointers makes no promise that they do not.
         unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), bytes.as_mut_ptr(), len) };
         bytes
     }
@@ -58,7 +60,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is the mapping; nobody holds references into it. It fails for ranges that are no mapping only.
+        // SAFETY: the range is the mapping; nobody holds references into it. It fails for ranges
+        // that are no mapping only.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

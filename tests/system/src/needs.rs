@@ -1,5 +1,6 @@
-//! What a test needs of the machine. A test that cannot run says so on the terminal, past the capture of the test harness: a green
-//! run must not hide that half of it did not happen. With `WEFT_NO_SKIP=1` a missing need is a failure.
+//! What a test needs of the machine. A test that cannot run says so on the terminal, past the
+//! capture of the test harness: a green run must not hide that half of it did not happen. With
+//! `WEFT_NO_SKIP=1` a missing need is a failure.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -10,12 +10,14 @@ pub fn signal(pid: u32, signal: Signal) -> std::io::Result<()> {
     Ok(kill_process(as_pid(pid), signal)?)
 }
 
-/// True if the process exists and is no zombie. One whose first thread is a zombie lives until the kernel is through with the others.
+/// True if the process exists and is no zombie. One whose first thread is a zombie lives until the
+/// kernel is through with the others.
 pub fn alive(pid: u32) -> bool {
     test_kill_process(as_pid(pid)).is_ok() && states_of_threads(pid).iter().any(|state| *state != 'Z' && *state != 'X')
 }
 
-/// The state letters of the threads of a process (`R` runs, `S` sleeps, `D` waits uninterruptibly ...).
+/// The state letters of the threads of a process (`R` runs, `S` sleeps, `D` waits uninterruptibly
+/// ...).
 pub fn states_of_threads(pid: u32) -> Vec<char> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     tasks.flatten().filter_map(|task| state_of(task.path().join("stat").to_str()?)).collect()

@@ -35,7 +35,8 @@ impl Finished {
     }
 }
 
-/// The program under test: `WEFT_BIN`, or the one that was built beside this test, or one that is built now.
+/// The program under test: `WEFT_BIN`, or the one that was built beside this test, or one that is
+/// built now.
 pub fn weft() -> Command {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     let mut command = Command::new(PATH.get_or_init(find_weft));

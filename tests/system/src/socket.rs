@@ -166,7 +166,8 @@ impl Peer {
     /// The next frame, its checksums checked.
     ///
     /// # Errors
-    /// Of the socket (`UnexpectedEof` if the server has closed), `InvalidData` if the server sends nonsense.
+    /// Of the socket (`UnexpectedEof` if the server has closed), `InvalidData` if the server sends
+    /// nonsense.
     pub fn receive(&mut self) -> io::Result<Frame> {
         let mut block = [0; HEADER_BYTES];
         self.stream.read_exact(&mut block)?;
@@ -199,7 +200,8 @@ impl Peer {
         T::from_bytes(frame.body).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))
     }
 
-    /// Offers memory to share, as a frame with this many bytes stated and these descriptors beside it; what the server answers.
+    /// Offers memory to share, as a frame with this many bytes stated and these descriptors beside
+    /// it; what the server answers.
     ///
     /// # Errors
     /// Of the socket. Panics if it is no Unix socket.
@@ -224,7 +226,8 @@ impl Peer {
         [&header.encode(), body].concat()
     }
 
-    /// True if the server closes the connection (whatever it sends before) instead of waiting for more.
+    /// True if the server closes the connection (whatever it sends before) instead of waiting for
+    /// more.
     pub fn is_closed_by_server(&mut self) -> bool {
         let mut buffer = [0; 4096];
         loop {

@@ -3,7 +3,8 @@
 use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// Runs an action as somebody else, in a thread of its own: on Linux every thread has its own identity. The first group is the main one. Needs root.
+/// Runs an action as somebody else, in a thread of its own: on Linux every thread has its own
+/// identity. The first group is the main one. Needs root.
 pub fn as_user<T: Send>(uid: u32, groups: &[u32], action: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

@@ -1,4 +1,5 @@
-//! Who is let in: the cluster key, capabilities, addresses; and bytes of strangers against a running server.
+//! Who is let in: the cluster key, capabilities, addresses; and bytes of strangers against a
+//! running server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -36,7 +37,8 @@ fn promise_key() {
         let wrong = ClusterKey([7; 32]);
         for address in addresses(&fs) {
             assert!(Peer::join(&address, &right, ClientId(1)).is_ok());
-            // Our own client notices that the server does not hold its key; one that would not care is refused by the server.
+            // Our own client notices that the server does not hold its key; one that would not care
+            // is refused by the server.
             let error = Peer::join(&address, &wrong, ClientId(1)).unwrap_err();
             assert_eq!(inner(&error), Some(Status::AuthenticationFailed), "{error}");
             let mut careless = Peer::connect(&address).unwrap();
@@ -137,7 +139,8 @@ fn promise_capability() {
     let who = weft_base::Credentials::ROOT;
     let found = meta.ask(&LookupRequest { at, name: "secret".into(), who: who.clone() }, &[]).unwrap().unwrap().0;
     let handle = found.handle;
-    // What a metadata server gives is accepted from the client that it is for, and from nobody else.
+    // What a metadata server gives is accepted from the client that it is for, and from nobody
+    // else.
     let open = OpenRequest { handle, rights: Rights::READ, truncate: false, open_sequence: 1, who, judged: None };
     let given = meta.ask(&open, &[]).unwrap().unwrap().0.capability;
     let mut ours = Peer::join(data, &key, ClientId(77)).unwrap();
@@ -175,8 +178,8 @@ fn promise_capability() {
     assert_eq!(ok(weft().arg("cat").arg(fs.at("/secret"))), "secret data", "nothing was changed");
 }
 
-/// Who has the servers' key says that data0 knows a later cluster map. Data0 itself is asked before metadata server 0 believes that it is
-/// an old copy, and stops.
+/// Who has the servers' key says that data0 knows a later cluster map. Data0 itself is asked before
+/// metadata server 0 believes that it is an old copy, and stops.
 #[test]
 fn a_message_alone_does_not_make_a_server_an_old_copy() {
     let fs = FileSystem::up(&["--data", "1"]);
@@ -192,7 +195,8 @@ fn a_message_alone_does_not_make_a_server_an_old_copy() {
     assert!(fs.status().0);
 }
 
-/// Sends every damaged message of every type to a server of each kind; all servers live and work afterwards.
+/// Sends every damaged message of every type to a server of each kind; all servers live and work
+/// afterwards.
 #[test]
 fn damaged_messages_do_not_stop_a_server() {
     const MUTATIONS: u64 = 10_000;
@@ -221,7 +225,8 @@ fn damaged_messages_do_not_stop_a_server() {
                     client += 1;
                     Peer::join(&address, key, ClientId(client)).unwrap_or_else(|error| panic!("{address}: {error}"))
                 };
-                // Servers believe each other who is in the cluster map (SECURITY.md), so a damaged Meet rightly adds one to it.
+                // Servers believe each other who is in the cluster map (SECURITY.md), so a damaged
+                // Meet rightly adds one to it.
                 for request in samples::requests(about).into_iter().filter(|request| request.op() != Op::Meet) {
                     let (body, bulk) = (request.encode(), samples::bulk(&request));
                     let mut peer = join();
@@ -283,7 +288,8 @@ fn garbage_on_a_socket_is_shut_out() {
             let _ = peer.send(&random.bytes(len));
             assert!(peer.is_closed_by_server(), "round {round}");
         }
-        // Lengths beyond the limits are refused before anything is allocated; a wrong checksum ends the connection.
+        // Lengths beyond the limits are refused before anything is allocated; a wrong checksum ends
+        // the connection.
         for damage in 0..4 {
             let mut peer = Peer::join(&address, &key, ClientId(10)).unwrap();
             let bytes = peer.request(Op::Ping, &[], &[]);
@@ -328,7 +334,8 @@ fn broken_configs_are_explained() {
     let ping = |path: &Path| fails(weft().args(["ping", "--timeout", "1"]).arg(path));
     let mut random = Random::new(4);
     for round in 0..60 {
-        // Cuts and flipped characters anywhere. A change may be harmless (in a comment, in a name): then `ping` finds nobody.
+        // Cuts and flipped characters anywhere. A change may be harmless (in a comment, in a name):
+        // then `ping` finds nobody.
         let mut text = good.clone().into_bytes();
         let at = random.below(text.len() as u64) as usize;
         if round % 2 == 0 {

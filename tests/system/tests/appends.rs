@@ -74,7 +74,8 @@ fn promise_appends_are_kept_or_refused() {
     let all = (0..2).flat_map(|writer| (0..lines()).map(move |number| line(writer, number))).collect();
     check(&mounts[1].join("crowd"), &all);
 
-    // Two files that stay open: the second is refused, and so is any other foreign writer; readers are not.
+    // Two files that stay open: the second is refused, and so is any other foreign writer; readers
+    // are not.
     let mut log = OpenOptions::new().append(true).create(true).open(mounts[0].join("log")).unwrap();
     log.write_all(b"one\n").unwrap();
     let foreign = mounts[1].join("log");

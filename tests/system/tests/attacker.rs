@@ -1,4 +1,5 @@
-//! What a stranger in the network, another user of the machine, and a file in the file system try. `SECURITY.md` says what each may do.
+//! What a stranger in the network, another user of the machine, and a file in the file system try.
+//! `SECURITY.md` says what each may do.
 
 use std::fs;
 use std::net::TcpStream;

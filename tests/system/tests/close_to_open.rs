@@ -1,4 +1,5 @@
-//! Whoever opens a file after a close has returned sees what was written, through any other mount with default options.
+//! Whoever opens a file after a close has returned sees what was written, through any other mount
+//! with default options.
 //!
 //! `WEFT_ROUNDS` is the number of rounds of each case (100 by default).
 
@@ -23,7 +24,8 @@ fn two_mounts() -> (FileSystem, PathBuf, PathBuf) {
     (fs, first, second)
 }
 
-/// What a program that opens a file reads, what `fstat` and `lseek` of the open file say of its size, and its mtime.
+/// What a program that opens a file reads, what `fstat` and `lseek` of the open file say of its
+/// size, and its mtime.
 fn seen(path: &Path) -> (Vec<u8>, u64, u64, (i64, i64)) {
     let mut file = File::open(path).unwrap();
     // One read with a buffer that is larger than the file, and no look at the size before it.
@@ -175,8 +177,9 @@ fn rights_taken_away_hold_at_the_next_open() {
     assert_eq!(again.metadata().unwrap().len(), 100);
 }
 
-/// A file that is replaced again and again can be opened at any time, through any mount. The replacements lie ready, so that most opens meet one
-/// between the look-up of the name and the open itself.
+/// A file that is replaced again and again can be opened at any time, through any mount. The
+/// replacements lie ready, so that most opens meet one between the look-up of the name and the open
+/// itself.
 #[test]
 fn open_never_meets_a_replaced_file() {
     if !available("open_never_meets_a_replaced_file", &[Need::Fuse]) {

@@ -1,5 +1,5 @@
-//! Every reader of bytes takes any bytes: the committed corpus of the fuzz targets, and deterministic damage to a valid message of
-//! every type.
+//! Every reader of bytes takes any bytes: the committed corpus of the fuzz targets, and
+//! deterministic damage to a valid message of every type.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +31,8 @@ fn the_committed_corpus_is_read_without_a_crash() {
     }
 }
 
-/// Keeps the corpus of the same format as the code. Files that a fuzzer has found and somebody has added stay as they are.
+/// Keeps the corpus of the same format as the code. Files that a fuzzer has found and somebody has
+/// added stay as they are.
 #[test]
 fn the_committed_corpus_fits_the_format() {
     let bless = std::env::var_os("WEFT_BLESS").is_some();

@@ -1,5 +1,5 @@
-//! Servers and mounts as processes in the background: what they inherit, what they log, which signals end them, and several commands that start
-//! them at once.
+//! Servers and mounts as processes in the background: what they inherit, what they log, which
+//! signals end them, and several commands that start them at once.
 
 use std::fs;
 use std::io::Read;
@@ -13,7 +13,8 @@ use weft_system_tests::{FileSystem, Need, alive, available, fails, ok, run, sign
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `new` is decided under the lock: one command makes the file system, the others find it or say who works on it.
+/// `new` is decided under the lock: one command makes the file system, the others find it or say
+/// who works on it.
 #[test]
 fn first_ups_at_once_make_one_file_system() {
     for round in 0..4 {
@@ -139,7 +140,8 @@ fn a_server_whose_terminal_goes_ends_in_good_order() {
     assert!(said("INFO meta0: SIGHUP: stops") && said("INFO meta0: stopped"), "{text}");
 }
 
-/// A log that has become too large makes room for a new one; a log that cannot be written is no reason to stop.
+/// A log that has become too large makes room for a new one; a log that cannot be written is no
+/// reason to stop.
 #[test]
 fn a_full_log_is_kept_once_and_begun_again() {
     let fs = FileSystem::up(&["--meta", "1", "--data", "1"]);
@@ -177,7 +179,8 @@ fn commands_do_not_need_a_reader() {
     }
 }
 
-/// A container that was started while a mount was there has a copy of it, and keeps its process alive.
+/// A container that was started while a mount was there has a copy of it, and keeps its process
+/// alive.
 #[test]
 fn a_mount_that_lives_on_elsewhere_can_be_made_again_and_ended() {
     let needs = [Need::Fuse, Need::Root, Need::Programs(&["unshare", "umount"])];

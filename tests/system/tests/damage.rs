@@ -1,4 +1,5 @@
-//! Damaged stores: a server that finds one says so and does not serve; with the damage undone everything is there.
+//! Damaged stores: a server that finds one says so and does not serve; with the damage undone
+//! everything is there.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -57,7 +58,8 @@ fn promise_damage_is_noticed() {
     ok(weft().arg("cp").arg("-r").arg(&source).arg(fs.at("/one")));
     ok(weft().arg("cp").arg("-r").arg(&source).arg(fs.at("/two")));
     for server in ["meta0", "data0"] {
-        // Killed: everything is in the journal. It is read up to its end, so damage anywhere before it must be found.
+        // Killed: everything is in the journal. It is read up to its end, so damage anywhere before
+        // it must be found.
         fs.kill("meta0");
         fs.kill("data0");
         // The segment with the most in it.

@@ -10,7 +10,8 @@ use weft_system_tests::{FileSystem, Need, alive, available, ok, run, signal, sta
 
 /// The deadline of the mounts in these tests.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// An operation of a program may be several of the mount (find the name, open, read); a busy machine adds to each.
+/// An operation of a program may be several of the mount (find the name, open, read); a busy
+/// machine adds to each.
 const BOUND: Duration = Duration::from_secs(20);
 
 fn mounted() -> FileSystem {
@@ -93,7 +94,8 @@ fn promise_deadline() {
     fs.down();
 }
 
-/// Programs got a number for an error; the log of the mount, `weft status` and `weft metrics` know which server it was.
+/// Programs got a number for an error; the log of the mount, `weft status` and `weft metrics` know
+/// which server it was.
 fn errors_are_told(fs: &FileSystem) {
     let (_, report) = fs.status();
     let errors = report["mounts"][0]["errors"].as_array().unwrap_or_else(|| panic!("{report}"));
@@ -115,7 +117,8 @@ fn errors_are_told(fs: &FileSystem) {
     assert!((1..=2).contains(&lines.len()) && lines[0].contains("weft status"), "{log}");
 }
 
-/// Operations by path while the metadata server is silent. The commands start in `/` and name the mount by its path.
+/// Operations by path while the metadata server is silent. The commands start in `/` and name the
+/// mount by its path.
 fn meta_is_silent(fs: &FileSystem) {
     let mnt = fs.mnt();
     let path = |name: &str| mnt.join(name).display().to_string();
@@ -175,7 +178,8 @@ fn a_mount_without_servers_ends_cleanly() {
     wait_until("the end of the mount process", BOUND * 2, || !alive(mount));
 }
 
-/// A write of a program that has switched to appending asks the metadata server for the right and then writes: one operation, one deadline.
+/// A write of a program that has switched to appending asks the metadata server for the right and
+/// then writes: one operation, one deadline.
 #[test]
 fn several_servers_share_the_deadline_of_one_operation() {
     if !available("several_servers_share_the_deadline_of_one_operation", &[Need::Fuse]) {

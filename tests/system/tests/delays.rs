@@ -1,7 +1,8 @@
-//! A delay of 5 ms at one place of a running file system: `weft explain` names that place first, whichever it is.
-//! The same in virtual time is in `tests/sim/tests/delays.rs`.
+//! A delay of 5 ms at one place of a running file system: `weft explain` names that place first,
+//! whichever it is. The same in virtual time is in `tests/sim/tests/delays.rs`.
 //!
-//! The servers are processes of their own, the client is this one with two threads, under the name that the places have for it. All places:
+//! The servers are processes of their own, the client is this one with two threads, under the name
+//! that the places have for it. All places:
 //! `cargo test -p weft-system-tests --test delays -- --ignored --nocapture`
 
 use std::io::Write;
@@ -30,7 +31,8 @@ const THREADS: usize = 2;
 /// Delays are a matter of the whole process, and measurements want the machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A command of weft that other programs do not keep from the processors, where the machine allows that.
+/// A command of weft that other programs do not keep from the processors, where the machine allows
+/// that.
 fn favoured() -> Command {
     let program = weft();
     let mut command = match can_favour() {
@@ -195,7 +197,8 @@ fn a_delay_in_any_place_is_named_first() {
     named(PLACES);
 }
 
-/// The gateway is between the kernel and the client library: with everything else as it is, its time is the kernel's.
+/// The gateway is between the kernel and the client library: with everything else as it is, its
+/// time is the kernel's.
 #[test]
 fn a_delay_in_the_gateway_is_named_first() {
     if !available("a_delay_in_the_gateway_is_named_first", &[Need::Fuse]) {
@@ -218,8 +221,9 @@ fn a_delay_in_the_gateway_is_named_first() {
     assert_eq!((first["stage"].as_str(), first["place"].as_str()), (Some("kernel"), Some("mount-mnt")), "{:#}", report["suspects"]);
 }
 
-/// Requests of six programs to a mount with two threads, each of which holds a request for 5 ms: so each request waits 10 ms until a thread takes
-/// it. The kernel does not say so; the bound must be above that, and not far above. A program alone waits for nobody.
+/// Requests of six programs to a mount with two threads, each of which holds a request for 5 ms: so
+/// each request waits 10 ms until a thread takes it. The kernel does not say so; the bound must be
+/// above that, and not far above. A program alone waits for nobody.
 #[test]
 fn the_wait_for_a_thread_of_the_mount_is_bounded() {
     if !available("the_wait_for_a_thread_of_the_mount_is_bounded", &[Need::Fuse]) {
@@ -252,8 +256,8 @@ fn the_wait_for_a_thread_of_the_mount_is_bounded() {
     let (crowd_s, waited_s) = measure(6);
     let _ = writeln!(std::io::stderr(), "alone {waited_alone_s:.3} of {alone_s:.3} s at most, six {waited_s:.3} of {crowd_s:.3} s");
     assert!(waited_alone_s < 0.1 * alone_s, "{waited_alone_s} of {alone_s} s");
-    // Two of six are in service; the first and the last ones wait less. What is left for waiting depends on the machine: one and the same
-    // program gave more than half on one, 0.35 on another.
+    // Two of six are in service; the first and the last ones wait less. What is left for waiting
+    // depends on the machine: one and the same program gave more than half on one, 0.35 on another.
     assert!((0.25 * crowd_s..1.2 * crowd_s).contains(&waited_s), "{waited_s} of {crowd_s} s");
     fs.down();
 }

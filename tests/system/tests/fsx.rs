@@ -1,4 +1,5 @@
-//! Random operations on one file, byte by byte against a model: through one mount, through two, and while servers are killed.
+//! Random operations on one file, byte by byte against a model: through one mount, through two, and
+//! while servers are killed.
 //!
 //! `WEFT_FSX_SEED` and `WEFT_FSX_OPERATIONS` choose other runs.
 
@@ -66,8 +67,9 @@ fn fsx_while_servers_are_killed() {
     assert!(finished.words().contains("1 passed"), "the other process has run something else: {}", finished.words());
 }
 
-/// The checker of the test above, in a process of its own. A thread that waits in a page fault for a dead server holds the memory map of
-/// its process, and then no other thread of that process can start the server again.
+/// The checker of the test above, in a process of its own. A thread that waits in a page fault for
+/// a dead server holds the memory map of its process, and then no other thread of that process can
+/// start the server again.
 #[test]
 #[ignore = "started by fsx_while_servers_are_killed, which names the file in WEFT_FSX_FILE"]
 fn fsx_of_another_process() {

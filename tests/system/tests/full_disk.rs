@@ -1,4 +1,5 @@
-//! Full disks: changes are refused with ENOSPC, nothing is lost, reads go on, removing works, and service resumes with the space.
+//! Full disks: changes are refused with ENOSPC, nothing is lost, reads go on, removing works, and
+//! service resumes with the space.
 
 use std::fs;
 use std::io;

@@ -1,8 +1,9 @@
-//! The whole of a file system (stores, pid files, sockets, logs) on one small disk that others fill to the last byte, at any moment of what people
-//! do with it: nothing dies, nothing is lost, what ran can be started again, and with room everything works again by itself.
+//! The whole of a file system (stores, pid files, sockets, logs) on one small disk that others fill
+//! to the last byte, at any moment of what people do with it: nothing dies, nothing is lost, what
+//! ran can be started again, and with room everything works again by itself.
 //!
-//! `cargo test -p weft-system-tests --test full_state -- --ignored` runs twenty rounds, or as many as `WEFT_FULL_ROUNDS` says, from the seed
-//! `WEFT_FULL_SEED`.
+//! `cargo test -p weft-system-tests --test full_state -- --ignored` runs twenty rounds, or as many
+//! as `WEFT_FULL_ROUNDS` says, from the seed `WEFT_FULL_SEED`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -92,7 +93,8 @@ impl Filler {
 struct Files(BTreeMap<PathBuf, (u64, u64)>);
 
 impl Files {
-    /// Writes files until one is refused for want of space, or so many were written. True if none was refused.
+    /// Writes files until one is refused for want of space, or so many were written. True if none
+    /// was refused.
     fn write(&mut self, dir: &Path, count: u64, random: &mut Random) -> bool {
         for _ in 0..count {
             let (seed, bytes) = (random.below(1 << 40), random.below(900_000));
@@ -201,7 +203,8 @@ fn campaign(rounds: u64, seed: u64) {
         filler.stop();
         fs::remove_file(ballast(&fs)).unwrap();
         let mut count = 0;
-        // If files took most of the disk, and were removed soon after a restart, their room comes with the end of the grace.
+        // If files took most of the disk, and were removed soon after a restart, their room comes
+        // with the end of the grace.
         wait_until(&when("service with room"), PATIENCE, || {
             count += 1;
             files.write(&fs.mnt(), 5, &mut random)
@@ -233,8 +236,8 @@ fn twenty_rounds_of_a_full_disk() {
     }
 }
 
-/// The first `weft up` where there is too little room says so, leaves nothing behind that the next one trips over, and the same command works when
-/// there is room.
+/// The first `weft up` where there is too little room says so, leaves nothing behind that the next
+/// one trips over, and the same command works when there is room.
 #[test]
 fn a_first_start_without_room_leaves_no_half_state() {
     if !available("a_first_start_without_room_leaves_no_half_state", &NEEDS) {
@@ -269,7 +272,8 @@ fn a_first_start_without_room_leaves_no_half_state() {
     down(&fs);
 }
 
-/// Without room a log stays as it is, and whoever wants to write it lives on; with room it goes on, and says what is missing.
+/// Without room a log stays as it is, and whoever wants to write it lives on; with room it goes on,
+/// and says what is missing.
 #[test]
 fn nobody_dies_of_a_log_that_cannot_be_written() {
     if !available("nobody_dies_of_a_log_that_cannot_be_written", &NEEDS) {

@@ -11,7 +11,8 @@ use weft_system_tests::{FileSystem, Need, available, ok, weft};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The promise of `batch`: what was answered before the kill of any server is there after its restart.
+/// The promise of `batch`: what was answered before the kill of any server is there after its
+/// restart.
 #[test]
 fn promise_batch_survives_kill() {
     if !available("promise_batch_survives_kill", &[Need::Fuse]) {
@@ -42,7 +43,8 @@ fn promise_batch_survives_kill() {
     assert_eq!(errors, [""; 0]);
 }
 
-/// What a program has written through a descriptor with `O_SYNC` is there, size and all, although nobody was left to close or report anything.
+/// What a program has written through a descriptor with `O_SYNC` is there, size and all, although
+/// nobody was left to close or report anything.
 #[test]
 fn a_synced_write_survives_the_end_of_everything() {
     if !available("a_synced_write_survives_the_end_of_everything", &[Need::Fuse]) {
@@ -95,7 +97,8 @@ fn kept_write_in_background(file: &File, round: u64) {
     std::thread::spawn(move || file.write_all_at(&vec![round as u8 + 1; 100_000], round * 100_000).unwrap());
 }
 
-/// A client that dies: what it was told is there, sizes are exact, and what it had unlinked but open is freed after its grace.
+/// A client that dies: what it was told is there, sizes are exact, and what it had unlinked but
+/// open is freed after its grace.
 #[test]
 fn a_killed_mount_leaves_no_trace() {
     if !available("a_killed_mount_leaves_no_trace", &[Need::Fuse]) {
@@ -132,7 +135,8 @@ fn a_killed_mount_leaves_no_trace() {
     assert_eq!(fs::metadata(fs.mnt().join("stream")).unwrap().len(), 777_777);
     assert!(fs::read(fs.mnt().join("stream")).unwrap().iter().all(|byte| *byte == 7));
 
-    // Remove everything: only what nobody can reach any more could keep space. The grace of the dead client is 30 s.
+    // Remove everything: only what nobody can reach any more could keep space. The grace of the
+    // dead client is 30 s.
     for name in ["load", "stream"] {
         ok(weft().args(["rm", "-r", &fs.at(&format!("/{name}"))]));
     }

@@ -102,7 +102,8 @@ fn who_waits_for_a_lock_can_be_killed_and_gets_it_otherwise() {
 /// The folder of the test below, and which of its two files the process locks first.
 const CROSSING: &str = "WEFT_LOCKS_CROSSING";
 
-/// Two processes that want what the other one has would wait for each other for ever: one of them is told.
+/// Two processes that want what the other one has would wait for each other for ever: one of them
+/// is told.
 #[test]
 fn crossing_locks_are_refused() {
     if !available("crossing_locks_are_refused", &[Need::Fuse]) {

@@ -1,5 +1,6 @@
-//! Servers on one machine and a mount on another, with clocks of their own that are seconds apart: namespaces of this machine, joined by a
-//! cable. What is known about them is the truth that traces are compared with.
+//! Servers on one machine and a mount on another, with clocks of their own that are seconds apart:
+//! namespaces of this machine, joined by a cable. What is known about them is the truth that traces
+//! are compared with.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -101,7 +102,8 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The error of the mount's clock against that of the servers, after a look whether it is the truth.
+/// The error of the mount's clock against that of the servers, after a look whether it is the
+/// truth.
 fn checked_error(merged: &Merged) -> u64 {
     let nodes: Vec<(&str, &str)> = merged.nodes.iter().map(|node| (node.name.as_str(), node.machine.as_str())).collect();
     assert_eq!(nodes, [("data0", "chlorine"), ("data1", "chlorine"), ("meta0", "chlorine"), ("mount-mnt", "boron")]);
@@ -138,7 +140,8 @@ fn clocks_and_files_of_two_machines_are_brought_together() {
     pair.end();
 }
 
-/// A message to a server takes 5 ms longer than the answer. Nobody can know that from the times alone, so the error must say it.
+/// A message to a server takes 5 ms longer than the answer. Nobody can know that from the times
+/// alone, so the error must say it.
 #[test]
 fn a_way_that_is_longer_in_one_direction_makes_the_error_larger() {
     if !available("a_way_that_is_longer", &NEEDS) {

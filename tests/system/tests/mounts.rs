@@ -118,7 +118,8 @@ fn promise_exact_size() {
     drop((writer, cut));
     assert_eq!(fs::metadata(&path).unwrap().len(), size + 1);
 
-    // A writer at full speed: the size that is seen never goes back and never lies behind what was acknowledged.
+    // A writer at full speed: the size that is seen never goes back and never lies behind what was
+    // acknowledged.
     let (done, end) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {

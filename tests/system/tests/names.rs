@@ -9,7 +9,8 @@ use std::path::Path;
 
 use weft_system_tests::{FileSystem, Need, available, fails, ok, weft};
 
-/// Every byte that a name may have, in names of one byte and of many; the longest names; names that programs trip over.
+/// Every byte that a name may have, in names of one byte and of many; the longest names; names that
+/// programs trip over.
 fn names() -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = (1..=255u8).filter(|byte| !b"/.".contains(byte)).map(|byte| vec![byte]).collect();
     names.push((1..=255u8).filter(|byte| *byte != b'/').collect());

@@ -11,7 +11,8 @@ use weft_system_tests::{FileSystem, Need, available, fails, ok, run, skip, weft}
 /// The user that nobody is.
 const NOBODY: &str = "65534";
 
-/// The program `weft` as the plain user: as we are, or by way of `setpriv`. The binary is copied to where that user may read it.
+/// The program `weft` as the plain user: as we are, or by way of `setpriv`. The binary is copied to
+/// where that user may read it.
 struct PlainUser {
     fs: FileSystem,
     as_nobody: bool,
@@ -94,7 +95,8 @@ fn a_plain_user_mounts_through_fusermount3() {
     let user = PlainUser::new();
     let up = run(&mut user.weft(&["up", "--state", "state", "--mount", "mnt"]), std::time::Duration::from_secs(60));
     if !up.is_success() && up.words().contains("fusermount3") && up.words().contains("ermission denied") {
-        // A machine may forbid it: the set-uid bit may be missing, or the device be closed even to the helper.
+        // A machine may forbid it: the set-uid bit may be missing, or the device be closed even to
+        // the helper.
         return skip(test, up.words().trim());
     }
     assert!(up.is_success(), "{}", up.words());

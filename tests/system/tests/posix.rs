@@ -1,5 +1,7 @@
-//! What POSIX and Linux ask of a file system, call by call: results, errors, modes, owners and times. Every check runs in a directory of its
-//! own, on a mount; `the_table_holds_on_a_local_file_system` runs the same on the disk of the machine, to keep the table honest.
+//! What POSIX and Linux ask of a file system, call by call: results, errors, modes, owners and
+//! times. Every check runs in a directory of its own, on a mount;
+//! `the_table_holds_on_a_local_file_system` runs the same on the disk of the machine, to keep the
+//! table honest.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};

@@ -1,6 +1,7 @@
-//! Power cuts on a real disk: the servers live on an ext4 image that is shut down under them (`FS_IOC_SHUTDOWN` without flushing its log),
-//! so that everything that was not on stable storage is gone; then it is mounted again as after a reboot. The machine does not really
-//! restart, so the servers are started where they see another boot id (`unshare --mount`).
+//! Power cuts on a real disk: the servers live on an ext4 image that is shut down under them
+//! (`FS_IOC_SHUTDOWN` without flushing its log), so that everything that was not on stable storage
+//! is gone; then it is mounted again as after a reboot. The machine does not really restart, so the
+//! servers are started where they see another boot id (`unshare --mount`).
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
@@ -108,7 +109,8 @@ fn promise_fsync() {
     }
 }
 
-/// A write on a descriptor with `O_SYNC` or `O_DSYNC` is on the disk when it returns, although the servers sync by themselves only every 10 s.
+/// A write on a descriptor with `O_SYNC` or `O_DSYNC` is on the disk when it returns, although the
+/// servers sync by themselves only every 10 s.
 #[test]
 fn synced_writes_survive_a_cut_of_a_real_disk() {
     if !available("synced_writes_survive_a_cut_of_a_real_disk", &NEEDS) {
@@ -148,7 +150,8 @@ fn batch_survives_a_cut_of_a_real_disk_after_its_interval() {
     if !available("batch_survives_a_cut_of_a_real_disk_after_its_interval", &NEEDS) {
         return;
     }
-    // Syncing takes its own time on a busy disk; the promise is about what the servers have begun by then.
+    // Syncing takes its own time on a busy disk; the promise is about what the servers have begun
+    // by then.
     survives("batch", Duration::from_secs(2));
 }
 

@@ -1,5 +1,5 @@
-//! Renames through a mount whose kernel still remembers a name that another mount has moved. To a kernel, two names of one file need no rename:
-//! it answers 0 and asks nobody.
+//! Renames through a mount whose kernel still remembers a name that another mount has moved. To a
+//! kernel, two names of one file need no rename: it answers 0 and asks nobody.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,7 +10,8 @@ use weft_system_tests::{FileSystem, Need, available};
 /// So many times, because what the kernel remembers ends at some moment.
 const ROUNDS: usize = 20;
 
-/// Makes `old` through the first mount and lets its kernel remember the name; then the second moves it to `new`.
+/// Makes `old` through the first mount and lets its kernel remember the name; then the second moves
+/// it to `new`.
 fn moved_elsewhere(first: &Path, second: &Path, make: impl Fn(&Path), round: usize) -> (String, String) {
     let (old, new) = (format!("old{round}"), format!("new{round}"));
     make(&first.join(&old));

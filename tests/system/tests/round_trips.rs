@@ -1,6 +1,7 @@
-//! What a small file costs: requests to servers for each file when programs write whole trees. The rate of such programs is the round trips that
-//! they wait for, one after the other, so a request that comes back into this table is a slower `rsync`. Counts, not times: the mount remembers
-//! for a minute, so that a busy machine does not change them.
+//! What a small file costs: requests to servers for each file when programs write whole trees. The
+//! rate of such programs is the round trips that they wait for, one after the other, so a request
+//! that comes back into this table is a slower `rsync`. Counts, not times: the mount remembers for
+//! a minute, so that a busy machine does not change them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,7 +44,8 @@ fn answered(fs: &FileSystem) -> BTreeMap<String, f64> {
     counts
 }
 
-/// Requests for each file that the work costs. Those of looking at the numbers do not count, nor those of background work.
+/// Requests for each file that the work costs. Those of looking at the numbers do not count, nor
+/// those of background work.
 fn requests_per_file(fs: &FileSystem, work: impl FnOnce()) -> BTreeMap<String, f64> {
     let before = answered(fs);
     work();
@@ -59,7 +61,8 @@ fn requests_per_file(fs: &FileSystem, work: impl FnOnce()) -> BTreeMap<String, f
     costs
 }
 
-/// Fails with the whole table if an operation costs more than allowed, or if one is there that the list does not have.
+/// Fails with the whole table if an operation costs more than allowed, or if one is there that the
+/// list does not have.
 fn check(what: &str, costs: &BTreeMap<String, f64>, allowed: &[(&str, f64)]) {
     println!("{what}: {:.2} requests for each file: {costs:.2?}", costs.values().sum::<f64>());
     for (op, cost) in costs {
@@ -84,8 +87,8 @@ fn a_copied_file_costs_what_cp_asks_for() {
     same(&fs, &copy);
 }
 
-/// `tar`: as `cp`, with owner, mode and times each by itself. What the kernel asks on its own before it changes an owner (mode, capabilities)
-/// costs no message.
+/// `tar`: as `cp`, with owner, mode and times each by itself. What the kernel asks on its own
+/// before it changes an owner (mode, capabilities) costs no message.
 #[test]
 fn an_unpacked_file_costs_what_tar_asks_for() {
     let Some(fs) = mounted("an_unpacked_file_costs_what_tar_asks_for", &["tar", "diff"]) else { return };
@@ -96,8 +99,9 @@ fn an_unpacked_file_costs_what_tar_asks_for() {
     same(&fs, &fs.mnt().join("tree"));
 }
 
-/// `rsync`: a temporary name that is renamed. The names that are not there yet (file, temporary file, target of the rename) are known to the mount,
-/// which has made the directory, also after renames in it.
+/// `rsync`: a temporary name that is renamed. The names that are not there yet (file, temporary
+/// file, target of the rename) are known to the mount, which has made the directory, also after
+/// renames in it.
 #[test]
 fn a_synchronised_file_costs_what_rsync_asks_for() {
     let Some(fs) = mounted("a_synchronised_file_costs_what_rsync_asks_for", &["rsync", "diff"]) else { return };
@@ -105,16 +109,19 @@ fn a_synchronised_file_costs_what_rsync_asks_for() {
     let source = format!("{}/", fs.path("tree").display());
     let rsync = || drop(ok(Command::new("rsync").arg("-aHAX").arg(&source).arg(&copy)));
     let costs = requests_per_file(&fs, rsync);
-    // It opens what it has written twice more; closes go out alone or many in one, in the background.
+    // It opens what it has written twice more; closes go out alone or many in one, in the
+    // background.
     let asked = [("Create", 1.0), ("Write", 1.0), ("SetAttr", 3.0), ("Open", 2.0), ("Close", 3.0), ("Rename", 1.0), ("GetAttr", 1.0)];
     check("rsync -aHAX", &costs, &asked);
     same(&fs, &copy);
-    // What is the same already is looked at by its names and attributes, which say that there are no extended ones; it is opened to ask for these.
+    // What is the same already is looked at by its names and attributes, which say that there are
+    // no extended ones; it is opened to ask for these.
     let costs = requests_per_file(&fs, rsync);
     check("rsync -aHAX again", &costs, &[("Lookup", 1.0), ("Open", 1.0), ("GetAttr", 1.0)]);
 }
 
-/// Listing, and copying to elsewhere: a listing has the attributes of all files, and these say that there are no extended ones.
+/// Listing, and copying to elsewhere: a listing has the attributes of all files, and these say that
+/// there are no extended ones.
 #[test]
 fn files_that_are_listed_cost_what_is_read_of_them() {
     let Some(fs) = mounted("files_that_are_listed_cost_what_is_read_of_them", &["cp", "ls", "diff"]) else { return };
@@ -128,7 +135,8 @@ fn files_that_are_listed_cost_what_is_read_of_them() {
     same(&fs, &back);
 }
 
-/// Extended attributes that are set at once are seen at once, although files are known to have none.
+/// Extended attributes that are set at once are seen at once, although files are known to have
+/// none.
 #[test]
 fn a_file_shows_the_attribute_that_it_is_given() {
     let Some(fs) = mounted("a_file_shows_the_attribute_that_it_is_given", &[]) else { return };

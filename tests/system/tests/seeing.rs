@@ -1,4 +1,5 @@
-//! What `weft explain` says about a file system that hangs, and what it refuses, with real processes.
+//! What `weft explain` says about a file system that hangs, and what it refuses, with real
+//! processes.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Memory shared between clients and servers of one machine: switched off, misused, and left behind by the dead.
+//! Memory shared between clients and servers of one machine: switched off, misused, and left behind
+//! by the dead.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -77,7 +78,8 @@ fn the_memory_of_a_killed_client_goes() {
     assert!(fs.status().0);
 }
 
-/// A client that holds the key and lies about its memory: told so, shut out, and nobody else notices.
+/// A client that holds the key and lies about its memory: told so, shut out, and nobody else
+/// notices.
 #[test]
 fn bad_regions_and_places_are_refused() {
     let fs = FileSystem::up(&["--data", "1"]);

@@ -1,5 +1,5 @@
-//! The stores of a file system: which servers it was made with, that each is the one that it was, how much room they take, and where
-//! their journals end.
+//! The stores of a file system: which servers it was made with, that each is the one that it was,
+//! how much room they take, and where their journals end.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -195,7 +195,8 @@ fn promise_a_config_that_contradicts_the_file_system_is_refused() {
     // A client is corrected by the servers that run.
     fs::write(config(&fs), &shorter).unwrap();
     check_files(&fs);
-    // A config elsewhere, as on another machine, whose folders hold nothing: the running servers are asked.
+    // A config elsewhere, as on another machine, whose folders hold nothing: the running servers
+    // are asked.
     let away = fs.path("elsewhere");
     fs::create_dir(&away).unwrap();
     let absolute = |text: &str| {

@@ -1,4 +1,5 @@
-//! A server that does not answer holds up those who want something of it, and nobody else; and they can be stopped.
+//! A server that does not answer holds up those who want something of it, and nobody else; and they
+//! can be stopped.
 
 use std::fs;
 use std::io::Write;
@@ -111,7 +112,8 @@ fn promise_hung_server_holds_up_only_its_own() {
     hung_server_holds_up_only_its_own("promise_hung_server_holds_up_only_its_own", ",transport=device");
 }
 
-/// A listing shows a file that another mount is writing although its data server does not answer; only who wants the true size waits for it.
+/// A listing shows a file that another mount is writing although its data server does not answer;
+/// only who wants the true size waits for it.
 #[test]
 fn a_directory_is_listed_beside_a_dead_data_server() {
     if !available("a_directory_is_listed_beside_a_dead_data_server", &[Need::Fuse, Need::Programs(&["ls"])]) {
@@ -158,7 +160,8 @@ fn a_hung_server_holds_up_only_its_own_over_io_uring() {
     hung_server_holds_up_only_its_own(test, ",transport=uring");
 }
 
-/// The same for names: programs that wait for one metadata server do not keep those from working that want another.
+/// The same for names: programs that wait for one metadata server do not keep those from working
+/// that want another.
 fn hung_metadata_server_holds_up_only_its_own(test: &str, options: &str) {
     if !available(test, &[Need::Fuse, Need::Programs(&["stat"])]) {
         return;
@@ -205,7 +208,8 @@ fn a_hung_metadata_server_holds_up_only_its_own_over_io_uring() {
     hung_metadata_server_holds_up_only_its_own(test, ",transport=uring");
 }
 
-/// However many pages of small files the kernel wants of a server that does not answer, it gets those of another.
+/// However many pages of small files the kernel wants of a server that does not answer, it gets
+/// those of another.
 #[test]
 fn pages_of_a_hung_server_keep_back_no_others() {
     if !available("pages_of_a_hung_server_keep_back_no_others", &[Need::Fuse]) {

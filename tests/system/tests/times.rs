@@ -1,4 +1,5 @@
-//! Times and removed objects as programs on one and on several mounts see them: order decides, not the larger value.
+//! Times and removed objects as programs on one and on several mounts see them: order decides, not
+//! the larger value.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -166,7 +167,8 @@ fn what_is_not_there_says_so() {
     });
 }
 
-/// A program that another mount writes to is not set-id afterwards, whichever mount made it so and whenever; and making it so is no change of its data.
+/// A program that another mount writes to is not set-id afterwards, whichever mount made it so and
+/// whenever; and making it so is no change of its data.
 #[test]
 fn set_id_bits_end_with_a_write_through_another_mount() {
     let test = "set_id_bits_end_with_a_write_through_another_mount";

@@ -94,7 +94,8 @@ fn a_running_file_system_is_traced_and_explained_and_then_left_alone() {
         assert!(number(&status, name, "records") > 20, "{status}");
         assert_eq!(number(&status, name, "lost"), 0, "{status}");
     }
-    // Files are closed a little later, many at a time: such an operation has no record if it is under way at the end.
+    // Files are closed a little later, many at a time: such an operation has no record if it is
+    // under way at the end.
     std::thread::sleep(Duration::from_millis(50));
     wait_until("the end of the last operation", PATIENCE, || number(&trace_quietly(&fs), "mount-mnt", "in_flight") == 0);
     let off = trace(&fs, &["off"]);
@@ -110,7 +111,8 @@ fn a_running_file_system_is_traced_and_explained_and_then_left_alone() {
     assert_eq!(mode(&folder), 0o700);
     let explained: Value = serde_json::from_str(&ok(weft().arg("explain").arg(&folder).arg("--json"))).expect("JSON");
     assert!(explained["covered"].as_f64().expect("a share") >= 0.95, "{explained}");
-    // What was under way when recording was switched on or off has no beginning or no end; nothing else is missing.
+    // What was under way when recording was switched on or off has no beginning or no end; nothing
+    // else is missing.
     for missing in explained["missing"].as_array().expect("a list") {
         let words = missing.as_str().expect("a sentence");
         let requests = words.split_once(" requests belong to no recorded operation").and_then(|(count, _)| count.parse().ok());

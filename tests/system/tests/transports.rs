@@ -1,5 +1,5 @@
-//! The same file system over both ways in which requests come from the kernel. Where the kernel offers io_uring (`enable_uring`), all other tests use
-//! it too: `auto` chooses it.
+//! The same file system over both ways in which requests come from the kernel. Where the kernel
+//! offers io_uring (`enable_uring`), all other tests use it too: `auto` chooses it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,4 +1,5 @@
-//! The ids of servers in a config: numbers that a server keeps for ever. A person who adds a server need not choose one.
+//! The ids of servers in a config: numbers that a server keeps for ever. A person who adds a server
+//! need not choose one.
 
 use std::fs;
 use std::path::Path;
@@ -51,8 +52,10 @@ pub(super) fn next(servers: &[Spanned<RawServer>], role: RawRole) -> u16 {
     ids.max().map_or(0, |max| max.saturating_add(1).min(ID_MAX))
 }
 
-/// Gives servers without an id one: that of the store in their folder, or else one that no server has or had. The rest of the text stays as
-/// it is. `known` gives the server of the store in a folder, and all that it knows. `None` if all have ids, or the text is no config, which others say better.
+/// Gives servers without an id one: that of the store in their folder, or else one that no server
+/// has or had. The rest of the text stays as it is. `known` gives the server of the store in a
+/// folder, and all that it knows. `None` if all have ids, or the text is no config, which others
+/// say better.
 fn with_ids(base: &Path, text: &str, known: impl Fn(&Path) -> Vec<ServerId>) -> Option<String> {
     let raw: RawConfig = toml::from_str(text).ok()?;
     let mut taken: Vec<ServerId> = Vec::new();
@@ -105,7 +108,8 @@ mod tests {
         ]
         .concat();
         let known = |dir: &Path| match dir.file_name().and_then(|name| name.to_str()) {
-            // Somebody has known data server 6, and the folder of `lost` holds the store of data server 0.
+            // Somebody has known data server 6, and the folder of `lost` holds the store of data
+            // server 0.
             Some("m") => vec![ServerId(0), ServerId::data(6)],
             Some("lost") => vec![ServerId::data(0)],
             _ => Vec::new(),

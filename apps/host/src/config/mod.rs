@@ -1,5 +1,6 @@
-//! The one file that describes a file system: `weft.toml`. Every server and every client may have a copy; paths in it are relative
-//! to the folder that holds it. Whatever is wrong is reported with file, line, key and what to do.
+//! The one file that describes a file system: `weft.toml`. Every server and every client may have a
+//! copy; paths in it are relative to the folder that holds it. Whatever is wrong is reported with
+//! file, line, key and what to do.
 
 mod cache;
 mod ids;
@@ -35,7 +36,8 @@ pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// Nowhere but in memory: an upper bound for measurements; everything is lost when a server stops.
+    /// Nowhere but in memory: an upper bound for measurements; everything is lost when a server
+    /// stops.
     Memory,
     /// In memory with a journal and checkpoints on disk.
     Journal,
@@ -69,7 +71,8 @@ pub enum CacheLayer {
 }
 
 impl CacheLayer {
-    /// The one that was never slower than the others: the page cache gathers by itself, and without it the server does.
+    /// The one that was never slower than the others: the page cache gathers by itself, and without
+    /// it the server does.
     pub fn usual(direct_io: bool) -> CacheLayer {
         if direct_io { CacheLayer::ServerDirected } else { CacheLayer::None }
     }
@@ -156,7 +159,8 @@ impl Config {
         })
     }
 
-    /// What this config says of the cluster map: servers, by number. Where files are the servers know.
+    /// What this config says of the cluster map: servers, by number. Where files are the servers
+    /// know.
     pub fn map(&self) -> ClusterMap {
         let entries = |role: ServerRole| {
             let servers = self.servers.iter().filter(move |server| server.id.role() == role);

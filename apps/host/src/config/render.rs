@@ -115,7 +115,8 @@ impl Draft {
     }
 }
 
-/// Writes a file under a temporary name and renames it, with these permission bits from its first moment.
+/// Writes a file under a temporary name and renames it, with these permission bits from its first
+/// moment.
 ///
 /// # Errors
 /// Of the disk, with the name of the file.

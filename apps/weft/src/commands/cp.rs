@@ -131,15 +131,17 @@ fn destination(target: &Place, into: Option<&Meta>, source: &Place) -> Result<Pl
     }
 }
 
-/// What an argument means: in a file system if it has the form FS:/PATH and FS names one, or if it names a file system alone
-/// ([`alone`]), else a local path. File systems that are named twice share a client.
+/// What an argument means: in a file system if it has the form FS:/PATH and FS names one, or if it
+/// names a file system alone ([`alone`]), else a local path. File systems that are named twice
+/// share a client.
 fn open(text: &OsString, counts_state: bool, common: &Common, systems: &mut Vec<(OsString, Arc<Fs>)>) -> Result<Place> {
     let split = FsPath::split(text);
     if let Some(at) = &split
         && let Err(error) = mounted::behind(&at.fs, common).and_then(|(fs, _)| FsArg::parse(&fs))
     {
         let local = PathBuf::from(text);
-        // A local name may have a colon too; it is one if it is there, or begins as only a path does.
+        // A local name may have a colon too; it is one if it is there, or begins as only a path
+        // does.
         if local.exists() || at.fs.as_encoded_bytes().starts_with(b"./") && local.parent().is_some_and(Path::exists) {
             return Ok(Place::local(local));
         }
@@ -158,8 +160,9 @@ fn open(text: &OsString, counts_state: bool, common: &Common, systems: &mut Vec<
     Place::remote(fs, &path)
 }
 
-/// A file system without `:/` behind it: an address, or a path at or below a mount point whose file system is known here (else the kernel
-/// does as well); a state directory, where that cannot be meant as a directory of this machine.
+/// A file system without `:/` behind it: an address, or a path at or below a mount point whose file
+/// system is known here (else the kernel does as well); a state directory, where that cannot be
+/// meant as a directory of this machine.
 fn alone(text: &OsString, counts_state: bool, common: &Common) -> Option<FsPath> {
     let path = Path::new(text);
     if is_url(text) {

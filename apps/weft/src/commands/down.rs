@@ -41,7 +41,8 @@ impl Args {
     }
 }
 
-/// Unmounts everything, then stops all servers at once; says what it did. The caller holds the state's lock.
+/// Unmounts everything, then stops all servers at once; says what it did. The caller holds the
+/// state's lock.
 ///
 /// # Errors
 /// If something survives; everything else has been stopped all the same.
@@ -77,7 +78,8 @@ pub fn stop_all(state: &StateDir, config: &Config) -> Result<String> {
         }
     }
     for server in &config.servers {
-        // Sockets whose place in the state directory would have been too long are in a directory of their own; it goes when it is empty.
+        // Sockets whose place in the state directory would have been too long are in a directory of
+        // their own; it goes when it is empty.
         if let Address::Unix(path) = &server.listen
             && let Some(dir) = path.parent().filter(|dir| !dir.starts_with(state.root()))
         {

@@ -1,4 +1,5 @@
-//! `weft explain`: where the time of operations went: of recorded ones, or of a running file system's.
+//! `weft explain`: where the time of operations went: of recorded ones, or of a running file
+//! system's.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -95,7 +96,8 @@ struct NodeRow {
     clock_rate_ppm: f64,
     /// Its times are right within so much; `None`: not comparable.
     clock_error_ns: Option<u64>,
-    /// Of a mount: all requests of the kernel together have waited so long for one of its threads at most.
+    /// Of a mount: all requests of the kernel together have waited so long for one of its threads
+    /// at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     thread_wait_at_most_s: Option<f64>,
 }

@@ -49,13 +49,15 @@ pub struct Settings {
     /// When an acknowledged change is safe
     #[arg(long, value_enum, default_value_t = Durability::Batch)]
     pub durability: Durability,
-    /// What decides about the order of accesses to the disks of data servers [default: server_directed with --direct-io, else none]
+    /// What decides about the order of accesses to the disks of data servers [default:
+    /// server_directed with --direct-io, else none]
     #[arg(long, value_enum)]
     pub cache_layer: Option<CacheLayer>,
     /// Data servers go to their disks past the page cache
     #[arg(long)]
     pub direct_io: bool,
-    /// A laboratory may hold its processes up at fault points (WEFT_FAULT); never where data matters
+    /// A laboratory may hold its processes up at fault points (WEFT_FAULT); never where data
+    /// matters
     #[arg(long)]
     pub allow_faults: bool,
     /// Messages over TCP get no seals: faster, for networks in which nobody else can send

@@ -58,7 +58,8 @@ enum What {
         /// Its name
         name: String,
     },
-    /// Replace a key by a new one with the same rights: the old one is refused from now on, also from mounts that still have it
+    /// Replace a key by a new one with the same rights: the old one is refused from now on, also
+    /// from mounts that still have it
     #[command(after_help = "Example:\n  weft key rotate default --state ~/fs")]
     Rotate {
         /// Its name

@@ -31,7 +31,8 @@ impl Args {
 
     fn symlink(&self, common: &Common) -> Result<ExitCode> {
         let FsPlace { fs, path } = FsPlace::open(&self.name, common)?;
-        // `FS:/PATH` as a target means the path: the name of a state directory means nothing inside the file system.
+        // `FS:/PATH` as a target means the path: the name of a state directory means nothing inside
+        // the file system.
         let same_fs = FsPath::split(&self.target).filter(|target| target.fs == OsStr::new(&fs.name));
         let target = same_fs.map_or_else(|| self.target.as_bytes().to_vec(), |target| target.path);
         let (dir, name) = fs.parent(&path)?;

@@ -39,7 +39,8 @@ struct Row {
     uid: u32,
     gid: u32,
     size: u64,
-    /// Somebody is writing the file and a data server does not answer: the size is the one known last.
+    /// Somebody is writing the file and a data server does not answer: the size is the one known
+    /// last.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     size_is_old: bool,
     mtime_s: i64,
@@ -164,7 +165,8 @@ pub fn mode_string(attr: &Attr) -> String {
 pub fn time_string(time: WallTime) -> String {
     let (seconds, _) = time.parts();
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Civil date from a day number, by eras of 400 years that begin on 1 March: leap days then end their year.
+    // Civil date from a day number, by eras of 400 years that begin on 1 March: leap days then end
+    // their year.
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

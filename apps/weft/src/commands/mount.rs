@@ -1,7 +1,8 @@
 //! `weft mount`: a process that serves a FUSE mount, in the background unless told otherwise.
 //!
-//! In the background the process that the person started begins another one with `--ready`, and waits until that has written one line
-//! to its standard output: `ready`, or why not. So the command ends when the mount is usable.
+//! In the background the process that the person started begins another one with `--ready`, and
+//! waits until that has written one line to its standard output: `ready`, or why not. So the
+//! command ends when the mount is usable.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -137,7 +138,8 @@ pub fn in_background(fs: &OsString, place: &Path, options: &[String], common: &C
     }
 }
 
-/// What the child writes up to the end of its first line, or of its life; `None` if that does not come in time.
+/// What the child writes up to the end of its first line, or of its life; `None` if that does not
+/// come in time.
 fn first_line(mut from: impl Read + Send + 'static, patience: Duration) -> Option<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -193,7 +195,8 @@ fn serve(
     signals.on_end(hang_up, "weft mount", true, move || {
         let is_here = mounts::at(&asked).is_ok_and(|mount| mount.is_some_and(|mount| mount.device == device));
         if !is_here {
-            // A lazy unmount, or a copy in another mount namespace: nothing here could be unmounted, and whoever uses it may never leave.
+            // A lazy unmount, or a copy in another mount namespace: nothing here could be
+            // unmounted, and whoever uses it may never leave.
             tell(&format!("{} is no longer mounted here, but still in use elsewhere; that ends now", asked.display()));
             std::process::exit(0);
         }
@@ -211,13 +214,15 @@ fn serve(
         tell_at(Level::Info, "weft mount", &format!("process {} serves {}", std::process::id(), place.display()));
     }
     let ended = session.wait().with_context(|| format!("the mount at {} failed", place.display()));
-    // Without it nobody would find a socket that leads nowhere; if it stays, the next mount replaces it.
+    // Without it nobody would find a socket that leads nowhere; if it stays, the next mount
+    // replaces it.
     let _ = std::fs::remove_file(socket);
     mounted::forget(place);
     ended
 }
 
-/// Lets `weft trace` and `weft status` reach this process. A mount that they cannot reach is a mount all the same.
+/// Lets `weft trace` and `weft status` reach this process. A mount that they cannot reach is a
+/// mount all the same.
 fn listen_to_commands(fs: &Fs, troubles: Arc<Troubles>, socket: &Path, dir: &Path) {
     let row = |trouble: Trouble| MountErrorRow { server: trouble.server, status: trouble.status.code(), count: trouble.count };
     let errors = move || MountErrors { rows: troubles.list().into_iter().map(row).collect() };

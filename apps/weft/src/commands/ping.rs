@@ -1,4 +1,5 @@
-//! `weft ping`: checks that every server answers, belongs to this file system, and that exactly one owns the root.
+//! `weft ping`: checks that every server answers, belongs to this file system, and that exactly one
+//! owns the root.
 
 use std::process::ExitCode;
 

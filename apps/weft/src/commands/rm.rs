@@ -49,7 +49,8 @@ impl Args {
     }
 }
 
-/// Removes a directory with all below it, deepest first. What others remove meanwhile is no error; what they add makes it fail.
+/// Removes a directory with all below it, deepest first. What others remove meanwhile is no error;
+/// what they add makes it fail.
 fn remove_tree(fs: &Fs, path: &[u8], parent: Handle, name: &Bytes, handle: Handle) -> Result<()> {
     let below = |name: &[u8]| [path, b"/", name].concat();
     let (dirs, files): (Vec<_>, Vec<_>) = fs.list(path, handle, false)?.into_iter().partition(|item| item.kind == FileKind::Directory);

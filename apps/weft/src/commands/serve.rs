@@ -19,7 +19,8 @@ use weft_wire::ops::{TraceReply, TraceRequest, TraceService};
 
 /// Where traces of this process go if nobody says otherwise.
 static TRACES: OnceLock<PathBuf> = OnceLock::new();
-/// Part of the free memory that the data servers of one config may fill together under the engine `memory`: one in so many.
+/// Part of the free memory that the data servers of one config may fill together under the engine
+/// `memory`: one in so many.
 const MEMORY_SHARE: u64 = 2;
 
 /// Run one server of a file system in the foreground
@@ -71,7 +72,8 @@ impl Args {
         }
         let pid_file = PidFile::take(&state.pid_file(&server.name), "");
         pid_file.with_context(|| format!("cannot start {}", server.name))?.hold_until_exit();
-        // Whoever may connect to a socket of this machine without a key must not make this process write files.
+        // Whoever may connect to a socket of this machine without a key must not make this process
+        // write files.
         let may_be_told = ring.is_some() || matches!(server.listen, Address::Unix(_));
         weft_recording::identify(&server.name, Some(server.id));
         TRACES.get_or_init(|| state.trace_dir());
@@ -88,7 +90,8 @@ impl Args {
         let asked = stop.clone();
         signals.on_end(hang_up, &server.name, false, move || asked.stop());
         let log = Log::to_stderr(&server.name);
-        // Without a key anybody on this machine may forge capabilities; the runtime keeps everybody else out.
+        // Without a key anybody on this machine may forge capabilities; the runtime keeps everybody
+        // else out.
         let key = ring.as_ref().map_or(ClusterKey([0; 32]), |ring| ring.server().key);
         let keys = ring.map(Keys::new);
         if let (Some(keys), Some(files)) = (&keys, &config.key_files) {
@@ -144,7 +147,8 @@ fn ended<E: std::fmt::Display>(name: &str, outcome: Option<Result<(), E>>) -> Re
     }
 }
 
-/// The folder must be there and not empty unless it is to be made; what is in it the server checks itself.
+/// The folder must be there and not empty unless it is to be made; what is in it the server checks
+/// itself.
 fn check_dir(server: &ServerConfig, config: &Config, create: bool) -> Result<()> {
     if config.engine == Engine::Memory {
         return Ok(());

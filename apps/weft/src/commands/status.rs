@@ -124,7 +124,8 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
     let fs_id = config.fs_id;
     let fs = Fs::from_config(config, state.root().display().to_string(), &common.with_timeout(PATIENCE))?;
     let map = fs.client.map();
-    // On a Unix socket without a process there is nobody to wait for; over TCP it may be the server of another machine.
+    // On a Unix socket without a process there is nobody to wait for; over TCP it may be the server
+    // of another machine.
     let may_answer = map.servers().zip(&pids).filter(|(entry, pid)| pid.is_some() || !entry.address.starts_with("unix:"));
     let answers: BTreeMap<ServerId, _> =
         fs.ping(may_answer.map(|(entry, _)| entry.clone())).into_iter().map(|(entry, answer)| (entry.id, answer)).collect();

@@ -12,7 +12,8 @@ use weft_host::output::{print, print_json};
 use weft_host::units::seconds;
 use weft_watch::watch::Watch;
 
-/// Show what the servers are doing now: rates, queues, space, the busiest clients and files, what waits longest
+/// Show what the servers are doing now: rates, queues, space, the busiest clients and files, what
+/// waits longest
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

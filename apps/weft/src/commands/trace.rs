@@ -1,4 +1,5 @@
-//! `weft trace`: switches what the servers and mounts of a running file system record, and shows how it stands.
+//! `weft trace`: switches what the servers and mounts of a running file system record, and shows
+//! how it stands.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,11 +42,13 @@ pub struct Args {
 enum Command {
     /// Begin to record; Example: weft trace on ~/fs --mask 'meta.*'
     On(On),
-    /// End the recording, complete its files and bring them to this machine; Example: weft trace off ~/fs
+    /// End the recording, complete its files and bring them to this machine; Example: weft trace
+    /// off ~/fs
     Off(Ending),
     /// Show what is recorded, how much, and what was lost; Example: weft trace status ~/fs
     Status(Which),
-    /// Let flight recorders write what they hold, and bring it to this machine; Example: weft trace dump ~/fs
+    /// Let flight recorders write what they hold, and bring it to this machine; Example: weft trace
+    /// dump ~/fs
     Dump(Ending),
     /// List the events that a mask may name; Example: weft trace events
     Events,
@@ -55,7 +58,8 @@ enum Command {
 struct Which {
     #[command(flatten)]
     fs: NamedFs,
-    /// Servers and mounts by name, separated by commas, as `weft trace status` shows them; `*` at the end stands for anything
+    /// Servers and mounts by name, separated by commas, as `weft trace status` shows them; `*` at
+    /// the end stands for anything
     #[arg(long, value_name = "NAMES", default_value = "*")]
     nodes: String,
     /// Print JSON
@@ -67,7 +71,8 @@ struct Which {
 struct Ending {
     #[command(flatten)]
     which: Which,
-    /// Folder for copies of all files [default: those of servers are copied to where the files of the mount are]
+    /// Folder for copies of all files [default: those of servers are copied to where the files of
+    /// the mount are]
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
 }
@@ -76,19 +81,22 @@ struct Ending {
 struct On {
     #[command(flatten)]
     which: Which,
-    /// Events, separated by commas; `*` at the end of a name, `-` before one that is taken away (`weft trace events` lists them)
+    /// Events, separated by commas; `*` at the end of a name, `-` before one that is taken away
+    /// (`weft trace events` lists them)
     #[arg(long, value_name = "EVENTS", default_value = "*", allow_hyphen_values = true)]
     mask: String,
     /// What becomes of the records
     #[arg(long, value_enum, default_value = "stream")]
     mode: Mode,
-    /// Folder for the files of mounts; `off` and `dump` copy those of servers to it [default: `trace` in the state directory]
+    /// Folder for the files of mounts; `off` and `dump` copy those of servers to it [default:
+    /// `trace` in the state directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Memory for the records of one thread [default: 16MiB for bench, else 4MiB]
     #[arg(long, value_name = "SIZE")]
     ring: Option<ByteSize>,
-    /// Of the operations of clients record one in so many (rounded up to a power of two) with all that it does there
+    /// Of the operations of clients record one in so many (rounded up to a power of two) with all
+    /// that it does there
     #[arg(long, value_name = "1/N", value_parser = sampling_bits, default_value = "1/1")]
     sample: u8,
     /// Flight recorders are written when an operation takes longer (50ms, 2s, 300us)

@@ -1,4 +1,5 @@
-//! `weft up`: a whole file system on this machine: makes it if it is new, starts every server that does not run, mounts it.
+//! `weft up`: a whole file system on this machine: makes it if it is new, starts every server that
+//! does not run, mounts it.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -86,7 +87,8 @@ struct Started {
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        // Signals wait from the first moment on, so that Ctrl-C in between leaves nothing half stopped.
+        // Signals wait from the first moment on, so that Ctrl-C in between leaves nothing half
+        // stopped.
         let signals = self.foreground.then(StopSignals::block).transpose()?;
         let begun = Instant::now();
         let (state, _) = StateDir::existing_or_new(&self.state.dir(common)?)?;
@@ -108,7 +110,8 @@ impl Args {
         let mut started = Vec::new();
         if let Err(error) = self.wait_until_serving(&state, &config, &mut started, common) {
             for server in &mut started {
-                // The message is about why it failed; that stopping may fail too changes nothing in it.
+                // The message is about why it failed; that stopping may fail too changes nothing in
+                // it.
                 let ended = process::end(&state.pid_file(&server.name), LOOK);
                 if !matches!(ended, Ok(process::Ended::Stopped | process::Ended::Killed)) {
                     // It may not have come as far as its pid file.
@@ -142,8 +145,8 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Draws id and key and writes the config: last, since it is what makes the directory a state. Gives the folders of servers that hold nothing
-    /// yet.
+    /// Draws id and key and writes the config: last, since it is what makes the directory a state.
+    /// Gives the folders of servers that hold nothing yet.
     fn create(&self, state: &StateDir) -> Result<Vec<PathBuf>> {
         let mut draft = self.settings.draft(&self.name, Vec::new())?;
         let counts = [(ServerRole::Meta, self.meta.unwrap_or(1)), (ServerRole::Data, self.data.unwrap_or(2))];
@@ -154,7 +157,8 @@ impl Args {
                 let address = match self.listen {
                     Listen::Unix => state::socket_address(state, draft.fs_id, &name)?,
                     Listen::Tcp => {
-                        // All probes stay open until all ports are chosen, so that no port is chosen twice.
+                        // All probes stay open until all ports are chosen, so that no port is
+                        // chosen twice.
                         let probe = TcpListener::bind("127.0.0.1:0").context("no free TCP port on the loopback interface")?;
                         let address = format!("tcp:{}", probe.local_addr()?);
                         probes.push(probe);
@@ -194,7 +198,8 @@ impl Args {
         Ok(())
     }
 
-    /// An existing file system keeps what it was made with; asking for something else is a mistake worth a message.
+    /// An existing file system keeps what it was made with; asking for something else is a mistake
+    /// worth a message.
     fn check_unchanged(&self, config: &Config) -> Result<()> {
         let count = |role| config.servers.iter().filter(|server| server.id.role() == role).count();
         for (option, wanted, role) in [("--meta", self.meta, ServerRole::Meta), ("--data", self.data, ServerRole::Data)] {
@@ -224,12 +229,14 @@ impl Args {
         Ok(())
     }
 
-    /// Starts what does not run and asks all servers until all serve; stops asking when one that we started has died.
+    /// Starts what does not run and asks all servers until all serve; stops asking when one that we
+    /// started has died.
     fn wait_until_serving(&self, state: &StateDir, config: &Config, started: &mut Vec<Started>, common: &Common) -> Result<()> {
         let end = Instant::now() + common.timeout();
         let fs = Fs::from_config(config.clone(), state.root().display().to_string(), &common.with_timeout(LOOK))?;
         loop {
-            // One that was killed a moment ago may hold its pid file until the kernel is through with it.
+            // One that was killed a moment ago may hold its pid file until the kernel is through
+            // with it.
             start_servers(state, config, started)?;
             for server in started.iter_mut() {
                 if let Some(status) = server.child.try_wait()? {
@@ -340,10 +347,11 @@ fn is_ours(place: &Path, state: &StateDir, config: &Config) -> Result<bool> {
     }
 }
 
-/// Takes back what a first start has made that did not come to its end: the config and the files of servers in folders that were
-/// empty before. Logs stay, for whoever wants to know why.
+/// Takes back what a first start has made that did not come to its end: the config and the files of
+/// servers in folders that were empty before. Logs stay, for whoever wants to know why.
 fn undo_create(state: &StateDir, dirs: &[PathBuf]) {
-    // What cannot be removed is found by the next attempt, which takes it for what it is: left over.
+    // What cannot be removed is found by the next attempt, which takes it for what it is: left
+    // over.
     let _ = std::fs::remove_file(state.config_file());
     for dir in dirs {
         let files =
@@ -356,7 +364,8 @@ fn start_servers(state: &StateDir, config: &Config, started: &mut Vec<Started>) 
     let is_new = config.engine == Engine::Memory || !state.formatted_file().exists();
     let met = stores::met(config);
     for server in &config.servers {
-        // A server that nobody knows joins. One that was met and whose folder is empty is lost, and says so.
+        // A server that nobody knows joins. One that was met and whose folder is empty is lost, and
+        // says so.
         let create = is_new || !met.contains(&server.id) && !stores::is_made(&server.dir);
         let is_ours = started.iter().any(|ours| ours.name == server.name);
         if !is_ours && process::holder(&state.pid_file(&server.name))?.is_none() {

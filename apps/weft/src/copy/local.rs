@@ -1,8 +1,9 @@
 //! Objects of this machine that are copied from or to.
 //!
-//! A path that a person named is followed wherever it leads, as `cp` does. What lies below it is reached from the directory that was
-//! opened then, name by name, and no symlink is followed on the way: whoever may write to the tree could otherwise lead a copy, with the
-//! rights of whoever copies, out of it.
+//! A path that a person named is followed wherever it leads, as `cp` does. What lies below it is
+//! reached from the directory that was opened then, name by name, and no symlink is followed on the
+//! way: whoever may write to the tree could otherwise lead a copy, with the rights of whoever
+//! copies, out of it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -24,7 +25,8 @@ use crate::copy::place::Meta;
 pub struct LocalPlace {
     /// As a person would name it.
     path: PathBuf,
-    /// The directory that a person named and the names that lead from it to here; `None`: this is what was named.
+    /// The directory that a person named and the names that lead from it to here; `None`: this is
+    /// what was named.
     below: Option<(Arc<OwnedFd>, PathBuf)>,
 }
 
@@ -83,7 +85,8 @@ impl LocalPlace {
     }
 
     fn no_follow(&self) -> OFlags {
-        // Opening what was put in the place of a file, a pipe for example, must not wait for anybody.
+        // Opening what was put in the place of a file, a pipe for example, must not wait for
+        // anybody.
         if self.is_named() { OFlags::empty() } else { OFlags::NOFOLLOW | OFlags::NONBLOCK }
     }
 
@@ -199,8 +202,8 @@ impl LocalPlace {
         self.check_regular(file)
     }
 
-    /// Makes a file, or empties the one that is there, and opens it for writing. Says whether it is new. Below what was named a symlink
-    /// is replaced.
+    /// Makes a file, or empties the one that is there, and opens it for writing. Says whether it is
+    /// new. Below what was named a symlink is replaced.
     ///
     /// # Errors
     /// If it cannot be made.

@@ -1,11 +1,13 @@
-//! Copies files and trees between this machine and a file system, or within file systems, many files at once.
+//! Copies files and trees between this machine and a file system, or within file systems, many
+//! files at once.
 //!
-//! One thread walks the source, makes directories and queues files; workers copy them. A large file is cut into chunks that several
-//! workers copy. Directories get their mode and times at the end, deepest first, since every entry that is made changes them.
-//! `place.rs` knows what objects can do, `local.rs` those of this machine, `workers.rs` the queue and the workers.
+//! One thread walks the source, makes directories and queues files; workers copy them. A large file
+//! is cut into chunks that several workers copy. Directories get their mode and times at the end,
+//! deepest first, since every entry that is made changes them. `place.rs` knows what objects can
+//! do, `local.rs` those of this machine, `workers.rs` the queue and the workers.
 //!
-//! Owners are not kept, so set-user and set-group bits are not kept either: a user's program would otherwise run with the rights of
-//! whoever copied it.
+//! Owners are not kept, so set-user and set-group bits are not kept either: a user's program would
+//! otherwise run with the rights of whoever copied it.
 
 mod local;
 mod place;
@@ -62,12 +64,14 @@ pub struct Copier {
     counts: Copied,
     /// Directories whose mode and times are still to be set, parents before children.
     finished_later: Vec<(Place, Meta)>,
-    /// Directories that this copy made: never copied themselves, so that a copy into its own source ends.
+    /// Directories that this copy made: never copied themselves, so that a copy into its own source
+    /// ends.
     made: BTreeSet<Identity>,
 }
 
 impl Copier {
-    /// Starts the workers. When `stop` becomes true, copying ends soon and removes what is incomplete.
+    /// Starts the workers. When `stop` becomes true, copying ends soon and removes what is
+    /// incomplete.
     pub fn start(options: CopyOptions, stop: Arc<AtomicBool>) -> Copier {
         let bar = if options.progress { progress_bar() } else { ProgressBar::hidden() };
         let workers = Workers::start(options.jobs, bar, stop.clone());
@@ -77,7 +81,8 @@ impl Copier {
     /// Copies `source` to the name `target`.
     ///
     /// # Errors
-    /// If the source itself cannot be copied; what fails below it is reported, counted and left out.
+    /// If the source itself cannot be copied; what fails below it is reported, counted and left
+    /// out.
     pub fn copy(&mut self, source: &Place, target: &Place) -> Result<()> {
         // Without -r a symlink that is named stands for its file, as with cp.
         let follow = self.options.dereference || !self.options.recursive;
@@ -154,7 +159,8 @@ impl Copier {
         Ok(())
     }
 
-    /// What the copy shall have: mode and times, or only the permission bits that the umask leaves; never set-user and set-group bits.
+    /// What the copy shall have: mode and times, or only the permission bits that the umask leaves;
+    /// never set-user and set-group bits.
     fn wanted(&self, meta: Meta) -> Meta {
         if self.options.preserve {
             Meta { mode: meta.mode & 0o1777, ..meta }

@@ -126,8 +126,8 @@ impl Place {
         }
     }
 
-    /// An entry of the directory that this is; `meta` is the directory's. With `follow` a symlink there stands for what it leads to, as if
-    /// a person had named it.
+    /// An entry of the directory that this is; `meta` is the directory's. With `follow` a symlink
+    /// there stands for what it leads to, as if a person had named it.
     ///
     /// # Errors
     /// If the directory cannot be opened.
@@ -293,7 +293,8 @@ impl Place {
         }
     }
 
-    /// Makes a file, or empties the one that is there, and opens it for writing. Says whether it is new.
+    /// Makes a file, or empties the one that is there, and opens it for writing. Says whether it is
+    /// new.
     ///
     /// # Errors
     /// If it cannot be made.

@@ -188,7 +188,8 @@ impl Shared {
         let transfer =
             Transfer { from, to, source, target, new, meta, chunks_left: AtomicU64::new(chunks), failed: AtomicBool::new(false) };
         if chunks == 1 {
-            // Up to its end, whatever size it was said to have: it may have grown, or be one whose size nobody knows.
+            // Up to its end, whatever size it was said to have: it may have grown, or be one whose
+            // size nobody knows.
             let copied = self.copy_range(&transfer, 0, None, buffer);
             return self.chunk_done(&transfer, copied);
         }
@@ -229,7 +230,8 @@ impl Shared {
         }
     }
 
-    /// Notes the outcome of a chunk; after the last one the file is finished, or removed if it is incomplete and new.
+    /// Notes the outcome of a chunk; after the last one the file is finished, or removed if it is
+    /// incomplete and new.
     fn chunk_done(&self, transfer: &Transfer, copied: Result<()>) -> Result<()> {
         let copied = copied.with_context(|| format!("cannot copy {} to {}", transfer.from.display(), transfer.to.display()));
         let first_failure = copied.is_err() && !transfer.failed.swap(true, Ordering::Relaxed);

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use crate::viewer::Viewer;
 
-/// A browser that is driven over its debugging pipe (Chrome DevTools Protocol, messages that end in a zero byte).
+/// A browser that is driven over its debugging pipe (Chrome DevTools Protocol, messages that end in
+/// a zero byte).
 pub struct Browser {
     process: Child,
     to: File,
@@ -31,7 +32,8 @@ impl Browser {
         let dir = tempfile::tempdir().unwrap();
         let pipes = ["to", "from"].map(|name| dir.path().join(name));
         pipes.iter().for_each(|pipe| nix::unistd::mkfifo(pipe, nix::sys::stat::Mode::S_IRWXU).unwrap());
-        // The browser reads from descriptor 3 and writes to 4; a shell can say so without unsafe code.
+        // The browser reads from descriptor 3 and writes to 4; a shell can say so without unsafe
+        // code.
         let script =
             r#"exec "$0" --headless --no-sandbox --disable-gpu --remote-debugging-pipe --user-data-dir="$3" about:blank 3<"$1" 4>"$2""#;
         let mut command = Command::new("sh");
@@ -136,7 +138,8 @@ impl Browser {
         }
     }
 
-    /// Nothing was asked outside of these viewers, no style or script was refused, and no script failed.
+    /// Nothing was asked outside of these viewers, no style or script was refused, and no script
+    /// failed.
     pub fn asked_only_of(&self, viewers: &[&Viewer]) {
         let of = |method: &str| -> Vec<Value> { self.events.iter().filter(|event| event["method"] == method).cloned().collect() };
         assert_eq!(of("Runtime.exceptionThrown"), Vec::<Value>::new());
@@ -198,7 +201,8 @@ pub fn lab([r, g, b]: [u8; 3]) -> [f64; 3] {
     [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
 }
 
-/// The pixels of the row in the middle of a PNG of 8 bits a channel without interlacing, as Chromium writes it.
+/// The pixels of the row in the middle of a PNG of 8 bits a channel without interlacing, as
+/// Chromium writes it.
 pub fn middle_row(png: &[u8]) -> Vec<[u8; 3]> {
     let (mut at, mut width, mut height, mut channels, mut packed) = (8, 0, 0, 0, Vec::new());
     let word = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;

@@ -1,5 +1,6 @@
-//! `weft view` as a person uses it: the real program, real sockets, and, if one is installed, a real browser that is driven over its
-//! debugging pipe. `WEFT_SCREENSHOTS=DIR cargo test -p weft --test view` keeps a picture of every screen.
+//! `weft view` as a person uses it: the real program, real sockets, and, if one is installed, a
+//! real browser that is driven over its debugging pipe.
+//! `WEFT_SCREENSHOTS=DIR cargo test -p weft --test view` keeps a picture of every screen.
 
 mod browser;
 mod page;

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::browser::Browser;
 use crate::viewer::{BENCH, Viewer, make_sample, weft, write_hostile_trace};
 
-/// Every screen by key and by address; the address round trip; a walk with keys only; exports; nothing asked outside; no error.
+/// Every screen by key and by address; the address round trip; a walk with keys only; exports;
+/// nothing asked outside; no error.
 #[test]
 fn the_page_works_in_a_real_browser() {
     let Some(mut browser) = Browser::new() else {
@@ -111,7 +112,8 @@ fn the_page_works_in_a_real_browser() {
     browser.asked_only_of(&[&viewer, &hostile]);
 }
 
-/// Several runs: the list, one against another with windows that move together, choices by key and by address.
+/// Several runs: the list, one against another with windows that move together, choices by key and
+/// by address.
 #[test]
 fn runs_are_chosen_and_compared_in_a_real_browser() {
     let Some(mut browser) = Browser::new() else {
@@ -175,7 +177,8 @@ fn runs_are_chosen_and_compared_in_a_real_browser() {
     browser.asked_only_of(&[&viewer]);
 }
 
-/// Running: four charts from a trace and from a benchmark, a brush that is the window of every other screen, metrics by formula.
+/// Running: four charts from a trace and from a benchmark, a brush that is the window of every
+/// other screen, metrics by formula.
 #[test]
 fn a_range_of_the_running_performance_is_the_window_of_every_screen() {
     let Some(mut browser) = Browser::new() else {
@@ -230,7 +233,8 @@ fn a_range_of_the_running_performance_is_the_window_of_every_screen() {
     browser.asked_only_of(&[&viewer]);
 }
 
-/// Bounds: facts from a file of ceilings, typed in, or of the thesis; efficiency of what was measured; all of it in the address.
+/// Bounds: facts from a file of ceilings, typed in, or of the thesis; efficiency of what was
+/// measured; all of it in the address.
 #[test]
 fn measurements_are_held_against_bounds_in_a_real_browser() {
     let Some(mut browser) = Browser::new() else {
@@ -255,7 +259,8 @@ fn measurements_are_held_against_bounds_in_a_real_browser() {
     browser.press("0");
     browser.until("document.querySelectorAll('.page.bounds .drawn svg').length === 3 && weftView.idle");
     browser.picture("bounds");
-    // 21000 creates a second by two processes: 2 / 20 us = 100 000 a second is the bound of the network.
+    // 21000 creates a second by two processes: 2 / 20 us = 100 000 a second is the bound of the
+    // network.
     let text = "document.querySelector('.page.bounds').innerText";
     browser.until(&format!("{text}.includes('21 % of 100k/s network')"));
     assert_eq!(browser.value(&format!("/NaN|undefined|Infinity/.test({text})")), json!(false));
@@ -271,7 +276,8 @@ fn measurements_are_held_against_bounds_in_a_real_browser() {
     browser.asked_only_of(&[&viewer]);
 }
 
-/// The report: as a command in both forms, and on the page with the same content; the HTML file works by itself.
+/// The report: as a command in both forms, and on the page with the same content; the HTML file
+/// works by itself.
 #[test]
 fn a_report_is_one_file_that_needs_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
@@ -326,7 +332,8 @@ fn a_report_is_one_file_that_needs_nothing_else() {
     assert_eq!(browser.events.iter().filter(refused).collect::<Vec<_>>(), Vec::<&Value>::new());
 }
 
-/// A search lists its hits and zooms to one, filters, and is in the address; tracks are hidden, pinned and moved, by keys and by pointer.
+/// A search lists its hits and zooms to one, filters, and is in the address; tracks are hidden,
+/// pinned and moved, by keys and by pointer.
 #[test]
 fn hits_are_listed_and_tracks_are_arranged_in_a_real_browser() {
     let Some(mut browser) = Browser::new() else {
@@ -390,7 +397,8 @@ fn hits_are_listed_and_tracks_are_arranged_in_a_real_browser() {
     let arranged = json!("data1,client0,meta1,meta0,data0,data2,data3");
     assert_eq!(browser.value(names), arranged);
     browser.picture("tracks");
-    // What is pinned stays where it is while the others scroll, and a click there chooses what is drawn there.
+    // What is pinned stays where it is while the others scroll, and a click there chooses what is
+    // drawn there.
     let place = "JSON.stringify((() => { const t = weftView.timeline, row = (name) => t.rows.find((row) => row.type === 'node' && row.text === name); return [t.top(row('data1')), t.top(row('meta1'))]; })())";
     let at = |browser: &mut Browser| serde_json::from_str::<[f64; 2]>(browser.value(place).as_str().unwrap()).unwrap();
     let before = at(&mut browser);

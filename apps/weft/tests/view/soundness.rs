@@ -1,4 +1,5 @@
-//! What holds for every screen: addresses, poor traces, colours, small windows; and lanes by formula.
+//! What holds for every screen: addresses, poor traces, colours, small windows; and lanes by
+//! formula.
 
 use std::fs;
 
@@ -10,8 +11,8 @@ use crate::viewer::{BENCH, Viewer, make_sample, write_trace};
 const SCREENS: [&str; 11] =
     ["runs", "overview", "timeline", "latency", "where", "request", "running", "compare", "bounds", "report", "health"];
 
-/// A trace without a record, one with one span, one that is cut and has its middle overwritten: every screen has something to say, and
-/// nothing that is no number.
+/// A trace without a record, one with one span, one that is cut and has its middle overwritten:
+/// every screen has something to say, and nothing that is no number.
 #[test]
 fn poor_traces_make_poor_but_sound_screens() {
     use weft_trace::event::{CLIENT_CREATE, EventTable};
@@ -49,7 +50,8 @@ fn poor_traces_make_poor_but_sound_screens() {
     browser.asked_only_of(&[&viewer]);
 }
 
-/// Every control of every screen has a name and changes the address, and the address alone brings it back.
+/// Every control of every screen has a name and changes the address, and the address alone brings
+/// it back.
 #[test]
 fn every_control_is_in_the_address() {
     let Some(mut browser) = Browser::new() else {
@@ -63,7 +65,8 @@ fn every_control_is_in_the_address() {
     fs::write(at("bench.json"), BENCH).unwrap();
     let paths = ["before", "after", "bench.json"].map(at);
     let viewer = Viewer::of(dir, &paths, &[]);
-    // A control by its number on a screen; of many that are alike (kinds, runs) the first three. Their values, after what was drawn last.
+    // A control by its number on a screen; of many that are alike (kinds, runs) the first three.
+    // Their values, after what was drawn last.
     let script = r#"
         window.testControls ||= (() => { const controls = () => {
           const seen = new Map();
@@ -136,7 +139,8 @@ fn every_control_is_in_the_address() {
     browser.asked_only_of(&[&viewer]);
 }
 
-/// Lanes by formula: per node, named and numbered, in the table, in the exported picture and as CSV; a mistake says what is known.
+/// Lanes by formula: per node, named and numbered, in the table, in the exported picture and as
+/// CSV; a mistake says what is known.
 #[test]
 fn a_formula_is_a_lane_of_every_node_that_has_what_it_names() {
     let Some(mut browser) = Browser::new() else {
@@ -171,8 +175,9 @@ fn a_formula_is_a_lane_of_every_node_that_has_what_it_names() {
     browser.asked_only_of(&[&viewer]);
 }
 
-/// Three kinds of colour blindness: what stages, seeks and operations look like stays apart, by colour or by pattern; in a small window
-/// nothing is cut off, and a dark scheme draws without complaint.
+/// Three kinds of colour blindness: what stages, seeks and operations look like stays apart, by
+/// colour or by pattern; in a small window nothing is cut off, and a dark scheme draws without
+/// complaint.
 #[test]
 fn colours_stay_apart_and_small_windows_hold_everything() {
     let Some(mut browser) = Browser::new() else {

@@ -157,7 +157,8 @@ impl NullFilesystem {
 
 impl Filesystem for NullFilesystem {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // All of these are improvements only: a kernel that lacks one still gives a valid, lower ceiling.
+        // All of these are improvements only: a kernel that lacks one still gives a valid, lower
+        // ceiling.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_REQUESTS);
         let mut wanted = vec![InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_ATOMIC_O_TRUNC];

@@ -1,12 +1,13 @@
-//! A FUSE file system that does nothing: what the kernel's FUSE interface and this machine allow any file system
-//! that is mounted through it.
+//! A FUSE file system that does nothing: what the kernel's FUSE interface and this machine allow
+//! any file system that is mounted through it.
 //!
-//! Nothing is cached by the kernel (all timeouts are 0, data is direct I/O), so every operation that is counted
-//! has really gone to the server and back. Requests are up to 1 MiB.
+//! Nothing is cached by the kernel (all timeouts are 0, data is direct I/O), so every operation
+//! that is counted has really gone to the server and back. Requests are up to 1 MiB.
 //!
 //! What it shows, below its root and below every directory:
 //! - `d<k>`: a directory, for any number k;
-//! - `f<k>`: a file of [`NullFuseConfig::file_bytes`] zeros, for any k; writes to it are accepted and dropped;
+//! - `f<k>`: a file of [`NullFuseConfig::file_bytes`] zeros, for any k; writes to it are accepted
+//!   and dropped;
 //! - `list`: a directory with the entries `f0` to `f<n-1>`;
 //! - every other name does not exist until it is created, and is forgotten at once.
 
@@ -39,13 +40,15 @@ pub struct NullFuseConfig {
     pub list_entries: u64,
     /// Size of every `f<k>` in bytes.
     pub file_bytes: u64,
-    /// Socket of a bare server ([`crate::rpc`]) that is asked once for each change; the kernel then checks permissions, too. Both is what any
-    /// file system needs whose truth is in another process.
+    /// Socket of a bare server ([`crate::rpc`]) that is asked once for each change; the kernel then
+    /// checks permissions, too. Both is what any file system needs whose truth is in another
+    /// process.
     pub asks: Option<PathBuf>,
 }
 
 impl Default for NullFuseConfig {
-    /// Two threads with their own descriptors, readdirplus, 10 000 entries, files of 1 GiB, nobody who is asked.
+    /// Two threads with their own descriptors, readdirplus, 10 000 entries, files of 1 GiB, nobody
+    /// who is asked.
     fn default() -> Self {
         Self { threads: 2, clone_fd: true, readdirplus: true, list_entries: 10_000, file_bytes: 1 << 30, asks: None }
     }
@@ -89,7 +92,8 @@ impl NullFuseConfig {
 /// A mounted null file system; dropping it unmounts it and ends its server.
 #[derive(Debug)]
 pub struct NullFuse {
-    // Ended and unmounted before the directory below it is removed: fields are dropped in this order.
+    // Ended and unmounted before the directory below it is removed: fields are dropped in this
+    // order.
     server: Option<Server>,
     mount_point: Option<tempfile::TempDir>,
 }

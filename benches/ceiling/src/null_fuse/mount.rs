@@ -32,8 +32,9 @@ pub(crate) fn mount(mount_point: &Path, config: &NullFuseConfig) -> Result<Backg
 
 /// Unmounts and waits for the threads that served.
 pub(crate) fn unmount(session: BackgroundSession, mount_point: &Path) -> Result<()> {
-    // Lazily, because the session's own unmount refuses while a file is open below. The threads end when the last
-    // user has let go; only then may the session look at its mount, or it would take the lazy one for a failure.
+    // Lazily, because the session's own unmount refuses while a file is open below. The threads end
+    // when the last user has let go; only then may the session look at its mount, or it would take
+    // the lazy one for a failure.
     ensure_unmounted(mount_point)?;
     session.join().context("the null file system did not end cleanly")
 }
@@ -50,7 +51,8 @@ pub(crate) fn ensure_unmounted(mount_point: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unmounts directly where that is allowed, else through the setuid helper that every FUSE installation has.
+/// Unmounts directly where that is allowed, else through the setuid helper that every FUSE
+/// installation has.
 fn unmount_lazily(mount_point: &Path) -> Result<()> {
     match sys::unmount_lazily(mount_point) {
         Ok(()) => return Ok(()),
@@ -73,7 +75,8 @@ fn unmount_lazily(mount_point: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A mount point lies on another device than its parent; one whose server is gone cannot even be asked.
+/// A mount point lies on another device than its parent; one whose server is gone cannot even be
+/// asked.
 fn is_mounted(path: &Path) -> Result<bool> {
     let here = match path.symlink_metadata() {
         Ok(here) => here,

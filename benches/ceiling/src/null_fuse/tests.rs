@@ -114,7 +114,8 @@ fn is_unmounted_even_while_a_file_is_open() {
     };
     let place = null.path().to_path_buf();
     let open = fs::File::open(&null.files(1)[0]).expect("f0 can be opened");
-    // The server's threads end when the last file is closed, so close it a little later from elsewhere.
+    // The server's threads end when the last file is closed, so close it a little later from
+    // elsewhere.
     let closer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
         drop(open);

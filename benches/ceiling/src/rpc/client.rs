@@ -32,10 +32,11 @@ pub enum Direction {
     Download,
 }
 
-/// Requests and replies over `connections` connections, each with its own thread and up to `depth` requests in flight.
+/// Requests and replies over `connections` connections, each with its own thread and up to `depth`
+/// requests in flight.
 ///
-/// Depth 1 is the strictly synchronous round trip. Above it a client sends in one write as many new requests as
-/// the last read brought replies.
+/// Depth 1 is the strictly synchronous round trip. Above it a client sends in one write as many new
+/// requests as the last read brought replies.
 ///
 /// # Errors
 /// When the server cannot be reached or goes away, and when `connections` or `depth` is 0.
@@ -65,9 +66,11 @@ pub fn requests(endpoint: &Endpoint, connections: usize, depth: usize, reps: Rep
     Ok(RpcRate { rate, p50_us: Measured::of(&p50s_us, "us").ok(), p99_us: Measured::of(&p99s_us, "us").ok() })
 }
 
-/// Bulk streams in pieces of [`BULK_BYTES`] over `connections` connections, each with its own thread; GiB/s in all.
+/// Bulk streams in pieces of [`BULK_BYTES`] over `connections` connections, each with its own
+/// thread; GiB/s in all.
 ///
-/// An upload counts once the server has confirmed the end of the stream, so bytes in flight are not counted early.
+/// An upload counts once the server has confirmed the end of the stream, so bytes in flight are not
+/// counted early.
 ///
 /// # Errors
 /// When the server cannot be reached or goes away, and when `connections` is 0.
@@ -182,7 +185,8 @@ impl Client {
 
     /// Says "no more from here" and keeps the other direction open.
     fn end_of_stream(&self) -> Result<()> {
-        // Both kinds of stream shut down by the same system call, so the type of this one does not matter.
+        // Both kinds of stream shut down by the same system call, so the type of this one does not
+        // matter.
         let fd: OwnedFd = self.socket.try_clone()?.into();
         std::net::TcpStream::from(fd).shutdown(std::net::Shutdown::Write)?;
         Ok(())

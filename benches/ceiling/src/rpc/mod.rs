@@ -1,8 +1,9 @@
 //! Bare messages over local sockets: what is left when a file system server does no work at all.
 //!
-//! A request is 128 bytes, a reply 96, about the size of a create and its answer. The server is one thread with
-//! epoll: per turn and connection one read of all that is there, and one write of all the replies. What the bytes
-//! say is ignored on both sides, so that only sockets, system calls and the scheduler are measured.
+//! A request is 128 bytes, a reply 96, about the size of a create and its answer. The server is one
+//! thread with epoll: per turn and connection one read of all that is there, and one write of all
+//! the replies. What the bytes say is ignored on both sides, so that only sockets, system calls and
+//! the scheduler are measured.
 //!
 //! Loopback figures are not cluster figures: the server shares the processors with its clients.
 

@@ -134,7 +134,8 @@ impl BareServer {
         }
     }
 
-    /// One turn of one connection: one read, one write. Closing the socket takes it out of the epoll set.
+    /// One turn of one connection: one read, one write. Closing the socket takes it out of the
+    /// epoll set.
     fn turn(&mut self, fd: i32, readable: bool, writable: bool) -> Result<()> {
         let Some(connection) = self.connections.get_mut(&fd) else {
             return Ok(());
@@ -164,7 +165,8 @@ impl BareServer {
 }
 
 impl Connection {
-    /// Reads once and notes what the client is to get; false when the connection is broken or of no known kind.
+    /// Reads once and notes what the client is to get; false when the connection is broken or of no
+    /// known kind.
     fn receive(&mut self, buffer: &mut [u8]) -> bool {
         let room = if self.kind.is_none() { &mut buffer[..1] } else { buffer };
         let received = match self.socket.read(room) {

@@ -12,12 +12,14 @@ use crate::{Change, Context, Inode, InodeFlags, OpenChange, Record, State};
 pub enum ClosePlan {
     /// It is done with the record.
     Done,
-    /// A truncation came between: the size must be asked at the data servers first, then close again without `written`.
+    /// A truncation came between: the size must be asked at the data servers first, then close
+    /// again without `written`.
     AskData,
 }
 
 impl State {
-    /// Takes a report of writes in and reduces rights. The last writer's close makes size and times exact.
+    /// Takes a report of writes in and reduces rights. The last writer's close makes size and times
+    /// exact.
     ///
     /// # Errors
     /// [`Status::Busy`], [`Status::FileTooBig`], and as [`State::inode`].
@@ -61,8 +63,9 @@ impl State {
         Ok(ClosePlan::Done)
     }
 
-    /// Takes in what the data servers say of a file: its size and the time of its last write, asked for when its truncation epoch was
-    /// `truncate_epoch`. With this the size is certain again; nothing happens if a truncation came between.
+    /// Takes in what the data servers say of a file: its size and the time of its last write, asked
+    /// for when its truncation epoch was `truncate_epoch`. With this the size is certain again;
+    /// nothing happens if a truncation came between.
     pub fn prepare_sizes(
         &self,
         handle: weft_base::Handle,

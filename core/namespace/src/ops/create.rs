@@ -15,8 +15,9 @@ impl State {
     /// Makes an object, or opens the file that has the name.
     ///
     /// # Errors
-    /// [`Status::Exists`], [`Status::AccessDenied`], [`Status::NameTooLong`], [`Status::Invalid`] (a directory, an impossible layout
-    /// or target, rights that nobody has), [`Status::Busy`], and as [`State::directory`].
+    /// [`Status::Exists`], [`Status::AccessDenied`], [`Status::NameTooLong`], [`Status::Invalid`]
+    /// (a directory, an impossible layout or target, rights that nobody has), [`Status::Busy`], and
+    /// as [`State::directory`].
     pub fn prepare_create(&self, cx: &Context<'_>, request: &CreateRequest, record: &mut Record) -> Result<CreateReply> {
         let dir_handle = request.at.dir;
         let dir = self.directory(&request.at)?;

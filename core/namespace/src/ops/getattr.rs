@@ -9,7 +9,8 @@ use crate::{Context, State};
 const MANY_MAX: usize = 4096;
 
 impl State {
-    /// The attributes of an object; without links of one that was removed lately and that somebody may still hold.
+    /// The attributes of an object; without links of one that was removed lately and that somebody
+    /// may still hold.
     ///
     /// # Errors
     /// [`Status::Busy`], and as [`State::inode`].

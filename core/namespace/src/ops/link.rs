@@ -9,8 +9,8 @@ impl State {
     /// The parts of a new name for an object.
     ///
     /// # Errors
-    /// [`Status::Exists`], [`Status::NotPermitted`] for a directory, [`Status::AccessDenied`], [`Status::NameTooLong`],
-    /// [`Status::Invalid`], [`Status::Busy`], and as [`State::directory`].
+    /// [`Status::Exists`], [`Status::NotPermitted`] for a directory, [`Status::AccessDenied`],
+    /// [`Status::NameTooLong`], [`Status::Invalid`], [`Status::Busy`], and as [`State::directory`].
     pub fn plan_link(&self, request: &LinkRequest) -> Result<Vec<Part>> {
         let dir = self.directory(&request.to)?;
         check_name(&request.to_name)?;

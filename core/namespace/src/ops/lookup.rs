@@ -9,7 +9,8 @@ impl State {
     /// Finds a name; with the state of the object if its inode is here.
     ///
     /// # Errors
-    /// [`Status::NotFound`], [`Status::AccessDenied`], [`Status::Busy`], and as [`State::directory`].
+    /// [`Status::NotFound`], [`Status::AccessDenied`], [`Status::Busy`], and as
+    /// [`State::directory`].
     pub fn lookup(&self, cx: &Context<'_>, request: &LookupRequest) -> Result<LookupReply> {
         let dir = self.directory(&request.at)?;
         self.check_directory(&request.who, dir, false)?;

@@ -10,8 +10,8 @@ impl State {
     /// The parts of a new directory: its name here, itself where its place is.
     ///
     /// # Errors
-    /// [`Status::Exists`], [`Status::AccessDenied`], [`Status::NameTooLong`], [`Status::Invalid`], [`Status::Busy`], and as
-    /// [`State::directory`].
+    /// [`Status::Exists`], [`Status::AccessDenied`], [`Status::NameTooLong`], [`Status::Invalid`],
+    /// [`Status::Busy`], and as [`State::directory`].
     pub fn plan_mkdir(&self, request: &MkdirRequest) -> Result<Vec<Part>> {
         let (dir, who) = (self.directory(&request.at)?, &request.who);
         check_name(&request.name)?;

@@ -10,8 +10,8 @@ impl State {
     /// Opens a file. The request's wish to truncate is not looked at: the server truncates first.
     ///
     /// # Errors
-    /// [`Status::AccessDenied`], [`Status::IsDirectory`], [`Status::Invalid`] (no file, or rights that nobody has), [`Status::Busy`],
-    /// and as [`State::inode`].
+    /// [`Status::AccessDenied`], [`Status::IsDirectory`], [`Status::Invalid`] (no file, or rights
+    /// that nobody has), [`Status::Busy`], and as [`State::inode`].
     pub fn prepare_open(&self, cx: &Context<'_>, request: &OpenRequest, record: &mut Record) -> Result<OpenReply> {
         let inode = self.inode(request.handle)?;
         check_judgement(inode, request)?;
@@ -62,7 +62,8 @@ impl State {
         who: &Credentials,
         record: &mut Record,
     ) -> Result<OpenReply> {
-        // Also if the client has it open already: that was perhaps another of its users. Its renewals of a capability ask as the kernel.
+        // Also if the client has it open already: that was perhaps another of its users. Its
+        // renewals of a capability ask as the kernel.
         self.check_open(inode, rights, who)?;
         // Its datafiles may be going already.
         if self.is_reapable(handle, inode) {
@@ -85,7 +86,8 @@ impl State {
     }
 }
 
-/// Checks that a kernel has judged an open by what is true now: it remembers names and rights for a while.
+/// Checks that a kernel has judged an open by what is true now: it remembers names and rights for a
+/// while.
 ///
 /// # Errors
 /// [`Status::Stale`].

@@ -8,7 +8,8 @@ impl State {
     /// The directory that holds this directory's name.
     ///
     /// # Errors
-    /// [`Status::Busy`] while another move of it may have been decided, [`Status::NotDirectory`], and as [`State::inode`].
+    /// [`Status::Busy`] while another move of it may have been decided, [`Status::NotDirectory`],
+    /// and as [`State::inode`].
     pub fn parent(&self, dir: Handle) -> Result<Handle> {
         let inode = self.inode(dir)?;
         if !inode.is_directory() {

@@ -15,12 +15,14 @@ const STATE_BYTES: usize = 180;
 const REPLY_BYTES_MAX: usize = 512 << 10;
 
 impl State {
-    /// Entries behind a cookie, until the reply is about as large as asked. A reply never ends inside a group of equal hashes, so
-    /// that the cookie of its last entry leads to all that follow. At least one group is given.
+    /// Entries behind a cookie, until the reply is about as large as asked. A reply never ends
+    /// inside a group of equal hashes, so that the cookie of its last entry leads to all that
+    /// follow. At least one group is given.
     ///
     /// # Errors
-    /// [`Status::AccessDenied`](weft_base::Status::AccessDenied), [`Status::Busy`](weft_base::Status::Busy) while a transaction
-    /// changes the directory, and as [`State::directory`].
+    /// [`Status::AccessDenied`](weft_base::Status::AccessDenied),
+    /// [`Status::Busy`](weft_base::Status::Busy) while a transaction changes the directory, and as
+    /// [`State::directory`].
     pub fn readdir(&self, cx: &Context<'_>, request: &ReadDirRequest) -> Result<ReadDirReply> {
         let inode = self.directory(&request.at)?;
         may_access(&request.who, inode, READ)?;

@@ -1,5 +1,6 @@
-//! Rename: two names, on one or two servers; two objects, on up to two more. The server of the old name collects what is known of
-//! both names ([`RenameSource`], [`RenameTarget`]), and everything else follows from that ([`State::plan_rename`]).
+//! Rename: two names, on one or two servers; two objects, on up to two more. The server of the old
+//! name collects what is known of both names ([`RenameSource`], [`RenameTarget`]), and everything
+//! else follows from that ([`State::plan_rename`]).
 
 use weft_base::{Attr, Credentials, FileKind, Handle, Result, ServerId, Status, check_name};
 use weft_wire::ops::{DirTarget, RenameRequest, TxPart};
@@ -28,7 +29,8 @@ pub struct RenameTarget {
 }
 
 impl RenameTarget {
-    /// From the answers of the server of the new name: what the name leads to, and the attributes of its directory.
+    /// From the answers of the server of the new name: what the name leads to, and the attributes
+    /// of its directory.
     pub fn from_answers(found: Option<(Handle, FileKind)>, dir: &Attr, who: &Credentials) -> RenameTarget {
         let must_own = dir.mode & MODE_STICKY != 0 && who.uid != 0 && who.uid != dir.uid;
         RenameTarget { found, must_own }
@@ -49,7 +51,8 @@ pub struct CycleCheck {
 pub enum RenamePlan {
     /// Both names lead to the same object: nothing happens.
     Nothing,
-    /// These parts, all or none; before they are decided, and while the move token is held, none of these cycles may be made.
+    /// These parts, all or none; before they are decided, and while the move token is held, none of
+    /// these cycles may be made.
     Parts(Vec<Part>, Vec<CycleCheck>),
 }
 
@@ -57,7 +60,8 @@ impl State {
     /// Finds the old name, which is here.
     ///
     /// # Errors
-    /// [`Status::NotFound`], [`Status::AccessDenied`], [`Status::Busy`], and as [`State::directory`].
+    /// [`Status::NotFound`], [`Status::AccessDenied`], [`Status::Busy`], and as
+    /// [`State::directory`].
     pub fn rename_source(&self, request: &RenameRequest) -> Result<RenameSource> {
         let dir = self.directory(&request.from)?;
         check_name(&request.from_name)?;
@@ -82,8 +86,8 @@ impl State {
     /// Decides what a rename consists of.
     ///
     /// # Errors
-    /// [`Status::Exists`], [`Status::NotFound`] (nothing to exchange with), [`Status::IsDirectory`], [`Status::NotDirectory`],
-    /// [`Status::Invalid`] (into itself).
+    /// [`Status::Exists`], [`Status::NotFound`] (nothing to exchange with),
+    /// [`Status::IsDirectory`], [`Status::NotDirectory`], [`Status::Invalid`] (into itself).
     pub fn plan_rename(&self, request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Result<RenamePlan> {
         if request.no_replace && request.exchange {
             return Err(Status::Invalid);

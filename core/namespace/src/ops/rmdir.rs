@@ -10,7 +10,8 @@ impl State {
     /// The parts of the removal of a directory.
     ///
     /// # Errors
-    /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::AccessDenied`], [`Status::Busy`], and as [`State::directory`].
+    /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::AccessDenied`], [`Status::Busy`],
+    /// and as [`State::directory`].
     pub fn plan_rmdir(&self, request: &RmdirRequest) -> Result<Vec<Part>> {
         let dir = self.directory(&request.at)?;
         check_name(&request.name)?;

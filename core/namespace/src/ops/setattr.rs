@@ -16,8 +16,8 @@ use crate::{Change, Context, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChan
 pub enum SizePlan<T> {
     /// It is done with the record.
     Done(T),
-    /// The record announces a truncation, and this will be its answer. When it is journaled, cut the datafiles, then finish with
-    /// [`State::prepare_truncated`](State::prepare_truncated).
+    /// The record announces a truncation, and this will be its answer. When it is journaled, cut
+    /// the datafiles, then finish with [`State::prepare_truncated`](State::prepare_truncated).
     Truncate(T),
 }
 
@@ -25,8 +25,9 @@ impl State {
     /// Changes what is given; everything or nothing.
     ///
     /// # Errors
-    /// [`Status::NotPermitted`], [`Status::AccessDenied`], [`Status::IsDirectory`] and [`Status::Invalid`] (size of something that has
-    /// none), [`Status::FileTooBig`], [`Status::Busy`], and as [`State::inode`].
+    /// [`Status::NotPermitted`], [`Status::AccessDenied`], [`Status::IsDirectory`] and
+    /// [`Status::Invalid`] (size of something that has none), [`Status::FileTooBig`],
+    /// [`Status::Busy`], and as [`State::inode`].
     pub fn prepare_setattr(&self, cx: &Context<'_>, request: &SetAttrRequest, record: &mut Record) -> Result<SizePlan<FileState>> {
         let (handle, who) = (request.handle, &request.who);
         let inode = self.inode(handle)?;
@@ -35,7 +36,8 @@ impl State {
         self.check_readable(handle, inode)?;
         let mut changed = inode.changed(cx.now);
         if let Some(mode) = request.mode {
-            // With a truncation by somebody else than the owner, the kernel asks for what the truncation does anyway.
+            // With a truncation by somebody else than the owner, the kernel asks for what the
+            // truncation does anyway.
             let only_drops = request.size.is_some() && (mode ^ inode.mode) & !set_id_bits(inode.mode) == 0;
             if !only_drops || owns(who, inode) {
                 change_mode(who, inode, &mut changed, mode)?;
@@ -67,8 +69,8 @@ impl State {
         Ok(result)
     }
 
-    /// Sets the time of the last change: it stands against all writes before it, also against those that are reported later, and
-    /// against none after it.
+    /// Sets the time of the last change: it stands against all writes before it, also against those
+    /// that are reported later, and against none after it.
     fn set_mtime(&self, cx: &Context<'_>, handle: Handle, changed: &mut Inode, at: WallTime) {
         changed.mtime = at;
         if changed.kind != FileKind::File {
@@ -84,8 +86,8 @@ impl State {
         }
     }
 
-    /// True if somebody else than the asking client may be writing to the file: the data servers must be told of a time that is set, so
-    /// that writes from then on count as later.
+    /// True if somebody else than the asking client may be writing to the file: the data servers
+    /// must be told of a time that is set, so that writes from then on count as later.
     pub fn others_may_write(&self, cx: &Context<'_>, handle: Handle) -> bool {
         let is_file = self.peek(handle).is_some_and(|inode| inode.kind == FileKind::File);
         is_file && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle))
@@ -97,8 +99,8 @@ impl State {
         self.writing_files().filter(|handle| self.peek(*handle).is_some_and(is_set)).collect()
     }
 
-    /// A program that is changed has no longer the rights that it was given: a truncation by a plain user clears set-id bits, one by
-    /// anybody removes capabilities of programs.
+    /// A program that is changed has no longer the rights that it was given: a truncation by a
+    /// plain user clears set-id bits, one by anybody removes capabilities of programs.
     fn drop_privileges(&self, who: &Credentials, handle: Handle, changed: &mut Inode, record: &mut Record) {
         if who.uid != 0 {
             changed.mode &= !set_id_bits(changed.mode);
@@ -106,7 +108,8 @@ impl State {
         self.drop_capabilities(handle, record);
     }
 
-    /// Whoever opens a file for writing or cuts it removes the capabilities that it has as a program. True if there were any.
+    /// Whoever opens a file for writing or cuts it removes the capabilities that it has as a
+    /// program. True if there were any.
     pub(crate) fn drop_capabilities(&self, handle: Handle, record: &mut Record) -> bool {
         let has_any = !self.xattrs.is_empty() && self.xattrs.get(&handle).is_some_and(|attributes| attributes.contains_key(CAPABILITIES));
         if has_any {
@@ -174,8 +177,9 @@ fn change_owner(who: &Credentials, inode: &Inode, changed: &mut Inode, request: 
         }
     }
     (changed.uid, changed.gid) = (uid, gid);
-    // A program that ran with its owner's rights must not run with the new owner's. A set-group-id bit without execute permission
-    // means mandatory locking and stays. A mode given in the same request is the caller's last word.
+    // A program that ran with its owner's rights must not run with the new owner's. A set-group-id
+    // bit without execute permission means mandatory locking and stays. A mode given in the same
+    // request is the caller's last word.
     if !inode.is_directory() && request.mode.is_none() {
         changed.mode &= !set_id_bits(changed.mode);
     }
@@ -188,7 +192,8 @@ fn check_times(who: &Credentials, inode: &Inode, request: &SetAttrRequest) -> Re
         return Ok(());
     }
     if !owns(who, inode) {
-        // "Now" needs write permission, anything else ownership. A truncation sets the time as a side effect.
+        // "Now" needs write permission, anything else ownership. A truncation sets the time as a
+        // side effect.
         let explicit = given.iter().any(|time| matches!(time, Some(SetTime { at: Some(_) })));
         if explicit && !(request.size.is_some() && request.opened_for_write) {
             return Err(Status::NotPermitted);

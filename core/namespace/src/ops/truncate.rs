@@ -1,12 +1,14 @@
-//! Truncation: a file that has data is cut at its data servers, too. First the intent is journaled (flag, new size, new epoch), then
-//! the datafiles are cut, then the new size counts. A crash in between is continued by the flag.
+//! Truncation: a file that has data is cut at its data servers, too. First the intent is journaled
+//! (flag, new size, new epoch), then the datafiles are cut, then the new size counts. A crash in
+//! between is continued by the flag.
 
 use weft_base::{Handle, WallTime};
 
 use crate::{Change, Inode, InodeFlags, Record, State};
 
-/// A file after the truncation that it announces. Follows from the inode alone, so that the answer is known, and can be journaled,
-/// together with the announcement: a request that is repeated after a crash must not cut the file a second time.
+/// A file after the truncation that it announces. Follows from the inode alone, so that the answer
+/// is known, and can be journaled, together with the announcement: a request that is repeated after
+/// a crash must not cut the file a second time.
 pub(super) fn truncated(inode: &Inode) -> Inode {
     let flags = inode.flags.without(InodeFlags::TRUNCATING);
     Inode { flags, size: inode.truncating_to, truncating_to: 0, version: inode.version + 1, ..inode.clone() }
@@ -31,7 +33,8 @@ impl State {
         Some(())
     }
 
-    /// The datafiles of a file are cut: the new size counts. False if no truncation was announced, or the file is gone.
+    /// The datafiles of a file are cut: the new size counts. False if no truncation was announced,
+    /// or the file is gone.
     pub fn prepare_truncated(&self, handle: Handle, record: &mut Record) -> bool {
         let Some(inode) = self.peek(handle).filter(|inode| inode.flags.has(InodeFlags::TRUNCATING)) else { return false };
         record.changes.push(Change::PutInode { handle, inode: truncated(inode) });
@@ -43,7 +46,8 @@ impl State {
         self.peek(handle).is_some_and(|inode| inode.flags.has(InodeFlags::TRUNCATING))
     }
 
-    /// Number of datafiles, from index 0, that may exist: for a file of known size that was never cut only as many as its size reaches.
+    /// Number of datafiles, from index 0, that may exist: for a file of known size that was never
+    /// cut only as many as its size reaches.
     pub fn datafiles(&self, handle: Handle, inode: &Inode) -> u32 {
         if !inode.flags.has(InodeFlags::HAS_DATA) && !self.opens_lost {
             return 0;

@@ -10,7 +10,8 @@ impl State {
     /// The parts of the removal of a name, and the object that it leads to.
     ///
     /// # Errors
-    /// [`Status::NotFound`], [`Status::IsDirectory`], [`Status::AccessDenied`], [`Status::Busy`], and as [`State::directory`].
+    /// [`Status::NotFound`], [`Status::IsDirectory`], [`Status::AccessDenied`], [`Status::Busy`],
+    /// and as [`State::directory`].
     pub fn plan_unlink(&self, request: &UnlinkRequest) -> Result<(Handle, Vec<Part>)> {
         let dir = self.directory(&request.at)?;
         check_name(&request.name)?;

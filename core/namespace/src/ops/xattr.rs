@@ -11,20 +11,22 @@ use crate::{Change, Context, Inode, MODE_STICKY, READ, Record, State, WRITE, may
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value in bytes.
 pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
-/// What the attributes of one object may take together, in bytes: one value of the greatest length, or some hundreds of small ones.
+/// What the attributes of one object may take together, in bytes: one value of the greatest length,
+/// or some hundreds of small ones.
 pub const XATTR_TOTAL_BYTES_MAX: usize = (64 << 10) + 4096;
 /// What an attribute takes besides its name and value, about, in bytes: its place in two tables.
 const XATTR_COST_BYTES: usize = 64;
-/// Names that are kept for what file systems tell each other through attributes. Weft understands none of them: a hint without an
-/// effect is refused, so that nobody relies on it.
+/// Names that are kept for what file systems tell each other through attributes. Weft understands
+/// none of them: a hint without an effect is refused, so that nobody relies on it.
 const RESERVED: [&[u8]; 2] = [b"user.pvfs2.", b"user.weft."];
 
 impl State {
     /// The value of an attribute.
     ///
     /// # Errors
-    /// [`Status::NoAttribute`], [`Status::AccessDenied`], [`Status::NotPermitted`], [`Status::NotSupported`] (name space),
-    /// [`Status::Range`] (name too long), [`Status::Busy`], and as [`State::inode`].
+    /// [`Status::NoAttribute`], [`Status::AccessDenied`], [`Status::NotPermitted`],
+    /// [`Status::NotSupported`] (name space), [`Status::Range`] (name too long), [`Status::Busy`],
+    /// and as [`State::inode`].
     pub fn get_xattr(&self, handle: Handle, name: &Bytes, who: &Credentials) -> Result<GetXattrReply> {
         let inode = self.inode(handle)?;
         check_xattr(who, inode, name, READ)?;
@@ -48,8 +50,9 @@ impl State {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// As [`State::get_xattr`], and [`Status::NotSupported`] for reserved names, [`Status::Exists`], [`Status::TooBig`] (value),
-    /// [`Status::NoSpace`] (those of the object, or of all objects of this server, are too large together).
+    /// As [`State::get_xattr`], and [`Status::NotSupported`] for reserved names,
+    /// [`Status::Exists`], [`Status::TooBig`] (value), [`Status::NoSpace`] (those of the object, or
+    /// of all objects of this server, are too large together).
     pub fn prepare_set_xattr(&self, cx: &Context<'_>, request: &SetXattrRequest, record: &mut Record) -> Result<()> {
         let (handle, name) = (request.handle, &request.name);
         let inode = self.inode(handle)?;

@@ -1,8 +1,10 @@
-//! `aggregation`: the oldest access, plus every queued one of its kind and file that touches what was gathered so far.
+//! `aggregation`: the oldest access, plus every queued one of its kind and file that touches what
+//! was gathered so far.
 //!
-//! The original walks the queue again and again: an entry that starts at the present end is appended, one that ends at the present start is
-//! put in front; walks go on until one finds nothing, and everything stops when a match would exceed the granularity. Two
-//! ordered indices (by start, by end) find the next entry that such a walk would have met in O(log n).
+//! The original walks the queue again and again: an entry that starts at the present end is
+//! appended, one that ends at the present start is put in front; walks go on until one finds
+//! nothing, and everything stops when a match would exceed the granularity. Two ordered indices (by
+//! start, by end) find the next entry that such a walk would have met in O(log n).
 
 use std::collections::{BTreeSet, VecDeque};
 

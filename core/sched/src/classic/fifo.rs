@@ -1,5 +1,6 @@
-//! `none` and `write_behind`: first in, first out, reads first; writes that happen to follow each other seamlessly become one job.
-//! They differ in what they accept: `none` takes a write only when no other waits.
+//! `none` and `write_behind`: first in, first out, reads first; writes that happen to follow each
+//! other seamlessly become one job. They differ in what they accept: `none` takes a write only when
+//! no other waits.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,8 @@ use crate::{Access, CacheLayer, FileKey, Job, LayerStats, Next, Part, Piece, Que
 /// Both layers.
 #[derive(Clone, Debug)]
 pub struct Fifo {
-    /// `none`: a write is accepted only if none is queued (one may be on the disk). Else while there is memory for it.
+    /// `none`: a write is accepted only if none is queued (one may be on the disk). Else while
+    /// there is memory for it.
     one_write: bool,
     granularity: u64,
     reads: VecDeque<Piece>,

@@ -1,5 +1,6 @@
-//! `server_directed`: the server decides the order. A queue for each file and kind, sorted and merged; the file with most queued bytes
-//! first (the one used last counts tenfold), in it what is near, else what is large.
+//! `server_directed`: the server decides the order. A queue for each file and kind, sorted and
+//! merged; the file with most queued bytes first (the one used last counts tenfold), in it what is
+//! near, else what is large.
 
 use std::collections::BTreeMap;
 
@@ -137,8 +138,9 @@ fn lowest_or_large(queue: &Sorted, last_offset: Option<u64>) -> Option<(SortKey,
     queue.largest_except(close.0).or(Some(close))
 }
 
-/// State P. Walking up, each entry before the last offset is nearer than the one before it; behind the last offset only the first can be
-/// nearer still. So those never compete as large ones, and the nearest is found without a walk.
+/// State P. Walking up, each entry before the last offset is nearer than the one before it; behind
+/// the last offset only the first can be nearer still. So those never compete as large ones, and
+/// the nearest is found without a walk.
 fn continued_or_large(queue: &Sorted, last_offset: Option<u64>) -> Option<(SortKey, Entry)> {
     let Some(last) = last_offset else {
         let close = queue.lowest()?;

@@ -1,8 +1,11 @@
-//! The queue of one file and kind in the server-directed layer: entries in the order of their offsets, merged before one is taken.
+//! The queue of one file and kind in the server-directed layer: entries in the order of their
+//! offsets, merged before one is taken.
 //!
-//! The original merges the whole list before each pick, from the left: an entry joins the one before it if they touch or overlap and
-//! the union keeps to the granularity. Merging a merged list changes nothing, so only what is new since then is looked at here,
-//! together with its neighbours (which holds as long as no piece exceeds the granularity by itself); each entry is merged away at most once, which makes the cost of an insertion O(log n) altogether.
+//! The original merges the whole list before each pick, from the left: an entry joins the one
+//! before it if they touch or overlap and the union keeps to the granularity. Merging a merged list
+//! changes nothing, so only what is new since then is looked at here, together with its neighbours
+//! (which holds as long as no piece exceeds the granularity by itself); each entry is merged away
+//! at most once, which makes the cost of an insertion O(log n) altogether.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +64,8 @@ impl Sorted {
         self.put((offset, self.number), offset + bytes, parts);
     }
 
-    /// Adds a write: what is queued for the same bytes is cut or removed. Parts of writes are not kept.
+    /// Adds a write: what is queued for the same bytes is cut or removed. Parts of writes are not
+    /// kept.
     pub fn overwrite(&mut self, offset: u64, bytes: u64, loses_tails: bool) -> Replaced {
         let end = offset + bytes;
         let before = self.bytes;

@@ -1,5 +1,6 @@
-//! Queued accesses of one kind: fragments by file and offset, and by age. They are merged when a job is made of them, not before: a
-//! job walks over exactly the fragments that it takes, so merging costs nothing beyond their removal.
+//! Queued accesses of one kind: fragments by file and offset, and by age. They are merged when a
+//! job is made of them, not before: a job walks over exactly the fragments that it takes, so
+//! merging costs nothing beyond their removal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -99,8 +100,10 @@ impl Lane {
         self.put((piece.file, piece.offset, number), Fragment { bytes: piece.bytes, tag: piece.tag, since: now }, false);
     }
 
-    /// Adds a write. What it replaces is appended to `dropped`; gives the bytes of that. It takes the place in the queue of the oldest that it
-    /// replaces: bytes that are written again and again would else be the youngest for ever, and whoever waits for the first would wait as long.
+    /// Adds a write. What it replaces is appended to `dropped`; gives the bytes of that. It takes
+    /// the place in the queue of the oldest that it replaces: bytes that are written again and
+    /// again would else be the youngest for ever, and whoever waits for the first would wait as
+    /// long.
     pub fn overwrite(&mut self, number: u64, now: Nanos, piece: &Piece, dropped: &mut Vec<Part>) -> u64 {
         let (start, end) = (piece.offset, piece.end());
         let mut replaced = 0;
@@ -134,15 +137,16 @@ impl Lane {
         self.fragments.range((file, 0, 0)..(file, offset, 0)).next_back().map(|(&key, &fragment)| (key, fragment))
     }
 
-    /// The first fragment that overlaps the range. Exact, and O(log n) for writes; for reads it looks at everything that starts
-    /// up to the longest read before the range.
+    /// The first fragment that overlaps the range. Exact, and O(log n) for writes; for reads it
+    /// looks at everything that starts up to the longest read before the range.
     pub fn first_overlapping(&self, file: FileKey, start: u64, end: u64) -> Option<FragmentKey> {
         let from = start.saturating_sub(self.longest.saturating_sub(1));
         let mut near = self.fragments.range((file, from, 0)..(file, end, 0));
         near.find(|(key, fragment)| key.1 + fragment.bytes > start).map(|(&key, _)| key)
     }
 
-    /// Whether a write overlaps the range; writes do not overlap each other, so only the last one before its end can.
+    /// Whether a write overlaps the range; writes do not overlap each other, so only the last one
+    /// before its end can.
     pub fn has_write_in(&self, file: FileKey, start: u64, end: u64) -> Option<FragmentKey> {
         let (key, fragment) = self.last_before(file, end)?;
         (key.1 + fragment.bytes > start).then_some(key)
@@ -160,8 +164,8 @@ impl Lane {
         self.fragments[&key].bytes
     }
 
-    /// Begins a round if the last one has ended: with all that is queued and arrived up to this number. Gives the number of fragments of a
-    /// new round.
+    /// Begins a round if the last one has ended: with all that is queued and arrived up to this
+    /// number. Gives the number of fragments of a new round.
     pub fn begin_round(&mut self, newest: u64) -> Option<usize> {
         debug_assert!(self.sweeps, "rounds are kept only where they are asked for");
         if !self.round.is_empty() {
@@ -174,7 +178,8 @@ impl Lane {
         Some(self.round.len())
     }
 
-    /// The first fragment of the round at or behind a place, in the order of files and offsets, starting again at the lowest.
+    /// The first fragment of the round at or behind a place, in the order of files and offsets,
+    /// starting again at the lowest.
     pub fn sweep(&self, file: FileKey, offset: u64) -> Option<FragmentKey> {
         self.round.range((file, offset, 0)..).next().or_else(|| self.round.first()).copied()
     }
@@ -209,8 +214,9 @@ impl Lane {
         span
     }
 
-    /// Everything that touches this fragment, or lies at most `hole` bytes beside it, at most `limit` bytes together. What lies before
-    /// it comes first, as far as the fragment itself still fits.
+    /// Everything that touches this fragment, or lies at most `hole` bytes beside it, at most
+    /// `limit` bytes together. What lies before it comes first, as far as the fragment itself still
+    /// fits.
     pub fn touching(&self, key: FragmentKey, limit: u64, hole: u64) -> Stretch {
         let own_end = key.1 + self.fragments[&key].bytes;
         let mut first = key;
@@ -233,7 +239,8 @@ impl Lane {
         span
     }
 
-    /// Removes the fragments that lie wholly in a range and appends them to `parts`. True if there were any.
+    /// Removes the fragments that lie wholly in a range and appends them to `parts`. True if there
+    /// were any.
     pub fn take_within(&mut self, file: FileKey, start: u64, end: u64, parts: &mut Vec<Part>) -> bool {
         let near = self.fragments.range((file, start, 0)..(file, end, 0));
         let within: Vec<FragmentKey> = near.filter(|(key, fragment)| key.1 + fragment.bytes <= end).map(|(&key, _)| key).collect();
@@ -244,8 +251,8 @@ impl Lane {
         !within.is_empty()
     }
 
-    /// Removes the fragments of a span that lie wholly in it, and what it takes of the first; `parts` gets them in order. Gives the bytes
-    /// of the span that nobody wanted.
+    /// Removes the fragments of a span that lie wholly in it, and what it takes of the first;
+    /// `parts` gets them in order. Gives the bytes of the span that nobody wanted.
     pub fn take(&mut self, span: Stretch, parts: &mut Vec<Part>) -> u64 {
         let (file, start, _) = span.first;
         let mut key = span.first;

@@ -1,13 +1,16 @@
 //! The layer: two lanes, the order between them, and the choice of the next job.
 //!
 //! # How order is kept
-//! A read that overlaps a queued write must not overtake it, and a write must not overtake a read. So:
-//! 1. A read that overlaps a queued write is *blocked*: it waits outside the lanes, and so does everything after it that
-//!    lies within the bounds of what is blocked in its file. Thus whatever read is in a lane is older than all writes there that it overlaps.
+//! A read that overlaps a queued write must not overtake it, and a write must not overtake a read.
+//! So:
+//! 1. A read that overlaps a queued write is *blocked*: it waits outside the lanes, and so does
+//!    everything after it that lies within the bounds of what is blocked in its file. Thus whatever
+//!    read is in a lane is older than all writes there that it overlaps.
 //! 2. A write job does not start while a read in the lane overlaps it; that read starts first.
 //! 3. Nothing starts that overlaps a job on the disk, unless both are reads.
 //!
-//! Writes that block a read are served before anything that is not overdue, so a blocked read waits little longer than any other.
+//! Writes that block a read are served before anything that is not overdue, so a blocked read waits
+//! little longer than any other.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,13 +20,14 @@ use super::ImprovedConfig;
 use super::lane::{FragmentKey, Lane, Stretch};
 use crate::{Access, CacheLayer, FileKey, Job, LayerKind, LayerStats, Next, Part, Piece, Queued};
 
-/// So many jobs are chosen by place between two that are chosen because they are overdue: an overloaded disk must not fall back to
-/// the order of arrival.
+/// So many jobs are chosen by place between two that are chosen because they are overdue: an
+/// overloaded disk must not fall back to the order of arrival.
 const PLACED_BETWEEN_OVERDUE: u32 = 8;
 /// A sweep turns back for what has arrived late at most so many times the longest hole behind it.
 const BEHIND: u64 = 64;
-/// A fragment so many times as long as the longest hole is served when it is the oldest: nearly all of its time is its transfer, so the order of
-/// places gains next to nothing, and requests that are served one after another are done sooner than those that take turns.
+/// A fragment so many times as long as the longest hole is served when it is the oldest: nearly all
+/// of its time is its transfer, so the order of places gains next to nothing, and requests that are
+/// served one after another are done sooner than those that take turns.
 const LONG: u64 = 8;
 /// For each fragment of a round, and besides, so many that have arrived later may be served in it.
 const LATE_EACH: usize = 2;
@@ -50,8 +54,9 @@ pub struct Improved {
     late_left: [usize; 2],
     /// Writes that arrived up to this number are no longer held back.
     release: u64,
-    /// Files that are being flushed: what had arrived up to the number and lies behind the offset is still to go. Not more: where clients
-    /// are writing, a flush would take every write by itself as it comes.
+    /// Files that are being flushed: what had arrived up to the number and lies behind the offset
+    /// is still to go. Not more: where clients are writing, a flush would take every write by
+    /// itself as it comes.
     flushes: BTreeMap<FileKey, (u64, u64)>,
     dropped: Vec<Part>,
     stats: LayerStats,
@@ -275,7 +280,8 @@ impl Improved {
         let span = match (self.kind, access) {
             (LayerKind::None, _) | (LayerKind::WriteBehind, Access::Read) => lane.alone(key, limit),
             (LayerKind::WriteBehind, Access::Write) => lane.following(key, limit),
-            // What lies behind a hole may wait: its price is the same when the disk has come to the hole, and by then it may be wanted.
+            // What lies behind a hole may wait: its price is the same when the disk has come to the
+            // hole, and by then it may be wanted.
             (LayerKind::ServerDirected, Access::Read) if self.config.disk.continues_free => lane.touching(key, limit, 0),
             (LayerKind::Aggregation | LayerKind::ServerDirected, _) => lane.touching(key, limit, hole),
         };
@@ -308,8 +314,8 @@ impl Improved {
         job
     }
 
-    /// Where a read begins for which the first wanted byte is at `start`: at the place of the disk, if reading the hole from there costs less
-    /// than to skip it.
+    /// Where a read begins for which the first wanted byte is at `start`: at the place of the disk,
+    /// if reading the hole from there costs less than to skip it.
     fn read_from(&self, file: FileKey, start: u64) -> u64 {
         let (place_file, place) = self.place;
         let is_near = self.config.disk.continues_free && place_file == file && place < start && start - place <= self.hole;
@@ -369,7 +375,8 @@ impl CacheLayer for Improved {
     }
 
     fn take_covered(&mut self, job: &Job, parts: &mut Vec<Part>) {
-        // Whatever read is in the lane is older than the queued writes that it overlaps, and none of these has begun beside the job.
+        // Whatever read is in the lane is older than the queued writes that it overlaps, and none
+        // of these has begun beside the job.
         if job.access == Access::Read && self.hole > 0 && self.reads.take_within(job.file, job.offset, job.end(), parts) {
             parts.sort_unstable_by_key(|part| part.offset);
         }

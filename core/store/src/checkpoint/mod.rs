@@ -1,23 +1,31 @@
-//! Checkpoints: the whole state of a server as a stream of records, so that the journal need not be replayed from its beginning.
+//! Checkpoints: the whole state of a server as a stream of records, so that the journal need not be
+//! replayed from its beginning.
 //!
-//! A checkpoint is **fuzzy**: the state is walked in slices while the server goes on working, so the slices show it at different
-//! moments. Recovery loads the checkpoint and replays the journal from `start_lsn`. Why the result is exact:
+//! A checkpoint is **fuzzy**: the state is walked in slices while the server goes on working, so
+//! the slices show it at different moments. Recovery loads the checkpoint and replays the journal
+//! from `start_lsn`. Why the result is exact:
 //!
-//! - `start_lsn` is the number of the first record after the walk began; `end_lsn` of the last record when it ended. A slice taken at
-//!   some moment between them holds the effects of all records before that moment.
-//! - Every journal record is absolute: its effect on a part of the state (an entry, an inode, a byte of an object's map) depends on the
-//!   record alone, or joins by maximum, never on what was there. Replaying a record whose effect the slice holds already
-//!   may move that part of the state back for a while, but the last record that touches the part is replayed last, and
-//!   leaves it as it was live. Parts that no record from `start_lsn` on touches are in their slice as they were at `start_lsn`.
-//! - So the state is exact after record `end_lsn` and every later one, but not in between: a journal that does not reach
-//!   `end_lsn` cannot complete the checkpoint. Therefore **the journal is synced through `end_lsn` before a checkpoint counts**, and
+//! - `start_lsn` is the number of the first record after the walk began; `end_lsn` of the last
+//!   record when it ended. A slice taken at some moment between them holds the effects of all
+//!   records before that moment.
+//! - Every journal record is absolute: its effect on a part of the state (an entry, an inode, a
+//!   byte of an object's map) depends on the record alone, or joins by maximum, never on what was
+//!   there. Replaying a record whose effect the slice holds already may move that part of the state
+//!   back for a while, but the last record that touches the part is replayed last, and leaves it as
+//!   it was live. Parts that no record from `start_lsn` on touches are in their slice as they were
+//!   at `start_lsn`.
+//! - So the state is exact after record `end_lsn` and every later one, but not in between: a
+//!   journal that does not reach `end_lsn` cannot complete the checkpoint. Therefore **the journal
+//!   is synced through `end_lsn` before a checkpoint counts**, and
 //!   [`crate::journal::Replay::finish`] asks for it again.
 //!
-//! The order for the nodes: write the stream to a temporary file, sync the journal through `end_lsn`, sync the file, rename it to its
-//! final name, sync the directory; only then recycle journal segments before `start_lsn` and delete the older checkpoint.
+//! The order for the nodes: write the stream to a temporary file, sync the journal through
+//! `end_lsn`, sync the file, rename it to its final name, sync the directory; only then recycle
+//! journal segments before `start_lsn` and delete the older checkpoint.
 //!
-//! The stream is a header, numbered chunks with checksums, and a trailer with counts and a checksum over everything, so an
-//! incomplete or patched-together checkpoint is recognised ([`CheckpointReader::finish`]). Records are opaque here.
+//! The stream is a header, numbered chunks with checksums, and a trailer with counts and a checksum
+//! over everything, so an incomplete or patched-together checkpoint is recognised
+//! ([`CheckpointReader::finish`]). Records are opaque here.
 
 mod reader;
 mod writer;
@@ -40,7 +48,8 @@ pub const CHECKPOINT_TRAILER_BYTES: usize = 48;
 /// A chunk is closed when its records reach this many bytes.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// No chunk has a larger payload: it is closed as soon as it reaches [`CHUNK_BYTES`], by at most one largest record.
+/// No chunk has a larger payload: it is closed as soon as it reaches [`CHUNK_BYTES`], by at most
+/// one largest record.
 const CHUNK_PAYLOAD_BYTES_MAX: usize = CHUNK_BYTES + crate::RECORD_BYTES_MAX + 4;
 
 const MAGIC: &[u8; 8] = b"WEFTCKPT";
@@ -73,7 +82,8 @@ pub struct CheckpointEnd {
     pub record_count: u64,
 }
 
-/// Why a checkpoint cannot be used. The nodes then fall back to an older one, if they have it with its journal, or stop.
+/// Why a checkpoint cannot be used. The nodes then fall back to an older one, if they have it with
+/// its journal, or stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointError {
     /// It does not begin like a checkpoint.
@@ -179,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_chunk_of_another_checkpoint_is_noticed() {
-        // Chunks of equal size and number, each with a valid checksum of its own: only the sum over everything tells.
+        // Chunks of equal size and number, each with a valid checksum of its own: only the sum over
+        // everything tells.
         let (one, mut other) = (stream(30, 200), stream(30, 200));
         let (from, to) = (CHECKPOINT_HEADER_BYTES + CHUNK_HEADER_BYTES, one.len() - CHECKPOINT_TRAILER_BYTES);
         let mut writer = CheckpointWriter::with_chunk_bytes(header(), 200);

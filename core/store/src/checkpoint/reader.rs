@@ -12,7 +12,8 @@ use weft_base::{ExtensionError, Extensions, FsId, ServerId};
 /// Longest list of extensions of a header, in bytes.
 const EXTENSION_BYTES_MAX: usize = 1 << 16;
 
-/// Takes the bytes of a checkpoint and gives its chunks. What was read counts only after [`Self::finish`] says so.
+/// Takes the bytes of a checkpoint and gives its chunks. What was read counts only after
+/// [`Self::finish`] says so.
 #[derive(Debug, Default)]
 pub struct CheckpointReader {
     buf: BytesMut,
@@ -45,7 +46,8 @@ impl CheckpointReader {
         CheckpointReader::default()
     }
 
-    /// The next bytes of the stream. Call [`Self::next_chunk`] until it has no more before pushing again, and memory stays small.
+    /// The next bytes of the stream. Call [`Self::next_chunk`] until it has no more before pushing
+    /// again, and memory stays small.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.end.is_none() {
             self.buf.extend_from_slice(bytes);

@@ -33,7 +33,8 @@ impl CheckpointWriter {
         CheckpointWriter { header, chunk_bytes, buf, chunk_start, records_in_chunk: 0, chunk_count: 0, record_count: 0, total_crc: 0 }
     }
 
-    /// Appends a record of at most [`RECORD_BYTES_MAX`] bytes (panics above). Returns bytes to append to the file when a chunk is full.
+    /// Appends a record of at most [`RECORD_BYTES_MAX`] bytes (panics above). Returns bytes to
+    /// append to the file when a chunk is full.
     pub fn push(&mut self, record: &[u8]) -> Option<Bytes> {
         assert!(record.len() <= RECORD_BYTES_MAX, "a checkpoint record of {} bytes is larger than the format allows", record.len());
         if self.records_in_chunk == 0 {
@@ -51,7 +52,8 @@ impl CheckpointWriter {
         Some(self.take())
     }
 
-    /// Ends the checkpoint: the last bytes to append. `end_lsn` is the newest record of the journal whose effects the records can hold.
+    /// Ends the checkpoint: the last bytes to append. `end_lsn` is the newest record of the journal
+    /// whose effects the records can hold.
     pub fn finish(mut self, end_lsn: Lsn) -> Bytes {
         if self.records_in_chunk > 0 {
             self.close_chunk();

@@ -14,7 +14,8 @@ pub const MARK_BYTES: usize = FRAME_HEADER_BYTES;
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"WFRM");
 const RECORD_HEADER_BYTES: usize = 4;
 
-/// Collects records and seals them into one frame. The buffer is used again as soon as the [`Bytes`] of earlier frames are dropped.
+/// Collects records and seals them into one frame. The buffer is used again as soon as the
+/// [`Bytes`] of earlier frames are dropped.
 #[derive(Debug)]
 pub struct FrameBuilder {
     buf: BytesMut,
@@ -23,17 +24,20 @@ pub struct FrameBuilder {
 }
 
 impl FrameBuilder {
-    /// A builder whose first record gets `next_lsn`, with room for `capacity_bytes` before it must allocate.
+    /// A builder whose first record gets `next_lsn`, with room for `capacity_bytes` before it must
+    /// allocate.
     pub fn new(next_lsn: Lsn, capacity_bytes: usize) -> FrameBuilder {
         FrameBuilder { buf: BytesMut::with_capacity(capacity_bytes), next_lsn, record_count: 0 }
     }
 
-    /// Appends a record of at most [`RECORD_BYTES_MAX`] bytes (panics above) and returns its number.
+    /// Appends a record of at most [`RECORD_BYTES_MAX`] bytes (panics above) and returns its
+    /// number.
     pub fn push(&mut self, record: &[u8]) -> Lsn {
         self.push_with(|buf| buf.put_slice(record))
     }
 
-    /// Appends what `encode` writes as one record, without a copy. `encode` only appends. Panics above [`RECORD_BYTES_MAX`] bytes.
+    /// Appends what `encode` writes as one record, without a copy. `encode` only appends. Panics
+    /// above [`RECORD_BYTES_MAX`] bytes.
     pub fn push_with(&mut self, encode: impl FnOnce(&mut BytesMut)) -> Lsn {
         if self.record_count == 0 {
             self.buf.put_bytes(0, FRAME_HEADER_BYTES);
@@ -76,8 +80,9 @@ impl FrameBuilder {
         (before + RECORD_HEADER_BYTES + record_bytes).next_multiple_of(FRAME_ALIGN)
     }
 
-    /// Seals the waiting records (at least one, else it panics) into a frame of `segment`. `durable_lsn` is the newest record known to
-    /// be on stable storage at this moment, [`Lsn::NONE`] if none is.
+    /// Seals the waiting records (at least one, else it panics) into a frame of `segment`.
+    /// `durable_lsn` is the newest record known to be on stable storage at this moment,
+    /// [`Lsn::NONE`] if none is.
     pub fn finish(&mut self, segment: &SegmentHeader, durable_lsn: Lsn) -> Bytes {
         assert!(self.record_count > 0, "an empty frame would carry no number");
         let header = FrameHeader {
@@ -118,8 +123,8 @@ pub(super) enum FrameRead {
     Absent,
 }
 
-/// A mark for the end of `segment`: the next record is `next_lsn`, and everything up to `durable_lsn` is on stable storage. The next frame
-/// is written over it.
+/// A mark for the end of `segment`: the next record is `next_lsn`, and everything up to
+/// `durable_lsn` is on stable storage. The next frame is written over it.
 pub(super) fn encode_mark(segment: &SegmentHeader, next_lsn: Lsn, durable_lsn: Lsn) -> [u8; MARK_BYTES] {
     assert!(durable_lsn < next_lsn, "a record cannot be durable before it is written");
     let payload_crc = weft_base::crc32c(&[]);
@@ -160,14 +165,16 @@ impl FrameHeader {
         })
     }
 
-    /// The number after the last record; of a mark, that of the next record. `None` if the header is nonsense.
+    /// The number after the last record; of a mark, that of the next record. `None` if the header
+    /// is nonsense.
     pub(super) fn next_lsn(&self) -> Option<Lsn> {
         let next = self.first_lsn.0.checked_add(u64::from(self.record_count))?;
         (self.first_lsn >= Lsn::FIRST).then_some(Lsn(next))
     }
 }
 
-/// True if `bytes` begin with the unprotected signs of a frame of segment `sequence`: magic and sequence number.
+/// True if `bytes` begin with the unprotected signs of a frame of segment `sequence`: magic and
+/// sequence number.
 pub(super) fn looks_like_frame(bytes: &[u8], sequence: u64) -> bool {
     let mut fields = Reader::new(bytes);
     fields.u32() == Some(MAGIC) && fields.u32().is_some() && fields.u64() == Some(sequence)

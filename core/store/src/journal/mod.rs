@@ -1,29 +1,37 @@
-//! The journal: the ordered list of everything that was decided, kept in preallocated segment files.
+//! The journal: the ordered list of everything that was decided, kept in preallocated segment
+//! files.
 //!
-//! A segment is a header block and then frames, one per group commit; a frame carries the records of one turn of the server. Records
-//! are opaque here and numbered by their [`Lsn`]. Writers go through [`JournalWriter`] (or [`FrameBuilder`] alone), readers through
-//! [`Replay`] (or [`scan`] for one segment).
+//! A segment is a header block and then frames, one per group commit; a frame carries the records
+//! of one turn of the server. Records are opaque here and numbered by their [`Lsn`]. Writers go
+//! through [`JournalWriter`] (or [`FrameBuilder`] alone), readers through [`Replay`] (or [`scan`]
+//! for one segment).
 //!
-//! Where a journal ends is a question of trust, because three things look alike: the unwritten rest of the segment, a frame that a
-//! power cut tore, and damage to a frame that was acknowledged. The format answers it by five rules, which the nodes obey:
+//! Where a journal ends is a question of trust, because three things look alike: the unwritten rest
+//! of the segment, a frame that a power cut tore, and damage to a frame that was acknowledged. The
+//! format answers it by five rules, which the nodes obey:
 //!
-//! 1. **Before a segment is begun** (its header written), all earlier segments are synced; the new header is synced before the first
-//!    frame follows. So a gap between segments is always damage, and so is a frame below an unreadable header.
-//! 2. **A restarted server goes on where its journal ends**, behind its last whole frame, after it has overwritten everything behind that
-//!    with zeros and synced the zeros. Otherwise a frame written over a torn one could make an older frame behind it look like its
-//!    successor.
-//! 3. **Every frame tells how far the journal was durable** when it was sealed. A hole followed by a frame that says the hole was
-//!    durable is damage ([`EndReason::DamageInside`]) and nobody may go on; a hole without such a witness lost only what was never
-//!    promised to survive a power cut ([`EndReason::LostUnsynced`]).
-//! 4. **Every segment has a random salt**, drawn by the caller, that seeds the checksum of its frame headers. Frames of an earlier life of a
-//!    recycled file, or user data that happens to look like a frame, do not pass.
+//! 1. **Before a segment is begun** (its header written), all earlier segments are synced; the new
+//!    header is synced before the first frame follows. So a gap between segments is always damage,
+//!    and so is a frame below an unreadable header.
+//! 2. **A restarted server goes on where its journal ends**, behind its last whole frame, after it
+//!    has overwritten everything behind that with zeros and synced the zeros. Otherwise a frame
+//!    written over a torn one could make an older frame behind it look like its successor.
+//! 3. **Every frame tells how far the journal was durable** when it was sealed. A hole followed by
+//!    a frame that says the hole was durable is damage ([`EndReason::DamageInside`]) and nobody may
+//!    go on; a hole without such a witness lost only what was never promised to survive a power cut
+//!    ([`EndReason::LostUnsynced`]).
+//! 4. **Every segment has a random salt**, drawn by the caller, that seeds the checksum of its
+//!    frame headers. Frames of an earlier life of a recycled file, or user data that happens to
+//!    look like a frame, do not pass.
 //!
-//! 5. **A writer that rests says so**: when everything is on stable storage and nothing more comes, it writes a *mark* where the next frame
-//!    will go: a frame header without records that tells, as rule 3 has it, that all before it is durable. So the last frame has a
-//!    witness too. The next frame is written over the mark, and carries the same witness.
+//! 5. **A writer that rests says so**: when everything is on stable storage and nothing more comes,
+//!    it writes a *mark* where the next frame will go: a frame header without records that tells,
+//!    as rule 3 has it, that all before it is durable. So the last frame has a witness too. The
+//!    next frame is written over the mark, and carries the same witness.
 //!
-//! All frames of a segment are aligned to 8 bytes. A frame may share a disk sector with its predecessor; the rewritten sector carries
-//! the same old bytes, so a disk that writes sectors whole cannot hurt what was durable.
+//! All frames of a segment are aligned to 8 bytes. A frame may share a disk sector with its
+//! predecessor; the rewritten sector carries the same old bytes, so a disk that writes sectors
+//! whole cannot hurt what was durable.
 
 mod frame;
 mod replay;
@@ -48,7 +56,8 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 16 << 20;
 /// Frames begin at multiples of this many bytes.
 pub const FRAME_ALIGN: usize = 8;
 
-/// Log sequence number: counts the records of one server's journal from 1, without gaps, over all segments.
+/// Log sequence number: counts the records of one server's journal from 1, without gaps, over all
+/// segments.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(pub u64);
 

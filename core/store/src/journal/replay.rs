@@ -1,4 +1,5 @@
-//! Replay: the segments of a journal in order, with every rule of the module header checked between them.
+//! Replay: the segments of a journal in order, with every rule of the module header checked between
+//! them.
 
 use super::frame::looks_like_frame;
 use super::scan::{EndReason, scan};
@@ -6,7 +7,8 @@ use super::{FRAME_ALIGN, Lsn, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader}
 use std::fmt;
 use weft_base::{FsId, ServerId};
 
-/// Why a journal cannot be trusted. All of these stop the server: going on would silently drop acknowledged records.
+/// Why a journal cannot be trusted. All of these stop the server: going on would silently drop
+/// acknowledged records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalError {
     /// The segment belongs to another file system or server.
@@ -71,8 +73,9 @@ impl fmt::Display for JournalError {
 }
 impl std::error::Error for JournalError {}
 
-/// Index in `headers` (ascending sequence numbers) of the segment where a replay from `start_lsn` begins: the last one that begins at
-/// or before it. Earlier segments can be recycled once the checkpoint with this `start_lsn` is durable. `None` if there is none.
+/// Index in `headers` (ascending sequence numbers) of the segment where a replay from `start_lsn`
+/// begins: the last one that begins at or before it. Earlier segments can be recycled once the
+/// checkpoint with this `start_lsn` is durable. `None` if there is none.
 pub fn first_segment_for(headers: &[SegmentHeader], start_lsn: Lsn) -> Option<usize> {
     headers.partition_point(|header| header.first_lsn <= start_lsn).checked_sub(1)
 }
@@ -98,9 +101,11 @@ pub struct ReplayEnd {
     pub next_lsn: Lsn,
     /// The sequence number for the next segment.
     pub next_sequence: u64,
-    /// Where the frames of the last segment end that has any life: its sequence number and the offset in bytes.
+    /// Where the frames of the last segment end that has any life: its sequence number and the
+    /// offset in bytes.
     pub last_end: Option<(u64, u64)>,
-    /// Why the last segment ended where it did; worth a line in the log unless it is [`EndReason::Clean`].
+    /// Why the last segment ended where it did; worth a line in the log unless it is
+    /// [`EndReason::Clean`].
     pub end: EndReason,
     /// A mark at this end says that all records are on stable storage.
     pub is_marked: bool,
@@ -112,8 +117,9 @@ impl Replay {
         Replay { fs_id, server_id, start_lsn, next_lsn: None, sequence_max: None, last_end: None, end: EndReason::Clean, is_marked: false }
     }
 
-    /// Takes the image of the next segment, in ascending order of `sequence` (the number in the file's name), and returns its records
-    /// from `start_lsn` on. A preallocated or recycled file whose new header was never written has none.
+    /// Takes the image of the next segment, in ascending order of `sequence` (the number in the
+    /// file's name), and returns its records from `start_lsn` on. A preallocated or recycled file
+    /// whose new header was never written has none.
     pub fn segment<'a>(&mut self, sequence: u64, bytes: &'a [u8]) -> Result<impl Iterator<Item = (Lsn, &'a [u8])> + use<'a>, JournalError> {
         assert!(Some(sequence) > self.sequence_max, "segments are replayed in ascending order");
         self.sequence_max = Some(sequence);
@@ -140,7 +146,8 @@ impl Replay {
         Ok(records.into_iter().flatten().skip_while(move |(lsn, _)| *lsn < start_lsn))
     }
 
-    /// Ends the replay. `needed_lsn` is the checkpoint's `end_lsn`: the journal must reach that far ([`JournalError::MissingTail`]).
+    /// Ends the replay. `needed_lsn` is the checkpoint's `end_lsn`: the journal must reach that far
+    /// ([`JournalError::MissingTail`]).
     pub fn finish(self, needed_lsn: Lsn) -> Result<ReplayEnd, JournalError> {
         let next_lsn = self.next_lsn.unwrap_or(self.start_lsn);
         if next_lsn <= needed_lsn {
@@ -163,7 +170,8 @@ impl Replay {
         }
         let expected = self.next_lsn.unwrap_or(self.start_lsn.min(header.first_lsn));
         if header.first_lsn != expected {
-            // A segment is begun only when the one before it is durable: what is missing at its end was damaged.
+            // A segment is begun only when the one before it is durable: what is missing at its end
+            // was damaged.
             if let Some((before, offset)) = self.last_end
                 && before + 1 == sequence
                 && header.first_lsn > expected
@@ -181,7 +189,8 @@ impl Replay {
     }
 }
 
-/// Accepts a segment without a header of its own only if it holds no frame either: headers are durable before frames follow.
+/// Accepts a segment without a header of its own only if it holds no frame either: headers are
+/// durable before frames follow.
 fn never_begun(sequence: u64, bytes: &[u8], error: SegmentError) -> Result<(), JournalError> {
     let frames = bytes.get(SEGMENT_HEADER_BYTES..).unwrap_or_default();
     let holds_frames = (0..frames.len()).step_by(FRAME_ALIGN).any(|at| looks_like_frame(&frames[at..], sequence));

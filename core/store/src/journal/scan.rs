@@ -9,27 +9,30 @@ use crate::codec::{Reader, take_record};
 pub enum EndReason {
     /// Nothing of this segment follows: the rest is unwritten or from an earlier life of the file.
     Clean,
-    /// The next frame is incomplete and nothing follows it: the power cut (or crash) came while it was written.
+    /// The next frame is incomplete and nothing follows it: the power cut (or crash) came while it
+    /// was written.
     TornFrame {
         /// Where the incomplete frame begins.
         offset: usize,
     },
-    /// Frames are missing although later ones arrived, but none of the missing records was known to be durable: the disk had not
-    /// yet been asked to keep them, and a power cut lost them.
+    /// Frames are missing although later ones arrived, but none of the missing records was known to
+    /// be durable: the disk had not yet been asked to keep them, and a power cut lost them.
     LostUnsynced {
         /// Where the first missing frame should begin.
         offset: usize,
         /// The newest record seen behind the hole.
         later_lsn: Lsn,
     },
-    /// A frame that had been durable is unreadable: the disk lost acknowledged records. Nobody may go on from here.
+    /// A frame that had been durable is unreadable: the disk lost acknowledged records. Nobody may
+    /// go on from here.
     DamageInside {
         /// Where the unreadable frame begins.
         offset: usize,
         /// A later frame says that everything up to this record was durable.
         durable_lsn: Lsn,
     },
-    /// A valid frame of this segment repeats numbers that were already used: its writer broke the rules.
+    /// A valid frame of this segment repeats numbers that were already used: its writer broke the
+    /// rules.
     OutOfOrder {
         /// Where that frame begins.
         offset: usize,
@@ -60,7 +63,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Scans the image of a whole segment file. Any bytes are allowed; the work is linear in their number.
+/// Scans the image of a whole segment file. Any bytes are allowed; the work is linear in their
+/// number.
 ///
 /// Errors tell that the header cannot be read; then nothing is known about the frames.
 pub fn scan(bytes: &[u8]) -> Result<Scan<'_>, SegmentError> {
@@ -90,8 +94,9 @@ pub fn scan(bytes: &[u8]) -> Result<Scan<'_>, SegmentError> {
     Ok(Scan { header, end_offset: end_offset.min(bytes.len()), next_lsn, end, is_marked, bytes })
 }
 
-/// No frame could be read at `offset`, where record `missing` should begin. Looks for witnesses behind it: headers are enough, since
-/// a sealed header tells what was durable even if its own payload did not arrive. Marks are such headers.
+/// No frame could be read at `offset`, where record `missing` should begin. Looks for witnesses
+/// behind it: headers are enough, since a sealed header tells what was durable even if its own
+/// payload did not arrive. Marks are such headers.
 fn judge_hole(bytes: &[u8], offset: usize, missing: Lsn, segment: &SegmentHeader, torn: bool) -> EndReason {
     let mut newest: Option<(Lsn, Lsn)> = None;
     let mut at = offset;
@@ -155,7 +160,8 @@ mod tests {
         (0..lsn * 7 % 41).map(|i| (lsn * 31 + i) as u8).collect()
     }
 
-    /// A segment image and the offsets where its frames begin; frame `i` holds `counts[i]` records and claims `durable[i]`.
+    /// A segment image and the offsets where its frames begin; frame `i` holds `counts[i]` records
+    /// and claims `durable[i]`.
     fn segment(header: SegmentHeader, counts: &[u64], durable: &[u64], size: usize) -> (Vec<u8>, Vec<usize>) {
         let mut image = header.encode().to_vec();
         let mut starts = Vec::new();

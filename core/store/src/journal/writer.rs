@@ -4,7 +4,8 @@ use super::frame::{MARK_BYTES, encode_mark};
 use super::{FRAME_ALIGN, FrameBuilder, Lsn, SEGMENT_HEADER_BYTES, SegmentHeader};
 use bytes::{Bytes, BytesMut};
 
-/// Keeps the place of a journal's writer. Records are pushed during a turn; at its end [`Self::seal`] says what to write where:
+/// Keeps the place of a journal's writer. Records are pushed during a turn; at its end
+/// [`Self::seal`] says what to write where:
 ///
 /// ```
 /// # use weft_base::{FsId, ServerId};
@@ -46,8 +47,8 @@ pub struct Append {
 }
 
 impl JournalWriter {
-    /// Begins with an empty segment of `segment_bytes` whose header the caller writes and syncs before any frame. Later segments may be
-    /// larger, but not smaller.
+    /// Begins with an empty segment of `segment_bytes` whose header the caller writes and syncs
+    /// before any frame. Later segments may be larger, but not smaller.
     pub fn start(header: SegmentHeader, segment_bytes: u64) -> JournalWriter {
         assert!(segment_bytes > (SEGMENT_HEADER_BYTES + MARK_BYTES) as u64, "a segment needs room for frames");
         JournalWriter {
@@ -59,16 +60,17 @@ impl JournalWriter {
         }
     }
 
-    /// Goes on in a segment of `segment_bytes` whose frames end at `end_offset`, where nothing of this segment follows; the next record is
-    /// `next_lsn`. Segments have at least `segment_bytes_min`, this one perhaps not: then the first frame goes into the next.
+    /// Goes on in a segment of `segment_bytes` whose frames end at `end_offset`, where nothing of
+    /// this segment follows; the next record is `next_lsn`. Segments have at least
+    /// `segment_bytes_min`, this one perhaps not: then the first frame goes into the next.
     pub fn resume(header: SegmentHeader, segment_bytes_min: u64, segment_bytes: u64, end_offset: u64, next_lsn: Lsn) -> JournalWriter {
         assert!(end_offset.is_multiple_of(FRAME_ALIGN as u64), "frames are aligned");
         let frame = FrameBuilder::new(next_lsn, 256 << 10);
         JournalWriter { segment_bytes, end_offset, frame, ..JournalWriter::start(header, segment_bytes_min) }
     }
 
-    /// Appends a record to the open frame. Panics if the frame would not fit even an empty segment: ask [`Self::accepts`] first
-    /// where records or turns may be large.
+    /// Appends a record to the open frame. Panics if the frame would not fit even an empty segment:
+    /// ask [`Self::accepts`] first where records or turns may be large.
     pub fn push(&mut self, record: &[u8]) -> Lsn {
         self.push_with(|buf| buf.extend_from_slice(record))
     }
@@ -80,7 +82,8 @@ impl JournalWriter {
         lsn
     }
 
-    /// True if the open frame with another record of `record_bytes` would still fit an empty segment. If not, seal first.
+    /// True if the open frame with another record of `record_bytes` would still fit an empty
+    /// segment. If not, seal first.
     pub fn accepts(&self, record_bytes: usize) -> bool {
         self.frame.frame_bytes_with(record_bytes) as u64 <= self.frame_bytes_max()
     }
@@ -90,8 +93,9 @@ impl JournalWriter {
         self.end_offset + (self.frame.frame_bytes() + MARK_BYTES) as u64 <= self.segment_bytes
     }
 
-    /// What to write at the end of the frames when no record waits: that they end there, and that everything up to `durable_lsn` is on
-    /// stable storage. The next frame takes its place. `None` if the segment has no room for it, as one of another configuration may.
+    /// What to write at the end of the frames when no record waits: that they end there, and that
+    /// everything up to `durable_lsn` is on stable storage. The next frame takes its place. `None`
+    /// if the segment has no room for it, as one of another configuration may.
     pub fn mark(&self, durable_lsn: Lsn) -> Option<(u64, Bytes)> {
         assert!(self.is_empty(), "what waits goes where the mark would");
         let mark = encode_mark(&self.segment, self.next_lsn(), durable_lsn);
@@ -128,9 +132,10 @@ impl JournalWriter {
         self.end_offset
     }
 
-    /// Turns to the next segment and returns its header. The caller syncs the old segment, then writes and syncs the new header,
-    /// before it writes the next frame. Records that wait go into the new segment. `salt` is a fresh random number, `segment_bytes` the size
-    /// of the new segment.
+    /// Turns to the next segment and returns its header. The caller syncs the old segment, then
+    /// writes and syncs the new header, before it writes the next frame. Records that wait go into
+    /// the new segment. `salt` is a fresh random number, `segment_bytes` the size of the new
+    /// segment.
     pub fn roll(&mut self, salt: u32, segment_bytes: u64) -> SegmentHeader {
         assert!(segment_bytes >= self.segment_bytes_min, "a frame that was accepted fits the next segment");
         let first_lsn = Lsn(self.frame.next_lsn().0 - u64::from(self.frame.record_count()));
@@ -140,8 +145,8 @@ impl JournalWriter {
         self.segment
     }
 
-    /// Seals the open frame; `None` if no record waits. `durable_lsn` is the newest record that a finished sync covers. Panics if the
-    /// frame does not fit: see [`Self::fits`].
+    /// Seals the open frame; `None` if no record waits. `durable_lsn` is the newest record that a
+    /// finished sync covers. Panics if the frame does not fit: see [`Self::fits`].
     pub fn seal(&mut self, durable_lsn: Lsn) -> Option<Append> {
         if self.is_empty() {
             return None;

@@ -1,4 +1,5 @@
-//! The header block of the container file, so that a server never serves the container of another one.
+//! The header block of the container file, so that a server never serves the container of another
+//! one.
 
 use crate::codec::Reader;
 use bytes::{BufMut, Bytes, BytesMut};

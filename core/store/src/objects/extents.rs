@@ -13,7 +13,8 @@ pub struct Extent {
     pub len: u64,
 }
 
-/// The extents of an object by local offset. They do not overlap; neighbours that touch locally and in the container are one.
+/// The extents of an object by local offset. They do not overlap; neighbours that touch locally and
+/// in the container are one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtentMap {
     extents: BTreeMap<u64, Extent>,
@@ -96,9 +97,10 @@ impl ExtentMap {
         })
     }
 
-    /// The block runs that the extents occupy between local blocks `first` and `last` (inclusive), in order. Extents that share
-    /// a block or touch in both spaces give one run. `Err` names a local block that lies in two disk blocks, which [`Self::put`] alone
-    /// can bring about during a replay.
+    /// The block runs that the extents occupy between local blocks `first` and `last` (inclusive),
+    /// in order. Extents that share a block or touch in both spaces give one run. `Err` names a
+    /// local block that lies in two disk blocks, which [`Self::put`] alone can bring about during a
+    /// replay.
     pub(super) fn blocks(&self, first: u64, last: u64) -> Result<Vec<BackedRun>, u64> {
         let mut runs: Vec<BackedRun> = Vec::new();
         let end = last.saturating_add(1).saturating_mul(BLOCK_BYTES);

@@ -1,33 +1,43 @@
-//! The objects (datafiles) of a data server: which bytes of which object lie where in the one container file.
+//! The objects (datafiles) of a data server: which bytes of which object lie where in the one
+//! container file.
 //!
-//! [`ObjectTable`] holds the map in memory; [`ObjectRecord`]s in the journal and in checkpoints make it durable. Space comes from a
-//! [`SpaceAllocator`] in blocks of [`BLOCK_BYTES`]. The invariants that everything rests on:
+//! [`ObjectTable`] holds the map in memory; [`ObjectRecord`]s in the journal and in checkpoints
+//! make it durable. Space comes from a [`SpaceAllocator`] in blocks of [`BLOCK_BYTES`]. The
+//! invariants that everything rests on:
 //!
-//! - **An extent covers exactly the bytes that were written.** The rest of its blocks is a hole and reads as zeros, so no stale byte of
-//!   the container is ever shown and nothing needs to be zeroed.
-//! - **Within an object, a local block lies in one disk block**, at the same place inside it: `disk_offset` and `local_offset` of an
-//!   extent are equal modulo the block size. So two extents that meet in a block share it, and a block has one owner.
-//! - **Only [`ObjectTable::apply`] changes what is durable.** Planning a write takes space into a *reservation*, which is volatile:
-//!   after a restart everything that is not in an extent is free.
-//! - **Space is given in the order of the object.** Who writes on at the end of an object gets what follows it on the disk. Who leaves a hole
-//!   at the end is one of several who write out of order; then the whole *window* around the write is reserved (`windows.rs`), so that
-//!   neighbours in the object become neighbours on the disk whoever comes first.
-//! - **Freed space rests in quarantine** until the journal that freed it is durable and every transfer begun before has ended.
+//! - **An extent covers exactly the bytes that were written.** The rest of its blocks is a hole and
+//!   reads as zeros, so no stale byte of the container is ever shown and nothing needs to be
+//!   zeroed.
+//! - **Within an object, a local block lies in one disk block**, at the same place inside it:
+//!   `disk_offset` and `local_offset` of an extent are equal modulo the block size. So two extents
+//!   that meet in a block share it, and a block has one owner.
+//! - **Only [`ObjectTable::apply`] changes what is durable.** Planning a write takes space into a
+//!   *reservation*, which is volatile: after a restart everything that is not in an extent is free.
+//! - **Space is given in the order of the object.** Who writes on at the end of an object gets what
+//!   follows it on the disk. Who leaves a hole at the end is one of several who write out of order;
+//!   then the whole *window* around the write is reserved (`windows.rs`), so that neighbours in the
+//!   object become neighbours on the disk whoever comes first.
+//! - **Freed space rests in quarantine** until the journal that freed it is durable and every
+//!   transfer begun before has ended.
 //!
-//! The order for the node, per write: [`ObjectTable::begin_io`], [`ObjectTable::plan_write`], write the pieces,
-//! [`ObjectTable::record_for`] (plan again if it is stale), append the record to the journal and `apply` it in the same turn,
-//! [`ObjectTable::end_io`]. **After a power cut a record counts only if its data was synced before**: a record without its data would
-//! show what lay there earlier. The node sees to it either by syncing the container before it writes the frame, or by marks in
-//! the journal that say up to which record the data is durable, with a recovery that drops what no mark covers. Freed space:
-//! [`ObjectTable::quarantine_mark`] when the records that freed it are written, before the syncs that make them count begin;
-//! [`ObjectTable::release_quarantine`] when these are done.
+//! The order for the node, per write: [`ObjectTable::begin_io`], [`ObjectTable::plan_write`], write
+//! the pieces, [`ObjectTable::record_for`] (plan again if it is stale), append the record to the
+//! journal and `apply` it in the same turn, [`ObjectTable::end_io`]. **After a power cut a record
+//! counts only if its data was synced before**: a record without its data would show what lay there
+//! earlier. The node sees to it either by syncing the container before it writes the frame, or by
+//! marks in the journal that say up to which record the data is durable, with a recovery that drops
+//! what no mark covers. Freed space: [`ObjectTable::quarantine_mark`] when the records that freed
+//! it are written, before the syncs that make them count begin; [`ObjectTable::release_quarantine`]
+//! when these are done.
 //!
-//! Writes within existing extents go in place and need no record. They are not ordered against a truncation that
-//! is not durable yet: a power cut may keep the bytes of such a write and lose the truncation before it.
+//! Writes within existing extents go in place and need no record. They are not ordered against a
+//! truncation that is not durable yet: a power cut may keep the bytes of such a write and lose the
+//! truncation before it.
 //!
-//! Replay and fuzzy checkpoints: a record maps byte ranges absolutely, cuts or removes absolutely, and joins size, mtime and truncation
-//! count by maximum; so the argument in [`crate::checkpoint`] holds for every byte of an object. During a replay the map may
-//! pass through states in which two objects claim a block; therefore [`ObjectReplay`] keeps no allocator, and
+//! Replay and fuzzy checkpoints: a record maps byte ranges absolutely, cuts or removes absolutely,
+//! and joins size, mtime and truncation count by maximum; so the argument in [`crate::checkpoint`]
+//! holds for every byte of an object. During a replay the map may pass through states in which two
+//! objects claim a block; therefore [`ObjectReplay`] keeps no allocator, and
 //! [`ObjectReplay::finish`] builds it from the final map and proves that no block has two owners.
 
 mod container;
@@ -124,8 +134,8 @@ impl ReadPiece {
     }
 }
 
-/// How the space of the container is used, in bytes. The five parts add up to the capacity, unless the capacity was set below
-/// what is in use.
+/// How the space of the container is used, in bytes. The five parts add up to the capacity, unless
+/// the capacity was set below what is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceUsage {
     /// What the container may grow to.
@@ -153,7 +163,8 @@ pub enum ObjectError {
     NoSpace {
         /// Bytes (whole blocks) that the write would take.
         needed_bytes: u64,
-        /// Bytes that may become free without removing anything: quarantine (after a sync) and idle reservations (release them, then sync).
+        /// Bytes that may become free without removing anything: quarantine (after a sync) and idle
+        /// reservations (release them, then sync).
         recoverable_bytes: u64,
     },
     /// The object would grow beyond [`OBJECT_BYTES_MAX`].

@@ -25,11 +25,12 @@ pub struct ExtentPut {
     pub len: u64,
 }
 
-/// A change of one object. Records are absolute or join by maximum, so that replaying them is harmless.
+/// A change of one object. Records are absolute or join by maximum, so that replaying them is
+/// harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectRecord {
-    /// The object exists, is at least so large, was changed at least so late, and these bytes lie there. Written by growing writes
-    /// and by checkpoints.
+    /// The object exists, is at least so large, was changed at least so late, and these bytes lie
+    /// there. Written by growing writes and by checkpoints.
     Put {
         /// The object.
         key: ObjectKey,
@@ -99,8 +100,8 @@ impl ObjectRecord {
         }
     }
 
-    /// Joins `next` into this record if both are writes of the same object and the extents of `next` lie behind; else gives it back.
-    /// A request of many pieces needs one record this way.
+    /// Joins `next` into this record if both are writes of the same object and the extents of
+    /// `next` lie behind; else gives it back. A request of many pieces needs one record this way.
     pub fn absorb(&mut self, next: ObjectRecord) -> Result<(), ObjectRecord> {
         match (self, next) {
             (
@@ -168,7 +169,8 @@ impl ObjectRecord {
     }
 }
 
-/// Appends `put` to a list of extents, joining it to the last one if they touch locally and in the container.
+/// Appends `put` to a list of extents, joining it to the last one if they touch locally and in the
+/// container.
 pub(super) fn push_merged(extents: &mut Vec<ExtentPut>, put: ExtentPut) {
     match extents.last_mut() {
         Some(last) if last.local_offset + last.len == put.local_offset && last.disk_offset + last.len == put.disk_offset => {

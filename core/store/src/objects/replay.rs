@@ -1,10 +1,12 @@
-//! Recovery of the object table: checkpoint records, then journal records, then one look at the result.
+//! Recovery of the object table: checkpoint records, then journal records, then one look at the
+//! result.
 
 use super::state::{Object, Objects};
 use super::{BlockRun, CONTAINER_HEADER_BYTES, ObjectKey, ObjectRecord, ObjectTable, SpaceAllocator, block_of};
 use std::fmt;
 
-/// An object table while it is being recovered. It has no allocator: in the middle of a replay two objects may claim a block.
+/// An object table while it is being recovered. It has no allocator: in the middle of a replay two
+/// objects may claim a block.
 #[derive(Debug, Default)]
 pub struct ObjectReplay {
     objects: Objects,
@@ -66,7 +68,8 @@ impl ObjectReplay {
         }
     }
 
-    /// Ends the replay: everything that is in no extent is free. `capacity_bytes` is what the container may grow to.
+    /// Ends the replay: everything that is in no extent is free. `capacity_bytes` is what the
+    /// container may grow to.
     pub fn finish(mut self, capacity_bytes: u64) -> Result<ObjectTable, RecoveryError> {
         let mut used: Vec<(BlockRun, ObjectKey)> = Vec::new();
         for (key, object) in &mut self.objects {

@@ -1,4 +1,5 @@
-//! Space that an object holds beyond its extents: blocks for writes in flight and for growth. Volatile.
+//! Space that an object holds beyond its extents: blocks for writes in flight and for growth.
+//! Volatile.
 
 use std::collections::BTreeMap;
 
@@ -90,8 +91,8 @@ impl Reservations {
         self.blocks += run.blocks;
     }
 
-    /// Takes exactly these blocks out of the object's reservation. Panics if they are not in it: a record was applied that did
-    /// not come from a current plan.
+    /// Takes exactly these blocks out of the object's reservation. Panics if they are not in it: a
+    /// record was applied that did not come from a current plan.
     pub(super) fn consume(&mut self, key: ObjectKey, wanted: BackedRun) {
         let mut wanted = wanted;
         while wanted.blocks > 0 {

@@ -1,7 +1,9 @@
-//! Free space of the container in blocks: best fit near a goal, and the quarantine of what was freed.
+//! Free space of the container in blocks: best fit near a goal, and the quarantine of what was
+//! freed.
 //!
-//! Blocks below the high-water mark are used, free or in quarantine; blocks above were never used or have been given back. Free runs are
-//! kept by place (to merge neighbours) and by size (to find the best fit), both in O(log n).
+//! Blocks below the high-water mark are used, free or in quarantine; blocks above were never used
+//! or have been given back. Free runs are kept by place (to merge neighbours) and by size (to find
+//! the best fit), both in O(log n).
 
 use super::BLOCK_BYTES;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,7 +24,8 @@ impl BlockRun {
     }
 }
 
-/// Stands for transfers in flight: space freed while it is open is not used again before it is closed. Must be given back to `end_io`.
+/// Stands for transfers in flight: space freed while it is open is not used again before it is
+/// closed. Must be given back to `end_io`.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an open ticket keeps freed space in quarantine for ever"]
 pub struct IoTicket(u64);
@@ -76,8 +79,8 @@ impl SpaceAllocator {
         }
     }
 
-    /// An allocator in which exactly `header` blocks and the runs in `used` (ascending) are in use. `Err` names the first run
-    /// that overlaps another one or the header.
+    /// An allocator in which exactly `header` blocks and the runs in `used` (ascending) are in use.
+    /// `Err` names the first run that overlaps another one or the header.
     pub fn with_used(header: u64, capacity: u64, used: impl IntoIterator<Item = BlockRun>) -> Result<SpaceAllocator, BlockRun> {
         let mut space = SpaceAllocator::new(header, capacity);
         for run in used {
@@ -94,10 +97,11 @@ impl SpaceAllocator {
         Ok(space)
     }
 
-    /// Takes between `min` and `max` consecutive blocks, as many as it finds in a good place: at `goal` if that is free (above the
-    /// high-water mark only if no free run holds `max`: space that was used before is in the page cache, and overwriting it there is
-    /// several times cheaper than new pages), else the smallest free run that holds `max`, else above the high-water mark, else the longest run. `None` if no `min` consecutive
-    /// blocks are free.
+    /// Takes between `min` and `max` consecutive blocks, as many as it finds in a good place: at
+    /// `goal` if that is free (above the high-water mark only if no free run holds `max`: space
+    /// that was used before is in the page cache, and overwriting it there is several times cheaper
+    /// than new pages), else the smallest free run that holds `max`, else above the high-water
+    /// mark, else the longest run. `None` if no `min` consecutive blocks are free.
     pub fn take(&mut self, min: u64, max: u64, goal: Option<u64>) -> Option<BlockRun> {
         assert!(0 < min && min <= max, "asked for {min} to {max} blocks");
         let run = self.find(min, max, goal)?;
@@ -123,7 +127,8 @@ impl SpaceAllocator {
         }
     }
 
-    /// Takes exactly `blocks` blocks in as few runs as it finds; `None` (and nothing taken) if fewer are free.
+    /// Takes exactly `blocks` blocks in as few runs as it finds; `None` (and nothing taken) if
+    /// fewer are free.
     pub fn take_scattered(&mut self, blocks: u64, goal: Option<u64>) -> Option<Vec<BlockRun>> {
         if self.available_blocks() < blocks {
             return None;
@@ -147,13 +152,15 @@ impl SpaceAllocator {
         self.next_mark += 1;
     }
 
-    /// Marks everything freed so far. Taken after the journal records of the frees were written and before the sync of the journal begins.
+    /// Marks everything freed so far. Taken after the journal records of the frees were written and
+    /// before the sync of the journal begins.
     pub fn quarantine_mark(&self) -> QuarantineMark {
         QuarantineMark(self.next_mark)
     }
 
-    /// Says that the journal is durable up to `mark`. Space freed before it becomes free, except what open tickets may still touch;
-    /// that follows when they are closed. Returns the number of blocks that became free.
+    /// Says that the journal is durable up to `mark`. Space freed before it becomes free, except
+    /// what open tickets may still touch; that follows when they are closed. Returns the number of
+    /// blocks that became free.
     pub fn release_quarantine(&mut self, mark: QuarantineMark) -> u64 {
         assert!(mark.0 <= self.next_mark, "a mark of another allocator");
         self.durable_mark = self.durable_mark.max(mark.0);

@@ -1,4 +1,5 @@
-//! The live table: plans, records, `apply`. The rules for its callers are in the module header of [`crate::objects`].
+//! The live table: plans, records, `apply`. The rules for its callers are in the module header of
+//! [`crate::objects`].
 
 use super::record::push_merged;
 use super::reservations::{BackedRun, Reservations};
@@ -36,8 +37,8 @@ pub struct WritePlan {
     pub pieces: Vec<DiskPiece>,
 }
 
-/// A truncation, removal or released reservation came between plan and record: the bytes were written to places that are no
-/// longer the object's. Plan and write again.
+/// A truncation, removal or released reservation came between plan and record: the bytes were
+/// written to places that are no longer the object's. Plan and write again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StalePlan;
 
@@ -74,8 +75,9 @@ impl ObjectTable {
         ObjectTable { objects, reservations: Reservations::default(), space, windows: WindowLimits::default(), mapped_blocks }
     }
 
-    /// Says where `len` bytes at `local_offset` of the object go, and reserves space for those that have no place yet. Nothing
-    /// durable changes: an abandoned plan leaves a reservation and no more.
+    /// Says where `len` bytes at `local_offset` of the object go, and reserves space for those that
+    /// have no place yet. Nothing durable changes: an abandoned plan leaves a reservation and no
+    /// more.
     ///
     /// Errors: [`ObjectError::NoSpace`] (then nothing was reserved), [`ObjectError::TooLarge`].
     pub fn plan_write(&mut self, key: ObjectKey, local_offset: u64, len: u64) -> Result<WritePlan, ObjectError> {
@@ -88,8 +90,9 @@ impl ObjectTable {
         Ok(WritePlan { key, local_offset, len, pieces })
     }
 
-    /// The record that makes the finished write of `plan` part of the object, to be journaled and applied in the same turn; `None` if
-    /// it only overwrote bytes in place ([`Self::note_mtime`] then keeps the time). [`StalePlan`]: plan and write again.
+    /// The record that makes the finished write of `plan` part of the object, to be journaled and
+    /// applied in the same turn; `None` if it only overwrote bytes in place ([`Self::note_mtime`]
+    /// then keeps the time). [`StalePlan`]: plan and write again.
     pub fn record_for(&self, plan: &WritePlan, mtime: DataTime) -> Result<Option<ObjectRecord>, StalePlan> {
         let end = plan.local_offset + plan.len;
         if self.places(plan.key, plan.local_offset, end).as_ref() != Some(&plan.pieces) {
@@ -98,7 +101,8 @@ impl ObjectTable {
         let extents = self.unmapped(plan.key, plan.local_offset, end);
         let object = self.objects.get(&plan.key);
         let size_bytes = object.map_or(0, |object| object.size_bytes);
-        // The first write after a time was set is kept also if it is in place: it decides whose time is shown.
+        // The first write after a time was set is kept also if it is in place: it decides whose
+        // time is shown.
         let is_later = object.is_none_or(|object| mtime.epoch > object.mtime.epoch);
         if plan.len == 0 || (extents.is_empty() && end <= size_bytes && !is_later) {
             return Ok(None);
@@ -107,8 +111,9 @@ impl ObjectTable {
         Ok(Some(ObjectRecord::Put { key: plan.key, size_bytes: size_bytes.max(end), mtime, truncate_epoch, extents }))
     }
 
-    /// The record that sets the size of an object. `None` if nothing would change: an object that does not exist, at size and
-    /// truncation count 0, or an object that has this size and count already. Errors: [`ObjectError::TooLarge`].
+    /// The record that sets the size of an object. `None` if nothing would change: an object that
+    /// does not exist, at size and truncation count 0, or an object that has this size and count
+    /// already. Errors: [`ObjectError::TooLarge`].
     pub fn plan_truncate(&self, key: ObjectKey, size_bytes: u64, mtime: DataTime, epoch: u32) -> Result<Option<ObjectRecord>, ObjectError> {
         if size_bytes > OBJECT_BYTES_MAX {
             return Err(ObjectError::TooLarge);
@@ -123,7 +128,8 @@ impl ObjectTable {
         self.objects.contains_key(&key).then_some(ObjectRecord::Remove { key })
     }
 
-    /// The record with which writes from now on belong to `epoch` at least; `None` if they do. The object begins to exist.
+    /// The record with which writes from now on belong to `epoch` at least; `None` if they do. The
+    /// object begins to exist.
     pub fn plan_epoch(&self, key: ObjectKey, epoch: u32) -> Option<ObjectRecord> {
         let object = self.objects.get(&key);
         let (size_bytes, truncate_epoch) = object.map_or((0, 0), |object| (object.size_bytes, object.truncate_epoch));
@@ -132,14 +138,16 @@ impl ObjectTable {
         (!is_known).then_some(ObjectRecord::Put { key, size_bytes, mtime, truncate_epoch, extents: Vec::new() })
     }
 
-    /// A record that keeps the time that [`Self::note_mtime`] set; `None` if the object does not exist.
+    /// A record that keeps the time that [`Self::note_mtime`] set; `None` if the object does not
+    /// exist.
     pub fn plan_touch(&self, key: ObjectKey) -> Option<ObjectRecord> {
         let object = self.objects.get(&key)?;
         let (size_bytes, mtime, truncate_epoch) = (object.size_bytes, object.mtime, object.truncate_epoch);
         Some(ObjectRecord::Put { key, size_bytes, mtime, truncate_epoch, extents: Vec::new() })
     }
 
-    /// Where the bytes of a read lie, clipped to the local size: empty if `local_offset` is at or beyond it.
+    /// Where the bytes of a read lie, clipped to the local size: empty if `local_offset` is at or
+    /// beyond it.
     pub fn plan_read(&self, key: ObjectKey, local_offset: u64, len: u64) -> Vec<ReadPiece> {
         let Some(object) = self.objects.get(&key) else { return Vec::new() };
         let end = local_offset.saturating_add(len).min(object.size_bytes);
@@ -158,8 +166,9 @@ impl ObjectTable {
         pieces
     }
 
-    /// Makes a record true: the only way in which anything durable changes. The record was made by this table in the same turn (or in
-    /// the same state); panics if a write uses blocks that the object does not hold.
+    /// Makes a record true: the only way in which anything durable changes. The record was made by
+    /// this table in the same turn (or in the same state); panics if a write uses blocks that the
+    /// object does not hold.
     pub fn apply(&mut self, record: &ObjectRecord) {
         match record {
             ObjectRecord::Put { key, size_bytes, mtime, truncate_epoch, extents } => {
@@ -180,7 +189,8 @@ impl ObjectTable {
         }
     }
 
-    /// Remembers the time of an in-place write. Volatile until the next record or checkpoint of the object.
+    /// Remembers the time of an in-place write. Volatile until the next record or checkpoint of the
+    /// object.
     pub fn note_mtime(&mut self, key: ObjectKey, mtime: DataTime) {
         if let Some(object) = self.objects.get_mut(&key) {
             object.join(0, mtime, 0);
@@ -243,7 +253,8 @@ impl ObjectTable {
         self.windows = limits;
     }
 
-    /// Opens a ticket that protects the places of plans (writes and reads) made from now on until [`Self::end_io`].
+    /// Opens a ticket that protects the places of plans (writes and reads) made from now on until
+    /// [`Self::end_io`].
     pub fn begin_io(&mut self) -> IoTicket {
         self.space.begin_io()
     }
@@ -253,17 +264,20 @@ impl ObjectTable {
         self.space.end_io(ticket);
     }
 
-    /// Marks everything freed so far. Take it after the journal frames with the records were written and before their sync begins.
+    /// Marks everything freed so far. Take it after the journal frames with the records were
+    /// written and before their sync begins.
     pub fn quarantine_mark(&self) -> QuarantineMark {
         self.space.quarantine_mark()
     }
 
-    /// Says that the journal is durable up to `mark`: space freed before it may be used again. Returns the bytes that became free.
+    /// Says that the journal is durable up to `mark`: space freed before it may be used again.
+    /// Returns the bytes that became free.
     pub fn release_quarantine(&mut self, mark: QuarantineMark) -> u64 {
         bytes_of(self.space.release_quarantine(mark))
     }
 
-    /// Gives up the reservation of one object, as when its last writer closes it. Plans in flight become stale.
+    /// Gives up the reservation of one object, as when its last writer closes it. Plans in flight
+    /// become stale.
     pub fn release_reservation(&mut self, key: ObjectKey) {
         for run in self.reservations.drop_from(key, 0) {
             self.space.free(BlockRun { start: run.disk, blocks: run.blocks });
@@ -275,16 +289,18 @@ impl ObjectTable {
         self.reservations.plans()
     }
 
-    /// Gives up the reservations of all objects for which no write was planned since [`Self::plan_count`] was `since`. A node calls it now
-    /// and then with the count of some seconds ago, and with the present one when space is short.
+    /// Gives up the reservations of all objects for which no write was planned since
+    /// [`Self::plan_count`] was `since`. A node calls it now and then with the count of some
+    /// seconds ago, and with the present one when space is short.
     pub fn release_idle_reservations(&mut self, since: u64) {
         for key in self.reservations.idle_since(since) {
             self.release_reservation(key);
         }
     }
 
-    /// Gives the records of the next objects to `emit`, encoded, at least one and until they reach `bytes_max`, beginning behind `cursor`
-    /// (`None`: at the first object). Returns where the next slice begins, `None` at the end.
+    /// Gives the records of the next objects to `emit`, encoded, at least one and until they reach
+    /// `bytes_max`, beginning behind `cursor` (`None`: at the first object). Returns where the next
+    /// slice begins, `None` at the end.
     pub fn encode_from(&self, cursor: Option<ObjectCursor>, bytes_max: usize, mut emit: impl FnMut(&[u8])) -> Option<ObjectCursor> {
         let first = match cursor {
             None => Bound::Unbounded,
@@ -406,9 +422,10 @@ impl ObjectTable {
         extents
     }
 
-    /// Takes space for the blocks from `start` on and for what is likely to be written around them: somebody has written beyond the end
-    /// of the object and left a hole, so pieces of this part of it come out of order, and all of them shall lie in its order. `None`
-    /// if that is not so, or not to be had within the limits.
+    /// Takes space for the blocks from `start` on and for what is likely to be written around them:
+    /// somebody has written beyond the end of the object and left a hole, so pieces of this part of
+    /// it come out of order, and all of them shall lie in its order. `None` if that is not so, or
+    /// not to be had within the limits.
     fn take_window(&mut self, key: ObjectKey, start: u64, blocks: u64, needed: u64) -> Option<BackedRun> {
         let end = self.end_before(key, start).map_or(0, |(local, _)| local);
         if end == start || !self.is_tail(key, start + blocks) {
@@ -425,8 +442,9 @@ impl ObjectTable {
         Some(BackedRun { local: from, disk: run.start, blocks: run.blocks })
     }
 
-    /// A good disk block for local block `local`: as far behind the blocks before it as it is in the object, so that what is missing
-    /// between them still has its place; at the end of the object directly behind them.
+    /// A good disk block for local block `local`: as far behind the blocks before it as it is in
+    /// the object, so that what is missing between them still has its place; at the end of the
+    /// object directly behind them.
     fn goal(&self, key: ObjectKey, local: u64) -> Option<u64> {
         let (end, disk) = self.end_before(key, local)?;
         let hole = local - end;
@@ -451,7 +469,8 @@ impl ObjectTable {
         mapped_end <= bytes_of(local) && reserved_end <= local
     }
 
-    /// How many blocks a growing object takes at once: what it holds with the `wanted` blocks, rounded up to a power of two, within bounds.
+    /// How many blocks a growing object takes at once: what it holds with the `wanted` blocks,
+    /// rounded up to a power of two, within bounds.
     fn piece_blocks(&self, key: ObjectKey, wanted: u64) -> u64 {
         let mapped = self.objects.get(&key).map_or(0, |object| object.mapped_blocks);
         (mapped + self.reservations.blocks_of(key) + wanted).next_power_of_two().min(block_of(PIECE_BYTES_MAX))
@@ -476,7 +495,8 @@ impl ObjectTable {
     }
 }
 
-/// Moves the blocks of `put` that no extent touches yet from the reservation to the object; returns their number.
+/// Moves the blocks of `put` that no extent touches yet from the reservation to the object; returns
+/// their number.
 fn map_blocks(object: &Object, reservations: &mut Reservations, key: ObjectKey, put: &ExtentPut) -> u64 {
     let (first, last) = (block_of(put.local_offset), block_of(put.local_offset + put.len - 1));
     let disk_of = |local| block_of(put.disk_offset) + (local - first);
@@ -523,7 +543,8 @@ fn stat_of(object: &Object) -> ObjectStat {
     }
 }
 
-/// A record of the object with its next extents from local offset `from` on, and where the rest begins.
+/// A record of the object with its next extents from local offset `from` on, and where the rest
+/// begins.
 fn slice_of(key: ObjectKey, object: &Object, from: u64) -> (ObjectRecord, Option<u64>) {
     let mut rest = object.extents.within(from, u64::MAX);
     let put = |(local_offset, extent): (u64, super::Extent)| ExtentPut { local_offset, disk_offset: extent.disk_offset, len: extent.len };

@@ -23,7 +23,8 @@ wire_struct! {
         pub capability: Capability,
         /// At most 1024, ordered and disjoint.
         pub pieces: Vec<Piece>,
-        /// The epoch of the change, as far as the client knows (see [`DataTime`]); the data server knows the time.
+        /// The epoch of the change, as far as the client knows (see [`DataTime`]); the data server
+        /// knows the time.
         pub mtime_epoch: u32,
         /// On stable storage before the reply.
         pub sync: bool,
@@ -51,7 +52,8 @@ wire_struct! {
 
     /// The bulk data is the concatenation of what there is of each piece.
     pub struct ReadReply {
-        /// Bytes of each piece that lie below the local end of the datafile; holes are read as zeros.
+        /// Bytes of each piece that lie below the local end of the datafile; holes are read as
+        /// zeros.
         pub got: Vec<u32>,
         /// Local size of the datafile, in bytes.
         pub size: u64,
@@ -91,7 +93,8 @@ wire_struct! {
         pub truncate_epoch: u32,
     }
 
-    /// A time was set for the file while others may be writing to it: writes from now on belong to this epoch at least. Idempotent.
+    /// A time was set for the file while others may be writing to it: writes from now on belong to
+    /// this epoch at least. Idempotent.
     pub struct ObjectEpochRequest {
         /// The file.
         pub handle: Handle,

@@ -11,8 +11,9 @@ wire_struct! {
     pub struct FileState {
         /// Attributes as of the last close or truncation.
         pub attr: Attr,
-        /// Given if another client has the file open for writing (or had it when it was lost): the size and the times may be
-        /// larger, and the data servers know them. The capability lets the client ask.
+        /// Given if another client has the file open for writing (or had it when it was lost): the
+        /// size and the times may be larger, and the data servers know them. The capability lets
+        /// the client ask.
         pub ask_data: Option<Capability>,
         /// Given for directories.
         pub partitions: Option<PartitionMap>,
@@ -54,7 +55,8 @@ wire_struct! {
         pub mtime: Option<SetTime>,
         /// Who asks.
         pub who: Credentials,
-        /// The caller has the file open for writing: a change of size needs no write permission on the inode.
+        /// The caller has the file open for writing: a change of size needs no write permission on
+        /// the inode.
         pub opened_for_write: bool,
     }
 
@@ -86,7 +88,8 @@ wire_struct! {
         pub open_sequence: u64,
         /// Who asks.
         pub who: Credentials,
-        /// If given and not true any more, or if the file has no name any more, the answer is Stale: the path must be walked again.
+        /// If given and not true any more, or if the file has no name any more, the answer is
+        /// Stale: the path must be walked again.
         pub judged: Option<Judged>,
     }
 
@@ -108,9 +111,9 @@ wire_struct! {
         pub truncate_epoch: u32,
     }
 
-    /// Reports writes and gives up rights. Opens and closes are states, not counts: the client counts its own opens and tells
-    /// the server only what it still holds. A close whose `open_sequence` is older than the newest open of the same client and
-    /// file changes no rights.
+    /// Reports writes and gives up rights. Opens and closes are states, not counts: the client
+    /// counts its own opens and tells the server only what it still holds. A close whose
+    /// `open_sequence` is older than the newest open of the same client and file changes no rights.
     pub struct CloseRequest {
         /// The file.
         pub handle: Handle,
@@ -130,7 +133,8 @@ wire_struct! {
 
     /// What became of each close.
     pub struct CloseManyReply {
-        /// In the order of the request. [`Status::Busy`]: not possible within this turn, ask for it alone.
+        /// In the order of the request. [`Status::Busy`]: not possible within this turn, ask for it
+        /// alone.
         pub outcomes: Vec<Result<()>>,
     }
 
@@ -222,5 +226,6 @@ wire_struct! {
     }
 }
 
-/// Most closes in one [`CloseManyRequest`]: their records must fit one frame of a journal with small segments.
+/// Most closes in one [`CloseManyRequest`]: their records must fit one frame of a journal with
+/// small segments.
 pub const CLOSES_MAX: usize = 128;

@@ -1,8 +1,9 @@
-//! What a dashboard asks a server again and again: [`ServerInfo`], and counters since the start from which any number of askers compute
-//! rates, each by its own clock and at its own pace. The reply has a bound: lists are as long as [`TOP_MAX`] and [`OLDEST_MAX`] say.
+//! What a dashboard asks a server again and again: [`ServerInfo`], and counters since the start
+//! from which any number of askers compute rates, each by its own clock and at its own pace. The
+//! reply has a bound: lists are as long as [`TOP_MAX`] and [`OLDEST_MAX`] say.
 //!
-//! An operation of its own, not more fields in the answer to a ping: a ping is asked by every `df` and decoded by older clients, which refuse
-//! bytes that they do not know.
+//! An operation of its own, not more fields in the answer to a ping: a ping is asked by every `df`
+//! and decoded by older clients, which refuse bytes that they do not know.
 
 use weft_base::{ClientId, Handle};
 
@@ -18,7 +19,8 @@ wire_struct! {
     /// Nothing to say.
     pub struct LiveRequest {}
 
-    /// How a server is and what it has done. Numbers without a word about time are sums since its start.
+    /// How a server is and what it has done. Numbers without a word about time are sums since its
+    /// start.
     pub struct LiveReply {
         /// Who and how it is.
         pub info: ServerInfo,
@@ -30,7 +32,8 @@ wire_struct! {
         pub queued: u32,
         /// Clients with a connection now.
         pub clients: u32,
-        /// Bytes of writes that the cache layer holds now, answered and not on the disk (data servers).
+        /// Bytes of writes that the cache layer holds now, answered and not on the disk (data
+        /// servers).
         pub cache_bytes: u64,
         /// Most bytes that it may hold so; 0 if writes are answered only when the disk has them.
         pub cache_bytes_max: u64,
@@ -42,7 +45,8 @@ wire_struct! {
         pub clients_by_requests: Vec<TopRow>,
         /// Clients with most bytes of files, read and written.
         pub clients_by_bytes: Vec<TopRow>,
-        /// Objects with most requests: the directory of a request with a name, else the object itself; the key is its handle.
+        /// Objects with most requests: the directory of a request with a name, else the object
+        /// itself; the key is its handle.
         pub objects_by_requests: Vec<TopRow>,
         /// Objects with most bytes, read and written.
         pub objects_by_bytes: Vec<TopRow>,
@@ -60,11 +64,12 @@ wire_struct! {
         pub count: u64,
         /// Of these, answered with an error.
         pub failed: u64,
-        /// Time in the server, from the turn that took the request to its answer, in nanoseconds. The sum over all operations,
-        /// divided by the time that passed, is the mean number of requests in the server (Little's law).
+        /// Time in the server, from the turn that took the request to its answer, in nanoseconds.
+        /// The sum over all operations, divided by the time that passed, is the mean number of
+        /// requests in the server (Little's law).
         pub total_ns: u64,
-        /// How many took how long: slot k holds those below 2^(10+k) ns and not below half of that. Empty slots are left out; the
-        /// last one has no upper limit.
+        /// How many took how long: slot k holds those below 2^(10+k) ns and not below half of that.
+        /// Empty slots are left out; the last one has no upper limit.
         pub slots: Vec<LatencySlot>,
     }
 

@@ -68,7 +68,8 @@ macro_rules! operations {
                 match self { $( Op::$name => $event, )* }
             }
 
-            /// Which servers answer it; `None`: every one, also one that the others do not know yet.
+            /// Which servers answer it; `None`: every one, also one that the others do not know
+            /// yet.
             pub const fn role(self) -> Option<ServerRole> {
                 match self { $( Op::$name => operations!(@role $role), )* }
             }
@@ -110,7 +111,8 @@ macro_rules! operations {
             /// Decodes the body of a request.
             ///
             /// # Errors
-            /// [`Status::NotSupported`] for an unknown operation, [`Status::BadMessage`] for a malformed body.
+            /// [`Status::NotSupported`] for an unknown operation, [`Status::BadMessage`] for a
+            /// malformed body.
             pub fn decode(op: u16, body: Bytes) -> Result<Request> {
                 Request::of(Op::from_code(op).ok_or(Status::NotSupported)?, body)
             }
@@ -328,7 +330,8 @@ mod tests {
 
     #[test]
     fn a_row_agrees_with_itself() {
-        // Executed exactly once, and no change for a person: opens, closes and parts of transactions.
+        // Executed exactly once, and no change for a person: opens, closes and parts of
+        // transactions.
         let not_a_change = [Op::Open, Op::Close, Op::CloseMany, Op::TxPrepare, Op::TxDecide];
         for op in Op::ALL {
             let name = op.name();

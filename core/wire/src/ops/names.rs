@@ -7,7 +7,8 @@ use super::FileState;
 use crate::{Capability, Rights, wire_struct};
 
 wire_struct! {
-    /// A directory as the target of a name operation, with the epoch of the partition map by which the client chose the server.
+    /// A directory as the target of a name operation, with the epoch of the partition map by which
+    /// the client chose the server.
     pub struct DirTarget {
         /// The directory.
         pub dir: Handle,
@@ -121,7 +122,8 @@ wire_struct! {
         pub dir: DirChange,
     }
 
-    /// What became of a directory by a change of one name. Whoever knew it as it was before the change knows it now.
+    /// What became of a directory by a change of one name. Whoever knew it as it was before the
+    /// change knows it now.
     pub struct DirChange {
         /// Its version, one more than before; 0 if the directory was not changed.
         pub version: u64,
@@ -165,7 +167,8 @@ wire_struct! {
 
     /// What became of the directories of a name that was moved.
     pub struct RenameReply {
-        /// The directory of both names, if that is one and the change is no exchange; otherwise it counts as unchanged.
+        /// The directory of both names, if that is one and the change is no exchange; otherwise it
+        /// counts as unchanged.
         pub dir: DirChange,
         /// The new name led to something else before.
         pub replaced: bool,
@@ -215,7 +218,8 @@ wire_struct! {
         pub handle: Handle,
         /// What that is.
         pub kind: FileKind,
-        /// Where to go on after it: the hash of the name. Cookies grow along the listing, are larger than 2 and less than 2^63.
+        /// Where to go on after it: the hash of the name. Cookies grow along the listing, are
+        /// larger than 2 and less than 2^63.
         pub cookie: u64,
         /// Given on request if the inode is here.
         pub state: Option<FileState>,
@@ -225,7 +229,8 @@ wire_struct! {
     pub struct ReadDirReply {
         /// In the order of their cookies. `.` and `..` are not among them.
         pub entries: Vec<DirEntry>,
-        /// Where the listing goes on: with the reply it is complete up to this cookie. `u64::MAX`: no entry follows.
+        /// Where the listing goes on: with the reply it is complete up to this cookie. `u64::MAX`:
+        /// no entry follows.
         pub until: u64,
         /// The directory's parent, for `..`.
         pub parent: Handle,

@@ -61,7 +61,8 @@ wire_struct! {
         pub device_free_bytes: u64,
     }
 
-    /// A server introduces itself to another. Births are drawn when a store is made, so a store that was lost and made again has another one.
+    /// A server introduces itself to another. Births are drawn when a store is made, so a store
+    /// that was lost and made again has another one.
     pub struct MeetRequest {
         /// Who asks, as its own configuration says.
         pub server: ServerEntry,

@@ -1,5 +1,5 @@
-//! Trace: what a server records of itself is switched while it runs, and the files of it are fetched. Mounts get the same messages over a
-//! socket of their machine.
+//! Trace: what a server records of itself is switched while it runs, and the files of it are
+//! fetched. Mounts get the same messages over a socket of their machine.
 
 use bytes::Bytes;
 use weft_base::{Result, Status};
@@ -49,9 +49,11 @@ wire_struct! {
         pub ring_bytes: u64,
         /// One operation of a client of 2^n is recorded.
         pub sampling_bits: u8,
-        /// A flight recorder is written when an operation takes longer, in nanoseconds; 0: however long it takes.
+        /// A flight recorder is written when an operation takes longer, in nanoseconds; 0: however
+        /// long it takes.
         pub slow_ns: u64,
-        /// Where the files of a mount go, an absolute path; empty: to the state directory. Servers have a folder of their own and refuse one.
+        /// Where the files of a mount go, an absolute path; empty: to the state directory. Servers
+        /// have a folder of their own and refuse one.
         pub folder: String,
     }
 
@@ -87,8 +89,9 @@ wire_struct! {
         pub problem: String,
     }
 
-    /// Reads a piece of a file of the current recording of a process, or of its last one. A file is named by its place in
-    /// [`TraceReply::files`], never by a path: nothing else can be read this way.
+    /// Reads a piece of a file of the current recording of a process, or of its last one. A file is
+    /// named by its place in [`TraceReply::files`], never by a path: nothing else can be read this
+    /// way.
     pub struct TraceReadRequest {
         /// Which file, from 0.
         pub file: u32,
@@ -100,7 +103,8 @@ wire_struct! {
 
     /// A piece of a file.
     pub struct TraceReadReply {
-        /// The file, as [`TraceReply::files`] has it: another one than expected if a new recording was begun meanwhile.
+        /// The file, as [`TraceReply::files`] has it: another one than expected if a new recording
+        /// was begun meanwhile.
         pub path: String,
         /// Bytes of the file.
         pub file_bytes: u64,
@@ -117,7 +121,8 @@ pub const TRACE_PIECE_BYTES: usize = 256 << 10;
 pub struct TraceService {
     /// [`TraceRequest`].
     pub command: fn(&TraceRequest) -> TraceReply,
-    /// [`TraceReadRequest`]. Fails with [`Status::NotFound`] if there is no such file, [`Status::Io`] if it cannot be read.
+    /// [`TraceReadRequest`]. Fails with [`Status::NotFound`] if there is no such file,
+    /// [`Status::Io`] if it cannot be read.
     pub read: fn(&TraceReadRequest) -> Result<TraceReadReply>,
 }
 

@@ -1,7 +1,8 @@
-//! The bytes of the kernel's FUSE protocol (version 7): numbers of operations, and records in the byte order of the machine.
+//! The bytes of the kernel's FUSE protocol (version 7): numbers of operations, and records in the
+//! byte order of the machine.
 //!
-//! A request is a header, a record of a size that its operation fixes, and the rest: names, a value, data. Over the device they follow each
-//! other; over io_uring each has its own place.
+//! A request is a header, a record of a size that its operation fixes, and the rest: names, a
+//! value, data. Over the device they follow each other; over io_uring each has its own place.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -214,7 +215,8 @@ impl<const MAX: usize> Record<MAX> {
         self
     }
 
-    /// Appends what an answer to a look-up says: the object, and for how long name and attributes may be kept.
+    /// Appends what an answer to a look-up says: the object, and for how long name and attributes
+    /// may be kept.
     pub fn entry(mut self, node: INodeNo, generation: u64, name_ttl: Duration, ttl: Duration, attr: &FileAttr) -> Self {
         [node.0, generation, name_ttl.as_secs(), ttl.as_secs()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
         [name_ttl.subsec_nanos(), ttl.subsec_nanos()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
@@ -228,7 +230,8 @@ impl<const MAX: usize> Record<MAX> {
     }
 }
 
-/// The header of a reply to `unique` with so many bytes behind it; `error` is 0 or the number of an error.
+/// The header of a reply to `unique` with so many bytes behind it; `error` is 0 or the number of an
+/// error.
 pub fn out_header(unique: u64, error: i32, bytes: usize) -> Record<OUT_HEADER_BYTES> {
     Record::new().u32((OUT_HEADER_BYTES + bytes) as u32).u32((-error) as u32).u64(unique)
 }
@@ -238,7 +241,8 @@ fn dirent_bytes(name: usize) -> usize {
     (24 + name).next_multiple_of(8)
 }
 
-/// Appends an entry of a listing, after `before` bytes of its own, if it fits into `max` bytes in all.
+/// Appends an entry of a listing, after `before` bytes of its own, if it fits into `max` bytes in
+/// all.
 pub fn add_dirent(list: &mut Vec<u8>, max: usize, before: &[u8], ino: INodeNo, cookie: u64, kind: FileType, name: &[u8]) -> bool {
     let bytes = before.len() + dirent_bytes(name.len());
     if list.len() + bytes > max {

@@ -1,5 +1,6 @@
-//! Answers to requests. A request is answered once: by the thread that serves it, or, if its program was interrupted, by whoever honours
-//! that. The exchange of [`Service::unique`] decides who.
+//! Answers to requests. A request is answered once: by the thread that serves it, or, if its
+//! program was interrupted, by whoever honours that. The exchange of [`Service::unique`] decides
+//! who.
 
 use std::fmt;
 use std::io;
@@ -21,9 +22,11 @@ pub struct Service {
     unique: AtomicU64,
     /// The thread of a program that waits for it.
     program: AtomicU32,
-    /// The moment at which it was taken, in samples of [`Threads`](crate::threads::Threads); 0: nothing is in service.
+    /// The moment at which it was taken, in samples of [`Threads`](crate::threads::Threads); 0:
+    /// nothing is in service.
     began: AtomicU32,
-    /// A regular file that the kernel may know, because a request was about it or the answer told of it; 0: none.
+    /// A regular file that the kernel may know, because a request was about it or the answer told
+    /// of it; 0: none.
     regular: AtomicU64,
     way: Way,
 }
@@ -78,18 +81,21 @@ impl Service {
         Some(INodeNo(self.regular.load(Ordering::Relaxed))).filter(|file| file.0 != 0)
     }
 
-    /// The thread of the program that waits for this request, if it is in service here and has no answer.
+    /// The thread of the program that waits for this request, if it is in service here and has no
+    /// answer.
     pub fn program_of(&self, unique: u64) -> Option<u32> {
         let program = self.program.load(Ordering::Relaxed);
         (self.unique.load(Ordering::Acquire) == unique).then_some(program)
     }
 
-    /// Ends the wait of a program whose request may go on without it. False if it has its answer already.
+    /// Ends the wait of a program whose request may go on without it. False if it has its answer
+    /// already.
     pub fn interrupt(&self, unique: u64) -> bool {
         self.send(unique, Errno::EINTR.code(), &[])
     }
 
-    /// Takes the request from its thread, which finds that it has no answer to give. False if it has its answer already.
+    /// Takes the request from its thread, which finds that it has no answer to give. False if it
+    /// has its answer already.
     pub fn take_over(&self, unique: u64) -> bool {
         self.unique.compare_exchange(unique, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -144,8 +150,8 @@ fn locked(answer: &Mutex<RingAnswer>) -> MutexGuard<'_, RingAnswer> {
 /// Writes one reply, or with `unique` 0 one notification, whose code takes the place of the error.
 ///
 /// # Errors
-/// `ENOENT`: the program does not wait any more, or what a notification is about is not known to the kernel. Others if the connection has
-/// ended.
+/// `ENOENT`: the program does not wait any more, or what a notification is about is not known to
+/// the kernel. Others if the connection has ended.
 pub fn write_reply(device: &OwnedFd, unique: u64, error: i32, pieces: &[&[u8]]) -> io::Result<()> {
     let bytes = pieces.iter().map(|piece| piece.len()).sum();
     let header = out_header(unique, error, bytes);
@@ -156,7 +162,8 @@ pub fn write_reply(device: &OwnedFd, unique: u64, error: i32, pieces: &[&[u8]]) 
         list[count] = libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() };
         count += 1;
     }
-    // SAFETY: the first `count` pieces are live slices of the stated sizes, which the call only reads.
+    // SAFETY: the first `count` pieces are live slices of the stated sizes, which the call only
+    // reads.
     let written = unsafe { libc::writev(device.as_raw_fd(), list.as_ptr(), count as i32) };
     if written < 0 {
         return Err(io::Error::last_os_error());
@@ -251,7 +258,8 @@ impl ReplyEmpty {
         self.0.send(&[]);
     }
 
-    /// Done; false if nobody hears that any more, so that it must be undone: a lock that its program does not wait for.
+    /// Done; false if nobody hears that any more, so that it must be undone: a lock that its
+    /// program does not wait for.
     #[allow(dead_code)] // locks are not served yet
     pub fn ok_if_awaited(self) -> bool {
         self.0.send(&[])
@@ -266,7 +274,8 @@ impl ReplyData {
 }
 
 impl ReplyEntry {
-    /// This object, which the kernel calls `node` from now on; name and attributes may be kept for `ttl`.
+    /// This object, which the kernel calls `node` from now on; name and attributes may be kept for
+    /// `ttl`.
     pub fn entry(self, ttl: &Duration, node: INodeNo, attr: &FileAttr, generation: InodeGeneration) {
         if attr.kind == FileType::RegularFile {
             self.0.service.note_regular(node);
@@ -305,7 +314,8 @@ impl ReplyWrite {
 }
 
 impl ReplyStatfs {
-    /// Blocks in all, free ones, those for plain users, inodes, free ones, preferred size, longest name, size of a block.
+    /// Blocks in all, free ones, those for plain users, inodes, free ones, preferred size, longest
+    /// name, size of a block.
     #[allow(clippy::too_many_arguments)]
     pub fn statfs(self, blocks: u64, bfree: u64, bavail: u64, files: u64, ffree: u64, bsize: u32, namelen: u32, frsize: u32) {
         let record = Record::<80>::new().u64(blocks).u64(bfree).u64(bavail).u64(files).u64(ffree);

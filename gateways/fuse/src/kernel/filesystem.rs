@@ -1,5 +1,5 @@
-//! What a file system does for the kernel: one method for each operation. What is not written is not supported (`ENOSYS`: the kernel asks no
-//! second time and does without).
+//! What a file system does for the kernel: one method for each operation. What is not written is
+//! not supported (`ENOSYS`: the kernel asks no second time and does without).
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -24,10 +24,12 @@ macro_rules! operations {
     )*};
 }
 
-/// A file system. Its methods run on many threads at once; a method may take as long as it needs, and others are served meanwhile.
+/// A file system. Its methods run on many threads at once; a method may take as long as it needs,
+/// and others are served meanwhile.
 #[allow(clippy::too_many_arguments)]
 pub trait Filesystem: Send + Sync + 'static {
-    /// Agrees with the kernel upon what both can do; before everything else. The notifier is good for as long as the mount.
+    /// Agrees with the kernel upon what both can do; before everything else. The notifier is good
+    /// for as long as the mount.
     fn init(&self, config: &mut KernelConfig, notifier: &Notifier);
 
     /// Something went wrong between the kernel and the file system: a line for people.
@@ -118,10 +120,12 @@ pub trait Filesystem: Send + Sync + 'static {
         fn listxattr(ino: INodeNo, size: u32; ReplyXattr);
         /// Removes one.
         fn removexattr(ino: INodeNo, name: &OsStr; ReplyEmpty);
-        /// Looks for a lock that would be in the way of `lock`. Asked only if the locks were agreed upon (`FUSE_POSIX_LOCKS`).
+        /// Looks for a lock that would be in the way of `lock`. Asked only if the locks were agreed
+        /// upon (`FUSE_POSIX_LOCKS`).
         fn getlk(ino: INodeNo, file: FileHandle, owner: LockOwner, lock: &FileLock; ReplyLock);
-        /// Locks or unlocks; `bsd`: as `flock` does (`FUSE_FLOCK_LOCKS`). With `sleep` it waits for others, as long as
-        /// [`ReplyEmpty::is_awaited`]; a lock that nobody hears of ([`ReplyEmpty::ok_if_awaited`]) must be given back.
+        /// Locks or unlocks; `bsd`: as `flock` does (`FUSE_FLOCK_LOCKS`). With `sleep` it waits for
+        /// others, as long as [`ReplyEmpty::is_awaited`]; a lock that nobody hears of
+        /// ([`ReplyEmpty::ok_if_awaited`]) must be given back.
         fn setlk(ino: INodeNo, file: FileHandle, owner: LockOwner, lock: &FileLock, bsd: bool, sleep: bool; ReplyEmpty);
         /// Reserves or frees a range.
         fn fallocate(ino: INodeNo, file: FileHandle, offset: u64, length: u64, mode: i32; ReplyEmpty);

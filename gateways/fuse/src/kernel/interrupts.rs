@@ -1,8 +1,10 @@
 //! Programs that got a signal while they wait for a request.
 //!
-//! A program that the signal ends gets `EINTR` at once: it will not see it. One that catches the signal gets it only if its request has been
-//! under way for a while, because few programs expect `EINTR` from a file system, and a healthy server answers sooner. What does not end or
-//! divert the program (stopping it, task work of the kernel) interrupts nothing. The request itself goes on to its end.
+//! A program that the signal ends gets `EINTR` at once: it will not see it. One that catches the
+//! signal gets it only if its request has been under way for a while, because few programs expect
+//! `EINTR` from a file system, and a healthy server answers sooner. What does not end or divert the
+//! program (stopping it, task work of the kernel) interrupts nothing. The request itself goes on to
+//! its end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +14,8 @@ use super::answer::Service;
 
 /// A program that catches the signal gets `EINTR` this long after it.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// An interrupt whose request is not seen for so long has come too late. It may come before its request, by another thread.
+/// An interrupt whose request is not seen for so long has come too late. It may come before its
+/// request, by another thread.
 const UNKNOWN_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at the signals of a program.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
@@ -102,7 +105,8 @@ fn keeps(interrupt: &Interrupt, services: &[Arc<Service>], looks: bool, now: Ins
     !is_due
 }
 
-/// What waits for a thread. One that cannot be looked at, in another space of process numbers, counts as one that catches.
+/// What waits for a thread. One that cannot be looked at, in another space of process numbers,
+/// counts as one that catches.
 fn signals_of(thread: u32) -> Signals {
     std::fs::read_to_string(format!("/proc/{thread}/status")).map_or(Signals::Caught, |status| parse_signals(&status))
 }

@@ -1,4 +1,5 @@
-//! The connection to the kernel: the FUSE protocol, the threads that serve it, and how requests come.
+//! The connection to the kernel: the FUSE protocol, the threads that serve it, and how requests
+//! come.
 //!
 //! Nothing here knows Weft; [`Filesystem`] is the seam.
 

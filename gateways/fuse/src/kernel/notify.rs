@@ -18,8 +18,9 @@ mod code {
     pub const INC_EPOCH: i32 = 8;
 }
 
-/// Tells the kernel what it knows no longer holds. Usable from any thread, also while the kernel waits for an answer about another object; one
-/// that serves a request must not tell about the object of the request, whose lock the kernel may hold.
+/// Tells the kernel what it knows no longer holds. Usable from any thread, also while the kernel
+/// waits for an answer about another object; one that serves a request must not tell about the
+/// object of the request, whose lock the kernel may hold.
 #[derive(Clone, Debug)]
 #[allow(dead_code)] // not everything that the kernel can be told is told yet
 pub struct Notifier {
@@ -32,7 +33,8 @@ impl Notifier {
         Notifier { device }
     }
 
-    /// Attributes of an object have changed, and with them, unless `offset` is negative, `length` bytes of its data from there (0: all).
+    /// Attributes of an object have changed, and with them, unless `offset` is negative, `length`
+    /// bytes of its data from there (0: all).
     ///
     /// # Errors
     /// If the connection has ended. An object that the kernel does not know is no error.
@@ -57,7 +59,8 @@ impl Notifier {
         self.send(code::INC_EPOCH, &[])
     }
 
-    /// Makes the kernel send a request that asks for nothing (`NOTIFY_REPLY`, about a regular file), on the processor of the calling thread.
+    /// Makes the kernel send a request that asks for nothing (`NOTIFY_REPLY`, about a regular
+    /// file), on the processor of the calling thread.
     ///
     /// # Errors
     /// `ENOENT` if the kernel does not know the file, `EINVAL` if it is none; else as above.

@@ -1,12 +1,16 @@
-//! FUSE over io_uring: the memory in which the kernel puts a request and finds its answer, and its layout.
+//! FUSE over io_uring: the memory in which the kernel puts a request and finds its answer, and its
+//! layout.
 //!
-//! The kernel keeps a queue for each processor and gives the requests made there to whichever entry of the queue became free last. An entry
-//! is a place in memory and a command that waits. Here each entry belongs to one thread, which serves its request to its end: so no request
-//! waits behind another while a thread is free, the thread that worked last works next, and answer and next request are one system call.
+//! The kernel keeps a queue for each processor and gives the requests made there to whichever entry
+//! of the queue became free last. An entry is a place in memory and a command that waits. Here each
+//! entry belongs to one thread, which serves its request to its end: so no request waits behind
+//! another while a thread is free, the thread that worked last works next, and answer and next
+//! request are one system call.
 //!
-//! A request that is interrupted is answered by another thread, which takes the entry over. The first one may still read the names and the data
-//! of its request; so the memory is mapped twice: by the kernel's address, which stays with the entry, and by that of the thread, which keeps
-//! the old memory while the entry gets new.
+//! A request that is interrupted is answered by another thread, which takes the entry over. The
+//! first one may still read the names and the data of its request; so the memory is mapped twice:
+//! by the kernel's address, which stays with the entry, and by that of the thread, which keeps the
+//! old memory while the entry gets new.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -24,7 +28,8 @@ pub const COMMAND_REGISTER: u32 = 1;
 /// Answers a request and waits for the next.
 pub const COMMAND_COMMIT_AND_FETCH: u32 = 2;
 
-/// Where the headers of a request or reply are among the headers of an entry, the record of its operation, and what is said about both.
+/// Where the headers of a request or reply are among the headers of an entry, the record of its
+/// operation, and what is said about both.
 const RECORD_AT: usize = 128;
 const SAID_AT: usize = 256;
 /// Bytes of all headers of an entry.
@@ -97,7 +102,8 @@ impl View {
     /// The headers of the request that the kernel has put there.
     pub fn headers(&self) -> Result<Headers, Malformed> {
         let mut bytes = [0; HEADERS_BYTES];
-        // SAFETY: the mapping is longer; the kernel writes there only while a command is under way, and none is.
+        // SAFETY: the mapping is longer; the kernel writes there only while a command is under way,
+        // and none is.
         unsafe { std::ptr::copy_nonoverlapping(self.0.start().as_ptr(), bytes.as_mut_ptr(), HEADERS_BYTES) };
         let mut said = Fields(&bytes[SAID_AT..]);
         let (_, commit, payload) = (said.u64()?, said.u64()?, said.u32()? as usize);
@@ -107,14 +113,16 @@ impl View {
         Ok(Headers { bytes, commit, payload })
     }
 
-    /// The request. What it borrows is the memory of the entry: nothing may be written there before it is done with.
+    /// The request. What it borrows is the memory of the entry: nothing may be written there before
+    /// it is done with.
     pub fn request<'a>(&'a self, headers: &'a Headers) -> Result<Pieces<'a>, Malformed> {
         let header = InHeader::parse(&headers.bytes[..IN_HEADER_BYTES])?;
         let fixed = &headers.bytes[RECORD_AT..RECORD_AT + fixed_bytes(header.opcode).unwrap_or(0)];
         let rest: &[u8] = match headers.payload {
             // Then the answer may be written there at once.
             0 => &[],
-            // SAFETY: the length was checked; nobody writes there until the request is done with, as the callers promise.
+            // SAFETY: the length was checked; nobody writes there until the request is done with,
+            // as the callers promise.
             bytes => unsafe { std::slice::from_raw_parts(self.payload(), bytes) },
         };
         Ok(Pieces { header, fixed, rest })
@@ -125,7 +133,8 @@ impl View {
         let header = out_header(unique, error, bytes);
         let start = self.0.start().as_ptr();
         let said = (bytes as u32).to_ne_bytes();
-        // SAFETY: both are within the mapping; the kernel does not look before the command that is submitted later.
+        // SAFETY: both are within the mapping; the kernel does not look before the command that is
+        // submitted later.
         unsafe {
             std::ptr::copy_nonoverlapping(header.bytes().as_ptr(), start, OUT_HEADER_BYTES);
             std::ptr::copy_nonoverlapping(said.as_ptr(), start.add(SAID_AT + 16), said.len());
@@ -184,7 +193,8 @@ impl RingAnswer {
         if self.direct {
             let mut at = self.view.payload();
             for piece in pieces {
-                // SAFETY: all pieces together fit; nothing borrows this memory (`direct`), and the kernel does not look yet.
+                // SAFETY: all pieces together fit; nothing borrows this memory (`direct`), and the
+                // kernel does not look yet.
                 unsafe {
                     std::ptr::copy_nonoverlapping(piece.as_ptr(), at, piece.len());
                     at = at.add(piece.len());
@@ -197,7 +207,8 @@ impl RingAnswer {
         self.given = Some((error, bytes));
     }
 
-    /// Writes the answer down for the kernel; the request is done with. False if there is none: somebody else has given it.
+    /// Writes the answer down for the kernel; the request is done with. False if there is none:
+    /// somebody else has given it.
     pub fn finish(&mut self, unique: u64) -> bool {
         let Some((error, bytes)) = self.given.take() else { return false };
         if !self.direct {
@@ -254,8 +265,8 @@ fn last_of_list(text: &str) -> Option<u16> {
     text.trim().rsplit([',', '-']).next()?.parse().ok()
 }
 
-/// Binds the calling thread to the processor of its queue: a request is then served where it was made. One that may not run there serves all
-/// the same.
+/// Binds the calling thread to the processor of its queue: a request is then served where it was
+/// made. One that may not run there serves all the same.
 pub fn bind_to(queue: u16) {
     // SAFETY: an all-zero set is valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

@@ -1,12 +1,16 @@
-//! The threads that serve requests over io_uring ([`super::ring`]): some for each queue of the kernel, one entry each.
+//! The threads that serve requests over io_uring ([`super::ring`]): some for each queue of the
+//! kernel, one entry each.
 //!
-//! A request that finds no free entry waits in its queue until one of the entries there is answered. So when all threads of a queue are busy and
-//! some of them wait for servers, more are started, at first one, then as many as wait already. The kernel gives them what waits only with
-//! a new request of that queue: a thread that is new there therefore makes the kernel send one that asks for nothing. Threads that are not needed
-//! any more sleep: an entry can be given up without the danger of losing a request only with the mount.
+//! A request that finds no free entry waits in its queue until one of the entries there is
+//! answered. So when all threads of a queue are busy and some of them wait for servers, more are
+//! started, at first one, then as many as wait already. The kernel gives them what waits only with
+//! a new request of that queue: a thread that is new there therefore makes the kernel send one that
+//! asks for nothing. Threads that are not needed any more sleep: an entry can be given up without
+//! the danger of losing a request only with the mount.
 //!
-//! What asks for nothing is a question for none of the pages of a regular file (`NOTIFY_RETRIEVE`), of one that the kernel knows: one for which
-//! somebody waits, or of which it was told lately. Kernels of 2026 refuse the question for directories, so for the root, too.
+//! What asks for nothing is a question for none of the pages of a regular file (`NOTIFY_RETRIEVE`),
+//! of one that the kernel knows: one for which somebody waits, or of which it was told lately.
+//! Kernels of 2026 refuse the question for directories, so for the root, too.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -131,7 +135,8 @@ impl QueueLoad {
 }
 
 impl<F: Filesystem> Session<F> {
-    /// Starts the first threads of all queues. If a queue gets none, the kernel is told to do without.
+    /// Starts the first threads of all queues. If a queue gets none, the kernel is told to do
+    /// without.
     pub(super) fn start_rings(self: &Arc<Self>) {
         let Some(rings) = &self.rings else { return };
         for queue in 0..rings.starting.len() as u16 {
@@ -166,7 +171,8 @@ impl<F: Filesystem> Session<F> {
     pub(super) fn grow_rings(self: &Arc<Self>) -> usize {
         let Some(rings) = &self.rings else { return 0 };
         let now = self.threads.now();
-        // Those on their way count as free: on a busy machine they take longer than a sample, and would be started again and again.
+        // Those on their way count as free: on a busy machine they take longer than a sample, and
+        // would be started again and again.
         let starting = |count: &AtomicU32| QueueLoad { threads: count.load(Ordering::Acquire) as usize, ..QueueLoad::default() };
         let mut loads: Vec<QueueLoad> = rings.starting.iter().map(starting).collect();
         for thread in rings.locked().iter() {
@@ -187,7 +193,8 @@ impl<F: Filesystem> Session<F> {
         loads.iter().map(|load| load.busy).sum()
     }
 
-    /// Ends the wait for a request in an entry: another thread answers and has the entry from then on.
+    /// Ends the wait for a request in an entry: another thread answers and has the entry from then
+    /// on.
     pub(super) fn take_over(self: &Arc<Self>, service: &Arc<Service>, unique: u64) {
         let Some(rings) = &self.rings else { return };
         let found = rings.locked().iter().find(|thread| Arc::ptr_eq(&thread.service, service)).cloned();
@@ -267,8 +274,9 @@ impl<F: Filesystem> Session<F> {
         self.serve_ring(&mut uring, &thread, &view)
     }
 
-    /// Makes the kernel send a request to the queue of the calling thread. None may come as long as the kernel knows no regular file; then what waits
-    /// there waits for the next request of a program on this processor.
+    /// Makes the kernel send a request to the queue of the calling thread. None may come as long as
+    /// the kernel knows no regular file; then what waits there waits for the next request of a
+    /// program on this processor.
     fn poke(&self, rings: &Rings) {
         let notifier = Notifier::new(self.device.clone());
         let files = rings.services().into_iter().rev().filter_map(|service| service.regular_file());
@@ -283,7 +291,8 @@ impl<F: Filesystem> Session<F> {
         }
     }
 
-    /// Serves the requests of an entry until the connection ends or another thread has taken the entry over.
+    /// Serves the requests of an entry until the connection ends or another thread has taken the
+    /// entry over.
     fn serve_ring(&self, uring: &mut Uring, thread: &RingThread, view: &View) -> io::Result<()> {
         let service = &thread.service;
         loop {

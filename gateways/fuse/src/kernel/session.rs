@@ -1,11 +1,12 @@
 //! A connection to the kernel, from its first request to its end.
 //!
-//! Requests come over the device or, where the kernel offers it, over io_uring ([`super::rings`]); interrupts and what the kernel forgets
-//! always over the device.
+//! Requests come over the device or, where the kernel offers it, over io_uring ([`super::rings`]);
+//! interrupts and what the kernel forgets always over the device.
 //!
-//! Over the device, each thread reads a request and serves it to its end: no hand-over. As few threads as keep up with the load do this
-//! ([`Threads`]); a thread whose request waits for a server does not count, so others take its place, and however many requests wait, the
-//! next one is served.
+//! Over the device, each thread reads a request and serves it to its end: no hand-over. As few
+//! threads as keep up with the load do this ([`Threads`]); a thread whose request waits for a
+//! server does not count, so others take its place, and however many requests wait, the next one is
+//! served.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -49,7 +50,8 @@ const IOCTL_CLONE: libc::Ioctl = 0x8004_e500;
 /// How a connection is served.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
-    /// When the connection has ended, wait at most so long for requests that still wait for servers.
+    /// When the connection has ended, wait at most so long for requests that still wait for
+    /// servers.
     pub patience: Duration,
     /// How requests come.
     pub transport: Transport,
@@ -268,7 +270,8 @@ fn read(device: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     usize::try_from(bytes).map_err(|_| io::Error::last_os_error())
 }
 
-/// One more way to the same connection: threads with their own do not share a lock for the requests that they serve.
+/// One more way to the same connection: threads with their own do not share a lock for the requests
+/// that they serve.
 fn clone_device(device: &OwnedFd) -> io::Result<OwnedFd> {
     let copy = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let source = device.as_raw_fd() as u32;

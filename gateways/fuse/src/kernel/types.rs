@@ -240,7 +240,8 @@ flags! {
         FUSE_ASYNC_DIO = 15,
         /// Look-ups and listings of one directory at once.
         FUSE_PARALLEL_DIROPS = 18,
-        /// Set-id bits are cleared by the file system: the kernel need not ask for the mode before it changes an owner.
+        /// Set-id bits are cleared by the file system: the kernel need not ask for the mode before
+        /// it changes an owner.
         FUSE_HANDLE_KILLPRIV = 19,
         /// The number of pages in a request is agreed upon.
         FUSE_MAX_PAGES = 22,

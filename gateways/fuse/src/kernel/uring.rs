@@ -1,4 +1,5 @@
-//! An io_uring for one thread that has one command under way at a time: to fetch a request of the kernel, and to answer it and fetch the next.
+//! An io_uring for one thread that has one command under way at a time: to fetch a request of the
+//! kernel, and to answer it and fetch the next.
 //!
 //! The layout of rings and entries is that of `linux/io_uring.h`.
 
@@ -7,7 +8,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Flags of the set-up: entries with room for a command, one thread, whose own waits run what the kernel left to do for it.
+/// Flags of the set-up: entries with room for a command, one thread, whose own waits run what the
+/// kernel left to do for it.
 const SETUP_SQE128: u32 = 1 << 10;
 const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
 const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
@@ -84,7 +86,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps a file, readable and writable; at `over`, which must be a mapping of at least this size, or anywhere.
+    /// Maps a file, readable and writable; at `over`, which must be a mapping of at least this
+    /// size, or anywhere.
     ///
     /// # Errors
     /// If there is no memory, like everything here.
@@ -104,7 +107,8 @@ impl Mapping {
     pub fn replace(&self, fd: &OwnedFd) -> io::Result<()> {
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the place is ours. Nobody has references into it: only the kernel uses it, by its address.
+        // SAFETY: the place is ours. Nobody has references into it: only the kernel uses it, by its
+        // address.
         let start = unsafe { libc::mmap(self.start.as_ptr().cast(), self.bytes, protection, flags, fd.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -193,7 +197,8 @@ impl Uring {
         Ok(uring)
     }
 
-    /// Gives the system a command; there must be none under way. It leaves with the next [`Uring::enter`].
+    /// Gives the system a command; there must be none under way. It leaves with the next
+    /// [`Uring::enter`].
     pub fn push(&mut self, device: &OwnedFd, command: &Command) {
         let tail = self.word(self.offsets.sq_tail).load(Ordering::Relaxed);
         let mut entry = [0u8; ENTRY_BYTES];
@@ -205,7 +210,8 @@ impl Uring {
         entry[56..64].copy_from_slice(&command.commit.to_ne_bytes());
         entry[64..66].copy_from_slice(&command.queue.to_ne_bytes());
         let at = (tail & self.offsets.sq_mask) as usize * ENTRY_BYTES;
-        // SAFETY: `at` is within the mapping of entries, and the system does not look at this one before the tail moves past it.
+        // SAFETY: `at` is within the mapping of entries, and the system does not look at this one
+        // before the tail moves past it.
         unsafe { std::ptr::copy_nonoverlapping(entry.as_ptr(), self.entries.start().as_ptr().add(at), ENTRY_BYTES) };
         self.word(self.offsets.sq_tail).store(tail.wrapping_add(1), Ordering::Release);
     }
@@ -218,7 +224,8 @@ impl Uring {
         let (tail, head) = (self.word(self.offsets.sq_tail), self.word(self.offsets.sq_head));
         let submit = tail.load(Ordering::Relaxed).wrapping_sub(head.load(Ordering::Acquire));
         let fd = self.fd.as_raw_fd();
-        // SAFETY: the call reads the rings of this descriptor, and what the pushed command names, which is live (`Command::pieces`).
+        // SAFETY: the call reads the rings of this descriptor, and what the pushed command names,
+        // which is live (`Command::pieces`).
         let done = unsafe {
             let (signals, size) = (std::ptr::null::<libc::c_void>(), 0usize);
             libc::syscall(libc::SYS_io_uring_enter, fd, submit, u32::from(wait), ENTER_GETEVENTS, signals, size)
@@ -246,7 +253,8 @@ impl Uring {
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: all offsets are those of aligned words within the mapping, given by the system, which changes them atomically.
+        // SAFETY: all offsets are those of aligned words within the mapping, given by the system,
+        // which changes them atomically.
         unsafe { self.rings.start().byte_add(offset).cast().as_ref() }
     }
 }

@@ -1,17 +1,22 @@
-//! A store-and-forward packet network: network cards, one switch, links with latency, and a credit flow control (thesis section 4.4).
+//! A store-and-forward packet network: network cards, one switch, links with latency, and a credit
+//! flow control (thesis section 4.4).
 //!
-//! A message is cut into packets. A packet passes four stations, each serving one packet at a time: *upload* (the sender's card), *switch*
-//! (one for all traffic), *port* (one for each node) and *download* (the receiver's card, in no time). Messages of one card take turns,
-//! packet by packet. Between processes of one node a packet goes from upload to download at the internal speed. With racks
-//! ([`Topology::Racks`]) there is a switch for each rack, and a packet to another rack passes *ascent* and *descent* (one of each for a
-//! rack: its link to the core) and the switch of the other rack as well.
+//! A message is cut into packets. A packet passes four stations, each serving one packet at a time:
+//! *upload* (the sender's card), *switch* (one for all traffic), *port* (one for each node) and
+//! *download* (the receiver's card, in no time). Messages of one card take turns, packet by packet.
+//! Between processes of one node a packet goes from upload to download at the internal speed. With
+//! racks ([`Topology::Racks`]) there is a switch for each rack, and a packet to another rack passes
+//! *ascent* and *descent* (one of each for a rack: its link to the core) and the switch of the
+//! other rack as well.
 //!
-//! Flow control: a station lets only so much service time be outstanding towards one target process; the credit comes back when the next
-//! station starts the packet. A receiver may close its gate: its card then holds packets back, and the network fills up behind them.
+//! Flow control: a station lets only so much service time be outstanding towards one target
+//! process; the credit comes back when the next station starts the packet. A receiver may close its
+//! gate: its card then holds packets back, and the network fills up behind them.
 //!
 //! The order of every single step below is part of the model, because it decides ties.
 //!
-//! [`per_message`] is a faster model with the same interface: no packets, two events for each message.
+//! [`per_message`] is a faster model with the same interface: no packets, two events for each
+//! message.
 
 mod per_message;
 
@@ -35,7 +40,8 @@ pub enum NetworkModel {
     /// Packet by packet, with flow control.
     #[default]
     Packets,
-    /// Message by message: links, switch and ports are busy for the length of a message, and messages are pipelined through them.
+    /// Message by message: links, switch and ports are busy for the length of a message, and
+    /// messages are pipelined through them.
     Messages,
 }
 
@@ -81,7 +87,8 @@ pub trait NetworkHost<E> {
     fn packet_uploaded(&mut self, network: &mut Network, queue: &mut EventQueue<E>, message: MessageId, bytes: u64);
     /// The last packet of a message has left the sender's card.
     fn message_uploaded(&mut self, network: &mut Network, queue: &mut EventQueue<E>, message: MessageId);
-    /// A packet has been delivered. When all have been (`packet.complete`), the number of the message becomes free after the call.
+    /// A packet has been delivered. When all have been (`packet.complete`), the number of the
+    /// message becomes free after the call.
     fn packet_delivered(&mut self, network: &mut Network, queue: &mut EventQueue<E>, message: MessageId, packet: Delivery);
 }
 
@@ -92,7 +99,8 @@ pub struct Delivery {
     pub bytes: u64,
     /// No packet of the message was delivered before it.
     pub first: bool,
-    /// It holds the end of the message. Flow control may let packets overtake each other, so others may follow all the same.
+    /// It holds the end of the message. Flow control may let packets overtake each other, so others
+    /// may follow all the same.
     pub last: bool,
     /// The message is there as a whole.
     pub complete: bool,
@@ -176,8 +184,8 @@ enum Speed {
     Uplink,
 }
 
-/// The network of a cluster. Its stations, in this order: an upload, a download and a port for each node; a switch for each rack; if
-/// there are racks, an ascent and a descent for each of them.
+/// The network of a cluster. Its stations, in this order: an upload, a download and a port for each
+/// node; a switch for each rack; if there are racks, an ascent and a descent for each of them.
 pub struct Network {
     config: NetworkConfig,
     latency: u64,
@@ -285,12 +293,14 @@ impl Network {
         message
     }
 
-    /// Starts a message of known length whose data comes by and by, with [`Network::append`]. The host hears of each packet that leaves.
+    /// Starts a message of known length whose data comes by and by, with [`Network::append`]. The
+    /// host hears of each packet that leaves.
     pub fn open(&mut self, from: ProcessId, to: ProcessId, bytes: u64, tag: u64) -> MessageId {
         self.new_message(Message { from, to, bytes, tag, available: 0, cut: 0, received: 0, growing: true })
     }
 
-    /// Adds data to a message from [`Network::open`]. A packet leaves when it is full or when the message is complete.
+    /// Adds data to a message from [`Network::open`]. A packet leaves when it is full or when the
+    /// message is complete.
     pub fn append<E>(&mut self, queue: &mut EventQueue<E>, message: MessageId, bytes: u64)
     where
         E: Copy + PartialEq + From<NetworkEvent>,
@@ -323,7 +333,8 @@ impl Network {
         }
     }
 
-    /// Closes or opens the gate of a receiving process. While it is closed, its card delivers nothing to it.
+    /// Closes or opens the gate of a receiving process. While it is closed, its card delivers
+    /// nothing to it.
     pub fn set_gate<E>(&mut self, queue: &mut EventQueue<E>, process: ProcessId, closed: bool)
     where
         E: Copy + PartialEq + From<NetworkEvent>,
@@ -412,7 +423,8 @@ impl Network {
         self.config.topology.rack(self.node_of(target))
     }
 
-    /// Where a packet goes from a switch: to its target's port, or up to the core if that is in another rack.
+    /// Where a packet goes from a switch: to its target's port, or up to the core if that is in
+    /// another rack.
     fn after_switch(&self, switch: u32, packet: u32) -> u32 {
         let target = self.messages[self.packets[packet as usize].message as usize].to;
         if switch - self.first_switch() == self.rack_of_target(packet) {
@@ -499,7 +511,8 @@ impl Network {
         queue.push_after(service, NetworkEvent::Done(index).into());
     }
 
-    /// Gives the credit of a packet back to the station before, which may go on with a packet that it held back.
+    /// Gives the credit of a packet back to the station before, which may go on with a packet that
+    /// it held back.
     fn give_back<E>(&mut self, queue: &mut EventQueue<E>, creditor: u32, packet: u32)
     where
         E: Copy + PartialEq + From<NetworkEvent>,

@@ -1,10 +1,12 @@
 //! The network message by message, for clusters of thousands of nodes.
 //!
-//! The sender's card, the switch and the receiver's port are each busy with a message for its length divided by their bandwidth, one message
-//! after the other. A message is pipelined through them: a later stage may begin one packet time (plus latency) after the stage before, if
-//! it is idle by then, and ends at least one packet time after it. An undisturbed message of whole packets takes exactly as long as in
-//! the packet model. What is lost: messages of one card do not take turns, and nothing flows back when a receiver is slow (its closed gate
-//! holds back messages, but they do not fill the network).
+//! The sender's card, the switch and the receiver's port are each busy with a message for its
+//! length divided by their bandwidth, one message after the other. A message is pipelined through
+//! them: a later stage may begin one packet time (plus latency) after the stage before, if it is
+//! idle by then, and ends at least one packet time after it. An undisturbed message of whole
+//! packets takes exactly as long as in the packet model. What is lost: messages of one card do not
+//! take turns, and nothing flows back when a receiver is slow (its closed gate holds back messages,
+//! but they do not fill the network).
 
 use super::{Delivery, EMPTY, List, NONE, Network, NetworkEvent, NetworkHost};
 use crate::engine::EventQueue;
@@ -16,9 +18,10 @@ pub enum Topology {
     /// All nodes at one switch.
     #[default]
     OneSwitch,
-    /// Racks with a switch each; the switches are connected by links to a core that is never busy. A message to another rack passes two
-    /// links and a switch more. (A tree of two levels, as in Leiserson, "Fat-trees", IEEE Transactions on Computers 34 (1985), with the
-    /// upper level collapsed into its links.)
+    /// Racks with a switch each; the switches are connected by links to a core that is never busy.
+    /// A message to another rack passes two links and a switch more. (A tree of two levels, as in
+    /// Leiserson, "Fat-trees", IEEE Transactions on Computers 34 (1985), with the upper level
+    /// collapsed into its links.)
     Racks {
         /// Nodes 0, 1, ... fill one rack after the other with so many.
         nodes_per_rack: u32,

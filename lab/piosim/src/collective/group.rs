@@ -1,4 +1,5 @@
-//! Who takes part in a collective command, which part of the file each rank works on in which round, and who meets whom there.
+//! Who takes part in a collective command, which part of the file each rank works on in which
+//! round, and who meets whom there.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -150,8 +151,8 @@ impl<'a> Group<'a> {
         meetings
     }
 
-    /// The parts of an interleaved round lie side by side: the pieces of the access say whose parts they are in. This costs time for each piece
-    /// and not for each pair of ranks.
+    /// The parts of an interleaved round lie side by side: the pieces of the access say whose parts
+    /// they are in. This costs time for each piece and not for each pair of ranks.
     fn meet_by_pieces(&self, meetings: &mut Meetings, rank: u32, member: &Member<'a>, round: u64) {
         let Plan { buffer, ranks, max, .. } = self.plan;
         let offset = self.plan.range(0, round).offset;
@@ -180,7 +181,8 @@ impl<'a> Group<'a> {
 
 /// Collective commands in execution.
 pub(crate) struct Groups<'a> {
-    /// For each communicator: the tasks that have entered the next one, in order of arrival, and their accesses by rank.
+    /// For each communicator: the tasks that have entered the next one, in order of arrival, and
+    /// their accesses by rank.
     pub(super) entering: Vec<Entering<'a>>,
     active: Vec<Option<Active<'a>>>,
 }
@@ -188,7 +190,8 @@ pub(crate) struct Groups<'a> {
 struct Active<'a> {
     group: Arc<Group<'a>>,
     members_left: u32,
-    /// Meetings of recent rounds. Ranks that exchange nothing may drift further apart; then they are worked out again.
+    /// Meetings of recent rounds. Ranks that exchange nothing may drift further apart; then they
+    /// are worked out again.
     meetings: VecDeque<(u64, Arc<Meetings>)>,
 }
 

@@ -1,7 +1,9 @@
-//! Collective reads and writes: two-phase I/O (thesis section 3.2.3), its interleaved form (section 5.1) and a double-buffered one.
+//! Collective reads and writes: two-phase I/O (thesis section 3.2.3), its interleaved form (section
+//! 5.1) and a double-buffered one.
 //!
-//! The ranks of a communicator agree on who reads or writes which part of the file in which round, and exchange lists and data so that each
-//! server sees a few large accesses. Rounds have up to three steps, named A, B and C below; each is one job set.
+//! The ranks of a communicator agree on who reads or writes which part of the file in which round,
+//! and exchange lists and data so that each server sees a few large accesses. Rounds have up to
+//! three steps, named A, B and C below; each is one job set.
 
 pub(crate) mod group;
 

@@ -1,5 +1,6 @@
-//! Cluster models of PIOsimHD as configurations. The configuration knows one kind of client node, server, link and switch, so a model must have
-//! one of each kind too, with one client process or one server on a node and one switch that carries everything.
+//! Cluster models of PIOsimHD as configurations. The configuration knows one kind of client node,
+//! server, link and switch, so a model must have one of each kind too, with one client process or
+//! one server on a node and one switch that carries everything.
 
 use weft_hdtrace::{ClusterModel, ModelLink, ModelNode, ModelServer, ModelSwitch, Time};
 use weft_model::disk::DiskModel;
@@ -10,8 +11,9 @@ use weft_sched::classic::ClassicConfig;
 use super::ImportError;
 use crate::config::{CacheLayerConfig, ClusterConfig, PartyOrder};
 
-/// The configuration that a cluster model describes, with the orders of ties and parties that the program behind the thesis used. What a model
-/// does not say (stripes, collective I/O, ...) is as in [`ClusterConfig::thesis`].
+/// The configuration that a cluster model describes, with the orders of ties and parties that the
+/// program behind the thesis used. What a model does not say (stripes, collective I/O, ...) is as
+/// in [`ClusterConfig::thesis`].
 ///
 /// # Errors
 /// The model has something that the configuration cannot hold; the text says what.

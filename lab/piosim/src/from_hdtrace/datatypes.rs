@@ -104,8 +104,8 @@ fn tree(types: &RankTypes, id: i64, depth: u32) -> Result<(Datatype, Bounds), St
     Ok((datatype, bounds))
 }
 
-/// Bytes of the types that MPI predefines, as the 32-bit and 64-bit Linux machines of 2009 had them where they agree. The markers LB and UB have
-/// no data; a structure reaches as far as its UB.
+/// Bytes of the types that MPI predefines, as the 32-bit and 64-bit Linux machines of 2009 had them
+/// where they agree. The markers LB and UB have no data; a structure reaches as far as its UB.
 fn named_bytes(name: &str) -> Result<u64, String> {
     Ok(match name.strip_prefix("MPI_").unwrap_or(name) {
         "LB" | "UB" => 0,

@@ -1,4 +1,5 @@
-//! Whether an application can be run: every number in it names something, and ranks use only communicators they belong to.
+//! Whether an application can be run: every number in it names something, and ranks use only
+//! communicators they belong to.
 
 use super::{Application, CommId, Command, Datatype, FileId, Rank};
 

@@ -1,5 +1,6 @@
-//! MPI datatypes as far as file access needs them: which bytes of a stretch of file are data and which are holes, and file views, which
-//! repeat a datatype from a displacement on. (Message Passing Interface 2.2, chapters 4 and 13.3.)
+//! MPI datatypes as far as file access needs them: which bytes of a stretch of file are data and
+//! which are holes, and file views, which repeat a datatype from a displacement on. (Message
+//! Passing Interface 2.2, chapters 4 and 13.3.)
 
 use super::{Extent, push_merged};
 
@@ -59,7 +60,8 @@ pub struct StructField {
 }
 
 impl Datatype {
-    /// Distance in bytes between two copies that follow each other: data and holes from the first byte to the last.
+    /// Distance in bytes between two copies that follow each other: data and holes from the first
+    /// byte to the last.
     pub fn extent_bytes(&self) -> u64 {
         match self {
             Datatype::Named { bytes } => *bytes,
@@ -149,8 +151,8 @@ pub struct FileView {
 }
 
 impl FileView {
-    /// The ranges of the file that hold `bytes` bytes of data from `offset` (counted in data) on. A view without data shows nothing: the
-    /// list is empty.
+    /// The ranges of the file that hold `bytes` bytes of data from `offset` (counted in data) on. A
+    /// view without data shows nothing: the list is empty.
     pub fn map(&self, offset: u64, bytes: u64) -> Vec<Extent> {
         let (data, extent) = (self.filetype.data_bytes(), self.filetype.extent_bytes());
         let mut list = Vec::new();

@@ -1,7 +1,9 @@
-//! Parallel programs as data: for each rank a list of MPI commands, and beside them the files and communicators they name.
+//! Parallel programs as data: for each rank a list of MPI commands, and beside them the files and
+//! communicators they name.
 //!
-//! Programs come from a builder (below), from plans, or from traces of real runs. A program says *what* a rank does; how a command is
-//! carried out (which messages a broadcast sends, how collective I/O is split) is the business of the cluster they run on.
+//! Programs come from a builder (below), from plans, or from traces of real runs. A program says
+//! *what* a rank does; how a command is carried out (which messages a broadcast sends, how
+//! collective I/O is split) is the business of the cluster they run on.
 
 mod check;
 mod datatype;
@@ -35,7 +37,8 @@ impl Extent {
     }
 }
 
-/// Appends `extent` to a list; an extent that continues the last one is merged into it (thesis: ListIO).
+/// Appends `extent` to a list; an extent that continues the last one is merged into it (thesis:
+/// ListIO).
 pub fn push_merged(list: &mut Vec<Extent>, extent: Extent) {
     match list.last_mut() {
         Some(last) if last.end() == extent.offset => last.bytes += extent.bytes,
@@ -48,9 +51,11 @@ pub fn push_merged(list: &mut Vec<Extent>, extent: Extent) {
 pub enum Access {
     /// One range of the file; the file view does not matter.
     Contiguous(Extent),
-    /// A list of ranges of the file in the order of the data (list I/O); the file view does not matter.
+    /// A list of ranges of the file in the order of the data (list I/O); the file view does not
+    /// matter.
     List(Vec<Extent>),
-    /// `bytes` bytes from `offset` (in bytes of data) of the rank's file view; without a view, of the file itself.
+    /// `bytes` bytes from `offset` (in bytes of data) of the rank's file view; without a view, of
+    /// the file itself.
     View {
         /// First byte, counted in the data that the view shows.
         offset: u64,
@@ -84,9 +89,11 @@ impl Access {
     }
 }
 
-/// One step of a rank. Sizes are bytes of payload; ranks are ranks of the communicator named beside them.
+/// One step of a rank. Sizes are bytes of payload; ranks are ranks of the communicator named beside
+/// them.
 ///
-/// `request` makes a command non-blocking: the rank goes on at once, and a later [`Command::Wait`] with the same number waits for it.
+/// `request` makes a command non-blocking: the rank goes on at once, and a later [`Command::Wait`]
+/// with the same number waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Work on the processor, in cycles (instructions).
@@ -264,14 +271,16 @@ pub struct Application {
     pub name: String,
     /// Files, numbered by [`FileId`].
     pub files: Vec<FileSpec>,
-    /// Communicators: the ranks of the world that belong to each, in the order of their ranks there. Number 0 is the world.
+    /// Communicators: the ranks of the world that belong to each, in the order of their ranks
+    /// there. Number 0 is the world.
     pub communicators: Vec<Vec<Rank>>,
     /// One program for each rank.
     pub programs: Vec<Program>,
 }
 
 impl Application {
-    /// An application of `ranks` ranks with empty programs, no files, and the world as its only communicator.
+    /// An application of `ranks` ranks with empty programs, no files, and the world as its only
+    /// communicator.
     pub fn new(name: &str, ranks: u32) -> Application {
         Application {
             name: name.to_string(),

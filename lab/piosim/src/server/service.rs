@@ -98,7 +98,8 @@ impl World<'_> {
         let Running { job, parts } = &mut state.running[done.tag as usize];
         let (job, mut parts) = (*job, std::mem::take(parts));
         if job.access == Access::Read {
-            // What has arrived meanwhile takes its bytes from the job, too; what is left of its holes is in no reply.
+            // What has arrived meanwhile takes its bytes from the job, too; what is left of its
+            // holes is in no reply.
             state.layer.take_covered(&job, &mut parts);
         }
         if let Some(log) = &mut self.log {
@@ -166,7 +167,8 @@ impl World<'_> {
         }
     }
 
-    /// Takes data of a write: cuts it along the request's extents, and each piece may start at once.
+    /// Takes data of a write: cuts it along the request's extents, and each piece may start at
+    /// once.
     fn accept(&mut self, network: &mut Network, queue: &mut Queue, packet: DataPacket) {
         let DataPacket { request: index, bytes, last } = packet;
         let now = Nanos(queue.now());
@@ -216,8 +218,8 @@ impl World<'_> {
         }
     }
 
-    /// Parts of writes are on the disk (or replaced by newer ones): confirms the requests of which they were the last, if that is when they
-    /// are confirmed.
+    /// Parts of writes are on the disk (or replaced by newer ones): confirms the requests of which
+    /// they were the last, if that is when they are confirmed.
     fn written(&mut self, network: &mut Network, queue: &mut Queue, parts: &[Part]) {
         if !self.config.answers_written {
             return;

@@ -159,8 +159,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Records that a task has waited for a message until now. What a non-blocking command waits for is waited for by its rank, once that
-    /// rank waits for the command.
+    /// Records that a task has waited for a message until now. What a non-blocking command waits
+    /// for is waited for by its rank, once that rank waits for the command.
     pub(crate) fn record_message(&mut self, now: u64, index: u32, sent_at: u64, peer: u32, sent: bool) {
         let Some(log) = &mut self.log else { return };
         let mut task = &self.tasks[index as usize];

@@ -1,10 +1,12 @@
-//! What Appendix C of the thesis prints: Kuhn, "Evaluation of I/O optimizations in a cluster simulator" (2009), pages 106 to 116. Times in
-//! seconds with every printed digit; for the random and database tests mean and standard deviation of ten runs.
+//! What Appendix C of the thesis prints: Kuhn, "Evaluation of I/O optimizations in a cluster
+//! simulator" (2009), pages 106 to 116. Times in seconds with every printed digit; for the random
+//! and database tests mean and standard deviation of ten runs.
 
 use crate::workloads::AccessKind::{self, Read, ReadWrite, Write};
 use weft_sched::LayerKind::{self, Aggregation, None, ServerDirected, WriteBehind};
 
-/// One printed result: section, cache layer, bytes of a block, access, seconds, standard deviation (empty for a single run).
+/// One printed result: section, cache layer, bytes of a block, access, seconds, standard deviation
+/// (empty for a single run).
 pub type PrintedLine = (&'static str, LayerKind, u64, AccessKind, &'static str, &'static str);
 
 /// All of Appendix C, in its order.

@@ -18,10 +18,11 @@ const FILE_BYTES: u64 = 1000 << 20;
 /// Runs behind each mean.
 const SEEDS: u64 = 10;
 
-/// Two of the means over ten databases depend on the order of files of [`FileOrder`]. For each of their runs few orders differ in the
-/// result; of all 2688 combinations for the read case one, of the 24 for the mixed case five have the printed mean, and of these exactly one
-/// has the printed standard deviation: with the orders below (and ascending order in all other runs) mean and deviation are those of
-/// the thesis in every digit.
+/// Two of the means over ten databases depend on the order of files of [`FileOrder`]. For each of
+/// their runs few orders differ in the result; of all 2688 combinations for the read case one, of
+/// the 24 for the mixed case five have the printed mean, and of these exactly one has the printed
+/// standard deviation: with the orders below (and ascending order in all other runs) mean and
+/// deviation are those of the thesis in every digit.
 const FILE_ORDERS: [(&str, AccessKind, u64, [u8; 10]); 6] = [
     ("C.4.2", AccessKind::Read, 1, DESCENDING),
     ("C.4.2", AccessKind::Read, 3, [9, 8, 6, 2, 7, 5, 1, 0, 3, 4]),
@@ -64,9 +65,11 @@ pub struct Cell {
     pub difference: f64,
     /// Equal in every printed digit.
     pub equal: bool,
-    /// Equal only because orders of files were searched until the printed numbers came out: says nothing about the simulator.
+    /// Equal only because orders of files were searched until the printed numbers came out: says
+    /// nothing about the simulator.
     pub fitted: bool,
-    /// For means: the difference is at most the printed standard deviation. For single runs the same as `equal`.
+    /// For means: the difference is at most the printed standard deviation. For single runs the
+    /// same as `equal`.
     pub within_deviation: bool,
     /// Events executed for this number (once for all numbers of one simulation).
     pub events: u64,
@@ -154,7 +157,8 @@ impl Case {
     /// Runs one of its simulations and returns everything about it.
     ///
     /// # Errors
-    /// A sentence if the simulation could not be built or did not end; with the cases here that would be a fault of the simulator.
+    /// A sentence if the simulation could not be built or did not end; with the cases here that
+    /// would be a fault of the simulator.
     pub fn report(&self, seed: u64) -> Result<Report, String> {
         let application = self.application(seed);
         Simulation::new(&self.config_of_run(seed), &application)?.run()

@@ -1,5 +1,5 @@
-//! The experiments of the PIOsimHD thesis (Kuhn, "Evaluation of I/O optimizations in a cluster simulator", 2009): what is printed, how to
-//! run it here, and whether both agree.
+//! The experiments of the PIOsimHD thesis (Kuhn, "Evaluation of I/O optimizations in a cluster
+//! simulator", 2009): what is printed, how to run it here, and whether both agree.
 //!
 //! `docs/simulator.md` lists the slips of the thesis that a comparison has to know.
 

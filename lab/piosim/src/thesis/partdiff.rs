@@ -1,8 +1,10 @@
-//! Tables 6.1 to 6.5 of the thesis (pages 84 to 86): the traced application partdiff-par on the traced cluster, with each cache layer.
+//! Tables 6.1 to 6.5 of the thesis (pages 84 to 86): the traced application partdiff-par on the
+//! traced cluster, with each cache layer.
 //!
-//! They were made with the simulator as it was before 10 September 2009, two rules different from Appendix C: the striping function had a
-//! slip ([`Striping::Slipped`]), and the server-directed layer picked by [`PickRule::Continue`]. With both, every cell comes out. The
-//! trace itself is not part of this repository, so callers bring it.
+//! They were made with the simulator as it was before 10 September 2009, two rules different from
+//! Appendix C: the striping function had a slip ([`Striping::Slipped`]), and the server-directed
+//! layer picked by [`PickRule::Continue`]. With both, every cell comes out. The trace itself is not
+//! part of this repository, so callers bring it.
 
 use weft_sched::LayerKind;
 use weft_sched::classic::{ClassicConfig, DelayedWrites, PickRule};
@@ -12,8 +14,8 @@ use crate::config::{CacheLayerConfig, ClusterConfig};
 use crate::report::Report;
 use crate::stripe::Striping;
 
-/// A printed table: its number, the layer, whether writes are delayed, seconds, and for each server accesses, accesses without seek, with a
-/// fast one, with a slow one, and bytes.
+/// A printed table: its number, the layer, whether writes are delayed, seconds, and for each server
+/// accesses, accesses without seek, with a fast one, with a slow one, and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartdiffTable {
     /// Number, such as `6.3`.
@@ -106,8 +108,9 @@ impl PartdiffTable {
         ClusterConfig { cache_layer: CacheLayerConfig::Classic { kind: self.layer, config }, striping: Striping::Slipped, ..model.clone() }
     }
 
-    /// Every printed number beside the simulated one. Four printed sums of accesses are not the sums of their printed parts (servers 2, 3 and 5 of
-    /// 6.2, server 4 of 6.3); such a cell is not `equal`, but counts as `within_deviation` if the simulation has the sum of the parts.
+    /// Every printed number beside the simulated one. Four printed sums of accesses are not the
+    /// sums of their printed parts (servers 2, 3 and 5 of 6.2, server 4 of 6.3); such a cell is not
+    /// `equal`, but counts as `within_deviation` if the simulation has the sum of the parts.
     pub fn compare(&self, report: &Report) -> Vec<Cell> {
         let cell = |case: String, unit, printed: String, simulated: String, difference: f64, equal| Cell {
             table: self.number.to_string(),

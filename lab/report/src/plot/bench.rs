@@ -1,5 +1,6 @@
-//! Results of benchmarks: the running performance of each process (figures 4.5 to 4.8 of Vef's thesis, 2016) and the latency distribution in
-//! 50 bins with the share of the time (figures 4.12 to 4.15).
+//! Results of benchmarks: the running performance of each process (figures 4.5 to 4.8 of Vef's
+//! thesis, 2016) and the latency distribution in 50 bins with the share of the time (figures 4.12
+//! to 4.15).
 
 use std::collections::BTreeMap;
 
@@ -37,7 +38,8 @@ pub struct LatencyArgs {
     phase: String,
 }
 
-/// A process of a progress file: its machine, and what it did in each interval, by the interval's end in seconds.
+/// A process of a progress file: its machine, and what it did in each interval, by the interval's
+/// end in seconds.
 type Process = (String, Vec<(f64, u64)>);
 type Processes = BTreeMap<u64, Process>;
 
@@ -125,7 +127,8 @@ fn progress(text: &str, phase: &str, repetition: u64) -> Result<Processes> {
     Ok(processes)
 }
 
-/// A line for each process: operations a second over windows, each at its end; the last one may be shorter.
+/// A line for each process: operations a second over windows, each at its end; the last one may be
+/// shorter.
 fn lines(processes: &Processes, window_s: f64) -> Vec<Line> {
     let mut nodes: Vec<&String> = processes.values().map(|(node, _)| node).collect();
     nodes.sort();
@@ -153,7 +156,8 @@ fn lines(processes: &Processes, window_s: f64) -> Vec<Line> {
     processes.iter().enumerate().map(line).collect()
 }
 
-/// Points stand for so many seconds: what was asked for, or less if the longest run is too short to have five of them.
+/// Points stand for so many seconds: what was asked for, or less if the longest run is too short to
+/// have five of them.
 fn window_of(runs: &[&Processes], asked_s: f64) -> f64 {
     let counts = || runs.iter().flat_map(|processes| processes.values()).map(|(_, counts)| counts);
     let end = counts().filter_map(|counts| counts.last()).map(|(end, _)| *end).fold(0.0, f64::max);

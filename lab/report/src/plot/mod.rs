@@ -1,5 +1,6 @@
-//! `weft plot`: pictures as SVG from traces and from results of benchmarks, with the charts of `lab/charts`. Each kind of picture is a file
-//! of its own; `lab/pictures.sh` makes those of `docs/pictures.md` with it.
+//! `weft plot`: pictures as SVG from traces and from results of benchmarks, with the charts of
+//! `lab/charts`. Each kind of picture is a file of its own; `lab/pictures.sh` makes those of
+//! `docs/pictures.md` with it.
 
 mod bench;
 mod steps;
@@ -27,7 +28,8 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Runs on one time axis: clients by compute, communication and I/O, servers by the seeks of their disks
+    /// Runs on one time axis: clients by compute, communication and I/O, servers by the seeks of
+    /// their disks
     #[command(after_help = "Example:\n  weft sim run interleaved --trace t && weft plot timeline t/case0 t/case1 -o disks.svg")]
     Timeline(timeline::Args),
     /// Single operations step by step: calls, phases at the servers, journal, disks, with arrows

@@ -1,5 +1,6 @@
-//! Operations step by step, as chapter 6 of Kuhn's thesis (2007) shows what a server does for one file: the calls of the client, at the
-//! servers the phases of each request, journal and disk, with arrows there and back.
+//! Operations step by step, as chapter 6 of Kuhn's thesis (2007) shows what a server does for one
+//! file: the calls of the client, at the servers the phases of each request, journal and disk, with
+//! arrows there and back.
 
 use std::path::Path;
 
@@ -17,8 +18,8 @@ use crate::plot::Common;
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// Of each of these operations of the client the last one, as client.create; without names all operations, or, if they are more than can
-    /// be read, the last of each kind
+    /// Of each of these operations of the client the last one, as client.create; without names all
+    /// operations, or, if they are more than can be read, the last of each kind
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     operations: Vec<String>,
 }
@@ -164,7 +165,8 @@ fn class(name: &str) -> usize {
     CLASSES.iter().position(|(known, _)| *known == name).unwrap_or(CLASSES.len() - 1)
 }
 
-/// The steps in words: operations, and how many requests, journal writes and disk accesses they made.
+/// The steps in words: operations, and how many requests, journal writes and disk accesses they
+/// made.
 fn said(source: &Source, operations: &[&Event], inside: impl Fn(&Event) -> bool) -> String {
     let names: Vec<String> = operations.iter().map(|event| source.name(event)).collect();
     let count = |part: SubLane, on_server: bool| {

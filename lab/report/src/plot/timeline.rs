@@ -1,5 +1,6 @@
-//! Runs on one time axis, as the figures of chapter 7 of Kuhn's thesis (2009): clients by what their program does, servers by the seeks of
-//! their disks; with the sub-lanes received and sent if asked for.
+//! Runs on one time axis, as the figures of chapter 7 of Kuhn's thesis (2009): clients by what
+//! their program does, servers by the seeks of their disks; with the sub-lanes received and sent if
+//! asked for.
 
 use std::path::Path;
 
@@ -26,7 +27,8 @@ pub struct Args {
     /// End here, in seconds
     #[arg(long, value_name = "SECONDS")]
     to: Option<f64>,
-    /// Dashed lines where the disks of all servers have moved so many MiB, twice and three times as many: the ends of iterations
+    /// Dashed lines where the disks of all servers have moved so many MiB, twice and three times as
+    /// many: the ends of iterations
     #[arg(long, value_name = "MIB")]
     iteration: Option<u64>,
 }
@@ -141,7 +143,8 @@ fn said(source: &Source, last_s: f64) -> String {
     format!("{last_s:.2} s, {accesses} disk accesses: {none} without a seek, {near} near, {far} far{flushes}")
 }
 
-/// What the main lane of a node shows: programs on clients (or, without any, operations of the client library), disks on servers.
+/// What the main lane of a node shows: programs on clients (or, without any, operations of the
+/// client library), disks on servers.
 fn main_class(source: &Source, event: &Event, is_client: bool) -> Option<usize> {
     let part = SubLane::of(event.record.event);
     match (is_client, part) {

@@ -1,14 +1,18 @@
-//! What this client knows of directories that it works in, so that a create by a program costs one request and not three: the kernel
-//! asks for the name before it creates it, and for the directory's attributes after every change.
+//! What this client knows of directories that it works in, so that a create by a program costs one
+//! request and not three: the kernel asks for the name before it creates it, and for the
+//! directory's attributes after every change.
 //!
-//! Every answer to a change of one name, or to a rename within one directory, carries the version of the directory after the change: if the versions follow each other
-//! without a gap, nobody else has changed it between them, and its attributes follow from the changes. Of a directory that it made
-//! itself the client also knows *all* names in this way. A foreign change shows as a gap, and the knowledge is not used any more.
-//! Between two such proofs somebody else may have changed the directory, so what is known is used only for a stated time after the
-//! last one was asked for ([`crate::Client::follow_directories`]): that is the bound on staleness.
+//! Every answer to a change of one name, or to a rename within one directory, carries the version
+//! of the directory after the change: if the versions follow each other without a gap, nobody else
+//! has changed it between them, and its attributes follow from the changes. Of a directory that it
+//! made itself the client also knows *all* names in this way. A foreign change shows as a gap, and
+//! the knowledge is not used any more. Between two such proofs somebody else may have changed the
+//! directory, so what is known is used only for a stated time after the last one was asked for
+//! ([`crate::Client::follow_directories`]): that is the bound on staleness.
 //!
-//! Of names only "no such name" is ever answered from here; creating still asks the server, which decides whether the name is free.
-//! Names are kept as hashes: two names with one hash cost a question, never a wrong answer.
+//! Of names only "no such name" is ever answered from here; creating still asks the server, which
+//! decides whether the name is free. Names are kept as hashes: two names with one hash cost a
+//! question, never a wrong answer.
 
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -22,7 +26,8 @@ use weft_wire::ops::DirChange;
 const NAMES_MAX: usize = 1 << 20;
 /// Directories remembered; beyond that all are forgotten (some 200 bytes each).
 const DIRECTORIES_MAX: usize = 1 << 15;
-/// Changes of one directory whose predecessors have not been seen yet; beyond that somebody else is at work.
+/// Changes of one directory whose predecessors have not been seen yet; beyond that somebody else is
+/// at work.
 const AHEAD_MAX: usize = 64;
 
 /// Directories whose changes are followed.
@@ -88,7 +93,8 @@ impl KnownDirectories {
         inner.names -= forgotten.map_or(0, |names| names.len());
     }
 
-    /// We have changed its attributes, and this is what the server answered; [`KnownDirectories::learned`] follows.
+    /// We have changed its attributes, and this is what the server answered;
+    /// [`KnownDirectories::learned`] follows.
     pub fn touched(&self, attr: &Attr) {
         if !self.is_on() {
             return;
@@ -147,7 +153,8 @@ impl KnownDirectories {
         self.look(dir, now, |directory| Some(!directory.names.as_ref()?.contains(&hash(name)))).is_some_and(|(absent, _)| absent)
     }
 
-    /// Attributes that were true not too long before `now`, and how long ago in nanoseconds at most.
+    /// Attributes that were true not too long before `now`, and how long ago in nanoseconds at
+    /// most.
     pub fn attr(&self, dir: Handle, now: Nanos) -> Option<(Attr, u64)> {
         self.look(dir, now, |directory| Some(directory.attr))
     }

@@ -1,16 +1,21 @@
 //! What this client knows of names and attributes, so that it need not ask again.
 //!
-//! Two kinds of knowledge stand behind one door. Answers that were seen are kept for callers that can live with a stated age (`seen.rs`;
-//! off unless [`crate::ClientOptions::attr_cache_ns`] says otherwise). Directories that this client works in are followed through the versions in the
-//! answers to its own changes (`directories.rs`; on for gateways, [`crate::Client::follow_directories`]). Beside them are the maps of
-//! directories that have one (`partitions.rs`).
+//! Two kinds of knowledge stand behind one door. Answers that were seen are kept for callers that
+//! can live with a stated age (`seen.rs`; off unless [`crate::ClientOptions::attr_cache_ns`] says
+//! otherwise). Directories that this client works in are followed through the versions in the
+//! answers to its own changes (`directories.rs`; on for gateways,
+//! [`crate::Client::follow_directories`]). Beside them are the maps of directories that have one
+//! (`partitions.rs`).
 //!
-//! Whoever changes something says so first, and gets a guard: [`Knowledge::changing`]. The answers that the change concerns are forgotten then
-//! and once more when it has ended, and what was asked for in between is not kept. [`Changing::done`] tells what the change did; a guard that is
-//! dropped without that (an error, an answer that never came) forgets all that the change may have touched. So nobody can forget to forget.
+//! Whoever changes something says so first, and gets a guard: [`Knowledge::changing`]. The answers
+//! that the change concerns are forgotten then and once more when it has ended, and what was asked
+//! for in between is not kept. [`Changing::done`] tells what the change did; a guard that is
+//! dropped without that (an error, an answer that never came) forgets all that the change may have
+//! touched. So nobody can forget to forget.
 //!
-//! This is the place for leases: a grant on a directory's range of names or on a file makes what is known under what a change is said to touch ([`Touched`]) good until it is
-//! taken back, instead of for a stated age; taking it back is a change by somebody else, which touches the same.
+//! This is the place for leases: a grant on a directory's range of names or on a file makes what is
+//! known under what a change is said to touch ([`Touched`]) good until it is taken back, instead of
+//! for a stated age; taking it back is a change by somebody else, which touches the same.
 
 mod directories;
 mod partitions;
@@ -41,7 +46,8 @@ pub(crate) enum Touched<'a> {
     Name(Handle, &'a Bytes),
     /// One more name of an object.
     NameOf(Handle, &'a Bytes, Handle),
-    /// Two names, in one directory or in two, that lead elsewhere afterwards; the objects are not known.
+    /// Two names, in one directory or in two, that lead elsewhere afterwards; the objects are not
+    /// known.
     Names((Handle, &'a Bytes), (Handle, &'a Bytes)),
 }
 
@@ -60,7 +66,8 @@ pub(crate) enum Effect<'a> {
     Removed(DirChange, Handle),
     /// The name does not lead to a directory any more.
     RemovedDirectory(DirChange),
-    /// The first name has become the second one, of the same directory; true if that led to something before.
+    /// The first name has become the second one, of the same directory; true if that led to
+    /// something before.
     Renamed(DirChange, bool),
 }
 
@@ -79,7 +86,8 @@ impl Knowledge {
         Knowledge { seen: Seen::new(attr_cache_ns), directories: KnownDirectories::default(), partitions: Partitions::default() }
     }
 
-    /// Directories are followed from now on, and what is known of them is good for so many nanoseconds; 0: they are not.
+    /// Directories are followed from now on, and what is known of them is good for so many
+    /// nanoseconds; 0: they are not.
     pub fn follow(&self, age_max_ns: u64) {
         self.directories.set_age_max(age_max_ns);
     }
@@ -120,7 +128,8 @@ impl Knowledge {
         self.directories.is_absent(dir, name, now)
     }
 
-    /// Attributes of a directory that is followed, and how many nanoseconds ago they were certainly true.
+    /// Attributes of a directory that is followed, and how many nanoseconds ago they were certainly
+    /// true.
     pub fn directory(&self, dir: Handle, now: Nanos) -> Option<(Attr, u64)> {
         self.directories.attr(dir, now)
     }
@@ -131,7 +140,8 @@ impl Knowledge {
         Changing { knowledge: self, touched, asked: self.ask(now, after_reports) }
     }
 
-    /// This client has written to a file. What was asked for before is corrected by what it knows of its own writes.
+    /// This client has written to a file. What was asked for before is corrected by what it knows
+    /// of its own writes.
     pub fn written(&self, file: Handle) {
         self.seen.forget(file);
     }

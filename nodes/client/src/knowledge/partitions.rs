@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use weft_base::{FastMap, Handle};
 use weft_wire::ops::PartitionMap;
 
-/// Most maps kept. When there are more, all are dropped; each costs one refused request to get back.
+/// Most maps kept. When there are more, all are dropped; each costs one refused request to get
+/// back.
 const MAPS_MAX: usize = 1 << 14;
 
 #[derive(Debug, Default)]

@@ -1,10 +1,12 @@
 //! Attributes and names that this client has seen, for callers that can live with a stated age.
 //!
-//! The rule: with `attr_cache_ns = n > 0` an answer may be up to `n` nanoseconds old as far as *other* clients are concerned,
-//! counted from the moment when it was asked for. What this client itself changed is seen at once: every change drops what it
-//! concerns when it begins and when it ends, and an answer that was asked for before a change ended is not kept. With
-//! `attr_cache_ns = 0`, the default, nothing is kept and every answer is exact. Names that do not exist are never kept,
-//! and kept names serve only callers who may search every directory (root) or whose rights the kernel of a mount checks itself.
+//! The rule: with `attr_cache_ns = n > 0` an answer may be up to `n` nanoseconds old as far as
+//! *other* clients are concerned, counted from the moment when it was asked for. What this client
+//! itself changed is seen at once: every change drops what it concerns when it begins and when it
+//! ends, and an answer that was asked for before a change ended is not kept. With
+//! `attr_cache_ns = 0`, the default, nothing is kept and every answer is exact. Names that do not
+//! exist are never kept, and kept names serve only callers who may search every directory (root) or
+//! whose rights the kernel of a mount checks itself.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

@@ -62,7 +62,8 @@ fn a_create_is_one_request_and_so_is_a_close() {
     assert!(rt.0.borrow().opens.is_empty());
 }
 
-/// Threads share a client and its files, whatever the runtime, if they may share that. Compiling it is the test.
+/// Threads share a client and its files, whatever the runtime, if they may share that. Compiling it
+/// is the test.
 #[allow(dead_code)]
 fn threads_share_a_client_and_its_files<R: Runtime + Send + Sync>() {
     fn shared<T: Send + Sync>() {}

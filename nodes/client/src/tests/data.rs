@@ -127,7 +127,8 @@ fn the_end_of_a_file_is_where_it_is_now() {
 
 #[test]
 fn a_write_during_a_read_is_seen_whole_or_not_at_all() {
-    // The data is asked for first, then written, then the size is asked for: the new bytes must not appear as zeros.
+    // The data is asked for first, then written, then the size is asked for: the new bytes must not
+    // appear as zeros.
     for delay in 0..8 {
         let rt = FakeRt::new(1, 1, 1 << 20);
         let (writer, reader) = (rt.client(1), rt.client(2));
@@ -147,8 +148,9 @@ fn a_write_during_a_read_is_seen_whole_or_not_at_all() {
 
 #[test]
 fn attributes_belong_together() {
-    // While the data servers are asked for the size, the mode is changed and then more is written: never the old mode with the new
-    // size, and never the new mode without what was written before it.
+    // While the data servers are asked for the size, the mode is changed and then more is written:
+    // never the old mode with the new size, and never the new mode without what was written before
+    // it.
     for delay in 0..12 {
         let rt = FakeRt::new(1, 1, 1 << 20);
         let (writer, reader) = (rt.client(1), rt.client(2));
@@ -270,7 +272,8 @@ fn random_operations_of_two_clients_against_a_model() {
     random_operations(2);
 }
 
-/// Clients read, write, cut and stat one file in turns; every answer must be that of a plain vector of bytes.
+/// Clients read, write, cut and stat one file in turns; every answer must be that of a plain vector
+/// of bytes.
 fn random_operations(active: u64) {
     for seed in 0..60u64 {
         let rt = FakeRt::new(1, 3, 1 << 12);

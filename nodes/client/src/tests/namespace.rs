@@ -248,7 +248,8 @@ fn cached_answers_are_as_old_as_allowed_and_own_changes_show_at_once() {
     assert_eq!(rt.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).map_err(|error| error.status), Err(Status::NotFound));
 }
 
-/// A program that makes files in a directory that it has made does not pay for the kernel's question whether the name is free.
+/// A program that makes files in a directory that it has made does not pay for the kernel's
+/// question whether the name is free.
 #[test]
 fn names_of_an_own_directory_are_known_without_asking() {
     let rt = FakeRt::new(2, 2, 65536);
@@ -272,7 +273,8 @@ fn names_of_an_own_directory_are_known_without_asking() {
         let before = client.stats().requests;
         assert!(client.lookup(who, dir, b"a").await.is_err());
         assert_eq!(client.stats().requests, before);
-        // Somebody else makes a name: the next own change shows the gap, and the server is asked again.
+        // Somebody else makes a name: the next own change shows the gap, and the server is asked
+        // again.
         other.create(who, dir, b"theirs", &CreateOptions::default()).await.expect("the servers answer");
         client.create(who, dir, b"d", &CreateOptions::default()).await.expect("the servers answer");
         assert!(client.lookup(who, dir, b"theirs").await.is_ok());

@@ -139,7 +139,8 @@ fn an_open_overtaken_by_a_close_is_done_again() {
     let mut times = 0;
     rt.fates(move |_| {
         times += 1;
-        // Executed in order, but the first one is answered only when it is asked for again after 2 s.
+        // Executed in order, but the first one is answered only when it is asked for again after 2
+        // s.
         if times == 1 { Fate::ReplyLost } else { Fate::Arrives }
     });
     let (opened, ()) = rt.run(both(slow, quick));
@@ -345,7 +346,8 @@ fn an_open_that_a_restart_made_the_server_forget_is_done_again() {
     rt.run(client.getattr(ROOT_HANDLE)).expect("the client knows the server");
     let world = rt.clone();
     rt.fates(move |sent| {
-        // The create is executed, and the server restarts before it can answer. The retry is answered from the reply table.
+        // The create is executed, and the server restarts before it can answer. The retry is
+        // answered from the reply table.
         let retry = sent.header.flags.contains(Flags::RETRY);
         if sent.request.op() == Op::Create && retry {
             world.restart(META0);

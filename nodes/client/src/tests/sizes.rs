@@ -1,4 +1,5 @@
-//! How large the state of an operation is. A caller moves it once or twice before it runs, so what is rarely needed is boxed.
+//! How large the state of an operation is. A caller moves it once or twice before it runs, so what
+//! is rarely needed is boxed.
 
 use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE};
 use weft_rt::Bulk;

@@ -1,4 +1,5 @@
-//! ObjectEpoch: somebody has set the time of the file, and what is written from now on comes after that.
+//! ObjectEpoch: somebody has set the time of the file, and what is written from now on comes after
+//! that.
 
 use weft_base::{Result, Status};
 use weft_rt::{ServerRuntime, Work};

@@ -1,4 +1,5 @@
-//! One operation, one file. Each takes a request that was admitted, and says what to answer and when.
+//! One operation, one file. Each takes a request that was admitted, and says what to answer and
+//! when.
 
 mod epoch;
 mod read;
@@ -20,7 +21,8 @@ use crate::state::Server;
 
 /// Most pieces of one request.
 const PIECES_MAX: usize = 1024;
-/// A plan that somebody else made void is made again so many times before the client is asked to come back.
+/// A plan that somebody else made void is made again so many times before the client is asked to
+/// come back.
 const PLANS_MAX: u32 = 8;
 
 /// Executes a request that was admitted. `executed`: it was executed before.
@@ -54,8 +56,9 @@ fn when_written<R: ServerRuntime>(server: &Server<R>, sync: bool) -> When {
     if sync || server.objects.acknowledges_durable() { When::Durable(server.objects.progress.newest()) } else { When::Now }
 }
 
-/// When a truncation or removal may be acknowledged: when no power cut brings back what it cut off, whatever the durability of data
-/// is. It needs no data of its own, so a sync of the journal is enough.
+/// When a truncation or removal may be acknowledged: when no power cut brings back what it cut off,
+/// whatever the durability of data is. It needs no data of its own, so a sync of the journal is
+/// enough.
 fn when_cut<R: ServerRuntime>(server: &Server<R>) -> When {
     // A copy that found nothing to do must wait for the one that did it.
     server.objects.journal.as_ref().map_or(When::Now, |journal| When::Journaled(journal.last_lsn()))

@@ -9,7 +9,8 @@ use super::object;
 use crate::done::Done;
 use crate::state::Server;
 
-/// Tells what is known of the datafile; one that was never written has size 0 and the time of no write.
+/// Tells what is known of the datafile; one that was never written has size 0 and the time of no
+/// write.
 ///
 /// # Errors
 /// [`Status::Stale`] if it was removed: size 0 would be the size of a file that still is.

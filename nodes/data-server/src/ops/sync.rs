@@ -1,5 +1,5 @@
-//! ObjectSync: everything that was acknowledged for the datafile is on stable storage when this is answered. The answer waits in a
-//! flow of its own; other requests go on.
+//! ObjectSync: everything that was acknowledged for the datafile is on stable storage when this is
+//! answered. The answer waits in a flow of its own; other requests go on.
 
 use weft_base::Result;
 use weft_rt::ServerRuntime;

@@ -1,4 +1,5 @@
-//! ObjectTruncate: cuts a datafile, once for each truncation of the file. Final when it is answered: no crash brings back what was cut.
+//! ObjectTruncate: cuts a datafile, once for each truncation of the file. Final when it is
+//! answered: no crash brings back what was cut.
 
 use weft_base::{DataTime, Result, Status};
 use weft_rt::{FaultPoint, ServerRuntime, Work};

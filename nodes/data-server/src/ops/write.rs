@@ -1,4 +1,5 @@
-//! Write: plan, data into the container, record into the journal. A write within what exists goes in place and needs no record.
+//! Write: plan, data into the container, record into the journal. A write within what exists goes
+//! in place and needs no record.
 
 use weft_base::{DataTime, Payload, Result, Status};
 use weft_rt::{ServerRuntime, Work};
@@ -57,7 +58,8 @@ async fn write_pieces<R: ServerRuntime>(
 /// Plans, writes and makes the record.
 ///
 /// # Errors
-/// [`Status::Conflict`] if the object has changed its place meanwhile: plan again. Otherwise why it is impossible.
+/// [`Status::Conflict`] if the object has changed its place meanwhile: plan again. Otherwise why it
+/// is impossible.
 async fn attempt<R: ServerRuntime>(
     objects: &Objects<R>,
     header: &Header,
@@ -87,7 +89,8 @@ async fn attempt<R: ServerRuntime>(
     });
     match change.await {
         Ok(true) => Ok(()),
-        // A write in place succeeds on a full disk. Its time is then kept as that of the next one is.
+        // A write in place succeeds on a full disk. Its time is then kept as that of the next one
+        // is.
         Ok(false) | Err(Status::NoSpace) if is_in_place => {
             let mtime = time_of_write(&objects.table.borrow(), key, epoch, objects);
             objects.wrote_in_place(key, mtime);
@@ -102,7 +105,8 @@ fn is_only_time(record: &ObjectRecord) -> bool {
     matches!(record, ObjectRecord::Put { extents, .. } if extents.is_empty())
 }
 
-/// When a write that is recorded now was made: by the clock of this server, in the latest epoch that it or its client has heard of.
+/// When a write that is recorded now was made: by the clock of this server, in the latest epoch
+/// that it or its client has heard of.
 fn time_of_write<R: ServerRuntime>(table: &ObjectTable, key: ObjectKey, epoch: u32, objects: &Objects<R>) -> DataTime {
     let known = table.stat(key).map_or(0, |stat| stat.mtime.epoch);
     DataTime { epoch: DataTime::epoch_of_writes(known.max(epoch)), at: objects.rt.wall() }

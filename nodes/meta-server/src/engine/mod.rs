@@ -1,5 +1,6 @@
-//! Engines: what keeps the records of a metadata server. The ordered state in memory is the same for all; an engine decides what
-//! outlives the process, and when an answer may leave. Chosen when the file system is made.
+//! Engines: what keeps the records of a metadata server. The ordered state in memory is the same
+//! for all; an engine decides what outlives the process, and when an answer may leave. Chosen when
+//! the file system is made.
 
 mod journal;
 mod memory;
@@ -46,7 +47,8 @@ pub(crate) trait Engine: Clone + 'static {
     /// Waits until the record is as safe as a commit makes it; somebody else commits.
     fn wait_committed(&self, lsn: Lsn) -> impl Future<Output = Result<(), JournalError>>;
 
-    /// Waits until the record survives a power cut, if anything is promised to do so: for what other servers will rely on.
+    /// Waits until the record survives a power cut, if anything is promised to do so: for what
+    /// other servers will rely on.
     fn make_durable(&self, lsn: Lsn) -> impl Future<Output = Result<(), JournalError>>;
 
     /// Waits until the record survives a power cut, whatever is promised.
@@ -64,7 +66,8 @@ pub(crate) trait Engine: Clone + 'static {
     /// Tries to make room.
     fn ensure_room(&self) -> impl Future<Output = Result<(), JournalError>>;
 
-    /// To be called now and then: an engine that has had nothing to do since the last time sees to it that damage to its end is noticed.
+    /// To be called now and then: an engine that has had nothing to do since the last time sees to
+    /// it that damage to its end is noticed.
     fn rest(&self) -> impl Future<Output = Result<(), JournalError>>;
 
     /// Before an orderly end: everything is on stable storage.

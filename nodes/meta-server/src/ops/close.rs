@@ -1,4 +1,5 @@
-//! Close: nearly always one record; if a truncation came between the writes and the report, the data servers are asked first.
+//! Close: nearly always one record; if a truncation came between the writes and the report, the
+//! data servers are asked first.
 
 use std::rc::Rc;
 
@@ -28,8 +29,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }))
     }
 
-    /// Many closes in one turn. Each has its record, and the last record has the answer; one frame of the journal takes them all. What
-    /// is not possible within the turn is answered "busy", for the client to ask for alone.
+    /// Many closes in one turn. Each has its record, and the last record has the answer; one frame
+    /// of the journal takes them all. What is not possible within the turn is answered "busy", for
+    /// the client to ask for alone.
     pub(crate) fn close_many(&self, header: &Header, request: &CloseManyRequest) -> Result<Step> {
         if request.closes.len() > CLOSES_MAX {
             return Err(Status::TooBig);

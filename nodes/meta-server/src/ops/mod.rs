@@ -1,4 +1,5 @@
-//! What each operation does that the state alone does not decide; those with a sequence have a file each.
+//! What each operation does that the state alone does not decide; those with a sequence have a file
+//! each.
 
 mod close;
 mod link;
@@ -92,8 +93,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if self.kept(synced) { Ok(().to_bytes()) } else { Err(Status::Io) }
     }
 
-    /// A client tells again what it has open. A file that it writes to counts as being written, even if the server had given the
-    /// client up.
+    /// A client tells again what it has open. A file that it writes to counts as being written,
+    /// even if the server had given the client up.
     fn reclaim(&self, header: &Header, request: &ReclaimRequest) -> Result<Step> {
         let client = header.request.client;
         self.untold.borrow_mut().remove(&client);

@@ -1,5 +1,6 @@
-//! Changes of names: mkdir, rmdir, unlink, link, rename. All of them are lists of parts; if all parts concern this server, they are
-//! one record within the turn, otherwise a transaction in a flow.
+//! Changes of names: mkdir, rmdir, unlink, link, rename. All of them are lists of parts; if all
+//! parts concern this server, they are one record within the turn, otherwise a transaction in a
+//! flow.
 
 use std::rc::Rc;
 
@@ -14,7 +15,8 @@ use crate::engine::Engine;
 use crate::server::Server;
 use crate::step::Step;
 
-/// The first pause after a conflict, in nanoseconds; it doubles up to [`PAUSE_NS_MAX`], with jitter.
+/// The first pause after a conflict, in nanoseconds; it doubles up to [`PAUSE_NS_MAX`], with
+/// jitter.
 const PAUSE_NS: u64 = MILLISECOND / 2;
 const PAUSE_NS_MAX: u64 = 64 * MILLISECOND;
 
@@ -36,7 +38,8 @@ pub(crate) struct NameChange {
 pub(crate) enum NameReply {
     /// What the name in this directory led to.
     Unlinked { dir: Handle, handle: Handle },
-    /// What became of this directory, if only one is concerned, and whether the new name led to something.
+    /// What became of this directory, if only one is concerned, and whether the new name led to
+    /// something.
     Renamed { dir: Option<Handle>, replaced: bool },
     /// The object with its new name.
     Linked(LinkRequest),
@@ -129,7 +132,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Checks that a server is of this file system, as far as it is known here.
     ///
     /// # Errors
-    /// [`Status::NotReady`]: it has just joined and this server has not heard of it, or nobody can have given out the handle.
+    /// [`Status::NotReady`]: it has just joined and this server has not heard of it, or nobody can
+    /// have given out the handle.
     pub(super) fn knows(&self, server: ServerId) -> Result<()> {
         self.shell.introduction.map().server(server).map(drop).ok_or(Status::NotReady)
     }

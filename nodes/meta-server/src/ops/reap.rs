@@ -1,5 +1,5 @@
-//! The end of files: unlinked, open nowhere. Their datafiles are removed, then their inodes. Which files these are is journaled state
-//! (a link count of 0), so a crash at any point is continued.
+//! The end of files: unlinked, open nowhere. Their datafiles are removed, then their inodes. Which
+//! files these are is journaled state (a link count of 0), so a crash at any point is continued.
 
 use std::rc::Rc;
 
@@ -14,8 +14,8 @@ use crate::server::Server;
 
 /// Files that are removed at the same time.
 const AT_ONCE: usize = 512;
-/// How long files are gathered before they are removed, in nanoseconds. Each group costs a flush here and at the data servers, and
-/// flushes hold up the requests of others.
+/// How long files are gathered before they are removed, in nanoseconds. Each group costs a flush
+/// here and at the data servers, and flushes hold up the requests of others.
 const GATHER_NS: u64 = 50 * MILLISECOND;
 /// How long a data server may take, in nanoseconds.
 const REMOVE_NS: u64 = 10 * SECOND;
@@ -33,7 +33,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 let files = self.state.borrow().reapable(from, AT_ONCE);
                 let Some(last) = files.last() else { break };
                 from = Handle(last.0 + 1);
-                // Data is gone for good: what removed its last name and its last opener must not be undone by a power cut.
+                // Data is gone for good: what removed its last name and its last opener must not be
+                // undone by a power cut.
                 if !self.kept(self.engine.sync_through(self.engine.last()).await) {
                     return;
                 }
@@ -66,7 +67,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let mut record = Record::default();
         {
             let state = self.state.borrow();
-            // Somebody may have told that he has it open meanwhile; its data is gone all the same, as after any unlink that he missed.
+            // Somebody may have told that he has it open meanwhile; its data is gone all the same,
+            // as after any unlink that he missed.
             if state.peek(handle).is_some_and(|inode| !inode.flags.has(InodeFlags::TRUNCATING)) {
                 state.prepare_reaped(handle, &mut record);
             }

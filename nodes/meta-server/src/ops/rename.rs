@@ -34,8 +34,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         };
         let dir = self.shell.caller.call(server, &GetAttrRequest { handle: request.to.dir }, deadline).await?.attr;
         let target = RenameTarget::from_answers(found, &dir, &request.who);
-        // Time has passed: look at the old name again. If it led elsewhere when the question was asked, the answers about both names
-        // need not belong together: together they may show a state that never was, with both names for one object, say.
+        // Time has passed: look at the old name again. If it led elsewhere when the question was
+        // asked, the answers about both names need not belong together: together they may show a
+        // state that never was, with both names for one object, say.
         let state = self.state.borrow();
         let source = state.rename_source(request)?;
         if source.handle != before.handle {

@@ -1,4 +1,5 @@
-//! Sizes that only the data servers know: of files whose writer was lost, or reported across a truncation.
+//! Sizes that only the data servers know: of files whose writer was lost, or reported across a
+//! truncation.
 
 use std::rc::Rc;
 

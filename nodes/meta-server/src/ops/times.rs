@@ -1,5 +1,6 @@
-//! A time that is set while others may be writing: their writes from now on come after it, and only the data servers see these. So they
-//! are told before it is answered (`docs/decisions/0010-order-of-times.md`).
+//! A time that is set while others may be writing: their writes from now on come after it, and only
+//! the data servers see these. So they are told before it is answered
+//! (`docs/decisions/0010-order-of-times.md`).
 
 use std::rc::Rc;
 
@@ -15,8 +16,9 @@ use crate::server::Server;
 const AGAIN_NS: u64 = 100 * MILLISECOND;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
-    /// Tells the data servers of a file that writes from now on come after the time that was set last. A data server that does not answer
-    /// soon is told when it does; until then its writes count as earlier ones.
+    /// Tells the data servers of a file that writes from now on come after the time that was set
+    /// last. A data server that does not answer soon is told when it does; until then its writes
+    /// count as earlier ones.
     pub(crate) async fn tell_epoch(self: &Rc<Self>, handle: Handle) {
         // An epoch that a power cut takes back here must not have begun there.
         self.settle().await;

@@ -63,8 +63,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self.truncate(peer, header, request.handle, plan, record, false)
     }
 
-    /// True if a client that was known before a restart, and has not told yet what it had open, may have had the file open in a way that
-    /// excludes these rights.
+    /// True if a client that was known before a restart, and has not told yet what it had open, may
+    /// have had the file open in a way that excludes these rights.
     fn may_be_excluded(&self, client: ClientId, handle: Handle, rights: Rights) -> bool {
         let mut untold = self.untold.borrow_mut();
         if untold.is_empty() {
@@ -76,8 +76,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         untold.iter().any(|other| *other != client) && self.state.borrow().may_be_excluded(handle, rights)
     }
 
-    /// Journals a change of size or time with its answer, which is kept from now on, but given only when the file is cut and (`tells`)
-    /// its data servers know of the time (see `answer_again`).
+    /// Journals a change of size or time with its answer, which is kept from now on, but given only
+    /// when the file is cut and (`tells`) its data servers know of the time (see `answer_again`).
     #[allow(clippy::too_many_arguments)] // a request, and what is to be done for it
     fn truncate<T: Wire>(
         self: &Rc<Self>,
@@ -108,7 +108,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }))
     }
 
-    /// Continues an announced truncation to its end, however long that takes: nobody may look at the file before.
+    /// Continues an announced truncation to its end, however long that takes: nobody may look at
+    /// the file before.
     pub(crate) async fn finish_truncation(self: &Rc<Self>, handle: Handle) {
         // Data that is cut must not come back as a file that was never truncated.
         let waits = weft_trace::span(weft_trace::event::JOURNAL_WAIT);

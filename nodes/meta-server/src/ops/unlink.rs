@@ -1,4 +1,5 @@
-//! Unlink: the name is here, the inode nearly always too. What remains of a file is removed later (`reap.rs`).
+//! Unlink: the name is here, the inode nearly always too. What remains of a file is removed later
+//! (`reap.rs`).
 
 use weft_base::Result;
 use weft_namespace::State;

@@ -1,4 +1,5 @@
-//! A small cluster in virtual time: metadata servers, one data server that keeps only sizes, and callers.
+//! A small cluster in virtual time: metadata servers, one data server that keeps only sizes, and
+//! callers.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use std::cell::RefCell;
@@ -265,8 +266,8 @@ impl TestClient {
 pub type Tree = BTreeMap<String, (Handle, FileKind, u32)>;
 
 impl TestClient {
-    /// Walks the whole tree over all servers and checks that names, inodes, link counts, parents and the servers' own counts agree.
-    /// Panics with `what` if not.
+    /// Walks the whole tree over all servers and checks that names, inodes, link counts, parents
+    /// and the servers' own counts agree. Panics with `what` if not.
     pub async fn audit(&self, servers: usize, what: &str) -> Tree {
         let mut tree = Tree::new();
         let mut links: BTreeMap<Handle, u32> = BTreeMap::new();
@@ -336,7 +337,8 @@ pub fn create_request(dir: Handle, file: &str, open: Rights) -> CreateRequest {
     }
 }
 
-/// A name under the root whose directory is placed on server `index` of two, and one for which that is not so.
+/// A name under the root whose directory is placed on server `index` of two, and one for which that
+/// is not so.
 pub async fn directory_on(client: &TestClient, server: ServerId, prefix: &str) -> Handle {
     for attempt in 0..64 {
         let handle = client.mkdir(ROOT_HANDLE, &format!("{prefix}{attempt}")).await.expect("mkdir");

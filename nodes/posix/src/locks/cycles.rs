@@ -1,4 +1,5 @@
-//! Who waits for whose `fcntl` locks. A program whose wait would close a circle is refused (`EDEADLK`): nobody in it would ever go on. Pure.
+//! Who waits for whose `fcntl` locks. A program whose wait would close a circle is refused
+//! (`EDEADLK`): nobody in it would ever go on. Pure.
 
 use weft_base::Handle;
 
@@ -16,7 +17,8 @@ struct Wait {
     number: u64,
     file: Handle,
     owner: Owner,
-    /// Those whose locks are in the way. Empty from the moment at which the locks on the file change until the waiting thread has looked again.
+    /// Those whose locks are in the way. Empty from the moment at which the locks on the file
+    /// change until the waiting thread has looked again.
     holders: Vec<Owner>,
 }
 
@@ -27,8 +29,9 @@ impl Cycles {
         self.last
     }
 
-    /// This wait goes on, for these. False, and the wait has ended, if one of them waits for its owner, by whatever way round. The last one who
-    /// begins to wait closes the circle and is the one to see it.
+    /// This wait goes on, for these. False, and the wait has ended, if one of them waits for its
+    /// owner, by whatever way round. The last one who begins to wait closes the circle and is the
+    /// one to see it.
     pub fn goes_on(&mut self, number: u64, file: Handle, owner: Owner, holders: Vec<Owner>) -> bool {
         self.ends(number);
         let mut reached = holders.clone();

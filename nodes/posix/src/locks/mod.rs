@@ -1,4 +1,5 @@
-//! Locks of programs (`flock`, `fcntl`) on files: who has them, and who waits for whom. The flows that take them are in `locking.rs`.
+//! Locks of programs (`flock`, `fcntl`) on files: who has them, and who waits for whom. The flows
+//! that take them are in `locking.rs`.
 
 mod cycles;
 mod table;
@@ -65,7 +66,8 @@ impl FileLocks {
 }
 
 impl Locks {
-    /// The locks on a file, for whoever is about to take some. To be given back with [`Locks::tidy`].
+    /// The locks on a file, for whoever is about to take some. To be given back with
+    /// [`Locks::tidy`].
     pub fn of(&self, file: Handle) -> Arc<FileLocks> {
         let mut files = self.files();
         let locks = files.entry(file).or_default().clone();
@@ -86,7 +88,8 @@ impl Locks {
         self.files().get(&file).cloned()
     }
 
-    /// Where there are no locks any more, others may have theirs: the right that kept them away, to be closed.
+    /// Where there are no locks any more, others may have theirs: the right that kept them away, to
+    /// be closed.
     pub fn tidy(&self, file: Handle, locks: Arc<FileLocks>) -> Option<Arc<OpenFile>> {
         let mut files = self.files();
         // The map's reference and ours: nobody works or waits on it.

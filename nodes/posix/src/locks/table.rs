@@ -1,5 +1,6 @@
-//! Locks on one file among the programs of one gateway: ranges of bytes with owners, as `fcntl` has them, and whole files, as `flock` has
-//! them. Pure: no waiting, no messages. The two families do not see each other, as on any local file system.
+//! Locks on one file among the programs of one gateway: ranges of bytes with owners, as `fcntl` has
+//! them, and whole files, as `flock` has them. Pure: no waiting, no messages. The two families do
+//! not see each other, as on any local file system.
 
 /// Who holds a lock: a number that the gateway gives a process (`fcntl`) or an open file (`flock`).
 pub type Owner = u64;
@@ -73,13 +74,15 @@ impl Table {
         })
     }
 
-    /// Takes the lock; what its owner held of the range before is replaced. False, and nothing happens, if somebody is in the way.
+    /// Takes the lock; what its owner held of the range before is replaced. False, and nothing
+    /// happens, if somebody is in the way.
     pub fn lock(&mut self, wanted: Lock) -> bool {
         if self.conflict(&wanted).is_some() {
             return false;
         }
         self.unlock(wanted.family, wanted.owner, wanted.start, wanted.end);
-        // Neighbours of one kind become one, so that a program which locks byte by byte leaves no long list.
+        // Neighbours of one kind become one, so that a program which locks byte by byte leaves no
+        // long list.
         let mut joined = wanted;
         self.held.retain(|held| {
             let joins = held.is_of(wanted.family, wanted.owner)

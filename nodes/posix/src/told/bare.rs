@@ -1,5 +1,6 @@
-//! Own changes of extended attributes. That a file has none may be some time old as far as other clients are concerned; what this gateway
-//! sets itself is seen at once: attributes that were asked for before such a change ended say nothing of it.
+//! Own changes of extended attributes. That a file has none may be some time old as far as other
+//! clients are concerned; what this gateway sets itself is seen at once: attributes that were asked
+//! for before such a change ended say nothing of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! What was told, for as long as it may be believed and no longer: in two generations, so that forgetting costs nothing.
+//! What was told, for as long as it may be believed and no longer: in two generations, so that
+//! forgetting costs nothing.
 
 use weft_base::{FastMap, Handle, Nanos};
 
@@ -54,7 +55,8 @@ impl Generations {
         [self.now.get_mut(&object), self.before.get_mut(&object)].into_iter().flatten()
     }
 
-    /// Begins a generation. The memory of the one before the last is used again, unless it has become far too much.
+    /// Begins a generation. The memory of the one before the last is used again, unless it has
+    /// become far too much.
     fn turn(&mut self, now: Nanos, age: u64) {
         std::mem::swap(&mut self.now, &mut self.before);
         if now.since(self.since) >= 2 * age {

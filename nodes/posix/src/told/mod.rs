@@ -1,16 +1,21 @@
-//! What a cache above was told of files lately: the kernel of a mount, say. It answers programs from these attributes until they are too old, allows
-//! opens by them, and cuts cached reads at their size. So an open compares: what has changed since must be forgotten above before the open
+//! What a cache above was told of files lately: the kernel of a mount, say. It answers programs
+//! from these attributes until they are too old, allows opens by them, and cuts cached reads at
+//! their size. So an open compares: what has changed since must be forgotten above before the open
 //! returns (`attributes.rs`).
 //!
-//! Programs that copy trees, and `ls -l`, ask for extended attributes of every file, and the kernel does before it changes an owner.
-//! Attributes say whether there are any, so that none costs no message (`bare.rs`).
+//! Programs that copy trees, and `ls -l`, ask for extended attributes of every file, and the kernel
+//! does before it changes an owner. Attributes say whether there are any, so that none costs no
+//! message (`bare.rs`).
 //!
-//! The kernel takes two names that lead to one object for names of one file, whose rename does nothing, and then asks nobody. If another gateway
-//! has moved the object from one name to the other, the first leads elsewhere. So names are remembered, too (`names.rs`, `moves.rs`): to
-//! whoever comes by another name to another version, the object is shown under a second number, for that moment only.
+//! The kernel takes two names that lead to one object for names of one file, whose rename does
+//! nothing, and then asks nobody. If another gateway has moved the object from one name to the
+//! other, the first leads elsewhere. So names are remembered, too (`names.rs`, `moves.rs`): to
+//! whoever comes by another name to another version, the object is shown under a second number, for
+//! that moment only.
 //!
-//! Only what may still be believed is remembered (`generations.rs`): entries live for one to two times that age, so that forgetting costs
-//! nothing. An entry costs some 80 bytes and as many nanoseconds for every reply with attributes.
+//! Only what may still be believed is remembered (`generations.rs`): entries live for one to two
+//! times that age, so that forgetting costs nothing. An entry costs some 80 bytes and as many
+//! nanoseconds for every reply with attributes.
 
 mod attributes;
 mod bare;
@@ -51,7 +56,8 @@ impl Told {
         Told { age, xattr_changes: XattrChanges::default(), shards, moves: Mutex::default() }
     }
 
-    /// These attributes, asked for after so many own changes of extended attributes, are about to be told. To be called before the reply.
+    /// These attributes, asked for after so many own changes of extended attributes, are about to
+    /// be told. To be called before the reply.
     pub fn tell(&self, attr: &Attr, asked_after: XattrCount, now: Nanos) {
         if self.age == 0 || attr.kind != FileKind::File {
             return;
@@ -60,8 +66,9 @@ impl Told {
         shard.renewed(now, self.age).record(attr.handle).known = Some(self.believed(attr, asked_after, now));
     }
 
-    /// That a name in a directory leads to this object is about to be told. To be called before the reply. False, and nothing is
-    /// remembered, if another name may be believed to lead to it which does not any more.
+    /// That a name in a directory leads to this object is about to be told. To be called before the
+    /// reply. False, and nothing is remembered, if another name may be believed to lead to it which
+    /// does not any more.
     pub fn tell_name(&self, dir: Handle, name: &[u8], attr: &Attr, asked_after: XattrCount, now: Nanos) -> bool {
         if self.age == 0 {
             return true;
@@ -80,7 +87,8 @@ impl Told {
         true
     }
 
-    /// What will be believed. To be called with the shard locked: a change of extended attributes that begins from now on finds it there.
+    /// What will be believed. To be called with the shard locked: a change of extended attributes
+    /// that begins from now on finds it there.
     fn believed(&self, attr: &Attr, asked_after: XattrCount, now: Nanos) -> Known {
         let bare = attr.bare && asked_after == self.xattr_changes.count();
         let mut known = Known::of(attr);
@@ -138,7 +146,8 @@ impl Told {
         }
     }
 
-    /// What may be believed instead of this. It must be made forgotten above, and then [`Told::forgotten`] be called.
+    /// What may be believed instead of this. It must be made forgotten above, and then
+    /// [`Told::forgotten`] be called.
     pub fn differs(&self, attr: &Attr) -> Option<Known> {
         self.known(attr.handle).filter(|known| !known.is_true(attr))
     }

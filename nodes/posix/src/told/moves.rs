@@ -1,4 +1,5 @@
-//! Names that were moved through this gateway: whoever was told the old one knows that it leads nowhere.
+//! Names that were moved through this gateway: whoever was told the old one knows that it leads
+//! nowhere.
 
 use weft_base::{FastMap, Nanos};
 

@@ -19,11 +19,13 @@ pub struct ClientConfig {
     pub key: Option<Credential>,
     /// The servers.
     pub servers: Vec<(ServerId, Address)>,
-    /// Who we are: unique among all clients of the file system (see [`random_client_id`](crate::random_client_id)).
+    /// Who we are: unique among all clients of the file system (see
+    /// [`random_client_id`](crate::random_client_id)).
     pub client: ClientId,
     /// Counts the lives of this identity.
     pub incarnation: u32,
-    /// Offer servers on this machine, reached by Unix sockets, memory to share, so that bulk data crosses no socket.
+    /// Offer servers on this machine, reached by Unix sockets, memory to share, so that bulk data
+    /// crosses no socket.
     pub share_memory: bool,
 }
 

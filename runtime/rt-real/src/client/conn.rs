@@ -1,7 +1,8 @@
 //! One connection of a client process, used by all its threads.
 //!
-//! Locks, in the order in which they may be taken: `sending`, then `buffer` or `pending`; each of the others alone. None is held while a thread waits,
-//! except `sending` by a thread that waits for room in the socket (it reads replies meanwhile).
+//! Locks, in the order in which they may be taken: `sending`, then `buffer` or `pending`; each of
+//! the others alone. None is held while a thread waits, except `sending` by a thread that waits for
+//! room in the socket (it reads replies meanwhile).
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -31,7 +32,8 @@ use crate::sys::{self, Watched};
 const READ_BYTES: usize = 1 << 20;
 /// Requests are sent before the thread waits if so many bytes have been collected.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
-/// A request that could not be sent within this time, in nanoseconds, ends the connection even without a deadline.
+/// A request that could not be sent within this time, in nanoseconds, ends the connection even
+/// without a deadline.
 const SEND_NS_MAX: u64 = 60 * SECOND;
 /// Pieces given to the kernel in one call.
 const PIECES_MAX: usize = 16;
@@ -88,7 +90,8 @@ struct Sending {
 #[derive(Debug, Default)]
 struct Table {
     requests: FastMap<u64, Pending>,
-    /// Of the last sends while requests are traced: the end among all bytes ever collected, and the time by the clock of trace records.
+    /// Of the last sends while requests are traced: the end among all bytes ever collected, and the
+    /// time by the clock of trace records.
     sends: VecDeque<(u64, u64)>,
 }
 
@@ -240,8 +243,9 @@ impl Conn {
         buffer.bytes.len()
     }
 
-    /// A place in the shared region for the bulk data of a request or of its reply, and how many bytes of it. Only the first sending of
-    /// a request gets one (`region`: who may use a place, and when).
+    /// A place in the shared region for the bulk data of a request or of its reply, and how many
+    /// bytes of it. Only the first sending of a request gets one (`region`: who may use a place,
+    /// and when).
     fn slot_for(&self, request: &Outgoing<'_>) -> Option<(Slot, Flags, usize)> {
         let region = self.region.as_ref()?;
         let (flag, bytes) = match &request.bulk {
@@ -255,7 +259,8 @@ impl Conn {
         Some((region.take(bytes)?, flag, bytes as usize))
     }
 
-    /// Sends a request whose bulk data is copied into the shared region, or whose reply may put some there.
+    /// Sends a request whose bulk data is copied into the shared region, or whose reply may put
+    /// some there.
     fn submit_naming(
         self: &Arc<Self>,
         thread: &Rc<ThreadContext>,
@@ -300,7 +305,8 @@ impl Conn {
         Wait { conn: self.clone(), thread: thread.clone(), sequence, timer: Sleep::new(deadline), leaving: Leaving::Untraced }
     }
 
-    // -------------------------------------------------------------------------------------------------------------- receiving
+    // ---------------------------------------------------------------------------------------------
+    // receiving
 
     /// Takes the reading half, if nobody has it.
     pub(crate) fn take_reader(&self) -> Option<Box<Reader>> {
@@ -328,8 +334,8 @@ impl Conn {
         }
     }
 
-    /// Reads what is there and hands the replies out. With `wait`, waits a limited time until something is there.
-    /// True if something was.
+    /// Reads what is there and hands the replies out. With `wait`, waits a limited time until
+    /// something is there. True if something was.
     pub(crate) fn read(&self, reader: &mut Reader, wait: bool) -> bool {
         let outcome = match wait {
             true => reader.frames.receive_waiting(self.fd.as_fd(), READ_BYTES, &mut reader.complete),
@@ -358,7 +364,8 @@ impl Conn {
                 // Nobody waits any more for what came after its deadline.
                 if let Some(one) = pending.requests.get_mut(&frame.header.request.sequence) {
                     if let Some((offset, len)) = frame.header.region_place() {
-                        // The reply to an earlier sending, in a place that was given up: that of this one comes too.
+                        // The reply to an earlier sending, in a place that was given up: that of
+                        // this one comes too.
                         let Some(slot) = one.slot.take_if(|slot| slot.is_at(offset, len)) else { continue };
                         frame.bulk = Payload::Real(slot.into_bytes(len));
                     }
@@ -390,7 +397,8 @@ impl Conn {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    // ---------------------------------------------------------------------------------------------------------------- sending
+    // ---------------------------------------------------------------------------------------------
+    // sending
 
     /// True if something has been collected that is not sent yet.
     pub(crate) fn has_unsent(&self) -> bool {
@@ -399,8 +407,9 @@ impl Conn {
 
     /// Sends what has been collected. If the socket is full until `until`, the rest stays unsent.
     pub(crate) fn flush(&self, thread: &ThreadContext, until: Nanos) {
-        // Whoever sends at this moment looks for more after it has let go of `sending`, so we need not wait for it. That look takes
-        // the lock of `buffer`: either it sees what we have put there, or we see `sending` free.
+        // Whoever sends at this moment looks for more after it has let go of `sending`, so we need
+        // not wait for it. That look takes the lock of `buffer`: either it sees what we have put
+        // there, or we see `sending` free.
         while {
             drop(locked(&self.buffer));
             self.has_unsent()
@@ -416,7 +425,8 @@ impl Conn {
         }
     }
 
-    /// Sends bulk data behind everything that has been collected. If requests are traced, says when the last byte was given to the socket.
+    /// Sends bulk data behind everything that has been collected. If requests are traced, says when
+    /// the last byte was given to the socket.
     fn send_bulk(&self, thread: &ThreadContext, request: &Outgoing<'_>, slices: &[&[u8]], deadline: Nanos) -> u64 {
         let mut sent_at = 0;
         let mut head = Vec::with_capacity(weft_wire::HEADER_BYTES + SEAL_BYTES + request.body.len());
@@ -439,7 +449,8 @@ impl Conn {
                 let pieces = std::iter::once(&head[..]).chain(slices.iter().copied()).filter(|piece| !piece.is_empty());
                 sent_at = self.send_pieces(thread, pieces.collect(), deadline);
             } else if self.is_alive() {
-                // The deadline came before our turn. Nothing of this request was sent; its wait ends by itself.
+                // The deadline came before our turn. Nothing of this request was sent; its wait
+                // ends by itself.
                 drop(sending);
                 return 0;
             }
@@ -448,7 +459,8 @@ impl Conn {
         sent_at
     }
 
-    /// Sends everything that has been collected. Gives the seal of the message that leaves next, if messages have seals.
+    /// Sends everything that has been collected. Gives the seal of the message that leaves next, if
+    /// messages have seals.
     fn send_before_bulk(&self, thread: &ThreadContext, sending: &mut Sending, until: Nanos) -> Result<Option<Sealing>, Status> {
         loop {
             self.send_collected(thread, sending, until)?;
@@ -488,7 +500,8 @@ impl Conn {
         sent_at
     }
 
-    /// Sends everything that has been collected until now. At the deadline the rest stays in `sending`.
+    /// Sends everything that has been collected until now. At the deadline the rest stays in
+    /// `sending`.
     fn send_collected(&self, thread: &ThreadContext, sending: &mut Sending, until: Nanos) -> Result<(), Status> {
         loop {
             if sending.sent == sending.bytes.len() {
@@ -521,8 +534,9 @@ impl Conn {
         }
     }
 
-    /// Sends at least one byte; gives how many, and if requests are traced, when they were given to the socket. While the socket is full,
-    /// replies are read: the server may wait for room as well.
+    /// Sends at least one byte; gives how many, and if requests are traced, when they were given to
+    /// the socket. While the socket is full, replies are read: the server may wait for room as
+    /// well.
     fn send_some(&self, thread: &ThreadContext, pieces: &[IoSlice<'_>], until: Nanos) -> Result<(usize, u64), Status> {
         loop {
             let ticks = trace_ticks();
@@ -558,7 +572,8 @@ impl Conn {
                 }
                 self.give_back(reader);
             }
-            // Somebody else reads. It may stop to, when its own reply is there: so we look again soon.
+            // Somebody else reads. It may stop to, when its own reply is there: so we look again
+            // soon.
             None => {
                 let soon = until.min(clock::now() + weft_base::MILLISECOND);
                 if sys::poll(&mut [Watched::writable_only(self.fd.as_fd())], soon).is_err() {

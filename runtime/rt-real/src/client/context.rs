@@ -147,7 +147,8 @@ impl ThreadContext {
                 && until.since(now) > sys::RECEIVE_WAIT_NS
                 && self.nobody_else_wakes_us()
             {
-                // Saves a system call for the usual synchronous request. Beyond its time limit the way below is exact.
+                // Saves a system call for the usual synchronous request. Beyond its time limit the
+                // way below is exact.
                 may_wait_in_receive = conn.read(reader, true);
             } else if reading.is_empty() {
                 self.parker.sleep(until);
@@ -155,19 +156,23 @@ impl ThreadContext {
                 self.poll_and_read(&mut reading, until);
             }
         }
-        // We come back to read on as long as we wait for replies; the last one to arrive looks for a successor (`end_wait`).
+        // We come back to read on as long as we wait for replies; the last one to arrive looks for
+        // a successor (`end_wait`).
         reading.into_iter().for_each(|(conn, reader)| conn.give_back(reader));
     }
 
-    /// True if this thread waits for one reply and its deadline, and no waker of it is anywhere else. Then it need not watch its event.
+    /// True if this thread waits for one reply and its deadline, and no waker of it is anywhere
+    /// else. Then it need not watch its event.
     fn nobody_else_wakes_us(&self) -> bool {
-        // One reference here, one in our own waker; in the table of requests one by itself and one in its waker; one in the timer.
+        // One reference here, one in our own waker; in the table of requests one by itself and one
+        // in its waker; one in the timer.
         const KNOWN: usize = 5;
         let one_request = matches!(&self.interests.borrow()[..], [Interest { waiting: 1, .. }]);
         one_request && self.plain_waker.get() && self.timers.len() == 1 && Arc::strong_count(&self.parker) == KNOWN
     }
 
-    /// Notes whether a request waits with the waker of this thread itself, not with one that a driver of many flows has made.
+    /// Notes whether a request waits with the waker of this thread itself, not with one that a
+    /// driver of many flows has made.
     pub(crate) fn note_waker(&self, waker: &Waker) {
         self.plain_waker.set(waker.will_wake(&self.waker));
     }
@@ -227,7 +232,8 @@ impl Sleep {
 
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<()> {
         match &self.set {
-            // A time that has passed already is noticed when the thread begins to wait: that saves every request a look at the clock.
+            // A time that has passed already is noticed when the thread begins to wait: that saves
+            // every request a look at the clock.
             None => {
                 let thread = ThreadContext::current();
                 thread.assert_driving();

@@ -93,8 +93,8 @@ impl Link {
         outcome
     }
 
-    /// Waits until no other thread connects, and takes its failure if it failed meanwhile: many threads find a connection gone at the
-    /// same time, and should not try one after another.
+    /// Waits until no other thread connects, and takes its failure if it failed meanwhile: many
+    /// threads find a connection gone at the same time, and should not try one after another.
     fn begin_attempt(&self, deadline: Nanos) -> Result<(), Status> {
         let mut attempts = locked(&self.attempts);
         let seen = attempts.failed;

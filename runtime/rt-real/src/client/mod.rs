@@ -1,16 +1,20 @@
-//! The runtime of client processes: every thread drives its own flows, all threads share one connection per server.
+//! The runtime of client processes: every thread drives its own flows, all threads share one
+//! connection per server.
 //!
-//! There is no background thread. A thread that waits for a reply reads the connection on which it comes, if nobody does (leader);
-//! otherwise it sleeps until the leader hands it its reply or the leadership (follower). So a synchronous request needs no
-//! hand-over, and many threads on one connection need one for each reply at most.
+//! There is no background thread. A thread that waits for a reply reads the connection on which it
+//! comes, if nobody does (leader); otherwise it sleeps until the leader hands it its reply or the
+//! leadership (follower). So a synchronous request needs no hand-over, and many threads on one
+//! connection need one for each reply at most.
 //!
-//! Small requests are collected while a thread polls its flows, and leave with one send when it begins to wait. Bulk data leaves at
-//! once from the caller's memory.
+//! Small requests are collected while a thread polls its flows, and leave with one send when it
+//! begins to wait. Bulk data leaves at once from the caller's memory.
 //!
 //! # Invariants
-//! - Whoever waits on a connection has either taken its reader or knows that somebody else has it; whoever gives a reader back looks
-//!   afterwards for somebody who waits ([`conn::Conn::ensure_reader`]). So no reply lies unread while somebody waits for it.
-//! - A thread that holds a reader never waits for anything but sockets that it reads, and its own event.
+//! - Whoever waits on a connection has either taken its reader or knows that somebody else has it;
+//!   whoever gives a reader back looks afterwards for somebody who waits
+//!   ([`conn::Conn::ensure_reader`]). So no reply lies unread while somebody waits for it.
+//! - A thread that holds a reader never waits for anything but sockets that it reads, and its own
+//!   event.
 
 mod config;
 mod conn;
@@ -40,7 +44,8 @@ use crate::{clock, fault};
 use context::{Sleep, ThreadContext};
 use link::Link;
 
-/// The runtime of a client process. Clones share everything; drop the last one to close the connections.
+/// The runtime of a client process. Clones share everything; drop the last one to close the
+/// connections.
 #[derive(Clone, Debug)]
 pub struct ClientRt(Arc<Inner>);
 
@@ -52,7 +57,8 @@ struct Inner {
     counters: Arc<Counters>,
 }
 
-/// The ways to servers. They only become more, so nobody needs a lock to find one: what is learned hangs behind what was known.
+/// The ways to servers. They only become more, so nobody needs a lock to find one: what is learned
+/// hangs behind what was known.
 #[derive(Debug)]
 struct Links {
     known: BTreeMap<ServerId, Link>,
@@ -126,8 +132,8 @@ impl ClientRt {
         ClientRt(Arc::new(Inner { me, links, counters }))
     }
 
-    /// Asks any server of a file system for the cluster map. The name may be empty if only one file system is served there. Takes
-    /// 5 seconds at most if the host name is resolved in time.
+    /// Asks any server of a file system for the cluster map. The name may be empty if only one file
+    /// system is served there. Takes 5 seconds at most if the host name is resolved in time.
     ///
     /// # Errors
     /// When nobody answers there, or the server refuses; the text says what to check.
@@ -162,7 +168,8 @@ impl ClientRt {
         self.0.me.incarnation
     }
 
-    /// Why the last attempt to connect to this server failed, in the words of the system; `None` if none failed.
+    /// Why the last attempt to connect to this server failed, in the words of the system; `None` if
+    /// none failed.
     pub fn last_error(&self, server: ServerId) -> Option<String> {
         self.0.links.get(server).and_then(Link::last_error)
     }
@@ -183,8 +190,8 @@ impl ClientRt {
         }
     }
 
-    /// Drives a flow to its end on the calling thread. Flows of this runtime can be driven by nothing else. Any number of threads may
-    /// do so at once.
+    /// Drives a flow to its end on the calling thread. Flows of this runtime can be driven by
+    /// nothing else. Any number of threads may do so at once.
     pub fn block_on<F: Future>(&self, flow: F) -> F::Output {
         let thread = ThreadContext::current();
         let driving = thread.drive();

@@ -59,7 +59,8 @@ impl Parker {
         }
     }
 
-    /// Announces a sleep in a poll that watches [`Parker::event`]; false if there is a token: then do not sleep.
+    /// Announces a sleep in a poll that watches [`Parker::event`]; false if there is a token: then
+    /// do not sleep.
     pub(crate) fn begin_poll(&self) -> bool {
         self.state.compare_exchange(RUNNING, ON_EVENT, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

@@ -1,7 +1,9 @@
-//! Access past the page cache (`O_DIRECT`): whole sectors, from and to memory that begins at a page.
+//! Access past the page cache (`O_DIRECT`): whole sectors, from and to memory that begins at a
+//! page.
 //!
-//! What is not whole sectors goes through the page cache. The kernel keeps both views of a file alike as long as no two accesses to
-//! one page are under way at once, so one access at a time goes this way (the cache layer of a data server sees to that).
+//! What is not whole sectors goes through the page cache. The kernel keeps both views of a file
+//! alike as long as no two accesses to one page are under way at once, so one access at a time goes
+//! this way (the cache layer of a data server sees to that).
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,7 +1,8 @@
 //! Real files in a directory.
 //!
-//! Reads and writes are made by the calling thread: they meet the page cache. What waits for the device (flushes, durable changes of
-//! the directory) is made by helper threads, so that the server goes on.
+//! Reads and writes are made by the calling thread: they meet the page cache. What waits for the
+//! device (flushes, durable changes of the directory) is made by helper threads, so that the server
+//! goes on.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -50,7 +51,8 @@ struct OpenFile {
     file: File,
     /// The same file past the page cache.
     direct: Option<File>,
-    /// The first flush that failed. The kernel reports a lost write once and then forgets it; we do not.
+    /// The first flush that failed. The kernel reports a lost write once and then forgets it; we do
+    /// not.
     lost: Mutex<Option<String>>,
 }
 
@@ -63,7 +65,8 @@ impl DirDisk {
         DirDisk::open_with(path, None)
     }
 
-    /// The same, but the file of this name is read and written past the page cache, as far as that is possible; by one access at a time.
+    /// The same, but the file of this name is read and written past the page cache, as far as that
+    /// is possible; by one access at a time.
     ///
     /// # Errors
     /// As [`DirDisk::open`].
@@ -223,7 +226,8 @@ impl Disk for DirDisk {
     async fn sync(&self, file: FileId) -> Result<(), DiskError> {
         let file = self.file(file)?;
         let flushed = self.0.offload.run(move || {
-            // Flushes of one file one after another: the second must not report success while the first finds a lost write.
+            // Flushes of one file one after another: the second must not report success while the
+            // first finds a lost write.
             let mut lost = file.lost.lock().expect("no code panics while it holds this lock");
             if let Some(text) = &*lost {
                 return Err(DiskError::Failed(format!("an earlier flush failed: {text}")));

@@ -79,7 +79,8 @@ fn file_end(offset: u64, len: u64) -> Result<u64, DiskError> {
 }
 
 impl MemFile {
-    /// Calls `action` for every piece of the range that lies in one chunk: chunk number, range in the chunk.
+    /// Calls `action` for every piece of the range that lies in one chunk: chunk number, range in
+    /// the chunk.
     fn pieces(offset: u64, len: u64, mut action: impl FnMut(u64, std::ops::Range<usize>)) {
         let mut at = offset;
         while at < offset + len {

@@ -12,7 +12,8 @@ pub use memory::MemDisk;
 use weft_base::Payload;
 use weft_rt::{Disk, DiskError, FaultPoint, FileId};
 
-/// One of the two disks, chosen when a server starts. Both behave alike, except that memory ends with the process.
+/// One of the two disks, chosen when a server starts. Both behave alike, except that memory ends
+/// with the process.
 #[derive(Clone, Debug)]
 pub enum RealDisk {
     /// A directory.
@@ -113,7 +114,8 @@ fn check_name(name: &str) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// The kernel's name for this start of the machine, as a number that is never zero (FNV-1a, Fowler, Noll and Vo).
+/// The kernel's name for this start of the machine, as a number that is never zero (FNV-1a, Fowler,
+/// Noll and Vo).
 fn boot_id() -> u64 {
     let text = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let hash = text.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));

@@ -1,21 +1,27 @@
-//! Bulk data between processes of one machine: memory that a client shares with a server, so that data crosses no socket.
+//! Bulk data between processes of one machine: memory that a client shares with a server, so that
+//! data crosses no socket.
 //!
-//! The client makes the memory, one region for each connection, and gives places of it ([`Slot`]) to its requests: to a write with the
-//! data in it, to a read as room for the data of the reply. The server only ever touches the place that a request names, and only
-//! between the request and its reply. Frames on the socket carry the place instead of the bytes; see `docs/wire.md`.
+//! The client makes the memory, one region for each connection, and gives places of it ([`Slot`])
+//! to its requests: to a write with the data in it, to a read as room for the data of the reply.
+//! The server only ever touches the place that a request names, and only between the request and
+//! its reply. Frames on the socket carry the place instead of the bytes; see `docs/wire.md`.
 //!
 //! # Who may use a place, and when
-//! - A place belongs to one request from its first sending to its reply. Then the client uses it again.
-//! - Only the first sending of a request names a place; what is sent again carries its data itself. So no late copy of a request
-//!   can make the server read or fill a place that belongs to somebody else by then.
-//! - A request that is given up before its reply leaves its place unused until the connection ends ([`Slot::lose`]).
-//! - A region ends with its connection; a new connection has a new one. The memory goes when both processes have let go of it, however
-//!   they end.
+//! - A place belongs to one request from its first sending to its reply. Then the client uses it
+//!   again.
+//! - Only the first sending of a request names a place; what is sent again carries its data itself.
+//!   So no late copy of a request can make the server read or fill a place that belongs to somebody
+//!   else by then.
+//! - A request that is given up before its reply leaves its place unused until the connection ends
+//!   ([`Slot::lose`]).
+//! - A region ends with its connection; a new connection has a new one. The memory goes when both
+//!   processes have let go of it, however they end.
 //!
 //! # What the server trusts
-//! Nothing: places are checked against the region, whose length cannot change, and the bytes are only handed to the disk. A client
-//! that changes them under the server's hands stores other bytes than it meant to, in its own file. There is no checksum because there
-//! is no wire: the bytes that the client wrote are the bytes that the disk gets.
+//! Nothing: places are checked against the region, whose length cannot change, and the bytes are
+//! only handed to the disk. A client that changes them under the server's hands stores other bytes
+//! than it meant to, in its own file. There is no checksum because there is no wire: the bytes that
+//! the client wrote are the bytes that the disk gets.
 
 mod memory;
 
@@ -27,9 +33,11 @@ use weft_wire::REGION_PAGE_BYTES;
 
 pub(crate) use memory::Memory;
 
-/// Bytes of a client's region: room for 32 requests of a mebibyte on one connection. Untouched pages take no memory.
+/// Bytes of a client's region: room for 32 requests of a mebibyte on one connection. Untouched
+/// pages take no memory.
 pub(crate) const REGION_BYTES: usize = 32 << 20;
-/// Bulk data from this size on goes through the region: below, two copies through the socket cost less than a place.
+/// Bulk data from this size on goes through the region: below, two copies through the socket cost
+/// less than a place.
 pub(crate) const SHARED_BYTES_MIN: u64 = 16 << 10;
 
 /// The client's side of a region: which places are free.
@@ -51,7 +59,8 @@ impl Region {
         Region { memory, free: Mutex::new(BTreeMap::from([(0, pages)])) }
     }
 
-    /// A free place for `bytes` bytes: the first that fits, so that the same memory, still in the cache, is used again and again.
+    /// A free place for `bytes` bytes: the first that fits, so that the same memory, still in the
+    /// cache, is used again and again.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Slot> {
         let pages = u32::try_from(bytes.div_ceil(REGION_PAGE_BYTES as u64)).ok().filter(|pages| *pages > 0)?;
         let mut free = locked(&self.free);
@@ -108,7 +117,8 @@ impl Slot {
         offset == self.offset() && len <= self.pages as usize * REGION_PAGE_BYTES
     }
 
-    /// The first `len` bytes, without a copy; the place is free again when the last reference is dropped.
+    /// The first `len` bytes, without a copy; the place is free again when the last reference is
+    /// dropped.
     pub(crate) fn into_bytes(self, len: usize) -> Bytes {
         Bytes::from_owner(Filled { slot: self, len })
     }
@@ -139,7 +149,8 @@ impl AsRef<[u8]> for Filled {
     }
 }
 
-/// A place that a request has named, as the server's bulk data: the memory stays mapped as long as this lives.
+/// A place that a request has named, as the server's bulk data: the memory stays mapped as long as
+/// this lives.
 pub(crate) fn shared_bytes(memory: &Arc<Memory>, offset: usize, len: usize) -> Bytes {
     struct Place {
         memory: Arc<Memory>,

@@ -127,9 +127,11 @@ impl Executor {
         }
     }
 
-    /// Says that the thread is about to sleep; false if a task is ready, then it must not. Ends with [`Executor::awake`].
+    /// Says that the thread is about to sleep; false if a task is ready, then it must not. Ends
+    /// with [`Executor::awake`].
     pub(crate) fn may_sleep(&self) -> bool {
-        // Announced first and looked after: a waker pushes first and looks after. So one of the two sees the other.
+        // Announced first and looked after: a waker pushes first and looks after. So one of the two
+        // sees the other.
         self.shared.sleeping.store(true, Ordering::SeqCst);
         self.shared.ready.lock().expect("no code panics while it holds this lock").is_empty()
     }

@@ -1,7 +1,7 @@
 //! A server: one thread that owns everything it has.
 //!
-//! A turn: read what is ready on all sockets, run tasks until none is ready, send what they have queued with one call for each
-//! connection, sleep until something happens.
+//! A turn: read what is ready on all sockets, run tasks until none is ready, send what they have
+//! queued with one call for each connection, sleep until something happens.
 
 mod executor;
 pub(crate) use executor::Timers;
@@ -68,7 +68,8 @@ pub struct ShardConfig {
     pub fs_id: FsId,
     /// Name of the file system.
     pub fs_name: String,
-    /// The keys that are accepted. Without them the server listens only where nobody outside this machine can reach it.
+    /// The keys that are accepted. Without them the server listens only where nobody outside this
+    /// machine can reach it.
     pub keys: Option<Keys>,
     /// Where it listens.
     pub listen: Vec<Address>,
@@ -78,7 +79,8 @@ pub struct ShardConfig {
     pub servers: Vec<(ServerId, Address)>,
     /// Accept memory that clients on this machine offer to share for bulk data.
     pub share_memory: bool,
-    /// Messages over TCP have seals, so that nobody on the way changes them; clients without are refused. Without keys there are none.
+    /// Messages over TCP have seals, so that nobody on the way changes them; clients without are
+    /// refused. Without keys there are none.
     pub seal_tcp: bool,
     /// Ends it.
     pub stop: StopHandle,
@@ -173,9 +175,11 @@ impl From<io::Error> for ServeError {
     }
 }
 
-/// Runs a server on the calling thread until `main` ends (its output is returned) or a stop is asked for (`None`). At a stop `main`
-/// is dropped at one of its awaits, after everything that it queued was sent and every flush that it began has ended; but a `main` that
-/// waits for [`weft_rt::ServerRuntime::stop_requested`] ends by itself (within 30 s), and its output is returned.
+/// Runs a server on the calling thread until `main` ends (its output is returned) or a stop is
+/// asked for (`None`). At a stop `main` is dropped at one of its awaits, after everything that it
+/// queued was sent and every flush that it began has ended; but a `main` that waits for
+/// [`weft_rt::ServerRuntime::stop_requested`] ends by itself (within 30 s), and its output is
+/// returned.
 ///
 /// # Errors
 /// When it cannot listen or use its directory, and when the system takes its descriptors away.

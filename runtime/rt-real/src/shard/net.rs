@@ -4,9 +4,10 @@
 //! inbound:   Stranger ──handshake──▶ Client ──error, end, silence while we send──▶ gone (Disconnected)
 //! outbound:  a helper thread dials and shakes hands ──▶ Server ──error, end──▶ gone (its requests: Unreachable)
 //! ```
-//! Bounds: strangers ([`strangers`], [`admission`]); what a peer may make this server keep ([`pressure`]); nothing is read from a connection
-//! that does not take its replies ([`OUT_BYTES_PAUSE`]) or while the server has not taken what arrived ([`ARRIVED_BYTES_MAX`]); a connection
-//! that takes nothing for [`STALL_NS_MAX`] is dropped.
+//! Bounds: strangers ([`strangers`], [`admission`]); what a peer may make this server keep
+//! ([`pressure`]); nothing is read from a connection that does not take its replies
+//! ([`OUT_BYTES_PAUSE`]) or while the server has not taken what arrived ([`ARRIVED_BYTES_MAX`]); a
+//! connection that takes nothing for [`STALL_NS_MAX`] is dropped.
 
 mod admission;
 mod pressure;
@@ -95,7 +96,8 @@ struct Conn {
     out: OutQueue,
     /// Bytes ever given to the socket.
     sent_bytes: u64,
-    /// Trace records of the replies in `out`, with what `sent_bytes` will be when they are with the socket.
+    /// Trace records of the replies in `out`, with what `sent_bytes` will be when they are with the
+    /// socket.
     leaving: VecDeque<(u64, OpenLadder)>,
     role: Role,
     /// It is in the list of connections with something new to send.
@@ -110,7 +112,8 @@ struct Conn {
 }
 
 impl Conn {
-    /// Sends until the socket takes no more, and completes the trace records of the replies that it has taken.
+    /// Sends until the socket takes no more, and completes the trace records of the replies that it
+    /// has taken.
     fn flush(&mut self) -> std::io::Result<Flushed> {
         let given_at = if self.leaving.is_empty() { 0 } else { weft_trace::now() };
         let flushed = self.out.flush(self.fd.as_fd())?;
@@ -216,9 +219,11 @@ impl Net {
         })
     }
 
-    // ------------------------------------------------------------------------------------------------- what the server calls
+    // ---------------------------------------------------------------------------------------------
+    // what the server calls
 
-    /// Moves everything that has arrived into `into`; if nothing has, `waker` is woken when something does.
+    /// Moves everything that has arrived into `into`; if nothing has, `waker` is woken when
+    /// something does.
     pub(crate) fn take_arrivals(&mut self, into: &mut Vec<Arrival>, waker: &Waker) -> bool {
         self.next_turn();
         if self.arrivals.is_empty() {
@@ -257,11 +262,13 @@ impl Net {
         }
     }
 
-    /// Where `len` bytes of bulk data of the reply to a request may be put so that the client has them without a copy.
+    /// Where `len` bytes of bulk data of the reply to a request may be put so that the client has
+    /// them without a copy.
     pub(crate) fn room(&self, peer: PeerId, request: &Header, len: u64) -> Option<(Arc<Memory>, usize)> {
         let Some(Role::Client { region: Some(memory), .. }) = self.conn(peer.0).map(|conn| &conn.role) else { return None };
         let (offset, bytes) = request.region_place().filter(|_| request.flags.contains(Flags::ROOM))?;
-        // The place was checked when the request arrived; the connection may be another by now only if its token is too.
+        // The place was checked when the request arrived; the connection may be another by now only
+        // if its token is too.
         (len <= bytes as u64 && memory.holds(offset, bytes)).then(|| (memory.clone(), offset))
     }
 
@@ -291,7 +298,8 @@ impl Net {
         self.conns.iter().any(|(_, conn)| conn.as_ref().is_some_and(|conn| conn.out.len() > 0))
     }
 
-    // ---------------------------------------------------------------------------------------------- what the event loop calls
+    // ---------------------------------------------------------------------------------------------
+    // what the event loop calls
 
     /// Handles what the epoll set reported, except for its events.
     pub(crate) fn handle(&mut self, happened: Happened, now: Nanos) {
@@ -306,7 +314,8 @@ impl Net {
         }
     }
 
-    /// If the keys have changed, ends the connections whose key is not what it was. Strangers in the middle of their handshake go too.
+    /// If the keys have changed, ends the connections whose key is not what it was. Strangers in
+    /// the middle of their handshake go too.
     pub(crate) fn look_at_keys(&mut self) {
         let version = self.keys.version();
         if version == self.keys_version {
@@ -365,7 +374,8 @@ impl Net {
     pub(crate) fn stop_listening(&mut self) {
         for listener in self.listeners.drain(..) {
             if let Address::Unix(path) = &listener.address {
-                // It may have been replaced or removed by somebody else; then nothing is left to do.
+                // It may have been replaced or removed by somebody else; then nothing is left to
+                // do.
                 let _ = std::fs::remove_file(path);
             }
         }
@@ -386,7 +396,8 @@ impl Net {
         Ok(token)
     }
 
-    // ------------------------------------------------------------------------------------------------------------ the details
+    // ---------------------------------------------------------------------------------------------
+    // the details
 
     fn conn(&self, token: u64) -> Option<&Conn> {
         match self.conns.get((token & u64::from(u32::MAX)) as usize) {
@@ -440,7 +451,8 @@ impl Net {
     }
 
     fn read(&mut self, token: u64, hangup: bool, now: Nanos) {
-        // A connection that has ended is read to its end all the same: it cannot grow, and would be reported again and again.
+        // A connection that has ended is read to its end all the same: it cannot grow, and would be
+        // reported again and again.
         let full = self.arrivals.len() >= ARRIVED_MAX || self.arrived_bytes >= ARRIVED_BYTES_MAX;
         if !hangup && (full || !self.may_begin(token, now)) {
             self.flooded = true;
@@ -474,7 +486,8 @@ impl Net {
                 self.close(token, &status.to_string());
                 break;
             }
-            // Behind the proof of a stranger nothing may come before its welcome: it would have no seal.
+            // Behind the proof of a stranger nothing may come before its welcome: it would have no
+            // seal.
             if is_stranger && complete > 1 && self.conn(token).is_some_and(|conn| conn.reader.is_sealed()) {
                 self.close(token, Status::SealBroken.text());
                 break;
@@ -510,7 +523,8 @@ impl Net {
                 }
                 if let Some((offset, len)) = frame.header.region_place() {
                     let Some(memory) = region.as_ref().filter(|memory| memory.holds(offset, len)) else {
-                        // Whoever counts wrong here cannot be trusted with memory; it is told so before the end.
+                        // Whoever counts wrong here cannot be trusted with memory; it is told so
+                        // before the end.
                         conn.out.push(Frame::reply(&frame.header, Err(Status::BadMessage), Payload::EMPTY), None);
                         self.flush_one(token);
                         return Err(Status::BadMessage);
@@ -590,7 +604,8 @@ impl Net {
                     conn.reader.set_sealer(to_server);
                     conn.out.set_sealer(to_client);
                 }
-                // A descriptor can only come by a Unix socket; on another one the offer is answered with a refusal.
+                // A descriptor can only come by a Unix socket; on another one the offer is answered
+                // with a refusal.
                 let may_offer = features.contains(Features::SHARED_MEMORY);
                 conn.role = Role::Client { client, incarnation, region: None, may_offer, proved: (key, generation, access) };
                 conn.reader.set_limits(Limits::OPEN);

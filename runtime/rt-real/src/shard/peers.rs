@@ -1,4 +1,5 @@
-//! Requests of this server to other servers: one connection to each, made when needed, replies matched by sequence number.
+//! Requests of this server to other servers: one connection to each, made when needed, replies
+//! matched by sequence number.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -90,8 +91,8 @@ impl Net {
     /// Queues a request to another server.
     ///
     /// # Errors
-    /// [`Status::WrongServer`] for a server that is not in the map, [`Status::Invalid`] if its sequence number is in use or its
-    /// client is not the one that is connected.
+    /// [`Status::WrongServer`] for a server that is not in the map, [`Status::Invalid`] if its
+    /// sequence number is in use or its client is not the one that is connected.
     pub(crate) fn ask(&mut self, server: ServerId, mut frame: Frame) -> Result<Next, Status> {
         let peer = self.peers.get_mut(&server).ok_or(Status::WrongServer)?;
         frame.header.kind = Kind::Request;

@@ -258,7 +258,8 @@ impl ServerRuntime for ShardRt {
 
     fn reply(&self, peer: PeerId, mut reply: Frame) {
         if check_sizes(reply.body.len(), reply.bulk.len()).is_err() {
-            // The peer would refuse the frame and close; an error reaches the one who asked for too much.
+            // The peer would refuse the frame and close; an error reaches the one who asked for too
+            // much.
             reply = Frame::reply(&reply.header, Err(Status::TooBig), Payload::EMPTY);
         }
         self.0.net.borrow_mut().send(peer.0, reply);

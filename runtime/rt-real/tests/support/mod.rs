@@ -26,7 +26,8 @@ pub const SILENT: u8 = b's';
 pub const LATE: u8 = b'l';
 /// Reply with as many bytes of bulk data as the next four bytes (little endian) say.
 pub const BULK: u8 = b'b';
-/// Ask the server of number 1 to echo the rest of the body, and reply with what it says or the number of the status.
+/// Ask the server of number 1 to echo the rest of the body, and reply with what it says or the
+/// number of the status.
 pub const FORWARD: u8 = b'f';
 
 pub struct TestServer {

@@ -1,4 +1,5 @@
-//! The content of a sparse file: pieces of data by offset. Writing shares the bytes of the payload, it copies nothing.
+//! The content of a sparse file: pieces of data by offset. Writing shares the bytes of the payload,
+//! it copies nothing.
 
 use std::collections::BTreeMap;
 
@@ -48,9 +49,10 @@ impl Extents {
         }
     }
 
-    /// The content of `offset..offset + len`. A range that lies in one piece is shared, not copied. A range that is synthetic
-    /// throughout (holes allowed beside it) stays synthetic: with the tag of its data if there is only one, otherwise with a tag that is
-    /// computed from all of them and their places. In a mixture with real bytes synthetic data reads as zeros.
+    /// The content of `offset..offset + len`. A range that lies in one piece is shared, not copied.
+    /// A range that is synthetic throughout (holes allowed beside it) stays synthetic: with the tag
+    /// of its data if there is only one, otherwise with a tag that is computed from all of them and
+    /// their places. In a mixture with real bytes synthetic data reads as zeros.
     pub(crate) fn read(&self, offset: u64, len: u64) -> Payload {
         let end = offset + len;
         let first = self.pieces.range(..=offset).next_back().map_or(offset, |(&at, _)| at);

@@ -1,5 +1,6 @@
-//! One file with two contents: what the page cache shows, and what is on stable storage. Between them stand the changes that no
-//! sync has covered yet; a power cut keeps an arbitrary part of those.
+//! One file with two contents: what the page cache shows, and what is on stable storage. Between
+//! them stand the changes that no sync has covered yet; a power cut keeps an arbitrary part of
+//! those.
 
 use std::collections::VecDeque;
 
@@ -116,7 +117,8 @@ impl SimFile {
         }
     }
 
-    /// The number that the next change will have: a sync that begins now covers all changes below it.
+    /// The number that the next change will have: a sync that begins now covers all changes below
+    /// it.
     pub(crate) fn next_change(&self) -> u64 {
         self.first_change + self.changes.len() as u64
     }
@@ -149,8 +151,8 @@ impl SimFile {
         }
     }
 
-    /// A sync of all changes below number `below` has failed. As on Linux the pages count as clean from now on: everybody still
-    /// sees the data, but no later sync writes it.
+    /// A sync of all changes below number `below` has failed. As on Linux the pages count as clean
+    /// from now on: everybody still sees the data, but no later sync writes it.
     pub(crate) fn lose(&mut self, below: u64) {
         while self.first_change < below && self.changes.pop_front().is_some() {
             self.first_change += 1;
@@ -216,8 +218,8 @@ fn blocks(offset: u64, len: u64) -> (u64, u64) {
     (offset / BLOCK_BYTES * BLOCK_BYTES, (offset + len).next_multiple_of(BLOCK_BYTES))
 }
 
-/// Which state each part of a file shows after a power cut: change number `n` is in a sector if `n` is below the cut of the
-/// sector. So a sector always shows a state that it once had.
+/// Which state each part of a file shows after a power cut: change number `n` is in a sector if `n`
+/// is below the cut of the sector. So a sector always shows a state that it once had.
 struct Cuts {
     metadata: u64,
     count: u64,
@@ -272,7 +274,8 @@ impl Cuts {
 mod tests {
     use super::*;
 
-    /// Writes with known versions per sector: after a power cut every sector shows one of the versions since the last sync.
+    /// Writes with known versions per sector: after a power cut every sector shows one of the
+    /// versions since the last sync.
     #[test]
     fn sectors_are_old_or_new_and_synced_ones_are_there() {
         const SECTORS: u64 = 24;

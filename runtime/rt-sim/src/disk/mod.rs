@@ -1,8 +1,9 @@
 //! Disks: the handle that servers use, and when operations are over.
 //!
-//! An operation takes effect when it is over. If its process dies before, it has happened wholly, in part, or not at all. Calls that
-//! touch only memory (writes, cached reads, lengths) take time of a core; syncs, durable changes of the directory and uncached
-//! reads queue at the disk. So a write overtakes a sync that is under way, as on a real machine.
+//! An operation takes effect when it is over. If its process dies before, it has happened wholly,
+//! in part, or not at all. Calls that touch only memory (writes, cached reads, lengths) take time
+//! of a core; syncs, durable changes of the directory and uncached reads queue at the disk. So a
+//! write overtakes a sync that is under way, as on a real machine.
 
 mod extents;
 mod file;
@@ -91,7 +92,8 @@ impl DiskOp {
 }
 
 impl NodeDisk {
-    /// Moves the head for an access to `start..end` of a file; gives what that takes in nanoseconds.
+    /// Moves the head for an access to `start..end` of a file; gives what that takes in
+    /// nanoseconds.
     fn move_head(&mut self, seek: &SeekProfile, file: u64, start: u64, end: u64) -> u64 {
         let before = self.head.replace((file, end));
         match before {

@@ -1,5 +1,5 @@
-//! The disk of one node: files by name, open files, space, and injected errors. Operations take effect at once here; when they are
-//! over is decided by whoever calls.
+//! The disk of one node: files by name, open files, space, and injected errors. Operations take
+//! effect at once here; when they are over is decided by whoever calls.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,8 @@ pub enum DiskFaultKind {
     Read,
     /// Writes.
     Write,
-    /// Syncs. As on Linux, what a failed sync should have made durable is lost at the next power cut, whatever later syncs say.
+    /// Syncs. As on Linux, what a failed sync should have made durable is lost at the next power
+    /// cut, whatever later syncs say.
     Sync,
 }
 
@@ -123,7 +124,8 @@ impl Volume {
         self.file(file).map_or(0, |file| file.dirty_bytes(below))
     }
 
-    /// Where on the disk a sync would have to write: a number that names the file, and ranges of it.
+    /// Where on the disk a sync would have to write: a number that names the file, and ranges of
+    /// it.
     pub(crate) fn dirty_runs(&self, file: FileId, below: u64) -> (u64, RangeSet) {
         let runs = self.file(file).map_or_else(|_| RangeSet::default(), |file| file.dirty_runs(below));
         (self.number(file), runs)
@@ -252,7 +254,8 @@ impl Volume {
         Some(file.read(0, file.len()))
     }
 
-    /// Changes bytes of a file by name behind the back of its owner. False if there is no such file.
+    /// Changes bytes of a file by name behind the back of its owner. False if there is no such
+    /// file.
     pub(crate) fn corrupt(&mut self, name: &str, offset: u64, data: Payload) -> bool {
         let Some(file) = self.names.get(name).and_then(|file| self.files.get_mut(file)) else { return false };
         let len = data.len().min(file.len().saturating_sub(offset));

@@ -1,5 +1,6 @@
-//! Models of hardware: how long something takes and who waits for whom. All are first-come-first-served stations whose service
-//! times are known at arrival, so a station needs no queue: the end of a job follows from the end of the job before it.
+//! Models of hardware: how long something takes and who waits for whom. All are
+//! first-come-first-served stations whose service times are known at arrival, so a station needs no
+//! queue: the end of a job follows from the end of the job before it.
 
 mod profile;
 mod station;
@@ -9,7 +10,8 @@ pub use station::{Cores, Station};
 
 use weft_base::SECOND;
 
-/// Nanoseconds to move `bytes` at `bytes_per_s`, rounded down; a rate of 0 means that it takes no time.
+/// Nanoseconds to move `bytes` at `bytes_per_s`, rounded down; a rate of 0 means that it takes no
+/// time.
 pub fn transfer_ns(bytes: u64, bytes_per_s: u64) -> u64 {
     if bytes_per_s == 0 {
         return 0;

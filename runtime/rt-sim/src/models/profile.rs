@@ -16,12 +16,14 @@ pub struct Profile {
     pub disk: DiskProfile,
 }
 
-/// The network: every node has a card with one queue in each direction, all cards are joined by a switch that is never the bottleneck.
+/// The network: every node has a card with one queue in each direction, all cards are joined by a
+/// switch that is never the bottleneck.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetProfile {
     /// Rate of a card in each direction, in bytes per second; 0 means infinite.
     pub bytes_per_s: u64,
-    /// What one send costs the card; everything that leaves on one connection at one instant is one send. In nanoseconds.
+    /// What one send costs the card; everything that leaves on one connection at one instant is one
+    /// send. In nanoseconds.
     pub send_ns: u64,
     /// From card to card through the switch, in nanoseconds.
     pub latency_ns: u64,
@@ -52,12 +54,14 @@ pub struct CpuProfile {
     pub copy_bytes_per_s: u64,
 }
 
-/// A disk behind an unlimited page cache: calls that touch only memory take time of a core, the others queue at the disk.
+/// A disk behind an unlimited page cache: calls that touch only memory take time of a core, the
+/// others queue at the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskProfile {
     /// One call into the operating system, on a core, in nanoseconds.
     pub call_ns: u64,
-    /// Rate of copying into and out of the page cache, on a core, in bytes per second; 0 means that it is free.
+    /// Rate of copying into and out of the page cache, on a core, in bytes per second; 0 means that
+    /// it is free.
     pub memory_bytes_per_s: u64,
     /// Reads find their data in the page cache.
     pub reads_cached: bool,
@@ -69,14 +73,17 @@ pub struct DiskProfile {
     pub read_bytes_per_s: u64,
     /// Rate at which a sync writes what is dirty, in bytes per second; 0 means infinite.
     pub write_bytes_per_s: u64,
-    /// Every operation takes up to so much longer (uniformly), in nanoseconds; a sync up to ten times that.
+    /// Every operation takes up to so much longer (uniformly), in nanoseconds; a sync up to ten
+    /// times that.
     pub jitter_ns: u64,
-    /// What moving the head costs, for disks that have one: on top of the above, once for each contiguous range.
+    /// What moving the head costs, for disks that have one: on top of the above, once for each
+    /// contiguous range.
     pub seek: Option<SeekProfile>,
 }
 
-/// The head of a rotating disk: an access that continues where the last one of the same file ended costs nothing, one that begins near
-/// it costs a short move, all others a long one; each waits for half a rotation (Kuhn 2009, section 5.3).
+/// The head of a rotating disk: an access that continues where the last one of the same file ended
+/// costs nothing, one that begins near it costs a short move, all others a long one; each waits for
+/// half a rotation (Kuhn 2009, section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeekProfile {
     /// A move within `near_bytes`, with half a rotation, in nanoseconds.
@@ -88,7 +95,8 @@ pub struct SeekProfile {
 }
 
 impl Profile {
-    /// Servers with 10 Gbit/s Ethernet and an NVMe disk. Rounded figures of hardware in wide use, not a measurement of any machine.
+    /// Servers with 10 Gbit/s Ethernet and an NVMe disk. Rounded figures of hardware in wide use,
+    /// not a measurement of any machine.
     pub fn ethernet_10g() -> Profile {
         Profile {
             net: NetProfile {
@@ -117,9 +125,10 @@ impl Profile {
         }
     }
 
-    /// Machines of a current data centre: 100 Gbit/s Ethernet with kernel sockets and a fast NVMe disk. Rounded figures of hardware in
-    /// wide use, not a measurement of any machine; what the processor needs was measured on a virtual machine of 2024
-    /// (docs/status.md: about 1 us of server time for a create).
+    /// Machines of a current data centre: 100 Gbit/s Ethernet with kernel sockets and a fast NVMe
+    /// disk. Rounded figures of hardware in wide use, not a measurement of any machine; what the
+    /// processor needs was measured on a virtual machine of 2024 (docs/status.md: about 1 us of
+    /// server time for a create).
     pub fn ethernet_100g() -> Profile {
         let base = Profile::ethernet_10g();
         Profile {
@@ -137,10 +146,12 @@ impl Profile {
         }
     }
 
-    /// The cluster of the PIOsimHD thesis (Kuhn 2009, chapter 6): gigabit Ethernet with 100 MiB/s and 200 us for each of the two links
-    /// of a path, one rotating disk for each server with 50 MiB/s, 7200 rotations a minute, 10 ms average and 1 ms track-to-track seek.
-    /// The thesis charges 1 us of processor for each step of a client and nothing for a server; the processor figures here are five
-    /// times those of [`Profile::ethernet_10g`] instead, what an age of fifteen years may cost.
+    /// The cluster of the PIOsimHD thesis (Kuhn 2009, chapter 6): gigabit Ethernet with 100 MiB/s
+    /// and 200 us for each of the two links of a path, one rotating disk for each server with 50
+    /// MiB/s, 7200 rotations a minute, 10 ms average and 1 ms track-to-track seek. The thesis
+    /// charges 1 us of processor for each step of a client and nothing for a server; the processor
+    /// figures here are five times those of [`Profile::ethernet_10g`] instead, what an age of
+    /// fifteen years may cost.
     pub fn pvs_2009() -> Profile {
         const LINK_NS: u64 = 200_000;
         const HALF_ROTATION_NS: u64 = 30 * SECOND / 7200;
@@ -166,8 +177,8 @@ impl Profile {
         }
     }
 
-    /// For finding bugs as fast as possible: code is free, bandwidth is infinite, messages and disk operations take short random
-    /// times so that everything that may overtake does.
+    /// For finding bugs as fast as possible: code is free, bandwidth is infinite, messages and disk
+    /// operations take short random times so that everything that may overtake does.
     pub fn instant() -> Profile {
         Profile {
             net: NetProfile {

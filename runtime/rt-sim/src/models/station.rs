@@ -8,7 +8,8 @@ pub struct Station {
 }
 
 impl Station {
-    /// A job of `service` nanoseconds arrives at `now`. Gives when its service begins and ends. Jobs must arrive in order of time.
+    /// A job of `service` nanoseconds arrives at `now`. Gives when its service begins and ends.
+    /// Jobs must arrive in order of time.
     pub fn serve(&mut self, now: u64, service: u64) -> (u64, u64) {
         let begin = self.free_at.max(now);
         self.free_at = begin.saturating_add(service);
@@ -16,8 +17,8 @@ impl Station {
         (begin, self.free_at)
     }
 
-    /// Like [`Station::serve`], but the job cannot end before `earliest_end` and keeps the station until then (the receiving side
-    /// of a transfer that the sender cannot feed faster).
+    /// Like [`Station::serve`], but the job cannot end before `earliest_end` and keeps the station
+    /// until then (the receiving side of a transfer that the sender cannot feed faster).
     pub fn serve_until(&mut self, now: u64, service: u64, earliest_end: u64) -> u64 {
         let (_, end) = self.serve(now, service);
         self.free_at = end.max(earliest_end);
@@ -35,7 +36,8 @@ impl Station {
     }
 }
 
-/// Several equal servers with one queue: the cores of a node. A job runs on the core that is free first.
+/// Several equal servers with one queue: the cores of a node. A job runs on the core that is free
+/// first.
 #[derive(Clone, Debug)]
 pub struct Cores {
     free_at: Vec<u64>,
@@ -89,7 +91,8 @@ mod tests {
         assert_eq!([cores.serve(0, 10), cores.serve(0, 10), cores.serve(0, 10), cores.serve(1, 4)], [10, 10, 20, 14]);
     }
 
-    /// Poisson arrivals at a station with a fixed service time: the mean wait is that of M/D/1, u s / (2 (1 - u)).
+    /// Poisson arrivals at a station with a fixed service time: the mean wait is that of M/D/1, u s
+    /// / (2 (1 - u)).
     #[test]
     fn mean_wait_follows_the_md1_formula() {
         const SERVICE: u64 = 1000;

@@ -29,7 +29,8 @@ impl State {
         }
     }
 
-    /// An end learns that the connection is gone. Its system tells the other one, after everything that is on the way there.
+    /// An end learns that the connection is gone. Its system tells the other one, after everything
+    /// that is on the way there.
     pub(crate) fn notice(&mut self, id: u32, end: End) {
         let connection = &mut self.net.connections[id as usize];
         if *connection.state(end) == EndState::Gone {

@@ -1,13 +1,16 @@
 //! Connections and messages, as sockets show them.
 //!
-//! Messages of one direction of a connection arrive in order. A connection breaks by a fault or because one end died; each end learns
-//! it at a time of its own, and until a server has learnt it, what was on the way still arrives: so the retry of a request over a new
-//! connection may overtake the original. Message faults: a message is delayed (and what follows it on the connection with it), lost
-//! alone (its request runs into its deadline), lost with everything after it until the connection breaks, or delivered twice.
+//! Messages of one direction of a connection arrive in order. A connection breaks by a fault or
+//! because one end died; each end learns it at a time of its own, and until a server has learnt it,
+//! what was on the way still arrives: so the retry of a request over a new connection may overtake
+//! the original. Message faults: a message is delayed (and what follows it on the connection with
+//! it), lost alone (its request runs into its deadline), lost with everything after it until the
+//! connection breaks, or delivered twice.
 //!
-//! A message occupies the sender's card for its length, and the receiver's card from the arrival of its first byte. Cards serve
-//! whole messages first come, first served: a small message behind a large one waits for all of it, where real connections would
-//! share the card packet by packet; the sum of all is the same.
+//! A message occupies the sender's card for its length, and the receiver's card from the arrival of
+//! its first byte. Cards serve whole messages first come, first served: a small message behind a
+//! large one waits for all of it, where real connections would share the card packet by packet; the
+//! sum of all is the same.
 
 mod ends;
 mod messages;

@@ -14,7 +14,8 @@ use crate::world::State;
 
 /// Requests.
 impl State {
-    /// Sends a request of `node` and begins to wait for its reply. `Ok(None)` if that life of the node is over.
+    /// Sends a request of `node` and begins to wait for its reply. `Ok(None)` if that life of the
+    /// node is over.
     pub(crate) fn begin_request(
         &mut self,
         (node, life): (NodeId, u32),

@@ -47,7 +47,8 @@ impl Future for Wait<'_> {
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        // While a panic unwinds out of the simulator's own code the state may be borrowed; then nothing matters any more.
+        // While a panic unwinds out of the simulator's own code the state may be borrowed; then
+        // nothing matters any more.
         if let (Some(id), Ok(mut state)) = (self.id, self.state.try_borrow_mut()) {
             let removed = state.end_wait(id);
             drop(state);

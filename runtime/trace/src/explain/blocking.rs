@@ -1,5 +1,6 @@
-//! What a server did while a request waited in its queue, or for the commit of a turn with many requests. The wait is only the effect: the
-//! place worth looking at is what the others needed the time for.
+//! What a server did while a request waited in its queue, or for the commit of a turn with many
+//! requests. The wait is only the effect: the place worth looking at is what the others needed the
+//! time for.
 
 use super::Segment;
 use super::index::{Turns, for_each};
@@ -41,7 +42,8 @@ impl Work {
         Work { nodes }
     }
 
-    /// Parts of free intervals during which the node did work of a kind, by stage; they are free no longer.
+    /// Parts of free intervals during which the node did work of a kind, by stage; they are free no
+    /// longer.
     fn take(&self, node: usize, kind: Does, free: &mut Vec<(i64, i64)>) -> Vec<(Stage, u64)> {
         let mut found = Vec::new();
         let pieces = &self.nodes[node][kind as usize];
@@ -60,8 +62,8 @@ impl Work {
         found
     }
 
-    /// What the server did during a segment that is a wait, by stage. A wait for the journal is one for other work only while the storage
-    /// did nothing.
+    /// What the server did during a segment that is a wait, by stage. A wait for the journal is one
+    /// for other work only while the storage did nothing.
     pub fn during(&self, segment: &Segment) -> Vec<(Stage, u64)> {
         if !matches!(segment.stage, Stage::ServerQueue | Stage::Journal) {
             return Vec::new();

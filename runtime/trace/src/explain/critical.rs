@@ -18,7 +18,8 @@ pub(super) fn path(index: &Index<'_>, position: u32, window: (i64, i64), out: &m
     let (from, to) = window;
     let own = |start: i64, end: i64| piece(index.stage(&event), &event, (start, end));
     let mut at = to;
-    // By end, so the last one is the candidate; a child that reaches beyond `at` ran beside one that has been taken.
+    // By end, so the last one is the candidate; a child that reaches beyond `at` ran beside one
+    // that has been taken.
     let mut rest: &[u32] = index.children(position);
     while let Some((child, before)) = rest.split_last() {
         rest = before;
@@ -29,7 +30,8 @@ pub(super) fn path(index: &Index<'_>, position: u32, window: (i64, i64), out: &m
         out.push(own(end, at));
         path(index, *child, (start, end), out);
         at = start;
-        // Of those that reach beyond `at` the order by end says nothing any more: the one that began first covers the others.
+        // Of those that reach beyond `at` the order by end says nothing any more: the one that
+        // began first covers the others.
         let beyond = rest.partition_point(|child| index.end_ns(*child) < at);
         if let Some(longest) = rest[beyond..].iter().copied().min_by_key(|child| index.start_ns(*child)) {
             let start = index.start_ns(longest).max(from);
@@ -56,8 +58,9 @@ fn piece(stage: Stage, event: &Event, (start, end): (i64, i64)) -> Segment {
     }
 }
 
-/// One attempt of a request: send queue, way there, the server's phases, way back. The time on the way is what neither side explains, so
-/// it needs no common clock; only how it is divided into there and back does.
+/// One attempt of a request: send queue, way there, the server's phases, way back. The time on the
+/// way is what neither side explains, so it needs no common clock; only how it is divided into
+/// there and back does.
 fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: &mut Vec<Segment>) {
     let message = |stage, start: i64, dur_ns: u64| {
         let segment = piece(stage, event, (start, start.saturating_add_unsigned(dur_ns)));
@@ -87,7 +90,8 @@ fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: 
             whole.push(piece(Stage::ServerQueue, &ladder, (arrived, begin)));
             let before = whole.len();
             phases(index, position, span.peer, begin, served, &mut whole);
-            // What comes and goes for the request while it is at the server is on the way between the two as well.
+            // What comes and goes for the request while it is at the server is on the way between
+            // the two as well.
             for segment in &mut whole[before..] {
                 if segment.stage == Stage::Network && segment.peer.is_none() && segment.node == ladder.node {
                     (segment.node, segment.peer) = (event.node, Some(span.peer));
@@ -109,9 +113,10 @@ fn clip(segment: Segment, (from, to): (i64, i64)) -> Option<Segment> {
     })
 }
 
-/// The phases of a server's record from `begin` on, together `served` nanoseconds. What the server recorded inside it (requests to other
-/// servers, waits) is taken out of them, and disk accesses of this request out of the phase in which the processor would otherwise be said
-/// to work, or the request to wait.
+/// The phases of a server's record from `begin` on, together `served` nanoseconds. What the server
+/// recorded inside it (requests to other servers, waits) is taken out of them, and disk accesses of
+/// this request out of the phase in which the processor would otherwise be said to work, or the
+/// request to wait.
 fn phases(index: &Index<'_>, position: u32, server: u16, begin: i64, served: u64, out: &mut Vec<Segment>) {
     let ladder = index.event(position);
     let Body::Ladder(body) = &ladder.record.body else { return };
@@ -137,8 +142,8 @@ fn phases(index: &Index<'_>, position: u32, server: u16, begin: i64, served: u64
     }
 }
 
-/// A phase with what happened inside it taken out: of things at the same time the one that ends last counts. `shift` leads from the times
-/// of the server's record to those of the phase.
+/// A phase with what happened inside it taken out: of things at the same time the one that ends
+/// last counts. `shift` leads from the times of the server's record to those of the phase.
 fn with_inner(index: &Index<'_>, ladder: u32, phase: Segment, shift: i64, out: &mut Vec<Segment>) {
     let (node, request) = (phase.node, index.event(ladder).record.req);
     let disks = index.disks(node, request);

@@ -1,5 +1,5 @@
-//! Who belongs to whom: children of spans, ladders of requests, disk accesses of ladders. What concerns one node is found out for all nodes
-//! at the same time, then put together.
+//! Who belongs to whom: children of spans, ladders of requests, disk accesses of ladders. What
+//! concerns one node is found out for all nodes at the same time, then put together.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -38,8 +38,8 @@ impl Turns {
     }
 }
 
-/// What the storage of a node did for several requests, by beginning; and the longest of it in nanoseconds: how far back one may begin that
-/// is still running.
+/// What the storage of a node did for several requests, by beginning; and the longest of it in
+/// nanoseconds: how far back one may begin that is still running.
 #[derive(Debug, Default)]
 struct Busy {
     all: Vec<Interval>,
@@ -77,7 +77,8 @@ struct OfNode {
 pub(super) struct Index<'a> {
     pub merged: &'a Merged,
     nodes: Vec<OfNode>,
-    /// Positions of children by position of the parent (a span, or the ladder of a request that asks other servers), by end.
+    /// Positions of children by position of the parent (a span, or the ladder of a request that
+    /// asks other servers), by end.
     children: Groups,
     /// The server's record of each request.
     ladders: FastMap<u64, u32>,
@@ -122,7 +123,8 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// Finds parents among the spans of applications and gateways of one thread, whatever node recorded them: outer before inner.
+    /// Finds parents among the spans of applications and gateways of one thread, whatever node
+    /// recorded them: outer before inner.
     fn join_threads(&mut self) {
         let events = &self.merged.events;
         let mut children: Vec<(u32, u32)> = self.nodes.iter_mut().flat_map(|node| std::mem::take(&mut node.children)).collect();
@@ -165,7 +167,8 @@ impl<'a> Index<'a> {
             }
             if let (Body::Span(span), Some(ladder)) = (&record.body, self.ladder_of(record.req, (start_ns, end_ns))) {
                 let sent = start_ns.saturating_add_unsigned(wait_of(dur_ns, span));
-                // The way back counts as well: a client may never meet its server idle, but no reply waits for one.
+                // The way back counts as well: a client may never meet its server idle, but no
+                // reply waits for one.
                 let (there, back) = (self.start_ns(ladder).saturating_sub(sent), end_ns.saturating_sub(self.end_ns(ladder)));
                 let way = there.min(back).max(0) as u64;
                 let least = ways.entry(span.peer).or_insert(way);
@@ -175,8 +178,9 @@ impl<'a> Index<'a> {
         ways
     }
 
-    /// How long a request waited at its server before the turn that took it: what its way [sent, begun) took longer than the shortest
-    /// way, if the server was busy with turns before meanwhile. Nobody sees when a message arrives at a busy server.
+    /// How long a request waited at its server before the turn that took it: what its way [sent,
+    /// begun) took longer than the shortest way, if the server was busy with turns before
+    /// meanwhile. Nobody sees when a message arrives at a busy server.
     pub fn queued_ns(&self, call: &Event, peer: u16, ladder: &Event, sent: i64, begun: i64) -> u64 {
         let way = (begun - sent).max(0) as u64;
         let longer = way - self.nodes[call.node].least_way_ns.get(&peer).copied().unwrap_or(0).min(way);
@@ -242,7 +246,8 @@ impl<'a> Index<'a> {
         self.children(position).iter().map(|child| self.object(*child)).find(|object| *object != 0).unwrap_or(0)
     }
 
-    /// The server's record of a call: of several (the request was repeated) the one that fits into the call best.
+    /// The server's record of a call: of several (the request was repeated) the one that fits into
+    /// the call best.
     pub fn ladder(&self, call: &Event) -> Option<u32> {
         self.ladder_of(call.record.req, (call.start_ns, call.end_ns()))
     }
@@ -264,8 +269,9 @@ impl<'a> Index<'a> {
         disks[first..].iter().take_while(move |(other, _)| *other == request).map(|(_, position)| *position)
     }
 
-    /// Nanoseconds of [from, to) during which the storage of a node did each kind of work for several requests, in the order of
-    /// [`Storage::ALL`]. What happens at once counts once: a flush before the write that waits for it.
+    /// Nanoseconds of [from, to) during which the storage of a node did each kind of work for
+    /// several requests, in the order of [`Storage::ALL`]. What happens at once counts once: a
+    /// flush before the write that waits for it.
     pub fn storage_ns(&self, node: usize, from: i64, to: i64) -> [u64; Storage::ALL.len()] {
         let mut found = [0; Storage::ALL.len()];
         let mut free = vec![(from, to)];
@@ -324,7 +330,8 @@ impl OfNode {
         let times = events.node_times(node);
         let mut found = OfNode::default();
         let mut spans: FastMap<u32, u32> = FastMap::default();
-        // Whose parents are to be found, and what may have been done inside commits and flushes, which are to be known before.
+        // Whose parents are to be found, and what may have been done inside commits and flushes,
+        // which are to be known before.
         let (mut inner, mut shared) = (Vec::new(), Vec::new());
         for time in times.iter() {
             let sort = times.sorts()[time.sort as usize];
@@ -377,7 +384,8 @@ impl OfNode {
         found
     }
 
-    /// Notes work of the storage. The journal's own accesses to the disk lie inside its commits and flushes, which are to be noted first.
+    /// Notes work of the storage. The journal's own accesses to the disk lie inside its commits and
+    /// flushes, which are to be noted first.
     fn note_storage(&mut self, event: EventId, interval: Interval) {
         let encloses = |kind: Storage| {
             let all = &self.storage[kind as usize].all;
@@ -465,7 +473,8 @@ impl Groups {
     }
 }
 
-/// Does something with each of these, one after the other or at the same time, as `each` does it; results are in the order of what was given.
+/// Does something with each of these, one after the other or at the same time, as `each` does it;
+/// results are in the order of what was given.
 pub(super) fn for_each<T: Send, R: Send>(each: Each<'_>, given: Vec<T>, work: impl Fn(usize, T) -> R + Sync) -> Vec<R> {
     let cells: Vec<Mutex<(Option<T>, Option<R>)>> = given.into_iter().map(|one| Mutex::new((Some(one), None))).collect();
     each(cells.len(), &|number| {
@@ -476,7 +485,8 @@ pub(super) fn for_each<T: Send, R: Send>(each: Each<'_>, given: Vec<T>, work: im
     results.map(|result| result.expect("each number was called")).collect()
 }
 
-/// The time of a call in its send queue, in nanoseconds: its ticks have the same ratio to the duration.
+/// The time of a call in its send queue, in nanoseconds: its ticks have the same ratio to the
+/// duration.
 pub(super) fn wait_ns(call: &Event, span: &Span) -> u64 {
     wait_of(call.dur_ns, span)
 }

@@ -1,4 +1,5 @@
-//! How long things take at each place, of all records: on critical paths a fast place is only seen when it was slow for once, or in part.
+//! How long things take at each place, of all records: on critical paths a fast place is only seen
+//! when it was slow for once, or in part.
 
 use weft_base::FastMap;
 
@@ -59,7 +60,8 @@ fn of_node(index: &Index<'_>, node: usize) -> Means {
             Body::Ladder(ladder) if event.record.flags & flags::SERVER != 0 => {
                 let total: u64 = ladder.phases.iter().map(|phase| u64::from(*phase)).sum();
                 let ns = |phase: usize| (u128::from(event.dur_ns) * u128::from(ladder.phases[phase]) / u128::from(total.max(1))) as u64;
-                // A wait for a lock has requests to others inside, which are taken out of it elsewhere.
+                // A wait for a lock has requests to others inside, which are taken out of it
+                // elsewhere.
                 for (phase, stage) in [(served::QUEUE, Stage::ServerQueue), (served::JOURNAL, Stage::Journal)] {
                     means.add((stage, own, (id, Some(phase as u8))), 1, ns(phase));
                 }

@@ -1,10 +1,11 @@
-//! Where did the time go? From the records of clients and servers ([`crate::merge`]) to the stages of every operation, and from there to a
-//! report that names the places worth looking at.
+//! Where did the time go? From the records of clients and servers ([`crate::merge`]) to the stages
+//! of every operation, and from there to a report that names the places worth looking at.
 //!
-//! The time of an operation is split along its critical path: of things that ran at the same time the one that ended last counts, for only
-//! it made the operation wait (Zhang et al., CRISP: Critical Path Analysis of Large-Scale Microservice Architectures, USENIX ATC 2022,
-//! section 3). So the stages of an operation add up to its duration exactly; what no record explains is a stage of its own
-//! ([`crate::Stage::Unseen`]) and lowers `covered`.
+//! The time of an operation is split along its critical path: of things that ran at the same time
+//! the one that ended last counts, for only it made the operation wait (Zhang et al., CRISP:
+//! Critical Path Analysis of Large-Scale Microservice Architectures, USENIX ATC 2022, section 3).
+//! So the stages of an operation add up to its duration exactly; what no record explains is a stage
+//! of its own ([`crate::Stage::Unseen`]) and lowers `covered`.
 
 mod blocking;
 mod critical;
@@ -50,7 +51,8 @@ pub struct Segment {
     pub start_ns: i64,
     /// Nanoseconds.
     pub dur_ns: u64,
-    /// The parts of it during which the server's storage worked for several requests, in nanoseconds, in the order of [`Storage::ALL`].
+    /// The parts of it during which the server's storage worked for several requests, in
+    /// nanoseconds, in the order of [`Storage::ALL`].
     pub storage_ns: [u64; Storage::ALL.len()],
 }
 
@@ -183,7 +185,8 @@ impl<'a> Analysis<'a> {
         &self.operations
     }
 
-    /// Where the time of each kind of operation goes, and the `suspects` places with the most time per list.
+    /// Where the time of each kind of operation goes, and the `suspects` places with the most time
+    /// per list.
     pub fn explain(&self, suspects: usize) -> Explanation {
         self.explain_between(suspects, i64::MIN, i64::MAX)
     }
@@ -210,7 +213,8 @@ impl<'a> Analysis<'a> {
         self.slowest_between(count, i64::MIN, i64::MAX)
     }
 
-    /// Of those that begin in [`from_ns`, `to_ns`) of the reference clock, the `count` operations that took longest.
+    /// Of those that begin in [`from_ns`, `to_ns`) of the reference clock, the `count` operations
+    /// that took longest.
     pub fn slowest_between(&self, count: usize, from_ns: i64, to_ns: i64) -> Vec<Waterfall> {
         let mut order: Vec<&Operation> = self.between(from_ns, to_ns).iter().collect();
         order.sort_by_key(|operation| (std::cmp::Reverse(operation.dur_ns), operation.start_ns));

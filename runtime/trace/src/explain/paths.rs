@@ -1,5 +1,6 @@
-//! The critical paths of all operations, one after the other: of each segment its duration and what it is (a [`Spot`], of which there are
-//! few). Segments of a path follow one another without a gap, so their beginnings need not be kept.
+//! The critical paths of all operations, one after the other: of each segment its duration and what
+//! it is (a [`Spot`], of which there are few). Segments of a path follow one another without a gap,
+//! so their beginnings need not be kept.
 
 use std::ops::Range;
 

@@ -81,7 +81,8 @@ pub struct StageReport {
     pub tail_share: f64,
     /// Seconds, all operations together.
     pub seconds: f64,
-    /// The median over all these operations of the time that one spent here, in microseconds; 0 if less than half of them came here.
+    /// The median over all these operations of the time that one spent here, in microseconds; 0 if
+    /// less than half of them came here.
     pub p50_us: f64,
     /// The 99th percentile of the same, in microseconds.
     pub p99_us: f64,
@@ -92,7 +93,8 @@ pub struct StageReport {
 /// Unfinished operations that are listed.
 const UNFINISHED_MAX: usize = 10;
 
-/// The report on the operations that begin in a window; kinds are looked at one after the other or at the same time, as `each` does it.
+/// The report on the operations that begin in a window; kinds are looked at one after the other or
+/// at the same time, as `each` does it.
 pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), suspects_max: usize, each: Each<'_>) -> Explanation {
     let operations = analysis.between(from_ns, to_ns);
     // Names are looked up once for each event of a node.

@@ -1,6 +1,7 @@
-//! Time in which a process could go on and had to wait for a processor. The kernel counts it for each thread; a gauge (`load.processor`)
-//! says for pieces of time how long the thread of a process that waited most had waited. So of a piece of a path that lies there, the same
-//! part is taken to be such a wait: between two gauges nobody knows it more exactly.
+//! Time in which a process could go on and had to wait for a processor. The kernel counts it for
+//! each thread; a gauge (`load.processor`) says for pieces of time how long the thread of a process
+//! that waited most had waited. So of a piece of a path that lies there, the same part is taken to
+//! be such a wait: between two gauges nobody knows it more exactly.
 
 use super::Segment;
 use super::index::for_each;
@@ -95,7 +96,8 @@ fn of_node(merged: &Merged, node: usize) -> Vec<(i64, i64, f64)> {
         if share < SHARE_MIN {
             continue;
         }
-        // A long wait is counted when it is over: it reaches back over gauges that knew nothing of it.
+        // A long wait is counted when it is over: it reaches back over gauges that knew nothing of
+        // it.
         while pieces.last().is_some_and(|last| last.0 >= from) {
             pieces.pop();
         }

@@ -1,9 +1,11 @@
 //! Suspects: places with much time, those first that stand out from their like.
 //!
-//! A place is a stage at a client, at a server, or on the way to one of them. It is ranked by its seconds plus its excess: what would be
-//! saved if each visit took as long as it does, on the mean, at the median of the other places of the same kind. So a disk that is as slow
-//! as all others is ranked by its time alone, and the one slow link among four comes before a busy processor that is as busy everywhere.
-//! Waits behind other work of a server count for that work ([`super::blocking`]).
+//! A place is a stage at a client, at a server, or on the way to one of them. It is ranked by its
+//! seconds plus its excess: what would be saved if each visit took as long as it does, on the mean,
+//! at the median of the other places of the same kind. So a disk that is as slow as all others is
+//! ranked by its time alone, and the one slow link among four comes before a busy processor that is
+//! as busy everywhere. Waits behind other work of a server count for that work
+//! ([`super::blocking`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,19 +23,21 @@ use crate::{EventId, Stage};
 pub struct Suspect {
     /// [`Stage::name`].
     pub stage: &'static str,
-    /// The node, for example `meta0`; of messages the end that stands out, or both with ` - ` between them if only messages from the
-    /// first to the second do.
+    /// The node, for example `meta0`; of messages the end that stands out, or both with ` - `
+    /// between them if only messages from the first to the second do.
     pub place: String,
     /// Share of the time of all operations looked at, 0 to 1.
     pub share: f64,
     /// Seconds spent here on critical paths.
     pub seconds: f64,
-    /// Of these, seconds beyond what the same visits cost at comparable places; 0 if there are none.
+    /// Of these, seconds beyond what the same visits cost at comparable places; 0 if there are
+    /// none.
     pub excess_seconds: f64,
-    /// Seconds that other operations waited meanwhile in the queue of the same server, or for the end of a turn; theirs are `seconds` of
-    /// the server queue or journal.
+    /// Seconds that other operations waited meanwhile in the queue of the same server, or for the
+    /// end of a turn; theirs are `seconds` of the server queue or journal.
     pub blocking_seconds: f64,
-    /// Seconds here that were spent behind other work of the same server, and count for its rank instead.
+    /// Seconds here that were spent behind other work of the same server, and count for its rank
+    /// instead.
     pub blocked_seconds: f64,
     /// Visits.
     pub visits: u64,
@@ -67,7 +71,8 @@ impl Suspect {
 /// Where a stage is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Place {
-    /// A node, by position: something inside it, or the ways of messages to and from it as one who asks.
+    /// A node, by position: something inside it, or the ways of messages to and from it as one who
+    /// asks.
     Node(usize),
     /// The ways of messages to and from this server as one who answers.
     Server(u16),
@@ -113,7 +118,8 @@ type Cells<'a> = BTreeMap<(Stage, Place), BTreeMap<Detail, Visits<'a>>>;
 
 /// A place that takes more times as long as comparable ones is beyond comparison.
 const TIMES_MAX: f64 = 1000.0;
-/// The other links of an end count as usual if a visit takes at most so much of one of its slowest link.
+/// The other links of an end count as usual if a visit takes at most so much of one of its slowest
+/// link.
 const USUAL: f64 = 0.3;
 
 /// The `count_max` places with most time among these operations.
@@ -194,7 +200,8 @@ fn is_message(stage: Stage) -> bool {
 /// Who sends messages to whom, and what stands out among them.
 struct Messages {
     links: BTreeSet<(usize, u16)>,
-    /// By stage and end: the one link whose messages take far longer than those of all other links of the end together.
+    /// By stage and end: the one link whose messages take far longer than those of all other links
+    /// of the end together.
     slow: BTreeMap<(Stage, Place), (usize, u16)>,
 }
 
@@ -247,15 +254,16 @@ impl Messages {
         Messages { links, slow }
     }
 
-    /// True for messages between one who asks and one who answers; those between processes of a program have no such ends.
+    /// True for messages between one who asks and one who answers; those between processes of a
+    /// program have no such ends.
     fn has(&self, cells: &Cells<'_>, stage: Stage, detail: Detail) -> bool {
         let on =
             |(node, server): &(usize, u16)| cells.get(&(stage, Place::Link(*node, *server))).is_some_and(|all| all.contains_key(&detail));
         is_message(stage) && detail.1.is_none() && self.links.iter().any(on)
     }
 
-    /// Messages belong to three places. Named is the end whose links all differ from others; or the one link that differs from all others
-    /// of both its ends.
+    /// Messages belong to three places. Named is the end whose links all differ from others; or the
+    /// one link that differs from all others of both its ends.
     fn name(&self, cells: &Cells<'_>, stage: Stage, place: Place) -> bool {
         match place {
             Place::Link(node, server) => {
@@ -264,14 +272,16 @@ impl Messages {
             }
             // Who did not answer, or did not record, is a server.
             Place::Server(_) if matches!(stage, Stage::Unseen | Stage::NoAnswer) => true,
-            // With one client and several servers only a server can stand out, and the other way round.
+            // With one client and several servers only a server can stand out, and the other way
+            // round.
             end if is_message(stage) && is_alone(cells, end) && !is_alone(cells, other_end(cells, end)) => false,
             end => !self.slow.contains_key(&(stage, end)),
         }
     }
 }
 
-/// Nanoseconds and visits of a stage on a link. Messages that did not come there took no time there.
+/// Nanoseconds and visits of a stage on a link. Messages that did not come there took no time
+/// there.
 fn time_of_link(cells: &Cells<'_>, stage: Stage, link: Place) -> (u64, u64) {
     let sum = |stage: Stage| {
         let visits = || cells.get(&(stage, link)).into_iter().flat_map(|details| details.values());
@@ -299,8 +309,8 @@ fn other_end(cells: &Cells<'_>, place: Place) -> Place {
     ends.map(|(_, other)| *other).find(|other| !is_same_kind(*other, place)).unwrap_or(place)
 }
 
-/// Nanoseconds that these visits took beyond the median of the means of comparable places: of messages all links elsewhere, of anything
-/// else the other places of the same kind.
+/// Nanoseconds that these visits took beyond the median of the means of comparable places: of
+/// messages all links elsewhere, of anything else the other places of the same kind.
 fn excess(of_all: &Means, cells: &Cells<'_>, messages: &Messages, stage: Stage, place: Place, detail: Detail, visits: &Visits<'_>) -> u64 {
     if let Some(times) = times_usual(of_all, cells, messages, stage, place, detail) {
         return (visits.own_ns() as f64 * (1.0 - 1.0 / times).max(0.0)) as u64;
@@ -318,7 +328,8 @@ fn excess(of_all: &Means, cells: &Cells<'_>, messages: &Messages, stage: Stage, 
     visits.own_ns().saturating_sub(usual * visits.count)
 }
 
-/// How many times as long as at comparable places it takes here, of all records; `None` where records do not say it of all of them.
+/// How many times as long as at comparable places it takes here, of all records; `None` where
+/// records do not say it of all of them.
 fn times_usual(of_all: &Means, cells: &Cells<'_>, messages: &Messages, stage: Stage, place: Place, detail: Detail) -> Option<f64> {
     let is_here = |(node, server): &&(usize, u16)| place.holds(*node, *server);
     let (own, means): (u64, Option<Vec<u64>>) = if messages.has(cells, stage, detail) {

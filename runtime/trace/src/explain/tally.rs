@@ -1,5 +1,5 @@
-//! Some operations of one kind added up: what their reports are made from. Everything is gone through once; quantiles come from selection,
-//! not from sorting.
+//! Some operations of one kind added up: what their reports are made from. Everything is gone
+//! through once; quantiles come from selection, not from sorting.
 
 use weft_base::FastMap;
 
@@ -107,7 +107,8 @@ pub(super) fn rank(count: usize, q: f64) -> usize {
     ((q * count as f64).ceil() as usize).clamp(1, count.max(1)) - 1
 }
 
-/// The quantile of so many numbers in any order, of which those that are not given are 0; 0 of nothing. The numbers may change places.
+/// The quantile of so many numbers in any order, of which those that are not given are 0; 0 of
+/// nothing. The numbers may change places.
 pub(super) fn quantile(given: &mut [u64], count: usize, q: f64) -> u64 {
     let zeros = count - given.len();
     match rank(count, q).checked_sub(zeros) {

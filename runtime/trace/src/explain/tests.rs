@@ -23,7 +23,8 @@ struct Delay {
     every: u64,
 }
 
-/// Builds records of nodes in time of a common clock; `skew` is how far each server's clock is ahead.
+/// Builds records of nodes in time of a common clock; `skew` is how far each server's clock is
+/// ahead.
 struct Cluster {
     delay: Option<Delay>,
     skew: u64,
@@ -341,7 +342,8 @@ fn the_slowest_are_shown_step_by_step() {
 #[test]
 fn a_request_that_came_during_a_turn_waited_in_the_server_s_queue() {
     let mut cluster = Cluster::new(None, 0);
-    // The shortest way is 1 600 ns; the second request comes while the turn of the first runs until 50 000.
+    // The shortest way is 1 600 ns; the second request comes while the turn of the first runs until
+    // 50 000.
     for (key, t0, served_at) in [(1, 10_000, 11_600), (2, 20_000, 50_000)] {
         let (root, call) = (cluster.span_number(), cluster.span_number());
         cluster.span("c0", event::CLIENT_CREATE, 0, (t0, 60_000), (root, 0));
@@ -511,7 +513,8 @@ fn the_shares_of_a_wait_for_the_journal_add_up() {
     assert!(evidence.contains("43 % of it while the journal was flushed"), "{evidence}");
 }
 
-/// A gauge says that a thread of the node had to wait for a processor for this share of the time before it.
+/// A gauge says that a thread of the node had to wait for a processor for this share of the time
+/// before it.
 fn gauge(cluster: &mut Cluster, node: &'static str, at: u64, interval: u64, share: f64) {
     let gauges = [0, 0, 3, (interval as f64 * share) as u64, interval];
     cluster.records.entry(node).or_default().push(Record::new(at, event::LOAD_PROCESSOR, Body::Counter(gauges)));
@@ -562,7 +565,8 @@ fn a_wait_for_a_processor_that_is_longer_than_a_gauge_reaches_back() {
     assert!((waited.seconds - 0.12).abs() < 1e-6, "{waited:?}");
 }
 
-/// Of parallel reads the one at the slow disk always ends last; the other disk is on a critical path only when it was slow for once.
+/// Of parallel reads the one at the slow disk always ends last; the other disk is on a critical
+/// path only when it was slow for once.
 #[test]
 fn a_slow_disk_is_compared_with_all_accesses_of_others() {
     let mut cluster = Cluster::new(None, 0);

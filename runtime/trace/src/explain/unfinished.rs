@@ -1,5 +1,5 @@
-//! What had not ended when the recording did: operations, and requests that no server has answered. A recording of a server that hangs
-//! holds little else.
+//! What had not ended when the recording did: operations, and requests that no server has answered.
+//! A recording of a server that hangs holds little else.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ pub struct Unfinished {
     pub object: u64,
     /// How long it had been running.
     pub seconds: f64,
-    /// What it was waiting for: the innermost thing that was open, such as `net.call` or `client.lock`.
+    /// What it was waiting for: the innermost thing that was open, such as `net.call` or
+    /// `client.lock`.
     pub inside: String,
     /// The server that it was waiting for at last.
     pub server: Option<String>,
@@ -39,7 +40,8 @@ pub struct Silent {
     pub seconds: f64,
     /// The longest of them.
     pub longest_seconds: f64,
-    /// Seconds since its last answer to anybody, or since it was first asked; until the end of the recording.
+    /// Seconds since its last answer to anybody, or since it was first asked; until the end of the
+    /// recording.
     pub since_seconds: f64,
     /// It had answered something while it was recorded.
     pub has_answered: bool,
@@ -110,7 +112,8 @@ fn innermost(index: &Index<'_>, position: u32) -> u32 {
     }
 }
 
-/// The requests without an answer. One whose server has a record of it was answered, too late or to nobody.
+/// The requests without an answer. One whose server has a record of it was answered, too late or to
+/// nobody.
 pub(super) fn unanswered(index: &Index<'_>) -> Vec<Unanswered> {
     let unanswered = |position: u32| {
         let event = index.event(position);
@@ -129,7 +132,8 @@ pub(super) fn unanswered(index: &Index<'_>) -> Vec<Unanswered> {
 const SILENT_NS: u64 = 250_000_000;
 
 impl Analysis<'_> {
-    /// The servers that owe answers to requests which began in the window, the longest silence first.
+    /// The servers that owe answers to requests which began in the window, the longest silence
+    /// first.
     pub(super) fn silent(&self, from_ns: i64, to_ns: i64) -> Vec<Silent> {
         let mut servers: BTreeMap<u16, Vec<Unanswered>> = BTreeMap::new();
         for call in self.unanswered.iter().filter(|call| call.start_ns >= from_ns && call.start_ns < to_ns) {

@@ -1,4 +1,5 @@
-//! The first lines of a report: what is the matter, in an order in which somebody would look at it, and what to do next.
+//! The first lines of a report: what is the matter, in an order in which somebody would look at it,
+//! and what to do next.
 
 use super::report::Explanation;
 use super::suspect::Suspect;
@@ -7,7 +8,8 @@ use crate::Stage;
 
 /// A place with less than this share of the time is not worth a line.
 const WORTH: f64 = 0.1;
-/// With operations under way for less than this share of the time a faster file system changes little.
+/// With operations under way for less than this share of the time a faster file system changes
+/// little.
 const IDLE: f64 = 0.5;
 
 /// The sentences.

@@ -1,4 +1,5 @@
-//! One operation as a waterfall: each piece of its critical path on a line, from left to right in time.
+//! One operation as a waterfall: each piece of its critical path on a line, from left to right in
+//! time.
 
 use std::fmt;
 

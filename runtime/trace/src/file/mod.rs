@@ -1,9 +1,11 @@
-//! Trace files. A file belongs to one node (one process, or one node of a simulation) and consists of units of 64 bytes: a header of
-//! some units, then blocks. A block is one unit that says what follows and some units that are records. `docs/trace.md` has every byte.
+//! Trace files. A file belongs to one node (one process, or one node of a simulation) and consists
+//! of units of 64 bytes: a header of some units, then blocks. A block is one unit that says what
+//! follows and some units that are records. `docs/trace.md` has every byte.
 //!
-//! Every block carries a checksum of its own and begins at a multiple of 64 bytes, so a reader that meets damage looks for the next sound
-//! block; records have numbers, so it can say which are missing; and the last block says how many there were, so a file that was cut
-//! anywhere is recognised.
+//! Every block carries a checksum of its own and begins at a multiple of 64 bytes, so a reader that
+//! meets damage looks for the next sound block; records have numbers, so it can say which are
+//! missing; and the last block says how many there were, so a file that was cut anywhere is
+//! recognised.
 
 mod read;
 mod records;
@@ -45,7 +47,8 @@ pub struct FileHeader {
     pub process: u32,
     /// The clock: `tsc`, `monotonic` or `virtual`.
     pub clock: String,
-    /// Files with the same name share one clock: a machine and its boot, or a simulation. Their times need no offset.
+    /// Files with the same name share one clock: a machine and its boot, or a simulation. Their
+    /// times need no offset.
     pub clock_domain: String,
     /// A moment on the clocks when the file was begun.
     pub anchor: Anchor,
@@ -101,7 +104,8 @@ impl FileHeader {
                 (0..parts).map(|_| Some(Part { name: input.text()?, stage: Stage::from_name(&input.text()?).unwrap_or(Stage::Unseen) }));
             events.push(EventInfo { id, name, kind, stage, parts: parts.collect::<Option<_>>()? });
         }
-        // The first programs wrote no more than that; what later ones write behind it is not for this one.
+        // The first programs wrote no more than that; what later ones write behind it is not for
+        // this one.
         let machine = if input.0.is_empty() { String::new() } else { input.text()? };
         Some(FileHeader { node, server, process, clock, clock_domain, anchor, events: EventTable::from_infos(events), machine })
     }
@@ -174,7 +178,8 @@ mod tests {
         Record { req: number, ..Record::new(number, event::DISK_READ, Body::Span(Span { dur: 1, ..Span::default() })) }
     }
 
-    /// Batches of these sizes, alternating between two rings, with the offsets where each block begins.
+    /// Batches of these sizes, alternating between two rings, with the offsets where each block
+    /// begins.
     fn sample(sizes: &[usize]) -> (Vec<u8>, Vec<(u32, u64)>) {
         let (mut writer, mut bytes) = FileWriter::begin(&header());
         let mut written = Vec::new();

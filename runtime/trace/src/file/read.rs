@@ -65,7 +65,8 @@ pub enum Problem {
         /// How many.
         records: u64,
     },
-    /// Records that were lost while the program ran: rings were full, or overwritten before they were fetched.
+    /// Records that were lost while the program ran: rings were full, or overwritten before they
+    /// were fetched.
     Lost {
         /// The ring.
         ring: u32,
@@ -127,8 +128,8 @@ impl TraceFile {
         TraceFile::read_from(bytes, bytes.len(), |_| {})
     }
 
-    /// Reads a file as far as it is sound; `progress` is told how many bytes have been read. Each piece is looked at while it is still in the
-    /// processor's cache.
+    /// Reads a file as far as it is sound; `progress` is told how many bytes have been read. Each
+    /// piece is looked at while it is still in the processor's cache.
     ///
     /// # Errors
     /// [`ReadError`] if not even the header can be read.
@@ -206,7 +207,8 @@ struct Reader {
     /// What the last block says: how many records there were.
     end: Option<u64>,
     problems: Vec<Problem>,
-    /// By ring: the number that comes next, and the losses that are reported but not yet used to explain a gap.
+    /// By ring: the number that comes next, and the losses that are reported but not yet used to
+    /// explain a gap.
     rings: BTreeMap<u32, Ring>,
     /// Records in sound blocks.
     sound: u64,
@@ -355,5 +357,6 @@ impl Reader {
     }
 }
 
-/// Bytes that are read at once: they stay in the processor's second cache until they have been looked at.
+/// Bytes that are read at once: they stay in the processor's second cache until they have been
+/// looked at.
 const PIECE: u64 = 1 << 19;

@@ -1,5 +1,5 @@
-//! The records of one file as they lie in it: the bytes of the file, where its sound blocks are, and of each record what is asked of all
-//! of them. The rest is decoded when somebody asks.
+//! The records of one file as they lie in it: the bytes of the file, where its sound blocks are,
+//! and of each record what is asked of all of them. The rest is decoded when somebody asks.
 
 use super::UNIT;
 use super::read::Recorded;
@@ -33,7 +33,8 @@ pub struct Sort {
     pub class: u8,
 }
 
-/// When a record begins and how long it takes. On the way from a file to a time line its ticks become nanoseconds.
+/// When a record begins and how long it takes. On the way from a file to a time line its ticks
+/// become nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Brief {
     /// The beginning.

@@ -1,6 +1,7 @@
 //! Which operation a flow is in: what belongs together in a trace.
 //!
-//! An executor that runs several flows on one thread saves and restores their [`Context`] with [`set_context`] around each of them.
+//! An executor that runs several flows on one thread saves and restores their [`Context`] with
+//! [`set_context`] around each of them.
 
 use std::cell::Cell;
 
@@ -8,7 +9,8 @@ use std::cell::Cell;
 pub const LANE_NONE: u16 = u16::MAX;
 
 thread_local! {
-    /// The running operation of the flow that this thread works on. Without a destructor, so that it costs next to nothing to reach.
+    /// The running operation of the flow that this thread works on. Without a destructor, so that
+    /// it costs next to nothing to reach.
     static CONTEXT: Cell<Context> = const { Cell::new(Context::NONE) };
 }
 
@@ -62,8 +64,8 @@ pub fn set_context(context: Context) -> Context {
     CONTEXT.replace(context)
 }
 
-/// A flow that goes on with what a context began: what it records is inside that, whichever task runs it, and beside whatever other flows of
-/// the task record.
+/// A flow that goes on with what a context began: what it records is inside that, whichever task
+/// runs it, and beside whatever other flows of the task record.
 pub async fn within<F: Future>(context: Context, flow: F) -> F::Output {
     let mut flow = std::pin::pin!(flow);
     let mut own = context;

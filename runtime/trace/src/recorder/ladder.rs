@@ -41,7 +41,8 @@ fn begin(event: EventId, ticks: u64) -> OpenLadder {
     OpenLadder(Some(open))
 }
 
-/// The ladder of the reply that this thread is about to send, see [`OpenLadder::leave`]. One relaxed load if nothing is recorded.
+/// The ladder of the reply that this thread is about to send, see [`OpenLadder::leave`]. One
+/// relaxed load if nothing is recorded.
 #[inline]
 pub fn take_leaving() -> Option<OpenLadder> {
     if is_any_on() { LEAVING.take() } else { None }
@@ -106,8 +107,8 @@ impl OpenLadder {
         }
     }
 
-    /// The time since the last phase (or the beginning) belongs to this one. A phase may come several times. `now` in ticks is shared
-    /// with other requests of the turn; see [`now`].
+    /// The time since the last phase (or the beginning) belongs to this one. A phase may come
+    /// several times. `now` in ticks is shared with other requests of the turn; see [`now`].
     #[inline]
     pub fn phase(&mut self, phase: usize, now: u64) {
         if let Some(open) = &mut self.0 {
@@ -118,8 +119,8 @@ impl OpenLadder {
         }
     }
 
-    /// As [`OpenLadder::phase`], and the last one. Whoever knows that should say so: the processor is held up if it reads a word right after
-    /// half of it was written.
+    /// As [`OpenLadder::phase`], and the last one. Whoever knows that should say so: the processor
+    /// is held up if it reads a word right after half of it was written.
     #[inline]
     pub fn end_with(mut self, phase: usize, now: u64) {
         if let Some(open) = self.0.take() {
@@ -127,9 +128,10 @@ impl OpenLadder {
         }
     }
 
-    /// The reply leaves: whoever sends it fetches the ladder with [`take_leaving`], adds the time until then, and writes it. To be called
-    /// right before the reply is given to the runtime; with a runtime that does not fetch it, it is written at the next call. Once nothing is
-    /// recorded any more nobody would fetch it, so it ends here.
+    /// The reply leaves: whoever sends it fetches the ladder with [`take_leaving`], adds the time
+    /// until then, and writes it. To be called right before the reply is given to the runtime; with
+    /// a runtime that does not fetch it, it is written at the next call. Once nothing is recorded
+    /// any more nobody would fetch it, so it ends here.
     #[inline]
     pub fn leave(self) {
         if self.is_on() && is_any_on() {

@@ -1,6 +1,7 @@
 //! Recording: what the code of a client or server calls.
 //!
-//! A thread (or a simulated node, whenever the simulator runs it) has a current [`Recorder`]. Call sites name only events:
+//! A thread (or a simulated node, whenever the simulator runs it) has a current [`Recorder`]. Call
+//! sites name only events:
 //!
 //! ```
 //! use weft_trace::{event, operation, span};
@@ -65,7 +66,8 @@ enum Current {
     Unknown,
     /// Given by [`set_recorder`].
     Here(Rc<Recorder>),
-    /// Of the process, when it had changed its tracer so many times; `None`: it had none, or no ring was left.
+    /// Of the process, when it had changed its tracer so many times; `None`: it had none, or no
+    /// ring was left.
     OfProcess(Option<Rc<Recorder>>, u32),
 }
 
@@ -95,8 +97,9 @@ static PROCESS: Mutex<Option<Tracer>> = Mutex::new(None);
 /// How many times [`PROCESS`] has changed.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// Makes `tracer` that of the process: each thread takes its recorder from it when it next records, and gives up the one that it had from
-/// the tracer before. A span that began with the tracer before is not recorded.
+/// Makes `tracer` that of the process: each thread takes its recorder from it when it next records,
+/// and gives up the one that it had from the tracer before. A span that began with the tracer
+/// before is not recorded.
 pub fn set_process_tracer(tracer: Option<&Tracer>) {
     let mut process = PROCESS.lock().expect("no code panics while it holds this lock");
     *process = tracer.cloned();
@@ -108,8 +111,8 @@ pub fn process_tracer() -> Option<Tracer> {
     PROCESS.lock().expect("no code panics while it holds this lock").clone()
 }
 
-/// Makes `recorder` the current one of this thread and returns the one before; each keeps its running operation. A simulator calls it
-/// before it runs a node.
+/// Makes `recorder` the current one of this thread and returns the one before; each keeps its
+/// running operation. A simulator calls it before it runs a node.
 pub fn set_recorder(recorder: Option<Rc<Recorder>>) -> Option<Rc<Recorder>> {
     // It belongs to the one before.
     ladder::write_leaving();
@@ -240,7 +243,8 @@ impl Recorder {
     }
 }
 
-/// Something failed that should not: a flight recorder that looks out for trouble ([`Tracer::set_dump_on_trouble`]) is written.
+/// Something failed that should not: a flight recorder that looks out for trouble
+/// ([`Tracer::set_dump_on_trouble`]) is written.
 #[inline]
 pub fn trouble() {
     if is_any_on() {
@@ -248,7 +252,8 @@ pub fn trouble() {
     }
 }
 
-/// The clock of this thread's recorder in ticks; 0 if there is none, or nothing is recorded (then it costs one relaxed load).
+/// The clock of this thread's recorder in ticks; 0 if there is none, or nothing is recorded (then
+/// it costs one relaxed load).
 #[inline]
 pub fn now() -> u64 {
     if is_any_on() { with(|recorder| recorder.ticks()).unwrap_or(0) } else { 0 }

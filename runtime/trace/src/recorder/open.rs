@@ -1,5 +1,6 @@
-//! Spans that have begun. Each is written when it ends, so what has not ended is looked for here: the fields of every open span may be read
-//! by any thread, without making the thread wait that it belongs to. They are relaxed atomics, which cost what plain fields cost.
+//! Spans that have begun. Each is written when it ends, so what has not ended is looked for here:
+//! the fields of every open span may be read by any thread, without making the thread wait that it
+//! belongs to. They are relaxed atomics, which cost what plain fields cost.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -181,7 +182,8 @@ fn all() -> MutexGuard<'static, Vec<Weak<Open>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The open spans of a tracer as records up to `now`, by their beginnings; each with whether it is an outermost operation.
+/// The open spans of a tracer as records up to `now`, by their beginnings; each with whether it is
+/// an outermost operation.
 pub(crate) fn open_spans(tracer: u32, now: u64) -> Vec<(bool, Record)> {
     let found = all().iter().filter_map(|open| open.upgrade()?.record(tracer, now)).collect::<Vec<_>>();
     let mut records: Vec<(bool, Record)> = found.into_iter().map(|(role, record)| (role == Role::Operation, record)).collect();

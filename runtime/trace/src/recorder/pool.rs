@@ -1,9 +1,10 @@
 //! Records under construction, on the heap and used again.
 //!
-//! A guard that held its record by value would be copied (into a future, into a list of replies) right after its fields were written one
-//! by one. A processor cannot hand small stores on to a wide load that follows: it waits until they are in its cache, behind every other
-//! store that is on its way. That cost more than all else of a
-//! record in a server (`docs/trace.md`, what it costs). So a guard is one pointer.
+//! A guard that held its record by value would be copied (into a future, into a list of replies)
+//! right after its fields were written one by one. A processor cannot hand small stores on to a
+//! wide load that follows: it waits until they are in its cache, behind every other store that is
+//! on its way. That cost more than all else of a record in a server (`docs/trace.md`, what it
+//! costs). So a guard is one pointer.
 
 use std::cell::Cell;
 use std::thread::LocalKey;

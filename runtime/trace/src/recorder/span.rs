@@ -32,15 +32,16 @@ pub fn span(event: EventId) -> OpenSpan {
     if is_on(event) { begin(event, false) } else { OpenSpan::OFF }
 }
 
-/// Begins an operation: a span on a lane of its own, in the table of what is running, and the parent of everything that its flow records
-/// until it is dropped.
+/// Begins an operation: a span on a lane of its own, in the table of what is running, and the
+/// parent of everything that its flow records until it is dropped.
 #[inline]
 pub fn operation(event: EventId) -> OpenSpan {
     if is_on(event) { begin(event, true) } else { OpenSpan::OFF }
 }
 
-/// A runtime hands the outcome of a request to its flow. Its last byte was given to the socket at `sent`, its reply was taken from the
-/// socket at `received`, in ticks; 0: not known. See [`OpenSpan::answered`].
+/// A runtime hands the outcome of a request to its flow. Its last byte was given to the socket at
+/// `sent`, its reply was taken from the socket at `received`, in ticks; 0: not known. See
+/// [`OpenSpan::answered`].
 #[inline]
 pub fn note_way(sent: u64, received: u64) {
     if is_any_on() {
@@ -109,7 +110,8 @@ impl OpenSpan {
         self.with(|open| open.flags.set(open.flags.get() | flags & !flags::KIND))
     }
 
-    /// Until [`OpenSpan::finished`] is called its end is not known: a flow may be dropped before, for example because its process ends.
+    /// Until [`OpenSpan::finished`] is called its end is not known: a flow may be dropped before,
+    /// for example because its process ends.
     #[inline]
     pub fn unfinished(&mut self) -> &mut Self {
         self.with(|open| open.flags.set(open.flags.get() | flags::OPEN))
@@ -132,8 +134,9 @@ impl OpenSpan {
         })
     }
 
-    /// The flow has the outcome of its request: as far as the runtime has told it ([`note_way`]), the part of the span until the request was
-    /// sent was spent in a queue, and the span ended when the reply was received, not when the flow had its turn.
+    /// The flow has the outcome of its request: as far as the runtime has told it ([`note_way`]),
+    /// the part of the span until the request was sent was spent in a queue, and the span ended
+    /// when the reply was received, not when the flow had its turn.
     #[inline]
     pub fn answered(&mut self) -> &mut Self {
         if is_any_on() {
@@ -257,7 +260,8 @@ impl Recorder {
 
     fn end(&self, open: &Open, role: Role) {
         if open.tracer.get() != self.tracer.0.mask.short_number() {
-            // The process has another tracer than at the beginning, with other lanes and another clock.
+            // The process has another tracer than at the beginning, with other lanes and another
+            // clock.
             return;
         }
         let (t0, lane) = (open.t0(), open.lane.get());
@@ -277,7 +281,8 @@ impl Recorder {
     }
 }
 
-/// The finaliser of MurmurHash3 (Appleby): numbers that follow a pattern, as those of operations do, are chosen as if by chance.
+/// The finaliser of MurmurHash3 (Appleby): numbers that follow a pattern, as those of operations
+/// do, are chosen as if by chance.
 fn spread(number: u32) -> u32 {
     let number = (number ^ number >> 16).wrapping_mul(0x85EB_CA6B);
     let number = (number ^ number >> 13).wrapping_mul(0xC2B2_AE35);

@@ -1,8 +1,9 @@
-//! Bytes that no honest peer and no healthy disk gives. One function for each reader of bytes ([`TARGETS`]): the fuzzer of `fuzz/` drives
-//! it with what it finds, and an ordinary test with the committed corpus and with deterministic damage ([`Mutator`]) to valid
-//! [`samples`].
+//! Bytes that no honest peer and no healthy disk gives. One function for each reader of bytes
+//! ([`TARGETS`]): the fuzzer of `fuzz/` drives it with what it finds, and an ordinary test with the
+//! committed corpus and with deterministic damage ([`Mutator`]) to valid [`samples`].
 //!
-//! A target panics if a reader does what it must not: crash, accept what it would write differently, or give more than it was given.
+//! A target panics if a reader does what it must not: crash, accept what it would write
+//! differently, or give more than it was given.
 
 mod mutate;
 pub mod samples;

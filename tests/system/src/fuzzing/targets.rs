@@ -54,7 +54,8 @@ pub fn reply(bytes: &[u8]) {
     }
 }
 
-/// One message of the handshake: the first byte says which. Nobody gets in with bytes that were not made with the key for this connection.
+/// One message of the handshake: the first byte says which. Nobody gets in with bytes that were not
+/// made with the key for this connection.
 pub fn handshake(bytes: &[u8]) {
     let Some((which, body)) = bytes.split_first() else { return };
     let body = Bytes::copy_from_slice(body);
@@ -128,7 +129,8 @@ pub fn checkpoint(bytes: &[u8]) {
     }
 }
 
-/// A file of a server behind the byte that says which, alone and in place of the valid one among all files of a server.
+/// A file of a server behind the byte that says which, alone and in place of the valid one among
+/// all files of a server.
 pub fn inspect(bytes: &[u8]) {
     let Some((which, content)) = bytes.split_first() else { return };
     let kinds = [StoreFile::Superblock, StoreFile::Segment, StoreFile::Checkpoint, StoreFile::Container];

@@ -12,7 +12,8 @@ use crate::handshake::{Greeting, HANDSHAKE_NS_MAX};
 use crate::inbound::Limits;
 use crate::sys;
 
-/// Connections accepted from one listener in one turn: the handshakes of those before them go on in between.
+/// Connections accepted from one listener in one turn: the handshakes of those before them go on in
+/// between.
 const ACCEPTED_PER_TURN: usize = 64;
 /// A stranger that has said nothing at all after this time goes, in nanoseconds.
 const FIRST_BYTE_NS_MAX: u64 = 2 * SECOND;
@@ -31,7 +32,8 @@ impl Net {
                         self.close(stranger, "its descriptor is needed");
                         continue;
                     }
-                    // The peer was gone before we came, or everything is in use. Without a pause the second would be a busy loop.
+                    // The peer was gone before we came, or everything is in use. Without a pause
+                    // the second would be a busy loop.
                     self.log.line(&format!("cannot accept a connection: {error}"));
                     self.sweep_at = self.sweep_at.min(now + SECOND);
                     return self.pause_accepting(true);
@@ -44,7 +46,8 @@ impl Net {
                     sys::peer_user(fd.as_fd()).map_or(Source::Unknown, Source::User)
                 }
                 Address::Tcp { .. } => {
-                    // A connection that cannot be tuned is broken already; its first use will say so.
+                    // A connection that cannot be tuned is broken already; its first use will say
+                    // so.
                     drop(sys::tune_tcp(fd.as_fd()));
                     sys::peer_ip(fd.as_fd()).map_or(Source::Unknown, Source::of)
                 }
@@ -67,7 +70,8 @@ impl Net {
             Ok(token) => {
                 self.strangers.add(token, source);
                 self.sweep_at = self.sweep_at.min(now + FIRST_BYTE_NS_MAX);
-                // Who is in earnest has sent its first message already, and has it in before the next stranger comes.
+                // Who is in earnest has sent its first message already, and has it in before the
+                // next stranger comes.
                 self.read(token, false, now);
             }
             Err(error) => self.log.line(&format!("cannot watch a connection: {error}")),

@@ -1,8 +1,10 @@
-//! What one peer may make this server keep in memory: requests that wait, replies that it does not take, frames that it does not complete.
+//! What one peer may make this server keep in memory: requests that wait, replies that it does not
+//! take, frames that it does not complete.
 //!
-//! Nobody knows how large a reply will be before it is there, so requests of a connection are handed to the server only as far as replies of
-//! the size that it got lately would fit into [`REPLY_BYTES_PER_TURN`]; the others wait until the next turn, and while the peer does not
-//! take what it was sent. That costs a peer that reads nothing but a turn.
+//! Nobody knows how large a reply will be before it is there, so requests of a connection are
+//! handed to the server only as far as replies of the size that it got lately would fit into
+//! [`REPLY_BYTES_PER_TURN`]; the others wait until the next turn, and while the peer does not take
+//! what it was sent. That costs a peer that reads nothing but a turn.
 
 use std::collections::VecDeque;
 
@@ -19,11 +21,14 @@ const REPLY_BYTES_PER_TURN: usize = 64 << 20;
 const REQUESTS_PER_TURN: std::ops::RangeInclusive<usize> = 8..=4096;
 /// The size of the replies of a connection that has got none yet.
 const REPLY_BYTES_FIRST: usize = 4 << 20;
-/// Replies that all connections together do not take; beyond it those that take nothing are dropped.
+/// Replies that all connections together do not take; beyond it those that take nothing are
+/// dropped.
 const UNSENT_BYTES_MAX: usize = 512 << 20;
-/// Parts of frames of all connections together; beyond it no new frame is begun and those that do not go on are dropped.
+/// Parts of frames of all connections together; beyond it no new frame is begun and those that do
+/// not go on are dropped.
 const HALF_BYTES_MAX: usize = 256 << 20;
-/// A frame that was begun must go on after this time, and be complete after the other one, in nanoseconds.
+/// A frame that was begun must go on after this time, and be complete after the other one, in
+/// nanoseconds.
 const HALF_SILENT_NS_MAX: u64 = 10 * SECOND;
 const HALF_NS_MAX: u64 = 60 * SECOND;
 /// The patience with who does not go on while memory is short, in nanoseconds.

@@ -1,15 +1,18 @@
 //! Connections whose peer has not proved yet who it is, and which of them makes room for a new one.
 //!
-//! Anybody in the network may open connections and say nothing. So a stranger never waits for a place and never takes one from a peer that is
-//! known: the oldest of the source with the most strangers goes, one that has said nothing before one that has. A source is an address (for
-//! IPv6 its network of 64 bits), or on this machine a user, so that whoever fills the places loses his own first.
+//! Anybody in the network may open connections and say nothing. So a stranger never waits for a
+//! place and never takes one from a peer that is known: the oldest of the source with the most
+//! strangers goes, one that has said nothing before one that has. A source is an address (for IPv6
+//! its network of 64 bits), or on this machine a user, so that whoever fills the places loses his
+//! own first.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// Strangers at the same time.
 pub(super) const STRANGERS_MAX: usize = 1024;
-/// Of these from one source. A handshake takes a round trip or two, so many clients of one machine get through it at once.
+/// Of these from one source. A handshake takes a round trip or two, so many clients of one machine
+/// get through it at once.
 pub(super) const STRANGERS_PER_SOURCE_MAX: usize = 256;
 
 /// Where a connection comes from.
