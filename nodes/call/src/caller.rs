@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
+use bytes::Bytes;
 use weft_base::{ClientId, MILLISECOND, Nanos, Payload, RequestId, Result, SECOND, ServerId, Status};
 use weft_rt::{Bulk, FaultPoint, Outgoing, Runtime, Work};
-use weft_wire::{Flags, HEADER_BYTES, Header, Operation, Wire};
+use weft_wire::{Flags, Frame, HEADER_BYTES, Header, Op, Operation, Wire};
 
 use crate::sequence::Sequences;
 
@@ -103,9 +104,24 @@ impl<R: Runtime> Caller<R> {
         bulk: Bulk<'_>,
         deadline: Nanos,
     ) -> Result<(O::Reply, Payload)> {
+        let encode = || operation.to_bytes();
+        let reply = self.deliver(server, O::OP, encode(), &encode, bulk, deadline).await?;
+        Ok((O::Reply::from_bytes(reply.body)?, reply.bulk))
+    }
+
+    /// The part of [`Caller::call_with_bulk`] that is the same code for all operations: it is
+    /// compiled once for each runtime. `body` is what `encode` returns.
+    async fn deliver(
+        &self,
+        server: ServerId,
+        op: Op,
+        body: Bytes,
+        encode: &(dyn Fn() -> Bytes + Sync),
+        bulk: Bulk<'_>,
+        deadline: Nanos,
+    ) -> Result<Frame> {
         self.rt.cpu(Work::Request).await;
         self.rt.pass(FaultPoint::ClientCode).await;
-        let body = operation.to_bytes();
         let sent_bytes = body.len() as u64 + bulk.len();
         let mut body = Some(body);
         let peer = self.peer(server);
@@ -116,19 +132,19 @@ impl<R: Runtime> Caller<R> {
             if attempt > 0 {
                 span = peer.lock().sequences.span(ticket.sequence);
             }
-            let mut header = Header::request(O::OP, server, request, span);
+            let mut header = Header::request(op, server, request, span);
             if attempt > 0 {
                 header.flags = Flags::RETRY;
             }
             // Encoded again for the rare second attempt: a shared body costs every first one an
             // allocation.
-            let body = body.take().unwrap_or_else(|| operation.to_bytes());
+            let body = body.take().unwrap_or_else(encode);
             let outgoing = Outgoing { header, body, bulk: bulk.clone() };
             let attempt_ends = deadline.min(self.rt.now() + patience);
             let mut traced = weft_trace::span(weft_trace::event::NET_CALL);
             if traced.is_on() {
                 let key = weft_trace::request_key(request, server);
-                traced.request(key).peer(server.0).range(u64::from(O::OP.code()), sent_bytes).unfinished();
+                traced.request(key).peer(server.0).range(u64::from(op.code()), sent_bytes).unfinished();
             }
             self.rt.pass(FaultPoint::ClientSend).await;
             let mut outcome = self.rt.request(server, outgoing, attempt_ends).await;
@@ -156,7 +172,7 @@ impl<R: Runtime> Caller<R> {
             let broken = matches!(outcome, Err(Status::Unreachable));
             self.attempt_ended(&peer, attempt > 0, sent_bytes + received_bytes, boot, broken);
             let status = match outcome.and_then(|reply| reply.status().map(|()| reply)) {
-                Ok(reply) => return Ok((O::Reply::from_bytes(reply.body)?, reply.bulk)),
+                Ok(reply) => return Ok(reply),
                 Err(status) => status,
             };
             if status.is_trouble() {

@@ -27,7 +27,7 @@ pub use crate::tx::*;
 use crate::{Rights, Wire};
 
 /// A request type: knows its row and its reply type.
-pub trait Operation: Wire {
+pub trait Operation: Wire + Sync {
     /// Its row.
     const OP: Op;
     /// What a successful reply carries.
