@@ -2,6 +2,7 @@
 //!
 //! It never becomes part of what users install.
 
+mod book;
 mod circles;
 mod counts;
 mod operations;

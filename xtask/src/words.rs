@@ -11,30 +11,6 @@ const GLOSSARY: &str = "docs/glossary.md";
 const NOUNS_MAX: usize = 80;
 /// The crates of the file system; the laboratory and tests have words of their own.
 const FILE_SYSTEM: [&str; 4] = ["core/", "runtime/", "nodes/", "gateways/"];
-/// Names that several public types still share. A name may leave this list; none may come.
-const SHARED: [&str; 20] = [
-    "Answer",
-    "Caller",
-    "Clients",
-    "Context",
-    "DiskCounts",
-    "Event",
-    "Job",
-    "JournalError",
-    "Kind",
-    "Load",
-    "Log",
-    "Node",
-    "Operation",
-    "Part",
-    "Pieces",
-    "Record",
-    "Records",
-    "Served",
-    "Service",
-    "Session",
-];
-
 /// What is wrong with the words of the tree.
 pub fn check(root: &Path, files: &[String]) -> Vec<String> {
     let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
@@ -71,15 +47,8 @@ fn types<'a>(sources: impl Iterator<Item = (&'a str, String)>) -> Vec<String> {
         let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
         product.lines().filter_map(public_type).for_each(|name| places.entry(name.to_owned()).or_default().push(file));
     }
-    let mut problems = Vec::new();
-    for (name, files) in &places {
-        if files.len() > 1 && !SHARED.contains(&name.as_str()) {
-            problems.push(format!("{name} is the name of {} public types: {}", files.len(), files.join(", ")));
-        }
-    }
-    let alone = SHARED.iter().filter(|name| places.get(**name).is_none_or(|files| files.len() < 2));
-    problems.extend(alone.map(|name| format!("{name} is shared no more: take it off the list in xtask/src/words.rs")));
-    problems
+    let shared = places.iter().filter(|(_, files)| files.len() > 1);
+    shared.map(|(name, files)| format!("{name} is the name of {} public types: {}", files.len(), files.join(", "))).collect()
 }
 
 /// The name of the public type that the line declares. `Result` and `Error` are what each crate
@@ -106,8 +75,6 @@ mod tests {
         let sources =
             [("a.rs", "pub struct Batch<T> {\n"), ("b.rs", "pub enum Batch {\nstruct Own;\n"), ("c.rs", "pub type Result<T> = X;\n")];
         let problems = types(sources.into_iter().map(|(file, text)| (file, text.to_owned())));
-        // None of the names that may be shared is in so small a tree.
-        let problems: Vec<String> = problems.into_iter().filter(|problem| !problem.contains("is shared no more")).collect();
         assert_eq!(problems, ["Batch is the name of 2 public types: a.rs, b.rs"]);
     }
 }

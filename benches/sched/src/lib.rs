@@ -9,7 +9,7 @@ use std::time::Instant;
 use weft_base::Nanos;
 use weft_sched::classic::ClassicConfig;
 use weft_sched::improved::{DiskCost, ImprovedConfig};
-use weft_sched::{Access, CacheLayer, FileKey, Layer, LayerKind, Next, Part, Piece};
+use weft_sched::{Access, CacheLayer, FileKey, JobPiece, Layer, LayerKind, Next, Piece};
 
 /// How the pieces of a measurement arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub fn measure(mut layer: Layer, pattern: Pattern, pieces: u64) -> Row {
     more.iter().for_each(|place| write(&mut layer, *place));
     let add_ns = began.elapsed().as_nanos() as f64 / more.len() as f64;
 
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<JobPiece> = Vec::new();
     let (mut jobs, mut bytes) = (0, 0);
     let began = Instant::now();
     while let Next::Job(job) = layer.next(Nanos(0), u64::MAX, &mut parts) {

@@ -14,7 +14,7 @@ mod stripe;
 pub use list::{BufferSlice, DatafileList, LocalRange, split};
 pub use placement::{directory_server, first_data_server};
 pub use size::{FILE_BYTES_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN, WIDTH_MAX, check, file_bytes, file_end, local_bytes};
-pub use stripe::{Pieces, StripePiece, pieces};
+pub use stripe::{StripePiece, StripePieces, pieces};
 
 /// A contiguous range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

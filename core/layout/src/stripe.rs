@@ -18,7 +18,7 @@ pub struct StripePiece {
 
 /// The pieces of a file range in the order of the file; see [`pieces`].
 #[derive(Clone, Debug)]
-pub struct Pieces {
+pub struct StripePieces {
     layout: Layout,
     offset: u64,
     end: u64,
@@ -27,11 +27,11 @@ pub struct Pieces {
 /// Cuts the range of `bytes` bytes at `offset` of a file at the borders of its stripes. Neighbours
 /// of one datafile are merged, so a file with one datafile has one piece. A range that would end
 /// beyond `u64::MAX` ends there.
-pub fn pieces(layout: &Layout, offset: u64, bytes: u64) -> Pieces {
-    Pieces { layout: *layout, offset, end: offset.saturating_add(bytes) }
+pub fn pieces(layout: &Layout, offset: u64, bytes: u64) -> StripePieces {
+    StripePieces { layout: *layout, offset, end: offset.saturating_add(bytes) }
 }
 
-impl Iterator for Pieces {
+impl Iterator for StripePieces {
     type Item = StripePiece;
 
     fn next(&mut self) -> Option<StripePiece> {

@@ -9,7 +9,7 @@ const ABSENT_MAX: usize = 1024;
 
 /// Names of clients.
 #[derive(Debug, Default)]
-pub struct Clients {
+pub struct ClientNames {
     by_id: BTreeMap<ClientId, Entry>,
     absent: usize,
 }
@@ -20,7 +20,7 @@ struct Entry {
     connections: u32,
 }
 
-impl Clients {
+impl ClientNames {
     /// A connection of the client was made, from the place with this name.
     pub fn connected(&mut self, client: ClientId, name: Option<String>) {
         let is_known = self.by_id.contains_key(&client);
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn names_outlive_connections_and_memory_is_bounded() {
-        let mut clients = Clients::default();
+        let mut clients = ClientNames::default();
         let stays = ClientId(9_999_999);
         clients.connected(stays, Some("pid 1".into()));
         for number in 0..5000 {

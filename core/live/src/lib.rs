@@ -17,7 +17,7 @@ use weft_base::{ClientId, Handle, Nanos};
 use weft_wire::Op;
 use weft_wire::ops::{ClientName, LiveReply, OLDEST_MAX, ServerInfo, TOP_MAX};
 
-pub use clients::Clients;
+pub use clients::ClientNames;
 pub use in_flight::{InFlight, Ticket};
 pub use operations::{Operations, SLOTS, slot_of, slot_upper_ns};
 pub use sketch::{Estimate, Sketch};
@@ -31,7 +31,7 @@ pub struct Live {
     /// Requests that are here and not answered, as far as their owner has put them in.
     pub in_flight: InFlight,
     /// Where clients are.
-    pub clients: Clients,
+    pub clients: ClientNames,
     read_bytes: u64,
     written_bytes: u64,
 }
@@ -61,7 +61,7 @@ impl Live {
             operations: Operations::default(),
             tops: Tops::new(now),
             in_flight: InFlight::default(),
-            clients: Clients::default(),
+            clients: ClientNames::default(),
             read_bytes: 0,
             written_bytes: 0,
         }

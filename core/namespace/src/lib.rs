@@ -13,9 +13,11 @@
 mod access;
 mod change;
 mod directory;
+mod flagged;
 mod graves;
 mod inode;
 mod locks;
+mod open_files;
 mod opens;
 mod ops;
 mod placement;
@@ -24,6 +26,7 @@ mod snapshot;
 mod state;
 mod table;
 mod tx;
+mod xattrs;
 
 pub use access::{EXECUTE, READ, WRITE, may_access};
 pub use change::{Change, OpenChange, Prepared, RECORD_VERSION, Record, encode};
@@ -36,5 +39,5 @@ pub use ops::{
 pub use placement::Placement;
 pub use replies::Admission;
 pub use snapshot::SnapshotCursor;
-pub use state::{Context, Settings, State};
-pub use tx::{Part, lead_to_made, made_directory};
+pub use state::{RequestContext, Settings, State};
+pub use tx::{ServerPart, lead_to_made, made_directory};

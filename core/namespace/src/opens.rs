@@ -15,11 +15,24 @@ struct OpenBy {
     sequence: u64,
 }
 
+/// The time after a restart in which clients say again what they have open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Grace {
+    /// It is over, or there was no restart: what is known of open files is all there is.
+    #[default]
+    Over,
+    /// Nobody is known to have anything open; files that were being written are marked.
+    Kept,
+    /// The crash may have taken marks, too: until clients tell, anybody may be writing to any file.
+    Lost,
+}
+
 /// The open files of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Opens {
     by_handle: FastMap<Handle, Vec<OpenBy>>,
     by_client: FastMap<ClientId, BTreeSet<Handle>>,
+    pub(crate) grace: Grace,
 }
 
 impl Opens {

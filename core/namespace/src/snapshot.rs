@@ -31,9 +31,10 @@ impl State {
         let next = match cursor {
             SnapshotCursor::Start => {
                 changes.push(Change::PutCounter { next: self.next_counter });
-                let prepared = self.prepared.iter().map(|(tx, prepared)| Change::PutPrepared { tx: *tx, prepared: prepared.clone() });
+                let prepared =
+                    self.transactions.prepared.iter().map(|(tx, prepared)| Change::PutPrepared { tx: *tx, prepared: prepared.clone() });
                 changes.extend(prepared);
-                let decided = self.decided.iter();
+                let decided = self.transactions.decided.iter();
                 changes.extend(decided.map(|(tx, participants)| Change::PutDecided { tx: *tx, participants: participants.clone() }));
                 SnapshotCursor::Inodes(Handle(0))
             }
@@ -54,7 +55,7 @@ impl State {
             if let Some(target) = self.targets.get(&handle) {
                 changes.push(Change::PutTarget { handle, target: target.clone() });
             }
-            for (name, value) in self.xattrs.get(&handle).into_iter().flatten() {
+            for (name, value) in self.xattrs.of(handle) {
                 changes.push(Change::PutXattr { handle, name: name.clone(), value: value.clone() });
             }
         }

@@ -1,6 +1,6 @@
 //! The state of a metadata server and the one function that changes it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use weft_base::{Attr, ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
@@ -9,14 +9,15 @@ use weft_wire::{Capability, ClusterKey, NameKey, Rights};
 
 use crate::change::Prepared;
 use crate::directory::{Directory, Entry};
+use crate::flagged::{Flagged, Flags};
 use crate::graves::Graves;
 use crate::locks::Locks;
 use crate::opens::Opens;
-use crate::ops::xattr_bytes;
 use crate::placement::Placement;
 use crate::replies::Replies;
 use crate::table::InodeTable;
-use crate::{Admission, Change, Inode, InodeFlags, LockMode, OpenChange, Record};
+use crate::xattrs::Xattrs;
+use crate::{Admission, Change, Inode, InodeFlags, LockMode, Record};
 
 /// What a state must know of its file system. Constant while the server runs.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ pub struct Settings {
 
 /// Circumstances of one request.
 #[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
+pub struct RequestContext<'a> {
     /// Who sends it.
     pub client: ClientId,
     /// The wall clock, for time stamps and the ends of capabilities.
@@ -43,13 +44,24 @@ pub struct Context<'a> {
     pub capability_ns: i64,
 }
 
-impl Context<'_> {
+impl RequestContext<'_> {
     /// A capability for the asking client.
     pub fn capability(&self, handle: Handle, rights: Rights) -> Capability {
         let expires = WallTime(self.now.0.saturating_add(self.capability_ns));
         // The others are no business of data servers.
         Capability::sign(self.key, handle, self.client, rights.and(Rights::OF_DATA), expires)
     }
+}
+
+/// Transactions that are not over.
+#[derive(Debug, Default)]
+pub(crate) struct Transactions {
+    /// Parts of this server that wait for their coordinators.
+    pub(crate) prepared: BTreeMap<TxId, Prepared>,
+    /// What this server has decided, and who may not know yet.
+    pub(crate) decided: BTreeMap<TxId, Vec<ServerId>>,
+    /// What they hold. Volatile.
+    pub(crate) locks: Locks,
 }
 
 /// Everything that a metadata server knows.
@@ -60,34 +72,18 @@ pub struct State {
     pub(crate) inodes: InodeTable,
     pub(crate) directories: BTreeMap<Handle, Directory>,
     pub(crate) targets: BTreeMap<Handle, Bytes>,
-    pub(crate) xattrs: BTreeMap<Handle, BTreeMap<Bytes, Bytes>>,
-    pub(crate) prepared: BTreeMap<TxId, Prepared>,
-    pub(crate) decided: BTreeMap<TxId, Vec<ServerId>>,
+    pub(crate) xattrs: Xattrs,
+    pub(crate) transactions: Transactions,
     pub(crate) replies: Replies,
     /// Counter of the next new handle.
     pub(crate) next_counter: u64,
 
     // Derived from the above.
-    /// What all extended attributes take, about, in bytes.
-    pub(crate) xattr_bytes: u64,
-    /// Files without a name.
-    orphans: BTreeSet<Handle>,
-    /// Files with the flag WRITING.
-    writing: BTreeSet<Handle>,
-    /// Files with the flag TRUNCATING.
-    truncating: BTreeSet<Handle>,
+    pub(crate) flagged: Flagged,
 
     // Volatile.
     pub(crate) graves: Graves,
-    pub(crate) locks: Locks,
     pub(crate) opens: Opens,
-    /// Files whose writer was lost: their size must be asked at the data servers.
-    uncertain: BTreeSet<Handle>,
-    /// Files without a name are kept even if nobody is known to have them open.
-    pub(crate) keep_orphans: bool,
-    /// A crash has taken opens for writing that clients were told of: until these tell again,
-    /// anybody may be writing to any file.
-    pub(crate) opens_lost: bool,
 }
 
 impl State {
@@ -99,22 +95,14 @@ impl State {
             inodes: InodeTable::default(),
             directories: BTreeMap::new(),
             targets: BTreeMap::new(),
-            xattrs: BTreeMap::new(),
-            prepared: BTreeMap::new(),
-            decided: BTreeMap::new(),
+            xattrs: Xattrs::default(),
+            transactions: Transactions::default(),
             replies: Replies::default(),
             // Counter 0 names nothing, 1 is the root.
             next_counter: 2,
-            xattr_bytes: 0,
-            orphans: BTreeSet::new(),
-            writing: BTreeSet::new(),
-            truncating: BTreeSet::new(),
+            flagged: Flagged::default(),
             graves: Graves::default(),
-            locks: Locks::default(),
             opens: Opens::default(),
-            uncertain: BTreeSet::new(),
-            keep_orphans: false,
-            opens_lost: false,
         }
     }
 
@@ -158,42 +146,27 @@ impl State {
             Change::PutTarget { handle, target } => {
                 self.targets.insert(handle, Bytes::copy_from_slice(&target));
             }
-            Change::PutXattr { handle, name, value } => {
-                self.xattr_bytes += xattr_bytes(&name, &value) as u64;
-                let attributes = self.xattrs.entry(handle).or_default();
-                if let Some(old) = attributes.insert(Bytes::copy_from_slice(&name), Bytes::copy_from_slice(&value)) {
-                    self.xattr_bytes -= xattr_bytes(&name, &old) as u64;
-                }
-            }
-            Change::DeleteXattr { handle, name } => {
-                if let Some(attributes) = self.xattrs.get_mut(&handle) {
-                    if let Some(old) = attributes.remove(&name) {
-                        self.xattr_bytes -= xattr_bytes(&name, &old) as u64;
-                    }
-                    if attributes.is_empty() {
-                        self.xattrs.remove(&handle);
-                    }
-                }
-            }
+            Change::PutXattr { handle, name, value } => self.xattrs.put(handle, &name, &value),
+            Change::DeleteXattr { handle, name } => self.xattrs.delete(handle, &name),
             Change::PutPrepared { tx, prepared } => {
                 assert!(tx.coordinator != self.settings.server, "a coordinator prepares nothing, it decides");
                 if let Some(made) = prepared.made() {
                     self.saw_handle(made);
                 }
-                self.locks.lock(tx, LockMode::Prepared, &prepared.parts, prepared.made());
-                self.prepared.insert(tx, prepared);
+                self.transactions.locks.lock(tx, LockMode::Prepared, &prepared.parts, prepared.made());
+                self.transactions.prepared.insert(tx, prepared);
             }
             Change::DeletePrepared { tx } => {
-                if let Some(prepared) = self.prepared.remove(&tx) {
-                    self.locks.unlock(tx, &prepared.parts, prepared.made());
+                if let Some(prepared) = self.transactions.prepared.remove(&tx) {
+                    self.transactions.locks.unlock(tx, &prepared.parts, prepared.made());
                 }
             }
             Change::PutDecided { tx, participants } => {
                 assert!(tx.coordinator == self.settings.server, "only its coordinator decides a transaction");
-                self.decided.insert(tx, participants);
+                self.transactions.decided.insert(tx, participants);
             }
             Change::DeleteDecided { tx } => {
-                self.decided.remove(&tx);
+                self.transactions.decided.remove(&tx);
             }
             Change::PutReply { client, incarnation, sequence, finished_below, body } => {
                 self.replies.put(RequestId { client, incarnation, sequence }, finished_below, body);
@@ -209,21 +182,9 @@ impl State {
         if inode.is_directory() {
             self.directories.entry(handle).or_default();
         }
-        let (flags, orphan) = (inode.flags, is_orphan(&inode));
-        let old = self.inodes.insert(handle, inode);
-        let (old_flags, old_orphan) = old.map_or((InodeFlags::default(), false), |old| (old.flags, is_orphan(&old)));
-        if (old_flags, old_orphan) != (flags, orphan) {
-            let keep = |set: &mut BTreeSet<Handle>, member: bool| {
-                if member {
-                    set.insert(handle)
-                } else {
-                    set.remove(&handle)
-                };
-            };
-            keep(&mut self.orphans, orphan);
-            keep(&mut self.writing, flags.has(InodeFlags::WRITING));
-            keep(&mut self.truncating, flags.has(InodeFlags::TRUNCATING));
-        }
+        let now = Flags::of(&inode);
+        let before = self.inodes.insert(handle, inode).map_or(Flags::default(), |old| Flags::of(&old));
+        self.flagged.changed(handle, before, now);
     }
 
     fn delete_inode(&mut self, handle: Handle) {
@@ -232,7 +193,7 @@ impl State {
             // back.
             self.directories.remove(&handle);
             self.targets.remove(&handle);
-            self.delete_xattrs(handle);
+            self.xattrs.delete_all(handle);
             return;
         };
         if old.is_directory() {
@@ -241,23 +202,10 @@ impl State {
         if old.kind == FileKind::Symlink {
             self.targets.remove(&handle);
         }
-        if !self.xattrs.is_empty() {
-            self.delete_xattrs(handle);
-        }
-        if old.flags != InodeFlags::default() || is_orphan(&old) {
-            self.orphans.remove(&handle);
-            self.writing.remove(&handle);
-            self.truncating.remove(&handle);
-            self.uncertain.remove(&handle);
-        }
+        self.xattrs.delete_all(handle);
+        self.flagged.gone(handle, Flags::of(&old));
         if old.kind != FileKind::File {
             self.graves.bury(handle, old);
-        }
-    }
-
-    fn delete_xattrs(&mut self, handle: Handle) {
-        for (name, value) in self.xattrs.remove(&handle).into_iter().flatten() {
-            self.xattr_bytes -= xattr_bytes(&name, &value) as u64;
         }
     }
 
@@ -293,7 +241,7 @@ impl State {
 
     /// What all extended attributes take in memory, about, in bytes.
     pub fn xattr_bytes(&self) -> u64 {
-        self.xattr_bytes
+        self.xattrs.bytes()
     }
 
     /// Number of files that are open.
@@ -330,10 +278,10 @@ impl State {
     pub fn inode(&self, handle: Handle) -> Result<&Inode> {
         match self.inodes.get(handle) {
             // Its transaction may have been decided: then even what it is may be history.
-            Some(inode) => self.locks.check_decided(handle).map(|()| inode),
+            Some(inode) => self.transactions.locks.check_decided(handle).map(|()| inode),
             None if handle.server() != self.settings.server => Err(Status::WrongServer),
             None => {
-                self.locks.check_decided(handle)?;
+                self.transactions.locks.check_decided(handle)?;
                 Err(Status::Stale)
             }
         }
@@ -363,11 +311,11 @@ impl State {
             Some(directory) => inode.directory_attr(handle, directory.len(), directory.subdirectories()),
             None => inode.attr(handle),
         };
-        Attr { bare: self.xattrs.is_empty() || !self.xattrs.contains_key(&handle), ..attr }
+        Attr { bare: !self.xattrs.has_any(handle), ..attr }
     }
 
     /// The attributes, and how to ask the data servers where they know better.
-    pub fn file_state(&self, cx: &Context<'_>, handle: Handle, inode: &Inode) -> FileState {
+    pub fn file_state(&self, cx: &RequestContext<'_>, handle: Handle, inode: &Inode) -> FileState {
         let attr = self.attr(handle, inode);
         let elsewhere = inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle));
         FileState {
@@ -390,7 +338,7 @@ impl State {
         if inode.flags.has(InodeFlags::TRUNCATING) {
             return Err(Status::Busy);
         }
-        self.locks.check_read_inode(handle)
+        self.transactions.locks.check_read_inode(handle)
     }
 
     /// Checks that an inode may be changed now.
@@ -401,12 +349,12 @@ impl State {
         if inode.flags.has(InodeFlags::TRUNCATING) {
             return Err(Status::Busy);
         }
-        self.locks.check_write_inode(handle)
+        self.transactions.locks.check_write_inode(handle)
     }
 
     /// True if transactions hold locks.
     pub fn has_locks(&self) -> bool {
-        !self.locks.is_empty()
+        !self.transactions.locks.is_empty()
     }
 
     // ---- Requests
@@ -439,146 +387,33 @@ impl State {
 
     /// Parts of this server that wait for their coordinators' decisions.
     pub fn prepared_transactions(&self) -> Vec<TxId> {
-        self.prepared.keys().copied().collect()
+        self.transactions.prepared.keys().copied().collect()
     }
 
     /// A part that waits for its coordinator's decision.
     pub fn prepared(&self, tx: TxId) -> Option<&Prepared> {
-        self.prepared.get(&tx)
+        self.transactions.prepared.get(&tx)
     }
 
     /// Transactions that this server has decided to commit, with the participants that may not know
     /// yet.
     pub fn decided_transactions(&self) -> Vec<(TxId, Vec<ServerId>)> {
-        self.decided.iter().map(|(tx, participants)| (*tx, participants.clone())).collect()
+        self.transactions.decided.iter().map(|(tx, participants)| (*tx, participants.clone())).collect()
     }
 
     /// True if this server has decided to commit the transaction and somebody may not know yet.
     pub fn is_decided(&self, tx: TxId) -> bool {
-        self.decided.contains_key(&tx)
+        self.transactions.decided.contains_key(&tx)
     }
 
     /// Locks a coordinator's own parts; they have been prepared.
     pub fn lock_own(&mut self, tx: TxId, parts: &[TxPart]) {
-        self.locks.lock(tx, LockMode::Own, parts, None);
+        self.transactions.locks.lock(tx, LockMode::Own, parts, None);
     }
 
     /// Releases a coordinator's own locks.
     pub fn unlock_own(&mut self, tx: TxId, parts: &[TxPart]) {
-        self.locks.unlock(tx, parts, None);
-    }
-
-    // ---- Open files
-    // ---------------------------------------------------------------------------------------------
-
-    /// Changes the table of open files outside a record: reclaimed opens.
-    pub fn apply_open(&mut self, change: OpenChange) {
-        self.opens.apply(change);
-    }
-
-    /// What the client has open of this file, with the sequence of its newest open.
-    pub fn opened_by(&self, client: ClientId, handle: Handle) -> Option<(Rights, u64)> {
-        self.opens.of(client, handle)
-    }
-
-    /// True if a client that has not told yet what it had open before a restart may have had this
-    /// file open in a way that excludes these rights.
-    pub fn may_be_excluded(&self, handle: Handle, rights: Rights) -> bool {
-        let Some(inode) = self.peek(handle) else { return false };
-        let appends = rights.contains(Rights::APPEND) && self.may_be_written(handle);
-        let appended = rights.contains(Rights::WRITE) && inode.flags.has(InodeFlags::APPENDING) && self.may_be_written(handle);
-        self.keep_orphans && (rights.contains(Rights::LOCK) || appends || appended)
-    }
-
-    /// What of the rights that a client says it has can be true: another one may have got them
-    /// while it was away.
-    pub fn reclaimable(&self, client: ClientId, handle: Handle, rights: Rights) -> Rights {
-        let rights = rights.and(Rights::OF_OPENS);
-        let lost = |right: Rights, by: Rights| rights.contains(right) && self.opens.others_have(handle, client, by);
-        let without = |rights: Rights, right: Rights| Rights(rights.0 & !right.0);
-        let rights = if lost(Rights::LOCK, Rights::LOCK) { without(rights, Rights::LOCK) } else { rights };
-        if lost(Rights::APPEND, Rights::WRITE) { without(rights, Rights::APPEND) } else { rights }
-    }
-
-    /// Drops everything that a lost client had open. Sizes of files that it had open for writing
-    /// become uncertain.
-    pub fn drop_client(&mut self, client: ClientId) {
-        for (handle, rights) in self.opens.drop_client(client) {
-            if rights.contains(Rights::WRITE) && self.inodes.get(handle).is_some_and(|inode| inode.flags.has(InodeFlags::WRITING)) {
-                self.uncertain.insert(handle);
-            }
-        }
-    }
-
-    /// After a restart: nobody is known to have anything open, so unlinked files are kept and sizes
-    /// of files that were being written are uncertain. `opens_lost`: some that were opened for
-    /// writing may not even be known as such.
-    pub fn begin_grace(&mut self, opens_lost: bool) {
-        self.keep_orphans = true;
-        self.opens_lost = opens_lost;
-        self.uncertain = self.writing.clone();
-    }
-
-    /// True until clients have had the time to tell what they have open.
-    pub fn is_in_grace(&self) -> bool {
-        self.keep_orphans
-    }
-
-    /// Clients have had the time to tell what they have open.
-    pub fn end_grace(&mut self) {
-        self.keep_orphans = false;
-        self.opens_lost = false;
-    }
-
-    /// Files whose writers were lost and that nobody has asked the data servers about yet.
-    pub fn uncertain_files(&self) -> Vec<Handle> {
-        if self.keep_orphans { Vec::new() } else { self.uncertain.iter().copied().collect() }
-    }
-
-    /// True if the size of the file must be asked at the data servers because a writer was lost.
-    pub fn is_uncertain(&self, handle: Handle) -> bool {
-        self.uncertain.contains(&handle)
-    }
-
-    /// True if somebody may be writing to the file of whom nothing is known.
-    pub(crate) fn may_be_written(&self, handle: Handle) -> bool {
-        self.opens_lost || self.is_uncertain(handle)
-    }
-
-    /// The size of the file is certain again.
-    pub fn made_certain(&mut self, handle: Handle) {
-        self.uncertain.remove(&handle);
-    }
-
-    /// Files without a name that nobody has open: to be removed for good, at most `max` from
-    /// `first` on.
-    pub fn reapable(&self, first: Handle, max: usize) -> Vec<Handle> {
-        if self.keep_orphans {
-            return Vec::new();
-        }
-        let orphans = self.orphans.range(first..).copied().filter(|handle| !self.opens.is_open(*handle));
-        orphans.filter(|handle| !self.truncating.contains(handle)).take(max).collect()
-    }
-
-    /// True if this file has no name, nobody has it open, and nobody is waited for who might say
-    /// so.
-    pub(crate) fn is_reapable(&self, handle: Handle, inode: &Inode) -> bool {
-        inode.nlink == 0 && !self.keep_orphans && !self.opens.is_open(handle)
-    }
-
-    /// True if there is such a file.
-    pub fn has_reapable(&self) -> bool {
-        !self.orphans.is_empty() && !self.reapable(Handle(0), 1).is_empty()
-    }
-
-    /// Files that are open for writing, or were when somebody was lost.
-    pub(crate) fn writing_files(&self) -> impl Iterator<Item = Handle> {
-        self.writing.iter().copied()
-    }
-
-    /// Files with a truncation under way.
-    pub fn truncating_files(&self) -> Vec<Handle> {
-        self.truncating.iter().copied().collect()
+        self.transactions.locks.unlock(tx, parts, None);
     }
 
     /// The change that records new times of a directory whose entries change at `now`.
@@ -590,7 +425,7 @@ impl State {
     pub(crate) fn change_links(&self, handle: Handle, inode: &Inode, delta: i64, now: WallTime) -> Change {
         let nlink = (i64::from(inode.nlink) + delta).clamp(0, i64::from(u32::MAX)) as u32;
         let has_data = self.datafiles(handle, inode) > 0;
-        let kept = inode.kind == FileKind::File && (has_data || self.opens.is_open(handle) || self.keep_orphans);
+        let kept = inode.kind == FileKind::File && (has_data || self.opens.is_open(handle) || self.is_in_grace());
         if nlink == 0 && !kept {
             return Change::DeleteInode { handle };
         }
@@ -601,8 +436,4 @@ impl State {
     pub(crate) fn check_directory(&self, who: &Credentials, dir: &Inode, write: bool) -> Result<()> {
         crate::may_access(who, dir, if write { crate::WRITE | crate::EXECUTE } else { crate::EXECUTE })
     }
-}
-
-fn is_orphan(inode: &Inode) -> bool {
-    inode.nlink == 0 && !inode.is_directory()
 }

@@ -13,7 +13,7 @@ const LINKS_MAX: u32 = i32::MAX as u32;
 
 /// A part and the server that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct ServerPart {
     /// Where.
     pub server: ServerId,
     /// What.
@@ -32,7 +32,7 @@ impl State {
         let mut made = 0;
         let mut handles = Vec::with_capacity(parts.len());
         for part in parts {
-            if !self.locks.free_for(tx, part) {
+            if !self.transactions.locks.free_for(tx, part) {
                 return Err(conflict);
             }
             handles.push(match part {

@@ -1,6 +1,6 @@
 //! Lists of parts that are joined in O(1): linked through one arena that reuses its places.
 
-use crate::Part;
+use crate::JobPiece;
 
 /// No place.
 const NIL: u32 = u32::MAX;
@@ -14,7 +14,7 @@ pub struct Chains {
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    part: Part,
+    part: JobPiece,
     next: u32,
 }
 
@@ -38,7 +38,7 @@ impl Default for Chains {
 
 impl Chains {
     /// A list of one part.
-    pub fn one(&mut self, part: Part) -> Chain {
+    pub fn one(&mut self, part: JobPiece) -> Chain {
         let place = Place { part, next: NIL };
         let at = match self.free {
             NIL => {
@@ -67,7 +67,7 @@ impl Chains {
     }
 
     /// Appends the parts of the list to `into`; its places are free again.
-    pub fn drain(&mut self, chain: Chain, into: &mut Vec<Part>) {
+    pub fn drain(&mut self, chain: Chain, into: &mut Vec<JobPiece>) {
         let mut at = chain.head;
         while at != NIL {
             let place = &mut self.places[at as usize];
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn joined_lists_keep_their_order_and_give_their_places_back() {
         let mut chains = Chains::default();
-        let part = |tag| Part { tag, offset: 0, bytes: 1 };
+        let part = |tag| JobPiece { tag, offset: 0, bytes: 1 };
         let mut tags = Vec::new();
         for round in 0..3 {
             let (a, b, c) = (chains.one(part(1)), chains.one(part(2)), chains.one(part(3)));

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use weft_base::{MILLISECOND, Nanos};
 
-use crate::{FileKey, Job, Part};
+use crate::{FileKey, Job, JobPiece};
 
 /// Bounds of what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl<T: Clone> Kept<T> {
         &mut self,
         now: Nanos,
         job: &Job,
-        parts: &[Part],
+        parts: &[JobPiece],
         is_written: impl Fn(u64, u64) -> bool,
         data: impl Fn(u64, u64) -> T,
     ) {
@@ -139,7 +139,7 @@ impl<T: Clone> Kept<T> {
 }
 
 /// What nobody wanted between the parts of a job, which are in order: first bytes and ends.
-fn holes<'a>(job: &'a Job, parts: &'a [Part]) -> impl Iterator<Item = (u64, u64)> + 'a {
+fn holes<'a>(job: &'a Job, parts: &'a [JobPiece]) -> impl Iterator<Item = (u64, u64)> + 'a {
     let mut covered = job.offset;
     parts.iter().filter_map(move |part| {
         let hole = (part.offset > covered).then_some((covered, part.offset));
@@ -155,16 +155,16 @@ mod tests {
 
     const FILE: FileKey = FileKey(3);
 
-    fn part(offset: u64, bytes: u64) -> Part {
-        Part { tag: 0, offset, bytes }
+    fn part(offset: u64, bytes: u64) -> JobPiece {
+        JobPiece { tag: 0, offset, bytes }
     }
 
-    fn job(parts: &[Part]) -> Job {
+    fn job(parts: &[JobPiece]) -> Job {
         let (first, last) = (parts[0], parts[parts.len() - 1]);
         Job { access: Access::Read, file: FILE, offset: first.offset, bytes: last.offset + last.bytes - first.offset }
     }
 
-    fn read(kept: &mut Kept<u64>, now: u64, parts: &[Part]) {
+    fn read(kept: &mut Kept<u64>, now: u64, parts: &[JobPiece]) {
         kept.completed(Nanos(now), &job(parts), parts, |_, _| false, |start, _| start);
     }
 

@@ -20,8 +20,8 @@ mod places;
 use weft_base::Nanos;
 
 pub use kept::{Keep, Kept};
-pub use piece::{Access, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
-pub use places::{DiskCounts, Distance, Places};
+pub use piece::{Access, FileKey, Job, JobPiece, LayerStats, Next, Piece, Queued};
+pub use places::{AccessCounts, Distance, Places};
 
 use classic::{Aggregation, ClassicConfig, Fifo, ServerDirected};
 use improved::{Improved, ImprovedConfig};
@@ -40,13 +40,13 @@ pub trait CacheLayer {
     /// the order that they were merged (reads are answered in this order); else it is empty. Memory
     /// for a read is reserved by the caller when it gets the job, `memory_free` says how much there
     /// is; writes brought theirs when they were accepted.
-    fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next;
+    fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<JobPiece>) -> Next;
 
     /// Removes queued reads that lie wholly within a read job which the disk has just done, and
     /// appends them to its `parts` (which are in order of their offsets, and are again): they
     /// arrived while it was under way, and their bytes are there. To be asked before
     /// [`CacheLayer::completed`].
-    fn take_covered(&mut self, job: &Job, parts: &mut Vec<Part>) {
+    fn take_covered(&mut self, job: &Job, parts: &mut Vec<JobPiece>) {
         let _ = (job, parts);
     }
 
@@ -67,7 +67,7 @@ pub trait CacheLayer {
     /// Appends what newer writes have replaced in the queue since the last call: these bytes will
     /// be in no job. The layers of 2009 keep no account of it, as the original never freed this
     /// memory.
-    fn take_dropped(&mut self, parts: &mut Vec<Part>) {
+    fn take_dropped(&mut self, parts: &mut Vec<JobPiece>) {
         let _ = parts;
     }
 
@@ -169,11 +169,11 @@ impl CacheLayer for Layer {
         each!(self, layer => layer.add(now, piece));
     }
 
-    fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next {
+    fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<JobPiece>) -> Next {
         each!(self, layer => layer.next(now, memory_free, parts))
     }
 
-    fn take_covered(&mut self, job: &Job, parts: &mut Vec<Part>) {
+    fn take_covered(&mut self, job: &Job, parts: &mut Vec<JobPiece>) {
         each!(self, layer => layer.take_covered(job, parts));
     }
 
@@ -189,7 +189,7 @@ impl CacheLayer for Layer {
         each!(self, layer => layer.take_flushed(jobs));
     }
 
-    fn take_dropped(&mut self, parts: &mut Vec<Part>) {
+    fn take_dropped(&mut self, parts: &mut Vec<JobPiece>) {
         each!(self, layer => layer.take_dropped(parts));
     }
 

@@ -28,7 +28,7 @@ pub struct Piece {
     pub offset: u64,
     /// Length in bytes, not 0.
     pub bytes: u64,
-    /// Whatever the owner wants to find again in [`Part::tag`].
+    /// Whatever the owner wants to find again in [`JobPiece::tag`].
     pub tag: u64,
 }
 
@@ -52,7 +52,7 @@ impl Piece {
 
 /// A piece, or what is left of it, inside a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct JobPiece {
     /// As in [`Piece::tag`].
     pub tag: u64,
     /// First byte in the file.

@@ -15,7 +15,7 @@ pub enum Distance {
 
 /// Operations and bytes of one disk, by distance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskCounts {
+pub struct AccessCounts {
     /// Read operations.
     pub reads: u64,
     /// Bytes read.
@@ -37,13 +37,13 @@ pub struct DiskCounts {
 pub struct Places {
     near_bytes: u64,
     last: Option<(FileKey, u64)>,
-    counts: DiskCounts,
+    counts: AccessCounts,
 }
 
 impl Places {
     /// Less than `near_bytes` away is near ([`crate::classic::NEAR_BYTES`] as in the thesis).
     pub fn new(near_bytes: u64) -> Places {
-        Places { near_bytes, last: None, counts: DiskCounts::default() }
+        Places { near_bytes, last: None, counts: AccessCounts::default() }
     }
 
     /// An operation begins.
@@ -68,7 +68,7 @@ impl Places {
     }
 
     /// The counts until now.
-    pub fn counts(&self) -> DiskCounts {
+    pub fn counts(&self) -> AccessCounts {
         self.counts
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use weft_base::Nanos;
 use weft_sched::improved::{Delay, DiskCost, Improved, ImprovedConfig};
-use weft_sched::{Access, CacheLayer, FileKey, Job, Keep, Kept, LayerKind, Next, Part, Piece};
+use weft_sched::{Access, CacheLayer, FileKey, Job, JobPiece, Keep, Kept, LayerKind, Next, Piece};
 
 const FILES: usize = 2;
 const SPACE: usize = 64;
@@ -19,7 +19,7 @@ struct Rig {
     /// What every byte must be, had everything been done at once.
     model: [[u64; SPACE]; FILES],
     disk: [[u64; SPACE]; FILES],
-    running: Vec<(Job, Vec<Part>)>,
+    running: Vec<(Job, Vec<JobPiece>)>,
     /// By tag: what a read must give, and which of its bytes it has given.
     reads: BTreeMap<u64, (Piece, Vec<u64>, Vec<bool>)>,
     /// By tag: bytes of a write that are neither written nor replaced.
@@ -72,7 +72,7 @@ impl Rig {
         dropped.iter().for_each(|part| self.account(part));
     }
 
-    fn account(&mut self, part: &Part) {
+    fn account(&mut self, part: &JobPiece) {
         let left = self.writes.get_mut(&part.tag).expect("a part of a write that is not done");
         *left = left.checked_sub(part.bytes).expect("no byte is done twice");
         if *left == 0 {

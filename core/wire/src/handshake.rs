@@ -24,7 +24,7 @@ use weft_base::{ClientId, ExtensionError, FsId, Result, ServerId, Status};
 
 use crate::capability::equal_in_constant_time;
 use crate::{
-    ClusterKey, ExtensionList, Features, HANDSHAKE_VERSION, Header, KeyId, KeyRights, KeyRing, Kind, PROTOCOL_VERSION,
+    ClusterKey, ExtensionList, Features, HANDSHAKE_VERSION, Header, KeyId, KeyRights, KeyRing, MessageKind, PROTOCOL_VERSION,
     PROTOCOL_VERSION_OLDEST, SessionSeals, Wire, crc32c, wire_struct,
 };
 
@@ -123,7 +123,7 @@ pub const NONCE_BYTES: usize = 16;
 pub fn frame(message: &impl Wire) -> Vec<u8> {
     let body = message.to_bytes();
     let mut header = Header::request(crate::Op::Ping, ANY_SERVER, Default::default(), 0);
-    header.kind = Kind::Handshake;
+    header.kind = MessageKind::Handshake;
     header.op = 0;
     header.version = HANDSHAKE_VERSION;
     header.body_bytes = body.len() as u32;

@@ -29,7 +29,7 @@ const MAGIC: [u8; 4] = *b"WEFT";
 /// Request, reply, or one of the messages of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum MessageKind {
     /// A request.
     Request = 1,
     /// The reply to a request; it repeats the request's identity.
@@ -75,7 +75,7 @@ pub struct Header {
     /// in the handshake. Frames of the handshake have [`HANDSHAKE_VERSION`].
     pub version: u8,
     /// Request or reply.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Which operation ([`Op`]) by number.
     pub op: u16,
     /// Trace, retry, shared memory.
@@ -109,7 +109,7 @@ impl Header {
     pub fn request(op: Op, server: ServerId, request: RequestId, unfinished_span: u32) -> Header {
         Header {
             version: PROTOCOL_VERSION_OLDEST,
-            kind: Kind::Request,
+            kind: MessageKind::Request,
             op: op.code(),
             flags: Flags::default(),
             status: 0,
@@ -209,10 +209,10 @@ impl Header {
             return Err(Status::BadChecksum);
         }
         let (version, kind) = match (bytes[4], bytes[5]) {
-            (HANDSHAKE_VERSION, 3) => (HANDSHAKE_VERSION, Kind::Handshake),
+            (HANDSHAKE_VERSION, 3) => (HANDSHAKE_VERSION, MessageKind::Handshake),
             (_, 3) => return Err(Status::BadMessage),
-            (version @ PROTOCOL_VERSION_OLDEST..=PROTOCOL_VERSION, 1) => (version, Kind::Request),
-            (version @ PROTOCOL_VERSION_OLDEST..=PROTOCOL_VERSION, 2) => (version, Kind::Reply),
+            (version @ PROTOCOL_VERSION_OLDEST..=PROTOCOL_VERSION, 1) => (version, MessageKind::Request),
+            (version @ PROTOCOL_VERSION_OLDEST..=PROTOCOL_VERSION, 2) => (version, MessageKind::Reply),
             (_, 1 | 2) => return Err(Status::VersionMismatch),
             _ => return Err(Status::BadMessage),
         };
@@ -236,9 +236,9 @@ impl Header {
         }
         let (shared, room) = (header.flags.contains(Flags::SHARED), header.flags.contains(Flags::ROOM));
         let allowed = match kind {
-            Kind::Request => !(shared && room),
-            Kind::Reply => !room,
-            Kind::Handshake => false,
+            MessageKind::Request => !(shared && room),
+            MessageKind::Reply => !room,
+            MessageKind::Handshake => false,
         };
         if (shared || room) && !allowed {
             return Err(Status::BadMessage);
@@ -289,26 +289,29 @@ mod tests {
 
     #[test]
     fn only_frames_that_can_have_them_name_places_of_the_region() {
-        let with = |version: u8, kind: Kind, flags: Flags| Header::decode(&Header { version, kind, flags, ..sample() }.encode()).map(drop);
+        let with =
+            |version: u8, kind: MessageKind, flags: Flags| Header::decode(&Header { version, kind, flags, ..sample() }.encode()).map(drop);
         let (shared, room) = (Flags::SHARED, Flags::ROOM);
-        assert_eq!(with(3, Kind::Request, shared), Ok(()));
-        assert_eq!(with(3, Kind::Request, room), Ok(()));
-        assert_eq!(with(3, Kind::Reply, shared), Ok(()));
-        for (version, kind, flags) in
-            [(3, Kind::Request, shared.with(room)), (3, Kind::Reply, room), (HANDSHAKE_VERSION, Kind::Handshake, shared)]
-        {
+        assert_eq!(with(3, MessageKind::Request, shared), Ok(()));
+        assert_eq!(with(3, MessageKind::Request, room), Ok(()));
+        assert_eq!(with(3, MessageKind::Reply, shared), Ok(()));
+        for (version, kind, flags) in [
+            (3, MessageKind::Request, shared.with(room)),
+            (3, MessageKind::Reply, room),
+            (HANDSHAKE_VERSION, MessageKind::Handshake, shared),
+        ] {
             assert_eq!(with(version, kind, flags), Err(Status::BadMessage), "{version} {kind:?} {flags:?}");
         }
     }
 
     #[test]
     fn other_versions_are_refused_except_in_the_handshake() {
-        let with = |version: u8, kind: Kind| Header::decode(&Header { version, kind, ..sample() }.encode()).map(drop);
-        assert_eq!(with(HANDSHAKE_VERSION, Kind::Handshake), Ok(()));
-        assert_eq!(with(PROTOCOL_VERSION, Kind::Handshake), Err(Status::BadMessage));
+        let with = |version: u8, kind: MessageKind| Header::decode(&Header { version, kind, ..sample() }.encode()).map(drop);
+        assert_eq!(with(HANDSHAKE_VERSION, MessageKind::Handshake), Ok(()));
+        assert_eq!(with(PROTOCOL_VERSION, MessageKind::Handshake), Err(Status::BadMessage));
         for version in [0, 1, 2, PROTOCOL_VERSION + 1] {
-            assert_eq!(with(version, Kind::Request), Err(Status::VersionMismatch));
-            assert_eq!(with(version, Kind::Reply), Err(Status::VersionMismatch));
+            assert_eq!(with(version, MessageKind::Request), Err(Status::VersionMismatch));
+            assert_eq!(with(version, MessageKind::Reply), Err(Status::VersionMismatch));
         }
     }
 

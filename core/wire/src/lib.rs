@@ -21,7 +21,7 @@ pub use capability::{Capability, ClusterKey, Rights};
 pub use codec::{ExtensionList, Reader, Wire};
 pub use features::Features;
 pub use header::{
-    BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HANDSHAKE_VERSION, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST,
+    BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HANDSHAKE_VERSION, HEADER_BYTES, Header, MessageKind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST,
     REGION_BYTES_MAX, REGION_PAGE_BYTES,
 };
 pub use keys::{ClientKey, Credential, KeyId, KeyRights, KeyRing, NOBODY, parse_users, rights_to_text};
@@ -49,7 +49,7 @@ impl Frame {
     /// The reply to `request` that carries an operation's result or an error.
     pub fn reply(request: &Header, result: Result<Bytes, Status>, bulk: Payload) -> Frame {
         let mut header = *request;
-        header.kind = Kind::Reply;
+        header.kind = MessageKind::Reply;
         let body = match result {
             Ok(body) => {
                 header.status = 0;

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weft_base::{Attr, Credentials, FileKind, Status, WallTime};
-use weft_posix::{Caching, Caller, Node, OpenHow, Opened, WriteHow};
+use weft_posix::{Caching, CallingThread, InodeNumber, OpenHow, Opened, WriteHow};
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
@@ -20,13 +20,13 @@ pub fn errno(status: Status) -> Errno {
 }
 
 /// The number that the kernel has for an object.
-pub fn inode(node: Node) -> INodeNo {
+pub fn inode(node: InodeNumber) -> INodeNo {
     INodeNo(node.0)
 }
 
 /// The object that an inode number of the kernel names.
-pub fn node(inode: INodeNo) -> Node {
-    Node(inode.0)
+pub fn node(inode: INodeNo) -> InodeNumber {
+    InodeNumber(inode.0)
 }
 
 /// Who asks. The kernel has checked permissions with all groups of the caller
@@ -36,8 +36,8 @@ pub fn credentials(request: &Request) -> Credentials {
 }
 
 /// Who asks, in an operation that others may follow.
-pub fn caller(request: &Request) -> Caller {
-    Caller { who: credentials(request), thread: request.pid() }
+pub fn caller(request: &Request) -> CallingThread {
+    CallingThread { who: credentials(request), thread: request.pid() }
 }
 
 /// How a file shall be opened, from the flags of an `open`.
@@ -107,7 +107,7 @@ pub fn attributes(attr: &Attr) -> FileAttr {
 }
 
 /// Attributes that say nothing but the kind; the kernel does not keep them.
-pub fn name_only(node: Node, kind: FileKind) -> FileAttr {
+pub fn name_only(node: InodeNumber, kind: FileKind) -> FileAttr {
     FileAttr {
         ino: inode(node),
         size: 0,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use weft_base::{Payload, Status};
 use weft_client::{RenameFlags as NameFlags, SetAttr, XattrFlags};
-use weft_posix::{Family, Gateway, Kind, Listed, Lock, Opened, Posix, Refusal, Shown};
+use weft_posix::{Family, Gateway, Listed, Lock, LockKind, Opened, Posix, Refusal, Shown};
 use weft_rt::{Bulk, FaultPoint, ThreadRuntime};
 use weft_trace::{EventId, event};
 
@@ -121,7 +121,7 @@ fn ttl(shown: &Shown) -> Duration {
 
 /// A lock as the kernel asks for it.
 fn lock_of(family: Family, file: FileHandle, owner: LockOwner, lock: &FileLock) -> Lock {
-    let kind = if lock.kind == libc::F_RDLCK { Kind::Shared } else { Kind::Exclusive };
+    let kind = if lock.kind == libc::F_RDLCK { LockKind::Shared } else { LockKind::Exclusive };
     Lock { family, owner: owner.0, kind, start: lock.start, end: lock.end, process: lock.pid, file: file.0 }
 }
 
@@ -359,7 +359,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         match found {
             None => reply.lock(&FileLock { kind: libc::F_UNLCK, ..*lock }),
             Some(Lock { kind, start, end, process, .. }) => {
-                let kind = if kind == Kind::Exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+                let kind = if kind == LockKind::Exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
                 reply.lock(&FileLock { start, end, kind, pid: process });
             }
         }

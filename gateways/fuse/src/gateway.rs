@@ -9,17 +9,17 @@ use weft_posix::Gateway;
 use crate::kernel::{INodeNo, Notifier};
 
 /// Where the lines for people go.
-pub type Log = Box<dyn Fn(&str) + Send + Sync>;
+pub type MountLog = Box<dyn Fn(&str) + Send + Sync>;
 
 /// The kernel and the people behind a mount.
 pub struct Above {
     /// Tells the kernel what to forget; empty until the session has begun.
     notifier: OnceLock<Notifier>,
-    log: Log,
+    log: MountLog,
 }
 
 impl Above {
-    pub fn new(log: Log) -> Above {
+    pub fn new(log: MountLog) -> Above {
         Above { notifier: OnceLock::new(), log }
     }
 

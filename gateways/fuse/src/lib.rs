@@ -32,7 +32,7 @@ use filesystem::WeftFilesystem;
 use gateway::Above;
 use threads::Threads;
 
-pub use gateway::Log;
+pub use gateway::MountLog;
 pub use kernel::Transport;
 pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, unmount};
 pub use weft_posix::{Trouble, Troubles};
@@ -80,10 +80,10 @@ impl Default for MountOptions {
     }
 }
 
-/// A file system that is mounted. Dropping it leaves it mounted; call [`Session::unmount`] or wait
-/// for somebody to unmount it.
+/// A file system that is mounted. Dropping it leaves it mounted; call [`MountedFs::unmount`] or
+/// wait for somebody to unmount it.
 #[derive(Debug)]
-pub struct Session {
+pub struct MountedFs {
     mountpoint: PathBuf,
     thread: JoinHandle<io::Result<()>>,
     troubles: Arc<Troubles>,
@@ -94,7 +94,7 @@ pub struct Session {
 ///
 /// # Errors
 /// What the kernel or `fusermount3` says, with the mount point.
-pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: MountOptions, log: Log) -> io::Result<Session> {
+pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: MountOptions, log: MountLog) -> io::Result<MountedFs> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot mount at {}: {error}", mountpoint.display()));
     let fs_name = client.map().fs_name.clone();
     let nanos = |duration: Duration| duration.as_nanos() as u64;
@@ -110,7 +110,8 @@ pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: Mo
     let device = mount::attach(mountpoint, &fs_name, options.allow_other, options.read_only).map_err(explain)?;
     threads.waits().watch(device.try_clone()?);
     let patience = options.close_patience;
-    let session = kernel::Session::new(filesystem, device, threads, kernel::SessionOptions { patience, transport: options.transport });
+    let session =
+        kernel::KernelSession::new(filesystem, device, threads, kernel::SessionOptions { patience, transport: options.transport });
     let session = session.map_err(|error| {
         // Nobody serves there.
         let _ = unmount(mountpoint, true);
@@ -121,7 +122,7 @@ pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: Mo
         posix.rt().block_on(posix.end(nanos(patience)));
         result
     })?;
-    Ok(Session { mountpoint: mountpoint.to_path_buf(), thread, troubles })
+    Ok(MountedFs { mountpoint: mountpoint.to_path_buf(), thread, troubles })
 }
 
 /// Drives a flow beside the requests, on a thread of its own.
@@ -134,7 +135,7 @@ fn beside<R: ThreadRuntime>(
     std::thread::Builder::new().name(name.into()).spawn(move || posix.rt().block_on(flow(&posix))).map(drop)
 }
 
-impl Session {
+impl MountedFs {
     /// Waits until the file system is unmounted, by whomever, and everything is closed.
     ///
     /// # Errors
@@ -149,7 +150,7 @@ impl Session {
     }
 
     /// A callable that unmounts; usable from a signal thread while another thread is in
-    /// [`Session::wait`].
+    /// [`MountedFs::wait`].
     pub fn unmounter(&mut self) -> Unmounter {
         Unmounter { mountpoint: self.mountpoint.clone() }
     }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use weft_trace::event;
 
-use crate::kernel::Service;
+use crate::kernel::ServingThread;
 use crate::waits::Waits;
 
 /// Requests in service at once at most: far more than programs wait at a time. The next one waits
@@ -49,7 +49,7 @@ pub struct Threads {
     total: AtomicUsize,
     /// The number of the present sample.
     now: AtomicU32,
-    services: Mutex<Vec<Arc<Service>>>,
+    services: Mutex<Vec<Arc<ServingThread>>>,
     changed: Condvar,
     waits: Waits,
 }
@@ -144,12 +144,12 @@ impl Threads {
     }
 
     /// What the threads serve.
-    pub fn services(&self) -> Vec<Arc<Service>> {
+    pub fn services(&self) -> Vec<Arc<ServingThread>> {
         self.locked().clone()
     }
 
     /// One more thread begins.
-    pub fn add(&self, service: Service) -> Arc<Service> {
+    pub fn add(&self, service: ServingThread) -> Arc<ServingThread> {
         let service = Arc::new(service);
         let mut services = self.locked();
         services.push(service.clone());
@@ -159,11 +159,11 @@ impl Threads {
     }
 
     /// A thread ends; nothing if that is known.
-    pub fn remove(&self, service: &Arc<Service>) {
+    pub fn remove(&self, service: &Arc<ServingThread>) {
         self.remove_from(&mut self.locked(), service);
     }
 
-    fn remove_from(&self, services: &mut Vec<Arc<Service>>, service: &Arc<Service>) {
+    fn remove_from(&self, services: &mut Vec<Arc<ServingThread>>, service: &Arc<ServingThread>) {
         let Some(at) = services.iter().position(|other| Arc::ptr_eq(other, service)) else { return };
         services.swap_remove(at);
         self.serving.fetch_sub(1, Ordering::Relaxed);
@@ -199,14 +199,14 @@ impl Threads {
     }
 
     /// To be called by a thread that has answered: rests if it is not needed.
-    pub fn stays(&self, service: &Arc<Service>) -> Stay {
+    pub fn stays(&self, service: &Arc<ServingThread>) -> Stay {
         match self.serving() > self.wanted.load(Ordering::Relaxed) {
             true => self.rest(service),
             false => Stay::Serve,
         }
     }
 
-    fn rest(&self, service: &Arc<Service>) -> Stay {
+    fn rest(&self, service: &Arc<ServingThread>) -> Stay {
         let until = Instant::now() + REST_MAX;
         let mut services = self.locked();
         let is_needed = |others: usize| others < self.wanted.load(Ordering::Relaxed);
@@ -238,7 +238,7 @@ impl Threads {
         waited.expect("no code panics while it holds this lock").0.is_empty()
     }
 
-    fn locked(&self) -> MutexGuard<'_, Vec<Arc<Service>>> {
+    fn locked(&self) -> MutexGuard<'_, Vec<Arc<ServingThread>>> {
         self.services.lock().expect("no code panics while it holds this lock")
     }
 }

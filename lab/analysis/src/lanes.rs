@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use serde::Serialize;
-use weft_trace::Kind;
+use weft_trace::EventKind;
 use weft_trace::events::{Events, Times};
 use weft_trace::file::Sort;
-use weft_trace::merge::{Each, Event, Merged, Node};
+use weft_trace::merge::{Each, Event, Merged, TracedNode};
 
 use crate::sublane::{Rows, SubLane, node_order};
 use crate::tiles::{Bar, Bars, Track};
@@ -83,7 +83,7 @@ impl Lanes {
         let mut numbers: BTreeMap<SpanKind, u16> = BTreeMap::new();
         for (node, about) in merged.nodes.iter().enumerate() {
             let place = |sort: &Sort| {
-                matches!(sort.kind, Kind::Span | Kind::Ladder).then(|| {
+                matches!(sort.kind, EventKind::Span | EventKind::Ladder).then(|| {
                     let kind = kind_of(about, *sort);
                     let (sub_lane, next) = (kind.sub_lane, numbers.len() as u16);
                     (*numbers.entry(kind).or_insert(next), sub_lane)
@@ -165,8 +165,8 @@ impl OfNode {
             match places[time.sort as usize] {
                 Some((kind, shelf)) => shelves[shelf].put(kind, bar),
                 None => match spans.times.sorts()[time.sort as usize].kind {
-                    Kind::Mark => of_node.marks.push(time.position),
-                    Kind::Counter => of_node.gauges.push(time.position),
+                    EventKind::Mark => of_node.marks.push(time.position),
+                    EventKind::Counter => of_node.gauges.push(time.position),
                     // The recorder's own records about clocks and losses do not stretch the time
                     // line.
                     _ => continue,
@@ -187,10 +187,10 @@ impl OfNode {
 
 /// True if the record took time: a span or a ladder.
 pub fn is_span(event: &Event) -> bool {
-    matches!(event.record.kind(), Kind::Span | Kind::Ladder)
+    matches!(event.record.kind(), EventKind::Span | EventKind::Ladder)
 }
 
-fn kind_of(node: &Node, sort: Sort) -> SpanKind {
+fn kind_of(node: &TracedNode, sort: Sort) -> SpanKind {
     let sub_lane = SubLane::of(sort.event);
     let is_operation = matches!(sub_lane, SubLane::Application | SubLane::Gateway | SubLane::Operation);
     let class = if sub_lane == SubLane::Disk { sort.class.min(3) } else { 0 };

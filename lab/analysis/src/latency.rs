@@ -107,7 +107,7 @@ fn summary(name: &str, latency: &Latency) -> Value {
 mod tests {
     use weft_trace::event;
     use weft_trace::merge::merge;
-    use weft_trace::record::{Body, Record, Span};
+    use weft_trace::record::{Body, Span, TraceRecord};
 
     use super::*;
     use crate::sample::{Sample, file_of, merged};
@@ -130,11 +130,11 @@ mod tests {
     #[test]
     fn an_operation_of_a_mount_counts_once_with_its_own_time() {
         let node = |number: u64| {
-            let span = |event, t0, dur| Record::new(t0, event, Body::Span(Span { dur, ..Span::default() }));
+            let span = |event, t0, dur| TraceRecord::new(t0, event, Body::Span(Span { dur, ..Span::default() }));
             let at = 1_000 + number * 1_000_000;
             [span(event::FUSE_REPLY, at + 50_000, 10_000), span(event::FUSE_CREATE, at, 62_000)]
         };
-        let records: Vec<Record> = (0..20).flat_map(node).collect();
+        let records: Vec<TraceRecord> = (0..20).flat_map(node).collect();
         let run = Run::new(merge(vec![file_of("mount", None, &records)]), Vec::new());
         let all = distribution(&run, 0, u64::MAX, &[]);
         assert_eq!((all["total"]["count"].as_u64(), all["total"]["min"].as_u64()), (Some(20), Some(62_000)));

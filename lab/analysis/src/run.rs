@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 
 use anyhow::{Result, bail};
 use weft_host::parallel::at_once;
-use weft_trace::Kind;
+use weft_trace::EventKind;
 use weft_trace::explain::{Analysis, Explanation};
 use weft_trace::file::TraceFile;
 use weft_trace::merge::{Event, Merged, merge_by};
@@ -177,7 +177,7 @@ impl Run {
         // stretch the time line.
         let begin = |node: usize| {
             let times = merged.events.node_times(node);
-            let is_in_time = |sort: u32| !matches!(times.sorts()[sort as usize].kind, Kind::Sync | Kind::Lost | Kind::Text);
+            let is_in_time = |sort: u32| !matches!(times.sorts()[sort as usize].kind, EventKind::Sync | EventKind::Lost | EventKind::Text);
             times.iter().find(|time| is_in_time(time.sort)).map(|time| time.start_ns)
         };
         let origin_ns = (0..merged.nodes.len()).filter_map(begin).min().unwrap_or(0);
@@ -303,7 +303,7 @@ impl OfNode {
     fn new(merged: &Merged, node: usize) -> OfNode {
         let times = merged.events.node_times(node);
         let mut found = OfNode::default();
-        for time in times.iter().filter(|time| matches!(times.sorts()[time.sort as usize].kind, Kind::Span | Kind::Ladder)) {
+        for time in times.iter().filter(|time| matches!(times.sorts()[time.sort as usize].kind, EventKind::Span | EventKind::Ladder)) {
             let record = times.record(time.position);
             if record.req != 0 {
                 found.by_request.push((record.req, time.position));

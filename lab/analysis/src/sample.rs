@@ -12,7 +12,7 @@ use std::path::Path;
 use weft_base::ServerId;
 use weft_trace::event::{self, EventId, EventTable, served};
 use weft_trace::file::{FileHeader, FileWriter};
-use weft_trace::record::{Body, Ladder, Record, Span, Words, class, coarse, flags, padded};
+use weft_trace::record::{Body, Ladder, Span, TraceRecord, Words, class, coarse, flags, padded};
 use weft_trace::{Anchor, Batch};
 use weft_wire::Op;
 
@@ -110,7 +110,7 @@ impl<W: Write> Node<W> {
         Ok(Node { file, writer, written: 0, kept: Vec::new() })
     }
 
-    fn put(&mut self, record: &Record) -> io::Result<()> {
+    fn put(&mut self, record: &TraceRecord) -> io::Result<()> {
         self.kept.push(record.to_words());
         if self.kept.len() < BATCH { Ok(()) } else { self.flush() }
     }
@@ -173,7 +173,7 @@ impl<W: Write> Cluster<W> {
             if number.is_multiple_of(tenth) {
                 let label = ["create", "write", "read"][(number / tenth % 3) as usize];
                 let body = Body::Mark { value: number / tenth, label: padded(label) };
-                self.nodes[0].put(&Record::new(now, event::MARK_ITERATION, body))?;
+                self.nodes[0].put(&TraceRecord::new(now, event::MARK_ITERATION, body))?;
             }
             let end = self.operation(thread, number, now)?;
             let think = self.time(5);
@@ -203,7 +203,7 @@ impl<W: Write> Cluster<W> {
         self.spans += 1;
         let side = if node >= self.sample.clients { flags::SERVER } else { 0 };
         let body = Body::Span(Span { dur: end - t0, ..span });
-        self.nodes[node].put(&Record { req, class, flags: flags::SIMULATED | side, ..Record::new(t0, event, body) })
+        self.nodes[node].put(&TraceRecord { req, class, flags: flags::SIMULATED | side, ..TraceRecord::new(t0, event, body) })
     }
 
     /// One operation of a thread; returns its end.
@@ -286,7 +286,7 @@ impl<W: Write> Cluster<W> {
         let ladder = Ladder { span: 0, code: 0, peer, phases };
         let flags = flags::SERVER | flags::SIMULATED;
         self.spans += 1;
-        self.nodes[node].put(&Record { req, flags, ..Record::new(arrived, call.event, Body::Ladder(ladder)) })?;
+        self.nodes[node].put(&TraceRecord { req, flags, ..TraceRecord::new(arrived, call.event, Body::Ladder(ladder)) })?;
         let done = at.max(arrived + served_ns);
         self.span(node, (done, done + reply), event::NET_SEND, req, 0, Span { peer: u16::MAX, len: 300, ..Span::default() })?;
         let back = done + reply + self.time(12);
@@ -302,7 +302,7 @@ impl<W: Write> Cluster<W> {
         for server in 0..self.free_at.len() {
             let queue = self.free_at[server].saturating_sub(now) / (10 * US);
             let gauges = [queue, queue / 2, queue * 4096, 0, 0];
-            let record = Record { flags: flags::SERVER, ..Record::new(now, event::LOAD, Body::Counter(gauges)) };
+            let record = TraceRecord { flags: flags::SERVER, ..TraceRecord::new(now, event::LOAD, Body::Counter(gauges)) };
             self.nodes[self.sample.clients + server].put(&record)?;
         }
         Ok(())
@@ -316,7 +316,7 @@ pub fn files(sample: &Sample) -> Vec<Vec<u8>> {
 }
 
 /// The file of one node with these records, for tests.
-pub fn file_of(name: &str, server: Option<u16>, records: &[Record]) -> weft_trace::file::TraceFile {
+pub fn file_of(name: &str, server: Option<u16>, records: &[TraceRecord]) -> weft_trace::file::TraceFile {
     let write = || -> io::Result<Vec<u8>> {
         let mut node = Node::begin(name.into(), server, Vec::new())?;
         records.iter().try_for_each(|record| node.put(record))?;

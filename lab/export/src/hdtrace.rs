@@ -12,7 +12,7 @@ use weft_hdtrace::{
     Entry, Event, Project, Row, Stamp, State, Statistics, StatisticsGroup, Time, TopologyNode, Trace, Value, ValueDescription, ValueKind,
     project_stem, relation_file, statistics_file, trace_file,
 };
-use weft_trace::Kind;
+use weft_trace::EventKind;
 use weft_trace::record::Body;
 
 use crate::relations::relations;
@@ -142,12 +142,12 @@ fn marks(source: &Source) -> BTreeMap<usize, Trace> {
 
 fn gauges(source: &Source, names: &[String]) -> Vec<(usize, Statistics)> {
     let mut groups: BTreeMap<(usize, u16), Statistics> = BTreeMap::new();
-    for event in source.events().filter(|event| event.record.kind() == Kind::Counter) {
+    for event in source.events().filter(|event| event.record.kind() == EventKind::Counter) {
         let Body::Counter(gauges) = &event.record.body else { continue };
         let Some(info) = source.merged.nodes[event.node].events.get(event.record.event) else { continue };
         let end = time(source.start_ns(event));
         let statistics = groups.entry((event.node, event.record.event.0)).or_insert_with(|| {
-            let column = |part: &weft_trace::event::Part| ValueDescription {
+            let column = |part: &weft_trace::event::EventPart| ValueDescription {
                 name: part.name.clone(),
                 kind: ValueKind::Int64,
                 unit: if part.name.ends_with("bytes") { "B" } else { "#" }.to_string(),

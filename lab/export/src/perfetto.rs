@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use weft_analysis::sublane::nodes_in_order;
-use weft_trace::Kind;
+use weft_trace::EventKind;
 use weft_trace::merge::Event;
 use weft_trace::record::Body;
 
@@ -130,7 +130,7 @@ impl Writer<'_> {
             let is_paired = self.source.served(event).is_some();
             let request = event.record.req;
             let mut extras = Extras { facts: self.source.facts(event), ..Extras::default() };
-            if event.record.kind() == Kind::Ladder && self.is_answer(event) {
+            if event.record.kind() == EventKind::Ladder && self.is_answer(event) {
                 (extras.ends, extras.starts) = (Some(there(request)), Some(back(request)));
             }
             self.begin(track, start, (&name, &category), extras)?;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_base::FastMap;
 use weft_hdtrace::{Parent, Relation, RelationHeader, Relations};
-use weft_trace::Kind;
+use weft_trace::EventKind;
 use weft_trace::event::NET_CALL;
 use weft_trace::record::Body;
 
@@ -64,7 +64,7 @@ fn token(position: u32) -> u64 {
 /// For each record that was made on behalf of another one, that one.
 fn parents(source: &Source) -> BTreeMap<u32, u32> {
     let spans = || {
-        let is_span = |position: &u32| matches!(source.event(*position).record.kind(), Kind::Span | Kind::Ladder);
+        let is_span = |position: &u32| matches!(source.event(*position).record.kind(), EventKind::Span | EventKind::Ladder);
         source.chosen.iter().copied().filter(is_span)
     };
     let mut by_span: FastMap<(usize, u32), u32> = FastMap::default();

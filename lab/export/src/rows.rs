@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use weft_analysis::details::flag_names;
 use weft_analysis::sublane::{SubLane, class_name};
-use weft_trace::Kind;
+use weft_trace::EventKind;
 use weft_trace::merge::Event;
 use weft_trace::record::{Body, fine};
 
@@ -67,12 +67,12 @@ pub struct Table {
 impl Table {
     /// The columns that this trace needs.
     pub fn new(source: &Source) -> Table {
-        let names = |kind: Kind| -> Vec<String> {
+        let names = |kind: EventKind| -> Vec<String> {
             let infos = source.merged.nodes.iter().flat_map(|node| node.events.iter()).filter(|info| info.kind == kind);
             let names: BTreeSet<&str> = infos.flat_map(|info| &info.parts).map(|part| part.name.as_str()).collect();
             names.into_iter().map(str::to_string).collect()
         };
-        let (phases, gauges) = (names(Kind::Ladder), names(Kind::Counter));
+        let (phases, gauges) = (names(EventKind::Ladder), names(EventKind::Counter));
         let fixed = FIXED.into_iter().map(|(name, kind)| (name.to_string(), kind));
         let more = phases.iter().map(|name| format!("phase_{name}_ns")).chain(gauges.iter().map(|name| format!("gauge_{name}")));
         let columns = fixed.chain(more.map(|name| (name, Type::Number))).collect();
@@ -91,7 +91,7 @@ impl Table {
         let number = |value: u64| if value == 0 { Cell::Empty } else { Cell::Number(value) };
         let hex = |value: u64| if value == 0 { Cell::Empty } else { Cell::Text(format!("{value:x}")) };
         let text = |text: String| if text.is_empty() { Cell::Empty } else { Cell::Text(text) };
-        let is_span = matches!(record.kind(), Kind::Span | Kind::Ladder);
+        let is_span = matches!(record.kind(), EventKind::Span | EventKind::Ladder);
         let span = if let Body::Span(span) = &record.body { Some(span) } else { None };
         let ladder = if let Body::Ladder(ladder) = &record.body { Some(ladder) } else { None };
         let ns = |ticks: u64| (u128::from(ticks) * u128::from(event.dur_ns) / u128::from(record.duration().max(1))) as u64;
@@ -117,7 +117,7 @@ impl Table {
             text(class_name(record.event, record.class).to_string()),
             number(u64::from(record.res)),
             text(flag_names(record.flags).join(" ")),
-            if record.kind() == Kind::Mark { text(record.text()) } else { Cell::Empty },
+            if record.kind() == EventKind::Mark { text(record.text()) } else { Cell::Empty },
         ];
         let parts = node.events.get(record.event).map_or(&[][..], |info| &info.parts);
         let place = |name: &String| parts.iter().position(|part| part.name == *name);

@@ -5,12 +5,12 @@ use weft_trace::file::TraceFile;
 use weft_trace::file::{FileHeader, FileWriter};
 use weft_trace::merge::merge;
 use weft_trace::record::{Body, flags};
-use weft_trace::record::{Ladder, Record, Span, coarse, padded};
+use weft_trace::record::{Ladder, Span, TraceRecord, coarse, padded};
 use weft_trace::{Anchor, Batch};
 
 use crate::source::{Selection, Source};
 
-fn file(node: &str, server: Option<u16>, records: &[Record]) -> TraceFile {
+fn file(node: &str, server: Option<u16>, records: &[TraceRecord]) -> TraceFile {
     let header = FileHeader {
         node: node.into(),
         server,
@@ -22,13 +22,13 @@ fn file(node: &str, server: Option<u16>, records: &[Record]) -> TraceFile {
         machine: String::new(),
     };
     let (mut writer, mut bytes) = FileWriter::begin(&header);
-    writer.batch(&Batch { ring: 0, first: 0, records: records.iter().map(Record::to_words).collect() }, &mut bytes);
+    writer.batch(&Batch { ring: 0, first: 0, records: records.iter().map(TraceRecord::to_words).collect() }, &mut bytes);
     writer.end(&mut bytes);
     TraceFile::read(&bytes).expect("written just now")
 }
 
-fn span(event: weft_trace::EventId, t0: u64, dur: u64, req: u64, inner: Span) -> Record {
-    Record { req, ..Record::new(t0, event, Body::Span(Span { dur, ..inner })) }
+fn span(event: weft_trace::EventId, t0: u64, dur: u64, req: u64, inner: Span) -> TraceRecord {
+    TraceRecord { req, ..TraceRecord::new(t0, event, Body::Span(Span { dur, ..inner })) }
 }
 
 /// A client with two overlapping creates (the second fails), their server with gauges and a disk,
@@ -46,14 +46,14 @@ pub fn source(events: &str) -> Source {
         span(event::CLIENT_CREATE, 1_000, 8_000, 0, Span { span: 1, obj: 0xabc, ..Span::default() }),
         span(event::NET_CALL, 1_160, 7_200, 77, Span { span: 2, parent: 1, wait: coarse(160), ..Span::default() }),
         failed,
-        Record::new(900, event::MARK_PHASE, Body::Mark { value: 1, label }),
+        TraceRecord::new(900, event::MARK_PHASE, Body::Mark { value: 1, label }),
     ];
     let ladder = Ladder { code: 17, peer: 0, phases: [coarse(320), 0, coarse(1_600), coarse(2_400), coarse(160), 0, 0, 0], span: 9 };
-    let mut served = Record { req: 77, ..Record::new(2_000, event::META_CREATE, Body::Ladder(ladder)) };
+    let mut served = TraceRecord { req: 77, ..TraceRecord::new(2_000, event::META_CREATE, Body::Ladder(ladder)) };
     served.flags = flags::SERVER;
     let mut disk = span(event::DISK_WRITE, 4_000, 1_600, 77, Span { off: 4096, len: 512, ..Span::default() });
     disk.class = 3;
-    let gauges = |t0, queue| Record::new(t0, event::LOAD, Body::Counter([queue, 1, 0, 4096, 0]));
+    let gauges = |t0, queue| TraceRecord::new(t0, event::LOAD, Body::Counter([queue, 1, 0, 4096, 0]));
     let server = [served, disk, gauges(1_500, 2), gauges(6_000, 0)];
     let files = vec![file("client0", None, &client), file("meta0", Some(0), &server)];
     Source::new(merge(files), &Selection { events: events.to_string(), ..Selection::default() }).expect("known events")

@@ -12,7 +12,7 @@ use weft_trace::event::NET_CALL;
 use weft_trace::file::TraceFile;
 use weft_trace::merge::{Event, Merged, merge};
 use weft_trace::record::{Body, fine, flags};
-use weft_trace::{Kind, Mask};
+use weft_trace::{EventKind, Mask};
 
 /// Which records are wanted.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +92,7 @@ impl Source {
     pub fn new(merged: Merged, selection: &Selection) -> Result<Source> {
         let masks = masks(&merged, &selection.events)?;
         // The recorder's own records about clocks and losses do not stretch the time line.
-        let in_time = |event: &&Event| !matches!(event.record.kind(), Kind::Sync | Kind::Lost | Kind::Text);
+        let in_time = |event: &&Event| !matches!(event.record.kind(), EventKind::Sync | EventKind::Lost | EventKind::Text);
         let all: Vec<Event> = merged.events.iter().collect();
         let origin_ns = all.iter().filter(in_time).map(|event| event.start_ns).min().unwrap_or(0);
         let at = |seconds: f64| origin_ns.saturating_add((seconds * 1e9) as i64);
@@ -107,7 +107,7 @@ impl Source {
         let mut served: FastMap<u64, Vec<u32>> = FastMap::default();
         for position in &chosen {
             let record = &all[*position as usize].record;
-            if record.req != 0 && record.kind() == Kind::Ladder && record.flags & flags::SERVER != 0 {
+            if record.req != 0 && record.kind() == EventKind::Ladder && record.flags & flags::SERVER != 0 {
                 served.entry(record.req).or_default().push(*position);
             }
         }
@@ -177,7 +177,7 @@ impl Source {
         let mut found: BTreeMap<(usize, SubLane), Placed> = BTreeMap::new();
         for position in self.chosen.iter().copied() {
             let event = self.event(position);
-            if !matches!(event.record.kind(), Kind::Span | Kind::Ladder) {
+            if !matches!(event.record.kind(), EventKind::Span | EventKind::Ladder) {
                 continue;
             }
             let (rows, lanes) = found.entry((event.node, SubLane::of(event.record.event))).or_default();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use weft_model::{Disk, DiskJob, JobKind, Message, Seek};
-use weft_sched::Part;
+use weft_sched::JobPiece;
 
 use crate::event::Tag;
 use crate::request::{Request, RequestKind};
@@ -227,7 +227,7 @@ impl Log {
     }
 
     /// It is done; these were the pieces that it was for.
-    pub(crate) fn access_done(&mut self, server: u32, parts: &[Part]) {
+    pub(crate) fn access_done(&mut self, server: u32, parts: &[JobPiece]) {
         let Some(access) = self.accesses.remove(&server) else { return };
         let mut of: BTreeMap<u32, u64> = BTreeMap::new();
         for part in parts.iter().filter(|part| number_of(part.tag) != NO_NUMBER) {

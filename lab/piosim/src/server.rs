@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use weft_base::Nanos;
 use weft_model::Disk;
-use weft_sched::{Access, CacheLayer, Job, Keep, Kept, Layer, Part, Piece};
+use weft_sched::{Access, CacheLayer, Job, JobPiece, Keep, Kept, Layer, Piece};
 
 /// Bytes of a request before its list of extents.
 pub const REQUEST_BYTES: u64 = 20;
@@ -29,7 +29,7 @@ pub struct DataPacket {
 
 struct Running {
     job: Job,
-    parts: Vec<Part>,
+    parts: Vec<JobPiece>,
 }
 
 /// One server.
@@ -52,7 +52,7 @@ pub struct Server {
     refused: VecDeque<DataPacket>,
     wake_at: Option<u64>,
     flushed: Vec<Job>,
-    dropped: Vec<Part>,
+    dropped: Vec<JobPiece>,
 }
 
 impl Server {
@@ -90,7 +90,7 @@ impl Server {
     }
 
     /// Keeps what a read job has read through.
-    fn keep_holes(&mut self, now: Nanos, job: &Job, parts: &[Part]) {
+    fn keep_holes(&mut self, now: Nanos, job: &Job, parts: &[JobPiece]) {
         self.keep(|kept, layer| kept.completed(now, job, parts, |start, end| layer.has_write_in(job.file, start, end), |_, _| ()));
     }
 

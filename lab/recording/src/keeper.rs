@@ -18,7 +18,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use weft_trace::event::LOAD_PROCESSOR;
 use weft_trace::record::Body;
-use weft_trace::{Anchor, Drain, Mask, Mode, Record, Tracer};
+use weft_trace::{Anchor, Drain, Mask, Mode, TraceRecord, Tracer};
 
 use crate::output::{Output, anchor};
 use crate::processor::Processor;
@@ -122,7 +122,7 @@ struct Work {
     last_dump: Option<Instant>,
     processor: Processor,
     /// Gauges that no file has yet.
-    gauges: VecDeque<Record>,
+    gauges: VecDeque<TraceRecord>,
 }
 
 impl Work {
@@ -213,11 +213,11 @@ impl Work {
             if self.gauges.len() == GAUGES_MAX {
                 self.gauges.pop_front();
             }
-            self.gauges.push_back(Record::new(self.tracer.ticks(), LOAD_PROCESSOR, Body::Counter(gauges)));
+            self.gauges.push_back(TraceRecord::new(self.tracer.ticks(), LOAD_PROCESSOR, Body::Counter(gauges)));
         }
     }
 
-    fn take_gauges(&mut self) -> Vec<Record> {
+    fn take_gauges(&mut self) -> Vec<TraceRecord> {
         self.gauges.drain(..).collect()
     }
 

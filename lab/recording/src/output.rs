@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use weft_base::ServerId;
 use weft_host::state::in_file_name;
 use weft_trace::file::{FileHeader, FileWriter};
-use weft_trace::record::{Body, Record, Sync};
+use weft_trace::record::{Body, Sync, TraceRecord};
 use weft_trace::{Anchor, Batch, EventTable, Tracer, event};
 
 /// The ring of records that no thread wrote.
@@ -82,14 +82,14 @@ impl Output {
         batches.iter().for_each(|batch| self.writer.batch(batch, &mut self.bytes));
         let now = anchor(tracer);
         let sync = Body::Sync(Sync { mono_ns: now.mono_ns, wall_ns: now.wall_ns, ..Sync::default() });
-        self.append_own(&[Record::new(now.ticks, event::TRACE_SYNC, sync)]);
+        self.append_own(&[TraceRecord::new(now.ticks, event::TRACE_SYNC, sync)]);
         self.write()
     }
 
     /// Appends records that no thread wrote.
-    pub fn append_own(&mut self, records: &[Record]) {
+    pub fn append_own(&mut self, records: &[TraceRecord]) {
         if !records.is_empty() {
-            let batch = Batch { ring: RING_OWN, first: self.own, records: records.iter().map(Record::to_words).collect() };
+            let batch = Batch { ring: RING_OWN, first: self.own, records: records.iter().map(TraceRecord::to_words).collect() };
             self.own += records.len() as u64;
             self.writer.batch(&batch, &mut self.bytes);
         }

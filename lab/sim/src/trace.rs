@@ -12,10 +12,10 @@ use anyhow::{Context, Result};
 use weft_base::ServerId;
 use weft_model::{JobKind, Seek};
 use weft_piosim::{Access, Command, Recording, RequestSpan};
-use weft_trace::event::{self, EventInfo, EventTable, PHASES_MAX, Part};
+use weft_trace::event::{self, EventInfo, EventPart, EventTable, PHASES_MAX};
 use weft_trace::file::{FileHeader, FileWriter};
-use weft_trace::record::{Body, Ladder, Record, Span, class, coarse, fine, flags, padded};
-use weft_trace::{Anchor, Batch, EventId, Kind, Stage};
+use weft_trace::record::{Body, Ladder, Span, TraceRecord, class, coarse, fine, flags, padded};
+use weft_trace::{Anchor, Batch, EventId, EventKind, Stage};
 
 use crate::workload::Workload;
 
@@ -56,18 +56,18 @@ type Place = (bool, u32);
 
 /// Records of all nodes, by node and ring.
 #[derive(Default)]
-struct Nodes(BTreeMap<Place, BTreeMap<u32, Vec<Record>>>);
+struct Nodes(BTreeMap<Place, BTreeMap<u32, Vec<TraceRecord>>>);
 
 impl Nodes {
-    fn put(&mut self, place: Place, ring: u32, record: Record) {
+    fn put(&mut self, place: Place, ring: u32, record: TraceRecord) {
         let server = if place.0 { flags::SERVER } else { 0 };
-        let record = Record { flags: record.flags | flags::SIMULATED | server, ..record };
+        let record = TraceRecord { flags: record.flags | flags::SIMULATED | server, ..record };
         self.0.entry(place).or_default().entry(ring).or_default().push(record);
     }
 }
 
-fn span((start, end): (u64, u64), id: EventId, span: Span) -> Record {
-    Record::new(start, id, Body::Span(Span { dur: end - start, ..span }))
+fn span((start, end): (u64, u64), id: EventId, span: Span) -> TraceRecord {
+    TraceRecord::new(start, id, Body::Span(Span { dur: end - start, ..span }))
 }
 
 fn length(bytes: u64) -> u32 {
@@ -107,7 +107,7 @@ pub fn write(folder: &Path, workloads: &[Workload], servers: u32, recording: &Re
         let id = if transfer.sent { event::NET_SEND } else { event::NET_RECEIVE };
         let body = Span { len: length(transfer.bytes), ..Span::default() };
         let record = span((transfer.start, transfer.end), id, body);
-        nodes.put(place(transfer.process), transfer.process, Record { req: request.map_or(0, key), ..record });
+        nodes.put(place(transfer.process), transfer.process, TraceRecord { req: request.map_or(0, key), ..record });
     }
     // Files of all applications are numbered together.
     let names = workloads.iter().flat_map(|load| load.application.files.iter().map(|file| file.name.as_str()));
@@ -127,7 +127,7 @@ pub fn write(folder: &Path, workloads: &[Workload], servers: u32, recording: &Re
 fn put_name(nodes: &mut Nodes, place: Place, object: u64, name: &str) {
     let mut rest = name;
     for lane in 0.. {
-        let record = Record { req: object, lane, ..Record::new(0, event::TRACE_NAME, Body::Text(padded(rest))) };
+        let record = TraceRecord { req: object, lane, ..TraceRecord::new(0, event::TRACE_NAME, Body::Text(padded(rest))) };
         let used = record.text().len();
         nodes.put(place, NAMES, record);
         rest = &rest[used..];
@@ -178,7 +178,7 @@ fn put_requests(nodes: &mut Nodes, clients: &[u32], commands: &BTreeMap<(u32, u3
             ..Span::default()
         };
         let record = span((start, end), event::NET_CALL, call);
-        nodes.put((false, clients[process as usize]), process, Record { req: key(number), ..record });
+        nodes.put((false, clients[process as usize]), process, TraceRecord { req: key(number), ..record });
         let id = if request.writes { event::DATA_WRITE } else { event::DATA_READ };
         let mut ladder = Ladder { span: number + 1, code: if request.writes { 96 } else { 97 }, ..Ladder::default() };
         let mut left = answered - arrived;
@@ -186,7 +186,7 @@ fn put_requests(nodes: &mut Nodes, clients: &[u32], commands: &BTreeMap<(u32, u3
             ladder.phases[phase] = coarse(left);
             left -= fine(ladder.phases[phase]).min(left);
         }
-        let record = Record { req: key(number), ..Record::new(arrived, id, Body::Ladder(ladder)) };
+        let record = TraceRecord { req: key(number), ..TraceRecord::new(arrived, id, Body::Ladder(ladder)) };
         nodes.put((true, server), 0, record);
         // While the data of a write is on the way the server does not let it wait, unless it has no
         // room.
@@ -204,7 +204,7 @@ fn put_data(nodes: &mut Nodes, number: u32, request: &RequestSpan, (from, to): (
     if request.writes && from < to {
         let body = Span { parent: number + 1, len: length(request.bytes), ..Span::default() };
         let record = span((from, to), NET_DATA, body);
-        nodes.put((true, request.server), 1, Record { req: key(number), ..record });
+        nodes.put((true, request.server), 1, TraceRecord { req: key(number), ..record });
     }
 }
 
@@ -224,7 +224,7 @@ fn put_accesses(nodes: &mut Nodes, recording: &Recording) {
                 Seek::Near => class::NEAR_SEEK,
                 Seek::Far => class::FAR_SEEK,
             };
-            nodes.put((true, access.server), 0, Record { req, class, flags, ..span((access.start, access.end), id, body) });
+            nodes.put((true, access.server), 0, TraceRecord { req, class, flags, ..span((access.start, access.end), id, body) });
         };
         match &parts[first..first + count] {
             [] => put(own, 0, access.bytes, 0),
@@ -237,7 +237,7 @@ fn put_accesses(nodes: &mut Nodes, recording: &Recording) {
     }
 }
 
-fn file(node: String, server: Option<u16>, rings: BTreeMap<u32, Vec<Record>>) -> Vec<u8> {
+fn file(node: String, server: Option<u16>, rings: BTreeMap<u32, Vec<TraceRecord>>) -> Vec<u8> {
     let header = FileHeader {
         node,
         server,
@@ -254,7 +254,7 @@ fn file(node: String, server: Option<u16>, rings: BTreeMap<u32, Vec<Record>>) ->
         records.sort_by_key(|record| record.t0 + record.duration());
         let mut first = 0;
         for chunk in records.chunks(BATCH) {
-            writer.batch(&Batch { ring, first, records: chunk.iter().map(Record::to_words).collect() }, &mut bytes);
+            writer.batch(&Batch { ring, first, records: chunk.iter().map(TraceRecord::to_words).collect() }, &mut bytes);
             first += chunk.len() as u64;
         }
     }
@@ -267,14 +267,14 @@ fn events() -> EventTable {
     let more = (0..).zip(MORE).map(|(number, (name, stage))| EventInfo {
         id: EventId::new(0, MORE_FROM + number),
         name: name.to_string(),
-        kind: Kind::Span,
+        kind: EventKind::Span,
         stage,
         parts: Vec::new(),
     });
     let inside = [(NET_MESSAGE, "net.message"), (NET_DATA, "net.data")].map(|(id, name)| EventInfo {
         id,
         name: name.to_string(),
-        kind: Kind::Span,
+        kind: EventKind::Span,
         stage: Stage::Network,
         parts: Vec::new(),
     });
@@ -289,7 +289,7 @@ fn of_model(info: &EventInfo) -> EventInfo {
         event::APP_OPEN | event::APP_CLOSE => EventInfo { stage: Stage::Peers, ..info.clone() },
         id if id.layer() == 0 => EventInfo { stage: Stage::Client, ..info.clone() },
         event::DATA_READ | event::DATA_WRITE => {
-            let more = (info.parts.len()..PHASES_MAX).map(|_| Part { name: "queue".to_string(), stage: Stage::ServerQueue });
+            let more = (info.parts.len()..PHASES_MAX).map(|_| EventPart { name: "queue".to_string(), stage: Stage::ServerQueue });
             EventInfo { parts: info.parts.iter().cloned().chain(more).collect(), ..info.clone() }
         }
         _ => info.clone(),

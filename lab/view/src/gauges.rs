@@ -88,7 +88,7 @@ pub fn gauges(run: &Run, from: u64, to: u64) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use weft_trace::{EventTable, Kind};
+    use weft_trace::{EventKind, EventTable};
 
     use super::*;
     use crate::api::tests::get;
@@ -98,7 +98,7 @@ mod tests {
     fn every_gauge_of_this_program_has_a_title_of_its_own() {
         let table = EventTable::builtin();
         let gauges =
-            || table.iter().filter(|info| info.kind == Kind::Counter).flat_map(|info| info.parts.iter().map(move |part| (info, part)));
+            || table.iter().filter(|info| info.kind == EventKind::Counter).flat_map(|info| info.parts.iter().map(move |part| (info, part)));
         for (info, part) in gauges() {
             assert!(TITLES.iter().any(|(of, gauge, _)| *of == info.name && *gauge == part.name), "{} {}", info.name, part.name);
         }

@@ -18,26 +18,24 @@
 //! disk, whosever they are.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use bytes::Bytes;
-use weft_base::{FastMap, Payload};
-use weft_rt::{Disk, DiskError, Either, Event, FileId, Runtime, ServerRuntime, join_all, race};
-use weft_sched::{Access, CacheLayer, Distance, FileKey, Job, Keep, Kept, Layer, LayerKind, Next, Part, Piece, Places};
+use weft_base::Payload;
+use weft_rt::{Disk, DiskError, Either, FileId, Runtime, ServerRuntime, Signal, join_all, race};
+use weft_sched::{Access, CacheLayer, Distance, FileKey, Job, JobPiece, Keep, Kept, Layer, LayerKind, Next, Piece, Places};
 use weft_store::objects::{DiskPiece, ReadPiece};
 use weft_trace::record::{class, flags};
 use weft_trace::{OpenSpan, event};
 use weft_wire::ops::DiskUse;
 
-use crate::transfer::{join, merged, merged_reads};
+use crate::accesses::{Accesses, INDEX_BITS, PiecePlace, Running, fill};
+use crate::transfer::{merged, merged_reads};
 use crate::{CacheConfig, WriteBack};
 
 /// The container is the only file.
 const CONTAINER: FileKey = FileKey(0);
-/// Bits of a tag that number the pieces of an access.
-const INDEX_BITS: u32 = 20;
 /// With less room on the disk beyond what is answered and not written, in bytes, no write is
 /// answered early: it could fail later.
 const ROOM_BYTES: u64 = 256 << 20;
@@ -51,7 +49,7 @@ pub struct Cache {
     kept: RefCell<Kept<Payload>>,
     accesses: RefCell<Accesses>,
     /// Something new is queued, or an operation has ended.
-    changed: Event,
+    changed: Signal,
     places: RefCell<Places>,
     /// Accesses of the turn may meet others.
     is_shared: Cell<bool>,
@@ -74,40 +72,6 @@ pub struct CacheLoad {
     pub operations: u64,
 }
 
-#[derive(Default)]
-struct Accesses {
-    last: u64,
-    running: FastMap<u64, Running>,
-    /// Writes among them that are answered.
-    answered: BTreeSet<u64>,
-    answered_bytes: u64,
-    /// What these writes have replaced.
-    replaces: BTreeMap<u64, Vec<Part>>,
-}
-
-/// Pieces of one request.
-#[derive(Default)]
-struct Running {
-    /// Data of a write.
-    data: Payload,
-    pieces: Vec<Place>,
-    /// What a read has got: place in its answer and data.
-    got: Vec<(u64, Payload)>,
-    left_bytes: u64,
-    /// For its trace record: the farthest seek of its operations, and when the first of them began.
-    class: u8,
-    begun: u64,
-    error: Option<DiskError>,
-    waker: Option<Waker>,
-}
-
-/// Where a piece lies on the disk and in the data of its request.
-#[derive(Clone, Copy)]
-struct Place {
-    disk_offset: u64,
-    data_offset: u64,
-}
-
 impl Cache {
     /// An idle cache.
     pub fn new(config: CacheConfig) -> Cache {
@@ -119,7 +83,7 @@ impl Cache {
             layer: RefCell::new(Layer::improved(config.layer, &rules)),
             kept: RefCell::new(Kept::new(keep)),
             accesses: RefCell::default(),
-            changed: Event::new(),
+            changed: Signal::new(),
             places: RefCell::new(Places::new(weft_sched::classic::NEAR_BYTES)),
             is_shared: Cell::new(false),
             operations: Cell::new(0),
@@ -312,7 +276,7 @@ impl Cache {
             let mut data_offset = 0;
             let (now, mut layer, mut kept) = (rt.now(), self.layer.borrow_mut(), self.kept.borrow_mut());
             for (index, (offset, bytes)) in pieces.enumerate() {
-                running.pieces.push(Place { disk_offset: offset, data_offset });
+                running.pieces.push(PiecePlace { disk_offset: offset, data_offset });
                 if access == Access::Write {
                     kept.written(CONTAINER, offset, bytes);
                 } else if let Some((data, from)) = kept.take(now, CONTAINER, offset, bytes) {
@@ -388,9 +352,9 @@ impl Cache {
         }
     }
 
-    fn data_of(&self, parts: &[Part]) -> Vec<Payload> {
+    fn data_of(&self, parts: &[JobPiece]) -> Vec<Payload> {
         let accesses = self.accesses.borrow();
-        let slice = |part: &Part| {
+        let slice = |part: &JobPiece| {
             let (running, at) = accesses.find(part);
             running.data.slice(at, part.bytes)
         };
@@ -399,7 +363,7 @@ impl Cache {
 
     /// Reads for the parts of a job, to which those are added that have arrived meanwhile and lie
     /// within it.
-    async fn read_job<R: ServerRuntime>(&self, rt: &R, container: FileId, job: &Job, parts: &mut Vec<Part>) -> Result<(), DiskError> {
+    async fn read_job<R: ServerRuntime>(&self, rt: &R, container: FileId, job: &Job, parts: &mut Vec<JobPiece>) -> Result<(), DiskError> {
         let data = rt.disk().read(container, job.offset, job.bytes).await?;
         if data.len() != job.bytes {
             return Err(DiskError::Failed(format!("the container ends at {} of {} bytes", job.offset + data.len(), job.bytes)));
@@ -433,73 +397,11 @@ impl Cache {
         }
     }
 
-    fn done(&self, parts: &[Part], error: Option<&DiskError>) {
+    fn done(&self, parts: &[JobPiece], error: Option<&DiskError>) {
         let lost = self.accesses.borrow_mut().done(parts, error);
         if let Some(error) = lost {
             self.lost.borrow_mut().get_or_insert(error);
         }
-    }
-}
-
-impl Accesses {
-    /// The access of a part, and where the part is in its data.
-    fn find(&self, part: &Part) -> (&Running, u64) {
-        let running = &self.running[&(part.tag >> INDEX_BITS)];
-        let place = running.pieces[(part.tag & ((1 << INDEX_BITS) - 1)) as usize];
-        (running, place.data_offset + (part.offset - place.disk_offset))
-    }
-
-    /// An operation with these parts begins.
-    fn begin(&mut self, parts: &[Part], class: u8) {
-        let now = weft_trace::now();
-        for part in parts {
-            let running = self.running.get_mut(&(part.tag >> INDEX_BITS)).expect("an access waits for all its pieces");
-            running.class = running.class.max(class);
-            if running.begun == 0 {
-                running.begun = now;
-            }
-        }
-    }
-
-    /// The newest write that overlaps a part of an older one.
-    fn newer_write(&self, part: &Part) -> Option<u64> {
-        let id = part.tag >> INDEX_BITS;
-        let overlaps = |running: &Running| {
-            let ends = running.pieces.iter().skip(1).map(|next| next.data_offset).chain([running.data.len()]);
-            running.pieces.iter().zip(ends).any(|(place, data_end)| {
-                place.disk_offset < part.offset + part.bytes && part.offset < place.disk_offset + (data_end - place.data_offset)
-            })
-        };
-        // Reads bring no data.
-        let writes = self.running.iter().filter(|(other, running)| **other > id && !running.data.is_empty());
-        writes.filter(|(_, running)| overlaps(running)).map(|(other, _)| *other).max()
-    }
-
-    /// Counts what is done. Gives the error if it hits a write that was answered.
-    fn done(&mut self, parts: &[Part], error: Option<&DiskError>) -> Option<DiskError> {
-        let mut lost = None;
-        let mut parts = parts.to_vec();
-        while let Some(part) = parts.pop() {
-            let id = part.tag >> INDEX_BITS;
-            let running = self.running.get_mut(&id).expect("an access waits for all its pieces");
-            running.left_bytes -= part.bytes;
-            if running.error.is_none() {
-                running.error = error.cloned();
-            }
-            if running.left_bytes > 0 {
-                continue;
-            }
-            if let Some(waker) = running.waker.take() {
-                waker.wake();
-            }
-            parts.append(&mut self.replaces.remove(&id).unwrap_or_default());
-            if self.answered.remove(&id) {
-                let done = self.running.remove(&id).expect("just seen");
-                self.answered_bytes -= done.data.len();
-                lost = lost.or(done.error);
-            }
-        }
-        lost
     }
 }
 
@@ -509,25 +411,4 @@ fn copied(data: &Payload) -> Payload {
         Payload::Real(bytes) => Payload::Real(Bytes::copy_from_slice(bytes)),
         synthetic => synthetic.clone(),
     }
-}
-
-/// Puts what was read in order, with zeros for holes.
-fn fill(pieces: &[ReadPiece], mut got: Vec<(u64, Payload)>) -> Payload {
-    got.sort_unstable_by_key(|(at, _)| *at);
-    let mut got = got.into_iter().map(|(_, data)| data);
-    let mut parts = Vec::with_capacity(pieces.len());
-    for piece in merged_reads(pieces) {
-        match piece {
-            ReadPiece::Hole { len } => parts.push(crate::transfer::Part::Zeros(len)),
-            ReadPiece::Data { len, .. } => {
-                let mut left = len;
-                while left > 0 {
-                    let data = got.next().expect("every byte was read once");
-                    left -= data.len();
-                    parts.push(crate::transfer::Part::Data(data));
-                }
-            }
-        }
-    }
-    join(parts)
 }

@@ -12,7 +12,7 @@ use weft_journal::{Journal, Lsn};
 use weft_rt::{Either, ServerRuntime, race};
 
 use crate::objects::Objects;
-use crate::record::Record;
+use crate::record::JournalRecord;
 use crate::state::Server;
 use crate::{Durability, ServerError};
 
@@ -95,7 +95,7 @@ impl<R: ServerRuntime> Objects<R> {
             let covered = journal.last_lsn();
             self.container.sync().await.map_err(|(what, error)| ServerError::Disk(what, error))?;
             if records > progress.marked.get() {
-                let mark = journal.append_with(|out| Record::Mark(covered).encode(out));
+                let mark = journal.append_with(|out| JournalRecord::Mark(covered).encode(out));
                 self.commit().await?;
                 journal.sync_through(mark).await?;
                 progress.marked.set(records);

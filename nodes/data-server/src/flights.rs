@@ -11,8 +11,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
 use weft_base::{Payload, RequestId};
-use weft_rt::{Event, PeerId};
-use weft_serving::{Answer, Served};
+use weft_rt::{PeerId, Signal};
+use weft_serving::{OutgoingReply, ServedRequest};
 use weft_store::objects::ObjectKey;
 use weft_wire::ops::Piece;
 use weft_wire::{Header, Request};
@@ -25,14 +25,14 @@ const FLIGHTS_MAX: usize = 4096;
 const BYTES_MAX: u64 = 128 << 20;
 
 /// A request that may be executed.
-pub struct Job {
+pub struct AdmittedRequest {
     pub peer: PeerId,
     pub header: Header,
     pub request: Request,
     pub bulk: Payload,
     /// It was executed before: only answer again.
     pub executed: bool,
-    pub served: Served,
+    pub served: ServedRequest,
 }
 
 /// A request that may be executed now. It ends with [`Flights::land`].
@@ -41,7 +41,7 @@ pub struct Flight {
     pub number: u64,
     /// Others were in its way.
     pub has_waited: bool,
-    pub job: Job,
+    pub job: AdmittedRequest,
 }
 
 impl Flight {
@@ -60,13 +60,13 @@ impl Flight {
 #[derive(Default)]
 pub struct Flights {
     objects: RefCell<BTreeMap<ObjectKey, Traffic>>,
-    landed: RefCell<Vec<Answer<When>>>,
+    landed: RefCell<Vec<OutgoingReply<When>>>,
     /// Flights that have not landed, those that wait included.
     count: Cell<usize>,
     bytes: Cell<u64>,
     last: Cell<u64>,
     /// The last one has landed.
-    idle: Event,
+    idle: Signal,
 }
 
 /// What is going on at one object.
@@ -74,7 +74,7 @@ pub struct Flights {
 struct Traffic {
     flying: BTreeMap<u64, Claim>,
     /// In the order of arrival. The first one is in the way of a flight, or it would fly.
-    waiting: VecDeque<(Claim, Job)>,
+    waiting: VecDeque<(Claim, AdmittedRequest)>,
 }
 
 /// What a request needs for itself.
@@ -97,7 +97,7 @@ enum Touches {
 impl Claim {
     /// `None` for requests that need no order. `by_bytes`: reads and writes need no more than their
     /// bytes.
-    pub fn of(job: &Job, by_bytes: bool) -> Option<Claim> {
+    pub fn of(job: &AdmittedRequest, by_bytes: bool) -> Option<Claim> {
         let (handle, index) = job.request.datafile()?;
         let pieces = match &job.request {
             Request::Read(request) => Some((&request.pieces, false)),
@@ -167,7 +167,7 @@ impl Flights {
     }
 
     /// Takes a request: gives it back if it may fly now, or lets it wait.
-    pub fn take(&self, claim: Claim, job: Job) -> Option<Flight> {
+    pub fn take(&self, claim: Claim, job: AdmittedRequest) -> Option<Flight> {
         self.count.set(self.count.get() + 1);
         self.bytes.set(self.bytes.get() + claim.bytes);
         let (object, mut objects) = (claim.object, self.objects.borrow_mut());
@@ -189,7 +189,7 @@ impl Flights {
     }
 
     /// The answers of what has landed.
-    pub fn take_landed(&self, answers: &mut Vec<Answer<When>>) {
+    pub fn take_landed(&self, answers: &mut Vec<OutgoingReply<When>>) {
         answers.append(&mut self.landed.borrow_mut());
     }
 
@@ -199,7 +199,7 @@ impl Flights {
     }
 
     /// A flight has landed: gives those that may fly now.
-    pub fn land(&self, object: ObjectKey, number: u64, answer: Answer<When>) -> Vec<Flight> {
+    pub fn land(&self, object: ObjectKey, number: u64, answer: OutgoingReply<When>) -> Vec<Flight> {
         self.landed.borrow_mut().push(answer);
         let mut objects = self.objects.borrow_mut();
         let traffic = objects.get_mut(&object).expect("a flight is at its object until it lands");

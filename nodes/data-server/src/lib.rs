@@ -27,6 +27,7 @@
 //! One copy into the page cache (what memory allows), and at most 5 us for everything else:
 //! admission, plan, record, its share of the journal write.
 
+mod accesses;
 mod cache;
 mod checkpoint;
 mod clients;
@@ -49,7 +50,7 @@ mod state;
 mod transfer;
 
 pub use config::{CacheConfig, DataServerConfig, WriteBack};
-pub use record::Record as JournalRecord;
+pub use record::JournalRecord;
 pub use recovery::{CONTAINER_NAME, object_table};
 pub use server::run;
 pub use weft_serving::{Durability, Engine, ServerError};

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use weft_base::{DataTime, FastSet, Nanos, Result, SECOND, Status};
 use weft_journal::{Journal, JournalStats};
-use weft_rt::{Event, ServerRuntime};
+use weft_rt::{ServerRuntime, Signal};
 use weft_store::objects::{BLOCK_BYTES, ObjectKey, ObjectRecord, ObjectTable};
 use weft_wire::Op;
 use weft_wire::ops::Space;
@@ -19,7 +19,7 @@ use crate::DataServerConfig;
 use crate::container::Container;
 use crate::freed::SpaceState;
 use crate::progress::Progress;
-use crate::record::Record;
+use crate::record::JournalRecord;
 
 /// Removed objects are remembered for so many nanoseconds: longer than any capability for them
 /// lives.
@@ -44,9 +44,9 @@ pub struct Objects<R: ServerRuntime> {
     /// The disk had little free space when it was last looked at.
     pub(crate) disk_is_short: Cell<bool>,
     /// There is space to give back to the disk.
-    pub(crate) reclaim: Event,
+    pub(crate) reclaim: Signal,
     /// The journal has become long enough for a checkpoint.
-    pub(crate) checkpoint_due: Event,
+    pub(crate) checkpoint_due: Signal,
     has_stopped: Cell<bool>,
 }
 
@@ -69,8 +69,8 @@ impl<R: ServerRuntime> Objects<R> {
             journal,
             space: RefCell::new(SpaceState::new(rt.now())),
             disk_is_short: Cell::new(false),
-            reclaim: Event::new(),
-            checkpoint_due: Event::new(),
+            reclaim: Signal::new(),
+            checkpoint_due: Signal::new(),
             has_stopped: Cell::new(false),
             rt,
         }
@@ -181,7 +181,7 @@ impl<R: ServerRuntime> Objects<R> {
     fn apply(&self, record: &ObjectRecord) {
         if let Some(journal) = &self.journal {
             assert!(journal.accepts(record_bytes_max(record)), "room was made for what is recorded");
-            journal.append_with(|out| Record::encode_object(record, out));
+            journal.append_with(|out| JournalRecord::encode_object(record, out));
             self.progress.records.set(self.progress.records.get() + 1);
         }
         let mut table = self.table.borrow_mut();

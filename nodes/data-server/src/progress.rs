@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use weft_rt::Event;
+use weft_rt::Signal;
 
 /// Counts changes and what became of them.
 #[derive(Default)]
@@ -18,9 +18,9 @@ pub struct Progress {
     /// Of these, covered by a mark.
     pub marked: Cell<u64>,
     /// Something has changed since the last round, or somebody waits.
-    pub work: Event,
+    pub work: Signal,
     /// A round has ended.
-    pub reached: Event,
+    pub reached: Signal,
 }
 
 impl Progress {

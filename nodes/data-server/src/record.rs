@@ -22,7 +22,7 @@ const CUT: u8 = 3;
 
 /// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum JournalRecord {
     /// An object changes.
     Object(ObjectRecord),
     /// The data of records up to this one is on stable storage.
@@ -31,7 +31,7 @@ pub enum Record {
     Cut,
 }
 
-impl Record {
+impl JournalRecord {
     /// Appends the bytes of an object change.
     pub fn encode_object(record: &ObjectRecord, out: &mut BytesMut) {
         out.put_u8(OBJECT);
@@ -41,12 +41,12 @@ impl Record {
     /// Appends the bytes.
     pub fn encode(&self, out: &mut BytesMut) {
         match self {
-            Record::Object(record) => Record::encode_object(record, out),
-            Record::Mark(lsn) => {
+            JournalRecord::Object(record) => JournalRecord::encode_object(record, out),
+            JournalRecord::Mark(lsn) => {
                 out.put_u8(MARK);
                 out.put_u64_le(lsn.0);
             }
-            Record::Cut => out.put_u8(CUT),
+            JournalRecord::Cut => out.put_u8(CUT),
         }
     }
 
@@ -55,19 +55,19 @@ impl Record {
     /// # Errors
     /// [`Status::BadMessage`] for bytes that are none, [`Status::NewerExtension`] if it needs one
     /// that this program does not know.
-    pub fn decode(bytes: &[u8]) -> Result<Record> {
+    pub fn decode(bytes: &[u8]) -> Result<JournalRecord> {
         let (kind, rest) = bytes.split_first().ok_or(Status::BadMessage)?;
         match *kind {
-            OBJECT => ObjectRecord::decode(rest).map(Record::Object).map_err(|error| match error {
+            OBJECT => ObjectRecord::decode(rest).map(JournalRecord::Object).map_err(|error| match error {
                 RecordError::Newer(_) => Status::NewerExtension,
                 _ => Status::BadMessage,
             }),
             MARK => {
                 let (lsn, extensions) = rest.split_first_chunk().ok_or(Status::BadMessage)?;
                 skip(extensions)?;
-                Ok(Record::Mark(Lsn(u64::from_le_bytes(*lsn))))
+                Ok(JournalRecord::Mark(Lsn(u64::from_le_bytes(*lsn))))
             }
-            CUT => skip(rest).map(|()| Record::Cut),
+            CUT => skip(rest).map(|()| JournalRecord::Cut),
             _ => Err(Status::BadMessage),
         }
     }
@@ -90,20 +90,20 @@ mod tests {
     #[test]
     fn round_trip_and_refusal_of_everything_else() {
         let remove = ObjectRecord::Remove { key: ObjectKey { handle: Handle(7), index: 3 } };
-        for record in [Record::Object(remove), Record::Mark(Lsn(0x0102_0304_0506_0708)), Record::Cut] {
+        for record in [JournalRecord::Object(remove), JournalRecord::Mark(Lsn(0x0102_0304_0506_0708)), JournalRecord::Cut] {
             let mut bytes = BytesMut::new();
             record.encode(&mut bytes);
-            assert_eq!(Record::decode(&bytes), Ok(record));
+            assert_eq!(JournalRecord::decode(&bytes), Ok(record));
             for cut in 0..bytes.len() {
-                assert_eq!(Record::decode(&bytes[..cut]), Err(Status::BadMessage));
+                assert_eq!(JournalRecord::decode(&bytes[..cut]), Err(Status::BadMessage));
             }
             bytes.put_slice(&[2, 0, 0, 0, 0, 0]);
-            assert!(Record::decode(&bytes).is_ok(), "an extension that may be skipped");
+            assert!(JournalRecord::decode(&bytes).is_ok(), "an extension that may be skipped");
             bytes.put_slice(&[3, 0, 0, 0, 0, 0]);
-            assert_eq!(Record::decode(&bytes), Err(Status::NewerExtension));
+            assert_eq!(JournalRecord::decode(&bytes), Err(Status::NewerExtension));
             bytes.put_u8(0);
-            assert!(Record::decode(&bytes).is_err());
+            assert!(JournalRecord::decode(&bytes).is_err());
         }
-        assert_eq!(Record::decode(&[9]), Err(Status::BadMessage));
+        assert_eq!(JournalRecord::decode(&[9]), Err(Status::BadMessage));
     }
 }

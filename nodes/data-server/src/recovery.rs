@@ -9,7 +9,7 @@ use weft_serving::first_map;
 use weft_store::objects::{CONTAINER_HEADER_BYTES, ContainerHeader, ObjectRecord, ObjectReplay, ObjectTable};
 
 use crate::objects::Removed;
-use crate::record::Record;
+use crate::record::JournalRecord;
 use crate::state::Foundation;
 use crate::{DataServerConfig, Engine, ServerError};
 
@@ -73,7 +73,7 @@ async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock
 
     // From here on the next restart must come to the same result, whatever ends this life.
     disk.sync(container).await.map_err(disk_error("sync the container"))?;
-    let verdict = if power_was_cut { Record::Cut } else { Record::Mark(report.last_lsn) };
+    let verdict = if power_was_cut { JournalRecord::Cut } else { JournalRecord::Mark(report.last_lsn) };
     let lsn = journal.append_with(|out| verdict.encode(out));
     journal.commit().await?;
     journal.sync_through(lsn).await?;
@@ -129,10 +129,10 @@ impl Replay {
                 let record = ObjectRecord::decode(bytes).map_err(|_| weft_base::Status::BadMessage)?;
                 self.apply(&record);
             }
-            Found::Journal(lsn, bytes) => match Record::decode(bytes)? {
-                Record::Object(record) => self.uncovered.push_back((lsn, record)),
-                Record::Mark(covered) => self.apply_until(covered),
-                Record::Cut => self.drop_growth(),
+            Found::Journal(lsn, bytes) => match JournalRecord::decode(bytes)? {
+                JournalRecord::Object(record) => self.uncovered.push_back((lsn, record)),
+                JournalRecord::Mark(covered) => self.apply_until(covered),
+                JournalRecord::Cut => self.drop_growth(),
             },
         }
         Ok(())

@@ -18,16 +18,16 @@ use std::rc::Rc;
 
 use weft_base::Status;
 use weft_rt::{Either, ServerRuntime, race};
-use weft_serving::{Answer, Answers};
+use weft_serving::{OutgoingReplies, OutgoingReply};
 
 use crate::clients::Verdict;
 use crate::done::When;
-use crate::flights::{Claim, Flight, Job};
+use crate::flights::{AdmittedRequest, Claim, Flight};
 use crate::state::Server;
 
 impl<R: ServerRuntime> Server<R> {
     /// Starts requests; gives the answers of those that need no order, and of what has landed.
-    pub async fn start_all(self: &Rc<Self>, mut jobs: Vec<Job>, answers: &mut Answers<Self>) {
+    pub async fn start_all(self: &Rc<Self>, mut jobs: Vec<AdmittedRequest>, answers: &mut OutgoingReplies<Self>) {
         let cache = &self.objects.container.cache;
         let waits = !cache.is_served_aside();
         cache.begin_turn(jobs.len());
@@ -91,7 +91,7 @@ impl<R: ServerRuntime> Server<R> {
 
     /// Executes a request that has waited: what its client has given up or finished since it
     /// arrived is refused.
-    async fn execute_late(&self, mut job: Job) -> Answer<When> {
+    async fn execute_late(&self, mut job: AdmittedRequest) -> OutgoingReply<When> {
         let verdict = self.clients.borrow_mut().admit(&job.header);
         if verdict == Verdict::Stale {
             return self.refuse(job.peer, &job.header, job.served, Status::StaleRequest);

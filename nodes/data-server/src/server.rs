@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weft_base::{ClientId, Nanos, Status};
 use weft_live::Gauges;
 use weft_rt::{Arrival, Disk, FaultPoint, PeerId, ServerRuntime, Work};
-use weft_serving::{Answer, Answers, Intake, Load, Served, Service, Shell, connection};
+use weft_serving::{Intake, OutgoingReplies, OutgoingReply, ServedRequest, ServerLoad, Service, Shell, connection};
 use weft_trace::EventId;
 use weft_wire::ops::ServerInfo;
 use weft_wire::{Frame, Header, Request};
@@ -14,7 +14,7 @@ use crate::checkpoint::checkpoint_flow;
 use crate::clients::Verdict;
 use crate::done::When;
 use crate::durability::sync_flow;
-use crate::flights::Job;
+use crate::flights::AdmittedRequest;
 use crate::objects::Objects;
 use crate::ops;
 use crate::recovery::open;
@@ -84,7 +84,7 @@ impl<R: ServerRuntime> Service for Server<R> {
         Ok(())
     }
 
-    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> Result<(), ServerError> {
+    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut OutgoingReplies<Self>) -> Result<(), ServerError> {
         let mut jobs = Vec::with_capacity(arrivals.len());
         for arrival in arrivals.drain(..) {
             match arrival {
@@ -100,7 +100,7 @@ impl<R: ServerRuntime> Service for Server<R> {
         self.objects.commit().await
     }
 
-    fn committed(self: &Rc<Self>, answers: &Answers<Self>) {
+    fn committed(self: &Rc<Self>, answers: &OutgoingReplies<Self>) {
         if answers.iter().any(|answer| matches!(answer.until, Some(When::Journaled(_)))) {
             Objects::release_soon(self);
         }
@@ -132,11 +132,11 @@ impl<R: ServerRuntime> Service for Server<R> {
         self.shell.failure().map_or(Ok(()), Err)
     }
 
-    fn load(&self) -> Load {
+    fn load(&self) -> ServerLoad {
         let (load, disk) = (self.objects.container.cache.load(), self.objects.container.cache.disk_use());
         let (done, done_bytes) = (disk.reads + disk.writes, disk.read_bytes + disk.written_bytes);
         let disk = Some([load.requests, load.bytes, load.operations, done, done_bytes]);
-        Load { answered_bytes: load.answered_bytes, disk }
+        ServerLoad { answered_bytes: load.answered_bytes, disk }
     }
 
     async fn info(&self) -> weft_base::Result<ServerInfo> {
@@ -163,7 +163,7 @@ impl<R: ServerRuntime> Service for Server<R> {
 
 impl<R: ServerRuntime> Server<R> {
     /// A request that may be executed; others are refused.
-    fn admit(&self, peer: PeerId, frame: Frame, answers: &mut Answers<Self>) -> Option<Job> {
+    fn admit(&self, peer: PeerId, frame: Frame, answers: &mut OutgoingReplies<Self>) -> Option<AdmittedRequest> {
         let Frame { header, body, bulk } = frame;
         let mut served = self.shell.begin(&header);
         let admitted = self.shell.admit(peer, &header, served.op()).and_then(|op| match self.clients.borrow_mut().admit(&header) {
@@ -174,7 +174,7 @@ impl<R: ServerRuntime> Server<R> {
             Ok((executed, request)) => {
                 self.shell.asked(&mut served, &request, true);
                 self.shell.list(&mut served);
-                Some(Job { peer, header, request, bulk, executed, served })
+                Some(AdmittedRequest { peer, header, request, bulk, executed, served })
             }
             Err(status) => {
                 answers.push(self.refuse(peer, &header, served, status));
@@ -184,15 +184,15 @@ impl<R: ServerRuntime> Server<R> {
     }
 
     /// The answer to a request that is not executed.
-    pub fn refuse(&self, peer: PeerId, header: &Header, mut served: Served, status: Status) -> Answer<When> {
+    pub fn refuse(&self, peer: PeerId, header: &Header, mut served: ServedRequest, status: Status) -> OutgoingReply<When> {
         served.started(weft_trace::now());
         let frame = served.reply(header, Err(status));
-        Answer { peer, frame, served, until: None }
+        OutgoingReply { peer, frame, served, until: None }
     }
 
     /// Executes a request.
-    pub async fn execute_one(&self, job: Job) -> Answer<When> {
-        let Job { peer, header, request, bulk, executed, mut served } = job;
+    pub async fn execute_one(&self, job: AdmittedRequest) -> OutgoingReply<When> {
+        let AdmittedRequest { peer, header, request, bulk, executed, mut served } = job;
         served.started(weft_trace::now());
         self.rt.cpu(Work::Request).await;
         self.rt.pass(FaultPoint::ServerCpu).await;
@@ -206,6 +206,6 @@ impl<R: ServerRuntime> Server<R> {
             Err(status) => (served.reply(&header, Err(status)), None),
         };
         served.worked(weft_trace::now());
-        Answer { peer, frame, served, until }
+        OutgoingReply { peer, frame, served, until }
     }
 }

@@ -42,13 +42,13 @@ pub async fn read_all<R: ServerRuntime>(
     let mut parts = Vec::with_capacity(pieces.len());
     for piece in merged {
         parts.push(match piece {
-            ReadPiece::Hole { len } => Part::Zeros(len),
+            ReadPiece::Hole { len } => ReadPart::Zeros(len),
             ReadPiece::Data { disk_offset, len } => {
                 let data = rt.disk().read(container, disk_offset, len).await?;
                 if data.len() != len {
                     return Err(DiskError::Failed(format!("the container ends at {} of {len} bytes", disk_offset + data.len())));
                 }
-                Part::Data(data)
+                ReadPart::Data(data)
             }
         });
     }
@@ -69,45 +69,45 @@ pub fn copies(pieces: &[ReadPiece]) -> bool {
 }
 
 /// Some bytes of an answer.
-pub enum Part {
+pub enum ReadPart {
     Data(Payload),
     Zeros(u64),
 }
 
-impl Part {
+impl ReadPart {
     fn len(&self) -> u64 {
         match self {
-            Part::Data(data) => data.len(),
-            Part::Zeros(len) => *len,
+            ReadPart::Data(data) => data.len(),
+            ReadPart::Zeros(len) => *len,
         }
     }
 }
 
 /// Puts parts together. Synthetic data swallows what is around it and keeps the first tag: nobody
 /// can look inside.
-pub fn join(mut parts: Vec<Part>) -> Payload {
+pub fn join(mut parts: Vec<ReadPart>) -> Payload {
     if parts.len() == 1
-        && let Some(Part::Data(_)) = parts.first()
-        && let Some(Part::Data(data)) = parts.pop()
+        && let Some(ReadPart::Data(_)) = parts.first()
+        && let Some(ReadPart::Data(data)) = parts.pop()
     {
         return data;
     }
-    let len: u64 = parts.iter().map(Part::len).sum();
+    let len: u64 = parts.iter().map(ReadPart::len).sum();
     let tag = parts.iter().find_map(|part| match part {
-        Part::Data(Payload::Synthetic { tag, .. }) => Some(*tag),
+        ReadPart::Data(Payload::Synthetic { tag, .. }) => Some(*tag),
         _ => None,
     });
     if let Some(tag) = tag {
         return Payload::Synthetic { len, tag };
     }
-    if parts.iter().all(|part| matches!(part, Part::Zeros(_))) {
+    if parts.iter().all(|part| matches!(part, ReadPart::Zeros(_))) {
         return Payload::Real(BytesMut::zeroed(len as usize).freeze());
     }
     let mut joined = BytesMut::with_capacity(len as usize);
     for part in parts {
         match part {
-            Part::Zeros(len) => joined.resize(joined.len() + len as usize, 0),
-            Part::Data(data) => joined.extend_from_slice(&data.to_bytes()),
+            ReadPart::Zeros(len) => joined.resize(joined.len() + len as usize, 0),
+            ReadPart::Data(data) => joined.extend_from_slice(&data.to_bytes()),
         }
     }
     Payload::Real(joined.freeze())
@@ -168,17 +168,17 @@ mod tests {
     #[test]
     fn a_single_place_is_not_copied() {
         let bytes = Bytes::from_static(b"some bytes");
-        let Payload::Real(out) = join(vec![Part::Data(Payload::Real(bytes.clone()))]) else { panic!("real bytes stay real") };
+        let Payload::Real(out) = join(vec![ReadPart::Data(Payload::Real(bytes.clone()))]) else { panic!("real bytes stay real") };
         assert_eq!(out.as_ptr(), bytes.as_ptr());
     }
 
     #[test]
     fn parts_join_in_order() {
-        let data = |text: &'static [u8]| Part::Data(Payload::Real(Bytes::from_static(text)));
-        assert_eq!(join(vec![Part::Zeros(2), data(b"ab"), Part::Zeros(1)]).to_bytes(), &b"\0\0ab\0"[..]);
-        assert_eq!(join(vec![Part::Zeros(2), Part::Zeros(3)]).to_bytes(), &[0; 5][..]);
+        let data = |text: &'static [u8]| ReadPart::Data(Payload::Real(Bytes::from_static(text)));
+        assert_eq!(join(vec![ReadPart::Zeros(2), data(b"ab"), ReadPart::Zeros(1)]).to_bytes(), &b"\0\0ab\0"[..]);
+        assert_eq!(join(vec![ReadPart::Zeros(2), ReadPart::Zeros(3)]).to_bytes(), &[0; 5][..]);
         assert_eq!(join(Vec::new()).len(), 0);
-        let synthetic = Part::Data(Payload::Synthetic { len: 7, tag: 9 });
-        assert_eq!(join(vec![Part::Zeros(2), synthetic]), Payload::Synthetic { len: 9, tag: 9 });
+        let synthetic = ReadPart::Data(Payload::Synthetic { len: 7, tag: 9 });
+        assert_eq!(join(vec![ReadPart::Zeros(2), synthetic]), Payload::Synthetic { len: 9, tag: 9 });
     }
 }

@@ -11,7 +11,7 @@ use weft_rt_sim::Profile;
 use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
 use weft_trace::file::TraceFile;
-use weft_trace::record::{Body, Record, Span, class};
+use weft_trace::record::{Body, Span, TraceRecord, class};
 use weft_trace::{EventId, Mask, event};
 
 const MIB: u64 = 1 << 20;
@@ -21,7 +21,7 @@ fn traced<F: Future<Output = ()> + 'static, G: Future<Output = ()> + 'static>(
     cache: CacheConfig,
     before: impl FnOnce(Peer) -> F,
     work: impl FnOnce(Peer) -> G,
-) -> Vec<Record> {
+) -> Vec<TraceRecord> {
     let mut profile = Profile::default();
     (profile.disk.reads_cached, profile.disk.read_ns, profile.disk.call_ns) = (false, 2 * MILLISECOND, 2 * MILLISECOND);
     let cluster = Cluster::new(5, profile, DataServerConfig { cache, ..config() });
@@ -33,8 +33,8 @@ fn traced<F: Future<Output = ()> + 'static, G: Future<Output = ()> + 'static>(
     server.records.iter().map(|recorded| recorded.record).collect()
 }
 
-fn spans(records: &[Record], event: EventId) -> Vec<(Record, Span)> {
-    let span = |record: &Record| match &record.body {
+fn spans(records: &[TraceRecord], event: EventId) -> Vec<(TraceRecord, Span)> {
+    let span = |record: &TraceRecord| match &record.body {
         Body::Span(span) if record.event == event => Some((record.clone(), *span)),
         _ => None,
     };
@@ -98,7 +98,7 @@ fn the_load_is_sampled_now_and_then() {
         },
     );
     let gauges = |event: EventId| -> Vec<(u64, [u64; 5])> {
-        let gauges = |record: &Record| match record.body {
+        let gauges = |record: &TraceRecord| match record.body {
             Body::Counter(gauges) if record.event == event => Some((record.t0, gauges)),
             _ => None,
         };

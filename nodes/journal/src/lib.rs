@@ -30,6 +30,7 @@
 //! dropped.
 
 mod checkpoint;
+mod config;
 mod error;
 mod features;
 mod journal;
@@ -38,9 +39,10 @@ mod recover;
 mod superblock;
 
 pub use checkpoint::Checkpoint;
+pub use config::{JournalConfig, JournalStats, bytes_to_begin};
 pub use error::JournalError;
 pub use features::StoreFeatures;
-pub use journal::{Journal, JournalConfig, JournalStats, bytes_to_begin};
+pub use journal::Journal;
 pub use recover::{Found, Recovered};
 pub use superblock::Superblock;
 pub use weft_store::Lsn;

@@ -5,9 +5,7 @@ use weft_base::Status;
 use weft_rt::{Disk, FileId};
 use weft_store::Lsn;
 use weft_store::checkpoint::{CheckpointEnd, CheckpointReader};
-use weft_store::journal::{
-    EndReason, FRAME_ALIGN, JournalError as ReplayError, Replay, SEGMENT_HEADER_BYTES, SegmentHeader, first_segment_for,
-};
+use weft_store::journal::{EndReason, FRAME_ALIGN, Replay, ReplayError, SEGMENT_HEADER_BYTES, SegmentHeader, first_segment_for};
 
 use crate::journal::{End, Segment, Spare, Start};
 use crate::{Journal, JournalConfig, JournalError, names};

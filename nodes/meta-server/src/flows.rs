@@ -5,9 +5,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 use weft_base::{ClientId, Payload, Result};
 use weft_journal::Lsn;
-use weft_namespace::{Change, Context, Record};
+use weft_namespace::{Change, Record, RequestContext};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_serving::{Served, Service};
+use weft_serving::{ServedRequest, Service};
 use weft_wire::{Frame, Header};
 
 use crate::engine::Engine;
@@ -16,8 +16,8 @@ use crate::step::Step;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// The circumstances of a request of this client.
-    pub(crate) fn context(&self, client: ClientId) -> Context<'_> {
-        Context { client, now: self.rt.wall(), key: &self.config.key, capability_ns: self.config.capability_ns }
+    pub(crate) fn context(&self, client: ClientId) -> RequestContext<'_> {
+        RequestContext { client, now: self.rt.wall(), key: &self.config.key, capability_ns: self.config.capability_ns }
     }
 
     /// Journals and applies a record.
@@ -106,7 +106,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// The request that is being executed goes on in a flow.
-    fn goes_on(&self) -> Served {
+    fn goes_on(&self) -> ServedRequest {
         let mut served = self.current.borrow_mut().take().expect("a request is executed, and one flow goes on with it");
         served.worked(weft_trace::now());
         self.shell.list(&mut served);

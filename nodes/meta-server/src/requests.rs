@@ -7,7 +7,7 @@ use bytes::Bytes;
 use weft_base::{Nanos, Result, Status};
 use weft_namespace::{Admission, OpenChange, Record};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_serving::{Answer, Answers, Parked, Served};
+use weft_serving::{OutgoingReplies, OutgoingReply, Parked, ServedRequest};
 use weft_wire::ops::{CreateReply, FileState, OpenReply, Space};
 use weft_wire::{Frame, Header, Op, Request, Rights, Wire};
 
@@ -22,9 +22,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         self: &Rc<Self>,
         peer: PeerId,
         frame: &Frame,
-        mut served: Served,
+        mut served: ServedRequest,
         is_first: bool,
-    ) -> (Result<Step>, Option<Served>) {
+    ) -> (Result<Step>, Option<ServedRequest>) {
         match is_first {
             true => served.started(self.shell.worked_until()),
             false => served.waited(self.shell.worked_until()),
@@ -42,10 +42,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         &self,
         peer: PeerId,
         frame: Frame,
-        served: Option<Served>,
+        served: Option<ServedRequest>,
         until: Option<Nanos>,
         step: Result<Step>,
-        answers: &mut Answers<Self>,
+        answers: &mut OutgoingReplies<Self>,
     ) {
         let (worked, header) = (self.shell.work_ends(), frame.header);
         let Some(mut served) = served else { return };
@@ -60,7 +60,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             },
             Err(status) => (served, Err(status), None),
         };
-        answers.push(Answer { peer, frame: served.reply(&header, result), served, until });
+        answers.push(OutgoingReply { peer, frame: served.reply(&header, result), served, until });
     }
 
     fn step(self: &Rc<Self>, peer: PeerId, header: &Header, op: Option<Op>, body: Bytes, is_first: bool) -> Result<Step> {

@@ -8,8 +8,10 @@ use weft_base::{ClientId, ClusterMap, FastMap, Handle, MILLISECOND, Nanos, ROOT_
 use weft_journal::{JournalError, Lsn, Superblock};
 use weft_live::Gauges;
 use weft_namespace::{Placement, State};
-use weft_rt::{Arrival, Disk, Event, FaultPoint, PeerId, ServerRuntime, Work};
-use weft_serving::{Answers, Identity, Intake, Introduction, Load, Parked, Served, ServerError, Service, Shell, connection, finish};
+use weft_rt::{Arrival, Disk, FaultPoint, PeerId, ServerRuntime, Signal, Work};
+use weft_serving::{
+    Identity, Intake, Introduction, OutgoingReplies, Parked, ServedRequest, ServerError, ServerLoad, Service, Shell, connection, finish,
+};
 use weft_trace::EventId;
 use weft_wire::ops::{ServerInfo, TxId};
 use weft_wire::{Header, NameKey, Op};
@@ -48,7 +50,7 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     /// Prepared parts that wait for a decision.
     pub(crate) in_doubt: RefCell<BTreeMap<TxId, Doubt>>,
     /// There are files to be removed for good.
-    pub(crate) reap: Event,
+    pub(crate) reap: Signal,
     /// Files whose writers were lost are being asked about.
     pub(crate) settling: Cell<bool>,
     /// Files whose data servers are being told of a time that was set, and by how many flows.
@@ -57,7 +59,7 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     pub(crate) flushing: Cell<bool>,
     pub(crate) next_tx: Cell<u64>,
     /// The request that is being executed, unless a flow goes on with it.
-    pub(crate) current: RefCell<Option<Served>>,
+    pub(crate) current: RefCell<Option<ServedRequest>>,
     /// Who waits for the answers of flows.
     pub(crate) in_flight: RefCell<BTreeMap<Flight, Vec<(PeerId, Header)>>>,
     /// The record that is being encoded: its memory is used again.
@@ -102,7 +104,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             untold: RefCell::new(untold),
             undecided: RefCell::default(),
             in_doubt: RefCell::new(in_doubt),
-            reap: Event::new(),
+            reap: Signal::new(),
             settling: Cell::new(false),
             telling: RefCell::default(),
             checkpointing: Cell::new(false),
@@ -154,7 +156,7 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
         }
     }
 
-    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> Result<(), ServerError> {
+    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut OutgoingReplies<Self>) -> Result<(), ServerError> {
         let (mut waited, mut arrived) = (self.shell.unpark().into_iter(), arrivals.drain(..));
         loop {
             let (peer, frame, served, until) = match waited.next() {
@@ -217,8 +219,8 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
         self.state.borrow_mut().place(Placement::of(map));
     }
 
-    fn load(&self) -> Load {
-        Load::default()
+    fn load(&self) -> ServerLoad {
+        ServerLoad::default()
     }
 
     async fn info(&self) -> weft_base::Result<ServerInfo> {

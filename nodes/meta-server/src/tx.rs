@@ -25,7 +25,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, SECOND, ServerId, Status, WallTime};
 use weft_journal::Lsn;
-use weft_namespace::{Change, CycleCheck, Part, Prepared, Record, lead_to_made, made_directory};
+use weft_namespace::{Change, CycleCheck, Prepared, Record, ServerPart, lead_to_made, made_directory};
 use weft_rt::{FaultPoint, ServerRuntime, join_all};
 use weft_wire::Header;
 use weft_wire::Wire;
@@ -144,7 +144,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let body = {
             let state = self.state.borrow();
             state.commit_parts(own, &mut record);
-            let cx = weft_namespace::Context { now: own.time, ..self.context(header.request.client) };
+            let cx = weft_namespace::RequestContext { now: own.time, ..self.context(header.request.client) };
             change.reply.body(&state, &cx, &record, made)?
         };
         record.changes.push(Change::PutDecided { tx, participants });
@@ -355,9 +355,9 @@ struct Stage {
 
 impl Stage {
     /// All parts, each list in order.
-    fn of(own_server: ServerId, parts: &[Part]) -> Stage {
+    fn of(own_server: ServerId, parts: &[ServerPart]) -> Stage {
         let mut by_server: BTreeMap<ServerId, Vec<TxPart>> = BTreeMap::new();
-        for Part { server, part } in parts {
+        for ServerPart { server, part } in parts {
             by_server.entry(*server).or_default().push(part.clone());
         }
         let own = by_server.remove(&own_server).unwrap_or_default();

@@ -7,14 +7,14 @@ use weft_rt::Runtime;
 use weft_wire::Rights;
 
 use crate::gateway::Gateway;
-use crate::node::{Node, Shown};
+use crate::node::{InodeNumber, Shown};
 use crate::posix::Posix;
 use crate::told::XattrCount;
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Attributes that need no question: after every change of a directory a kernel asks for its
     /// attributes, which are known if we made the change.
-    pub fn known_attr(&self, node: Node) -> Option<Shown> {
+    pub fn known_attr(&self, node: InodeNumber) -> Option<Shown> {
         let (attr, age) = self.client.known_directory(node.handle())?;
         Some(Shown { node, attr, ttl_ns: self.options.ttl_ns.saturating_sub(age) })
     }
@@ -24,7 +24,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// [`Status::Stale`] if it is gone; servers that do not answer.
-    pub async fn getattr(&self, node: Node) -> Result<Shown> {
+    pub async fn getattr(&self, node: InodeNumber) -> Result<Shown> {
         let changes = self.told.xattr_changes();
         let attr = self.noted(self.client.getattr(node.handle()).await)?;
         Ok(self.show(node, attr, changes))
@@ -34,7 +34,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::setattr`].
-    pub async fn setattr(&self, who: &Credentials, node: Node, change: &SetAttr) -> Result<Shown> {
+    pub async fn setattr(&self, who: &Credentials, node: InodeNumber, change: &SetAttr) -> Result<Shown> {
         let changes = self.told.xattr_changes();
         let result = self.client.setattr(who, node.handle(), change).await;
         if change.mode.is_some_and(|mode| set_id_bits(mode) != 0) && result.is_ok() {
@@ -50,7 +50,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     }
 
     /// What is told of an object that is known already, under this number.
-    fn show(&self, node: Node, attr: Attr, changes: XattrCount) -> Shown {
+    fn show(&self, node: InodeNumber, attr: Attr, changes: XattrCount) -> Shown {
         if node.is_second() {
             return Shown { node, attr, ttl_ns: 0 };
         }
@@ -62,7 +62,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::readlink`].
-    pub async fn readlink(&self, node: Node) -> Result<Bytes> {
+    pub async fn readlink(&self, node: InodeNumber) -> Result<Bytes> {
         self.noted(self.client.readlink(node.handle()).await)
     }
 
@@ -71,7 +71,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::set_xattr`]; [`Status::NotSupported`] for access control lists and
     /// the like, which Weft does not have.
-    pub async fn set_xattr(&self, who: &Credentials, node: Node, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
+    pub async fn set_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         check_supported("setxattr", node.handle(), name)?;
         self.told.begin_xattr_change();
         let result = self.client.set_xattr(who, node.handle(), name, value, flags).await;
@@ -83,7 +83,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::get_xattr`]; [`Status::NotSupported`] as above.
-    pub async fn get_xattr(&self, who: &Credentials, node: Node, name: &[u8]) -> Result<Bytes> {
+    pub async fn get_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8]) -> Result<Bytes> {
         check_supported("getxattr", node.handle(), name)?;
         if self.told.is_bare(node.handle(), self.now()) {
             return Err(Error::local(Status::NoAttribute, "getxattr", node.handle()));
@@ -95,7 +95,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::list_xattr`].
-    pub async fn list_xattr(&self, who: &Credentials, node: Node) -> Result<Vec<Bytes>> {
+    pub async fn list_xattr(&self, who: &Credentials, node: InodeNumber) -> Result<Vec<Bytes>> {
         if self.told.is_bare(node.handle(), self.now()) {
             return Ok(Vec::new());
         }
@@ -106,7 +106,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::remove_xattr`]; [`Status::NotSupported`] as above.
-    pub async fn remove_xattr(&self, who: &Credentials, node: Node, name: &[u8]) -> Result<()> {
+    pub async fn remove_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8]) -> Result<()> {
         check_supported("removexattr", node.handle(), name)?;
         self.noted(self.client.remove_xattr(who, node.handle(), name).await)
     }

@@ -17,7 +17,7 @@
 //!
 //! # What a gateway must keep
 //! - It has one [`Posix`] for all its callers, and shows objects under the numbers that it is given
-//!   ([`Node`]).
+//!   ([`InodeNumber`]).
 //! - It drives two flows beside its requests for as long as it serves:
 //!   [`Posix::close_in_background`] and [`Posix::keep_alive`]. After the last request it drives
 //!   [`Posix::end`].
@@ -53,7 +53,7 @@ pub use data::WriteHow;
 pub use description::{Caching, OpenHow, Opened};
 pub use gateway::Gateway;
 pub use listings::Listed;
-pub use locks::{Family, Kind, Lock, Owner, Refusal};
-pub use node::{Caller, Node, Shown};
+pub use locks::{Family, Lock, LockKind, Owner, Refusal};
+pub use node::{CallingThread, InodeNumber, Shown};
 pub use posix::{Options, Posix};
 pub use troubles::{Trouble, Troubles};

@@ -8,7 +8,7 @@ use weft_rt::Runtime;
 
 use crate::gateway::Gateway;
 use crate::listing::{Listing, Page};
-use crate::node::Node;
+use crate::node::InodeNumber;
 use crate::posix::Posix;
 
 /// A listing asks a server for so many bytes of entries at once.
@@ -25,7 +25,7 @@ pub struct Listed<'a> {
     /// Its name.
     pub name: &'a [u8],
     /// What it leads to.
-    pub node: Node,
+    pub node: InodeNumber,
     /// The kind of that.
     pub kind: FileKind,
     /// Its attributes, and for how many nanoseconds they and the name may be believed. `None`: they
@@ -36,7 +36,7 @@ pub struct Listed<'a> {
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Begins to list a directory; the number names the listing.
-    pub fn open_dir(&self, dir: Node) -> u64 {
+    pub fn open_dir(&self, dir: InodeNumber) -> u64 {
         self.listings.add(Arc::new(Listing::new(dir.handle())))
     }
 
@@ -66,7 +66,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             let page = self.noted(self.page(&client, &listing, who, cookie, with_attrs).await)?;
             let dots = [(COOKIE_SELF, b".".as_slice(), listing.dir), (COOKIE_PARENT, b"..", page.entries.parent)];
             for (at, name, handle) in dots {
-                let dot = Listed { cookie: at, name, node: Node::of(handle), kind: FileKind::Directory, shown: None };
+                let dot = Listed { cookie: at, name, node: InodeNumber::of(handle), kind: FileKind::Directory, shown: None };
                 if cookie < at && add(dot) {
                     return Ok(());
                 }
@@ -78,7 +78,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                 added = true;
                 let tell = |attr: &&Attr| self.told.tell_name(listing.dir, &entry.name, attr, page.xattr_changes, now);
                 let shown = entry.attr.as_ref().filter(tell).map(|attr| (attr, self.options.ttl_ns));
-                if add(Listed { cookie: entry.cookie, name: &entry.name, node: Node::of(entry.handle), kind: entry.kind, shown }) {
+                if add(Listed { cookie: entry.cookie, name: &entry.name, node: InodeNumber::of(entry.handle), kind: entry.kind, shown }) {
                     return Ok(());
                 }
             }
@@ -113,7 +113,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// Broken disks; servers that do not answer.
-    pub async fn fsync_dir(&self, dir: Node) -> Result<()> {
+    pub async fn fsync_dir(&self, dir: InodeNumber) -> Result<()> {
         self.noted(self.client.fsync_dir(dir.handle()).await)
     }
 }

@@ -16,7 +16,7 @@ use weft_wire::Rights;
 
 use crate::gateway::Gateway;
 use crate::locks::{Family, FileLocks, Lock, Owner, Refusal, Table};
-use crate::node::Node;
+use crate::node::InodeNumber;
 use crate::posix::Posix;
 
 /// A file that was just closed by its last user may be released a moment later: for so many
@@ -34,7 +34,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// The [`Refusal`].
-    pub async fn lock(&self, node: Node, wanted: Lock, is_awaited: Option<&dyn Fn() -> bool>) -> std::result::Result<(), Refusal> {
+    pub async fn lock(&self, node: InodeNumber, wanted: Lock, is_awaited: Option<&dyn Fn() -> bool>) -> std::result::Result<(), Refusal> {
         let file = node.handle();
         let locks = self.locks.of(file);
         let mut wait = None;
@@ -98,7 +98,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// If another gateway has locks, or the server does not answer.
-    pub async fn lock_in_the_way(&self, node: Node, wanted: &Lock) -> Result<Option<Lock>> {
+    pub async fn lock_in_the_way(&self, node: InodeNumber, wanted: &Lock) -> Result<Option<Lock>> {
         let file = node.handle();
         let locks = self.locks.of(file);
         let acquired = self.acquire(file, &locks).await;
@@ -112,12 +112,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     }
 
     /// Gives a range back, from its first byte to its last.
-    pub async fn unlock(&self, node: Node, family: Family, owner: Owner, start: u64, end: u64) {
+    pub async fn unlock(&self, node: InodeNumber, family: Family, owner: Owner, start: u64, end: u64) {
         self.change_locks(node.handle(), |table| table.unlock(family, owner, start, end)).await;
     }
 
     /// A process has closed a descriptor of the file: its `fcntl` locks end.
-    pub async fn descriptor_closed(&self, node: Node, owner: Owner) {
+    pub async fn descriptor_closed(&self, node: InodeNumber, owner: Owner) {
         self.change_locks(node.handle(), |table| table.drop_owner(Family::Fcntl, owner)).await;
     }
 

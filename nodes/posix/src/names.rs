@@ -5,7 +5,7 @@ use weft_client::{RenameFlags, Result};
 use weft_rt::Runtime;
 
 use crate::gateway::Gateway;
-use crate::node::{Caller, Node, Shown};
+use crate::node::{CallingThread, InodeNumber, Shown};
 use crate::posix::Posix;
 use crate::told::XattrCount;
 
@@ -14,7 +14,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::lookup_soon`].
-    pub async fn lookup(&self, caller: &Caller, dir: Node, name: &[u8]) -> Result<Shown> {
+    pub async fn lookup(&self, caller: &CallingThread, dir: InodeNumber, name: &[u8]) -> Result<Shown> {
         let changes = self.told.xattr_changes();
         let dir = dir.handle();
         let rights = self.walks.wants(caller.thread);
@@ -27,18 +27,18 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         if self.told.tell_name(dir, name, &attr, changes, now) {
             // Who wants a size that cannot be had asks for it, and waits.
             let ttl_ns = if seen.is_exact { self.options.ttl_ns } else { 0 };
-            return Ok(Shown { node: Node::of(attr.handle), attr, ttl_ns });
+            return Ok(Shown { node: InodeNumber::of(attr.handle), attr, ttl_ns });
         }
         let node = match rights {
             None => {
                 // What happens to it by its second number is not seen by its first.
                 self.forget_told(attr.handle);
-                Node::second(attr.handle)
+                InodeNumber::second(attr.handle)
             }
             // Opens are of the one object.
             Some(_) => {
                 self.told.tell(&attr, changes, now);
-                Node::of(attr.handle)
+                InodeNumber::of(attr.handle)
             }
         };
         Ok(Shown { node, attr, ttl_ns: 0 })
@@ -49,7 +49,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::mknod`].
-    pub async fn mknod(&self, who: &Credentials, dir: Node, name: &[u8], kind: FileKind, mode: u32, rdev: u32) -> Result<Shown> {
+    pub async fn mknod(&self, who: &Credentials, dir: InodeNumber, name: &[u8], kind: FileKind, mode: u32, rdev: u32) -> Result<Shown> {
         let changes = self.told.xattr_changes();
         let made = self.client.mknod(who, dir.handle(), name, kind, mode, rdev).await;
         self.made(dir, name, changes, made)
@@ -59,7 +59,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::mkdir`].
-    pub async fn mkdir(&self, who: &Credentials, dir: Node, name: &[u8], mode: u32) -> Result<Shown> {
+    pub async fn mkdir(&self, who: &Credentials, dir: InodeNumber, name: &[u8], mode: u32) -> Result<Shown> {
         let changes = self.told.xattr_changes();
         let made = self.client.mkdir(who, dir.handle(), name, mode).await;
         self.made(dir, name, changes, made)
@@ -69,7 +69,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::symlink`].
-    pub async fn symlink(&self, who: &Credentials, dir: Node, name: &[u8], target: &[u8]) -> Result<Shown> {
+    pub async fn symlink(&self, who: &Credentials, dir: InodeNumber, name: &[u8], target: &[u8]) -> Result<Shown> {
         let changes = self.told.xattr_changes();
         let made = self.client.symlink(who, dir.handle(), name, target).await;
         self.made(dir, name, changes, made)
@@ -79,7 +79,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::link`].
-    pub async fn link(&self, who: &Credentials, node: Node, dir: Node, name: &[u8]) -> Result<Shown> {
+    pub async fn link(&self, who: &Credentials, node: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<Shown> {
         let changes = self.told.xattr_changes();
         let linked = self.client.link(who, node.handle(), dir.handle(), name).await;
         if let Ok(attr) = &linked {
@@ -88,26 +88,26 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         self.made(dir, name, changes, linked)
     }
 
-    fn made(&self, dir: Node, name: &[u8], changes: XattrCount, outcome: Result<Attr>) -> Result<Shown> {
+    fn made(&self, dir: InodeNumber, name: &[u8], changes: XattrCount, outcome: Result<Attr>) -> Result<Shown> {
         let attr = self.noted(outcome)?;
         Ok(self.show_name(dir, name, attr, changes))
     }
 
     /// What is told of a name that this gateway has made.
-    pub(crate) fn show_name(&self, dir: Node, name: &[u8], attr: Attr, changes: XattrCount) -> Shown {
+    pub(crate) fn show_name(&self, dir: InodeNumber, name: &[u8], attr: Attr, changes: XattrCount) -> Shown {
         let now = self.now();
         let is_sure = self.told.tell_name(dir.handle(), name, &attr, changes, now);
         if !is_sure {
             self.told.tell(&attr, changes, now);
         }
-        Shown { node: Node::of(attr.handle), attr, ttl_ns: if is_sure { self.options.ttl_ns } else { 0 } }
+        Shown { node: InodeNumber::of(attr.handle), attr, ttl_ns: if is_sure { self.options.ttl_ns } else { 0 } }
     }
 
     /// Removes a name that leads to anything but a directory.
     ///
     /// # Errors
     /// As [`weft_client::Client::unlink`].
-    pub async fn unlink(&self, who: &Credentials, dir: Node, name: &[u8]) -> Result<()> {
+    pub async fn unlink(&self, who: &Credentials, dir: InodeNumber, name: &[u8]) -> Result<()> {
         self.noted(self.client.unlink(who, dir.handle(), name).await)
     }
 
@@ -115,7 +115,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::rmdir`].
-    pub async fn rmdir(&self, who: &Credentials, dir: Node, name: &[u8]) -> Result<()> {
+    pub async fn rmdir(&self, who: &Credentials, dir: InodeNumber, name: &[u8]) -> Result<()> {
         self.noted(self.client.rmdir(who, dir.handle(), name).await)
     }
 
@@ -123,7 +123,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     ///
     /// # Errors
     /// As [`weft_client::Client::rename`].
-    pub async fn rename(&self, who: &Credentials, from: (Node, &[u8]), to: (Node, &[u8]), flags: RenameFlags) -> Result<()> {
+    pub async fn rename(&self, who: &Credentials, from: (InodeNumber, &[u8]), to: (InodeNumber, &[u8]), flags: RenameFlags) -> Result<()> {
         let (from, to) = ((from.0.handle(), from.1), (to.0.handle(), to.1));
         self.noted(self.client.rename(who, from.0, from.1, to.0, to.1, flags).await)?;
         let now = self.now();

@@ -9,17 +9,17 @@ const SECOND: u64 = 1 << 63;
 /// both worlds, and none is ever reused. For a moment an object may be shown under a second number,
 /// by which a cache above takes it for another one than by the first (`told/`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Node(pub u64);
+pub struct InodeNumber(pub u64);
 
-impl Node {
+impl InodeNumber {
     /// The number of an object.
-    pub fn of(handle: Handle) -> Node {
-        Node(handle.0)
+    pub fn of(handle: Handle) -> InodeNumber {
+        InodeNumber(handle.0)
     }
 
     /// The second number of an object.
-    pub fn second(handle: Handle) -> Node {
-        Node(handle.0 | SECOND)
+    pub fn second(handle: Handle) -> InodeNumber {
+        InodeNumber(handle.0 | SECOND)
     }
 
     /// The object.
@@ -35,7 +35,7 @@ impl Node {
 
 /// Who asks, for operations in which it matters which of several steps belong together.
 #[derive(Clone, Debug)]
-pub struct Caller {
+pub struct CallingThread {
     /// The rights.
     pub who: Credentials,
     /// The thread: one that looks a name up and opens what it finds does both under this number.
@@ -46,7 +46,7 @@ pub struct Caller {
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
     /// Under this number.
-    pub node: Node,
+    pub node: InodeNumber,
     /// With these attributes.
     pub attr: Attr,
     /// What is told of it may be believed for so many nanoseconds: 0 is for this once.

@@ -9,7 +9,7 @@ use weft_wire::Rights;
 
 use crate::description::{Caching, Description, OpenHow, Opened};
 use crate::gateway::Gateway;
-use crate::node::{Caller, Node, Shown};
+use crate::node::{CallingThread, InodeNumber, Shown};
 use crate::posix::Posix;
 use crate::walks::Second;
 
@@ -28,7 +28,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// [`Status::Stale`] if it is gone, or not any more what the caller was allowed to open by what
     /// was told of it: its path must be walked again. Permissions; servers that do not answer.
-    pub async fn open(&self, caller: &Caller, node: Node, how: OpenHow) -> Result<Opened> {
+    pub async fn open(&self, caller: &CallingThread, node: InodeNumber, how: OpenHow) -> Result<Opened> {
         let client = self.client.for_one_operation();
         let (attr, file) = self.noted(self.open_found(&client, caller, node, how).await)?;
         let caching = match self.caching(&attr, &file, how) {
@@ -59,7 +59,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// [`Status::Exists`] if it is to be new; [`Status::Stale`] if there is one and the path must
     /// be walked again. Permissions; servers that do not answer.
-    pub async fn create(&self, caller: &Caller, dir: Node, name: &[u8], mode: u32, how: OpenHow) -> Result<(Shown, Opened)> {
+    pub async fn create(&self, caller: &CallingThread, dir: InodeNumber, name: &[u8], mode: u32, how: OpenHow) -> Result<(Shown, Opened)> {
         let changes = self.told.xattr_changes();
         // Nobody has checked the rights of a file that exists all the same: one that does is for
         // the caller to find when it walks the path again. If it has done so already, somebody
@@ -124,7 +124,13 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     }
 
     /// Opens a file that the caller has found by what was told of names and rights.
-    async fn open_found(&self, client: &Client<R>, caller: &Caller, node: Node, how: OpenHow) -> Result<(Attr, Arc<OpenFile>)> {
+    async fn open_found(
+        &self,
+        client: &Client<R>,
+        caller: &CallingThread,
+        node: InodeNumber,
+        how: OpenHow,
+    ) -> Result<(Attr, Arc<OpenFile>)> {
         let OpenHow { rights, truncate, .. } = how;
         let (file, thread) = (node.handle(), caller.thread);
         let (second, in_vain) = self.walks.opens(thread, file, rights);
@@ -161,7 +167,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     /// Looks a name up for a thread that will open what it finds, and opens it: between look-up and
     /// open it could be replaced.
-    pub(crate) async fn find(&self, caller: &Caller, dir: Handle, name: &[u8], rights: Rights) -> Result<Seen> {
+    pub(crate) async fn find(&self, caller: &CallingThread, dir: Handle, name: &[u8], rights: Rights) -> Result<Seen> {
         let client = self.client.for_one_operation();
         let end = self.now() + FIND_PATIENCE;
         let mut seen = client.lookup_soon(&caller.who, dir, name).await?;

@@ -20,12 +20,12 @@ pub struct Troubles {
 }
 
 /// Where the trouble is (`None`: nobody knows), and what.
-type Kind = (Option<ServerId>, Status);
+type LockKind = (Option<ServerId>, Status);
 
 #[derive(Debug, Default)]
 struct State {
-    written: FastMap<(Kind, Handle), Nanos>,
-    counts: BTreeMap<Kind, u64>,
+    written: FastMap<(LockKind, Handle), Nanos>,
+    counts: BTreeMap<LockKind, u64>,
 }
 
 /// How often something went wrong.

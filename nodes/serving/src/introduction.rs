@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 use weft_base::{ClusterMap, Result, ServerEntry, ServerId, Status, WallTime};
 use weft_journal::Superblock;
-use weft_rt::{Disk, Event};
+use weft_rt::{Disk, Signal};
 
 /// The metadata server that knows all others.
 pub(crate) const REGISTRAR: ServerId = ServerId(0);
@@ -61,7 +61,7 @@ pub struct Introduction {
     /// Who has heard of which epoch of the map. Metadata server 0 keeps it.
     pub(crate) told: RefCell<BTreeMap<ServerId, u32>>,
     /// The map has changed.
-    pub(crate) changed: Event,
+    pub(crate) changed: Signal,
 }
 
 impl Introduction {
@@ -80,7 +80,7 @@ impl Introduction {
             is_needed,
             is_noting: Cell::new(false),
             told: RefCell::default(),
-            changed: Event::new(),
+            changed: Signal::new(),
         }
     }
 

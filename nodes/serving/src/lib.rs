@@ -1,8 +1,8 @@
 //! `weft-serving`: what metadata servers and data servers have in common. A server says what it
 //! executes ([`Service`]); here are the loop of turns ([`serve`]), what trace, live numbers and
-//! counters hear of a request ([`Served`]), requests that wait for locks, what a server tells about
-//! itself ([`Shell`]), what it promises ([`Durability`]) and how servers get to know each other
-//! ([`Introduction`]).
+//! counters hear of a request ([`ServedRequest`]), requests that wait for locks, what a server
+//! tells about itself ([`Shell`]), what it promises ([`Durability`]) and how servers get to know
+//! each other ([`Introduction`]).
 //!
 //! It never decides what a request does, and never looks at what a server keeps.
 //!
@@ -35,7 +35,7 @@ pub use contract::{Durability, Engine};
 pub use error::ServerError;
 pub use introduction::{Introduction, first_map};
 pub use meeting::introduce;
-pub use served::{Parked, Served};
-pub use service::{Answer, Answers, Intake, Service};
-pub use shell::{Identity, Load, Shell};
+pub use served::{Parked, ServedRequest};
+pub use service::{Intake, OutgoingReplies, OutgoingReply, Service};
+pub use shell::{Identity, ServerLoad, Shell};
 pub use turns::{connection, finish, serve};

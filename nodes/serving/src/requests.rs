@@ -6,7 +6,7 @@ use weft_trace::event::request_at;
 use weft_trace::request_key;
 use weft_wire::{Frame, Header, Op, Request};
 
-use crate::{Parked, Served, Shell};
+use crate::{Parked, ServedRequest, Shell};
 
 /// Requests that wait for locks, at most.
 const PARKED_MAX: usize = 4096;
@@ -16,19 +16,19 @@ const PARK_NS: u64 = 500 * MILLISECOND;
 impl<R: ServerRuntime> Shell<R> {
     /// A request that this turn has taken.
     #[inline]
-    pub fn begin(&self, header: &Header) -> Served {
+    pub fn begin(&self, header: &Header) -> ServedRequest {
         self.counts.requests.set(self.counts.requests.get() + 1);
         let op = Op::from_code(header.op);
         let mut trace = weft_trace::ladder_since(request_at(self.identity.server.role(), op), self.turn.began.get());
         if trace.is_on() {
             trace.request(request_key(header.request, header.server), header.op, self.identity.server.0);
         }
-        Served { trace, came: self.turn.at.get(), op, client: header.request.client, object: Handle(0), ticket: None }
+        ServedRequest { trace, came: self.turn.at.get(), op, client: header.request.client, object: Handle(0), ticket: None }
     }
 
     /// What the request is about is known.
     #[inline]
-    pub fn asked(&self, served: &mut Served, request: &Request, is_first: bool) {
+    pub fn asked(&self, served: &mut ServedRequest, request: &Request, is_first: bool) {
         served.object = request.object();
         if is_first {
             self.live.borrow_mut().asked(served.op, served.client, served.object);
@@ -36,21 +36,21 @@ impl<R: ServerRuntime> Shell<R> {
     }
 
     /// The request may wait for long: dashboards see it.
-    pub fn list(&self, served: &mut Served) {
+    pub fn list(&self, served: &mut ServedRequest) {
         if served.ticket.is_none() {
             served.ticket = Some(self.live.borrow_mut().in_flight.begin(served.op, served.client, served.object, served.came));
         }
     }
 
     /// Such a request is looked at again, or another one has taken its place.
-    pub(crate) fn unlist(&self, served: &mut Served) {
+    pub(crate) fn unlist(&self, served: &mut ServedRequest) {
         if let Some(ticket) = served.ticket.take() {
             self.live.borrow_mut().in_flight.end(ticket);
         }
     }
 
     /// A client was given bytes of a file, or has written them.
-    pub fn moved(&self, served: &Served, read_bytes: u64, written_bytes: u64) {
+    pub fn moved(&self, served: &ServedRequest, read_bytes: u64, written_bytes: u64) {
         let mut live = self.live.borrow_mut();
         if read_bytes > 0 {
             live.read(served.client, served.object, read_bytes);
@@ -62,7 +62,7 @@ impl<R: ServerRuntime> Shell<R> {
 
     /// The request is done, whoever is told.
     #[inline]
-    fn ended(&self, served: &mut Served, is_error: bool, now: Nanos) {
+    fn ended(&self, served: &mut ServedRequest, is_error: bool, now: Nanos) {
         let mut live = self.live.borrow_mut();
         match served.ticket.take() {
             Some(ticket) => live.ended(ticket, is_error, now),
@@ -72,7 +72,7 @@ impl<R: ServerRuntime> Shell<R> {
 
     /// The answer leaves.
     #[inline]
-    pub fn answer(&self, mut served: Served, peer: PeerId, frame: Frame, now: Nanos) {
+    pub fn answer(&self, mut served: ServedRequest, peer: PeerId, frame: Frame, now: Nanos) {
         self.ended(&mut served, frame.header.status != 0, now);
         served.trace.leave();
         self.reply(peer, frame);

@@ -24,7 +24,7 @@ use weft_wire::{Frame, Header, Op};
 /// [`Shell::answer`](crate::Shell::answer) ends it; between them it says where the time goes.
 #[derive(Debug)]
 #[must_use = "a request ends with an answer, or goes on in a flow"]
-pub struct Served {
+pub struct ServedRequest {
     pub(crate) trace: OpenLadder,
     /// When the turn began that took it.
     pub(crate) came: Nanos,
@@ -36,7 +36,7 @@ pub struct Served {
     pub(crate) ticket: Option<Ticket>,
 }
 
-impl Served {
+impl ServedRequest {
     /// What it asks for; `None`: nobody knows it.
     #[inline]
     pub fn op(&self) -> Option<Op> {
@@ -103,7 +103,7 @@ pub struct Parked {
     /// The request.
     pub frame: Frame,
     /// What is told about it.
-    pub served: Served,
+    pub served: ServedRequest,
     /// The answer if it waits in vain.
     pub status: Status,
     /// Until when it may wait; `None`: it has not waited yet.

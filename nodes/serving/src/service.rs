@@ -9,7 +9,7 @@ use weft_trace::EventId;
 use weft_wire::Frame;
 use weft_wire::ops::ServerInfo;
 
-use crate::{Load, Served, ServerError, Shell};
+use crate::{ServedRequest, ServerError, ServerLoad, Shell};
 
 /// What a server executes, and how it keeps what it has decided. [`serve`](crate::serve) does the
 /// rest.
@@ -39,13 +39,17 @@ pub trait Service: Sized + 'static {
 
     /// Executes what has arrived, or starts it. [`connection`](crate::connection) takes what is no
     /// request.
-    fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Self>) -> impl Future<Output = Result<(), ServerError>>;
+    fn work(
+        self: &Rc<Self>,
+        arrivals: &mut Vec<Arrival>,
+        answers: &mut OutgoingReplies<Self>,
+    ) -> impl Future<Output = Result<(), ServerError>>;
 
     /// Writes what was decided, as safely as answers need that leave with their turn.
     fn commit(&self) -> impl Future<Output = Result<(), ServerError>>;
 
     /// The turn is committed, and these answers leave now.
-    fn committed(self: &Rc<Self>, _answers: &Answers<Self>) {}
+    fn committed(self: &Rc<Self>, _answers: &OutgoingReplies<Self>) {}
 
     /// Waits until an answer may leave. False: the server stops, and its client asks the next life.
     fn wait(&self, until: Self::Until) -> impl Future<Output = bool>;
@@ -67,7 +71,7 @@ pub trait Service: Sized + 'static {
     fn placed(&self, _map: &ClusterMap) {}
 
     /// What there is to do, for traces.
-    fn load(&self) -> Load;
+    fn load(&self) -> ServerLoad;
 
     /// What the server says of itself, see [`Shell::info`].
     fn info(&self) -> impl Future<Output = weft_base::Result<ServerInfo>>;
@@ -92,16 +96,16 @@ pub enum Intake {
 }
 
 /// A reply on its way out.
-pub struct Answer<U> {
+pub struct OutgoingReply<U> {
     /// Where it goes.
     pub peer: PeerId,
     /// What it says.
     pub frame: Frame,
     /// The request.
-    pub served: Served,
+    pub served: ServedRequest,
     /// It waits for this after its turn is committed.
     pub until: Option<U>,
 }
 
 /// The replies of a turn.
-pub type Answers<S> = Vec<Answer<<S as Service>::Until>>;
+pub type OutgoingReplies<S> = Vec<OutgoingReply<<S as Service>::Until>>;

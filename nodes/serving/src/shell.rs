@@ -7,7 +7,7 @@ use weft_base::{ClientId, MILLISECOND, Nanos, Result, ServerId, Status};
 use weft_call::Caller;
 use weft_journal::JournalStats;
 use weft_live::Live;
-use weft_rt::{Disk, Event, PeerId, ServerRuntime};
+use weft_rt::{Disk, PeerId, ServerRuntime, Signal};
 use weft_trace::event::{LOAD, LOAD_DISK};
 use weft_wire::handshake::ANY_SERVER;
 use weft_wire::ops::{ServerInfo, TraceService};
@@ -41,7 +41,7 @@ pub struct Identity {
 
 /// What there is to do at a server besides requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Load {
+pub struct ServerLoad {
     /// Bytes that were answered and are not written.
     pub answered_bytes: u64,
     /// Gauges of a disk: requests and their bytes that wait, operations under way, operations that
@@ -67,7 +67,7 @@ pub struct Shell<R> {
     pub(crate) turn: Turn,
     pub(crate) counts: Counts,
     load_sampled: Cell<Nanos>,
-    pub(crate) woken: Event,
+    pub(crate) woken: Signal,
     pub(crate) is_to_stop: Cell<bool>,
     failure: RefCell<Option<ServerError>>,
 }
@@ -109,7 +109,7 @@ impl<R: ServerRuntime> Shell<R> {
             turn: Turn { at: Cell::new(now), began: Cell::new(0), worked_until: Cell::new(0) },
             counts: Counts::default(),
             load_sampled: Cell::new(Nanos(0)),
-            woken: Event::new(),
+            woken: Signal::new(),
             is_to_stop: Cell::new(false),
             failure: RefCell::new(None),
         }
@@ -214,7 +214,7 @@ impl<R: ServerRuntime> Shell<R> {
     // -----------------------------------------------------------------------------------------
 
     /// Records how much there is to do, now and then.
-    pub(crate) fn sample_load(&self, arrived: usize, load: impl FnOnce() -> Load) {
+    pub(crate) fn sample_load(&self, arrived: usize, load: impl FnOnce() -> ServerLoad) {
         if arrived == 0 || !(weft_trace::is_on(LOAD) || weft_trace::is_on(LOAD_DISK)) {
             return;
         }

@@ -5,15 +5,15 @@ use std::rc::Rc;
 
 use weft_base::{ClientId, ClusterMap, FsId, Handle, MILLISECOND, Nanos, Payload, RequestId, SECOND, ServerEntry, ServerId, Status};
 use weft_live::Gauges;
-use weft_rt::{Arrival, Bulk, DiskError, Event, Outgoing, PeerId, Runtime, ServerRuntime};
+use weft_rt::{Arrival, Bulk, DiskError, Outgoing, PeerId, Runtime, ServerRuntime, Signal};
 use weft_rt_sim::{Joined, NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_trace::EventId;
 use weft_wire::ops::{GetAttrRequest, GetMapReply, GetMapRequest, LiveReply, LiveRequest, ServerInfo};
 use weft_wire::{Frame, Header, NameKey, Operation, Request, Wire};
 
 use crate::{
-    Answer, Answers, Durability, Engine, Identity, Intake, Introduction, Load, Parked, Served, ServerError, Service, Shell, connection,
-    serve,
+    Durability, Engine, Identity, Intake, Introduction, OutgoingReplies, OutgoingReply, Parked, ServedRequest, ServerError, ServerLoad,
+    Service, Shell, connection, serve,
 };
 
 const HERE: ServerId = ServerId(0);
@@ -33,7 +33,7 @@ struct Stage {
     is_locked: Cell<bool>,
     is_durable: Cell<bool>,
     commit_fails: Cell<bool>,
-    changed: Event,
+    changed: Signal,
     toy: RefCell<Option<Rc<Toy>>>,
     outcome: RefCell<Option<Result<(), ServerError>>>,
 }
@@ -44,7 +44,13 @@ struct Toy {
 }
 
 impl Toy {
-    async fn handle(self: &Rc<Self>, peer: PeerId, frame: Frame, waited: Option<(Served, Option<Nanos>)>, answers: &mut Answers<Toy>) {
+    async fn handle(
+        self: &Rc<Self>,
+        peer: PeerId,
+        frame: Frame,
+        waited: Option<(ServedRequest, Option<Nanos>)>,
+        answers: &mut OutgoingReplies<Toy>,
+    ) {
         let (shell, header, is_first) = (&self.shell, frame.header, waited.is_none());
         let (mut served, until) = waited.unwrap_or_else(|| (shell.begin(&header), None));
         self.stage.log.borrow_mut().push("executes");
@@ -66,7 +72,7 @@ impl Toy {
             Err(status) => Err(status),
         };
         let frame = served.reply(&header, result);
-        answers.push(Answer { peer, frame, served, until: (object == DURABLE).then_some(()) });
+        answers.push(OutgoingReply { peer, frame, served, until: (object == DURABLE).then_some(()) });
     }
 }
 
@@ -92,7 +98,7 @@ impl Service for Toy {
     async fn make_room(&self) -> Result<(), ServerError> {
         Ok(())
     }
-    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<Toy>) -> Result<(), ServerError> {
+    async fn work(self: &Rc<Self>, arrivals: &mut Vec<Arrival>, answers: &mut OutgoingReplies<Toy>) -> Result<(), ServerError> {
         for Parked { peer, frame, served, until, .. } in self.shell.unpark() {
             self.handle(peer, frame, Some((served, until)), answers).await;
         }
@@ -108,7 +114,7 @@ impl Service for Toy {
         self.stage.log.borrow_mut().push("commits");
         if self.stage.commit_fails.get() { Err(broken()) } else { Ok(()) }
     }
-    fn committed(self: &Rc<Self>, answers: &Answers<Toy>) {
+    fn committed(self: &Rc<Self>, answers: &OutgoingReplies<Toy>) {
         self.stage.log.borrow_mut().extend(answers.iter().map(|_| "answers"));
     }
     async fn wait(&self, (): ()) -> bool {
@@ -122,8 +128,8 @@ impl Service for Toy {
         self.stage.log.borrow_mut().push("rests");
         Ok(())
     }
-    fn load(&self) -> Load {
-        Load::default()
+    fn load(&self) -> ServerLoad {
+        ServerLoad::default()
     }
     async fn info(&self) -> weft_base::Result<ServerInfo> {
         Ok(self.shell.info(Default::default()))

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weft_rt::{Arrival, FaultPoint, Runtime, ServerRuntime, race};
 
-use crate::{Answer, Answers, Intake, ServerError, Service};
+use crate::{Intake, OutgoingReplies, OutgoingReply, ServerError, Service};
 
 /// Makes turns until the server fails, or is asked to stop: then everything is on stable storage.
 ///
@@ -32,7 +32,7 @@ pub async fn serve<S: Service>(server: &Rc<S>) -> Result<(), ServerError> {
     }
 }
 
-async fn turn<S: Service>(server: &Rc<S>, arrivals: &mut Vec<Arrival>, answers: &mut Answers<S>) -> Result<(), ServerError> {
+async fn turn<S: Service>(server: &Rc<S>, arrivals: &mut Vec<Arrival>, answers: &mut OutgoingReplies<S>) -> Result<(), ServerError> {
     let (shell, arrived) = (server.shell(), arrivals.len());
     let _turn = weft_trace::span(S::TURN);
     shell.begin_turn(arrived);
@@ -82,7 +82,7 @@ async fn stop_flow<S: Service>(server: Rc<S>) {
 ///
 /// # Errors
 /// The commit failed. No answer leaves.
-pub async fn finish<S: Service>(server: &Rc<S>, answers: &mut Answers<S>) -> Result<(), ServerError> {
+pub async fn finish<S: Service>(server: &Rc<S>, answers: &mut OutgoingReplies<S>) -> Result<(), ServerError> {
     server.commit().await?;
     if answers.is_empty() {
         return Ok(());
@@ -100,8 +100,8 @@ pub async fn finish<S: Service>(server: &Rc<S>, answers: &mut Answers<S>) -> Res
     Ok(())
 }
 
-fn answer_later<S: Service>(server: &Rc<S>, answer: Answer<S::Until>, until: S::Until) {
-    let Answer { peer, frame, mut served, .. } = answer;
+fn answer_later<S: Service>(server: &Rc<S>, answer: OutgoingReply<S::Until>, until: S::Until) {
+    let OutgoingReply { peer, frame, mut served, .. } = answer;
     let this = Rc::clone(server);
     let shell = server.shell();
     shell.list(&mut served);

@@ -8,7 +8,7 @@ use weft_base::{ClientId, FsId, Nanos, SECOND, ServerId, Status};
 use weft_wire::handshake::{
     Accepted, Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, RegionAnswer, RegionOffer, ServerHandshake, Welcome, frame,
 };
-use weft_wire::{Credential, Features, Frame, Kind, SessionSeals, Wire};
+use weft_wire::{Credential, Features, Frame, MessageKind, SessionSeals, Wire};
 
 use crate::address::Address;
 use crate::inbound::{Broken, FrameReader, Limits};
@@ -160,7 +160,7 @@ fn receive<M: Wire>(fd: BorrowedFd<'_>, reader: &mut FrameReader, deadline: Nano
         let outcome = reader.receive(fd, 1, &mut frames);
         if let Some(frame) = frames.pop() {
             // A second message cannot be there: the server waits for our next one.
-            return if frame.header.kind == Kind::Handshake && frames.is_empty() {
+            return if frame.header.kind == MessageKind::Handshake && frames.is_empty() {
                 M::from_bytes(frame.body).map_err(|status| DialError::new(status, status))
             } else {
                 Err(DialError::new(Status::BadMessage, "the server does not keep to the handshake"))
@@ -206,7 +206,7 @@ impl Greeting {
 
     /// Handles the stranger's next message.
     pub(crate) fn step(&mut self, message: Frame) -> Result<Step, Status> {
-        if message.header.kind != Kind::Handshake {
+        if message.header.kind != MessageKind::Handshake {
             return Err(Status::BadMessage);
         }
         if !self.greeted {

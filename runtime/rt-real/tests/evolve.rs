@@ -11,7 +11,7 @@ use support::*;
 use weft_base::{ClientId, RequestId, Status, crc32c};
 use weft_rt_real::Address;
 use weft_wire::handshake::{self, Challenge, ClientHandshake, Hello, Proof, ServerHandshake, Welcome};
-use weft_wire::{ExtensionList, Features, Frame, Header, KeyRing, Kind, Op, PROTOCOL_VERSION, Wire};
+use weft_wire::{ExtensionList, Features, Frame, Header, KeyRing, MessageKind, Op, PROTOCOL_VERSION, Wire};
 
 fn read_frame(stream: &mut TcpStream) -> (Header, Vec<u8>) {
     let mut head = [0; 64];
@@ -111,7 +111,7 @@ fn other_server(change: impl FnOnce(Challenge) -> Challenge + Send + 'static) ->
 
 fn handshake_frame(body: &[u8]) -> Vec<u8> {
     let mut header = Header::request(Op::Ping, SERVER, RequestId::default(), 0);
-    (header.kind, header.op, header.version) = (Kind::Handshake, 0, weft_wire::HANDSHAKE_VERSION);
+    (header.kind, header.op, header.version) = (MessageKind::Handshake, 0, weft_wire::HANDSHAKE_VERSION);
     header.body_bytes = body.len() as u32;
     header.body_crc = crc32c(body);
     [&header.encode()[..], body].concat()

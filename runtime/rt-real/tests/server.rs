@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use support::*;
 use weft_base::{MILLISECOND, Payload};
-use weft_rt::{Disk, Event, Runtime, ServerRuntime, join_all};
+use weft_rt::{Disk, Runtime, ServerRuntime, Signal, join_all};
 use weft_rt_real::{DiskConfig, Log, ServeError, ShardConfig, StopHandle, serve};
 
 fn config(directory: &std::path::Path, stop: &StopHandle) -> ShardConfig {
@@ -54,7 +54,7 @@ fn flows_sleep_wake_each_other_and_end_with_the_server() {
     let stop = StopHandle::new().expect("an event");
     let outcome = serve(config(dir.path(), &stop), |rt| async move {
         let order = Rc::new(RefCell::new(Vec::new()));
-        let event = Event::new();
+        let event = Signal::new();
         for (name, pause) in [("third", 30), ("first", 2), ("second", 15)] {
             let (flow, order, event) = (rt.clone(), order.clone(), event.clone());
             rt.spawn(async move {
@@ -91,7 +91,7 @@ fn a_stop_waits_for_flushes_under_way() {
         });
         // Let it begin, then stop from another thread as a signal would.
         rt.sleep_until(rt.now()).await;
-        let event = Event::new();
+        let event = Signal::new();
         let stopper = std::thread::spawn(move || asked.stop());
         event.wait().await;
         stopper.join().expect("never reached");

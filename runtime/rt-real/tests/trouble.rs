@@ -11,7 +11,7 @@ use weft_base::{ClientId, FsId, MILLISECOND, RequestId, SECOND, ServerId, Status
 use weft_rt::Runtime;
 use weft_rt_real::{Address, ClientConfig, ClientRt, DiskConfig, Log, ServeError, Shard, ShardConfig, StopHandle, serve};
 use weft_wire::handshake::{self, ClientHandshake, Hello};
-use weft_wire::{ClusterKey, Header, KeyRing, Kind, Op};
+use weft_wire::{ClusterKey, Header, KeyRing, MessageKind, Op};
 
 fn connect(address: &Address) -> TcpStream {
     let Address::Tcp { port, .. } = address else { panic!("a TCP server") };
@@ -119,7 +119,7 @@ fn garbage_ends_only_its_own_connection() {
     let mut oversized = header(client);
     oversized.body_bytes = (1 << 20) + 1;
     let mut reply = header(client);
-    reply.kind = Kind::Reply;
+    reply.kind = MessageKind::Reply;
     let mut lying = header(client);
     lying.body_bytes = 4;
     lying.body_crc = 1;

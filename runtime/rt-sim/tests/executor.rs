@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use common::{at, sleep};
 use weft_base::{MILLISECOND, SECOND};
-use weft_rt::{Either, Event, Runtime, ServerRuntime, Work, join_all, race};
+use weft_rt::{Either, Runtime, ServerRuntime, Signal, Work, join_all, race};
 use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, Why};
 
 fn one_node(profile: Profile) -> (Sim, NodeId) {
@@ -52,7 +52,7 @@ fn sleepers_wake_in_order_of_time_then_of_planning() {
 #[test]
 fn events_wake_every_waiter_once() {
     let (sim, node) = one_node(Profile::instant());
-    let event = Event::new();
+    let event = Signal::new();
     let count = Rc::new(Cell::new(0));
     for _ in 0..10 {
         let (event, count) = (event.clone(), Rc::clone(&count));
@@ -71,7 +71,7 @@ fn events_wake_every_waiter_once() {
 #[test]
 fn what_happens_between_wait_and_poll_is_not_missed() {
     let (sim, node) = one_node(Profile::instant());
-    let event = Event::new();
+    let event = Signal::new();
     let waiting = event.wait();
     event.notify();
     sim.block_on(node, SECOND, |_| waiting).unwrap();
@@ -152,7 +152,7 @@ fn free_work_does_not_wait() {
 fn a_deadlock_is_reported() {
     let (sim, node) = one_node(Profile::instant());
     sim.keep_trace(10);
-    let stuck = sim.block_on(node, SECOND, |_| async move { Event::new().wait().await }).unwrap_err();
+    let stuck = sim.block_on(node, SECOND, |_| async move { Signal::new().wait().await }).unwrap_err();
     assert_eq!(stuck.why, Why::Deadlock);
     assert!(stuck.to_string().contains("client0 flow 0: waits for arrivals or other flows"), "{stuck}");
 }

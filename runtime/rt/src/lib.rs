@@ -23,7 +23,7 @@ use weft_wire::{Frame, Header, KeyRights};
 
 pub use combine::{Either, join_all, race};
 pub use fault::{DELAY_NS_MAX, Delays, FaultPoint};
-pub use sync::Event;
+pub use sync::Signal;
 
 /// A request on its way out. Bulk data is borrowed, so that a write goes from the caller's buffer
 /// to the network without a copy.

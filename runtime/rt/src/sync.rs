@@ -9,18 +9,18 @@ use std::task::{Poll, Waker};
 /// look at the state, and if it is not yet what they need, wait for the event and look again.
 /// Single-threaded, as every server is.
 #[derive(Clone, Default, Debug)]
-pub struct Event(Rc<RefCell<EventState>>);
+pub struct Signal(Rc<RefCell<SignalState>>);
 
 #[derive(Default, Debug)]
-struct EventState {
+struct SignalState {
     count: u64,
     waiting: Vec<Waker>,
 }
 
-impl Event {
+impl Signal {
     /// An event that has not happened yet.
-    pub fn new() -> Event {
-        Event::default()
+    pub fn new() -> Signal {
+        Signal::default()
     }
 
     /// It happens: everybody who waits goes on.

@@ -40,7 +40,7 @@ impl EventId {
 /// How the payload of a record is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum EventKind {
     /// Something with a beginning and a duration.
     Span = 0,
     /// Lengths of up to eight phases that follow one another.
@@ -57,26 +57,28 @@ pub enum Kind {
     Text = 6,
 }
 
-impl Kind {
+impl EventKind {
     /// The kind of this number.
-    pub fn from_number(number: u8) -> Option<Kind> {
-        [Kind::Span, Kind::Ladder, Kind::Counter, Kind::Mark, Kind::Sync, Kind::Lost, Kind::Text].into_iter().find(|k| *k as u8 == number)
+    pub fn from_number(number: u8) -> Option<EventKind> {
+        [EventKind::Span, EventKind::Ladder, EventKind::Counter, EventKind::Mark, EventKind::Sync, EventKind::Lost, EventKind::Text]
+            .into_iter()
+            .find(|k| *k as u8 == number)
     }
 }
 
 /// A part of an event's description: a phase of a ladder with the stage its time belongs to, or a
 /// gauge of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct EventPart {
     /// For people.
     pub name: String,
     /// Where the time belongs; [`Stage::Unseen`] for gauges.
     pub stage: Stage,
 }
 
-impl Part {
-    fn of((name, stage): &(&str, Stage)) -> Part {
-        Part { name: (*name).to_string(), stage: *stage }
+impl EventPart {
+    fn of((name, stage): &(&str, Stage)) -> EventPart {
+        EventPart { name: (*name).to_string(), stage: *stage }
     }
 }
 
@@ -88,11 +90,11 @@ pub struct EventInfo {
     /// `layer.event`.
     pub name: String,
     /// How its records are read.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// A span: the stage of its time that no child explains.
     pub stage: Stage,
     /// A ladder: its phases. A counter: its gauges.
-    pub parts: Vec<Part>,
+    pub parts: Vec<EventPart>,
 }
 
 /// Descriptions by number: this program's ([`EventTable::builtin`]) or those of a file.
@@ -107,7 +109,7 @@ impl EventTable {
             name: row.name.to_string(),
             kind: row.kind,
             stage: row.stage,
-            parts: row.parts.iter().map(Part::of).collect(),
+            parts: row.parts.iter().map(EventPart::of).collect(),
         });
         EventTable::from_infos(rows.chain(of_requests()))
     }
@@ -142,7 +144,7 @@ impl EventTable {
 struct Row {
     id: EventId,
     name: &'static str,
-    kind: Kind,
+    kind: EventKind,
     stage: Stage,
     parts: &'static [(&'static str, Stage)],
 }
@@ -150,7 +152,7 @@ struct Row {
 macro_rules! events {
     ($( $(#[$doc:meta])* $constant:ident = $layer:literal $code:literal $name:literal $kind:ident $stage:ident $parts:expr; )*) => {
         $( $(#[$doc])* pub const $constant: EventId = EventId::new($layer, $code); )*
-        const ROWS: &[Row] = &[ $( Row { id: $constant, name: $name, kind: Kind::$kind, stage: Stage::$stage, parts: $parts }, )* ];
+        const ROWS: &[Row] = &[ $( Row { id: $constant, name: $name, kind: EventKind::$kind, stage: Stage::$stage, parts: $parts }, )* ];
     };
 }
 
@@ -403,8 +405,8 @@ fn of_requests() -> impl Iterator<Item = EventInfo> {
     let known = Op::ALL.iter().filter(|op| op.role().is_some());
     known.map(|op| {
         let layer = if op.role() == Some(ServerRole::Data) { "data" } else { "meta" };
-        let parts = SERVED.iter().map(Part::of).collect();
-        EventInfo { id: request(*op), name: format!("{layer}.{}", op.event_name()), kind: Kind::Ladder, stage: Stage::Cpu, parts }
+        let parts = SERVED.iter().map(EventPart::of).collect();
+        EventInfo { id: request(*op), name: format!("{layer}.{}", op.event_name()), kind: EventKind::Ladder, stage: Stage::Cpu, parts }
     })
 }
 
@@ -425,8 +427,8 @@ mod tests {
                 let prefix = |info: &EventInfo| info.name.split('.').next().map(str::to_string);
                 assert_eq!(prefix(a) == prefix(b), a.id.layer() == b.id.layer(), "{} and {}", a.name, b.name);
             }
-            assert!(a.parts.len() <= PHASES_MAX && (a.kind != Kind::Counter || a.parts.len() <= 5));
-            assert_eq!(a.parts.is_empty(), !matches!(a.kind, Kind::Ladder | Kind::Counter), "{}", a.name);
+            assert!(a.parts.len() <= PHASES_MAX && (a.kind != EventKind::Counter || a.parts.len() <= 5));
+            assert_eq!(a.parts.is_empty(), !matches!(a.kind, EventKind::Ladder | EventKind::Counter), "{}", a.name);
         }
     }
 
@@ -438,7 +440,7 @@ mod tests {
             let roles = op.role().map_or(vec![ServerRole::Meta, ServerRole::Data], |role| vec![role]);
             for role in roles {
                 let info = table.get(request_at(role, Some(*op))).expect("it is in the table");
-                assert_eq!((info.kind, info.name.ends_with(op.event_name())), (Kind::Ladder, true), "{}", op.name());
+                assert_eq!((info.kind, info.name.ends_with(op.event_name())), (EventKind::Ladder, true), "{}", op.name());
             }
         }
         assert_eq!(

@@ -8,9 +8,9 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use crate::file::{Brief, Records, Sort};
+use crate::file::{Brief, Sort, TraceRecords};
 use crate::merge::Each;
-use crate::record::{Record, Words, flags};
+use crate::record::{TraceRecord, Words, flags};
 use crate::time_order;
 
 /// A record on the common time line.
@@ -25,7 +25,7 @@ pub struct Event {
     /// Ring.
     pub ring: u32,
     /// The record; its times are in ticks of its node.
-    pub record: Record,
+    pub record: TraceRecord,
 }
 
 impl Event {
@@ -58,14 +58,14 @@ pub struct Events {
 /// The records of one node.
 #[derive(Clone, Debug, PartialEq)]
 struct OfNode {
-    records: Records,
+    records: TraceRecords,
     /// By time.
     briefs: Vec<Brief>,
 }
 
 impl Events {
     /// Adds a node whose briefs are in nanoseconds already and sorted.
-    pub(crate) fn push(&mut self, records: Records, briefs: Vec<Brief>) {
+    pub(crate) fn push(&mut self, records: TraceRecords, briefs: Vec<Brief>) {
         let end = u32::try_from(self.len() + briefs.len()).expect("memory holds fewer records");
         self.ends.push(end);
         self.nodes.push(OfNode { records, briefs });
@@ -274,7 +274,7 @@ pub struct Times<'a> {
     first: u32,
     briefs: &'a [Brief],
     sorts: &'a [Sort],
-    records: &'a Records,
+    records: &'a TraceRecords,
 }
 
 /// One of [`Times`].
@@ -327,7 +327,7 @@ impl<'a> Times<'a> {
 
     /// The record at a position of this node.
     #[inline]
-    pub fn record(&self, position: u32) -> Record {
+    pub fn record(&self, position: u32) -> TraceRecord {
         self.records.record(self.briefs[(position - self.first) as usize].unit)
     }
 }
@@ -348,9 +348,9 @@ mod tests {
             let record = |(number, (start, dur)): (usize, &(i64, u64))| crate::file::Recorded {
                 ring: number as u32 % 2,
                 number: number as u64,
-                record: Record::new(*start as u64, DISK_READ, Body::Span(Span { dur: *dur, ..Span::default() })),
+                record: TraceRecord::new(*start as u64, DISK_READ, Body::Span(Span { dur: *dur, ..Span::default() })),
             };
-            let mut records: Records = times.iter().enumerate().map(record).collect();
+            let mut records: TraceRecords = times.iter().enumerate().map(record).collect();
             let mut briefs = records.take_briefs();
             time_order::sort(&mut briefs, &mut Vec::new(), |unit| records.ring(unit));
             events.push(records, briefs);

@@ -23,9 +23,9 @@ mod tracer;
 pub mod tsc;
 
 pub use clock::{Anchor, Clock, TickScale};
-pub use event::{EventId, EventTable, Kind};
+pub use event::{EventId, EventKind, EventTable};
 pub use mask::{Mask, is_any_on, is_on};
-pub use record::Record;
+pub use record::TraceRecord;
 pub use recorder::{
     Context, LANE_NONE, LANES, OpenLadder, OpenSpan, Recorder, context, counters, ladder, ladder_since, mark, name, note_way, now,
     operation, process_tracer, set_context, set_process_tracer, set_recorder, span, take_leaving, trouble, within,

@@ -8,9 +8,9 @@ use std::sync::{Mutex, OnceLock};
 
 use weft_base::FastMap;
 
-use crate::event::{EventTable, Kind, NET_CALL};
+use crate::event::{EventKind, EventTable, NET_CALL};
 pub use crate::events::{Event, Events};
-use crate::file::{Brief, FileHeader, Records, TraceFile};
+use crate::file::{Brief, FileHeader, TraceFile, TraceRecords};
 pub use crate::offsets::NodeClock;
 use crate::offsets::{FourTimes, causality_violations, clocks};
 use crate::record::{DURATION_MAX, fine, flags};
@@ -18,7 +18,7 @@ use crate::{TickScale, time_order};
 
 /// What is known about a node of a merged trace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
+pub struct TracedNode {
     /// Its name.
     pub name: String,
     /// The machine that it ran on; empty in files that do not say it.
@@ -37,7 +37,7 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Merged {
     /// The nodes, in the order of the files.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<TracedNode>,
     /// Their clocks.
     pub clocks: Vec<NodeClock>,
     /// Everything that was recorded.
@@ -85,7 +85,7 @@ pub fn merge_by(files: Vec<TraceFile>, each: Each<'_>) -> Merged {
         let problems = file.problems.iter().map(ToString::to_string).collect();
         times.push(Mutex::new((file.records, Vec::new(), file.scale)));
         let FileHeader { node, machine, server, events, .. } = file.header;
-        merged.nodes.push(Node { name: node, machine, server, events, lost, problems });
+        merged.nodes.push(TracedNode { name: node, machine, server, events, lost, problems });
     }
     // Memory for sorting goes from one to the next.
     let spares = Mutex::new(Vec::new());
@@ -119,7 +119,7 @@ pub fn merge_by(files: Vec<TraceFile>, each: Each<'_>) -> Merged {
 }
 
 /// The times of the records of a node in nanoseconds of its own clock, sorted.
-fn on_time_line(records: &mut Records, scale: &TickScale, spare: &mut Vec<Brief>) -> Vec<Brief> {
+fn on_time_line(records: &mut TraceRecords, scale: &TickScale, spare: &mut Vec<Brief>) -> Vec<Brief> {
     let mut briefs = records.take_briefs();
     for brief in &mut briefs {
         let ticks = brief.start as u64;
@@ -150,8 +150,8 @@ fn four_times(events: &Events) -> Vec<FourTimes> {
         let times = events.node_times(node);
         for time in times.iter() {
             let sort = times.sorts()[time.sort as usize];
-            let is_call = sort.kind == Kind::Span && sort.event == NET_CALL;
-            if !is_call && sort.kind != Kind::Ladder {
+            let is_call = sort.kind == EventKind::Span && sort.event == NET_CALL;
+            if !is_call && sort.kind != EventKind::Ladder {
                 continue;
             }
             let words = events.words(time.position);
@@ -184,10 +184,10 @@ mod tests {
     use super::*;
     use crate::event;
     use crate::file::FileWriter;
-    use crate::record::{Body, Ladder, Record, Span, coarse};
+    use crate::record::{Body, Ladder, Span, TraceRecord, coarse};
     use crate::tracer::Batch;
 
-    fn file(node: &str, server: Option<u16>, domain: &str, records: &[Record]) -> TraceFile {
+    fn file(node: &str, server: Option<u16>, domain: &str, records: &[TraceRecord]) -> TraceFile {
         let header = FileHeader {
             node: node.into(),
             server,
@@ -199,18 +199,18 @@ mod tests {
             machine: String::new(),
         };
         let (mut writer, mut bytes) = FileWriter::begin(&header);
-        writer.batch(&Batch { ring: 0, first: 0, records: records.iter().map(Record::to_words).collect() }, &mut bytes);
+        writer.batch(&Batch { ring: 0, first: 0, records: records.iter().map(TraceRecord::to_words).collect() }, &mut bytes);
         writer.end(&mut bytes);
         TraceFile::read(&bytes).expect("sound")
     }
 
-    fn call(key: u64, t0: u64, dur: u64) -> Record {
-        Record { req: key, ..Record::new(t0, event::NET_CALL, Body::Span(Span { dur, ..Span::default() })) }
+    fn call(key: u64, t0: u64, dur: u64) -> TraceRecord {
+        TraceRecord { req: key, ..TraceRecord::new(t0, event::NET_CALL, Body::Span(Span { dur, ..Span::default() })) }
     }
 
-    fn served(key: u64, t0: u64, dur: u64) -> Record {
+    fn served(key: u64, t0: u64, dur: u64) -> TraceRecord {
         let ladder = Ladder { phases: [0, 0, coarse(dur), 0, 0, 0, 0, 0], ..Ladder::default() };
-        Record { req: key, flags: flags::SERVER, ..Record::new(t0, event::META_CREATE, Body::Ladder(ladder)) }
+        TraceRecord { req: key, flags: flags::SERVER, ..TraceRecord::new(t0, event::META_CREATE, Body::Ladder(ladder)) }
     }
 
     /// A server whose clock is 1 000 000 ns ahead; 3 200 ns there, 1 600 ns back, so the error is
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_request_that_its_sender_gave_up_violates_nothing() {
-        let given_up = Record { flags: flags::OPEN, ..call(1, 100, 1_000) };
+        let given_up = TraceRecord { flags: flags::OPEN, ..call(1, 100, 1_000) };
         let merged = merge(vec![file("meta0", Some(0), "m", &[given_up]), file("meta1", Some(1), "m", &[served(1, 800, 1_600)])]);
         assert_eq!(merged.causality_violations(), 0);
     }

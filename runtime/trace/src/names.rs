@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Kind;
+use crate::EventKind;
 use crate::merge::Merged;
 use crate::record::Body;
 
@@ -23,10 +23,10 @@ impl Names {
         let mut pieces: BTreeMap<(u64, usize, u32), BTreeMap<u16, String>> = BTreeMap::new();
         for node in 0..merged.nodes.len() {
             let times = merged.events.node_times(node);
-            if !times.sorts().iter().any(|sort| sort.kind == Kind::Text) {
+            if !times.sorts().iter().any(|sort| sort.kind == EventKind::Text) {
                 continue;
             }
-            for time in times.iter().filter(|time| times.sorts()[time.sort as usize].kind == Kind::Text).take(NAMES_MAX) {
+            for time in times.iter().filter(|time| times.sorts()[time.sort as usize].kind == EventKind::Text).take(NAMES_MAX) {
                 let (record, event) = (times.record(time.position), merged.events.event(time.position));
                 if let Body::Text(_) = &record.body {
                     pieces.entry((record.req, node, event.ring)).or_default().insert(record.lane, record.text());

@@ -4,7 +4,7 @@
 //! Records are written once, when what they describe is over: half as many as begin and end, and a
 //! ring that wraps around never leaves an end without a beginning.
 
-use crate::event::{EventId, Kind, PHASES_MAX};
+use crate::event::{EventId, EventKind, PHASES_MAX};
 
 /// Bytes of a record.
 pub const RECORD_BYTES: usize = 64;
@@ -22,7 +22,7 @@ pub const LABEL_BYTES: usize = 32;
 /// Bytes of a name in one record.
 pub const TEXT_BYTES: usize = 40;
 
-/// Bits of [`Record::flags`]; bits 0 to 2 hold the [`Kind`].
+/// Bits of [`TraceRecord::flags`]; bits 0 to 2 hold the [`EventKind`].
 pub mod flags {
     /// The kind of the record.
     pub const KIND: u16 = 0b111;
@@ -47,7 +47,7 @@ pub mod flags {
     pub const OPEN: u16 = 1 << 11;
 }
 
-/// Classes of disk accesses in [`Record::class`].
+/// Classes of disk accesses in [`TraceRecord::class`].
 pub mod class {
     /// Not known.
     pub const UNKNOWN: u8 = 0;
@@ -61,7 +61,7 @@ pub mod class {
 
 /// What all records have in common, and the payload of their kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct TraceRecord {
     /// When it began, in ticks of its node's clock.
     pub t0: u64,
     /// The key of the request ([`crate::RequestKey`]), or what the event says; 0: local work.
@@ -170,22 +170,22 @@ pub fn fine(coarse: u32) -> u64 {
     u64::from(coarse) << COARSE_BITS
 }
 
-impl Record {
+impl TraceRecord {
     /// A record of this body with nothing else set.
-    pub fn new(t0: u64, event: EventId, body: Body) -> Record {
-        Record { t0, req: 0, event, lane: 0, flags: 0, res: 0, class: 0, body }
+    pub fn new(t0: u64, event: EventId, body: Body) -> TraceRecord {
+        TraceRecord { t0, req: 0, event, lane: 0, flags: 0, res: 0, class: 0, body }
     }
 
     /// The kind of the body.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EventKind {
         match self.body {
-            Body::Span(_) => Kind::Span,
-            Body::Ladder(_) => Kind::Ladder,
-            Body::Counter(_) => Kind::Counter,
-            Body::Mark { .. } => Kind::Mark,
-            Body::Sync(_) => Kind::Sync,
-            Body::Lost { .. } => Kind::Lost,
-            Body::Text(_) => Kind::Text,
+            Body::Span(_) => EventKind::Span,
+            Body::Ladder(_) => EventKind::Ladder,
+            Body::Counter(_) => EventKind::Counter,
+            Body::Mark { .. } => EventKind::Mark,
+            Body::Sync(_) => EventKind::Sync,
+            Body::Lost { .. } => EventKind::Lost,
+            Body::Text(_) => EventKind::Text,
         }
     }
 
@@ -198,7 +198,8 @@ impl Record {
         }
     }
 
-    /// The words of the record. The bits of the kind in [`Record::flags`] follow from the body.
+    /// The words of the record. The bits of the kind in [`TraceRecord::flags`] follow from the
+    /// body.
     #[inline]
     pub fn to_words(&self) -> Words {
         let flags = (self.flags & !flags::KIND) | self.kind() as u16;
@@ -224,25 +225,25 @@ impl Record {
     }
 
     /// The record of these words; `None` if their kind does not exist.
-    pub fn from_words(words: &Words) -> Option<Record> {
+    pub fn from_words(words: &Words) -> Option<TraceRecord> {
         let head = words[2];
         let flags = (head >> 32) as u16;
-        let body = match Kind::from_number((flags & flags::KIND) as u8)? {
-            Kind::Span => Body::Span(Span::of(words)),
-            Kind::Ladder => Body::Ladder(Ladder::of(words)),
-            Kind::Counter => Body::Counter([words[3], words[4], words[5], words[6], words[7]]),
-            Kind::Mark => Body::Mark { value: words[3], label: text_of(&words[4..]) },
-            Kind::Sync => Body::Sync(Sync {
+        let body = match EventKind::from_number((flags & flags::KIND) as u8)? {
+            EventKind::Span => Body::Span(Span::of(words)),
+            EventKind::Ladder => Body::Ladder(Ladder::of(words)),
+            EventKind::Counter => Body::Counter([words[3], words[4], words[5], words[6], words[7]]),
+            EventKind::Mark => Body::Mark { value: words[3], label: text_of(&words[4..]) },
+            EventKind::Sync => Body::Sync(Sync {
                 mono_ns: words[3],
                 wall_ns: words[4] as i64,
                 offset_ns: words[5] as i64,
                 rtt_ns: words[6],
                 error_ns: words[7],
             }),
-            Kind::Lost => Body::Lost { count: words[3], total: words[4] },
-            Kind::Text => Body::Text(text_of(&words[3..])),
+            EventKind::Lost => Body::Lost { count: words[3], total: words[4] },
+            EventKind::Text => Body::Text(text_of(&words[3..])),
         };
-        Some(Record {
+        Some(TraceRecord {
             t0: words[0],
             req: words[1],
             event: EventId(head as u16),
@@ -336,13 +337,13 @@ impl Ladder {
     }
 }
 
-/// Ticks from the beginning to the end of a record of this kind, as [`Record::duration`], without
-/// decoding the rest.
+/// Ticks from the beginning to the end of a record of this kind, as [`TraceRecord::duration`],
+/// without decoding the rest.
 #[inline]
-pub(crate) fn duration_of(kind: Kind, words: &Words) -> u64 {
+pub(crate) fn duration_of(kind: EventKind, words: &Words) -> u64 {
     match kind {
-        Kind::Span => words[3] & DURATION_MAX,
-        Kind::Ladder => words[4..].iter().map(|pair| fine(*pair as u32) + fine((*pair >> 32) as u32)).sum(),
+        EventKind::Span => words[3] & DURATION_MAX,
+        EventKind::Ladder => words[4..].iter().map(|pair| fine(*pair as u32) + fine((*pair >> 32) as u32)).sum(),
         _ => 0,
     }
 }
@@ -389,7 +390,7 @@ mod tests {
     use super::*;
     use crate::event;
 
-    fn bytes_of(record: &Record, offset: usize, len: usize) -> u64 {
+    fn bytes_of(record: &TraceRecord, offset: usize, len: usize) -> u64 {
         record.to_bytes()[offset..offset + len].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
@@ -397,7 +398,7 @@ mod tests {
     #[test]
     fn every_field_lies_where_the_document_says() {
         let span = Span { dur: 0x1A1B, peer: 0x2A2B, obj: 0x3A, off: 0x4A, len: 0x5A, span: 0x6A, parent: 0x7A, wait: 0x8A };
-        let record = Record {
+        let record = TraceRecord {
             t0: 0x11,
             req: 0x22,
             event: EventId(0x3344),
@@ -416,7 +417,7 @@ mod tests {
         }
 
         let ladder = Ladder { span: 0xA1, code: 0xA2, peer: 0xA3, phases: [1, 2, 3, 4, 5, 6, 7, 8] };
-        let record = Record::new(1, event::META_CREATE, Body::Ladder(ladder));
+        let record = TraceRecord::new(1, event::META_CREATE, Body::Ladder(ladder));
         let fields = [("kind", 20, 2, 1), ("span", 24, 4, 0xA1), ("code", 28, 2, 0xA2), ("peer", 30, 2, 0xA3)];
         for (name, offset, len, value) in fields {
             assert_eq!(bytes_of(&record, offset, len), value, "{name}");
@@ -426,22 +427,22 @@ mod tests {
         }
 
         let sync = Sync { mono_ns: 1, wall_ns: -2, offset_ns: -3, rtt_ns: 4, error_ns: 5 };
-        let record = Record::new(1, event::TRACE_SYNC, Body::Sync(sync));
+        let record = TraceRecord::new(1, event::TRACE_SYNC, Body::Sync(sync));
         let fields = [("mono_ns", 24, 1), ("wall_ns", 32, -2i64 as u64), ("offset_ns", 40, -3i64 as u64), ("rtt_ns", 48, 4)];
         for (name, offset, value) in fields.into_iter().chain([("error_ns", 56, 5)]) {
             assert_eq!(bytes_of(&record, offset, 8), value, "{name}");
         }
-        let record = Record::new(1, event::MARK_PHASE, Body::Mark { value: 9, label: padded("ab") });
+        let record = TraceRecord::new(1, event::MARK_PHASE, Body::Mark { value: 9, label: padded("ab") });
         assert_eq!((bytes_of(&record, 24, 8), bytes_of(&record, 32, 8)), (9, 0x6261));
-        let record = Record::new(1, event::TRACE_LOST, Body::Lost { count: 7, total: 8 });
+        let record = TraceRecord::new(1, event::TRACE_LOST, Body::Lost { count: 7, total: 8 });
         assert_eq!((bytes_of(&record, 24, 8), bytes_of(&record, 32, 8)), (7, 8));
     }
 
     #[test]
     fn labels_are_cut_between_characters() {
-        let record = Record::new(0, event::TRACE_NAME, Body::Text(padded(&format!("{}é", "x".repeat(39)))));
+        let record = TraceRecord::new(0, event::TRACE_NAME, Body::Text(padded(&format!("{}é", "x".repeat(39)))));
         assert_eq!(record.text(), "x".repeat(39));
-        assert_eq!(Record::new(0, event::MARK_PHASE, Body::Mark { value: 0, label: padded("read") }).text(), "read");
+        assert_eq!(TraceRecord::new(0, event::MARK_PHASE, Body::Mark { value: 0, label: padded("read") }).text(), "read");
     }
 
     #[test]
@@ -458,7 +459,7 @@ mod tests {
             if kind == 5 {
                 words[5..].fill(0);
             }
-            match Record::from_words(&words) {
+            match TraceRecord::from_words(&words) {
                 Some(record) => prop_assert_eq!(record.to_words(), words),
                 None => prop_assert_eq!(kind, 7),
             }

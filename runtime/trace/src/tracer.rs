@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::clock::Clock;
 use crate::event;
 use crate::mask::{Mask, SharedMask};
-use crate::record::{Body, Record, Words};
+use crate::record::{Body, TraceRecord, Words};
 use crate::recorder::{Recorder, open_spans};
 use crate::ring::{Ring, RingWriter, WhenFull};
 
@@ -197,8 +197,8 @@ impl Tracer {
 
     /// What has not ended as records: operations and what is open inside them, up to now and with
     /// [`crate::record::flags::OPEN`], by their beginnings.
-    pub fn in_flight_records(&self) -> Vec<Record> {
-        let own = |(_, mut record): (bool, Record)| {
+    pub fn in_flight_records(&self) -> Vec<TraceRecord> {
+        let own = |(_, mut record): (bool, TraceRecord)| {
             record.flags |= self.0.config.flags;
             record
         };
@@ -278,7 +278,8 @@ impl Drain {
             cursor.overwritten += fetched.overwritten;
             let total = cursor.overwritten + ring.dropped();
             if total > cursor.reported {
-                let mut lost = Record::new(self.tracer.ticks(), event::TRACE_LOST, Body::Lost { count: total - cursor.reported, total });
+                let mut lost =
+                    TraceRecord::new(self.tracer.ticks(), event::TRACE_LOST, Body::Lost { count: total - cursor.reported, total });
                 lost.flags = self.tracer.0.config.flags;
                 // Only overwritten records had numbers.
                 lost.class = u8::from(self.tracer.0.config.mode == Mode::Flight);

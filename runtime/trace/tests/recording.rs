@@ -6,44 +6,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_trace::event::{self, served};
 use weft_trace::file::{FileHeader, FileWriter, Recorded, TraceFile};
-use weft_trace::record::{Body, Record, flags};
+use weft_trace::record::{Body, TraceRecord, flags};
 use weft_trace::{
-    Anchor, Clock, Drain, EventTable, Kind, Mask, Mode, Tracer, TracerConfig, ladder, operation, set_context, set_recorder, span,
+    Anchor, Clock, Drain, EventKind, EventTable, Mask, Mode, Tracer, TracerConfig, ladder, operation, set_context, set_recorder, span,
 };
 use weft_wire::Op;
 
 /// A node in virtual time.
-struct Node {
+struct TracedNode {
     time: Arc<AtomicU64>,
     tracer: Tracer,
 }
 
-impl Node {
-    fn new(mode: Mode, records: usize) -> Node {
+impl TracedNode {
+    fn new(mode: Mode, records: usize) -> TracedNode {
         let time = Arc::new(AtomicU64::new(1_000));
         let config =
             TracerConfig { ring_records: records, flags: flags::SIMULATED, ..TracerConfig::new(mode, Clock::Virtual(time.clone())) };
         let tracer = Tracer::new(config);
         tracer.set_mask(Mask::ALL);
         set_recorder(tracer.recorder().map(Rc::new));
-        Node { time, tracer }
+        TracedNode { time, tracer }
     }
     fn pass(&self, ns: u64) {
         self.time.fetch_add(ns, Ordering::Relaxed);
     }
-    fn records(&self) -> Vec<Record> {
+    fn records(&self) -> Vec<TraceRecord> {
         let batches = Drain::new(&self.tracer).fetch();
-        batches.iter().flat_map(|batch| &batch.records).map(|words| Record::from_words(words).expect("a known kind")).collect()
+        batches.iter().flat_map(|batch| &batch.records).map(|words| TraceRecord::from_words(words).expect("a known kind")).collect()
     }
 }
 
-impl Drop for Node {
+impl Drop for TracedNode {
     fn drop(&mut self) {
         set_recorder(None);
     }
 }
 
-fn body(record: &Record) -> weft_trace::record::Span {
+fn body(record: &TraceRecord) -> weft_trace::record::Span {
     match record.body {
         Body::Span(span) => span,
         _ => panic!("{record:?} is not a span"),
@@ -52,7 +52,7 @@ fn body(record: &Record) -> weft_trace::record::Span {
 
 #[test]
 fn children_know_their_operation_and_are_written_first() {
-    let node = Node::new(Mode::Bench, 64);
+    let node = TracedNode::new(Mode::Bench, 64);
     {
         let mut op = operation(event::CLIENT_CREATE);
         op.object(17);
@@ -73,12 +73,12 @@ fn children_know_their_operation_and_are_written_first() {
     assert_eq!((op.event, op.t0, body(op).dur, body(op).obj), (event::CLIENT_CREATE, 1_000, 147, 17));
     assert_eq!(body(call).parent, body(op).span);
     assert_eq!(body(op).parent, 0);
-    assert!(records.iter().all(|record| record.flags & flags::SIMULATED != 0 && record.kind() == Kind::Span));
+    assert!(records.iter().all(|record| record.flags & flags::SIMULATED != 0 && record.kind() == EventKind::Span));
 }
 
 #[test]
 fn flows_of_one_thread_are_kept_apart_by_their_context() {
-    let node = Node::new(Mode::Bench, 64);
+    let node = TracedNode::new(Mode::Bench, 64);
     let a = operation(event::CLIENT_READ);
     let flow_a = set_context(Default::default());
     let b = operation(event::CLIENT_WRITE);
@@ -98,7 +98,7 @@ fn flows_of_one_thread_are_kept_apart_by_their_context() {
 #[test]
 fn flows_that_share_a_task_are_not_inside_one_another() {
     use std::future::Future;
-    let node = Node::new(Mode::Bench, 64);
+    let node = TracedNode::new(Mode::Bench, 64);
     let flow = || {
         weft_trace::within(Default::default(), async {
             let _op = operation(event::CLIENT_CREATE);
@@ -123,7 +123,7 @@ fn flows_that_share_a_task_are_not_inside_one_another() {
 
 #[test]
 fn lanes_are_used_again_and_operations_inside_operations_stay_on_theirs() {
-    let node = Node::new(Mode::Bench, 64);
+    let node = TracedNode::new(Mode::Bench, 64);
     for _ in 0..3 {
         let _outer = operation(event::CLIENT_CLOSE);
         let _inner = operation(event::CLIENT_FSYNC);
@@ -136,7 +136,7 @@ fn lanes_are_used_again_and_operations_inside_operations_stay_on_theirs() {
 
 #[test]
 fn what_runs_is_seen_while_it_runs_with_the_request_that_it_waits_for() {
-    let node = Node::new(Mode::Flight, 64);
+    let node = TracedNode::new(Mode::Flight, 64);
     let mut op = operation(event::CLIENT_READ);
     op.object(5);
     node.pass(500);
@@ -156,7 +156,7 @@ fn what_runs_is_seen_while_it_runs_with_the_request_that_it_waits_for() {
 
 #[test]
 fn an_event_that_is_off_leaves_nothing_and_can_be_switched_while_running() {
-    let node = Node::new(Mode::Bench, 64);
+    let node = TracedNode::new(Mode::Bench, 64);
     node.tracer.set_mask(Mask::parse("net.*", &EventTable::builtin()).expect("known"));
     {
         let op = operation(event::CLIENT_CREATE);
@@ -170,7 +170,7 @@ fn an_event_that_is_off_leaves_nothing_and_can_be_switched_while_running() {
 
 #[test]
 fn phases_add_up_to_the_time_of_the_request() {
-    let node = Node::new(Mode::Bench, 64);
+    let node = TracedNode::new(Mode::Bench, 64);
     {
         let mut request = ladder(event::META_CREATE);
         request.request(9, 17, 2);
@@ -189,7 +189,7 @@ fn phases_add_up_to_the_time_of_the_request() {
 
 #[test]
 fn a_call_knows_when_its_request_was_given_to_the_socket() {
-    let node = Node::new(Mode::Bench, 64);
+    let node = TracedNode::new(Mode::Bench, 64);
     // Of a request before that nobody recorded.
     weft_trace::note_way(500, 0);
     let waits = |sent: Option<u64>| {
@@ -209,7 +209,7 @@ fn a_call_knows_when_its_request_was_given_to_the_socket() {
 
 #[test]
 fn a_reply_that_leaves_takes_its_ladder_along() {
-    let node = Node::new(Mode::Bench, 64);
+    let node = TracedNode::new(Mode::Bench, 64);
     assert!(weft_trace::take_leaving().is_none());
     for key in 1..=2 {
         let mut served = ladder(event::META_CREATE);
@@ -233,7 +233,7 @@ fn a_reply_that_leaves_takes_its_ladder_along() {
 /// The request that ends a recording: its reply leaves when nothing is recorded any more.
 #[test]
 fn what_was_under_way_when_a_recording_ended_is_no_part_of_the_next_one() {
-    let node = Node::new(Mode::Bench, 64);
+    let node = TracedNode::new(Mode::Bench, 64);
     let last = ladder(event::META_OTHER);
     let slow = ladder(event::META_CREATE);
     node.tracer.set_mask(Mask::NONE);
@@ -252,14 +252,14 @@ fn what_was_under_way_when_a_recording_ended_is_no_part_of_the_next_one() {
     let begin_of = |tracer: &Tracer| {
         let batches = Drain::new(tracer).fetch();
         let records = batches.iter().flat_map(|batch| &batch.records);
-        records.map(|words| Record::from_words(words).expect("a known kind").t0).collect::<Vec<_>>()
+        records.map(|words| TraceRecord::from_words(words).expect("a known kind").t0).collect::<Vec<_>>()
     };
     assert_eq!((begin_of(&node.tracer), begin_of(&again)), (vec![], vec![80_000_002_000]));
 }
 
 #[test]
 fn of_sampled_operations_all_or_nothing_is_kept() {
-    let node = Node::new(Mode::Bench, 1 << 12);
+    let node = TracedNode::new(Mode::Bench, 1 << 12);
     node.tracer.set_sampling(3);
     for _ in 0..1_000 {
         let _op = operation(event::CLIENT_CREATE);
@@ -275,7 +275,7 @@ fn of_sampled_operations_all_or_nothing_is_kept() {
 
 #[test]
 fn slow_operations_call_for_a_dump() {
-    let node = Node::new(Mode::Flight, 64);
+    let node = TracedNode::new(Mode::Flight, 64);
     node.tracer.set_slow(1_000);
     let op = operation(event::CLIENT_READ);
     node.pass(900);
@@ -290,7 +290,7 @@ fn slow_operations_call_for_a_dump() {
 
 #[test]
 fn requests_that_are_slow_at_a_server_call_for_a_dump() {
-    let node = Node::new(Mode::Flight, 64);
+    let node = TracedNode::new(Mode::Flight, 64);
     node.tracer.set_slow(1_000);
     for (ns, wanted) in [(900, false), (1_100, true)] {
         let mut served = ladder(event::META_CREATE);
@@ -303,7 +303,7 @@ fn requests_that_are_slow_at_a_server_call_for_a_dump() {
 
 #[test]
 fn trouble_calls_for_a_dump_only_if_somebody_looks_out_for_it() {
-    let node = Node::new(Mode::Flight, 64);
+    let node = TracedNode::new(Mode::Flight, 64);
     weft_trace::trouble();
     assert!(!node.tracer.take_dump_wanted());
     node.tracer.set_dump_on_trouble(true);
@@ -343,7 +343,7 @@ fn a_process_may_change_its_tracer_while_spans_run() {
 
 #[test]
 fn a_flight_recorder_says_in_its_file_what_it_has_overwritten() {
-    let node = Node::new(Mode::Flight, 8);
+    let node = TracedNode::new(Mode::Flight, 8);
     for _ in 0..20 {
         node.pass(16);
         drop(span(event::DISK_READ));
@@ -352,16 +352,16 @@ fn a_flight_recorder_says_in_its_file_what_it_has_overwritten() {
     assert_eq!(file.records.len(), 7 + 1);
     assert_eq!(file.lost(), 13);
     assert_eq!(file.problems.len(), 1, "{:?}", file.problems);
-    let last = file.records.iter().rev().find(|recorded| recorded.record.kind() == Kind::Span).map(|recorded| recorded.record.t0);
+    let last = file.records.iter().rev().find(|recorded| recorded.record.kind() == EventKind::Span).map(|recorded| recorded.record.t0);
     assert_eq!(last, Some(1_000 + 20 * 16));
 }
 
 #[test]
 fn a_bench_ring_keeps_the_first_and_counts_the_rest() {
-    let node = Node::new(Mode::Bench, 8);
+    let node = TracedNode::new(Mode::Bench, 8);
     (0..20).for_each(|_| drop(span(event::DISK_READ)));
     let file = write_and_read(&node.tracer);
-    let spans: Vec<Recorded> = file.records.iter().filter(|recorded| recorded.record.kind() == Kind::Span).collect();
+    let spans: Vec<Recorded> = file.records.iter().filter(|recorded| recorded.record.kind() == EventKind::Span).collect();
     assert_eq!((spans.len(), spans[0].number, file.lost(), file.problems.len()), (8, 0, 12, 1));
     assert_eq!(node.tracer.stats().dropped, 12);
 }
@@ -378,12 +378,12 @@ fn a_thread_takes_over_the_ring_of_one_that_ended() {
 
 #[test]
 fn names_longer_than_a_record_come_in_pieces() {
-    let node = Node::new(Mode::Bench, 64);
+    let node = TracedNode::new(Mode::Bench, 64);
     let long = "directory/".repeat(9);
     weft_trace::name(5, &long);
     let records = node.records();
     assert_eq!(records.len(), 3);
-    assert_eq!(records.iter().map(Record::text).collect::<String>(), long);
+    assert_eq!(records.iter().map(TraceRecord::text).collect::<String>(), long);
 }
 
 fn write_and_read(tracer: &Tracer) -> TraceFile {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use weft_base::{Attr, Credentials, Handle, Nanos, SECOND, Status};
 use weft_client::{RenameFlags, Result, SetAttr};
-use weft_posix::{Caching, Caller, Gateway, Node, OpenHow, Opened, Options, Posix, Shown, WriteHow};
+use weft_posix::{Caching, CallingThread, Gateway, InodeNumber, OpenHow, Opened, Options, Posix, Shown, WriteHow};
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{NodeId, Sim, SimRt};
 use weft_wire::Rights;
@@ -22,9 +22,9 @@ const READ_BYTES: u64 = 1 << 20;
 /// What the cache of one mount believes.
 #[derive(Debug, Default)]
 struct Believed {
-    names: BTreeMap<(Node, Vec<u8>), (Node, Nanos)>,
-    attrs: BTreeMap<Node, (Attr, Nanos)>,
-    pages: BTreeMap<Node, Vec<u8>>,
+    names: BTreeMap<(InodeNumber, Vec<u8>), (InodeNumber, Nanos)>,
+    attrs: BTreeMap<InodeNumber, (Attr, Nanos)>,
+    pages: BTreeMap<InodeNumber, Vec<u8>>,
     gone: BTreeSet<u32>,
     lines: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub struct Above(Rc<RefCell<Believed>>);
 
 impl Gateway for Above {
     fn forget_attributes(&self, file: Handle) {
-        self.0.borrow_mut().attrs.remove(&Node::of(file));
+        self.0.borrow_mut().attrs.remove(&InodeNumber::of(file));
     }
 
     fn is_gone(&self, process: u32) -> bool {
@@ -61,14 +61,14 @@ pub struct Mount {
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
     /// The file, as the cache knows it.
-    pub node: Node,
+    pub node: InodeNumber,
     /// The rest.
     pub opened: Opened,
 }
 
 /// A thread of root's or of another user's whose rights the cache has checked.
-pub fn caller(thread: u32, uid: u32) -> Caller {
-    Caller { who: Credentials { uid, gid: uid, groups: Vec::new(), checked_by_kernel: true }, thread }
+pub fn caller(thread: u32, uid: u32) -> CallingThread {
+    CallingThread { who: Credentials { uid, gid: uid, groups: Vec::new(), checked_by_kernel: true }, thread }
 }
 
 /// Opening for these rights.
@@ -117,7 +117,7 @@ impl Mount {
     ///
     /// # Errors
     /// Those of the layer.
-    pub async fn walk(&self, caller: &Caller, dir: Node, name: &str, anew: bool) -> Result<Node> {
+    pub async fn walk(&self, caller: &CallingThread, dir: InodeNumber, name: &str, anew: bool) -> Result<InodeNumber> {
         let key = (dir, name.as_bytes().to_vec());
         let known = self.above.0.borrow().names.get(&key).filter(|(_, until)| self.now() < *until).map(|(node, _)| *node);
         if let (Some(node), false) = (known, anew) {
@@ -136,7 +136,7 @@ impl Mount {
     ///
     /// # Errors
     /// Those of the layer, ESTALE after the second walk among them.
-    pub async fn open(&self, caller: &Caller, dir: Node, name: &str, how: OpenHow) -> Result<Open> {
+    pub async fn open(&self, caller: &CallingThread, dir: InodeNumber, name: &str, how: OpenHow) -> Result<Open> {
         let mut anew = false;
         loop {
             let node = self.walk(caller, dir, name, anew).await?;
@@ -157,7 +157,7 @@ impl Mount {
     ///
     /// # Errors
     /// Those of the layer.
-    pub async fn create(&self, caller: &Caller, dir: Node, name: &str, mode: u32) -> Result<Open> {
+    pub async fn create(&self, caller: &CallingThread, dir: InodeNumber, name: &str, mode: u32) -> Result<Open> {
         let how = OpenHow { exclusive: true, ..how(Rights::READ.with(Rights::WRITE)) };
         let (shown, opened) = self.posix.create(caller, dir, name.as_bytes(), mode, how).await?;
         self.hear(&shown);
@@ -170,7 +170,7 @@ impl Mount {
     ///
     /// # Errors
     /// Those of the layer.
-    pub async fn stat(&self, node: Node) -> Result<Attr> {
+    pub async fn stat(&self, node: InodeNumber) -> Result<Attr> {
         let known = self.above.0.borrow().attrs.get(&node).filter(|(_, until)| self.now() < *until).map(|(attr, _)| *attr);
         if let Some(attr) = known {
             return Ok(attr);
@@ -221,7 +221,7 @@ impl Mount {
     ///
     /// # Errors
     /// Those of the layer.
-    pub async fn write(&self, caller: &Caller, open: Open, offset: u64, data: &[u8], append: bool) -> Result<()> {
+    pub async fn write(&self, caller: &CallingThread, open: Open, offset: u64, data: &[u8], append: bool) -> Result<()> {
         let how = WriteHow { append, ..WriteHow::default() };
         let written = self.posix.write(&caller.who, open.opened.number, offset, Bulk::Slices(vec![data]), how).await;
         let mut believed = self.above.0.borrow_mut();
@@ -234,7 +234,7 @@ impl Mount {
     ///
     /// # Errors
     /// Those of the layer.
-    pub async fn rename(&self, caller: &Caller, dir: Node, from: &str, to: &str) -> Result<()> {
+    pub async fn rename(&self, caller: &CallingThread, dir: InodeNumber, from: &str, to: &str) -> Result<()> {
         let (from, to) = ((dir, from.as_bytes()), (dir, to.as_bytes()));
         self.posix.rename(&caller.who, from, to, RenameFlags::default()).await?;
         let mut believed = self.above.0.borrow_mut();
@@ -250,7 +250,7 @@ impl Mount {
     ///
     /// # Errors
     /// Those of the layer.
-    pub async fn chmod(&self, caller: &Caller, node: Node, mode: u32) -> Result<()> {
+    pub async fn chmod(&self, caller: &CallingThread, node: InodeNumber, mode: u32) -> Result<()> {
         let shown = self.posix.setattr(&caller.who, node, &SetAttr { mode: Some(mode), ..SetAttr::default() }).await?;
         self.hear(&shown);
         Ok(())

@@ -8,14 +8,14 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use weft_base::{MILLISECOND, ROOT_HANDLE, SECOND, Status};
-use weft_posix::{Family, Kind, Lock, Node, Refusal};
+use weft_posix::{Family, InodeNumber, Lock, LockKind, Refusal};
 use weft_rt::Runtime;
 use weft_rt_sim::{FaultPlan, FaultSettings, Joined, MessageFaults, Profile, Random, Sim};
 use weft_sim_tests::cluster::{Cluster, ClusterConfig};
 use weft_sim_tests::mount::{Mount, caller, how};
 use weft_wire::Rights;
 
-const ROOT: Node = Node(ROOT_HANDLE.0);
+const ROOT: InodeNumber = InodeNumber(ROOT_HANDLE.0);
 const UPDATE: Rights = Rights(Rights::READ.0 | Rights::WRITE.0);
 const APPEND: Rights = Rights(Rights::WRITE.0 | Rights::APPEND.0);
 /// How often each program does its work.
@@ -136,7 +136,7 @@ async fn read_current(mount: Mount, thread: u32, shared: Rc<Shared>) {
     }
 }
 
-fn lock(kind: Kind, owner: u64, file: u64) -> Lock {
+fn lock(kind: LockKind, owner: u64, file: u64) -> Lock {
     Lock { family: Family::Fcntl, owner, kind, start: 0, end: u64::MAX, process: owner as u32, file }
 }
 
@@ -147,7 +147,7 @@ async fn update(mount: Mount, thread: u32, shared: Rc<Shared>) {
     for round in 0..ROUNDS {
         let writes = (round + thread).is_multiple_of(2);
         let held = mount.open(&who, ROOT, "locked", how(UPDATE)).await.expect("it is there");
-        let wanted = lock(if writes { Kind::Exclusive } else { Kind::Shared }, u64::from(thread), held.opened.number);
+        let wanted = lock(if writes { LockKind::Exclusive } else { LockKind::Shared }, u64::from(thread), held.opened.number);
         loop {
             match mount.posix.lock(held.node, wanted, Some(&|| true)).await {
                 Ok(()) => break,
@@ -273,7 +273,7 @@ fn run(seed: u64) -> u64 {
         let file = third.open(&who, ROOT, "log", how(APPEND)).await.expect("nobody appends");
         third.release(file.opened.number).await;
         let file = third.open(&who, ROOT, "locked", how(UPDATE)).await.expect("it opens");
-        third.posix.lock(file.node, lock(Kind::Exclusive, 1, file.opened.number), None).await.expect("nobody has locks");
+        third.posix.lock(file.node, lock(LockKind::Exclusive, 1, file.opened.number), None).await.expect("nobody has locks");
         third.posix.end(30 * SECOND).await;
     })]);
     world.sim.trace_hash()
@@ -340,7 +340,7 @@ fn who_waits_for_a_lock_gets_it_or_hears_why_not() {
         (a, mount.create(&who, ROOT, "b", 0o644).await.expect("a new file"))
     });
     let (a, b) = files;
-    let exclusive = |owner: u64, file: u64| lock(Kind::Exclusive, owner, file);
+    let exclusive = |owner: u64, file: u64| lock(LockKind::Exclusive, owner, file);
     let awaited: &'static dyn Fn() -> bool = &|| true;
     // Each has one and wants the other: the second one who asks closes the circle.
     let takes = |owner: u64, first: weft_sim_tests::mount::Open, second: weft_sim_tests::mount::Open| {

@@ -12,8 +12,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use weft_base::{ClientId, FsId, Payload, RequestId, ServerId, Status};
 use weft_wire::handshake::{ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, RegionAnswer, RegionOffer, Welcome, frame};
 use weft_wire::{
-    ClusterKey, Credential, Features, Flags, Frame, HEADER_BYTES, Header, KeyId, Kind, Op, Operation, SEAL_BYTES, SessionSeals, Wire,
-    crc32c,
+    ClusterKey, Credential, Features, Flags, Frame, HEADER_BYTES, Header, KeyId, MessageKind, Op, Operation, SEAL_BYTES, SessionSeals,
+    Wire, crc32c,
 };
 
 /// A server answers or closes within this time, or something is wrong.
@@ -194,7 +194,7 @@ impl Peer {
 
     fn handshake_message<T: Wire>(&mut self) -> io::Result<T> {
         let frame = self.receive()?;
-        if frame.header.kind != Kind::Handshake {
+        if frame.header.kind != MessageKind::Handshake {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a handshake frame was expected"));
         }
         T::from_bytes(frame.body).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))

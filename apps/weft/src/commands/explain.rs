@@ -20,7 +20,7 @@ use weft_trace::Stage;
 use weft_trace::event::LOAD_MOUNT;
 use weft_trace::explain::{Analysis, Explanation, Waterfall};
 use weft_trace::file::TraceFile;
-use weft_trace::merge::{Merged, Node, NodeClock, merge_by};
+use weft_trace::merge::{Merged, NodeClock, TracedNode, merge_by};
 use weft_trace::record::Body;
 
 /// Show where the time of operations went, of a running file system or from trace files
@@ -196,7 +196,7 @@ fn read(file: &Path) -> Result<TraceFile> {
 }
 
 fn nodes(merged: &Merged) -> Vec<NodeRow> {
-    let row = |(number, (node, clock)): (usize, (&Node, &NodeClock))| NodeRow {
+    let row = |(number, (node, clock)): (usize, (&TracedNode, &NodeClock))| NodeRow {
         thread_wait_at_most_s: thread_wait_at_most_s(merged, number),
         node: node.name.clone(),
         machine: node.machine.clone(),

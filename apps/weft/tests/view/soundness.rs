@@ -16,7 +16,7 @@ const SCREENS: [&str; 11] =
 #[test]
 fn poor_traces_make_poor_but_sound_screens() {
     use weft_trace::event::{CLIENT_CREATE, EventTable};
-    use weft_trace::record::{Body, Record, Span};
+    use weft_trace::record::{Body, Span, TraceRecord};
     let Some(mut browser) = Browser::new() else {
         eprintln!("skipped: no chromium is installed");
         return;
@@ -24,7 +24,7 @@ fn poor_traces_make_poor_but_sound_screens() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     write_trace(&at("empty").join("client0.trace"), "client0", EventTable::builtin(), []);
-    let span = Record::new(1_000_000, CLIENT_CREATE, Body::Span(Span { dur: 5_000, span: 1, ..Span::default() }));
+    let span = TraceRecord::new(1_000_000, CLIENT_CREATE, Body::Span(Span { dur: 5_000, span: 1, ..Span::default() }));
     write_trace(&at("one").join("client0.trace"), "client0", EventTable::builtin(), [span]);
     make_sample(2_000, 4, &at("damaged"));
     for name in ["meta0", "data1"] {

@@ -83,7 +83,7 @@ pub fn write_trace(
     path: &Path,
     node: &str,
     events: weft_trace::event::EventTable,
-    records: impl IntoIterator<Item = weft_trace::record::Record>,
+    records: impl IntoIterator<Item = weft_trace::record::TraceRecord>,
 ) {
     use weft_trace::file::{FileHeader, FileWriter};
     let header = FileHeader {
@@ -109,16 +109,17 @@ pub fn write_trace(
 /// A trace whose names are markup, scripts and control characters.
 pub fn write_hostile_trace(path: &Path) {
     use weft_trace::event::{CLIENT_CREATE, EventInfo, EventTable};
-    use weft_trace::record::{Body, Record, Span, padded};
+    use weft_trace::record::{Body, Span, TraceRecord, padded};
     let builtin = EventTable::builtin();
     let events = builtin.iter().cloned().map(|info| match info.id {
         CLIENT_CREATE => EventInfo { name: format!("{HOSTILE} node:x"), ..info },
         _ => info,
     });
     let span = |number: u64| {
-        Record::new(1_000_000 * number, CLIENT_CREATE, Body::Span(Span { dur: 500_000, span: number as u32, ..Span::default() }))
+        TraceRecord::new(1_000_000 * number, CLIENT_CREATE, Body::Span(Span { dur: 500_000, span: number as u32, ..Span::default() }))
     };
-    let mark = Record::new(5_000_000, weft_trace::event::MARK_PHASE, Body::Mark { value: 1, label: padded("</text><script>alert(1)") });
+    let mark =
+        TraceRecord::new(5_000_000, weft_trace::event::MARK_PHASE, Body::Mark { value: 1, label: padded("</text><script>alert(1)") });
     write_trace(path, HOSTILE, EventTable::from_infos(events.collect::<Vec<_>>()), (1..40).map(span).chain([mark]));
 }
 

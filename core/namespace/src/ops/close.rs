@@ -5,7 +5,7 @@ use weft_layout::FILE_BYTES_MAX;
 use weft_wire::Rights;
 use weft_wire::ops::CloseRequest;
 
-use crate::{Change, Context, Inode, InodeFlags, OpenChange, Record, State};
+use crate::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 
 /// What is to be done for a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl State {
     ///
     /// # Errors
     /// [`Status::Busy`], [`Status::FileTooBig`], and as [`State::inode`].
-    pub fn prepare_close(&self, cx: &Context<'_>, request: &CloseRequest, record: &mut Record) -> Result<ClosePlan> {
+    pub fn prepare_close(&self, cx: &RequestContext<'_>, request: &CloseRequest, record: &mut Record) -> Result<ClosePlan> {
         let handle = request.handle;
         let inode = self.inode(handle)?;
         let mut changed = inode.clone();

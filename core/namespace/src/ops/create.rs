@@ -6,7 +6,7 @@ use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
 use super::open::written_with;
-use crate::{Change, Context, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, State, WRITE, may_access};
+use crate::{Change, EXECUTE, Inode, MODE_SETGID, OpenChange, Record, RequestContext, State, WRITE, may_access};
 
 /// Longest target of a symlink in bytes (`PATH_MAX` of Linux without its NUL).
 const TARGET_BYTES_MAX: usize = 4095;
@@ -18,7 +18,7 @@ impl State {
     /// [`Status::Exists`], [`Status::AccessDenied`], [`Status::NameTooLong`], [`Status::Invalid`]
     /// (a directory, an impossible layout or target, rights that nobody has), [`Status::Busy`], and
     /// as [`State::directory`].
-    pub fn prepare_create(&self, cx: &Context<'_>, request: &CreateRequest, record: &mut Record) -> Result<CreateReply> {
+    pub fn prepare_create(&self, cx: &RequestContext<'_>, request: &CreateRequest, record: &mut Record) -> Result<CreateReply> {
         let dir_handle = request.at.dir;
         let dir = self.directory(&request.at)?;
         check_name(&request.name)?;
@@ -26,7 +26,7 @@ impl State {
             return Err(Status::Invalid);
         }
         may_access(&request.who, dir, EXECUTE)?;
-        self.locks.check_write_name(dir_handle, &request.name)?;
+        self.transactions.locks.check_write_name(dir_handle, &request.name)?;
         if let Some((handle, kind)) = self.entry(dir_handle, &request.name) {
             return self.create_existing(cx, request, handle, kind, record);
         }
@@ -59,7 +59,7 @@ impl State {
         Ok(reply)
     }
 
-    fn new_inode(&self, cx: &Context<'_>, request: &CreateRequest, dir: &Inode) -> Result<Inode> {
+    fn new_inode(&self, cx: &RequestContext<'_>, request: &CreateRequest, dir: &Inode) -> Result<Inode> {
         let who = &request.who;
         let layout = self.file_layout(request, dir)?;
         let inherits_group = dir.mode & MODE_SETGID != 0;
@@ -116,7 +116,7 @@ impl State {
 
     fn create_existing(
         &self,
-        cx: &Context<'_>,
+        cx: &RequestContext<'_>,
         request: &CreateRequest,
         handle: Handle,
         kind: FileKind,

@@ -3,7 +3,7 @@
 use weft_base::{Handle, Result, Status};
 use weft_wire::ops::{FileState, GetAttrManyReply, GetAttrManyRequest};
 
-use crate::{Context, State};
+use crate::{RequestContext, State};
 
 /// Objects that may be asked for at once.
 const MANY_MAX: usize = 4096;
@@ -14,7 +14,7 @@ impl State {
     ///
     /// # Errors
     /// [`Status::Busy`], and as [`State::inode`].
-    pub fn getattr(&self, cx: &Context<'_>, handle: Handle) -> Result<FileState> {
+    pub fn getattr(&self, cx: &RequestContext<'_>, handle: Handle) -> Result<FileState> {
         match (self.getattr_living(cx, handle), self.graves.get(handle)) {
             (Err(Status::Stale), Some(inode)) => Ok(FileState {
                 attr: inode.attr(handle),
@@ -25,7 +25,7 @@ impl State {
         }
     }
 
-    fn getattr_living(&self, cx: &Context<'_>, handle: Handle) -> Result<FileState> {
+    fn getattr_living(&self, cx: &RequestContext<'_>, handle: Handle) -> Result<FileState> {
         let inode = self.inode(handle)?;
         self.check_readable(handle, inode)?;
         Ok(self.file_state(cx, handle, inode))
@@ -35,7 +35,7 @@ impl State {
     ///
     /// # Errors
     /// [`Status::TooBig`] for more than 4096.
-    pub fn getattr_many(&self, cx: &Context<'_>, request: &GetAttrManyRequest) -> Result<GetAttrManyReply> {
+    pub fn getattr_many(&self, cx: &RequestContext<'_>, request: &GetAttrManyRequest) -> Result<GetAttrManyReply> {
         if request.handles.len() > MANY_MAX {
             return Err(Status::TooBig);
         }

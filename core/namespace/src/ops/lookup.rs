@@ -3,7 +3,7 @@
 use weft_base::{Result, Status, check_name};
 use weft_wire::ops::{LookupReply, LookupRequest};
 
-use crate::{Context, State};
+use crate::{RequestContext, State};
 
 impl State {
     /// Finds a name; with the state of the object if its inode is here.
@@ -11,11 +11,11 @@ impl State {
     /// # Errors
     /// [`Status::NotFound`], [`Status::AccessDenied`], [`Status::Busy`], and as
     /// [`State::directory`].
-    pub fn lookup(&self, cx: &Context<'_>, request: &LookupRequest) -> Result<LookupReply> {
+    pub fn lookup(&self, cx: &RequestContext<'_>, request: &LookupRequest) -> Result<LookupReply> {
         let dir = self.directory(&request.at)?;
         self.check_directory(&request.who, dir, false)?;
         check_name(&request.name)?;
-        self.locks.check_read_name(request.at.dir, &request.name)?;
+        self.transactions.locks.check_read_name(request.at.dir, &request.name)?;
         let (handle, kind) = self.entry(request.at.dir, &request.name).ok_or(Status::NotFound)?;
         let state = match self.peek(handle) {
             Some(inode) => {

@@ -5,7 +5,7 @@ use weft_base::Result;
 use weft_wire::ops::ParentReply;
 use weft_wire::{Request, Wire};
 
-use crate::{Context, Record, State};
+use crate::{Record, RequestContext, State};
 
 mod close;
 mod create;
@@ -27,13 +27,12 @@ mod xattr;
 pub use close::ClosePlan;
 pub use rename::{CycleCheck, RenamePlan, RenameSource, RenameTarget};
 pub use setattr::SizePlan;
-pub(crate) use xattr::xattr_bytes;
 pub use xattr::{XATTR_NAME_BYTES_MAX, XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 
 impl State {
     /// The answer to a request that this state alone decides, and the record of what it changes;
     /// `None` for requests that need other servers, or more than one step.
-    pub fn decide(&self, cx: &Context<'_>, request: &Request, record: &mut Record) -> Option<Result<Bytes>> {
+    pub fn decide(&self, cx: &RequestContext<'_>, request: &Request, record: &mut Record) -> Option<Result<Bytes>> {
         fn body<T: Wire>(reply: Result<T>) -> Result<Bytes> {
             Ok(reply?.to_bytes())
         }

@@ -4,7 +4,7 @@ use weft_base::{ClientId, Credentials, FileKind, Handle, Result, Status};
 use weft_wire::Rights;
 use weft_wire::ops::{OpenReply, OpenRequest};
 
-use crate::{Change, Context, Inode, InodeFlags, OpenChange, READ, Record, State, WRITE, may_access};
+use crate::{Change, Inode, InodeFlags, OpenChange, READ, Record, RequestContext, State, WRITE, may_access};
 
 impl State {
     /// Opens a file. The request's wish to truncate is not looked at: the server truncates first.
@@ -12,7 +12,7 @@ impl State {
     /// # Errors
     /// [`Status::AccessDenied`], [`Status::IsDirectory`], [`Status::Invalid`] (no file, or rights
     /// that nobody has), [`Status::Busy`], and as [`State::inode`].
-    pub fn prepare_open(&self, cx: &Context<'_>, request: &OpenRequest, record: &mut Record) -> Result<OpenReply> {
+    pub fn prepare_open(&self, cx: &RequestContext<'_>, request: &OpenRequest, record: &mut Record) -> Result<OpenReply> {
         let inode = self.inode(request.handle)?;
         check_judgement(inode, request)?;
         self.prepare_open_inode(cx, request.handle, inode, request.rights, request.open_sequence, &request.who, record)
@@ -54,7 +54,7 @@ impl State {
     #[allow(clippy::too_many_arguments)] // what an open is, from two kinds of requests
     pub(crate) fn prepare_open_inode(
         &self,
-        cx: &Context<'_>,
+        cx: &RequestContext<'_>,
         handle: Handle,
         inode: &Inode,
         rights: Rights,

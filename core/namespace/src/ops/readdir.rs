@@ -5,7 +5,7 @@ use weft_base::Result;
 use weft_wire::ops::{DirEntry, ReadDirReply, ReadDirRequest};
 
 use crate::directory::Entry;
-use crate::{Context, EXECUTE, READ, State, may_access};
+use crate::{EXECUTE, READ, RequestContext, State, may_access};
 
 /// Encoded size of an entry without its name and state, in bytes.
 const ENTRY_BYTES: usize = 4 + 8 + 1 + 8 + 1;
@@ -23,10 +23,10 @@ impl State {
     /// [`Status::AccessDenied`](weft_base::Status::AccessDenied),
     /// [`Status::Busy`](weft_base::Status::Busy) while a transaction changes the directory, and as
     /// [`State::directory`].
-    pub fn readdir(&self, cx: &Context<'_>, request: &ReadDirRequest) -> Result<ReadDirReply> {
+    pub fn readdir(&self, cx: &RequestContext<'_>, request: &ReadDirRequest) -> Result<ReadDirReply> {
         let inode = self.directory(&request.at)?;
         may_access(&request.who, inode, READ)?;
-        self.locks.check_read_inode(request.at.dir)?;
+        self.transactions.locks.check_read_inode(request.at.dir)?;
         // Attributes of entries are for those who may search the directory.
         let with_state = request.with_state && may_access(&request.who, inode, EXECUTE).is_ok();
         let bytes_max = (request.bytes_max as usize).min(REPLY_BYTES_MAX);
@@ -45,7 +45,7 @@ impl State {
         Ok(reply)
     }
 
-    fn dir_entry(&self, cx: &Context<'_>, cookie: u64, entry: &Entry, with_state: bool) -> DirEntry {
+    fn dir_entry(&self, cx: &RequestContext<'_>, cookie: u64, entry: &Entry, with_state: bool) -> DirEntry {
         let inode = if with_state { self.peek(entry.handle) } else { None };
         // What is being changed is asked for again by whoever needs it.
         let inode = inode.filter(|inode| self.check_readable(entry.handle, inode).is_ok());

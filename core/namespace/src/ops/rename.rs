@@ -6,7 +6,7 @@ use weft_base::{Attr, Credentials, FileKind, Handle, Result, ServerId, Status, c
 use weft_wire::ops::{DirTarget, RenameRequest, TxPart};
 
 use crate::access::must_own_entries;
-use crate::{MODE_STICKY, Part, State};
+use crate::{MODE_STICKY, ServerPart, State};
 
 /// What the old name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub enum RenamePlan {
     Nothing,
     /// These parts, all or none; before they are decided, and while the move token is held, none of
     /// these cycles may be made.
-    Parts(Vec<Part>, Vec<CycleCheck>),
+    Parts(Vec<ServerPart>, Vec<CycleCheck>),
 }
 
 impl State {
@@ -67,7 +67,7 @@ impl State {
         check_name(&request.from_name)?;
         check_name(&request.to_name)?;
         self.check_directory(&request.who, dir, false)?;
-        self.locks.check_write_name(request.from.dir, &request.from_name)?;
+        self.transactions.locks.check_write_name(request.from.dir, &request.from_name)?;
         let (handle, kind) = self.entry(request.from.dir, &request.from_name).ok_or(Status::NotFound)?;
         Ok(RenameSource { handle, kind, must_own: must_own_entries(&request.who, dir) })
     }
@@ -79,7 +79,7 @@ impl State {
     pub fn rename_target(&self, at: &DirTarget, name: &[u8], who: &Credentials) -> Result<RenameTarget> {
         let dir = self.directory(at)?;
         self.check_directory(who, dir, false)?;
-        self.locks.check_write_name(at.dir, name)?;
+        self.transactions.locks.check_write_name(at.dir, name)?;
         Ok(RenameTarget { found: self.entry(at.dir, name), must_own: must_own_entries(who, dir) })
     }
 
@@ -115,18 +115,18 @@ impl State {
         };
         let mut parts = parts;
         if !cycles.is_empty() && self.placement.meta.len() > 1 {
-            parts.push(Part { server: ServerId(0), part: TxPart::MoveToken {} });
+            parts.push(ServerPart { server: ServerId(0), part: TxPart::MoveToken {} });
         }
         Ok(RenamePlan::Parts(parts, cycles))
     }
 }
 
-type Steps = (Vec<Part>, Vec<CycleCheck>);
+type Steps = (Vec<ServerPart>, Vec<CycleCheck>);
 
 fn move_parts(request: &RenameRequest, source: RenameSource, target: RenameTarget) -> Steps {
     let mut steps = Steps::default();
     let (dir, name) = (request.from.dir, request.from_name.clone());
-    steps.0.push(Part { server: dir.server(), part: TxPart::RemoveEntry { dir, name, handle: source.handle } });
+    steps.0.push(ServerPart { server: dir.server(), part: TxPart::RemoveEntry { dir, name, handle: source.handle } });
     let replaces = target.found.map(|(handle, _)| handle);
     steps.0.push(insert(request.to.dir, &request.to_name, source.handle, source.kind, replaces));
     moved(&mut steps, source.handle, source.kind, source.must_own, request.from.dir, request.to.dir);
@@ -136,7 +136,7 @@ fn move_parts(request: &RenameRequest, source: RenameSource, target: RenameTarge
             FileKind::Directory => TxPart::RemoveDirectory { dir: handle, must_own },
             _ => TxPart::ChangeLinks { handle, kind, delta: -1, must_own },
         };
-        steps.0.push(Part { server: handle.server(), part });
+        steps.0.push(ServerPart { server: handle.server(), part });
     }
     steps
 }
@@ -151,8 +151,8 @@ fn exchange_parts(request: &RenameRequest, source: RenameSource, found: (Handle,
     steps
 }
 
-fn insert(dir: Handle, name: &bytes::Bytes, handle: Handle, kind: FileKind, replaces: Option<Handle>) -> Part {
-    Part { server: dir.server(), part: TxPart::InsertEntry { dir, name: name.clone(), handle, kind, replaces } }
+fn insert(dir: Handle, name: &bytes::Bytes, handle: Handle, kind: FileKind, replaces: Option<Handle>) -> ServerPart {
+    ServerPart { server: dir.server(), part: TxPart::InsertEntry { dir, name: name.clone(), handle, kind, replaces } }
 }
 
 /// What happens to the inode of an object whose name moves.
@@ -166,5 +166,5 @@ fn moved(steps: &mut Steps, handle: Handle, kind: FileKind, must_own: bool, from
         }
         _ => TxPart::ChangeLinks { handle, kind, delta: 0, must_own },
     };
-    steps.0.push(Part { server: handle.server(), part });
+    steps.0.push(ServerPart { server: handle.server(), part });
 }

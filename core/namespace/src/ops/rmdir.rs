@@ -4,7 +4,7 @@ use weft_base::{FileKind, Result, Status, check_name};
 use weft_wire::ops::{RmdirRequest, TxPart};
 
 use crate::access::must_own_entries;
-use crate::{Part, State};
+use crate::{ServerPart, State};
 
 impl State {
     /// The parts of the removal of a directory.
@@ -12,11 +12,11 @@ impl State {
     /// # Errors
     /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::AccessDenied`], [`Status::Busy`],
     /// and as [`State::directory`].
-    pub fn plan_rmdir(&self, request: &RmdirRequest) -> Result<Vec<Part>> {
+    pub fn plan_rmdir(&self, request: &RmdirRequest) -> Result<Vec<ServerPart>> {
         let dir = self.directory(&request.at)?;
         check_name(&request.name)?;
         self.check_directory(&request.who, dir, false)?;
-        self.locks.check_write_name(request.at.dir, &request.name)?;
+        self.transactions.locks.check_write_name(request.at.dir, &request.name)?;
         let (handle, kind) = self.entry(request.at.dir, &request.name).ok_or(Status::NotFound)?;
         if kind != FileKind::Directory {
             return Err(Status::NotDirectory);
@@ -24,8 +24,8 @@ impl State {
         let must_own = must_own_entries(&request.who, dir);
         let remove = TxPart::RemoveEntry { dir: request.at.dir, name: request.name.clone(), handle };
         Ok(vec![
-            Part { server: self.settings().server, part: remove },
-            Part { server: handle.server(), part: TxPart::RemoveDirectory { dir: handle, must_own } },
+            ServerPart { server: self.settings().server, part: remove },
+            ServerPart { server: handle.server(), part: TxPart::RemoveDirectory { dir: handle, must_own } },
         ])
     }
 }

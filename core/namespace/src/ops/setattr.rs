@@ -9,7 +9,7 @@ use weft_wire::ops::{FileState, OpenReply, OpenRequest, SetAttrRequest, SetTime}
 use super::open::{check_judgement, written_with};
 use super::truncate::truncated;
 use crate::access::owns;
-use crate::{Change, Context, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, State, WRITE, may_access};
+use crate::{Change, Inode, InodeFlags, MODE_MASK, MODE_SETGID, OpenChange, Record, RequestContext, State, WRITE, may_access};
 
 /// How a change that may concern the size is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl State {
     /// [`Status::NotPermitted`], [`Status::AccessDenied`], [`Status::IsDirectory`] and
     /// [`Status::Invalid`] (size of something that has none), [`Status::FileTooBig`],
     /// [`Status::Busy`], and as [`State::inode`].
-    pub fn prepare_setattr(&self, cx: &Context<'_>, request: &SetAttrRequest, record: &mut Record) -> Result<SizePlan<FileState>> {
+    pub fn prepare_setattr(&self, cx: &RequestContext<'_>, request: &SetAttrRequest, record: &mut Record) -> Result<SizePlan<FileState>> {
         let (handle, who) = (request.handle, &request.who);
         let inode = self.inode(handle)?;
         self.check_writable(handle, inode)?;
@@ -71,7 +71,7 @@ impl State {
 
     /// Sets the time of the last change: it stands against all writes before it, also against those
     /// that are reported later, and against none after it.
-    fn set_mtime(&self, cx: &Context<'_>, handle: Handle, changed: &mut Inode, at: WallTime) {
+    fn set_mtime(&self, cx: &RequestContext<'_>, handle: Handle, changed: &mut Inode, at: WallTime) {
         changed.mtime = at;
         if changed.kind != FileKind::File {
             return;
@@ -88,7 +88,7 @@ impl State {
 
     /// True if somebody else than the asking client may be writing to the file: the data servers
     /// must be told of a time that is set, so that writes from then on count as later.
-    pub fn others_may_write(&self, cx: &Context<'_>, handle: Handle) -> bool {
+    pub fn others_may_write(&self, cx: &RequestContext<'_>, handle: Handle) -> bool {
         let is_file = self.peek(handle).is_some_and(|inode| inode.kind == FileKind::File);
         is_file && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle))
     }
@@ -111,7 +111,7 @@ impl State {
     /// Whoever opens a file for writing or cuts it removes the capabilities that it has as a
     /// program. True if there were any.
     pub(crate) fn drop_capabilities(&self, handle: Handle, record: &mut Record) -> bool {
-        let has_any = !self.xattrs.is_empty() && self.xattrs.get(&handle).is_some_and(|attributes| attributes.contains_key(CAPABILITIES));
+        let has_any = self.xattrs.get(handle, CAPABILITIES).is_some();
         if has_any {
             record.changes.push(Change::DeleteXattr { handle, name: Bytes::from_static(CAPABILITIES) });
         }
@@ -122,7 +122,12 @@ impl State {
     ///
     /// # Errors
     /// As [`State::prepare_open`].
-    pub fn prepare_open_truncate(&self, cx: &Context<'_>, request: &OpenRequest, record: &mut Record) -> Result<SizePlan<OpenReply>> {
+    pub fn prepare_open_truncate(
+        &self,
+        cx: &RequestContext<'_>,
+        request: &OpenRequest,
+        record: &mut Record,
+    ) -> Result<SizePlan<OpenReply>> {
         let (handle, rights, who) = (request.handle, request.rights, &request.who);
         let inode = self.inode(handle)?;
         check_judgement(inode, request)?;

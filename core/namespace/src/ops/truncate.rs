@@ -4,6 +4,7 @@
 
 use weft_base::{Handle, WallTime};
 
+use crate::opens::Grace;
 use crate::{Change, Inode, InodeFlags, Record, State};
 
 /// A file after the truncation that it announces. Follows from the inode alone, so that the answer
@@ -49,7 +50,7 @@ impl State {
     /// Number of datafiles, from index 0, that may exist: for a file of known size that was never
     /// cut only as many as its size reaches.
     pub fn datafiles(&self, handle: Handle, inode: &Inode) -> u32 {
-        if !inode.flags.has(InodeFlags::HAS_DATA) && !self.opens_lost {
+        if !inode.flags.has(InodeFlags::HAS_DATA) && self.opens.grace != Grace::Lost {
             return 0;
         }
         let width = u32::from(inode.layout.width);

@@ -5,7 +5,8 @@ use weft_base::{Credentials, FileKind, Handle, Result, Status};
 use weft_wire::ops::{GetXattrReply, ListXattrReply, RemoveXattrRequest, SetXattrRequest};
 
 use crate::access::owns;
-use crate::{Change, Context, Inode, MODE_STICKY, READ, Record, State, WRITE, may_access};
+use crate::xattrs::xattr_bytes;
+use crate::{Change, Inode, MODE_STICKY, READ, Record, RequestContext, State, WRITE, may_access};
 
 /// Longest name in bytes, with its name space.
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
@@ -14,8 +15,6 @@ pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
 /// What the attributes of one object may take together, in bytes: one value of the greatest length,
 /// or some hundreds of small ones.
 pub const XATTR_TOTAL_BYTES_MAX: usize = (64 << 10) + 4096;
-/// What an attribute takes besides its name and value, about, in bytes: its place in two tables.
-const XATTR_COST_BYTES: usize = 64;
 /// Names that are kept for what file systems tell each other through attributes. Weft understands
 /// none of them: a hint without an effect is refused, so that nobody relies on it.
 const RESERVED: [&[u8]; 2] = [b"user.pvfs2.", b"user.weft."];
@@ -31,7 +30,7 @@ impl State {
         let inode = self.inode(handle)?;
         check_xattr(who, inode, name, READ)?;
         self.check_readable(handle, inode)?;
-        let value = self.xattrs.get(&handle).and_then(|attributes| attributes.get(name)).ok_or(Status::NoAttribute)?;
+        let value = self.xattrs.get(handle, name).ok_or(Status::NoAttribute)?;
         Ok(GetXattrReply { value: value.clone() })
     }
 
@@ -42,7 +41,7 @@ impl State {
     pub fn list_xattr(&self, handle: Handle, who: &Credentials) -> Result<ListXattrReply> {
         let inode = self.inode(handle)?;
         self.check_readable(handle, inode)?;
-        let names = self.xattrs.get(&handle).into_iter().flat_map(|attributes| attributes.keys());
+        let names = self.xattrs.of(handle).map(|(name, _)| name);
         let visible = |name: &&Bytes| who.uid == 0 || !name.starts_with(b"trusted.");
         Ok(ListXattrReply { names: names.filter(visible).cloned().collect() })
     }
@@ -53,7 +52,7 @@ impl State {
     /// As [`State::get_xattr`], and [`Status::NotSupported`] for reserved names,
     /// [`Status::Exists`], [`Status::TooBig`] (value), [`Status::NoSpace`] (those of the object, or
     /// of all objects of this server, are too large together).
-    pub fn prepare_set_xattr(&self, cx: &Context<'_>, request: &SetXattrRequest, record: &mut Record) -> Result<()> {
+    pub fn prepare_set_xattr(&self, cx: &RequestContext<'_>, request: &SetXattrRequest, record: &mut Record) -> Result<()> {
         let (handle, name) = (request.handle, &request.name);
         let inode = self.inode(handle)?;
         check_xattr(&request.who, inode, name, WRITE)?;
@@ -64,17 +63,16 @@ impl State {
             return Err(Status::TooBig);
         }
         self.check_writable(handle, inode)?;
-        let attributes = self.xattrs.get(&handle);
-        let present = attributes.and_then(|attributes| attributes.get(name));
+        let present = self.xattrs.get(handle, name);
         match present {
             Some(_) if request.create_only => return Err(Status::Exists),
             None if request.replace_only => return Err(Status::NoAttribute),
             _ => {}
         }
-        let of_object: usize = attributes.into_iter().flatten().map(|(name, value)| xattr_bytes(name, value)).sum();
+        let of_object: usize = self.xattrs.of(handle).map(|(name, value)| xattr_bytes(name, value)).sum();
         let freed = present.map_or(0, |value| xattr_bytes(name, value));
         let added = xattr_bytes(name, &request.value);
-        let of_server = self.xattr_bytes - freed as u64 + added as u64;
+        let of_server = self.xattrs.bytes() - freed as u64 + added as u64;
         // What makes them smaller is never refused.
         if added > freed && (of_object - freed + added > XATTR_TOTAL_BYTES_MAX || of_server > self.settings.xattr_bytes_max) {
             return Err(Status::NoSpace);
@@ -88,23 +86,18 @@ impl State {
     ///
     /// # Errors
     /// As [`State::get_xattr`].
-    pub fn prepare_remove_xattr(&self, cx: &Context<'_>, request: &RemoveXattrRequest, record: &mut Record) -> Result<()> {
+    pub fn prepare_remove_xattr(&self, cx: &RequestContext<'_>, request: &RemoveXattrRequest, record: &mut Record) -> Result<()> {
         let (handle, name) = (request.handle, &request.name);
         let inode = self.inode(handle)?;
         check_xattr(&request.who, inode, name, WRITE)?;
         self.check_writable(handle, inode)?;
-        if !self.xattrs.get(&handle).is_some_and(|attributes| attributes.contains_key(name)) {
+        if self.xattrs.get(handle, name).is_none() {
             return Err(Status::NoAttribute);
         }
         record.changes.push(Change::DeleteXattr { handle, name: name.clone() });
         record.changes.push(Change::PutInode { handle, inode: inode.changed(cx.now) });
         Ok(())
     }
-}
-
-/// What an attribute takes in memory, about.
-pub(crate) fn xattr_bytes(name: &[u8], value: &[u8]) -> usize {
-    XATTR_COST_BYTES + name.len() + value.len()
 }
 
 /// The rules of the name spaces, as in `xattr(7)`.

@@ -57,20 +57,20 @@ impl Machine {
     }
 
     /// One operation at a new time.
-    pub fn change<T>(&mut self, prepare: impl FnOnce(&State, &Context<'_>, &mut Record) -> Result<T>) -> Result<T> {
+    pub fn change<T>(&mut self, prepare: impl FnOnce(&State, &RequestContext<'_>, &mut Record) -> Result<T>) -> Result<T> {
         self.now += 1;
         let mut record = Record::default();
-        let cx = Context { client: self.client, now: WallTime(self.now), key: &KEY, capability_ns: 1000 };
+        let cx = RequestContext { client: self.client, now: WallTime(self.now), key: &KEY, capability_ns: 1000 };
         let result = prepare(&self.state, &cx, &mut record)?;
         self.commit(record);
         Ok(result)
     }
 
-    pub fn look<T>(&self, question: impl FnOnce(&State, &Context<'_>) -> Result<T>) -> Result<T> {
-        question(&self.state, &Context { client: self.client, now: WallTime(self.now), key: &KEY, capability_ns: 1000 })
+    pub fn look<T>(&self, question: impl FnOnce(&State, &RequestContext<'_>) -> Result<T>) -> Result<T> {
+        question(&self.state, &RequestContext { client: self.client, now: WallTime(self.now), key: &KEY, capability_ns: 1000 })
     }
 
-    pub fn parts(&mut self, who: &Credentials, plan: impl FnOnce(&State) -> Result<Vec<Part>>) -> Result<Vec<Handle>> {
+    pub fn parts(&mut self, who: &Credentials, plan: impl FnOnce(&State) -> Result<Vec<ServerPart>>) -> Result<Vec<Handle>> {
         self.change(|state, cx, record| {
             let parts = plan(state)?.into_iter().map(|part| part.part).collect();
             state.prepare_local(parts, who, cx.now, record)

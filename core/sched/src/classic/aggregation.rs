@@ -12,7 +12,7 @@ use weft_base::Nanos;
 
 use super::ClassicConfig;
 use super::fifo::part;
-use crate::{Access, CacheLayer, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
+use crate::{Access, CacheLayer, FileKey, Job, JobPiece, LayerStats, Next, Piece, Queued};
 
 /// Merges whatever touches.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ impl Queue {
         }
     }
 
-    fn gather(&mut self, access: Access, granularity: u64, parts: &mut Vec<Part>) -> Option<Job> {
+    fn gather(&mut self, access: Access, granularity: u64, parts: &mut Vec<JobPiece>) -> Option<Job> {
         self.oldest()?;
         let base = self.take(self.first);
         parts.push(part(&base));
@@ -127,7 +127,7 @@ impl CacheLayer for Aggregation {
         }
     }
 
-    fn next(&mut self, _now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next {
+    fn next(&mut self, _now: Nanos, memory_free: u64, parts: &mut Vec<JobPiece>) -> Next {
         parts.clear();
         let job = match self.reads.oldest() {
             // The memory is asked for the base alone.

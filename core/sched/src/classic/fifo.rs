@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use weft_base::Nanos;
 
 use super::ClassicConfig;
-use crate::{Access, CacheLayer, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
+use crate::{Access, CacheLayer, FileKey, Job, JobPiece, LayerStats, Next, Piece, Queued};
 
 /// Both layers.
 #[derive(Clone, Debug)]
@@ -46,14 +46,14 @@ impl Fifo {
         }
     }
 
-    fn oldest_read(&mut self, parts: &mut Vec<Part>) -> Option<Job> {
+    fn oldest_read(&mut self, parts: &mut Vec<JobPiece>) -> Option<Job> {
         let read = self.reads.pop_front()?;
         self.read_bytes -= read.bytes;
         parts.push(part(&read));
         Some(Job { access: Access::Read, file: read.file, offset: read.offset, bytes: read.bytes })
     }
 
-    fn oldest_writes(&mut self, parts: &mut Vec<Part>) -> Option<Job> {
+    fn oldest_writes(&mut self, parts: &mut Vec<JobPiece>) -> Option<Job> {
         let first = self.writes.pop_front()?;
         parts.push(part(&first));
         let mut job = Job { access: Access::Write, file: first.file, offset: first.offset, bytes: first.bytes };
@@ -71,8 +71,8 @@ impl Fifo {
     }
 }
 
-pub(super) fn part(piece: &Piece) -> Part {
-    Part { tag: piece.tag, offset: piece.offset, bytes: piece.bytes }
+pub(super) fn part(piece: &Piece) -> JobPiece {
+    JobPiece { tag: piece.tag, offset: piece.offset, bytes: piece.bytes }
 }
 
 impl CacheLayer for Fifo {
@@ -94,7 +94,7 @@ impl CacheLayer for Fifo {
         }
     }
 
-    fn next(&mut self, _now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next {
+    fn next(&mut self, _now: Nanos, memory_free: u64, parts: &mut Vec<JobPiece>) -> Next {
         parts.clear();
         let job = match self.reads.front() {
             Some(read) if memory_free > read.bytes => self.oldest_read(parts),

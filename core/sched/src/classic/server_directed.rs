@@ -9,7 +9,7 @@ use weft_base::Nanos;
 use super::sorted::{Entry, SortKey, Sorted};
 use super::{ClassicConfig, DelayedWrites, FileOrder, NEAR_BYTES, PickRule};
 use crate::chain::{Chain, Chains};
-use crate::{Access, CacheLayer, FileKey, Job, LayerStats, Next, Part, Piece, Queued};
+use crate::{Access, CacheLayer, FileKey, Job, JobPiece, LayerStats, Next, Piece, Queued};
 
 /// How much more the file used last counts.
 const LAST_FILE_WEIGHT: u64 = 10;
@@ -111,7 +111,7 @@ impl ServerDirected {
         self.chains = chains;
     }
 
-    fn issue(&mut self, access: Access, (file, key, entry): (FileKey, SortKey, Entry), parts: &mut Vec<Part>) -> Next {
+    fn issue(&mut self, access: Access, (file, key, entry): (FileKey, SortKey, Entry), parts: &mut Vec<JobPiece>) -> Next {
         self.files(access).change(file, |queue| queue.remove(key, entry));
         self.chains.drain(entry.parts, parts);
         (self.last_file, self.last_offset) = (Some(file), Some(entry.end));
@@ -182,7 +182,7 @@ impl CacheLayer for ServerDirected {
         }
     }
 
-    fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next {
+    fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<JobPiece>) -> Next {
         parts.clear();
         if let Some(read) = self.pick(Access::Read)
             && memory_free > read.2.end - read.1.0

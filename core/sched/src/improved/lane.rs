@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use weft_base::Nanos;
 
-use crate::{FileKey, Part, Piece, Queued};
+use crate::{FileKey, JobPiece, Piece, Queued};
 
 /// File, first byte, number of arrival.
 pub type FragmentKey = (FileKey, u64, u64);
@@ -104,7 +104,7 @@ impl Lane {
     /// the place in the queue of the oldest that it replaces: bytes that are written again and
     /// again would else be the youngest for ever, and whoever waits for the first would wait as
     /// long.
-    pub fn overwrite(&mut self, number: u64, now: Nanos, piece: &Piece, dropped: &mut Vec<Part>) -> u64 {
+    pub fn overwrite(&mut self, number: u64, now: Nanos, piece: &Piece, dropped: &mut Vec<JobPiece>) -> u64 {
         let (start, end) = (piece.offset, piece.end());
         let mut replaced = 0;
         let (mut number, mut since, mut in_round) = (number, now, false);
@@ -121,7 +121,7 @@ impl Lane {
                 self.put((key.0, end, key.2), Fragment { bytes: fragment_end - end, ..fragment }, was_in_round);
             }
             let (from, to) = (key.1.max(start), fragment_end.min(end));
-            dropped.push(Part { tag: fragment.tag, offset: from, bytes: to - from });
+            dropped.push(JobPiece { tag: fragment.tag, offset: from, bytes: to - from });
             replaced += to - from;
             if key.1 < start {
                 self.put(key, Fragment { bytes: start - key.1, ..fragment }, was_in_round);
@@ -241,19 +241,19 @@ impl Lane {
 
     /// Removes the fragments that lie wholly in a range and appends them to `parts`. True if there
     /// were any.
-    pub fn take_within(&mut self, file: FileKey, start: u64, end: u64, parts: &mut Vec<Part>) -> bool {
+    pub fn take_within(&mut self, file: FileKey, start: u64, end: u64, parts: &mut Vec<JobPiece>) -> bool {
         let near = self.fragments.range((file, start, 0)..(file, end, 0));
         let within: Vec<FragmentKey> = near.filter(|(key, fragment)| key.1 + fragment.bytes <= end).map(|(&key, _)| key).collect();
         for key in &within {
             let (fragment, _) = self.remove(*key);
-            parts.push(Part { tag: fragment.tag, offset: key.1, bytes: fragment.bytes });
+            parts.push(JobPiece { tag: fragment.tag, offset: key.1, bytes: fragment.bytes });
         }
         !within.is_empty()
     }
 
     /// Removes the fragments of a span that lie wholly in it, and what it takes of the first;
     /// `parts` gets them in order. Gives the bytes of the span that nobody wanted.
-    pub fn take(&mut self, span: Stretch, parts: &mut Vec<Part>) -> u64 {
+    pub fn take(&mut self, span: Stretch, parts: &mut Vec<JobPiece>) -> u64 {
         let (file, start, _) = span.first;
         let mut key = span.first;
         let (mut covered, mut unwanted) = (start, 0);
@@ -265,7 +265,7 @@ impl Lane {
                 if taken < fragment.bytes {
                     self.put((file, key.1 + taken, key.2), Fragment { bytes: fragment.bytes - taken, ..fragment }, in_round);
                 }
-                parts.push(Part { tag: fragment.tag, offset: key.1, bytes: taken });
+                parts.push(JobPiece { tag: fragment.tag, offset: key.1, bytes: taken });
                 unwanted += key.1.saturating_sub(covered);
                 covered = covered.max(key.1 + taken);
             }

@@ -18,7 +18,7 @@ use weft_base::Nanos;
 
 use super::ImprovedConfig;
 use super::lane::{FragmentKey, Lane, Stretch};
-use crate::{Access, CacheLayer, FileKey, Job, LayerKind, LayerStats, Next, Part, Piece, Queued};
+use crate::{Access, CacheLayer, FileKey, Job, JobPiece, LayerKind, LayerStats, Next, Piece, Queued};
 
 /// So many jobs are chosen by place between two that are chosen because they are overdue: an
 /// overloaded disk must not fall back to the order of arrival.
@@ -58,7 +58,7 @@ pub struct Improved {
     /// is still to go. Not more: where clients are writing, a flush would take every write by
     /// itself as it comes.
     flushes: BTreeMap<FileKey, (u64, u64)>,
-    dropped: Vec<Part>,
+    dropped: Vec<JobPiece>,
     stats: LayerStats,
 }
 
@@ -297,7 +297,7 @@ impl Improved {
         (!self.on_disk.iter().any(overlaps)).then_some((access, span))
     }
 
-    fn start(&mut self, (access, span): (Access, Stretch), parts: &mut Vec<Part>) -> Job {
+    fn start(&mut self, (access, span): (Access, Stretch), parts: &mut Vec<JobPiece>) -> Job {
         let file = span.first.0;
         let offset = if access == Access::Read { self.read_from(file, span.start()) } else { span.start() };
         match access {
@@ -365,7 +365,7 @@ impl CacheLayer for Improved {
         counts.bytes += piece.bytes;
     }
 
-    fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<Part>) -> Next {
+    fn next(&mut self, now: Nanos, memory_free: u64, parts: &mut Vec<JobPiece>) -> Next {
         parts.clear();
         match self.choose(now, memory_free) {
             Some(chosen) => Next::Job(self.start(chosen, parts)),
@@ -374,7 +374,7 @@ impl CacheLayer for Improved {
         }
     }
 
-    fn take_covered(&mut self, job: &Job, parts: &mut Vec<Part>) {
+    fn take_covered(&mut self, job: &Job, parts: &mut Vec<JobPiece>) {
         // Whatever read is in the lane is older than the queued writes that it overlaps, and none
         // of these has begun beside the job.
         if job.access == Access::Read && self.hole > 0 && self.reads.take_within(job.file, job.offset, job.end(), parts) {
@@ -391,7 +391,7 @@ impl CacheLayer for Improved {
         self.flushes.insert(file, (0, self.arrivals));
     }
 
-    fn take_dropped(&mut self, parts: &mut Vec<Part>) {
+    fn take_dropped(&mut self, parts: &mut Vec<JobPiece>) {
         parts.append(&mut self.dropped);
     }
 

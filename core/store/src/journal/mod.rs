@@ -42,8 +42,8 @@ mod writer;
 use std::fmt;
 
 pub use frame::{FRAME_HEADER_BYTES, FrameBuilder, MARK_BYTES};
-pub use replay::{JournalError, Replay, ReplayEnd, first_segment_for};
-pub use scan::{EndReason, Records, Scan, scan};
+pub use replay::{Replay, ReplayEnd, ReplayError, first_segment_for};
+pub use scan::{EndReason, Scan, SegmentRecords, scan};
 pub use segment::{SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader};
 pub use writer::{Append, JournalWriter};
 

@@ -10,7 +10,7 @@ use weft_base::{FsId, ServerId};
 /// Why a journal cannot be trusted. All of these stop the server: going on would silently drop
 /// acknowledged records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JournalError {
+pub enum ReplayError {
     /// The segment belongs to another file system or server.
     Foreign {
         /// Sequence number from the file's name.
@@ -54,24 +54,24 @@ pub enum JournalError {
     },
 }
 
-impl fmt::Display for JournalError {
+impl fmt::Display for ReplayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JournalError::Foreign { sequence, fs_id, server_id } => {
+            ReplayError::Foreign { sequence, fs_id, server_id } => {
                 write!(f, "journal segment {sequence} belongs to server {server_id} of file system {fs_id}")
             }
-            JournalError::Header { sequence, error } => write!(f, "journal segment {sequence} holds frames, but {error}"),
-            JournalError::Gap { sequence, expected, found } => {
+            ReplayError::Header { sequence, error } => write!(f, "journal segment {sequence} holds frames, but {error}"),
+            ReplayError::Gap { sequence, expected, found } => {
                 write!(f, "journal segment {sequence} begins with {found}, but {expected} should come next: a segment is missing")
             }
-            JournalError::Damage { sequence, offset, lost } => {
+            ReplayError::Damage { sequence, offset, lost } => {
                 write!(f, "journal segment {sequence} is damaged at byte {offset}: acknowledged records from {lost} on are unreadable")
             }
-            JournalError::MissingTail { last, needed } => write!(f, "the journal ends with {last}, but the checkpoint needs {needed}"),
+            ReplayError::MissingTail { last, needed } => write!(f, "the journal ends with {last}, but the checkpoint needs {needed}"),
         }
     }
 }
-impl std::error::Error for JournalError {}
+impl std::error::Error for ReplayError {}
 
 /// Index in `headers` (ascending sequence numbers) of the segment where a replay from `start_lsn`
 /// begins: the last one that begins at or before it. Earlier segments can be recycled once the
@@ -120,7 +120,7 @@ impl Replay {
     /// Takes the image of the next segment, in ascending order of `sequence` (the number in the
     /// file's name), and returns its records from `start_lsn` on. A preallocated or recycled file
     /// whose new header was never written has none.
-    pub fn segment<'a>(&mut self, sequence: u64, bytes: &'a [u8]) -> Result<impl Iterator<Item = (Lsn, &'a [u8])> + use<'a>, JournalError> {
+    pub fn segment<'a>(&mut self, sequence: u64, bytes: &'a [u8]) -> Result<impl Iterator<Item = (Lsn, &'a [u8])> + use<'a>, ReplayError> {
         assert!(Some(sequence) > self.sequence_max, "segments are replayed in ascending order");
         self.sequence_max = Some(sequence);
         let records = match scan(bytes) {
@@ -136,7 +136,7 @@ impl Replay {
                 never_begun(sequence, bytes, SegmentError::NotASegment)?;
                 None
             }
-            Ok(_) => return Err(JournalError::Header { sequence, error: SegmentError::NotASegment }),
+            Ok(_) => return Err(ReplayError::Header { sequence, error: SegmentError::NotASegment }),
             Err(error) => {
                 never_begun(sequence, bytes, error)?;
                 None
@@ -147,11 +147,11 @@ impl Replay {
     }
 
     /// Ends the replay. `needed_lsn` is the checkpoint's `end_lsn`: the journal must reach that far
-    /// ([`JournalError::MissingTail`]).
-    pub fn finish(self, needed_lsn: Lsn) -> Result<ReplayEnd, JournalError> {
+    /// ([`ReplayError::MissingTail`]).
+    pub fn finish(self, needed_lsn: Lsn) -> Result<ReplayEnd, ReplayError> {
         let next_lsn = self.next_lsn.unwrap_or(self.start_lsn);
         if next_lsn <= needed_lsn {
-            return Err(JournalError::MissingTail { last: next_lsn.prev(), needed: needed_lsn });
+            return Err(ReplayError::MissingTail { last: next_lsn.prev(), needed: needed_lsn });
         }
         let last_end = self.last_end.map(|(sequence, offset)| (sequence, offset as u64));
         Ok(ReplayEnd {
@@ -163,10 +163,10 @@ impl Replay {
         })
     }
 
-    fn check(&self, header: &SegmentHeader, next_lsn: Lsn, end: EndReason) -> Result<(), JournalError> {
+    fn check(&self, header: &SegmentHeader, next_lsn: Lsn, end: EndReason) -> Result<(), ReplayError> {
         let sequence = header.sequence;
         if (header.fs_id, header.server_id) != (self.fs_id, self.server_id) {
-            return Err(JournalError::Foreign { sequence, fs_id: header.fs_id, server_id: header.server_id });
+            return Err(ReplayError::Foreign { sequence, fs_id: header.fs_id, server_id: header.server_id });
         }
         let expected = self.next_lsn.unwrap_or(self.start_lsn.min(header.first_lsn));
         if header.first_lsn != expected {
@@ -176,13 +176,13 @@ impl Replay {
                 && before + 1 == sequence
                 && header.first_lsn > expected
             {
-                return Err(JournalError::Damage { sequence: before, offset, lost: expected });
+                return Err(ReplayError::Damage { sequence: before, offset, lost: expected });
             }
-            return Err(JournalError::Gap { sequence, expected, found: header.first_lsn });
+            return Err(ReplayError::Gap { sequence, expected, found: header.first_lsn });
         }
         match end {
             EndReason::DamageInside { offset, .. } | EndReason::OutOfOrder { offset } => {
-                Err(JournalError::Damage { sequence, offset, lost: next_lsn })
+                Err(ReplayError::Damage { sequence, offset, lost: next_lsn })
             }
             EndReason::Clean | EndReason::TornFrame { .. } | EndReason::LostUnsynced { .. } => Ok(()),
         }
@@ -191,11 +191,11 @@ impl Replay {
 
 /// Accepts a segment without a header of its own only if it holds no frame either: headers are
 /// durable before frames follow.
-fn never_begun(sequence: u64, bytes: &[u8], error: SegmentError) -> Result<(), JournalError> {
+fn never_begun(sequence: u64, bytes: &[u8], error: SegmentError) -> Result<(), ReplayError> {
     let frames = bytes.get(SEGMENT_HEADER_BYTES..).unwrap_or_default();
     let holds_frames = (0..frames.len()).step_by(FRAME_ALIGN).any(|at| looks_like_frame(&frames[at..], sequence));
     if holds_frames || matches!(error, SegmentError::Version(_) | SegmentError::Newer(_)) {
-        return Err(JournalError::Header { sequence, error });
+        return Err(ReplayError::Header { sequence, error });
     }
     Ok(())
 }
@@ -244,7 +244,7 @@ mod tests {
             append
         }
 
-        fn replay(&self, start: Lsn, needed: Lsn) -> Result<(Vec<u64>, ReplayEnd), JournalError> {
+        fn replay(&self, start: Lsn, needed: Lsn) -> Result<(Vec<u64>, ReplayEnd), ReplayError> {
             let mut replay = Replay::new(FS, SERVER, start);
             let mut seen = Vec::new();
             for (sequence, image) in &self.images {
@@ -299,9 +299,9 @@ mod tests {
         let mut journal = filled();
         let (_, removed) = journal.images.remove(1);
         let expected = SegmentHeader::decode(&removed).unwrap().first_lsn;
-        assert!(matches!(journal.replay(Lsn::FIRST, Lsn(60)), Err(JournalError::Gap { sequence: 3, expected: e, .. }) if e == expected));
+        assert!(matches!(journal.replay(Lsn::FIRST, Lsn(60)), Err(ReplayError::Gap { sequence: 3, expected: e, .. }) if e == expected));
         journal.images.remove(0);
-        assert!(matches!(journal.replay(Lsn(5), Lsn(60)), Err(JournalError::Gap { expected: Lsn(5), .. })));
+        assert!(matches!(journal.replay(Lsn(5), Lsn(60)), Err(ReplayError::Gap { expected: Lsn(5), .. })));
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod tests {
         let mut journal = filled();
         let header = SegmentHeader { fs_id: FsId(9), ..SegmentHeader::decode(&journal.images[0].1).unwrap() };
         journal.images[0].1[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
-        assert!(matches!(journal.replay(Lsn::FIRST, Lsn::NONE), Err(JournalError::Foreign { sequence: 1, fs_id: FsId(9), .. })));
+        assert!(matches!(journal.replay(Lsn::FIRST, Lsn::NONE), Err(ReplayError::Foreign { sequence: 1, fs_id: FsId(9), .. })));
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         let last = journal.images.len() - 1;
         journal.images[last].1[100] ^= 1;
         let error = SegmentError::Damaged;
-        assert_eq!(journal.replay(Lsn::FIRST, Lsn::NONE).unwrap_err(), JournalError::Header { sequence: 4, error });
+        assert_eq!(journal.replay(Lsn::FIRST, Lsn::NONE).unwrap_err(), ReplayError::Header { sequence: 4, error });
         journal.images[last].1[SEGMENT_HEADER_BYTES..].fill(0);
         let (seen, end) = journal.replay(Lsn::FIRST, Lsn::NONE).unwrap();
         assert_eq!(end.next_sequence, 5);
@@ -330,7 +330,7 @@ mod tests {
     fn damage_stops_the_replay() {
         let mut journal = filled();
         journal.images[1].1[SEGMENT_HEADER_BYTES + 60] ^= 4;
-        assert!(matches!(journal.replay(Lsn::FIRST, Lsn::NONE), Err(JournalError::Damage { sequence: 2, offset: 4096, .. })));
+        assert!(matches!(journal.replay(Lsn::FIRST, Lsn::NONE), Err(ReplayError::Damage { sequence: 2, offset: 4096, .. })));
     }
 
     #[test]
@@ -366,7 +366,7 @@ mod tests {
             flip(&mut journal);
             match journal.replay(Lsn::FIRST, Lsn::NONE) {
                 Err(error) => {
-                    assert_eq!(error, JournalError::Damage { sequence: 5, offset: frame.start, lost: Lsn(61) }, "bit {bit}");
+                    assert_eq!(error, ReplayError::Damage { sequence: 5, offset: frame.start, lost: Lsn(61) }, "bit {bit}");
                     assert!(frame.contains(&(bit / 8)));
                 }
                 // Padding means nothing, and a mark that is damaged hides no record.

@@ -57,9 +57,9 @@ pub struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     /// The records in order, with their numbers.
-    pub fn records(&self) -> Records<'a> {
+    pub fn records(&self) -> SegmentRecords<'a> {
         let frames = &self.bytes[SEGMENT_HEADER_BYTES..self.end_offset];
-        Records { segment: self.header, frames, payload: Reader::new(&[]), next_lsn: self.header.first_lsn }
+        SegmentRecords { segment: self.header, frames, payload: Reader::new(&[]), next_lsn: self.header.first_lsn }
     }
 }
 
@@ -120,14 +120,14 @@ fn judge_hole(bytes: &[u8], offset: usize, missing: Lsn, segment: &SegmentHeader
 
 /// The records of a scanned segment in order.
 #[derive(Clone, Debug)]
-pub struct Records<'a> {
+pub struct SegmentRecords<'a> {
     segment: SegmentHeader,
     frames: &'a [u8],
     payload: Reader<'a>,
     next_lsn: Lsn,
 }
 
-impl<'a> Iterator for Records<'a> {
+impl<'a> Iterator for SegmentRecords<'a> {
     type Item = (Lsn, &'a [u8]);
 
     fn next(&mut self) -> Option<(Lsn, &'a [u8])> {

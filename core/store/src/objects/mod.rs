@@ -42,6 +42,7 @@
 
 mod container;
 mod extents;
+mod placing;
 mod record;
 mod replay;
 mod reservations;

@@ -7,7 +7,7 @@
 
 use weft_base::{ClientId, Handle};
 
-use super::ServerInfo;
+use super::server::ServerInfo;
 use crate::wire_struct;
 
 /// Most rows of each list of the busiest.

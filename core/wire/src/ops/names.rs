@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_base::{Credentials, FileKind, Handle, WallTime};
 
-use super::FileState;
+use super::inodes::FileState;
 use crate::{Capability, Rights, wire_struct};
 
 wire_struct! {

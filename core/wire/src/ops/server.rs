@@ -2,7 +2,7 @@
 
 use weft_base::{ClusterMap, FsId, ServerEntry, ServerId};
 
-use super::DiskUse;
+use crate::disk_use::DiskUse;
 use crate::{NameKey, wire_struct};
 
 wire_struct! {

@@ -163,15 +163,15 @@ impl<'a> Fields<'a> {
 
 /// A record that is being written.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<const MAX: usize> {
+pub struct OutRecord<const MAX: usize> {
     bytes: [u8; MAX],
     len: usize,
 }
 
-impl<const MAX: usize> Record<MAX> {
+impl<const MAX: usize> OutRecord<MAX> {
     /// Nothing yet.
     pub fn new() -> Self {
-        Record { bytes: [0; MAX], len: 0 }
+        OutRecord { bytes: [0; MAX], len: 0 }
     }
 
     #[inline]
@@ -232,8 +232,8 @@ impl<const MAX: usize> Record<MAX> {
 
 /// The header of a reply to `unique` with so many bytes behind it; `error` is 0 or the number of an
 /// error.
-pub fn out_header(unique: u64, error: i32, bytes: usize) -> Record<OUT_HEADER_BYTES> {
-    Record::new().u32((OUT_HEADER_BYTES + bytes) as u32).u32((-error) as u32).u64(unique)
+pub fn out_header(unique: u64, error: i32, bytes: usize) -> OutRecord<OUT_HEADER_BYTES> {
+    OutRecord::new().u32((OUT_HEADER_BYTES + bytes) as u32).u32((-error) as u32).u64(unique)
 }
 
 /// Bytes of an entry of a listing with a name of so many bytes: records begin at multiples of 8.
@@ -250,7 +250,7 @@ pub fn add_dirent(list: &mut Vec<u8>, max: usize, before: &[u8], ino: INodeNo, c
     }
     let end = list.len() + bytes;
     list.extend_from_slice(before);
-    list.extend_from_slice(Record::<24>::new().u64(ino.0).u64(cookie).u32(name.len() as u32).u32(kind.mode() >> 12).bytes());
+    list.extend_from_slice(OutRecord::<24>::new().u64(ino.0).u64(cookie).u32(name.len() as u32).u32(kind.mode() >> 12).bytes());
     list.extend_from_slice(name);
     list.resize(end, 0);
     true
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn records_have_the_sizes_and_places_of_the_kernel() {
-        let record = Record::<88>::new().attr(&attr());
+        let record = OutRecord::<88>::new().attr(&attr());
         assert_eq!(record.bytes().len(), 88);
         let mut fields = Fields(record.bytes());
         let longs: Vec<u64> = (0..6).map(|_| fields.u64().expect("a number")).collect();
@@ -312,7 +312,7 @@ mod tests {
         let shorts: Vec<u32> = (0..10).map(|_| fields.u32().expect("a number")).collect();
         assert_eq!(shorts, [6, 999_999_992, 0, 0o040751, 9, 10, 11, 12, 13, 0]);
         assert_eq!(fields.u32(), Err(Malformed));
-        let entry = Record::<128>::new().entry(INodeNo(1), 2, Duration::new(3, 4), Duration::new(5, 6), &attr());
+        let entry = OutRecord::<128>::new().entry(INodeNo(1), 2, Duration::new(3, 4), Duration::new(5, 6), &attr());
         assert_eq!(entry.bytes().len(), 128);
         assert_eq!(entry.bytes()[32..40], [4u32.to_ne_bytes(), 6u32.to_ne_bytes()].concat());
         assert_eq!(

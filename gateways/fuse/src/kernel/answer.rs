@@ -1,6 +1,6 @@
 //! Answers to requests. A request is answered once: by the thread that serves it, or, if its
-//! program was interrupted, by whoever honours that. The exchange of [`Service::unique`] decides
-//! who.
+//! program was interrupted, by whoever honours that. The exchange of [`ServingThread::unique`]
+//! decides who.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::abi::{OUT_HEADER_BYTES, Record, add_dirent, out_header};
+use super::abi::{OUT_HEADER_BYTES, OutRecord, add_dirent, out_header};
 use super::ring::RingAnswer;
 use super::types::{Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InodeGeneration};
 
@@ -17,7 +17,7 @@ use super::types::{Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, 
 const PIECES_MAX: usize = 3;
 
 /// What one thread serves. There is one of these for each thread.
-pub struct Service {
+pub struct ServingThread {
     /// The request that has no answer yet; 0: none.
     unique: AtomicU64,
     /// The thread of a program that waits for it.
@@ -42,16 +42,16 @@ pub enum Way {
     Memory(Mutex<Vec<Vec<u8>>>),
 }
 
-impl fmt::Debug for Service {
+impl fmt::Debug for ServingThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service").field("unique", &self.unique).field("began", &self.began).finish_non_exhaustive()
     }
 }
 
-impl Service {
+impl ServingThread {
     /// Nothing is in service.
-    pub fn new(way: Way) -> Service {
-        Service { unique: AtomicU64::new(0), program: AtomicU32::new(0), began: AtomicU32::new(0), regular: AtomicU64::new(0), way }
+    pub fn new(way: Way) -> ServingThread {
+        ServingThread { unique: AtomicU64::new(0), program: AtomicU32::new(0), began: AtomicU32::new(0), regular: AtomicU64::new(0), way }
     }
 
     /// The calling thread has taken a request, in sample `now`.
@@ -175,13 +175,13 @@ pub fn write_reply(device: &OwnedFd, unique: u64, error: i32, pieces: &[&[u8]]) 
 /// The answer to one request. One that is dropped says `EIO`.
 #[derive(Debug)]
 pub struct Answer {
-    service: Arc<Service>,
+    service: Arc<ServingThread>,
     unique: u64,
 }
 
 impl Answer {
     /// To the request that this thread has begun to serve.
-    pub fn new(service: &Arc<Service>, unique: u64) -> Answer {
+    pub fn new(service: &Arc<ServingThread>, unique: u64) -> Answer {
         Answer { service: service.clone(), unique }
     }
 
@@ -280,28 +280,28 @@ impl ReplyEntry {
         if attr.kind == FileType::RegularFile {
             self.0.service.note_regular(node);
         }
-        self.0.send(&[Record::<128>::new().entry(node, generation.0, *ttl, *ttl, attr).bytes()]);
+        self.0.send(&[OutRecord::<128>::new().entry(node, generation.0, *ttl, *ttl, attr).bytes()]);
     }
 }
 
 impl ReplyAttr {
     /// These attributes, which may be kept for `ttl`.
     pub fn attr(self, ttl: &Duration, attr: &FileAttr) {
-        self.0.send(&[Record::<104>::new().u64(ttl.as_secs()).u32(ttl.subsec_nanos()).u32(0).attr(attr).bytes()]);
+        self.0.send(&[OutRecord::<104>::new().u64(ttl.as_secs()).u32(ttl.subsec_nanos()).u32(0).attr(attr).bytes()]);
     }
 }
 
 impl ReplyOpen {
     /// Open under this number; false if nobody hears that any more: then it will never be closed.
     pub fn opened(self, file: FileHandle, flags: FopenFlags) -> bool {
-        self.0.send(&[Record::<16>::new().u64(file.0).u32(flags.bits()).u32(0).bytes()])
+        self.0.send(&[OutRecord::<16>::new().u64(file.0).u32(flags.bits()).u32(0).bytes()])
     }
 }
 
 impl ReplyCreate {
     /// Made and open under this number; false as for [`ReplyOpen::opened`].
     pub fn created(self, ttl: &Duration, attr: &FileAttr, generation: InodeGeneration, file: FileHandle, flags: FopenFlags) -> bool {
-        let record = Record::<144>::new().entry(attr.ino, generation.0, *ttl, *ttl, attr);
+        let record = OutRecord::<144>::new().entry(attr.ino, generation.0, *ttl, *ttl, attr);
         self.0.send(&[record.u64(file.0).u32(flags.bits()).u32(0).bytes()])
     }
 }
@@ -309,7 +309,7 @@ impl ReplyCreate {
 impl ReplyWrite {
     /// So many bytes.
     pub fn written(self, bytes: u32) {
-        self.0.send(&[Record::<8>::new().u32(bytes).u32(0).bytes()]);
+        self.0.send(&[OutRecord::<8>::new().u32(bytes).u32(0).bytes()]);
     }
 }
 
@@ -318,7 +318,7 @@ impl ReplyStatfs {
     /// name, size of a block.
     #[allow(clippy::too_many_arguments)]
     pub fn statfs(self, blocks: u64, bfree: u64, bavail: u64, files: u64, ffree: u64, bsize: u32, namelen: u32, frsize: u32) {
-        let record = Record::<80>::new().u64(blocks).u64(bfree).u64(bavail).u64(files).u64(ffree);
+        let record = OutRecord::<80>::new().u64(blocks).u64(bfree).u64(bavail).u64(files).u64(ffree);
         let record = record.u32(bsize).u32(namelen).u32(frsize);
         self.0.send(&[(0..7).fold(record, |record, _| record.u32(0)).bytes()]);
     }
@@ -327,7 +327,7 @@ impl ReplyStatfs {
 impl ReplyXattr {
     /// The size, for one who asked with no room.
     pub fn size(self, size: u32) {
-        self.0.send(&[Record::<8>::new().u32(size).u32(0).bytes()]);
+        self.0.send(&[OutRecord::<8>::new().u32(size).u32(0).bytes()]);
     }
 
     /// The value.
@@ -340,7 +340,7 @@ impl ReplyLock {
     /// This lock is in the way; one with `F_UNLCK` says that none is.
     #[allow(dead_code)] // as above
     pub fn lock(self, lock: &FileLock) {
-        self.0.send(&[Record::<24>::new().u64(lock.start).u64(lock.end).u32(lock.kind as u32).u32(lock.pid).bytes()]);
+        self.0.send(&[OutRecord::<24>::new().u64(lock.start).u64(lock.end).u32(lock.kind as u32).u32(lock.pid).bytes()]);
     }
 }
 
@@ -391,7 +391,7 @@ impl ReplyDirectoryPlus {
         attr: &FileAttr,
         generation: InodeGeneration,
     ) -> bool {
-        let entry = Record::<128>::new().entry(ino, generation.0, *ttl, *ttl, attr);
+        let entry = OutRecord::<128>::new().entry(ino, generation.0, *ttl, *ttl, attr);
         !add_dirent(&mut self.0.list, self.0.max, entry.bytes(), attr.ino, cookie, attr.kind, name.as_encoded_bytes())
     }
 

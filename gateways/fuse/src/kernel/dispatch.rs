@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::abi::{Fields, Malformed, opcode, time_of_parts};
 use super::answer::{
     Answer, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Service,
+    ReplyStatfs, ReplyWrite, ReplyXattr, ServingThread,
 };
 use super::filesystem::Filesystem;
 use super::request::{Pieces, Request};
@@ -44,7 +44,7 @@ const FSYNC_DATA: u32 = 1;
 const LOCK_BSD: u32 = 1;
 
 /// Gives a request to its method. The answer goes to the kernel by `service`, which has begun it.
-pub fn dispatch<F: Filesystem>(filesystem: &F, service: &Arc<Service>, pieces: Pieces<'_>) {
+pub fn dispatch<F: Filesystem>(filesystem: &F, service: &Arc<ServingThread>, pieces: Pieces<'_>) {
     let answer = Answer::new(service, pieces.header.unique);
     if matches!(pieces.header.opcode, opcode::OPEN | opcode::READ | opcode::WRITE | opcode::FSYNC) {
         service.note_regular(INodeNo(pieces.header.node));

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::abi::{Fields, MAJOR, MINOR, MINOR_MIN, Malformed, Record};
+use super::abi::{Fields, MAJOR, MINOR, MINOR_MIN, Malformed, OutRecord};
 use super::types::InitFlags;
 
 /// Pages of a request are of this size.
@@ -67,9 +67,9 @@ impl KernelConfig {
     }
 
     /// The body of the answer.
-    pub fn reply(&self) -> Record<64> {
+    pub fn reply(&self) -> OutRecord<64> {
         let flags = self.wanted.bits();
-        let record = Record::new().u32(MAJOR).u32(self.minor.min(MINOR)).u32(self.max_readahead).u32(flags as u32);
+        let record = OutRecord::new().u32(MAJOR).u32(self.minor.min(MINOR)).u32(self.max_readahead).u32(flags as u32);
         let record = record.u16(self.max_background).u16(self.max_background / 4 * 3).u32(self.max_write);
         // Times are exact to the nanosecond.
         let pages = self.max_write.div_ceil(PAGE_BYTES) as u16;

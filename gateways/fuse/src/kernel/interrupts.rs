@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::answer::Service;
+use super::answer::ServingThread;
 
 /// A program that catches the signal gets `EINTR` this long after it.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -49,7 +49,7 @@ struct Interrupt {
 impl Interrupts {
     /// The kernel says that the program that waits for this request got a signal.
     /// `end` ends the wait for a request of a service.
-    pub fn add(&self, unique: u64, services: &[Arc<Service>], end: &dyn Fn(&Arc<Service>, u64)) {
+    pub fn add(&self, unique: u64, services: &[Arc<ServingThread>], end: &dyn Fn(&Arc<ServingThread>, u64)) {
         let now = Instant::now();
         let interrupt = Interrupt { unique, came: now, looked: now };
         if keeps(&interrupt, services, true, now, end) {
@@ -65,7 +65,7 @@ impl Interrupts {
     }
 
     /// Honours what is due.
-    pub fn honour(&self, services: &[Arc<Service>], end: &dyn Fn(&Arc<Service>, u64)) {
+    pub fn honour(&self, services: &[Arc<ServingThread>], end: &dyn Fn(&Arc<ServingThread>, u64)) {
         let now = Instant::now();
         let mut waiting = self.waiting();
         waiting.retain_mut(|interrupt| {
@@ -84,7 +84,13 @@ impl Interrupts {
 }
 
 /// Honours an interrupt if it is due; false if it is done with.
-fn keeps(interrupt: &Interrupt, services: &[Arc<Service>], looks: bool, now: Instant, end: &dyn Fn(&Arc<Service>, u64)) -> bool {
+fn keeps(
+    interrupt: &Interrupt,
+    services: &[Arc<ServingThread>],
+    looks: bool,
+    now: Instant,
+    end: &dyn Fn(&Arc<ServingThread>, u64),
+) -> bool {
     let found = services.iter().find_map(|service| service.program_of(interrupt.unique).map(|program| (service, program)));
     let Some((service, program)) = found else {
         // Answered, or not taken yet.
@@ -161,10 +167,10 @@ mod tests {
 
     #[test]
     fn an_interrupt_waits_for_its_request_and_ends_it_once() {
-        let service = Arc::new(Service::new(Way::Memory(std::sync::Mutex::default())));
+        let service = Arc::new(ServingThread::new(Way::Memory(std::sync::Mutex::default())));
         let services = [service.clone()];
         let interrupts = Interrupts::default();
-        let end = |service: &Arc<Service>, unique| assert!(service.interrupt(unique));
+        let end = |service: &Arc<ServingThread>, unique| assert!(service.interrupt(unique));
         interrupts.add(8, &services, &end);
         assert!(!interrupts.is_empty(), "its request may come yet");
         // No such thread: it counts as one that catches the signal, which has patience.

@@ -21,14 +21,14 @@ mod uring;
 
 pub use answer::{
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Service,
+    ReplyWrite, ReplyXattr, ServingThread,
 };
 pub use filesystem::Filesystem;
 pub use init::KernelConfig;
 pub use notify::Notifier;
 pub use request::Request;
 pub use rings::Transport;
-pub use session::{Session, SessionOptions};
+pub use session::{KernelSession, SessionOptions};
 pub use types::{
     Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InitFlags, InodeGeneration, LockOwner, OpenFlags, RenameFlags,
     TimeOrNow, WriteFlags,
@@ -36,6 +36,6 @@ pub use types::{
 
 /// What a thread of a test serves.
 #[cfg(test)]
-pub fn test_service() -> Service {
-    Service::new(answer::Way::Memory(std::sync::Mutex::default()))
+pub fn test_service() -> ServingThread {
+    ServingThread::new(answer::Way::Memory(std::sync::Mutex::default()))
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::abi::Record;
+use super::abi::OutRecord;
 use super::answer::write_reply;
 use super::types::INodeNo;
 
@@ -39,7 +39,7 @@ impl Notifier {
     /// # Errors
     /// If the connection has ended. An object that the kernel does not know is no error.
     pub fn inval_inode(&self, ino: INodeNo, offset: i64, length: i64) -> io::Result<()> {
-        self.send(code::INVAL_INODE, &[Record::<24>::new().u64(ino.0).u64(offset as u64).u64(length as u64).bytes()])
+        self.send(code::INVAL_INODE, &[OutRecord::<24>::new().u64(ino.0).u64(offset as u64).u64(length as u64).bytes()])
     }
 
     /// A name in a directory leads elsewhere or nowhere.
@@ -48,7 +48,7 @@ impl Notifier {
     /// As above.
     pub fn inval_entry(&self, parent: INodeNo, name: &OsStr) -> io::Result<()> {
         let name = name.as_encoded_bytes();
-        self.send(code::INVAL_ENTRY, &[Record::<16>::new().u64(parent.0).u32(name.len() as u32).u32(0).bytes(), name, &[0]])
+        self.send(code::INVAL_ENTRY, &[OutRecord::<16>::new().u64(parent.0).u32(name.len() as u32).u32(0).bytes(), name, &[0]])
     }
 
     /// All names that the kernel keeps must be looked up again (Linux 6.16).
@@ -67,7 +67,7 @@ impl Notifier {
     pub fn poke(&self, file: INodeNo, number: u32) -> io::Result<()> {
         // Even, and beyond what requests of programs are called.
         let unique = 1 << 62 | u64::from(number) << 1;
-        let record = Record::<32>::new().u64(unique).u64(file.0).u64(0).u32(0).u32(0);
+        let record = OutRecord::<32>::new().u64(unique).u64(file.0).u64(0).u32(0).u32(0);
         write_reply(&self.device, 0, -code::RETRIEVE, &[record.bytes()])
     }
 

@@ -283,7 +283,7 @@ pub fn bind_to(queue: u16) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::abi::{Record, opcode};
+    use crate::kernel::abi::{OutRecord, opcode};
 
     /// Writes as the kernel does, by the address that it knows.
     fn put(place: &Place, piece: usize, at: usize, bytes: &[u8]) {
@@ -299,10 +299,10 @@ mod tests {
     }
 
     fn put_request(place: &Place, code: u32, fixed: &[u8], rest: &[u8]) {
-        let header = Record::<40>::new().u32(40).u32(code).u64(10).u64(2).u32(1).u32(2).u32(3).u32(0);
+        let header = OutRecord::<40>::new().u32(40).u32(code).u64(10).u64(2).u32(1).u32(2).u32(3).u32(0);
         put(place, 0, 0, header.bytes());
         put(place, 0, RECORD_AT, fixed);
-        put(place, 0, SAID_AT, Record::<32>::new().u64(0).u64(4711).u32(rest.len() as u32).u32(0).u64(0).bytes());
+        put(place, 0, SAID_AT, OutRecord::<32>::new().u64(0).u64(4711).u32(rest.len() as u32).u32(0).u64(0).bytes());
         put(place, 1, 0, rest);
     }
 
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let (place, view) = Place::new().expect("memory");
-        put(&place, 0, SAID_AT, Record::<24>::new().u64(0).u64(1).u32(PAYLOAD_BYTES as u32 + 1).bytes());
+        put(&place, 0, SAID_AT, OutRecord::<24>::new().u64(0).u64(1).u32(PAYLOAD_BYTES as u32 + 1).bytes());
         assert!(view.headers().is_err());
         let mut answer = RingAnswer::new(Arc::new(view));
         answer.begin(false);

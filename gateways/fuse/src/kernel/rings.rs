@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
-use super::answer::{Service, Way};
+use super::answer::{ServingThread, Way};
 use super::dispatch::dispatch;
 use super::filesystem::Filesystem;
 use super::notify::Notifier;
 use super::ring::{self, COMMAND_COMMIT_AND_FETCH, COMMAND_REGISTER, Place, RingAnswer, Spare, View};
-use super::session::{STACK_BYTES, Session};
+use super::session::{KernelSession, STACK_BYTES};
 use super::types::{Errno, INodeNo};
 use super::uring::{Command, Uring};
 use crate::threads::{AT_HAND_MAX, WAITING_SAMPLES};
@@ -74,7 +74,7 @@ pub struct Rings {
 struct RingThread {
     queue: u16,
     place: Arc<Place>,
-    service: Arc<Service>,
+    service: Arc<ServingThread>,
     /// What the kernel calls the request in service.
     commit: Arc<AtomicU64>,
 }
@@ -95,7 +95,7 @@ impl Rings {
     }
 
     /// What they serve.
-    pub fn services(&self) -> Vec<Arc<Service>> {
+    pub fn services(&self) -> Vec<Arc<ServingThread>> {
         self.locked().iter().map(|thread| thread.service.clone()).collect()
     }
 
@@ -109,7 +109,7 @@ impl Rings {
         self.threads.lock().expect("no code panics while it holds this lock")
     }
 
-    fn remove(&self, service: &Arc<Service>) {
+    fn remove(&self, service: &Arc<ServingThread>) {
         self.locked().retain(|thread| !Arc::ptr_eq(&thread.service, service));
         self.changed.notify_all();
     }
@@ -134,7 +134,7 @@ impl QueueLoad {
     }
 }
 
-impl<F: Filesystem> Session<F> {
+impl<F: Filesystem> KernelSession<F> {
     /// Starts the first threads of all queues. If a queue gets none, the kernel is told to do
     /// without.
     pub(super) fn start_rings(self: &Arc<Self>) {
@@ -195,7 +195,7 @@ impl<F: Filesystem> Session<F> {
 
     /// Ends the wait for a request in an entry: another thread answers and has the entry from then
     /// on.
-    pub(super) fn take_over(self: &Arc<Self>, service: &Arc<Service>, unique: u64) {
+    pub(super) fn take_over(self: &Arc<Self>, service: &Arc<ServingThread>, unique: u64) {
         let Some(rings) = &self.rings else { return };
         let found = rings.locked().iter().find(|thread| Arc::ptr_eq(&thread.service, service)).cloned();
         if let Some(thread) = found {
@@ -245,7 +245,7 @@ impl<F: Filesystem> Session<F> {
             }
         };
         let view = Arc::new(view);
-        let service = Arc::new(Service::new(Way::Ring(Mutex::new(RingAnswer::new(view.clone())))));
+        let service = Arc::new(ServingThread::new(Way::Ring(Mutex::new(RingAnswer::new(view.clone())))));
         let thread = RingThread { queue, place: place.clone(), service, commit: Arc::default() };
         rings.locked().push(thread.clone());
         drop(starts);
@@ -328,7 +328,7 @@ impl<F: Filesystem> Session<F> {
 }
 
 /// A thread that has no entry yet, until it has one or has failed.
-struct Starting<F: Filesystem>(Arc<Session<F>>, u16);
+struct Starting<F: Filesystem>(Arc<KernelSession<F>>, u16);
 
 impl<F: Filesystem> Drop for Starting<F> {
     fn drop(&mut self) {
@@ -339,7 +339,7 @@ impl<F: Filesystem> Drop for Starting<F> {
 }
 
 /// Tells the others that a thread has ended, however it did.
-struct Leaves<'a>(&'a Rings, &'a Arc<Service>);
+struct Leaves<'a>(&'a Rings, &'a Arc<ServingThread>);
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use weft_trace::event;
 
 use super::abi::{IN_HEADER_BYTES, InHeader, opcode};
-use super::answer::{Service, Way, write_reply};
+use super::answer::{ServingThread, Way, write_reply};
 use super::dispatch::dispatch;
 use super::filesystem::Filesystem;
 use super::init::KernelConfig;
@@ -59,7 +59,7 @@ pub struct SessionOptions {
 
 /// A connection to the kernel.
 #[derive(Debug)]
-pub struct Session<F> {
+pub struct KernelSession<F> {
     pub(super) filesystem: F,
     pub(super) device: Arc<OwnedFd>,
     pub(super) threads: Arc<Threads>,
@@ -69,19 +69,19 @@ pub struct Session<F> {
     options: SessionOptions,
 }
 
-impl<F: Filesystem> Session<F> {
+impl<F: Filesystem> KernelSession<F> {
     /// Answers the first request of the kernel.
     ///
     /// # Errors
     /// If there is none, or kernel and file system do not agree.
-    pub fn new(filesystem: F, device: OwnedFd, threads: Arc<Threads>, options: SessionOptions) -> io::Result<Session<F>> {
+    pub fn new(filesystem: F, device: OwnedFd, threads: Arc<Threads>, options: SessionOptions) -> io::Result<KernelSession<F>> {
         let device = Arc::new(device);
         let agreed = agree(&filesystem, &device, options.transport.may_use_rings()?)?;
         if options.transport == Transport::Uring && !agreed {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel does not offer FUSE over io_uring to this mount"));
         }
         let rings = if agreed { Some(Rings::new(super::ring::queues()?)) } else { None };
-        Ok(Session { filesystem, device, threads, rings, interrupts: Interrupts::default(), options })
+        Ok(KernelSession { filesystem, device, threads, rings, interrupts: Interrupts::default(), options })
     }
 
     /// Serves until the connection ends: somebody has unmounted.
@@ -112,7 +112,7 @@ impl<F: Filesystem> Session<F> {
 
     /// One more thread that serves.
     fn start(self: &Arc<Self>, device: Arc<OwnedFd>) -> io::Result<JoinHandle<()>> {
-        let service = self.threads.add(Service::new(Way::Device(device.clone())));
+        let service = self.threads.add(ServingThread::new(Way::Device(device.clone())));
         let (session, of_thread) = (self.clone(), service.clone());
         let serve = move || {
             let _leaves = Leaves(&session.threads, &of_thread);
@@ -126,7 +126,7 @@ impl<F: Filesystem> Session<F> {
     }
 
     /// Reads and serves requests until the connection ends or this thread is not needed any more.
-    fn serve(self: &Arc<Self>, device: &OwnedFd, service: &Arc<Service>) {
+    fn serve(self: &Arc<Self>, device: &OwnedFd, service: &Arc<ServingThread>) {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let bytes = match read(device, &mut buffer) {
@@ -172,7 +172,7 @@ impl<F: Filesystem> Session<F> {
     }
 
     /// Whatever is served.
-    fn services(&self) -> Vec<Arc<Service>> {
+    fn services(&self) -> Vec<Arc<ServingThread>> {
         let mut services = self.threads.services();
         if let Some(rings) = &self.rings {
             services.extend(rings.services());
@@ -181,7 +181,7 @@ impl<F: Filesystem> Session<F> {
     }
 
     /// A program that got a signal does not wait any longer; its request goes on.
-    fn end_wait(self: &Arc<Self>, service: &Arc<Service>, unique: u64) {
+    fn end_wait(self: &Arc<Self>, service: &Arc<ServingThread>, unique: u64) {
         if service.ring_answer().is_some() {
             self.take_over(service, unique);
         } else {
@@ -228,7 +228,7 @@ impl<F: Filesystem> Session<F> {
 }
 
 /// Tells the others that a thread has ended, however it did.
-struct Leaves<'a>(&'a Threads, &'a Arc<Service>);
+struct Leaves<'a>(&'a Threads, &'a Arc<ServingThread>);
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {

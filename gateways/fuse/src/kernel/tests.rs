@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::abi::{IN_HEADER_BYTES, Malformed, fixed_bytes, opcode};
 use super::answer::{
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyWrite, ReplyXattr, Service,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyWrite, ReplyXattr, ServingThread,
 };
 use super::dispatch::dispatch;
 use super::filesystem::Filesystem;
@@ -180,7 +180,7 @@ fn ask(code: u32, fixed: &[u8], rest: &[u8]) -> (String, i32, Vec<u8>) {
     let pieces = Pieces::of_whole(&bytes).expect("a request");
     service.begin(pieces.header.unique, pieces.header.pid, 1);
     dispatch(&recorder, &service, pieces);
-    let answers: Vec<Vec<u8>> = Service::answers(&service);
+    let answers: Vec<Vec<u8>> = ServingThread::answers(&service);
     assert_eq!(answers.len(), 1, "one answer to each request");
     let answer = &answers[0];
     assert_eq!(answer[..4], (answer.len() as u32).to_ne_bytes());

@@ -2,7 +2,7 @@
 
 use weft_base::Nanos;
 use weft_model::{DiskJob, JobKind, Network};
-use weft_sched::{Access, CacheLayer, FileKey, Job, Next, Part, Piece};
+use weft_sched::{Access, CacheLayer, FileKey, Job, JobPiece, Next, Piece};
 
 use super::{COMPLETION_BYTES, DataPacket, Running};
 use crate::event::{Event, Tag};
@@ -220,7 +220,7 @@ impl World<'_> {
 
     /// Parts of writes are on the disk (or replaced by newer ones): confirms the requests of which
     /// they were the last, if that is when they are confirmed.
-    fn written(&mut self, network: &mut Network, queue: &mut Queue, parts: &[Part]) {
+    fn written(&mut self, network: &mut Network, queue: &mut Queue, parts: &[JobPiece]) {
         if !self.config.answers_written {
             return;
         }

@@ -9,7 +9,7 @@ use weft_analysis::sublane::SubLane;
 use weft_charts::{Arrow, Axis, Block, Fill, Frame, Lane, Timeline, Unit, stacked};
 use weft_export::source;
 use weft_export::source::{Selection, Source};
-use weft_trace::Kind;
+use weft_trace::EventKind;
 use weft_trace::merge::Event;
 
 use crate::plot::Common;
@@ -121,7 +121,7 @@ fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
             let name = source.name(event);
             let (begin, end) = (at(source.start_ns(event)), at(source.start_ns(event) + event.dur_ns));
             match (lane.sub_lane, event.record.kind()) {
-                (_, Kind::Ladder) => {
+                (_, EventKind::Ladder) => {
                     for piece in source.pieces(event) {
                         let text = if piece.name == "cpu" { name.clone() } else { piece.name.clone() };
                         blocks.push(Block { from: at(piece.from_ns), to: at(piece.to_ns), class: class(&piece.name), text });

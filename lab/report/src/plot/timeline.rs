@@ -198,14 +198,14 @@ fn iterations(source: &Source, bytes: u64) -> Vec<Mark> {
 #[cfg(test)]
 mod tests {
     use weft_trace::event::DISK_WRITE;
-    use weft_trace::record::{Record, Span};
+    use weft_trace::record::{Span, TraceRecord};
 
     use super::*;
 
     #[test]
     fn a_flush_is_no_access_without_a_seek() {
         let of = |event, class| {
-            let record = Record { class, ..Record::new(1, event, Body::Span(Span::default())) };
+            let record = TraceRecord { class, ..TraceRecord::new(1, event, Body::Span(Span::default())) };
             CLASSES[disk_class(&Event { node: 0, ring: 0, start_ns: 0, dur_ns: 1, record })]
         };
         assert_eq!((of(DISK_SYNC, 0), of(DISK_WRITE, 1), of(DISK_WRITE, 3)), ("flush", "disk: no seek", "far seek"));

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{Result, Status};
-use weft_namespace::{Change, Context, Inode, InodeFlags, OpenChange, Record, State};
+use weft_namespace::{Change, Inode, InodeFlags, OpenChange, Record, RequestContext, State};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::ReclaimRequest;
 use weft_wire::{Header, Request, Rights, Wire};
@@ -71,7 +71,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     /// A change that concerns only this server.
-    fn local<T: Wire>(&self, header: &Header, prepare: impl FnOnce(&State, &Context<'_>, &mut Record) -> Result<T>) -> Result<Step> {
+    fn local<T: Wire>(&self, header: &Header, prepare: impl FnOnce(&State, &RequestContext<'_>, &mut Record) -> Result<T>) -> Result<Step> {
         let mut record = Record::default();
         let body = prepare(&self.state.borrow(), &self.context(header.request.client), &mut record)?.to_bytes();
         Ok(self.changed(header, record, body))

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, ServerId, Status};
-use weft_namespace::{Change, Context, CycleCheck, Part, Record, State, made_directory};
+use weft_namespace::{Change, CycleCheck, Record, RequestContext, ServerPart, State, made_directory};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_wire::ops::{DirChange, LinkReply, LinkRequest, MkdirReply, RenameReply, RmdirReply, TxPart, UnlinkReply};
 use weft_wire::{Header, Request, Wire};
@@ -24,7 +24,7 @@ const PAUSE_NS_MAX: u64 = 64 * MILLISECOND;
 #[derive(Clone, Debug)]
 pub(crate) struct NameChange {
     /// What it consists of.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<ServerPart>,
     /// Cycles that must not come about.
     pub(crate) cycles: Vec<CycleCheck>,
     /// Who wants it.
@@ -51,7 +51,7 @@ pub(crate) enum NameReply {
 
 impl NameReply {
     /// The encoded answer, given the record that makes the change.
-    pub(crate) fn body(&self, state: &State, cx: &Context<'_>, record: &Record, made: Option<Handle>) -> Result<Bytes> {
+    pub(crate) fn body(&self, state: &State, cx: &RequestContext<'_>, record: &Record, made: Option<Handle>) -> Result<Bytes> {
         Ok(match self {
             NameReply::Unlinked { dir, handle } => UnlinkReply { handle: *handle, dir: change_of(*dir, record) }.to_bytes(),
             NameReply::Renamed { dir, replaced } => {

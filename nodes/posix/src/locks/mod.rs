@@ -12,7 +12,7 @@ use weft_client::{Error, OpenFile};
 
 use cycles::Cycles;
 pub(crate) use table::Table;
-pub use table::{Family, Kind, Lock, Owner};
+pub use table::{Family, Lock, LockKind, Owner};
 
 use crate::signal::Signal;
 

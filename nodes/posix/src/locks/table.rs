@@ -7,7 +7,7 @@ pub type Owner = u64;
 
 /// What a lock keeps others from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LockKind {
     /// Others may have it, too.
     Shared,
     /// Nobody else.
@@ -31,7 +31,7 @@ pub struct Lock {
     /// Whose.
     pub owner: Owner,
     /// What it keeps others from.
-    pub kind: Kind,
+    pub kind: LockKind,
     /// First byte.
     pub start: u64,
     /// Last byte.
@@ -70,7 +70,7 @@ impl Table {
             held.family == wanted.family
                 && held.owner != wanted.owner
                 && held.overlaps(wanted.start, wanted.end)
-                && (held.kind == Kind::Exclusive || wanted.kind == Kind::Exclusive)
+                && (held.kind == LockKind::Exclusive || wanted.kind == LockKind::Exclusive)
         })
     }
 
@@ -141,20 +141,20 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn lock(owner: Owner, kind: Kind, start: u64, end: u64) -> Lock {
+    fn lock(owner: Owner, kind: LockKind, start: u64, end: u64) -> Lock {
         Lock { family: Family::Fcntl, owner, kind, start, end, process: owner as u32, file: owner }
     }
 
     #[test]
     fn readers_share_and_a_writer_is_alone() {
         let mut table = Table::default();
-        assert!(table.lock(lock(1, Kind::Shared, 0, 99)) && table.lock(lock(2, Kind::Shared, 50, 149)));
-        assert!(!table.lock(lock(3, Kind::Exclusive, 99, 99)));
-        assert_eq!(table.conflict(&lock(3, Kind::Exclusive, 120, 130)).map(|held| held.process), Some(2));
-        assert!(!table.lock(lock(1, Kind::Exclusive, 0, 99)), "the other reader is in the way of an upgrade");
-        assert!(table.lock(lock(1, Kind::Exclusive, 0, 49)), "where it is not, it is not");
-        assert!(table.conflict(&lock(2, Kind::Shared, 49, 49)).is_some());
-        let flock = Lock { family: Family::Flock, ..lock(3, Kind::Exclusive, 0, u64::MAX) };
+        assert!(table.lock(lock(1, LockKind::Shared, 0, 99)) && table.lock(lock(2, LockKind::Shared, 50, 149)));
+        assert!(!table.lock(lock(3, LockKind::Exclusive, 99, 99)));
+        assert_eq!(table.conflict(&lock(3, LockKind::Exclusive, 120, 130)).map(|held| held.process), Some(2));
+        assert!(!table.lock(lock(1, LockKind::Exclusive, 0, 99)), "the other reader is in the way of an upgrade");
+        assert!(table.lock(lock(1, LockKind::Exclusive, 0, 49)), "where it is not, it is not");
+        assert!(table.conflict(&lock(2, LockKind::Shared, 49, 49)).is_some());
+        let flock = Lock { family: Family::Flock, ..lock(3, LockKind::Exclusive, 0, u64::MAX) };
         assert!(table.lock(flock), "the other family");
         table.drop_owner(Family::Fcntl, 1);
         table.drop_file(2);
@@ -166,11 +166,11 @@ mod tests {
     #[test]
     fn unlocking_the_middle_leaves_both_ends() {
         let mut table = Table::default();
-        assert!(table.lock(lock(1, Kind::Exclusive, 0, u64::MAX)));
+        assert!(table.lock(lock(1, LockKind::Exclusive, 0, u64::MAX)));
         table.unlock(Family::Fcntl, 1, 10, 19);
-        assert!(table.conflict(&lock(2, Kind::Shared, 10, 19)).is_none());
-        assert!(table.conflict(&lock(2, Kind::Shared, 9, 9)).is_some() && table.conflict(&lock(2, Kind::Shared, 20, 20)).is_some());
-        assert!(table.lock(lock(1, Kind::Exclusive, 10, 19)));
+        assert!(table.conflict(&lock(2, LockKind::Shared, 10, 19)).is_none());
+        assert!(table.conflict(&lock(2, LockKind::Shared, 9, 9)).is_some() && table.conflict(&lock(2, LockKind::Shared, 20, 20)).is_some());
+        assert!(table.lock(lock(1, LockKind::Exclusive, 10, 19)));
         assert_eq!(table.held.len(), 1, "one again");
     }
 
@@ -184,7 +184,7 @@ mod tests {
             (random >> 33) % below
         };
         let mut table = Table::default();
-        let mut bytes: Vec<[Option<Kind>; 4]> = vec![[None; 4]; BYTES as usize];
+        let mut bytes: Vec<[Option<LockKind>; 4]> = vec![[None; 4]; BYTES as usize];
         for step in 0..20_000 {
             let owner = next(4);
             let start = next(BYTES);
@@ -196,10 +196,10 @@ mod tests {
                     bytes[range].iter_mut().for_each(|byte| byte[owner as usize] = None);
                 }
                 kind => {
-                    let kind = if kind == 2 { Kind::Exclusive } else { Kind::Shared };
-                    let free = |byte: &[Option<Kind>; 4]| {
+                    let kind = if kind == 2 { LockKind::Exclusive } else { LockKind::Shared };
+                    let free = |byte: &[Option<LockKind>; 4]| {
                         let others = byte.iter().enumerate().filter(|(other, _)| *other != owner as usize).filter_map(|(_, held)| *held);
-                        others.into_iter().all(|held| held == Kind::Shared && kind == Kind::Shared)
+                        others.into_iter().all(|held| held == LockKind::Shared && kind == LockKind::Shared)
                     };
                     let expected = bytes[range.clone()].iter().all(free);
                     assert_eq!(table.lock(lock(owner, kind, start, end)), expected, "step {step}");

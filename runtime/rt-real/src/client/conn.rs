@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 use weft_base::{FastMap, Nanos, Payload, SECOND, Status};
 use weft_rt::{Bulk, Outgoing};
-use weft_wire::{BULK_BYTES_MAX, Flags, Frame, Kind, SEAL_BYTES, Sealer, Sealing, SessionSeals};
+use weft_wire::{BULK_BYTES_MAX, Flags, Frame, MessageKind, SEAL_BYTES, Sealer, Sealing, SessionSeals};
 
 use super::Counters;
 use super::context::{Sleep, ThreadContext};
@@ -360,7 +360,7 @@ impl Conn {
         {
             let mut pending = locked(&self.pending);
             for mut frame in reader.complete.drain(..) {
-                strange |= frame.header.kind != Kind::Reply;
+                strange |= frame.header.kind != MessageKind::Reply;
                 // Nobody waits any more for what came after its deadline.
                 if let Some(one) = pending.requests.get_mut(&frame.header.request.sequence) {
                     if let Some((offset, len)) = frame.header.region_place() {

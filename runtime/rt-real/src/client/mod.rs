@@ -33,7 +33,7 @@ use weft_base::{ClientId, ClusterMap, FsId, Nanos, RequestId, ServerId, Status, 
 use weft_rt::{FaultPoint, Outgoing, Runtime, ThreadRuntime, Work};
 use weft_wire::handshake::ANY_SERVER;
 use weft_wire::ops::{GetMapReply, GetMapRequest};
-use weft_wire::{Credential, Frame, Header, Kind, Op, Wire};
+use weft_wire::{Credential, Frame, Header, MessageKind, Op, Wire};
 
 pub use config::{ClientConfig, FetchError};
 
@@ -248,7 +248,7 @@ impl Runtime for ClientRt {
         let link = self.0.links.get(server).ok_or(Status::WrongServer)?;
         check_sizes(request.body.len(), request.bulk.len())?;
         let identity = (request.header.request.client, request.header.request.incarnation);
-        if identity != (self.client(), self.incarnation()) || request.header.kind != Kind::Request {
+        if identity != (self.client(), self.incarnation()) || request.header.kind != MessageKind::Request {
             return Err(Status::Invalid);
         }
         let thread = ThreadContext::current();

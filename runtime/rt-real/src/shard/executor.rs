@@ -212,13 +212,13 @@ impl Timers {
 mod tests {
     use super::*;
     use std::rc::Rc;
-    use weft_rt::Event;
+    use weft_rt::Signal;
 
     #[test]
     fn tasks_spawn_wait_and_wake_each_other() {
         let executor = Rc::new(Executor::new().expect("an event"));
         let log = Rc::new(RefCell::new(Vec::new()));
-        let event = Event::new();
+        let event = Signal::new();
         for name in ["a", "b"] {
             let (log, event, inner) = (log.clone(), event.clone(), executor.clone());
             executor.spawn(async move {

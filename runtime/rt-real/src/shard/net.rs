@@ -24,7 +24,7 @@ use weft_rt::{Arrival, FaultPoint, PeerId, Usage};
 use weft_trace::OpenLadder;
 use weft_trace::event::served;
 use weft_wire::handshake::{self, Accepted, RegionAnswer, RegionOffer, ServerHandshake};
-use weft_wire::{Features, Flags, Frame, Header, KeyId, KeyRights, Kind, SessionSeals, Wire};
+use weft_wire::{Features, Flags, Frame, Header, KeyId, KeyRights, MessageKind, SessionSeals, Wire};
 
 use pressure::{Pressure, Sums};
 use strangers::Strangers;
@@ -508,7 +508,7 @@ impl Net {
     fn dispatch(&mut self, token: u64, mut frame: Frame) -> Result<(), Status> {
         let Some(conn) = self.conn_mut(token) else { return Ok(()) };
         match &mut conn.role {
-            Role::Client { may_offer: true, .. } if frame.header.kind == Kind::Handshake => {
+            Role::Client { may_offer: true, .. } if frame.header.kind == MessageKind::Handshake => {
                 let bytes = RegionOffer::from_bytes(frame.body)?.bytes;
                 self.share(token, bytes);
                 Ok(())
@@ -518,7 +518,7 @@ impl Net {
                     conn.reader.take_descriptor();
                 }
                 let identity = (frame.header.request.client, frame.header.request.incarnation);
-                if frame.header.kind != Kind::Request || identity != (*client, *incarnation) {
+                if frame.header.kind != MessageKind::Request || identity != (*client, *incarnation) {
                     return Err(Status::BadMessage);
                 }
                 if let Some((offset, len)) = frame.header.region_place() {
@@ -539,7 +539,7 @@ impl Net {
             }
             Role::Server(server) => {
                 let server = *server;
-                if frame.header.kind != Kind::Reply {
+                if frame.header.kind != MessageKind::Reply {
                     return Err(Status::BadMessage);
                 }
                 self.usage.received_messages += 1;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 
 use weft_base::{ClientId, ServerId, Status};
-use weft_wire::{Frame, Kind};
+use weft_wire::{Frame, MessageKind};
 
 use super::net::Net;
 use crate::address::Address;
@@ -95,7 +95,7 @@ impl Net {
     /// sequence number is in use or its client is not the one that is connected.
     pub(crate) fn ask(&mut self, server: ServerId, mut frame: Frame) -> Result<Next, Status> {
         let peer = self.peers.get_mut(&server).ok_or(Status::WrongServer)?;
-        frame.header.kind = Kind::Request;
+        frame.header.kind = MessageKind::Request;
         let request = frame.header.request;
         let identity = (request.client, request.incarnation);
         if *peer.identity.get_or_insert(identity) != identity || peer.waiting.contains_key(&request.sequence) {

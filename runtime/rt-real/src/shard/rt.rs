@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use weft_base::{ClusterMap, Nanos, Payload, ServerId, Status, WallTime};
-use weft_rt::{Arrival, Bulk, DiskError, Event, FaultPoint, FileId, Outgoing, PeerId, Runtime, ServerRuntime, Usage, Work};
+use weft_rt::{Arrival, Bulk, DiskError, FaultPoint, FileId, Outgoing, PeerId, Runtime, ServerRuntime, Signal, Usage, Work};
 use weft_wire::{Frame, Header};
 
 use super::executor::{Executor, Timers};
@@ -41,7 +41,7 @@ pub(crate) struct Parts {
     pub(crate) config: ShardConfig,
     dialers: Offload,
     /// A stop was asked for.
-    pub(crate) stopping: Event,
+    pub(crate) stopping: Signal,
     /// The server waits for a stop, and ends by itself then.
     pub(crate) ends_itself: Cell<bool>,
 }
@@ -55,7 +55,7 @@ impl ShardRt {
             disk,
             config,
             dialers: Offload::new(DIALERS_MAX),
-            stopping: Event::new(),
+            stopping: Signal::new(),
             ends_itself: Cell::new(false),
         }))
     }

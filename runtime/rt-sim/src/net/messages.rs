@@ -1,7 +1,7 @@
 //! Messages on their way: cards, latency, faults, delivery.
 
 use weft_rt::{Arrival, FaultPoint, PeerId};
-use weft_wire::{Flags, Frame, KeyRights, Kind, Op};
+use weft_wire::{Flags, Frame, KeyRights, MessageKind, Op};
 
 use super::{EndState, HANDSHAKE_BYTES, Message, Parcel};
 use crate::ids::{End, NodeId};
@@ -224,7 +224,7 @@ fn describe(frame: &Frame) -> String {
     let sequence = header.request.sequence;
     let retry = if header.flags.contains(Flags::RETRY) { " again" } else { "" };
     match header.kind {
-        Kind::Reply => match frame.status() {
+        MessageKind::Reply => match frame.status() {
             Ok(()) => format!("{op} #{sequence} done, {} bytes", frame.wire_bytes()),
             Err(status) => format!("{op} #{sequence} refused: {status:?}"),
         },

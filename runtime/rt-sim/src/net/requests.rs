@@ -4,7 +4,7 @@ use bytes::Bytes;
 use weft_base::{ClientId, FastMap, Payload, ServerId, Status};
 use weft_rt::PeerId;
 use weft_trace::OpenLadder;
-use weft_wire::{Frame, Header, Kind};
+use weft_wire::{Frame, Header, MessageKind};
 
 use super::{Connection, EndState, Lane, Parcel, seal};
 use crate::ids::{End, NodeId, SlotId};
@@ -121,7 +121,7 @@ impl State {
             for (peer, reply, traced) in replies.drain(..) {
                 let Some(connection) = self.net.connections.get(peer.0 as usize) else { continue };
                 if connection.server_node == node && connection.server_end == EndState::Open {
-                    let frame = seal(Header { kind: Kind::Reply, ..reply.header }, reply.body, reply.bulk);
+                    let frame = seal(Header { kind: MessageKind::Reply, ..reply.header }, reply.body, reply.bulk);
                     let begin = self.send(peer.0 as u32, End::Client, Parcel::Frame(frame));
                     if let (Some(tracing), Some(traced)) = (&self.tracing, traced) {
                         tracing.reply_leaves(node, traced, begin.unwrap_or(self.clock.now));

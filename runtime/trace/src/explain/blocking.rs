@@ -3,11 +3,12 @@
 //! time for.
 
 use super::Segment;
-use super::index::{Turns, for_each};
+use super::index::for_each;
+use super::of_node::Turns;
 use crate::event::{DISK_JOB, JOURNAL_COMMIT, JOURNAL_SYNC, served};
 use crate::merge::{Each, Merged};
-use crate::record::{Body, Record, fine, flags};
-use crate::{Kind, Stage};
+use crate::record::{Body, TraceRecord, fine, flags};
+use crate::{EventKind, Stage};
 
 /// Kinds of work; of kinds at the same time the one first asked for counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,16 +94,16 @@ fn of_node(merged: &Merged, node: usize, turns: &Turns) -> [Vec<Piece>; KINDS] {
         let sort = times.sorts()[time.sort as usize];
         let span = (time.start_ns, time.start_ns.saturating_add_unsigned(time.dur_ns));
         let (kind, (from, to), stage) = match sort.kind {
-            Kind::Ladder => match cpu_phase(&times.record(time.position), span.0, time.dur_ns) {
+            EventKind::Ladder => match cpu_phase(&times.record(time.position), span.0, time.dur_ns) {
                 Some(phase) => (Does::Cpu, phase, Stage::Cpu),
                 None => continue,
             },
-            Kind::Span if matches!(sort.event, JOURNAL_COMMIT | JOURNAL_SYNC) && turns.enclose(span) => {
+            EventKind::Span if matches!(sort.event, JOURNAL_COMMIT | JOURNAL_SYNC) && turns.enclose(span) => {
                 (Does::Commit, span, Stage::Journal)
             }
             // The time of its requests is in records of their own.
-            Kind::Span if sort.event == DISK_JOB => continue,
-            Kind::Span if super::index::is_disk(sort.event) => match times.record(time.position).req {
+            EventKind::Span if sort.event == DISK_JOB => continue,
+            EventKind::Span if super::of_node::is_disk(sort.event) => match times.record(time.position).req {
                 0 => (Does::Shared, span, Stage::Journal),
                 _ => (Does::Disk, span, stages[time.sort as usize]),
             },
@@ -123,7 +124,7 @@ fn of_node(merged: &Merged, node: usize, turns: &Turns) -> [Vec<Piece>; KINDS] {
 }
 
 /// When the processor worked on a request; `None` if the record is no server's.
-fn cpu_phase(record: &Record, start_ns: i64, dur_ns: u64) -> Option<(i64, i64)> {
+fn cpu_phase(record: &TraceRecord, start_ns: i64, dur_ns: u64) -> Option<(i64, i64)> {
     let Body::Ladder(ladder) = &record.body else { return None };
     let total: u64 = ladder.phases.iter().map(|phase| fine(*phase)).sum();
     let place = |ticks: u64| {

@@ -157,7 +157,7 @@ fn with_inner(index: &Index<'_>, ladder: u32, phase: Segment, shift: i64, out: &
         let (start, end) = ((event.start_ns + shift).max(from), (event.end_ns() + shift).min(at));
         if start < end {
             out.push(Segment { start_ns: end, dur_ns: (at - end) as u64, ..phase });
-            if super::index::is_disk(event.record.event) {
+            if super::of_node::is_disk(event.record.event) {
                 // Its first part it may have spent in the cache layer, behind others.
                 let begun = match &event.record.body {
                     Body::Span(span) => (event.start_ns + shift).saturating_add_unsigned(wait_ns(&event, span)).clamp(start, end),

@@ -3,7 +3,8 @@
 
 use weft_base::FastMap;
 
-use super::index::{Index, for_each, is_disk, wait_ns};
+use super::index::{Index, for_each, wait_ns};
+use super::of_node::is_disk;
 use super::suspect::{Detail, Place};
 use crate::Stage;
 use crate::event::{DISK_JOB, NET_CALL, served};
@@ -46,7 +47,7 @@ fn of_node(index: &Index<'_>, node: usize) -> Means {
     let mut means = Means::default();
     for time in index.merged.events.node_times(node).iter() {
         let event = index.event(time.position);
-        let (id, own) = (event.record.event, Place::Node(node));
+        let (id, own) = (event.record.event, Place::TracedNode(node));
         match &event.record.body {
             Body::Span(span) if id == NET_CALL && event.record.flags & flags::OPEN == 0 => {
                 let Some(ladder) = index.ladder(&event).map(|ladder| index.event(ladder)) else { continue };

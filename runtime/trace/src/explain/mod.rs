@@ -11,6 +11,7 @@ mod blocking;
 mod critical;
 mod index;
 mod means;
+mod of_node;
 mod paths;
 mod report;
 mod starved;
@@ -83,7 +84,7 @@ impl Storage {
 
 /// An operation of a client; [`Analysis::path`] is its critical path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct ClientOperation {
     /// The kind: the name of the outermost event, for example `client.create` or `app.read`.
     pub event: EventId,
     /// The client.
@@ -104,7 +105,7 @@ pub struct Operation {
 #[derive(Debug)]
 pub struct Analysis<'a> {
     merged: &'a Merged,
-    operations: Vec<Operation>,
+    operations: Vec<ClientOperation>,
     paths: Paths,
     /// Servers that wrote no record of a request.
     unrecorded: BTreeSet<u16>,
@@ -148,7 +149,7 @@ impl<'a> Analysis<'a> {
                 path.retain(|segment| segment.dur_ns > 0);
                 path.sort_by_key(|segment| segment.start_ns);
                 starved.split(&mut path);
-                operations.push(Operation {
+                operations.push(ClientOperation {
                     event: event.record.event,
                     node: event.node,
                     object: index.object(*root),
@@ -164,7 +165,7 @@ impl<'a> Analysis<'a> {
         let (mut operations, mut paths) = (Vec::with_capacity(index.roots.len()), Paths::default());
         for (part, of_part) in parts {
             let before = paths.append(of_part);
-            let moved = |one: Operation| Operation { segments: one.segments.start + before..one.segments.end + before, ..one };
+            let moved = |one: ClientOperation| ClientOperation { segments: one.segments.start + before..one.segments.end + before, ..one };
             operations.extend(part.into_iter().map(moved));
         }
         let (orphans, recorded) = (index.orphans, index.recorded());
@@ -176,12 +177,12 @@ impl<'a> Analysis<'a> {
     }
 
     /// The critical path of an operation by time; the segments add up to its duration.
-    pub fn path(&self, operation: &Operation) -> Vec<Segment> {
+    pub fn path(&self, operation: &ClientOperation) -> Vec<Segment> {
         self.paths.path(operation.start_ns, operation.segments.clone())
     }
 
     /// The operations, by beginning.
-    pub fn operations(&self) -> &[Operation] {
+    pub fn operations(&self) -> &[ClientOperation] {
         &self.operations
     }
 
@@ -202,7 +203,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// The operations that begin in [`from_ns`, `to_ns`) of the reference clock.
-    pub fn between(&self, from_ns: i64, to_ns: i64) -> &[Operation] {
+    pub fn between(&self, from_ns: i64, to_ns: i64) -> &[ClientOperation] {
         let first = self.operations.partition_point(|operation| operation.start_ns < from_ns);
         let last = self.operations.partition_point(|operation| operation.start_ns < to_ns);
         &self.operations[first..last.max(first)]
@@ -216,7 +217,7 @@ impl<'a> Analysis<'a> {
     /// Of those that begin in [`from_ns`, `to_ns`) of the reference clock, the `count` operations
     /// that took longest.
     pub fn slowest_between(&self, count: usize, from_ns: i64, to_ns: i64) -> Vec<Waterfall> {
-        let mut order: Vec<&Operation> = self.between(from_ns, to_ns).iter().collect();
+        let mut order: Vec<&ClientOperation> = self.between(from_ns, to_ns).iter().collect();
         order.sort_by_key(|operation| (std::cmp::Reverse(operation.dur_ns), operation.start_ns));
         order.into_iter().take(count).map(|operation| Waterfall::new(self, operation)).collect()
     }

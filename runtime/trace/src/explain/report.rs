@@ -10,7 +10,7 @@ use super::suspect::{Suspect, suspects};
 use super::tally::{Stages, Tally, micros, quantile, rank, ratio, seconds};
 use super::unfinished::{Open, Silent, Unfinished};
 use super::verdict::verdict;
-use super::{Analysis, Operation};
+use super::{Analysis, ClientOperation};
 use crate::merge::Each;
 use crate::{EventId, Stage};
 
@@ -100,7 +100,7 @@ pub(super) fn explain(analysis: &Analysis<'_>, (from_ns, to_ns): (i64, i64), sus
     // Names are looked up once for each event of a node.
     let mut names: FastMap<(usize, EventId), usize> = FastMap::default();
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
-    let mut by_kind: Vec<Vec<&Operation>> = Vec::new();
+    let mut by_kind: Vec<Vec<&ClientOperation>> = Vec::new();
     for operation in operations {
         let number = *names.entry((operation.node, operation.event)).or_insert_with(|| {
             by_kind.push(Vec::new());

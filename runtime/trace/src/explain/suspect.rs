@@ -73,7 +73,7 @@ impl Suspect {
 pub(super) enum Place {
     /// A node, by position: something inside it, or the ways of messages to and from it as one who
     /// asks.
-    Node(usize),
+    TracedNode(usize),
     /// The ways of messages to and from this server as one who answers.
     Server(u16),
     /// The ways of messages between one who asks and one who answers.
@@ -84,7 +84,7 @@ impl Place {
     /// True if a message of this link passes the place.
     fn holds(self, node: usize, server: u16) -> bool {
         match self {
-            Place::Node(own) => own == node,
+            Place::TracedNode(own) => own == node,
             Place::Server(own) => own == server,
             Place::Link(own_node, own_server) => (own_node, own_server) == (node, server),
         }
@@ -139,7 +139,7 @@ pub(super) fn suspects(analysis: &Analysis<'_>, tallies: &[&Tally<'_>], count_ma
     let mut blocking: BTreeMap<(Stage, Place), u64> = BTreeMap::new();
     for ((spot, by), ns) in tallies.iter().flat_map(|tally| &tally.blocked) {
         let spot = &analysis.paths.spots()[*spot as usize];
-        let place = Place::Node(spot.node);
+        let place = Place::TracedNode(spot.node);
         // Who blocked may be on no critical path itself.
         if cells.contains_key(&(*by, place))
             && let Some(visits) = cells.get_mut(&(spot.stage, place)).and_then(|details| details.get_mut(&(spot.event, spot.phase)))
@@ -178,7 +178,7 @@ struct Ranked<'a> {
 
 fn name(analysis: &Analysis<'_>, place: Place) -> String {
     match place {
-        Place::Node(node) => analysis.merged.nodes[node].name.clone(),
+        Place::TracedNode(node) => analysis.merged.nodes[node].name.clone(),
         Place::Server(server) => analysis.server_name(server),
         Place::Link(node, server) => format!("{} - {}", analysis.merged.nodes[node].name, analysis.server_name(server)),
     }
@@ -190,7 +190,7 @@ fn places(segment: &Spot) -> impl Iterator<Item = Place> + use<> {
     // What nobody saw happened at the server, or on the way to it.
     let node = (!matches!(segment.stage, Stage::Unseen | Stage::NoAnswer) || server.is_none()).then_some(segment.node);
     let link = node.zip(server).map(|(node, server)| Place::Link(node, server));
-    node.map(Place::Node).into_iter().chain(server.map(Place::Server)).chain(link)
+    node.map(Place::TracedNode).into_iter().chain(server.map(Place::Server)).chain(link)
 }
 
 fn is_message(stage: Stage) -> bool {
@@ -223,7 +223,7 @@ impl Messages {
             let mut ends: BTreeMap<Place, OfEnd> = BTreeMap::new();
             for (node, server) in &links {
                 let (ns, visits) = time_of_link(cells, stage, Place::Link(*node, *server));
-                for end in [Place::Node(*node), Place::Server(*server)] {
+                for end in [Place::TracedNode(*node), Place::Server(*server)] {
                     let of_end = ends.entry(end).or_default();
                     (of_end.ns, of_end.visits, of_end.links) = (of_end.ns + ns, of_end.visits + visits, of_end.links + 1);
                     if of_end.slowest.is_none_or(|(_, most, of_most)| mean(ns, visits) > mean(most, of_most)) {
@@ -247,7 +247,7 @@ impl Messages {
             }
             // An end with one link is slow because of that, if the other end says so.
             only.retain(|(_, (node, server))| {
-                [Place::Node(*node), Place::Server(*server)].iter().any(|end| slow.get(&(stage, *end)) == Some(&(*node, *server)))
+                [Place::TracedNode(*node), Place::Server(*server)].iter().any(|end| slow.get(&(stage, *end)) == Some(&(*node, *server)))
             });
             slow.extend(only.into_iter().map(|(end, link)| ((stage, end), link)));
         }
@@ -268,7 +268,7 @@ impl Messages {
         match place {
             Place::Link(node, server) => {
                 let slow = |end| self.slow.get(&(stage, end)) == Some(&(node, server));
-                slow(Place::Node(node)) && slow(Place::Server(server))
+                slow(Place::TracedNode(node)) && slow(Place::Server(server))
             }
             // Who did not answer, or did not record, is a server.
             Place::Server(_) if matches!(stage, Stage::Unseen | Stage::NoAnswer) => true,
@@ -365,7 +365,7 @@ fn suspect(analysis: &Analysis<'_>, ranked: Ranked<'_>, total_ns: u64) -> Suspec
         && details.len() > 1
     {
         let part = ratio(visits.total_ns, spent_ns) * 100.0;
-        let node = if let Place::Node(node) | Place::Link(node, _) = place { node } else { 0 };
+        let node = if let Place::TracedNode(node) | Place::Link(node, _) = place { node } else { 0 };
         evidence += &format!("; {part:.0} % of it in {}", analysis.name(node, *event));
     }
     let blocked_ns: u64 = details.values().map(|visits| visits.blocked_ns).sum();

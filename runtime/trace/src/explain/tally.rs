@@ -4,7 +4,7 @@
 use weft_base::FastMap;
 
 use super::paths::{Paths, StorageNs};
-use super::{Operation, Storage};
+use super::{ClientOperation, Storage};
 use crate::Stage;
 
 pub(super) const STAGES: usize = Stage::ALL.len();
@@ -15,7 +15,7 @@ pub(super) type Stages = [u64; STAGES];
 /// Operations of one kind.
 #[derive(Default)]
 pub(super) struct Tally<'a> {
-    pub operations: Vec<&'a Operation>,
+    pub operations: Vec<&'a ClientOperation>,
     pub failed: u64,
     pub dur_ns: u64,
     /// All of them together.
@@ -37,13 +37,13 @@ pub(super) struct Visits {
 }
 
 impl<'a> Tally<'a> {
-    pub fn new(paths: &Paths, operations: Vec<&'a Operation>) -> Tally<'a> {
+    pub fn new(paths: &Paths, operations: Vec<&'a ClientOperation>) -> Tally<'a> {
         let mut tally = Tally { spots: vec![Visits::default(); paths.spots().len()], ..Tally::default() };
         operations.iter().for_each(|operation| tally.add(paths, operation));
         Tally { operations, ..tally }
     }
 
-    fn add(&mut self, paths: &Paths, operation: &Operation) {
+    fn add(&mut self, paths: &Paths, operation: &ClientOperation) {
         let mut stages = Stages::default();
         for (spot, ns) in paths.segments(operation.segments.clone()) {
             stages[paths.spots()[spot as usize].stage as usize] += ns;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{Analysis, Operation};
+use super::{Analysis, ClientOperation};
 
 /// Columns of the bar.
 const BAR: usize = 40;
@@ -43,7 +43,7 @@ pub struct Step {
 }
 
 impl Waterfall {
-    pub(super) fn new(analysis: &Analysis<'_>, operation: &Operation) -> Waterfall {
+    pub(super) fn new(analysis: &Analysis<'_>, operation: &ClientOperation) -> Waterfall {
         let same = analysis.operations().iter().filter(|other| other.event == operation.event);
         let (count, faster) =
             same.fold((0u64, 0u64), |(count, faster), other| (count + 1, faster + u64::from(other.dur_ns < operation.dur_ns)));

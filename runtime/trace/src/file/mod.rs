@@ -13,10 +13,10 @@ mod write;
 
 pub use read::{Problem, ReadError, Recorded, TraceFile};
 pub(crate) use records::Brief;
-pub use records::{Records, Sort};
+pub use records::{Sort, TraceRecords};
 pub use write::FileWriter;
 
-use crate::event::{EventId, EventInfo, EventTable, Kind, Part};
+use crate::event::{EventId, EventInfo, EventKind, EventPart, EventTable};
 use crate::{Anchor, Stage};
 
 /// The first bytes of a file.
@@ -97,11 +97,11 @@ impl FileHeader {
         for _ in 0..count {
             let id = EventId(u16::from_le_bytes(input.take()?));
             let [kind, parts] = input.take()?;
-            let kind = Kind::from_number(kind)?;
+            let kind = EventKind::from_number(kind)?;
             // A stage of a later program is not known here: its time stays uncovered.
             let (name, stage) = (input.text()?, Stage::from_name(&input.text()?).unwrap_or(Stage::Unseen));
-            let parts =
-                (0..parts).map(|_| Some(Part { name: input.text()?, stage: Stage::from_name(&input.text()?).unwrap_or(Stage::Unseen) }));
+            let parts = (0..parts)
+                .map(|_| Some(EventPart { name: input.text()?, stage: Stage::from_name(&input.text()?).unwrap_or(Stage::Unseen) }));
             events.push(EventInfo { id, name, kind, stage, parts: parts.collect::<Option<_>>()? });
         }
         // The first programs wrote no more than that; what later ones write behind it is not for
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
     use crate::event;
-    use crate::record::{Body, Record, Span, Sync};
+    use crate::record::{Body, Span, Sync, TraceRecord};
     use crate::tracer::Batch;
 
     fn header() -> FileHeader {
@@ -174,8 +174,8 @@ mod tests {
         assert_eq!(FileHeader::decode(&bytes[..bytes.len() - 1]), None);
     }
 
-    fn span(number: u64) -> Record {
-        Record { req: number, ..Record::new(number, event::DISK_READ, Body::Span(Span { dur: 1, ..Span::default() })) }
+    fn span(number: u64) -> TraceRecord {
+        TraceRecord { req: number, ..TraceRecord::new(number, event::DISK_READ, Body::Span(Span { dur: 1, ..Span::default() })) }
     }
 
     /// Batches of these sizes, alternating between two rings, with the offsets where each block
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn losses_while_recording_are_no_gaps() {
         let (mut writer, mut bytes) = FileWriter::begin(&header());
-        let mut lost = Record::new(9, event::TRACE_LOST, Body::Lost { count: 10, total: 10 });
+        let mut lost = TraceRecord::new(9, event::TRACE_LOST, Body::Lost { count: 10, total: 10 });
         lost.class = 1;
         writer.batch(&Batch { ring: 0, first: 10, records: vec![span(10).to_words(), lost.to_words()] }, &mut bytes);
         writer.batch(&Batch { ring: 0, first: 11, records: vec![span(11).to_words()] }, &mut bytes);
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn anchors_in_the_file_make_the_scale() {
         let (mut writer, mut bytes) = FileWriter::begin(&header());
-        let sync = Record::new(6_000, event::TRACE_SYNC, Body::Sync(Sync { mono_ns: 2_000, wall_ns: 1_005, ..Sync::default() }));
+        let sync = TraceRecord::new(6_000, event::TRACE_SYNC, Body::Sync(Sync { mono_ns: 2_000, wall_ns: 1_005, ..Sync::default() }));
         writer.batch(&Batch { ring: 0, first: 0, records: vec![sync.to_words()] }, &mut bytes);
         writer.end(&mut bytes);
         assert_eq!(TraceFile::read(&bytes).expect("sound").scale.nanos(4_500), 1_500);

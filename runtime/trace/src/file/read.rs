@@ -6,10 +6,10 @@ use std::io::Read;
 
 use weft_base::crc32c;
 
-use super::records::Records;
+use super::records::TraceRecords;
 use super::{BLOCK_MAGIC, BLOCK_RECORDS_MAX, FILE_MAGIC, FileHeader, HEADER_BYTES_MAX, PREAMBLE, RING_END, UNIT, VERSION};
-use crate::event::Kind;
-use crate::record::Record;
+use crate::event::EventKind;
+use crate::record::TraceRecord;
 use crate::{Anchor, TickScale};
 
 /// Why a file cannot be opened at all.
@@ -103,7 +103,7 @@ pub struct Recorded {
     /// Its number in the ring.
     pub number: u64,
     /// What it says.
-    pub record: Record,
+    pub record: TraceRecord,
 }
 
 /// A file that was read.
@@ -112,7 +112,7 @@ pub struct TraceFile {
     /// What the file says about itself.
     pub header: FileHeader,
     /// The records, in the order of the file.
-    pub records: Records,
+    pub records: TraceRecords,
     /// What is not there; empty if the file is whole and nothing was lost.
     pub problems: Vec<Problem>,
     /// From ticks to the nanoseconds of the node's monotonic clock.
@@ -199,7 +199,7 @@ fn read_header(bytes: &[u8]) -> Result<(FileHeader, usize), ReadError> {
 struct Reader {
     header: Option<FileHeader>,
     /// What has been read, and the records that were found in it.
-    records: Records,
+    records: TraceRecords,
     /// Up to here it has been looked at.
     at: usize,
     /// Where bytes begin that are no block.
@@ -336,7 +336,7 @@ impl Reader {
         for unit in first_unit..first_unit + block.records {
             match self.records.take(unit) {
                 None => self.problems.push(Problem::UnknownKind { ring: block.ring, number }),
-                Some(Kind::Lost) => {
+                Some(EventKind::Lost) => {
                     // It was made when the ring was fetched and has no number of its own.
                     let words = self.records.words(unit);
                     let (count, is_overwritten) = (words[3], words[2] >> 56 == 1);
@@ -344,7 +344,7 @@ impl Reader {
                     ring.overwritten += if is_overwritten { count } else { 0 };
                     continue;
                 }
-                Some(Kind::Sync) => {
+                Some(EventKind::Sync) => {
                     let words = self.records.words(unit);
                     self.anchors.push(Anchor { ticks: words[0], mono_ns: words[3], wall_ns: words[4] as i64 });
                 }

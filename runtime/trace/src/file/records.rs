@@ -3,12 +3,12 @@
 
 use super::UNIT;
 use super::read::Recorded;
-use crate::event::{EventId, Kind};
-use crate::record::{Record, Words, bytes_to_words, duration_of};
+use crate::event::{EventId, EventKind};
+use crate::record::{TraceRecord, Words, bytes_to_words, duration_of};
 
 /// The records of one file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Records {
+pub struct TraceRecords {
     /// The file.
     bytes: Vec<u8>,
     /// Sound blocks, by place.
@@ -28,7 +28,7 @@ pub struct Sort {
     /// What happened.
     pub event: EventId,
     /// The kind of the record.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// See [`crate::record::class`].
     pub class: u8,
 }
@@ -58,7 +58,7 @@ struct Block {
     first: u64,
 }
 
-impl Records {
+impl TraceRecords {
     /// Makes room for a file of so many bytes.
     pub(super) fn expect(&mut self, bytes: usize) {
         self.bytes.reserve_exact(bytes);
@@ -80,7 +80,7 @@ impl Records {
     }
 
     /// Takes the record of a sound block at this unit; `None` if its kind does not exist.
-    pub(super) fn take(&mut self, unit: u32) -> Option<Kind> {
+    pub(super) fn take(&mut self, unit: u32) -> Option<EventKind> {
         let words = words_at(&self.bytes, unit);
         let (event, kind, class) = (words[2] as u16, (words[2] >> 32) as u8 & 7, (words[2] >> 56) as u8);
         let same = self.briefs.last().map(|brief| brief.sort).filter(|sort| {
@@ -91,7 +91,7 @@ impl Records {
             Some(sort) => sort,
             None => {
                 let number = self.sorts.len() as u32;
-                self.sorts.push(Sort { event: EventId(event), kind: Kind::from_number(kind)?, class });
+                self.sorts.push(Sort { event: EventId(event), kind: EventKind::from_number(kind)?, class });
                 self.known.insert((event, kind, class), number);
                 number
             }
@@ -129,8 +129,8 @@ impl Records {
 
     /// The record at a unit that a [`Brief`] names.
     #[inline]
-    pub(crate) fn record(&self, unit: u32) -> Record {
-        Record::from_words(&self.words(unit)).expect("its kind was known when it was taken")
+    pub(crate) fn record(&self, unit: u32) -> TraceRecord {
+        TraceRecord::from_words(&self.words(unit)).expect("its kind was known when it was taken")
     }
 
     /// The ring of the record at a unit.
@@ -157,14 +157,14 @@ impl Records {
             let recorded = Recorded { ring: own.ring, number, record: self.record(brief.unit) };
             next = brief.unit + 1;
             // A report of losses has no number of its own.
-            number += u64::from(recorded.record.kind() != Kind::Lost);
+            number += u64::from(recorded.record.kind() != EventKind::Lost);
             recorded
         };
         self.briefs.iter().map(place).collect::<Vec<_>>().into_iter()
     }
 }
 
-impl IntoIterator for &Records {
+impl IntoIterator for &TraceRecords {
     type Item = Recorded;
     type IntoIter = std::vec::IntoIter<Recorded>;
 
@@ -173,7 +173,7 @@ impl IntoIterator for &Records {
     }
 }
 
-impl IntoIterator for Records {
+impl IntoIterator for TraceRecords {
     type Item = Recorded;
     type IntoIter = std::vec::IntoIter<Recorded>;
 
@@ -183,9 +183,9 @@ impl IntoIterator for Records {
 }
 
 /// Records as they would lie in a file.
-impl FromIterator<Recorded> for Records {
-    fn from_iter<I: IntoIterator<Item = Recorded>>(recorded: I) -> Records {
-        let mut records = Records::default();
+impl FromIterator<Recorded> for TraceRecords {
+    fn from_iter<I: IntoIterator<Item = Recorded>>(recorded: I) -> TraceRecords {
+        let mut records = TraceRecords::default();
         for Recorded { ring, number, record } in recorded {
             let unit = (records.bytes.len() / UNIT) as u32;
             records.bytes.extend(record.to_bytes());

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::pool::Pool;
 use super::{Recorder, flow::Context, now, with};
-use crate::event::{EventId, Kind};
+use crate::event::{EventId, EventKind};
 use crate::mask::{is_any_on, is_on};
 use crate::record::{self, Phases, coarse, flags, head_word, ladder_word};
 
@@ -171,7 +171,7 @@ fn end(open: Box<Open>, last: Option<(usize, u64)>) {
                 phases.add(phase, coarse(now.saturating_sub(ended)));
                 ended = ended.max(now);
             }
-            let flags = open.flags | flags::SERVER | Kind::Ladder as u16 | recorder.common_flags();
+            let flags = open.flags | flags::SERVER | EventKind::Ladder as u16 | recorder.common_flags();
             let head = head_word(open.event, 0, flags, open.res, 0);
             let [a, b, c, d] = phases.0;
             recorder.writer.push(&[open.t0, open.req, head, ladder_word(open.span, open.code, open.peer), a, b, c, d]);

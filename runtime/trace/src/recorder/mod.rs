@@ -36,7 +36,7 @@ pub use span::{LANES, OpenSpan, note_way, operation, span};
 
 use crate::event::EventId;
 use crate::mask::{is_any_on, is_on};
-use crate::record::{self, Body, Record};
+use crate::record::{self, Body, TraceRecord};
 use crate::ring::RingWriter;
 use crate::tracer::Tracer;
 
@@ -168,7 +168,7 @@ pub fn name(object: u64, name: &str) {
     let mut rest = name;
     for piece in 0.. {
         let text: [u8; record::TEXT_BYTES] = record::padded(rest);
-        let mut record = Record::new(0, crate::event::TRACE_NAME, Body::Text(text));
+        let mut record = TraceRecord::new(0, crate::event::TRACE_NAME, Body::Text(text));
         let used = record.text().len();
         (record.req, record.lane) = (object, piece);
         with(|recorder| recorder.write(record));
@@ -180,7 +180,7 @@ pub fn name(object: u64, name: &str) {
 }
 
 fn write(event: EventId, body: Body) {
-    with(|recorder| recorder.write(Record::new(0, event, body)));
+    with(|recorder| recorder.write(TraceRecord::new(0, event, body)));
 }
 
 impl Recorder {
@@ -194,7 +194,7 @@ impl Recorder {
     }
 
     /// Writes a record; a beginning of 0 means now. The mask was asked before.
-    pub fn write(&self, mut record: Record) {
+    pub fn write(&self, mut record: TraceRecord) {
         if !self.wants(record.event) {
             return;
         }

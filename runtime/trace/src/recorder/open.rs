@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::flow::Context;
 use crate::event::EventId;
-use crate::record::{Body, Record, Span, flags};
+use crate::record::{Body, Span, TraceRecord, flags};
 
 /// Every open span of this process, and those that wait to be used again.
 static ALL: Mutex<Vec<Weak<Open>>> = Mutex::new(Vec::new());
@@ -45,7 +45,7 @@ pub(super) enum Role {
     /// An operation inside an operation.
     Nested,
     /// The outermost operation.
-    Operation,
+    ClientOperation,
     /// An operation that was not chosen, and is not written.
     Mute,
 }
@@ -79,7 +79,7 @@ pub(super) struct Open {
 
 impl Open {
     pub fn role(&self) -> Role {
-        [Role::Inner, Role::Nested, Role::Operation, Role::Mute][usize::from(self.role.get() & 3)]
+        [Role::Inner, Role::Nested, Role::ClientOperation, Role::Mute][usize::from(self.role.get() & 3)]
     }
 
     pub fn set_role(&self, role: Role) {
@@ -131,7 +131,7 @@ impl Open {
     }
 
     /// As a record up to `now`; `None` if it is not open, or not of this tracer.
-    fn record(&self, tracer: u32, now: u64) -> Option<(Role, Record)> {
+    fn record(&self, tracer: u32, now: u64) -> Option<(Role, TraceRecord)> {
         let t0 = self.t0.0.load(Ordering::Acquire);
         let (role, is_own) = (self.role(), self.tracer.get() == tracer);
         let span = Span {
@@ -144,7 +144,7 @@ impl Open {
             parent: self.parent.get(),
             wait: self.wait.get(),
         };
-        let mut record = Record::new(t0, EventId(self.event.get()), Body::Span(span));
+        let mut record = TraceRecord::new(t0, EventId(self.event.get()), Body::Span(span));
         (record.lane, record.req) = (self.lane.get(), self.req.get());
         record.flags = self.flags.get() & !flags::KIND | flags::OPEN;
         fence(Ordering::Acquire);
@@ -184,9 +184,9 @@ fn all() -> MutexGuard<'static, Vec<Weak<Open>>> {
 
 /// The open spans of a tracer as records up to `now`, by their beginnings; each with whether it is
 /// an outermost operation.
-pub(crate) fn open_spans(tracer: u32, now: u64) -> Vec<(bool, Record)> {
+pub(crate) fn open_spans(tracer: u32, now: u64) -> Vec<(bool, TraceRecord)> {
     let found = all().iter().filter_map(|open| open.upgrade()?.record(tracer, now)).collect::<Vec<_>>();
-    let mut records: Vec<(bool, Record)> = found.into_iter().map(|(role, record)| (role == Role::Operation, record)).collect();
+    let mut records: Vec<(bool, TraceRecord)> = found.into_iter().map(|(role, record)| (role == Role::ClientOperation, record)).collect();
     records.sort_by_key(|(_, record)| record.t0);
     records
 }

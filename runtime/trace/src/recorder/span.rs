@@ -228,11 +228,11 @@ impl Recorder {
         let mut context = Context { span, ..before };
         let mut role = Role::Nested;
         if before.span == 0 {
-            role = if self.chooses(open, span) { Role::Operation } else { Role::Mute };
+            role = if self.chooses(open, span) { Role::ClientOperation } else { Role::Mute };
         }
         match role {
             Role::Mute => context.fate = Fate::NotChosen,
-            Role::Operation => {
+            Role::ClientOperation => {
                 context.fate = Fate::Kept;
                 let lane = self.lanes.get().trailing_ones();
                 context.lane = if lane < LANES as u32 { lane as u16 } else { LANE_NONE };
@@ -267,7 +267,7 @@ impl Recorder {
         let (t0, lane) = (open.t0(), open.lane.get());
         let end = if open.end.get() == 0 { self.ticks() } else { open.end.get() };
         let dur = end.saturating_sub(t0);
-        if role == Role::Operation {
+        if role == Role::ClientOperation {
             if lane != LANE_NONE {
                 self.lanes.set(self.lanes.get() & !(1 << lane));
             }

@@ -1,85 +1,20 @@
-//! The journal of a running server: append, commit, sync, and the life of segment files.
+//! The journal of a running server: append, commit, sync.
+
+mod segments;
 
 use std::cell::RefCell;
-use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use weft_base::{FsId, Payload, ServerId};
-use weft_rt::{Disk, Event, FaultPoint, FileId};
+use weft_rt::{Disk, FaultPoint, Signal};
 use weft_store::Lsn;
-use weft_store::journal::{JournalWriter, MARK_BYTES, SEGMENT_BYTES_DEFAULT, SegmentHeader, first_segment_for};
+use weft_store::journal::{JournalWriter, SegmentHeader};
 
-use crate::{JournalError, names};
-
-/// Allocated files that are kept for future segments; more are given back to the disk.
-const SPARES_MAX: usize = 4;
-
-/// The largest segment is so many times as large as the first.
-const GROWTH_MAX: u64 = 4;
-
-/// Room for the files of a server beside its journal: superblocks, the header of a container,
-/// directories, in bytes.
-const SMALL_FILES_BYTES: u64 = 256 << 10;
-
-/// What lies behind the end of a journal is compared and overwritten in pieces of so many bytes.
-const TAIL_BYTES: usize = 64 << 10;
-
-/// What a journal must know.
-#[derive(Clone, Debug)]
-pub struct JournalConfig {
-    /// The file system.
-    pub fs_id: FsId,
-    /// The server.
-    pub server: ServerId,
-    /// Size of the first segment in bytes, at least 64 KiB. Later ones are larger, up to four
-    /// times, where the journal grows and the disk has room. A frame (the records of one commit)
-    /// must fit the first.
-    pub segment_bytes: u64,
-    /// A random number; the salts of segments are derived from it.
-    pub salt: u64,
-    /// For a recovery: the machine has not restarted since the journal was written (the boot ids
-    /// are the same), so nothing that was written can be missing, synced or not. What looks like
-    /// the work of a power cut is damage then.
-    pub same_boot: bool,
-}
-
-impl JournalConfig {
-    /// With segments of the usual size.
-    pub fn new(fs_id: FsId, server: ServerId, salt: u64) -> JournalConfig {
-        JournalConfig { fs_id, server, segment_bytes: SEGMENT_BYTES_DEFAULT, salt, same_boot: false }
-    }
-}
-
-impl JournalConfig {
-    /// Sizes that segments may have.
-    pub(crate) fn segment_sizes(&self) -> RangeInclusive<u64> {
-        self.segment_bytes..=self.segment_bytes * GROWTH_MAX
-    }
-}
-
-/// The least room that a new server needs, in bytes: for the first segment, one in reserve, and the
-/// small files beside them.
-pub fn bytes_to_begin(segment_bytes: u64) -> u64 {
-    2 * segment_bytes + SMALL_FILES_BYTES
-}
-
-fn check_segment_bytes(config: &JournalConfig) {
-    assert!(config.segment_bytes >= 64 << 10, "a segment of {} bytes is too small", config.segment_bytes);
-}
-
-/// Counters since the journal was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JournalStats {
-    /// Records appended.
-    pub records: u64,
-    /// Frames written, one for each commit that had records.
-    pub writes: u64,
-    /// Bytes of these frames.
-    pub bytes: u64,
-    /// Flushes to stable storage.
-    pub syncs: u64,
-}
+use self::segments::salt;
+pub(crate) use self::segments::{Segment, Spare};
+use crate::config::bytes_to_begin;
+use crate::{JournalConfig, JournalError, JournalStats, names};
 
 /// The journal. Cheap to clone: a handle for all flows of one server, on one thread.
 ///
@@ -90,7 +25,7 @@ pub struct Journal<D> {
     pub(crate) disk: D,
     pub(crate) inner: Rc<RefCell<Inner>>,
     /// Something was written, synced, finished or failed.
-    changed: Event,
+    changed: Signal,
 }
 
 #[derive(Debug)]
@@ -114,19 +49,6 @@ pub(crate) struct Inner {
     pub(crate) generation: u64,
     /// Bytes written since the newest checkpoint began.
     pub(crate) bytes_since_checkpoint: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
-    pub(crate) header: SegmentHeader,
-    pub(crate) file: FileId,
-}
-
-/// A file `spare.<number>`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spare {
-    pub(crate) number: u64,
-    pub(crate) bytes: u64,
 }
 
 /// The end of a journal that recovery found.
@@ -168,7 +90,7 @@ impl<D: Disk> Journal<D> {
             let name = names::spare(number);
             disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
         }
-        check_segment_bytes(&config);
+        config.check();
         let needed_bytes = bytes_to_begin(config.segment_bytes);
         if let Ok((_, free_bytes)) = disk.space().await
             && free_bytes < needed_bytes
@@ -189,7 +111,7 @@ impl<D: Disk> Journal<D> {
 
     /// Goes on behind the end that recovery found, or begins the first segment.
     pub(crate) async fn start(disk: &D, config: JournalConfig, start: Start) -> Result<Journal<D>, JournalError> {
-        check_segment_bytes(&config);
+        config.check();
         let segment_bytes = config.segment_bytes;
         let new = SegmentHeader {
             fs_id: config.fs_id,
@@ -221,7 +143,7 @@ impl<D: Disk> Journal<D> {
             generation: start.generation,
             bytes_since_checkpoint: start.bytes_since_checkpoint,
         };
-        let journal = Journal { disk: disk.clone(), inner: Rc::new(RefCell::new(inner)), changed: Event::new() };
+        let journal = Journal { disk: disk.clone(), inner: Rc::new(RefCell::new(inner)), changed: Signal::new() };
         let Some(end) = start.end else {
             journal.ensure_room().await?;
             journal.begin_segment(new).await?;
@@ -260,56 +182,6 @@ impl<D: Disk> Journal<D> {
     /// Bytes of the open frame.
     pub fn pending_bytes(&self) -> usize {
         self.inner.borrow().writer.pending_bytes()
-    }
-
-    /// Makes sure that the next commits find room on the disk, by keeping an allocated file for the
-    /// next segment. To be asked before changes are made: refuse them on [`JournalError::NoSpace`],
-    /// then no commit will ever meet a full disk.
-    ///
-    /// # Errors
-    /// [`JournalError::NoSpace`] if there is no such file and the disk is full,
-    /// [`JournalError::Disk`].
-    pub async fn ensure_room(&self) -> Result<(), JournalError> {
-        let (number, sizes) = {
-            let mut inner = self.inner.borrow_mut();
-            if let Some(error) = &inner.failed {
-                return Err(error.clone());
-            }
-            if !inner.spares.is_empty() {
-                return Ok(());
-            }
-            let number = inner.next_spare;
-            inner.next_spare += 1;
-            (number, [inner.next_segment_bytes(), inner.config.segment_bytes])
-        };
-        // Asked first: an attempt may fill the disk to the last block before it fails, and whoever
-        // is short of room asks often.
-        let free = self.disk.space().await.map_or(u64::MAX, |(_, free)| free);
-        let Some(bytes) = sizes.into_iter().find(|bytes| *bytes <= free) else { return Err(JournalError::NoSpace) };
-        let name = names::spare(number);
-        let file = self.disk.open(&name, true).await.map_err(JournalError::during(format!("create {name}")))?;
-        let allocated = self.disk.allocate(file, 0, bytes).await;
-        self.disk.close(file);
-        if let Err(error) = allocated {
-            // Half an allocation would keep space from everybody else.
-            self.disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
-            return Err(JournalError::during(format!("allocate {name}"))(error));
-        }
-        self.inner.borrow_mut().spares.push(Spare { number, bytes });
-        Ok(())
-    }
-
-    /// True if [`Journal::ensure_room`] would answer at once that there is room.
-    pub fn has_room(&self) -> bool {
-        let inner = self.inner.borrow();
-        inner.failed.is_none() && !inner.spares.is_empty()
-    }
-
-    /// Bytes that still fit the current segment, for records that must be written although
-    /// [`Journal::has_room`] says no.
-    pub fn segment_bytes_left(&self) -> u64 {
-        let inner = self.inner.borrow();
-        inner.writer.segment_bytes().saturating_sub(inner.writer.end_offset() + (inner.writer.pending_bytes() + MARK_BYTES) as u64)
     }
 
     /// True if everything is on stable storage and nothing behind the last frame says so yet.
@@ -538,111 +410,6 @@ impl<D: Disk> Journal<D> {
         inner.bytes_since_checkpoint += bytes;
         Ok(append.last_lsn)
     }
-
-    /// Turns to the next segment. Everything before is synced first, the new header before any
-    /// frame.
-    async fn roll(&self) -> Result<(), JournalError> {
-        self.ensure_room().await?;
-        let written = self.written_lsn();
-        self.sync_through(written).await?;
-        let header = {
-            let mut inner = self.inner.borrow_mut();
-            let salt = salt(inner.config.salt, inner.writer.segment().sequence + 1);
-            let bytes = inner.spares.last().expect("there is room").bytes;
-            inner.writer.roll(salt, bytes)
-        };
-        // From here on the writer points into the new segment: a failure is for good, even "no
-        // space".
-        self.begin_segment(header).await.map_err(|error| match error {
-            JournalError::NoSpace => JournalError::Disk { action: "begin a journal segment".into(), error: weft_rt::DiskError::NoSpace },
-            error => error,
-        })
-    }
-
-    async fn begin_segment(&self, header: SegmentHeader) -> Result<(), JournalError> {
-        let name = names::segment(header.sequence);
-        let failed = || JournalError::during(format!("begin {name}"));
-        let spare = self.inner.borrow_mut().spares.pop().expect("ensure_room was asked before");
-        self.disk.rename(&names::spare(spare.number), &name).await.map_err(failed())?;
-        let file = self.disk.open(&name, false).await.map_err(failed())?;
-        self.disk.write(file, 0, Payload::Real(header.encode())).await.map_err(failed())?;
-        self.disk.sync(file).await.map_err(failed())?;
-        let mut inner = self.inner.borrow_mut();
-        inner.stats.syncs += 1;
-        assert!(inner.segments.last().is_none_or(|last| last.header.sequence < header.sequence), "segments follow one another");
-        inner.segments.push(Segment { header, file });
-        Ok(())
-    }
-
-    /// Makes the rest of the newest segment what the writer expects: a mark, where there is room
-    /// for one, and zeros. What else lies there (a torn frame, frames that a power cut has
-    /// separated from those before, an earlier life of the file) must never be taken for a
-    /// continuation of what is written from now on. The file was synced before `end.image` was
-    /// read, so zeros there are on stable storage.
-    async fn clear_behind(&self, end: End) -> Result<(), JournalError> {
-        let (Segment { header, file }, mark) = {
-            let inner = self.inner.borrow();
-            (*inner.current(), inner.writer.mark(inner.durable))
-        };
-        let failed = || JournalError::during(format!("go on in {}", names::segment(header.sequence)));
-        let (_, mark) = mark.unwrap_or_default();
-        let found = end.image.get(end.offset as usize..).unwrap_or_default();
-        let mut is_changed = false;
-        let mut at = 0;
-        while at < found.len() {
-            let found = &found[at..found.len().min(at + TAIL_BYTES)];
-            let mut wanted = BytesMut::zeroed(found.len());
-            if at == 0 {
-                let len = mark.len().min(wanted.len());
-                wanted[..len].copy_from_slice(&mark[..len]);
-            }
-            if found != wanted {
-                let wanted = Payload::Real(wanted.freeze());
-                self.disk.write(file, end.offset + at as u64, wanted).await.map_err(failed())?;
-                is_changed = true;
-            }
-            at += found.len();
-        }
-        debug_assert!(!end.is_marked || !mark.is_empty(), "what was found as a mark had room");
-        if is_changed {
-            self.disk.sync(file).await.map_err(failed())?;
-        }
-        self.inner.borrow_mut().is_marked = true;
-        Ok(())
-    }
-
-    /// Turns segments that hold only records before `start_lsn` into spare files, or removes them.
-    pub(crate) async fn drop_segments_before(&self, start_lsn: Lsn) -> Result<(), JournalError> {
-        // A flush that began before the last roll may still hold its file.
-        while self.inner.borrow().syncing {
-            self.changed.wait().await;
-        }
-        let dropped: Vec<Segment> = {
-            let mut inner = self.inner.borrow_mut();
-            let headers: Vec<SegmentHeader> = inner.segments.iter().map(|segment| segment.header).collect();
-            let keep_from = first_segment_for(&headers, start_lsn).unwrap_or(0);
-            inner.segments.drain(..keep_from).collect()
-        };
-        for segment in dropped {
-            let name = names::segment(segment.header.sequence);
-            let len = self.disk.len(segment.file).await.map_err(JournalError::during(format!("look at {name}")))?;
-            self.disk.close(segment.file);
-            let spare = {
-                let mut inner = self.inner.borrow_mut();
-                let wanted = inner.config.segment_sizes().contains(&len) && inner.spares.len() < SPARES_MAX;
-                inner.next_spare += u64::from(wanted);
-                wanted.then(|| Spare { number: inner.next_spare - 1, bytes: len })
-            };
-            match spare {
-                Some(spare) => {
-                    self.disk.rename(&name, &names::spare(spare.number)).await.map_err(JournalError::during(format!("recycle {name}")))?;
-                    self.inner.borrow_mut().spares.push(spare);
-                }
-                None => self.disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?,
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Inner {
@@ -655,13 +422,6 @@ impl Inner {
         self.failed.is_none() && !self.committing && self.writer.is_empty() && self.durable == self.written
     }
 
-    /// A journal that grows takes larger segments: each costs some syncs, and an idle server needs
-    /// little room.
-    fn next_segment_bytes(&self) -> u64 {
-        let (sizes, unit) = (self.config.segment_sizes(), self.config.segment_bytes);
-        (self.bytes_since_checkpoint / unit * unit).clamp(*sizes.start(), *sizes.end())
-    }
-
     fn note_failure<T>(&mut self, result: &Result<T, JournalError>) {
         if let Err(error) = result
             && *error != JournalError::NoSpace
@@ -670,13 +430,4 @@ impl Inner {
             self.failed = Some(error.clone());
         }
     }
-}
-
-/// The salt of a segment: a different one for every life of every file (finalizer of SplitMix64,
-/// Steele et al. 2014).
-fn salt(random: u64, sequence: u64) -> u32 {
-    let mut z = random.wrapping_add(sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (z ^ (z >> 31)) as u32
 }

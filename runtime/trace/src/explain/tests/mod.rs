@@ -1,187 +1,13 @@
 //! A synthetic cluster whose every delay is known.
 
-use std::collections::BTreeMap;
+mod cluster;
 
 use weft_wire::Op;
 
+use self::cluster::{CLIENTS, Cluster, Delay, MS, SERVERS};
 use super::*;
-use crate::TickScale;
-use crate::event::{self, EventTable, served};
-use crate::file::{FileHeader, Recorded, TraceFile};
-use crate::merge::merge;
-use crate::record::{Body, Ladder, Record, Span, class, coarse, flags};
-
-const MS: u64 = 1_000_000;
-const SERVERS: [(&str, u16); 5] = [("meta0", 0), ("meta1", 1), ("data0", 0x8000), ("data1", 0x8001), ("data2", 0x8002)];
-const CLIENTS: [&str; 2] = ["c0", "c1"];
-
-/// A delay of 5 ms at one place, on every `every`-th visit.
-#[derive(Clone, Copy)]
-struct Delay {
-    stage: Stage,
-    place: &'static str,
-    every: u64,
-}
-
-/// Builds records of nodes in time of a common clock; `skew` is how far each server's clock is
-/// ahead.
-struct Cluster {
-    delay: Option<Delay>,
-    skew: u64,
-    random: u64,
-    visits: u64,
-    spans: u32,
-    keys: u64,
-    records: BTreeMap<&'static str, Vec<Record>>,
-}
-
-impl Cluster {
-    fn new(delay: Option<Delay>, skew: u64) -> Cluster {
-        Cluster { delay, skew, random: 1, visits: 0, spans: 0, keys: 1 << 40, records: BTreeMap::new() }
-    }
-
-    /// The usual time of a stage give or take a third, and the delay if it is here.
-    fn time(&mut self, stage: Stage, places: &[&str], usual_us: u64) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let mut time = usual_us * 667 + usual_us * 666 * (self.random >> 40 & 1023) / 1024;
-        if let Some(delay) = self.delay
-            && delay.stage == stage
-            && places.contains(&delay.place)
-        {
-            self.visits += 1;
-            time += if self.visits.is_multiple_of(delay.every) { 5 * MS } else { 0 };
-        }
-        // Whole coarse units, so that nothing is lost by rounding.
-        time & !15
-    }
-
-    fn span_number(&mut self) -> u32 {
-        self.spans += 1;
-        self.spans
-    }
-
-    fn span(&mut self, node: &'static str, event: EventId, req: u64, (t0, dur): (u64, u64), (span, parent): (u32, u32)) -> &mut Span {
-        let body = Span { dur, span, parent, ..Span::default() };
-        let records = self.records.entry(node).or_default();
-        records.push(Record { req, ..Record::new(t0, event, Body::Span(body)) });
-        match records.last_mut().map(|record| &mut record.body) {
-            Some(Body::Span(span)) => span,
-            _ => unreachable!("just pushed"),
-        }
-    }
-
-    /// One request; returns when its reply is there.
-    fn call(&mut self, client: &'static str, server: (&'static str, u16), event: EventId, t0: u64, parent: u32) -> u64 {
-        let (name, number) = server;
-        let is_data = number >= 0x8000;
-        self.keys += 1;
-        let key = self.keys;
-        let wait = self.time(Stage::SendQueue, &[client], 3);
-        let there = self.time(Stage::Network, &[client, name], 20);
-        let back = self.time(Stage::Network, &[], 20);
-        let mut phases = [0; 8];
-        phases[served::QUEUE] = coarse(self.time(Stage::ServerQueue, &[name], 10));
-        phases[served::LOCK] = coarse(self.time(Stage::Lock, &[name], 1));
-        phases[served::SEND] = coarse(self.time(Stage::SendQueue, &[], 2));
-        let cpu = self.time(Stage::Cpu, &[name], 8);
-        let mut disk = 0;
-        let begin = t0 + wait + there + self.skew;
-        if is_data {
-            let (class, stage) = if name == "data0" { (class::FAR_SEEK, Stage::DiskFar) } else { (class::NEAR_SEEK, Stage::DiskNear) };
-            disk = self.time(stage, &[name], 100);
-            let at = begin + (u64::from(phases[served::QUEUE] + phases[served::LOCK]) << 4) + cpu / 2;
-            self.span(name, event::DISK_READ, key, (at, disk), (0, 0));
-            let record = self.records.get_mut(name).and_then(|records| records.last_mut()).expect("just pushed");
-            record.class = class;
-        }
-        phases[served::CPU] = coarse(cpu + disk);
-        let changes = matches!(event, event::META_CREATE | event::DATA_WRITE);
-        if changes {
-            phases[served::JOURNAL] = coarse(self.time(Stage::Journal, &[name], 60));
-        }
-        let served = phases.iter().map(|phase| u64::from(*phase) << 4).sum::<u64>();
-        let ladder = Ladder { span: 0, code: 0, peer: number, phases };
-        let record = Record { req: key, flags: flags::SERVER, ..Record::new(begin, event, Body::Ladder(ladder)) };
-        self.records.entry(name).or_default().push(record);
-        let end = t0 + wait + there + served + back;
-        let number_of_span = self.span_number();
-        let span = self.span(client, event::NET_CALL, key, (t0, end - t0), (number_of_span, parent));
-        (span.wait, span.peer) = (coarse(wait), number);
-        end
-    }
-
-    /// One operation of an application through the kernel; returns its end.
-    fn operation(&mut self, client: &'static str, turn: u64, t0: u64) -> u64 {
-        let thread = if client == "c0" { 501 } else { 502 };
-        let kernel = self.time(Stage::Kernel, &[client], 15);
-        let own = self.time(Stage::Client, &[client], 5);
-        let number = self.span_number();
-        let mut at = t0 + kernel / 2 + own / 2;
-        let held = self.time(Stage::Lock, &[client], 1);
-        self.span(client, event::CLIENT_LOCK, 0, (at, held), (0, number));
-        at += held;
-        let meta = SERVERS[(turn % 2) as usize];
-        let (app, fuse, event) = match turn % 3 {
-            0 => (event::APP_CREATE, event::FUSE_CREATE, event::CLIENT_CREATE),
-            1 => (event::APP_READ, event::FUSE_READ, event::CLIENT_READ),
-            _ => (event::APP_WRITE, event::FUSE_WRITE, event::CLIENT_WRITE),
-        };
-        let end = match turn % 3 {
-            0 => self.call(client, meta, event::META_CREATE, at, number),
-            kind => {
-                let event = if kind == 1 { event::DATA_READ } else { event::DATA_WRITE };
-                SERVERS[2..].iter().map(|server| self.call(client, *server, event, at, number)).max().unwrap_or(at)
-            }
-        };
-        let pause = self.time(Stage::Retry, &[client], 1);
-        self.span(client, event::CLIENT_PAUSE, 0, (end, pause), (0, number));
-        let end = end + pause;
-        let inside = (t0 + kernel / 2, end + own / 2);
-        let gateway = self.span_number();
-        self.span(client, event, 0, (inside.0, inside.1 - inside.0), (number, gateway)).obj = turn + 1;
-        let outer = (t0 + kernel / 4, inside.1 + kernel / 4);
-        self.span(client, fuse, thread, (outer.0, outer.1 - outer.0), (gateway, 0));
-        let application = self.span_number();
-        let done = inside.1 + kernel / 2;
-        self.span(client, app, thread, (t0, done - t0), (application, 0));
-        done
-    }
-
-    fn run(mut self, turns: u64) -> Merged {
-        for (number, client) in CLIENTS.into_iter().enumerate() {
-            let mut now = MS + number as u64 * 7_000;
-            for turn in 0..turns {
-                now = self.operation(client, turn, now) + 1_000;
-            }
-        }
-        self.merged()
-    }
-
-    fn merged(mut self) -> Merged {
-        let nodes = CLIENTS.into_iter().map(|name| (name, None)).chain(SERVERS.map(|(name, number)| (name, Some(number))));
-        let files = nodes.map(|(name, server)| {
-            let skewed = self.skew > 0 && server.is_some();
-            let records = self.records.remove(name).unwrap_or_default();
-            let recorded = |(number, record): (usize, Record)| Recorded { ring: 0, number: number as u64, record };
-            TraceFile {
-                header: FileHeader {
-                    node: name.into(),
-                    server,
-                    process: 1,
-                    clock: "virtual".into(),
-                    clock_domain: if skewed { name.into() } else { "clients".into() },
-                    anchor: Default::default(),
-                    events: EventTable::builtin(),
-                    machine: String::new(),
-                },
-                records: records.into_iter().enumerate().map(recorded).collect(),
-                problems: Vec::new(),
-                scale: TickScale::default(),
-            }
-        });
-        merge(files.collect())
-    }
-}
+use crate::event::{self, served};
+use crate::record::{Body, Ladder, TraceRecord, coarse, flags};
 
 #[rustfmt::skip]
 const PLACES: [(Stage, &str); 21] = [
@@ -296,7 +122,7 @@ fn what_a_server_asks_others_is_part_of_the_request_and_one_slow_link_is_named()
         let mut phases = [0; 8];
         (phases[served::CPU], phases[served::LOCK]) = (coarse(16_000), coarse(5_136_000));
         let body = Body::Ladder(Ladder { span: ladder, code: 21, peer: 0, phases });
-        let record = Record { req: key, flags: flags::SERVER, ..Record::new(begin, event::request(Op::Rename), body) };
+        let record = TraceRecord { req: key, flags: flags::SERVER, ..TraceRecord::new(begin, event::request(Op::Rename), body) };
         cluster.records.entry("meta0").or_default().push(record);
         let asked = cluster.call("meta0", SERVERS[1], event::request(Op::TxPrepare), begin + 32_000, ladder);
         let Some(Body::Span(span)) = cluster.records.get_mut("meta0").and_then(|all| all.last_mut()).map(|record| &mut record.body) else {
@@ -350,8 +176,8 @@ fn a_request_that_came_during_a_turn_waited_in_the_server_s_queue() {
         cluster.span("c0", event::NET_CALL, key, (t0, 60_000), (call, root)).peer = 0;
         let mut phases = [0; 8];
         phases[served::CPU] = coarse(16_000);
-        let record = Record::new(served_at, event::META_CREATE, Body::Ladder(Ladder { phases, ..Ladder::default() }));
-        cluster.records.entry("meta0").or_default().push(Record { req: key, flags: flags::SERVER, ..record });
+        let record = TraceRecord::new(served_at, event::META_CREATE, Body::Ladder(Ladder { phases, ..Ladder::default() }));
+        cluster.records.entry("meta0").or_default().push(TraceRecord { req: key, flags: flags::SERVER, ..record });
     }
     cluster.span("meta0", event::META_TURN, 0, (11_600, 38_400), (9_000, 0));
     let merged = cluster.merged();
@@ -501,8 +327,8 @@ fn the_shares_of_a_wait_for_the_journal_add_up() {
         cluster.span("c0", event::NET_CALL, key, (now, 1_100_000), (call, root)).peer = 0;
         let mut phases = [0; 8];
         phases[served::JOURNAL] = coarse(1_000_000);
-        let record = Record::new(now + 50_000, event::META_CREATE, Body::Ladder(Ladder { phases, ..Ladder::default() }));
-        cluster.records.entry("meta0").or_default().push(Record { req: key, flags: flags::SERVER, ..record });
+        let record = TraceRecord::new(now + 50_000, event::META_CREATE, Body::Ladder(Ladder { phases, ..Ladder::default() }));
+        cluster.records.entry("meta0").or_default().push(TraceRecord { req: key, flags: flags::SERVER, ..record });
         cluster.span("meta0", event::JOURNAL_COMMIT, 0, (now + 50_000, 930_000), (0, 0));
         cluster.span("meta0", event::JOURNAL_SYNC, 0, (now + 350_000, 430_000), (0, 0));
         now += 2 * MS;
@@ -517,7 +343,7 @@ fn the_shares_of_a_wait_for_the_journal_add_up() {
 /// before it.
 fn gauge(cluster: &mut Cluster, node: &'static str, at: u64, interval: u64, share: f64) {
     let gauges = [0, 0, 3, (interval as f64 * share) as u64, interval];
-    cluster.records.entry(node).or_default().push(Record::new(at, event::LOAD_PROCESSOR, Body::Counter(gauges)));
+    cluster.records.entry(node).or_default().push(TraceRecord::new(at, event::LOAD_PROCESSOR, Body::Counter(gauges)));
 }
 
 #[test]
@@ -580,8 +406,8 @@ fn a_slow_disk_is_compared_with_all_accesses_of_others() {
             let key = cluster.keys;
             let mut phases = [0; 8];
             phases[served::CPU] = coarse(dur + 16_000);
-            let record = Record::new(now + 20_000, event::DATA_READ, Body::Ladder(Ladder { phases, ..Ladder::default() }));
-            cluster.records.entry(name).or_default().push(Record { req: key, flags: flags::SERVER, ..record });
+            let record = TraceRecord::new(now + 20_000, event::DATA_READ, Body::Ladder(Ladder { phases, ..Ladder::default() }));
+            cluster.records.entry(name).or_default().push(TraceRecord { req: key, flags: flags::SERVER, ..record });
             cluster.span(name, event::DISK_READ, key, (now + 28_000, dur), (0, 0));
             cluster.span("c0", event::NET_CALL, key, (now, dur + 60_000), (call, root)).peer = number;
             end = end.max(now + dur + 60_000);

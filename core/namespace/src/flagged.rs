@@ -1,0 +1,70 @@
+//! Files that something is due to, by the flags of their inodes: found without a walk over all.
+
+use std::collections::BTreeSet;
+
+use weft_base::Handle;
+
+use crate::{Inode, InodeFlags};
+
+/// What of an inode decides in which set its file is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags {
+    inode: InodeFlags,
+    is_orphan: bool,
+}
+
+impl Flags {
+    pub(crate) fn of(inode: &Inode) -> Flags {
+        Flags { inode: inode.flags, is_orphan: inode.nlink == 0 && !inode.is_directory() }
+    }
+}
+
+/// The sets.
+#[derive(Debug, Default)]
+pub(crate) struct Flagged {
+    /// Files without a name.
+    pub(crate) orphans: BTreeSet<Handle>,
+    /// Files with the flag WRITING.
+    pub(crate) writing: BTreeSet<Handle>,
+    /// Files with the flag TRUNCATING.
+    pub(crate) truncating: BTreeSet<Handle>,
+    /// Files whose writer was lost: their size must be asked at the data servers. Volatile.
+    pub(crate) uncertain: BTreeSet<Handle>,
+}
+
+impl Flagged {
+    /// The flags of a file have become these; those of an inode that was not there are the default.
+    #[inline]
+    pub(crate) fn changed(&mut self, handle: Handle, before: Flags, now: Flags) {
+        if before != now {
+            self.note(handle, now);
+        }
+    }
+
+    fn note(&mut self, handle: Handle, now: Flags) {
+        keep(&mut self.orphans, handle, now.is_orphan);
+        keep(&mut self.writing, handle, now.inode.has(InodeFlags::WRITING));
+        keep(&mut self.truncating, handle, now.inode.has(InodeFlags::TRUNCATING));
+    }
+
+    /// The inode with these flags is gone.
+    pub(crate) fn gone(&mut self, handle: Handle, flags: Flags) {
+        if flags != Flags::default() {
+            self.note(handle, Flags::default());
+            self.uncertain.remove(&handle);
+        }
+    }
+
+    /// After a restart.
+    pub(crate) fn all_writing_are_uncertain(&mut self) {
+        self.uncertain = self.writing.clone();
+    }
+}
+
+fn keep(set: &mut BTreeSet<Handle>, handle: Handle, is_member: bool) {
+    if is_member {
+        set.insert(handle);
+    } else {
+        set.remove(&handle);
+    }
+}

@@ -1,0 +1,123 @@
+//! What the state knows of open files, and of those that were open when somebody was lost.
+//!
+//! After a restart:
+//! ```text
+//! Lost ──▶ (clients have told) ──▶ Over      power was cut: opens for writing may be unknown
+//! Kept ──▶ (clients have told) ──▶ Over      the process died: the inodes say who was writing
+//! ```
+
+use weft_base::{ClientId, Handle};
+use weft_wire::Rights;
+
+use crate::opens::Grace;
+use crate::{Inode, InodeFlags, OpenChange, State};
+
+impl State {
+    /// Changes the table of open files outside a record: reclaimed opens.
+    pub fn apply_open(&mut self, change: OpenChange) {
+        self.opens.apply(change);
+    }
+
+    /// What the client has open of this file, with the sequence of its newest open.
+    pub fn opened_by(&self, client: ClientId, handle: Handle) -> Option<(Rights, u64)> {
+        self.opens.of(client, handle)
+    }
+
+    /// True if a client that has not told yet what it had open before a restart may have had this
+    /// file open in a way that excludes these rights.
+    pub fn may_be_excluded(&self, handle: Handle, rights: Rights) -> bool {
+        let Some(inode) = self.peek(handle) else { return false };
+        let appends = rights.contains(Rights::APPEND) && self.may_be_written(handle);
+        let appended = rights.contains(Rights::WRITE) && inode.flags.has(InodeFlags::APPENDING) && self.may_be_written(handle);
+        self.is_in_grace() && (rights.contains(Rights::LOCK) || appends || appended)
+    }
+
+    /// What of the rights that a client says it has can be true: another one may have got them
+    /// while it was away.
+    pub fn reclaimable(&self, client: ClientId, handle: Handle, rights: Rights) -> Rights {
+        let rights = rights.and(Rights::OF_OPENS);
+        let lost = |right: Rights, by: Rights| rights.contains(right) && self.opens.others_have(handle, client, by);
+        let without = |rights: Rights, right: Rights| Rights(rights.0 & !right.0);
+        let rights = if lost(Rights::LOCK, Rights::LOCK) { without(rights, Rights::LOCK) } else { rights };
+        if lost(Rights::APPEND, Rights::WRITE) { without(rights, Rights::APPEND) } else { rights }
+    }
+
+    /// Drops everything that a lost client had open. Sizes of files that it had open for writing
+    /// become uncertain.
+    pub fn drop_client(&mut self, client: ClientId) {
+        for (handle, rights) in self.opens.drop_client(client) {
+            if rights.contains(Rights::WRITE) && self.inodes.get(handle).is_some_and(|inode| inode.flags.has(InodeFlags::WRITING)) {
+                self.flagged.uncertain.insert(handle);
+            }
+        }
+    }
+
+    /// After a restart: nobody is known to have anything open, so unlinked files are kept and sizes
+    /// of files that were being written are uncertain. `opens_lost`: some that were opened for
+    /// writing may not even be known as such.
+    pub fn begin_grace(&mut self, opens_lost: bool) {
+        self.opens.grace = if opens_lost { Grace::Lost } else { Grace::Kept };
+        self.flagged.all_writing_are_uncertain();
+    }
+
+    /// True until clients have had the time to tell what they have open.
+    pub fn is_in_grace(&self) -> bool {
+        self.opens.grace != Grace::Over
+    }
+
+    /// Clients have had the time to tell what they have open.
+    pub fn end_grace(&mut self) {
+        self.opens.grace = Grace::Over;
+    }
+
+    /// Files whose writers were lost and that nobody has asked the data servers about yet.
+    pub fn uncertain_files(&self) -> Vec<Handle> {
+        if self.is_in_grace() { Vec::new() } else { self.flagged.uncertain.iter().copied().collect() }
+    }
+
+    /// True if the size of the file must be asked at the data servers because a writer was lost.
+    pub fn is_uncertain(&self, handle: Handle) -> bool {
+        self.flagged.uncertain.contains(&handle)
+    }
+
+    /// True if somebody may be writing to the file of whom nothing is known.
+    pub(crate) fn may_be_written(&self, handle: Handle) -> bool {
+        self.opens.grace == Grace::Lost || self.is_uncertain(handle)
+    }
+
+    /// The size of the file is certain again.
+    pub fn made_certain(&mut self, handle: Handle) {
+        self.flagged.uncertain.remove(&handle);
+    }
+
+    /// Files without a name that nobody has open: to be removed for good, at most `max` from
+    /// `first` on.
+    pub fn reapable(&self, first: Handle, max: usize) -> Vec<Handle> {
+        if self.is_in_grace() {
+            return Vec::new();
+        }
+        let orphans = self.flagged.orphans.range(first..).copied().filter(|handle| !self.opens.is_open(*handle));
+        orphans.filter(|handle| !self.flagged.truncating.contains(handle)).take(max).collect()
+    }
+
+    /// True if this file has no name, nobody has it open, and nobody is waited for who might say
+    /// so.
+    pub(crate) fn is_reapable(&self, handle: Handle, inode: &Inode) -> bool {
+        inode.nlink == 0 && !self.is_in_grace() && !self.opens.is_open(handle)
+    }
+
+    /// True if there is such a file.
+    pub fn has_reapable(&self) -> bool {
+        !self.flagged.orphans.is_empty() && !self.reapable(Handle(0), 1).is_empty()
+    }
+
+    /// Files that are open for writing, or were when somebody was lost.
+    pub(crate) fn writing_files(&self) -> impl Iterator<Item = Handle> {
+        self.flagged.writing.iter().copied()
+    }
+
+    /// Files with a truncation under way.
+    pub fn truncating_files(&self) -> Vec<Handle> {
+        self.flagged.truncating.iter().copied().collect()
+    }
+}

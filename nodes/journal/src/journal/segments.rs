@@ -1,0 +1,205 @@
+//! The files of a journal: segments that hold records, and spare files that wait to become
+//! segments.
+
+use bytes::BytesMut;
+use weft_base::Payload;
+use weft_rt::{Disk, FileId};
+use weft_store::Lsn;
+use weft_store::journal::{MARK_BYTES, SegmentHeader, first_segment_for};
+
+use super::{End, Inner, Journal};
+use crate::{JournalError, names};
+
+/// Allocated files that are kept for future segments; more are given back to the disk.
+const SPARES_MAX: usize = 4;
+
+/// What lies behind the end of a journal is compared and overwritten in pieces of so many bytes.
+const TAIL_BYTES: usize = 64 << 10;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) header: SegmentHeader,
+    pub(crate) file: FileId,
+}
+
+/// A file `spare.<number>`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spare {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+}
+
+impl<D: Disk> Journal<D> {
+    /// Makes sure that the next commits find room on the disk, by keeping an allocated file for the
+    /// next segment. To be asked before changes are made: refuse them on [`JournalError::NoSpace`],
+    /// then no commit will ever meet a full disk.
+    ///
+    /// # Errors
+    /// [`JournalError::NoSpace`] if there is no such file and the disk is full,
+    /// [`JournalError::Disk`].
+    pub async fn ensure_room(&self) -> Result<(), JournalError> {
+        let (number, sizes) = {
+            let mut inner = self.inner.borrow_mut();
+            if let Some(error) = &inner.failed {
+                return Err(error.clone());
+            }
+            if !inner.spares.is_empty() {
+                return Ok(());
+            }
+            let number = inner.next_spare;
+            inner.next_spare += 1;
+            (number, [inner.next_segment_bytes(), inner.config.segment_bytes])
+        };
+        // Asked first: an attempt may fill the disk to the last block before it fails, and whoever
+        // is short of room asks often.
+        let free = self.disk.space().await.map_or(u64::MAX, |(_, free)| free);
+        let Some(bytes) = sizes.into_iter().find(|bytes| *bytes <= free) else { return Err(JournalError::NoSpace) };
+        let name = names::spare(number);
+        let file = self.disk.open(&name, true).await.map_err(JournalError::during(format!("create {name}")))?;
+        let allocated = self.disk.allocate(file, 0, bytes).await;
+        self.disk.close(file);
+        if let Err(error) = allocated {
+            // Half an allocation would keep space from everybody else.
+            self.disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
+            return Err(JournalError::during(format!("allocate {name}"))(error));
+        }
+        self.inner.borrow_mut().spares.push(Spare { number, bytes });
+        Ok(())
+    }
+
+    /// True if [`Journal::ensure_room`] would answer at once that there is room.
+    pub fn has_room(&self) -> bool {
+        let inner = self.inner.borrow();
+        inner.failed.is_none() && !inner.spares.is_empty()
+    }
+
+    /// Bytes that still fit the current segment, for records that must be written although
+    /// [`Journal::has_room`] says no.
+    pub fn segment_bytes_left(&self) -> u64 {
+        let inner = self.inner.borrow();
+        inner.writer.segment_bytes().saturating_sub(inner.writer.end_offset() + (inner.writer.pending_bytes() + MARK_BYTES) as u64)
+    }
+
+    /// Turns to the next segment. Everything before is synced first, the new header before any
+    /// frame.
+    pub(super) async fn roll(&self) -> Result<(), JournalError> {
+        self.ensure_room().await?;
+        let written = self.written_lsn();
+        self.sync_through(written).await?;
+        let header = {
+            let mut inner = self.inner.borrow_mut();
+            let salt = salt(inner.config.salt, inner.writer.segment().sequence + 1);
+            let bytes = inner.spares.last().expect("there is room").bytes;
+            inner.writer.roll(salt, bytes)
+        };
+        // From here on the writer points into the new segment: a failure is for good, even "no
+        // space".
+        self.begin_segment(header).await.map_err(|error| match error {
+            JournalError::NoSpace => JournalError::Disk { action: "begin a journal segment".into(), error: weft_rt::DiskError::NoSpace },
+            error => error,
+        })
+    }
+
+    pub(super) async fn begin_segment(&self, header: SegmentHeader) -> Result<(), JournalError> {
+        let name = names::segment(header.sequence);
+        let failed = || JournalError::during(format!("begin {name}"));
+        let spare = self.inner.borrow_mut().spares.pop().expect("ensure_room was asked before");
+        self.disk.rename(&names::spare(spare.number), &name).await.map_err(failed())?;
+        let file = self.disk.open(&name, false).await.map_err(failed())?;
+        self.disk.write(file, 0, Payload::Real(header.encode())).await.map_err(failed())?;
+        self.disk.sync(file).await.map_err(failed())?;
+        let mut inner = self.inner.borrow_mut();
+        inner.stats.syncs += 1;
+        assert!(inner.segments.last().is_none_or(|last| last.header.sequence < header.sequence), "segments follow one another");
+        inner.segments.push(Segment { header, file });
+        Ok(())
+    }
+
+    /// Makes the rest of the newest segment what the writer expects: a mark, where there is room
+    /// for one, and zeros. What else lies there (a torn frame, frames that a power cut has
+    /// separated from those before, an earlier life of the file) must never be taken for a
+    /// continuation of what is written from now on. The file was synced before `end.image` was
+    /// read, so zeros there are on stable storage.
+    pub(super) async fn clear_behind(&self, end: End) -> Result<(), JournalError> {
+        let (Segment { header, file }, mark) = {
+            let inner = self.inner.borrow();
+            (*inner.current(), inner.writer.mark(inner.durable))
+        };
+        let failed = || JournalError::during(format!("go on in {}", names::segment(header.sequence)));
+        let (_, mark) = mark.unwrap_or_default();
+        let found = end.image.get(end.offset as usize..).unwrap_or_default();
+        let mut is_changed = false;
+        let mut at = 0;
+        while at < found.len() {
+            let found = &found[at..found.len().min(at + TAIL_BYTES)];
+            let mut wanted = BytesMut::zeroed(found.len());
+            if at == 0 {
+                let len = mark.len().min(wanted.len());
+                wanted[..len].copy_from_slice(&mark[..len]);
+            }
+            if found != wanted {
+                let wanted = Payload::Real(wanted.freeze());
+                self.disk.write(file, end.offset + at as u64, wanted).await.map_err(failed())?;
+                is_changed = true;
+            }
+            at += found.len();
+        }
+        debug_assert!(!end.is_marked || !mark.is_empty(), "what was found as a mark had room");
+        if is_changed {
+            self.disk.sync(file).await.map_err(failed())?;
+        }
+        self.inner.borrow_mut().is_marked = true;
+        Ok(())
+    }
+
+    /// Turns segments that hold only records before `start_lsn` into spare files, or removes them.
+    pub(crate) async fn drop_segments_before(&self, start_lsn: Lsn) -> Result<(), JournalError> {
+        // A flush that began before the last roll may still hold its file.
+        while self.inner.borrow().syncing {
+            self.changed.wait().await;
+        }
+        let dropped: Vec<Segment> = {
+            let mut inner = self.inner.borrow_mut();
+            let headers: Vec<SegmentHeader> = inner.segments.iter().map(|segment| segment.header).collect();
+            let keep_from = first_segment_for(&headers, start_lsn).unwrap_or(0);
+            inner.segments.drain(..keep_from).collect()
+        };
+        for segment in dropped {
+            let name = names::segment(segment.header.sequence);
+            let len = self.disk.len(segment.file).await.map_err(JournalError::during(format!("look at {name}")))?;
+            self.disk.close(segment.file);
+            let spare = {
+                let mut inner = self.inner.borrow_mut();
+                let wanted = inner.config.segment_sizes().contains(&len) && inner.spares.len() < SPARES_MAX;
+                inner.next_spare += u64::from(wanted);
+                wanted.then(|| Spare { number: inner.next_spare - 1, bytes: len })
+            };
+            match spare {
+                Some(spare) => {
+                    self.disk.rename(&name, &names::spare(spare.number)).await.map_err(JournalError::during(format!("recycle {name}")))?;
+                    self.inner.borrow_mut().spares.push(spare);
+                }
+                None => self.disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// A journal that grows takes larger segments: each costs some syncs, and an idle server needs
+    /// little room.
+    fn next_segment_bytes(&self) -> u64 {
+        let (sizes, unit) = (self.config.segment_sizes(), self.config.segment_bytes);
+        (self.bytes_since_checkpoint / unit * unit).clamp(*sizes.start(), *sizes.end())
+    }
+}
+
+/// The salt of a segment: a different one for every life of every file (finalizer of SplitMix64,
+/// Steele et al. 2014).
+pub(super) fn salt(random: u64, sequence: u64) -> u32 {
+    let mut z = random.wrapping_add(sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (z ^ (z >> 31)) as u32
+}
