@@ -35,8 +35,9 @@ enum Command {
     /// Compares every number that the thesis behind the simulator prints with the simulated one
     /// (minutes).
     ///
-    /// Example: cargo xtask thesis --table C.3 Arguments go to `weft sim thesis`; Tables 6.1 to 6.5
-    /// need the traced application beside the repository.
+    /// Example: cargo xtask thesis --table C.3
+    /// Arguments go to `weft sim thesis`. Tables 6.1 to 6.5 need the traced application beside the
+    /// repository.
     #[command(verbatim_doc_comment)]
     Thesis {
         /// Arguments of `weft sim thesis`
@@ -45,8 +46,9 @@ enum Command {
     },
     /// Counts the instructions of the hottest paths and compares them with the recorded counts.
     ///
-    /// Example: cargo xtask counts More than 3 % above the record is a failure. If that is what the
-    /// change is worth: cargo xtask counts --record
+    /// Example: cargo xtask counts
+    /// More than 3 % above the record is a failure. If that is what the change is worth:
+    /// cargo xtask counts --record
     #[command(verbatim_doc_comment)]
     Counts(counts::Arguments),
     /// Prints lines of product, comments and tests by crate and group.
