@@ -8,41 +8,28 @@ use std::time::{Duration, SystemTime};
 
 use weft_base::{Payload, Status};
 use weft_client::{RenameFlags as NameFlags, SetAttr, XattrFlags};
-use weft_posix::{Family, Gateway, Listed, Lock, LockKind, Opened, Posix, Refusal, Shown};
-use weft_rt::{Bulk, FaultPoint, ThreadRuntime};
-use weft_trace::{EventId, event};
+use weft_posix::{Family, Gateway, Listed, Lock, LockKind, Opened, Posix, Refusal};
+use weft_rt::{Bulk, ThreadRuntime};
+use weft_trace::event;
 
 use crate::convert::{
     attributes, caller, credentials, errno, file_type, fopen_flags, inode, kind_of_mode, name_only, node, open_how, set_time, write_how,
 };
 use crate::gateway::Above;
 use crate::kernel::{
-    Errno, FileHandle, FileLock, Filesystem, FopenFlags, INodeNo, InitFlags, InodeGeneration, KernelConfig, LockOwner, Notifier, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    Errno, FileHandle, FileLock, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use crate::mount::REQUEST_BYTES_MAX;
-use crate::served::Served;
 use crate::threads::Threads;
 
-/// Answers an error, or goes on with the value.
-macro_rules! answer {
-    ($served:expr, $reply:ident, $result:expr) => {
-        match $result {
-            Ok(value) => value,
-            Err(error) => {
-                let errno = errno(Status::from(error));
-                $served.fails(errno);
-                return $reply.error(errno);
-            }
-        }
-    };
-}
-
-/// Handles are never reused, so one generation is enough.
-const GENERATION: InodeGeneration = InodeGeneration(0);
 /// Requests that the kernel may have under way for readahead and asynchronous direct I/O.
 const BACKGROUND_REQUESTS: u16 = 64;
+
+mod answers;
+
+use answers::{GENERATION, answer, lock_of, reply_xattr, ttl};
 
 /// The file system as the kernel sees it.
 pub struct WeftFilesystem<R: ThreadRuntime> {
@@ -54,75 +41,6 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
     pub fn new(posix: Arc<Posix<R, Above>>, threads: Arc<Threads>) -> WeftFilesystem<R> {
         WeftFilesystem { posix, threads }
     }
-
-    fn run<F: Future>(&self, future: F) -> F::Output {
-        self.posix.rt().block_on(future)
-    }
-
-    /// To be called by a thread that has taken a request, before anything else.
-    fn begin(&self, event: EventId, request: &Request, object: INodeNo) -> Served<'_> {
-        // Reading ahead, writing back and closing are the kernel's own: nobody waits for them one
-        // after the other.
-        let is_waited_for = !matches!(event, event::FUSE_READ | event::FUSE_WRITE | event::FUSE_RELEASE);
-        let turn = self.threads.turn(is_waited_for.then(|| request.pid()));
-        let mut span = weft_trace::operation(event);
-        if span.is_on() {
-            // Of the calling thread: it joins what its process recorded with this request.
-            span.request(u64::from(request.pid())).object(object.0);
-        }
-        if self.posix.rt().delay_ns(FaultPoint::Fuse) > 0 {
-            self.run(self.posix.rt().pass(FaultPoint::Fuse));
-        }
-        Served { reply: None, span, turn }
-    }
-
-    /// Gives an open file back.
-    fn release_file(&self, number: u64) {
-        if !self.posix.try_release(number) {
-            self.run(self.posix.release(number));
-        }
-    }
-
-    /// Answers with an object that a name leads to.
-    fn reply_entry<E>(&self, mut served: Served<'_>, reply: ReplyEntry, result: Result<Shown, E>)
-    where
-        Status: From<E>,
-    {
-        let shown = answer!(served, reply, result);
-        served.replies();
-        reply.entry(&ttl(&shown), inode(shown.node), &attributes(&shown.attr), GENERATION);
-    }
-
-    /// Answers with the attributes of an object.
-    fn reply_attr<E>(&self, mut served: Served<'_>, reply: ReplyAttr, result: Result<Shown, E>)
-    where
-        Status: From<E>,
-    {
-        let shown = answer!(served, reply, result);
-        served.replies();
-        reply.attr(&ttl(&shown), &attributes(&shown.attr));
-    }
-
-    /// Answers that something is done.
-    fn reply_done<E>(&self, mut served: Served<'_>, reply: ReplyEmpty, result: Result<(), E>)
-    where
-        Status: From<E>,
-    {
-        answer!(served, reply, result);
-        served.replies();
-        reply.ok();
-    }
-}
-
-/// How long the kernel may answer from what it is told.
-fn ttl(shown: &Shown) -> Duration {
-    Duration::from_nanos(shown.ttl_ns)
-}
-
-/// A lock as the kernel asks for it.
-fn lock_of(family: Family, file: FileHandle, owner: LockOwner, lock: &FileLock) -> Lock {
-    let kind = if lock.kind == libc::F_RDLCK { LockKind::Shared } else { LockKind::Exclusive };
-    Lock { family, owner: owner.0, kind, start: lock.start, end: lock.end, process: lock.pid, file: file.0 }
 }
 
 impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
@@ -525,17 +443,5 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         // posix_fallocate needs.
         served.replies();
         reply.error(Errno::EOPNOTSUPP);
-    }
-}
-
-/// The protocol of both xattr calls: size 0 asks for the length.
-fn reply_xattr(served: &mut Served<'_>, reply: ReplyXattr, size: u32, value: &[u8]) {
-    served.replies();
-    if size == 0 {
-        reply.size(value.len() as u32);
-    } else if value.len() > size as usize {
-        reply.error(Errno::ERANGE);
-    } else {
-        reply.data(value);
     }
 }

@@ -175,10 +175,3 @@ fn a_server_that_started_again_or_was_away_is_named_once() {
     run(ask(&caller)).expect("the server answers");
     assert_eq!(caller.take_restarted(), [META0]);
 }
-
-/// Threads share a caller, whatever the runtime, if they may share that. Compiling it is the test.
-#[allow(dead_code)]
-fn threads_share_a_caller<R: Runtime + Send + Sync>() {
-    fn shared<T: Send + Sync>() {}
-    shared::<Caller<R>>();
-}

@@ -9,8 +9,6 @@ mod batch;
 mod client;
 mod directory;
 mod error;
-#[cfg(test)]
-mod fake;
 mod files;
 mod flow;
 mod gate;

@@ -54,7 +54,6 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Over a client that has no other user. Sends nothing.
     pub fn new(client: Client<R>, gateway: G, options: Options) -> Posix<R, G> {
         client.follow_directories(options.ttl_ns);
-        let troubles = Arc::new(Troubles::new(client.map().clone()));
         Posix {
             client,
             gateway,
@@ -67,7 +66,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             locks: Locks::default(),
             walks: Walks::default(),
             closes: Closes::default(),
-            troubles,
+            troubles: Arc::default(),
         }
     }
 
@@ -111,7 +110,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     #[cold]
     fn note(&self, error: &Error) {
-        self.troubles.note(error, self.now(), |line| self.gateway.warn(line));
+        self.troubles.note(error, self.client.map(), self.now(), |line| self.gateway.warn(line));
     }
 
     /// Makes attributes of a file forgotten above, whatever was told.

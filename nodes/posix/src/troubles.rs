@@ -13,19 +13,18 @@ const AGAIN: u64 = 600 * SECOND;
 const REMEMBERED_MAX: usize = 4096;
 
 /// Errors of servers since the gateway began.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Troubles {
-    map: ClusterMap,
     state: Mutex<State>,
 }
 
 /// Where the trouble is (`None`: nobody knows), and what.
-type LockKind = (Option<ServerId>, Status);
+type TroubleKind = (Option<ServerId>, Status);
 
 #[derive(Debug, Default)]
 struct State {
-    written: FastMap<(LockKind, Handle), Nanos>,
-    counts: BTreeMap<LockKind, u64>,
+    written: FastMap<(TroubleKind, Handle), Nanos>,
+    counts: BTreeMap<TroubleKind, u64>,
 }
 
 /// How often something went wrong.
@@ -40,14 +39,9 @@ pub struct Trouble {
 }
 
 impl Troubles {
-    /// None so far, with the servers of `map`.
-    pub(crate) fn new(map: ClusterMap) -> Troubles {
-        Troubles { map, state: Mutex::default() }
-    }
-
-    /// An operation failed so at `now`. Answers that programs expect are none of this. What has not
-    /// been said lately is given to `warn`.
-    pub(crate) fn note(&self, error: &Error, now: Nanos, warn: impl FnOnce(&str)) {
+    /// An operation failed so at `now`, when this was the map. Answers that programs expect are
+    /// none of this. What has not been said lately is given to `warn`.
+    pub(crate) fn note(&self, error: &Error, map: &ClusterMap, now: Nanos, warn: impl FnOnce(&str)) {
         if !is_noted(error.status) {
             return;
         }
@@ -61,7 +55,7 @@ impl Troubles {
         if is_new {
             state.written.insert((kind, error.handle), now);
             drop(state);
-            warn(&error.explain(&self.map));
+            warn(&error.explain(map));
         }
     }
 
@@ -105,10 +99,10 @@ mod tests {
         }
         .founded(1);
         let lines = Mutex::new(Vec::new());
-        let troubles = Troubles::new(map);
+        let troubles = Troubles::default();
         let note = |status, handle, now| {
             let error = Error { status, operation: "read", handle: Handle(handle), server: Some(ServerId::data(0)) };
-            troubles.note(&error, Nanos(now), |line| lines.lock().expect("no panic").push(line.to_string()));
+            troubles.note(&error, &map, Nanos(now), |line| lines.lock().expect("no panic").push(line.to_string()));
         };
         for _ in 0..5 {
             note(Status::TimedOut, 1, 0);

@@ -7,6 +7,13 @@
 //! [`crate::Client::follow_directories`]). Beside them are the maps of directories that have one
 //! (`partitions.rs`).
 //!
+//! They are two tables because they say different things. What was seen is any object's attributes
+//! or a name's object, true at the time of the question, and every own change ends it. What is
+//! followed is a directory, whole: all of its names, and attributes that own changes move on
+//! instead of ending them, as long as no version is missing. One table would hold both rules for
+//! each entry, and a mount, which follows and keeps nothing seen, would take its lock for every
+//! answer.
+//!
 //! Whoever changes something says so first, and gets a guard: [`Knowledge::changing`]. The answers
 //! that the change concerns are forgotten then and once more when it has ended, and what was asked
 //! for in between is not kept. [`Changing::done`] tells what the change did; a guard that is

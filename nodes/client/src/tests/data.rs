@@ -2,127 +2,123 @@
 
 use std::sync::Arc;
 
-use weft_base::{Credentials, Payload, ROOT_HANDLE, ServerId, Status};
+use weft_base::{Payload, ROOT_HANDLE, ServerId, Status};
 use weft_call::both;
 use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::Op;
 use weft_wire::{Flags, Rights};
 
-use crate::fake::{FakeRt, Fate, LATENCY};
-use crate::{Client, CreateOptions, OpenFile, SetAttr};
+use super::world::{BOTH, Fate, LATENCY, META0, ROOT, TestRt, World};
+use crate::{Client, OpenFile, SetAttr};
 
-const META0: ServerId = ServerId(0);
-static ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: false };
-const BOTH: Rights = Rights(Rights::READ.0 | Rights::WRITE.0);
-
-fn create(rt: &FakeRt, client: &Client<FakeRt>) -> Arc<OpenFile> {
-    rt.run(client.create(&ROOT, ROOT_HANDLE, b"file", &CreateOptions::default())).expect("the server makes it").1
+fn create(world: &World, client: &Client<TestRt>) -> Arc<OpenFile> {
+    super::world::create(world, client, "file")
 }
 
-fn write(rt: &FakeRt, client: &Client<FakeRt>, file: &OpenFile, offset: u64, data: &[u8]) {
-    rt.run(client.write(file, offset, Bulk::Slices(vec![data]))).expect("it is written");
+fn write(world: &World, client: &Client<TestRt>, file: &OpenFile, offset: u64, data: &[u8]) {
+    world.run(client.write(file, offset, Bulk::Slices(vec![data]))).expect("it is written");
 }
 
 fn concat(pieces: &[Payload]) -> Vec<u8> {
     pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
 }
 
-fn read(rt: &FakeRt, client: &Client<FakeRt>, file: &OpenFile, offset: u64, len: u64) -> Vec<u8> {
-    concat(&rt.run(client.read(file, offset, len)).expect("it is read"))
+fn read(world: &World, client: &Client<TestRt>, file: &OpenFile, offset: u64, len: u64) -> Vec<u8> {
+    concat(&world.run(client.read(file, offset, len)).expect("it is read"))
 }
 
-fn truncate(rt: &FakeRt, client: &Client<FakeRt>, file: &OpenFile, size: u64) {
+fn truncate(world: &World, client: &Client<TestRt>, file: &OpenFile, size: u64) {
     let changes = SetAttr { size: Some(size), opened_for_write: true, ..SetAttr::default() };
-    assert_eq!(rt.run(client.setattr(&ROOT, file.handle(), &changes)).expect("the server cuts it").size, size);
+    assert_eq!(world.run(client.setattr(&ROOT, file.handle(), &changes)).expect("the server cuts it").size, size);
 }
 
 #[test]
 fn open_write_close_of_half_a_stripe_is_three_messages() {
-    let rt = FakeRt::new(1, 4, 1 << 20);
-    let client = rt.client(1);
-    let file = create(&rt, &client);
+    let world = World::new(1, 4, 1 << 20);
+    let client = world.client(1);
+    let file = create(&world, &client);
     let data = vec![7; 512 << 10];
-    write(&rt, &client, &file, 0, &data);
+    write(&world, &client, &file, 0, &data);
     let handle = file.handle();
-    rt.run(client.close(file)).expect("it closes");
-    let ops: Vec<Op> = rt.take_sent().into_iter().map(|(_, op)| op).collect();
+    world.run(client.close(file)).expect("it closes");
+    let ops: Vec<Op> = world.take_sent().into_iter().map(|(_, op)| op).collect();
     assert_eq!(ops, [Op::Create, Op::Write, Op::Close]);
-    let attr = rt.run(client.getattr(handle)).expect("the server answers");
+    let attr = world.run(client.getattr(handle)).expect("the server answers");
     assert_eq!(attr.size, 512 << 10);
-    let (_, file) = rt.run(client.open(&ROOT, handle, Rights::READ, false)).expect("it opens");
-    rt.take_sent();
-    assert_eq!(read(&rt, &client, &file, 0, 512 << 10), data);
-    assert_eq!(rt.take_sent().len(), 1, "a read inside the size needs nothing but the data");
+    let (_, file) = world.run(client.open(&ROOT, handle, Rights::READ, false)).expect("it opens");
+    world.take_sent();
+    assert_eq!(read(&world, &client, &file, 0, 512 << 10), data);
+    assert_eq!(world.take_sent().len(), 1, "a read inside the size needs nothing but the data");
 }
 
 #[test]
 fn a_stripe_travels_in_halves_at_once() {
-    let rt = FakeRt::new(1, 4, 1 << 20);
-    let client = rt.client(1);
-    let file = create(&rt, &client);
+    let world = World::new(1, 4, 1 << 20);
+    let client = world.client(1);
+    let file = create(&world, &client);
     let data: Vec<u8> = (0..1u32 << 20).map(|i| (i / 997) as u8).collect();
-    rt.take_sent();
-    let begin = rt.now();
-    write(&rt, &client, &file, 0, &data);
-    assert_eq!((rt.now().since(begin), rt.take_sent().len()), (2 * LATENCY, 2));
-    assert_eq!(read(&rt, &client, &file, 0, 1 << 20), data);
-    assert_eq!(rt.take_sent().len(), 1, "a reader wants it whole");
+    world.take_sent();
+    let begin = world.now();
+    write(&world, &client, &file, 0, &data);
+    assert_eq!((world.now().since(begin), world.take_sent().len()), (2 * LATENCY, 2));
+    assert_eq!(read(&world, &client, &file, 0, 1 << 20), data);
+    assert_eq!(world.take_sent().len(), 1, "a reader wants it whole");
 }
 
 #[test]
 fn stripes_go_to_all_servers_at_once() {
-    let rt = FakeRt::new(1, 4, 64 << 10);
-    let client = rt.client(1);
-    let file = create(&rt, &client);
+    let world = World::new(1, 4, 64 << 10);
+    let client = world.client(1);
+    let file = create(&world, &client);
     let data: Vec<u8> = (0..1u32 << 20).map(|i| (i / 997) as u8).collect();
-    rt.take_sent();
-    let begin = rt.now();
-    write(&rt, &client, &file, 0, &data);
-    assert_eq!(rt.now().since(begin), 2 * LATENCY);
-    let sent = rt.take_sent();
+    world.take_sent();
+    let begin = world.now();
+    write(&world, &client, &file, 0, &data);
+    assert_eq!(world.now().since(begin), 2 * LATENCY);
+    let sent = world.take_sent();
     assert_eq!(sent.len(), 4, "16 stripes in 4 messages");
-    let begin = rt.now();
-    assert_eq!(read(&rt, &client, &file, 0, 1 << 20), data);
-    assert_eq!(rt.now().since(begin), 2 * LATENCY);
-    assert_eq!(rt.take_sent().len(), 4);
+    let begin = world.now();
+    assert_eq!(read(&world, &client, &file, 0, 1 << 20), data);
+    assert_eq!(world.now().since(begin), 2 * LATENCY);
+    assert_eq!(world.take_sent().len(), 4);
 }
 
 #[test]
 fn large_calls_are_cut_into_messages_of_bounded_size() {
-    let rt = FakeRt::new(1, 2, 1 << 20);
-    let client = rt.client(1);
-    let file = create(&rt, &client);
+    let world = World::new(1, 2, 1 << 20);
+    let client = world.client(1);
+    let file = create(&world, &client);
     let data: Vec<u8> = (0..20u32 << 20).map(|i| (i / 4099) as u8).collect();
-    rt.take_sent();
-    write(&rt, &client, &file, 5, &data);
-    assert_eq!(rt.take_sent().len(), 4, "10 MiB to each of 2 servers");
-    assert!(read(&rt, &client, &file, 5, 20 << 20) == data);
+    world.take_sent();
+    write(&world, &client, &file, 5, &data);
+    assert_eq!(world.take_sent().len(), 4, "10 MiB to each of 2 servers");
+    assert!(read(&world, &client, &file, 5, 20 << 20) == data);
 }
 
 #[test]
 fn the_end_of_a_file_is_where_it_is_now() {
-    let rt = FakeRt::new(1, 2, 1 << 12);
-    let (writer, reader) = (rt.client(1), rt.client(2));
-    let file = create(&rt, &writer);
-    let (attr, other) = rt.run(reader.open(&ROOT, file.handle(), BOTH, false)).expect("it opens");
+    let world = World::new(1, 2, 1 << 12);
+    let (writer, reader) = (world.client(1), world.client(2));
+    let file = create(&world, &writer);
+    let (attr, other) = world.run(reader.open(&ROOT, file.handle(), BOTH, false)).expect("it opens");
     assert_eq!(attr.size, 0);
-    assert_eq!(read(&rt, &reader, &other, 0, 100), b"");
-    write(&rt, &writer, &file, 0, b"hello");
-    assert_eq!(rt.run(reader.getattr(file.handle())).expect("asked at the data servers").size, 5);
-    assert_eq!(read(&rt, &reader, &other, 0, 100), b"hello");
-    write(&rt, &writer, &file, 5, b", world");
-    assert_eq!(read(&rt, &reader, &other, 5, 100), b", world");
+    assert_eq!(read(&world, &reader, &other, 0, 100), b"");
+    write(&world, &writer, &file, 0, b"hello");
+    assert_eq!(world.run(reader.getattr(file.handle())).expect("asked at the data servers").size, 5);
+    assert_eq!(read(&world, &reader, &other, 0, 100), b"hello");
+    write(&world, &writer, &file, 5, b", world");
+    assert_eq!(read(&world, &reader, &other, 5, 100), b", world");
     // A hole, then data in another stripe.
-    write(&rt, &writer, &file, 6000, b"end");
-    let all = read(&rt, &reader, &other, 0, 10_000);
+    write(&world, &writer, &file, 6000, b"end");
+    let all = read(&world, &reader, &other, 0, 10_000);
     assert_eq!((all.len(), &all[..12], &all[6000..]), (6003, &b"hello, world"[..], &b"end"[..]));
     assert!(all[12..6000].iter().all(|byte| *byte == 0));
-    truncate(&rt, &writer, &file, 3);
-    assert_eq!(read(&rt, &reader, &other, 0, 10_000), b"hel");
-    truncate(&rt, &writer, &file, 9);
-    assert_eq!(read(&rt, &reader, &other, 0, 10_000), b"hel\0\0\0\0\0\0");
-    let error = rt.run(writer.open(&ROOT, file.handle(), Rights::WRITE, false)).map(|(_, file)| file).expect("it opens");
-    assert_eq!(rt.run(writer.read(&error, 0, 1)).map_err(|error| error.status), Err(Status::AccessDenied));
+    truncate(&world, &writer, &file, 3);
+    assert_eq!(read(&world, &reader, &other, 0, 10_000), b"hel");
+    truncate(&world, &writer, &file, 9);
+    assert_eq!(read(&world, &reader, &other, 0, 10_000), b"hel\0\0\0\0\0\0");
+    let error = world.run(writer.open(&ROOT, file.handle(), Rights::WRITE, false)).map(|(_, file)| file).expect("it opens");
+    assert_eq!(world.run(writer.read(&error, 0, 1)).map_err(|error| error.status), Err(Status::AccessDenied));
 }
 
 #[test]
@@ -130,17 +126,17 @@ fn a_write_during_a_read_is_seen_whole_or_not_at_all() {
     // The data is asked for first, then written, then the size is asked for: the new bytes must not
     // appear as zeros.
     for delay in 0..8 {
-        let rt = FakeRt::new(1, 1, 1 << 20);
-        let (writer, reader) = (rt.client(1), rt.client(2));
-        let file = create(&rt, &writer);
-        write(&rt, &writer, &file, 0, b"old");
-        let (_, other) = rt.run(reader.open(&ROOT, file.handle(), Rights::READ, false)).expect("it opens");
-        rt.fates(|sent| if sent.request.op() == Op::GetAttr { Fate::Late(5 * LATENCY) } else { Fate::Arrives });
+        let world = World::new(1, 1, 1 << 20);
+        let (writer, reader) = (world.client(1), world.client(2));
+        let file = create(&world, &writer);
+        write(&world, &writer, &file, 0, b"old");
+        let (_, other) = world.run(reader.open(&ROOT, file.handle(), Rights::READ, false)).expect("it opens");
+        world.fates(|sent| if sent.request.op() == Op::GetAttr { Fate::Late(5 * LATENCY) } else { Fate::Arrives });
         let late_write = async {
-            rt.sleep_until(rt.now() + delay * LATENCY).await;
+            world.sleep_until(world.now() + delay * LATENCY).await;
             writer.write(&file, 3, Bulk::Slices(vec![b"new"])).await.expect("it is written");
         };
-        let (pieces, ()) = rt.run(both(reader.read(&other, 0, 100), late_write));
+        let (pieces, ()) = world.run(both(reader.read(&other, 0, 100), late_write));
         let bytes = concat(&pieces.expect("it is read"));
         assert!(bytes == b"old" || bytes == b"oldnew", "delay {delay}: {bytes:?}");
     }
@@ -152,19 +148,19 @@ fn attributes_belong_together() {
     // never the old mode with the new size, and never the new mode without what was written before
     // it.
     for delay in 0..12 {
-        let rt = FakeRt::new(1, 1, 1 << 20);
-        let (writer, reader) = (rt.client(1), rt.client(2));
-        let file = create(&rt, &writer);
-        write(&rt, &writer, &file, 0, &[1; 10]);
-        rt.fates(|sent| if sent.request.op() == Op::ObjectStat { Fate::Late(6 * LATENCY) } else { Fate::Arrives });
+        let world = World::new(1, 1, 1 << 20);
+        let (writer, reader) = (world.client(1), world.client(2));
+        let file = create(&world, &writer);
+        write(&world, &writer, &file, 0, &[1; 10]);
+        world.fates(|sent| if sent.request.op() == Op::ObjectStat { Fate::Late(6 * LATENCY) } else { Fate::Arrives });
         let changes = async {
-            rt.sleep_until(rt.now() + delay * LATENCY / 2).await;
+            world.sleep_until(world.now() + delay * LATENCY / 2).await;
             writer.write(&file, 10, Bulk::Slices(vec![&[2; 10]])).await.expect("it is written");
             let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
             writer.setattr(&ROOT, file.handle(), &mode).await.expect("the server sets it");
             writer.write(&file, 20, Bulk::Slices(vec![&[3; 10]])).await.expect("it is written");
         };
-        let (attr, ()) = rt.run(both(reader.getattr(file.handle()), changes));
+        let (attr, ()) = world.run(both(reader.getattr(file.handle()), changes));
         let attr = attr.expect("the servers answer");
         let fits = if attr.mode == 0o600 { attr.size >= 20 } else { attr.size <= 20 };
         assert!(fits, "delay {delay}: mode {:o} with size {}", attr.mode, attr.size);
@@ -173,55 +169,55 @@ fn attributes_belong_together() {
 
 #[test]
 fn lists_of_ranges_are_one_message_for_each_server() {
-    let rt = FakeRt::new(1, 2, 1 << 12);
-    let client = rt.client(1);
-    let file = create(&rt, &client);
-    rt.take_sent();
+    let world = World::new(1, 2, 1 << 12);
+    let client = world.client(1);
+    let file = create(&world, &client);
+    world.take_sent();
     let ranges: Vec<(u64, u64)> = (0..100).map(|i| (i * 1000, 10)).collect();
     let data: Vec<u8> = (0..1000u32).map(|i| i as u8).collect();
-    rt.run(client.write_list(&file, &ranges, Bulk::Slices(data.chunks(333).collect()))).expect("it is written");
-    assert_eq!(rt.take_sent().len(), 2);
-    let back = rt.run(client.read_list(&file, &ranges)).expect("it is read");
-    assert_eq!(rt.take_sent().len(), 2);
+    world.run(client.write_list(&file, &ranges, Bulk::Slices(data.chunks(333).collect()))).expect("it is written");
+    assert_eq!(world.take_sent().len(), 2);
+    let back = world.run(client.read_list(&file, &ranges)).expect("it is read");
+    assert_eq!(world.take_sent().len(), 2);
     assert_eq!(back.iter().flat_map(|pieces| concat(pieces)).collect::<Vec<u8>>(), data);
     for bad in [&[(0, 5), (3, 5)][..], &[(5, 5), (0, 5)], &[(0, 9)]] {
-        let outcome = rt.run(client.write_list(&file, bad, Bulk::Slices(vec![&[0; 10]])));
+        let outcome = world.run(client.write_list(&file, bad, Bulk::Slices(vec![&[0; 10]])));
         assert_eq!(outcome.map_err(|error| error.status), Err(Status::Invalid));
     }
     assert_eq!(
-        rt.run(client.write(&file, u64::MAX - 2, Bulk::Slices(vec![b"xyz"]))).map_err(|error| error.status),
+        world.run(client.write(&file, u64::MAX - 2, Bulk::Slices(vec![b"xyz"]))).map_err(|error| error.status),
         Err(Status::FileTooBig)
     );
-    assert_eq!(read(&rt, &client, &file, u64::MAX - 2, 100), b"");
+    assert_eq!(read(&world, &client, &file, u64::MAX - 2, 100), b"");
 }
 
 #[test]
 fn own_writes_from_both_sides_of_a_truncation_by_another_client_are_sorted_out() {
-    let rt = FakeRt::new(1, 2, 1 << 12);
-    let (one, two) = (rt.client(1), rt.client(2));
-    let file = create(&rt, &one);
-    let (_, other) = rt.run(two.open(&ROOT, file.handle(), BOTH, false)).expect("it opens");
-    write(&rt, &one, &file, 0, &[1; 9000]);
-    truncate(&rt, &two, &other, 10);
+    let world = World::new(1, 2, 1 << 12);
+    let (one, two) = (world.client(1), world.client(2));
+    let file = create(&world, &one);
+    let (_, other) = world.run(two.open(&ROOT, file.handle(), BOTH, false)).expect("it opens");
+    write(&world, &one, &file, 0, &[1; 9000]);
+    truncate(&world, &two, &other, 10);
     // Client one does not know of the truncation yet.
-    write(&rt, &one, &file, 100, &[2; 50]);
-    assert_eq!(rt.run(one.getattr(file.handle())).expect("exact").size, 150);
-    assert_eq!(rt.run(two.getattr(file.handle())).expect("exact").size, 150);
+    write(&world, &one, &file, 100, &[2; 50]);
+    assert_eq!(world.run(one.getattr(file.handle())).expect("exact").size, 150);
+    assert_eq!(world.run(two.getattr(file.handle())).expect("exact").size, 150);
     let handle = file.handle();
-    rt.run(one.close(file)).expect("it closes");
-    rt.run(two.close(other)).expect("it closes");
-    assert_eq!(rt.0.borrow().inodes[&handle].attr.size, 150);
-    assert_eq!(rt.run(one.getattr(handle)).expect("exact").size, 150);
+    world.run(one.close(file)).expect("it closes");
+    world.run(two.close(other)).expect("it closes");
+    assert_eq!(world.size_of(handle), 150);
+    assert_eq!(world.run(one.getattr(handle)).expect("exact").size, 150);
 }
 
 #[test]
 fn a_write_and_a_truncation_of_one_client_at_once_leave_an_exact_size() {
     for (write_delay, truncate_delay) in (0..8).flat_map(|write| (0..9).map(move |truncate| (write, truncate))) {
-        let rt = FakeRt::new(1, 2, 1 << 12);
-        let client = rt.client(1);
-        let file = create(&rt, &client);
-        write(&rt, &client, &file, 0, &[1; 9000]);
-        rt.fates(move |sent| match sent.request.op() {
+        let world = World::new(1, 2, 1 << 12);
+        let client = world.client(1);
+        let file = create(&world, &client);
+        write(&world, &client, &file, 0, &[1; 9000]);
+        world.fates(move |sent| match sent.request.op() {
             Op::Write => Fate::Late(write_delay * LATENCY / 2),
             // Done at once, but the answer comes after the write.
             Op::SetAttr if truncate_delay == 8 && !sent.header.flags.contains(Flags::RETRY) => Fate::ReplyLost,
@@ -230,35 +226,38 @@ fn a_write_and_a_truncation_of_one_client_at_once_leave_an_exact_size() {
         });
         let cut = SetAttr { size: Some(10), opened_for_write: true, ..SetAttr::default() };
         let (written, truncated) =
-            rt.run(both(client.write(&file, 100, Bulk::Slices(vec![&[2; 50]])), client.setattr(&ROOT, file.handle(), &cut)));
+            world.run(both(client.write(&file, 100, Bulk::Slices(vec![&[2; 50]])), client.setattr(&ROOT, file.handle(), &cut)));
         written.expect("it is written");
         truncated.expect("it is cut");
-        let local = rt.0.borrow().objects[&(file.handle(), 0)].0.len() as u64;
-        let size = local.max(10);
-        assert!(size == 10 || size == 150);
         let handle = file.handle();
-        assert_eq!(rt.run(client.getattr(handle)).expect("exact").size, size, "delays {write_delay} and {truncate_delay}");
-        rt.run(client.close(file)).expect("it closes");
-        assert_eq!(rt.0.borrow().inodes[&handle].attr.size, size, "delays {write_delay} and {truncate_delay}");
+        let size = world.run(world.hand.getattr(handle)).expect("the data servers know").size;
+        assert!(size == 10 || size == 150);
+        assert_eq!(world.run(client.getattr(handle)).expect("exact").size, size, "delays {write_delay} and {truncate_delay}");
+        world.run(client.close(file)).expect("it closes");
+        assert_eq!(world.size_of(handle), size, "delays {write_delay} and {truncate_delay}");
     }
 }
 
 #[test]
 fn a_failed_write_does_not_invent_a_size() {
-    let rt = FakeRt::new(1, 2, 1 << 12);
-    let client = rt.client(1);
-    let file = create(&rt, &client);
-    write(&rt, &client, &file, 0, b"abc");
-    rt.fates(|sent| {
-        if sent.server == ServerId::data(0) && sent.request.op() == Op::Write { Fate::Refused(Status::NoSpace) } else { Fate::Arrives }
+    let world = World::new(1, 2, 1 << 12);
+    let client = world.client(1);
+    let file = create(&world, &client);
+    write(&world, &client, &file, 0, b"abc");
+    world.fates(|sent| {
+        if sent.server == ServerId::data(0) && sent.request.op() == Op::Write {
+            Fate::Answered(Err(Status::NoSpace))
+        } else {
+            Fate::Arrives
+        }
     });
-    let outcome = rt.run(client.write(&file, 0, Bulk::Slices(vec![&[9; 8192]])));
+    let outcome = world.run(client.write(&file, 0, Bulk::Slices(vec![&[9; 8192]])));
     assert_eq!(outcome.map_err(|error| error.status), Err(Status::NoSpace));
-    rt.no_faults();
-    let exact = rt.run(client.getattr(file.handle())).expect("asked at the data servers").size;
+    world.no_faults();
+    let exact = world.run(client.getattr(file.handle())).expect("asked at the data servers").size;
     let handle = file.handle();
-    rt.run(client.close(file)).expect("it closes");
-    assert_eq!(rt.0.borrow().inodes[&handle].attr.size, exact);
+    world.run(client.close(file)).expect("it closes");
+    assert_eq!(world.size_of(handle), exact);
     assert!(exact == 4096 || exact == 8192, "what the other server wrote counts: {exact}");
 }
 
@@ -276,12 +275,12 @@ fn random_operations_of_two_clients_against_a_model() {
 /// of bytes.
 fn random_operations(active: u64) {
     for seed in 0..60u64 {
-        let rt = FakeRt::new(1, 3, 1 << 12);
-        let clients = [rt.client(1), rt.client(2)];
-        let first = create(&rt, &clients[0]);
+        let world = World::new(1, 3, 1 << 12);
+        let clients = [world.client(1), world.client(2)];
+        let first = create(&world, &clients[0]);
         let handle = first.handle();
         let rights = if active == 2 { BOTH } else { Rights::READ };
-        let (_, second) = rt.run(clients[1].open(&ROOT, handle, rights, false)).expect("it opens");
+        let (_, second) = world.run(clients[1].open(&ROOT, handle, rights, false)).expect("it opens");
         let mut files = [first, second];
         let mut model: Vec<u8> = Vec::new();
         let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1;
@@ -297,7 +296,7 @@ fn random_operations(active: u64) {
             match draw(8) {
                 0..=2 => {
                     let data: Vec<u8> = (0..len).map(|i| (step * 7 + i) as u8 | 1).collect();
-                    write(&rt, client, &file, offset, &data);
+                    write(&world, client, &file, offset, &data);
                     if len > 0 {
                         let end = (offset + len) as usize;
                         model.resize(model.len().max(end), 0);
@@ -307,35 +306,34 @@ fn random_operations(active: u64) {
                 3 | 4 => {
                     let end = model.len().min((offset + len) as usize);
                     let expected = model.get(offset as usize..end).unwrap_or(&[]);
-                    assert!(read(&rt, client, &file, offset, len) == expected, "{context}: read {offset}+{len}");
+                    assert!(read(&world, client, &file, offset, len) == expected, "{context}: read {offset}+{len}");
                 }
                 5 => {
-                    truncate(&rt, client, &file, offset);
+                    truncate(&world, client, &file, offset);
                     model.resize(offset as usize, 0);
                 }
                 6 => {
-                    let attr = rt.run(client.getattr(handle)).expect("the servers answer");
+                    let attr = world.run(client.getattr(handle)).expect("the servers answer");
                     assert_eq!(attr.size, model.len() as u64, "{context}: size");
                 }
                 _ => {
                     drop(file);
                     let cut = draw(6) == 0;
-                    let (attr, again) = rt.run(client.open(&ROOT, handle, BOTH, cut)).expect("it opens");
+                    let (attr, again) = world.run(client.open(&ROOT, handle, BOTH, cut)).expect("it opens");
                     if cut {
                         model.clear();
                     }
                     assert_eq!(attr.size, model.len() as u64, "{context}: size at open");
                     let before = std::mem::replace(&mut files[who], again);
-                    rt.run(client.close(before)).expect("it closes");
+                    world.run(client.close(before)).expect("it closes");
                 }
             }
         }
         for (client, file) in clients.iter().zip(files) {
-            rt.run(client.close(file)).expect("it closes");
+            world.run(client.close(file)).expect("it closes");
         }
-        let world = rt.0.borrow();
-        assert_eq!(world.inodes[&handle].attr.size, model.len() as u64, "seed {seed}: the inode knows the size when all is closed");
-        assert!(world.opens.is_empty(), "seed {seed}: {:?}", world.opens);
-        assert!(world.sent.iter().any(|sent| sent.server == META0));
+        assert_eq!(world.size_of(handle), model.len() as u64, "seed {seed}: the inode knows the size when all is closed");
+        assert!(world.take_sent().iter().any(|(server, _)| *server == META0));
+        assert!(world.is_closed(ROOT_HANDLE, "file"), "seed {seed}");
     }
 }

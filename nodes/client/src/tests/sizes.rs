@@ -5,7 +5,7 @@ use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE};
 use weft_rt::Bulk;
 use weft_wire::Rights;
 
-use crate::fake::FakeRt;
+use super::world::World;
 use crate::{CreateOptions, RenameFlags, SetAttr, XattrFlags};
 
 /// Most bytes of the state of one operation.
@@ -13,10 +13,11 @@ const BYTES_MAX: usize = 4 << 10;
 
 #[test]
 fn the_state_of_an_operation_is_small() {
-    let rt = FakeRt::new(1, 1, 1 << 20);
-    let client = rt.client(1);
+    let world = World::new(1, 1, 1 << 20);
+    // On a runtime that programs use: that of the tests has a state of its own.
+    let client = world.client_without_fates(1);
     let (who, options) = (Credentials::ROOT, CreateOptions::default());
-    let (_, file, _) = rt.run(client.create(&who, ROOT_HANDLE, b"f", &options)).expect("a file");
+    let (_, file, _) = world.run(client.create(&who, ROOT_HANDLE, b"f", &options)).expect("a file");
     let (handle, changes) = (Handle(7), SetAttr::default());
     let sizes = [
         ("lookup", size_of_val(&client.lookup(&who, handle, b"x"))),

@@ -1,0 +1,116 @@
+//! What the kernel's requests have in common: their beginning, and answers of each kind.
+
+use std::time::Duration;
+
+use weft_base::Status;
+use weft_posix::{Family, Lock, LockKind, Shown};
+use weft_rt::{FaultPoint, ThreadRuntime};
+use weft_trace::{EventId, event};
+
+use super::WeftFilesystem;
+use crate::convert::{attributes, errno, inode};
+use crate::kernel::{
+    Errno, FileHandle, FileLock, INodeNo, InodeGeneration, LockOwner, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr, Request,
+};
+use crate::served::Served;
+
+/// Handles are never reused, so one generation is enough.
+pub(super) const GENERATION: InodeGeneration = InodeGeneration(0);
+
+/// Answers an error, or goes on with the value.
+macro_rules! answer {
+    ($served:expr, $reply:ident, $result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => {
+                let errno = errno(Status::from(error));
+                $served.fails(errno);
+                return $reply.error(errno);
+            }
+        }
+    };
+}
+pub(super) use answer;
+
+impl<R: ThreadRuntime> WeftFilesystem<R> {
+    pub(super) fn run<F: Future>(&self, future: F) -> F::Output {
+        self.posix.rt().block_on(future)
+    }
+
+    /// To be called by a thread that has taken a request, before anything else.
+    pub(super) fn begin(&self, event: EventId, request: &Request, object: INodeNo) -> Served<'_> {
+        // Reading ahead, writing back and closing are the kernel's own: nobody waits for them one
+        // after the other.
+        let is_waited_for = !matches!(event, event::FUSE_READ | event::FUSE_WRITE | event::FUSE_RELEASE);
+        let turn = self.threads.turn(is_waited_for.then(|| request.pid()));
+        let mut span = weft_trace::operation(event);
+        if span.is_on() {
+            // Of the calling thread: it joins what its process recorded with this request.
+            span.request(u64::from(request.pid())).object(object.0);
+        }
+        if self.posix.rt().delay_ns(FaultPoint::Fuse) > 0 {
+            self.run(self.posix.rt().pass(FaultPoint::Fuse));
+        }
+        Served { reply: None, span, turn }
+    }
+
+    /// Gives an open file back.
+    pub(super) fn release_file(&self, number: u64) {
+        if !self.posix.try_release(number) {
+            self.run(self.posix.release(number));
+        }
+    }
+
+    /// Answers with an object that a name leads to.
+    pub(super) fn reply_entry<E>(&self, mut served: Served<'_>, reply: ReplyEntry, result: Result<Shown, E>)
+    where
+        Status: From<E>,
+    {
+        let shown = answer!(served, reply, result);
+        served.replies();
+        reply.entry(&ttl(&shown), inode(shown.node), &attributes(&shown.attr), GENERATION);
+    }
+
+    /// Answers with the attributes of an object.
+    pub(super) fn reply_attr<E>(&self, mut served: Served<'_>, reply: ReplyAttr, result: Result<Shown, E>)
+    where
+        Status: From<E>,
+    {
+        let shown = answer!(served, reply, result);
+        served.replies();
+        reply.attr(&ttl(&shown), &attributes(&shown.attr));
+    }
+
+    /// Answers that something is done.
+    pub(super) fn reply_done<E>(&self, mut served: Served<'_>, reply: ReplyEmpty, result: Result<(), E>)
+    where
+        Status: From<E>,
+    {
+        answer!(served, reply, result);
+        served.replies();
+        reply.ok();
+    }
+}
+
+/// How long the kernel may answer from what it is told.
+pub(super) fn ttl(shown: &Shown) -> Duration {
+    Duration::from_nanos(shown.ttl_ns)
+}
+
+/// A lock as the kernel asks for it.
+pub(super) fn lock_of(family: Family, file: FileHandle, owner: LockOwner, lock: &FileLock) -> Lock {
+    let kind = if lock.kind == libc::F_RDLCK { LockKind::Shared } else { LockKind::Exclusive };
+    Lock { family, owner: owner.0, kind, start: lock.start, end: lock.end, process: lock.pid, file: file.0 }
+}
+
+/// The protocol of both xattr calls: size 0 asks for the length.
+pub(super) fn reply_xattr(served: &mut Served<'_>, reply: ReplyXattr, size: u32, value: &[u8]) {
+    served.replies();
+    if size == 0 {
+        reply.size(value.len() as u32);
+    } else if value.len() > size as usize {
+        reply.error(Errno::ERANGE);
+    } else {
+        reply.data(value);
+    }
+}
