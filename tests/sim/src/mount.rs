@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use weft_base::{Attr, Credentials, Handle, Nanos, SECOND, Status};
 use weft_client::{RenameFlags, Result, SetAttr};
-use weft_posix::{Caching, CallingThread, Gateway, InodeNumber, OpenHow, Opened, Options, Posix, Shown, WriteHow};
+use weft_posix::{Caching, CallingThread, Gateway, InodeNumber, Listed, OpenHow, Opened, Options, Posix, Shown, WriteHow};
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{NodeId, Sim, SimRt};
 use weft_wire::Rights;
@@ -228,6 +228,33 @@ impl Mount {
         believed.attrs.remove(&open.node);
         believed.pages.remove(&open.node);
         written
+    }
+
+    /// Lists a directory as programs do, in calls with room for so many entries.
+    ///
+    /// # Errors
+    /// Those of the layer.
+    pub async fn list(&self, caller: &CallingThread, dir: InodeNumber, with_attrs: bool, room: usize) -> Result<Vec<String>> {
+        let number = self.posix.open_dir(dir);
+        let (mut names, mut cookie) = (Vec::new(), 0);
+        loop {
+            let mut left = room;
+            let after = cookie;
+            let add = |entry: Listed<'_>| {
+                if left > 0 {
+                    assert!(entry.cookie > cookie, "a listing goes on");
+                    (left, cookie) = (left - 1, entry.cookie);
+                    names.push(String::from_utf8_lossy(entry.name).into_owned());
+                    return false;
+                }
+                true
+            };
+            self.posix.list(number, &caller.who, after, with_attrs, add).await?;
+            if left == room {
+                self.posix.close_dir(number);
+                return Ok(names);
+            }
+        }
     }
 
     /// Moves a name over another one.

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use weft_base::{MILLISECOND, ROOT_HANDLE, SECOND, Status};
-use weft_posix::{Family, InodeNumber, Lock, LockKind, Refusal};
+use weft_base::{FileKind, MILLISECOND, ROOT_HANDLE, SECOND, ServerId, Status};
+use weft_posix::{Caching, Family, InodeNumber, Lock, LockKind, Refusal};
 use weft_rt::Runtime;
 use weft_rt_sim::{FaultPlan, FaultSettings, Joined, MessageFaults, Profile, Random, Sim};
 use weft_sim_tests::cluster::{Cluster, ClusterConfig};
@@ -406,4 +406,90 @@ fn closes_go_out_together() {
     });
     assert_eq!(size, 5);
     assert!(world.mounts[0].lines().is_empty());
+}
+
+/// Pages and times from before a write through another mount are not for those who open the file
+/// after it.
+#[test]
+fn pages_are_of_the_version_that_is_opened() {
+    let world = World::new(10, SECOND);
+    let write = |byte: u8| {
+        let mtime = world.alone(1, move |mount| async move {
+            let file = mount.open(&caller(1, 0), ROOT, "file", how(Rights::WRITE)).await.expect("it is there");
+            mount.write(&caller(1, 0), file, 0, &[byte; 5000], false).await.expect("it is written");
+            mount.release(file.opened.number).await;
+            mount.stat(file.node).await.expect("it is there").mtime
+        });
+        // Closes go out in the background; what was told of the file is believed much longer.
+        world.sim.run_for(100 * MILLISECOND);
+        mtime
+    };
+    let read = || {
+        world.alone(0, |mount| async move {
+            let file = mount.open(&caller(1, 0), ROOT, "file", how(Rights::READ)).await.expect("it opens");
+            let bytes = mount.read(file).await.expect("it is read");
+            let mtime = mount.stat(file.node).await.expect("it is there").mtime;
+            mount.release(file.opened.number).await;
+            (file.opened.caching, bytes, mtime)
+        })
+    };
+    world.alone(0, |mount| async move {
+        let file = mount.create(&caller(1, 0), ROOT, "file", 0o644).await.expect("a new file");
+        mount.release(file.opened.number).await;
+    });
+    world.sim.run_for(100 * MILLISECOND);
+    for byte in 1..5 {
+        let mtime = write(byte);
+        assert_eq!(read(), (Caching::Anew, vec![byte; 5000], mtime));
+        assert_eq!(read(), (Caching::Keep, vec![byte; 5000], mtime), "what is there need not be read again");
+    }
+}
+
+/// Whatever room callers have, and whatever others make and remove meanwhile.
+#[test]
+fn a_listing_has_every_name_once() {
+    const FILES: usize = 1000;
+    let world = World::new(11, SECOND);
+    let name = |number: usize| format!("{number:0>200}");
+    world.alone(0, move |mount| async move {
+        for number in 0..FILES {
+            let made = mount.posix.mknod(&caller(1, 0).who, ROOT, name(number).as_bytes(), FileKind::File, 0o644, 0).await;
+            made.expect("a new name");
+        }
+    });
+    for (with_attrs, room) in [(true, 7), (true, 300), (false, 64), (false, 5000)] {
+        let (lists, changes) = (world.mounts[0].clone(), world.mounts[1].clone());
+        let listed = world.sim.spawn_on(lists.node, move |_| async move { lists.list(&caller(1, 0), ROOT, with_attrs, room).await });
+        let changed = world.sim.spawn_on(changes.node, move |_| async move {
+            for number in 0..20 {
+                let other = format!("other {number}");
+                changes.posix.mkdir(&caller(2, 0).who, ROOT, other.as_bytes(), 0o755).await?;
+                changes.posix.rmdir(&caller(2, 0).who, ROOT, other.as_bytes()).await?;
+            }
+            Ok(Vec::new())
+        });
+        let mut names = world.run(vec![listed, changed]).swap_remove(0).expect("it is listed");
+        names.retain(|name| !name.starts_with("other"));
+        assert_eq!(names[..2], [".", ".."]);
+        names.sort_unstable();
+        assert_eq!(names[2..], (0..FILES).map(name).collect::<Vec<_>>(), "room for {room} names");
+    }
+}
+
+/// Also if it joined after the mount began.
+#[test]
+fn a_server_that_does_not_answer_is_named_with_its_address() {
+    let world = World::new(12, 0);
+    world.cluster.grow(&[0]);
+    world.sim.run_for(5 * SECOND);
+    let new = ServerId::data(10);
+    let mount = world.mounts[0].clone();
+    let file = world.alone(0, |mount| async move {
+        mount.posix.statfs().await.expect("all servers answer");
+        mount.create(&caller(1, 0), ROOT, "file", 0o644).await.expect("a new file")
+    });
+    world.sim.crash(world.sim.node_of(new).expect("it has joined"));
+    let written = world.alone(0, move |mount| async move { mount.write(&caller(1, 0), file, 0, &[7; 64 << 10], false).await });
+    assert_eq!(written.map_err(|error| error.server), Err(Some(new)));
+    assert!(mount.lines().iter().any(|line| line.contains("(sim:data10)")), "{:?}", mount.lines());
 }
