@@ -1,25 +1,18 @@
-//! The client: what all operations share. The operations themselves are in the modules beside this
-//! one, one idea each.
+//! The client: what all operations share. The operations are in the folders beside this file, one
+//! room each, and what a room keeps is hidden in it: `servers` (who answers), `names`, `attributes`
+//! (what is exact), `files` (what is open). What was learned is behind one door, `knowledge`.
 
 use std::sync::Arc;
 
-use weft_base::{Attr, ClusterMap, Handle, Nanos, Payload, SECOND, ServerId, ServerRole};
-use weft_call::{Caller, CallerStats, run_window};
-use weft_rt::{Bulk, Runtime};
-use weft_wire::Operation;
-use weft_wire::ops::{LiveReply, LiveRequest, PingRequest, ServerInfo, TraceReadReply, TraceReadRequest, TraceReply, TraceRequest};
+use weft_base::{Attr, ClusterMap, Handle, Nanos};
+use weft_rt::Runtime;
 
-use crate::error::{Error, Result};
+use crate::attributes::Silent;
+use crate::files::OpenTable;
 use crate::flow::Flow;
 use crate::knowledge::{Asked, Changing, Knowledge, Touched};
-use crate::maps::Maps;
-use crate::open_table::OpenTable;
-use crate::silent::Silent;
-use crate::space::DataSpace;
-use crate::types::{ClientOptions, FsStats};
-
-/// Longest wait for the answer to a ping or a dashboard's question, in nanoseconds.
-const PING_DEADLINE: u64 = 2 * SECOND;
+use crate::servers::Servers;
+use crate::types::ClientOptions;
 
 /// A client of one file system. Cheap to clone; all clones are one client. `Send` and `Sync` when
 /// the runtime is: threads call it at once, each driving its own operation.
@@ -29,10 +22,11 @@ pub struct Client<R: Runtime> {
     until: Nanos,
 }
 
+/// What the rooms of a client have, each for itself: the others see of it what a field's type shows
+/// outside of its folder.
 pub(crate) struct Inner<R> {
-    pub(crate) caller: Caller<R>,
-    pub(crate) maps: Maps,
-    pub(crate) options: ClientOptions,
+    pub(crate) servers: Servers<R>,
+    options: ClientOptions,
     pub(crate) opens: OpenTable,
     pub(crate) knowledge: Knowledge,
     pub(crate) silent: Silent,
@@ -47,16 +41,16 @@ impl<R: Runtime> Clone for Client<R> {
 impl<R: Runtime> Client<R> {
     /// A client of the file system that `map` describes. Sends nothing.
     pub fn new(rt: R, map: ClusterMap, options: ClientOptions) -> Client<R> {
-        let caller = Caller::new(rt, options.client, options.incarnation);
+        let servers = Servers::new(rt, map, &options);
         let knowledge = Knowledge::new(options.attr_cache_ns);
         let (opens, silent) = (OpenTable::default(), Silent::default());
-        let inner = Inner { caller, maps: Maps::new(map), options, opens, knowledge, silent };
+        let inner = Inner { servers, options, opens, knowledge, silent };
         Client { inner: Arc::new(inner), until: Nanos::NEVER }
     }
 
     /// The runtime.
     pub fn rt(&self) -> &R {
-        self.inner.caller.rt()
+        self.inner.servers.rt()
     }
 
     /// How the client behaves.
@@ -86,92 +80,6 @@ impl<R: Runtime> Client<R> {
         self.inner.knowledge.directory(dir, self.rt().now())
     }
 
-    /// Counters of messages and bytes since the client was made.
-    pub fn stats(&self) -> CallerStats {
-        self.inner.caller.stats()
-    }
-
-    /// Asks one server who it is and how it is. Gives up after 2 s.
-    ///
-    /// # Errors
-    /// What prevents an answer: [`weft_base::Status::TimedOut`],
-    /// [`weft_base::Status::Unreachable`], or what the handshake says.
-    pub async fn ping(&self, server: ServerId) -> Result<ServerInfo> {
-        let mut flow = self.flow("ping", Handle(0));
-        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
-        self.call(flow, server, &PingRequest {}).await
-    }
-
-    /// Asks one server what it has done and is busy with. Gives up after 2 s.
-    ///
-    /// # Errors
-    /// As [`Client::ping`]; [`weft_base::Status::NotSupported`] from a server that is too old to
-    /// know.
-    pub async fn live(&self, server: ServerId) -> Result<LiveReply> {
-        let mut flow = self.flow("ask for live numbers", Handle(0));
-        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
-        self.call(flow, server, &LiveRequest {}).await
-    }
-
-    /// Tells one server what to record of itself. Gives up after 2 s.
-    ///
-    /// # Errors
-    /// As [`Client::ping`]; [`weft_base::Status::NotSupported`] if the server may not be told.
-    pub async fn trace(&self, server: ServerId, request: &TraceRequest) -> Result<TraceReply> {
-        let mut flow = self.flow("trace", Handle(0));
-        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
-        self.call(flow, server, request).await
-    }
-
-    /// Reads a piece of what one server has recorded. Gives up after 2 s.
-    ///
-    /// # Errors
-    /// As [`Client::trace`]; [`weft_base::Status::NotFound`] if there is no such file,
-    /// [`weft_base::Status::Io`] if it cannot be read.
-    pub async fn trace_read(&self, server: ServerId, request: &TraceReadRequest) -> Result<TraceReadReply> {
-        let mut flow = self.flow("read a trace", Handle(0));
-        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
-        self.call(flow, server, request).await
-    }
-
-    /// Pings every server of the map at once; one result for each, metadata servers first. Takes 2
-    /// s at most.
-    pub async fn ping_all(&self) -> Vec<(ServerId, Result<ServerInfo>)> {
-        let mut answers: Vec<(ServerId, Result<ServerInfo>)> = Vec::new();
-        loop {
-            // The answers may tell of a map with more servers.
-            let asked = |id: ServerId| answers.iter().any(|(server, _)| *server == id);
-            let servers: Vec<ServerId> = self.map().servers().map(|entry| entry.id).filter(|id| !asked(*id)).collect();
-            if servers.is_empty() {
-                return answers;
-            }
-            let results = run_window(servers.iter().map(|server| self.ping(*server)), self.options().window).await;
-            answers.extend(servers.into_iter().zip(results));
-            answers.sort_unstable_by_key(|(server, _)| *server);
-        }
-    }
-
-    /// Sums capacity and use over all servers; a disk that several share is counted once. Servers
-    /// that do not answer within 2 s are named in the result.
-    ///
-    /// # Errors
-    /// That of the first server if none answers.
-    pub async fn statfs(&self) -> Result<FsStats> {
-        let mut stats = FsStats::default();
-        let answers = self.ping_all().await;
-        let servers = answers.len();
-        let space = DataSpace::of(answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()));
-        (stats.capacity_bytes, stats.free_bytes, stats.used_bytes) = (space.capacity_bytes, space.free_bytes, space.used_bytes);
-        for (server, answer) in answers {
-            match answer {
-                Ok(_) if server.role() == ServerRole::Data => {}
-                Ok(info) => stats.inodes += info.objects,
-                Err(error) => stats.unanswered.push(Error { operation: "statfs", ..error }),
-            }
-        }
-        if stats.unanswered.len() == servers { Err(stats.unanswered[0]) } else { Ok(stats) }
-    }
-
     /// Begins an operation of the API.
     pub(crate) fn flow(&self, operation: &'static str, handle: Handle) -> Flow {
         let deadline = self.rt().now() + self.inner.options.deadline_ns;
@@ -186,42 +94,5 @@ impl<R: Runtime> Client<R> {
     /// This client is about to change something: see [`Changing`].
     pub(crate) fn changing<'a>(&'a self, touched: Touched<'a>) -> Changing<'a> {
         self.inner.knowledge.changing(touched, self.rt().now(), self.inner.opens.reports())
-    }
-
-    /// The metadata server that owns `handle`.
-    pub(crate) fn owner(&self, flow: Flow, handle: Handle) -> Result<ServerId> {
-        self.map().owner(handle).map_err(|status| flow.error(status))
-    }
-
-    /// One request of an operation.
-    pub(crate) async fn call<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O) -> Result<O::Reply> {
-        let outcome = self.inner.caller.call(server, operation, flow.deadline).await;
-        self.after_call(flow, server).await;
-        outcome.map_err(|status| flow.error_at(status, server))
-    }
-
-    /// Like [`Client::call`], with bulk data.
-    pub(crate) async fn call_with_bulk<O: Operation>(
-        &self,
-        flow: Flow,
-        server: ServerId,
-        operation: &O,
-        bulk: Bulk<'_>,
-    ) -> Result<(O::Reply, Payload)> {
-        let outcome = self.inner.caller.call_with_bulk(server, operation, bulk, flow.deadline).await;
-        self.after_call(flow, server).await;
-        outcome.map_err(|status| flow.error_at(status, server))
-    }
-
-    /// Whoever notices that a server has restarted tells it what is open there, before anything
-    /// else, as far as his time goes. Before that he asks for a cluster map of which the server has
-    /// told.
-    async fn after_call(&self, flow: Flow, server: ServerId) {
-        if self.map_is_old() {
-            Box::pin(self.learn_map(flow, server)).await;
-        }
-        if self.inner.caller.has_restarted() {
-            Box::pin(self.reclaim(flow.deadline)).await;
-        }
     }
 }

@@ -1,12 +1,8 @@
-//! Tests of the operations against real servers in virtual time.
+//! Tests of the operations against real servers in virtual time; those of files are in
+//! `files/tests`.
 
 mod calls;
-mod data;
 mod namespace;
-mod opens;
 mod partitions;
-mod races;
-mod restarts;
 mod sizes;
-mod sync;
-mod world;
+pub(crate) mod world;

@@ -34,7 +34,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) at: Nanos,
-    /// How many reports of own writes had arrived (see `open_table.rs`).
+    /// How many reports of own writes had arrived (see `files/open_table.rs`).
     pub(crate) after_reports: u64,
     changes: u64,
 }

@@ -27,9 +27,9 @@ use weft_wire::{ClusterKey, Frame, Header, Request, Rights};
 use crate::{Client, ClientOptions, CreateOptions, OpenFile, RenameFlags};
 
 /// How long a message travels, in nanoseconds. Servers and disks take no time.
-pub(super) const LATENCY: u64 = 50_000;
+pub(crate) const LATENCY: u64 = 50_000;
 /// Lifetime of capabilities, in nanoseconds.
-pub(super) const LIFETIME: u64 = 3600 * SECOND;
+pub(crate) const LIFETIME: u64 = 3600 * SECOND;
 /// How long a server that has restarted waits for clients, in nanoseconds.
 const GRACE: u64 = 30 * SECOND;
 /// Bytes of a journal segment.
@@ -39,14 +39,14 @@ const LIMIT: u64 = 10_000 * SECOND;
 /// The client that does for a test what others do; see [`World::hand`].
 const HAND: ClientId = ClientId(99);
 
-pub(super) const META0: ServerId = ServerId(0);
-pub(super) const META1: ServerId = ServerId(1);
-pub(super) const BOTH: Rights = Rights(Rights::READ.0 | Rights::WRITE.0);
-pub(super) static ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: false };
+pub(crate) const META0: ServerId = ServerId(0);
+pub(crate) const META1: ServerId = ServerId(1);
+pub(crate) const BOTH: Rights = Rights(Rights::READ.0 | Rights::WRITE.0);
+pub(crate) static ROOT: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: false };
 
 /// What happens to a message on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     Arrives,
     /// It arrives this much later, in nanoseconds.
     Late(u64),
@@ -64,10 +64,10 @@ pub(super) enum Fate {
 
 /// A message that was sent.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
-    pub(super) server: ServerId,
-    pub(super) header: Header,
-    pub(super) request: Request,
+pub(crate) struct Sent {
+    pub(crate) server: ServerId,
+    pub(crate) header: Header,
+    pub(crate) request: Request,
 }
 
 type Fates = Box<dyn FnMut(&Sent) -> Fate>;
@@ -83,19 +83,19 @@ struct Line {
 
 /// The runtime of the clients under test.
 #[derive(Clone)]
-pub(super) struct TestRt {
+pub(crate) struct TestRt {
     rt: SimRt,
     line: Rc<Line>,
 }
 
 /// A file system, and the world around it.
-pub(super) struct World {
+pub(crate) struct World {
     sim: Sim,
     servers: Servers,
     rt: TestRt,
     map: ClusterMap,
     /// Another client: what it does meets no fate and is not recorded.
-    pub(super) hand: Client<TestRt>,
+    pub(crate) hand: Client<TestRt>,
 }
 
 impl Deref for World {
@@ -107,7 +107,7 @@ impl Deref for World {
 
 impl World {
     /// A file system with so many servers and this stripe size.
-    pub(super) fn new(meta: u16, data: u16, stripe_bytes: u32) -> World {
+    pub(crate) fn new(meta: u16, data: u16, stripe_bytes: u32) -> World {
         let mut profile = Profile::instant();
         (profile.net.latency_ns, profile.net.jitter_ns) = (LATENCY, 0);
         let disk = &mut profile.disk;
@@ -148,12 +148,12 @@ impl World {
     }
 
     /// A client of the file system that has connected to all servers.
-    pub(super) fn client(&self, id: u64) -> Client<TestRt> {
+    pub(crate) fn client(&self, id: u64) -> Client<TestRt> {
         self.client_with(ClientOptions::new(ClientId(id), 1))
     }
 
     /// A client of the file system that has connected to all servers.
-    pub(super) fn client_with(&self, options: ClientOptions) -> Client<TestRt> {
+    pub(crate) fn client_with(&self, options: ClientOptions) -> Client<TestRt> {
         let client = Client::new(self.rt.clone(), self.map.clone(), options);
         let fates = self.line.fates.take();
         assert!(self.run(client.ping_all()).iter().all(|(_, answer)| answer.is_ok()));
@@ -163,17 +163,17 @@ impl World {
     }
 
     /// A client whose messages go straight to the servers.
-    pub(super) fn client_without_fates(&self, id: u64) -> Client<SimRt> {
+    pub(crate) fn client_without_fates(&self, id: u64) -> Client<SimRt> {
         Client::new(self.rt.rt.clone(), self.map.clone(), ClientOptions::new(ClientId(id), 1))
     }
 
     /// The cluster map that configurations have.
-    pub(super) fn map(&self) -> &ClusterMap {
+    pub(crate) fn map(&self) -> &ClusterMap {
         &self.map
     }
 
     /// A server that is new to all joins the file system.
-    pub(super) fn join(&self, entry: &ServerEntry) {
+    pub(crate) fn join(&self, entry: &ServerEntry) {
         self.servers.join(&self.sim, entry);
         let knows = |map: &ClusterMap| map.server(entry.id).is_some();
         self.run(async {
@@ -185,13 +185,13 @@ impl World {
     }
 
     /// The server dies and starts again: it has forgotten who has what open.
-    pub(super) fn restart(&self, server: ServerId) {
+    pub(crate) fn restart(&self, server: ServerId) {
         self.restarter(server)();
         self.serves();
     }
 
     /// What makes a server die and start again, for fates.
-    pub(super) fn restarter(&self, server: ServerId) -> impl Fn() + use<> {
+    pub(crate) fn restarter(&self, server: ServerId) -> impl Fn() + use<> {
         let control = self.sim.control();
         let node = control.node_of(server).expect("the server is one of the map");
         move || {
@@ -201,7 +201,7 @@ impl World {
     }
 
     /// Drives a flow to its end, letting virtual time pass while it waits.
-    pub(super) fn run<F: Future>(&self, flow: F) -> F::Output {
+    pub(crate) fn run<F: Future>(&self, flow: F) -> F::Output {
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         let waker = Waker::from(woken.clone());
         let mut flow = pin!(flow);
@@ -217,7 +217,7 @@ impl World {
     }
 
     /// Makes an object under a name, its inode on a certain metadata server.
-    pub(super) fn add(&self, dir: Handle, name: &str, server: u16, kind: FileKind, target: &str) -> Handle {
+    pub(crate) fn add(&self, dir: Handle, name: &str, server: u16, kind: FileKind, target: &str) -> Handle {
         self.run(async {
             let (hand, name) = (&self.hand, name.as_bytes());
             let no_flags = RenameFlags::default();
@@ -256,23 +256,23 @@ impl World {
 
     /// What the metadata server says of an object, and nothing else: whether somebody has it open
     /// for writing, too.
-    pub(super) async fn state(&self, handle: Handle) -> Result<FileState, Status> {
+    pub(crate) async fn state(&self, handle: Handle) -> Result<FileState, Status> {
         let flow = self.hand.flow("ask", handle);
         self.hand.call(flow, handle.server(), &GetAttrRequest { handle }).await.map_err(|error| error.status)
     }
 
     /// The size that the inode of a file has.
-    pub(super) fn size_of(&self, handle: Handle) -> u64 {
+    pub(crate) fn size_of(&self, handle: Handle) -> u64 {
         self.run(self.state(handle)).expect("it is there").attr.size
     }
 
     /// True if somebody has the file open for writing.
-    pub(super) fn is_written(&self, handle: Handle) -> bool {
+    pub(crate) fn is_written(&self, handle: Handle) -> bool {
         self.run(self.state(handle)).expect("it is there").ask_data.is_some()
     }
 
     /// True if somebody has the rights of these that show to others: to write and to lock.
-    pub(super) async fn is_held(&self, handle: Handle, rights: Rights) -> bool {
+    pub(crate) async fn is_held(&self, handle: Handle, rights: Rights) -> bool {
         let is_written = self.state(handle).await.expect("it is there").ask_data.is_some();
         let is_locked = match rights.contains(Rights::LOCK) {
             true => match self.hand.open(&ROOT, handle, Rights::READ.with(Rights::LOCK), false).await {
@@ -289,7 +289,7 @@ impl World {
 
     /// True if nobody has the file open at its metadata server: then it goes soon after its only
     /// name, which this takes away.
-    pub(super) fn is_closed(&self, dir: Handle, name: &str) -> bool {
+    pub(crate) fn is_closed(&self, dir: Handle, name: &str) -> bool {
         self.run(async {
             let (handle, _) = self.hand.lookup_handle(&ROOT, dir, name.as_bytes()).await.expect("it is there");
             self.hand.unlink(&ROOT, dir, name.as_bytes()).await.expect("the name goes");
@@ -299,7 +299,7 @@ impl World {
 
     /// True if the object goes now that it has no name. Its data goes first, and a server that has
     /// restarted waits for the grace.
-    pub(super) async fn is_gone(&self, handle: Handle) -> bool {
+    pub(crate) async fn is_gone(&self, handle: Handle) -> bool {
         let patience = self.now() + GRACE + SECOND;
         while self.state(handle).await != Err(Status::Stale) {
             if self.now() >= patience {
@@ -311,29 +311,29 @@ impl World {
     }
 
     /// Waits until a server that has restarted does not wait any more for what clients say.
-    pub(super) fn grace_is_over(&self) {
+    pub(crate) fn grace_is_over(&self) {
         self.run(self.sleep_until(self.now() + GRACE + SECOND));
     }
 }
 
 impl TestRt {
     /// Decides what happens to messages from now on.
-    pub(super) fn fates(&self, fates: impl FnMut(&Sent) -> Fate + 'static) {
+    pub(crate) fn fates(&self, fates: impl FnMut(&Sent) -> Fate + 'static) {
         *self.line.fates.borrow_mut() = Some(Box::new(fates));
     }
 
     /// Everything arrives again.
-    pub(super) fn no_faults(&self) {
+    pub(crate) fn no_faults(&self) {
         *self.line.fates.borrow_mut() = None;
     }
 
     /// Takes the record of messages: server and operation of each.
-    pub(super) fn take_sent(&self) -> Vec<(ServerId, weft_wire::Op)> {
+    pub(crate) fn take_sent(&self) -> Vec<(ServerId, weft_wire::Op)> {
         self.take_messages().into_iter().map(|sent| (sent.server, sent.request.op())).collect()
     }
 
     /// Takes the record of messages.
-    pub(super) fn take_messages(&self) -> Vec<Sent> {
+    pub(crate) fn take_messages(&self) -> Vec<Sent> {
         self.line.sent.take()
     }
 
@@ -417,6 +417,6 @@ impl Wake for Woken {
 }
 
 /// Makes a file in the root directory and opens it.
-pub(super) fn create(world: &World, client: &Client<TestRt>, name: &str) -> Arc<OpenFile> {
+pub(crate) fn create(world: &World, client: &Client<TestRt>, name: &str) -> Arc<OpenFile> {
     world.run(client.create(&ROOT, ROOT_HANDLE, name.as_bytes(), &CreateOptions::default())).expect("the server makes it").1
 }

@@ -8,11 +8,11 @@ use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::Op;
 use weft_wire::{Flags, Rights};
 
-use super::world::{BOTH, Fate, LATENCY, META0, ROOT, TestRt, World};
+use crate::tests::world::{BOTH, Fate, LATENCY, META0, ROOT, TestRt, World};
 use crate::{Client, OpenFile, SetAttr};
 
 fn create(world: &World, client: &Client<TestRt>) -> Arc<OpenFile> {
-    super::world::create(world, client, "file")
+    crate::tests::world::create(world, client, "file")
 }
 
 fn write(world: &World, client: &Client<TestRt>, file: &OpenFile, offset: u64, data: &[u8]) {

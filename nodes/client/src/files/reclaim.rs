@@ -8,8 +8,8 @@ use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire, PingRequest, ReclaimRequest};
 
+use super::open_inode::OpenInode;
 use crate::Client;
-use crate::open_inode::OpenInode;
 
 /// Longest wait for one server, in nanoseconds. What fails is tried again.
 const DEADLINE: u64 = 5 * SECOND;
@@ -45,7 +45,7 @@ impl<R: Runtime> Client<R> {
     /// not be told is told after its next answer.
     pub(crate) async fn reclaim(&self, deadline: Nanos) {
         let by = || deadline.min(self.rt().now() + DEADLINE);
-        'servers: for server in self.inner.caller.take_restarted() {
+        'servers: for server in self.inner.servers.take_restarted() {
             self.inner.opens.begin_reclaim();
             self.inner.knowledge.restarted();
             let inodes = self.inner.opens.at_server(server);
@@ -53,8 +53,7 @@ impl<R: Runtime> Client<R> {
                 inodes.into_iter().filter_map(|inode| inode.reclaim().map(|open| (inode, open))).collect();
             for opens in opens.chunks(OPENS_MAX) {
                 let request = ReclaimRequest { opens: opens.iter().map(|(_, open)| open.clone()).collect() };
-                if self.inner.caller.call(server, &request, by()).await.is_err() {
-                    self.inner.caller.mark_untold(server);
+                if !self.inner.servers.tell(server, &request, by()).await {
                     continue 'servers;
                 }
                 self.close_again(server, opens, &by).await;
@@ -69,9 +68,8 @@ impl<R: Runtime> Client<R> {
             let keeps = inode.reclaim().map(|now| now.rights).unwrap_or_default();
             if keeps != open.rights {
                 let request = CloseRequest { handle: open.handle, open_sequence: open.open_sequence, keeps, written: None };
-                if self.inner.caller.call(server, &request, by()).await.is_err() {
-                    self.inner.caller.mark_untold(server);
-                }
+                // If it does not hear of it, it is told everything again.
+                self.inner.servers.tell(server, &request, by()).await;
             }
         }
     }

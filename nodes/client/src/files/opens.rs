@@ -14,11 +14,11 @@ use weft_rt::{FaultPoint, Runtime};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
 
+use super::gate::Passage;
+use super::open_inode::OpenInode;
 use crate::flow::Flow;
-use crate::gate::Passage;
 use crate::knowledge::{Effect, Touched};
-use crate::open_inode::OpenInode;
-use crate::partitions::By;
+use crate::names::By;
 use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};
 
 /// How often an open is repeated because it was overtaken (see `open_table.rs`), or because the
@@ -257,13 +257,13 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Tells the server what is open and written, if it does not know.
-    pub(crate) async fn report(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+    pub(super) async fn report(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
         let _passage = self.enter(inode).await;
         self.report_inside(flow, inode).await
     }
 
     /// [`Client::report`] for a caller inside the gate of the file.
-    pub(crate) async fn report_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+    pub(super) async fn report_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
         let server = self.owner(flow, inode.handle)?;
         let Some(report) = self.inner.opens.begin_report(inode) else {
             self.inner.opens.remove_if_idle(inode);
@@ -294,7 +294,7 @@ impl<R: Runtime> Client<R> {
     }
 
     /// The attributes of [`Client::fsync`].
-    pub(crate) async fn sync_attributes(&self, flow: Flow, inode: &OpenInode, data_only: bool) -> Result<()> {
+    pub(super) async fn sync_attributes(&self, flow: Flow, inode: &OpenInode, data_only: bool) -> Result<()> {
         let Some(change) = inode.unsynced_change(data_only) else { return Ok(()) };
         self.report(flow, inode).await?;
         self.call(flow, self.owner(flow, inode.handle)?, &SyncMetaRequest {}).await?;
@@ -321,7 +321,7 @@ impl<R: Runtime> Client<R> {
 
     /// Runs a request to a data server with a capability for `right` (none: of any right), once
     /// more with a new one if it has expired.
-    pub(crate) async fn with_capability<T>(
+    pub(super) async fn with_capability<T>(
         &self,
         flow: Flow,
         inode: &OpenInode,

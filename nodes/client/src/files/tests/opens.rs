@@ -8,7 +8,7 @@ use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
 use weft_wire::ops::Op;
 
-use super::world::{BOTH, Fate, LATENCY, LIFETIME, META0, META1, ROOT, TestRt, World, create};
+use crate::tests::world::{BOTH, Fate, LATENCY, LIFETIME, META0, META1, ROOT, TestRt, World, create};
 use crate::{Client, CreateOptions, OpenFile, SetAttr};
 
 #[test]

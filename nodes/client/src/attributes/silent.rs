@@ -15,13 +15,13 @@ pub(crate) struct Silent {
 
 impl Silent {
     /// Not to be waited for again until then.
-    pub fn note(&self, server: ServerId, until: Nanos) {
+    pub(super) fn note(&self, server: ServerId, until: Nanos) {
         self.lock().insert(server, until);
         self.any.store(true, Ordering::Relaxed);
     }
 
     /// True if it is not to be waited for now.
-    pub fn is_silent(&self, server: ServerId, now: Nanos) -> bool {
+    pub(super) fn is_silent(&self, server: ServerId, now: Nanos) -> bool {
         self.any.load(Ordering::Relaxed) && self.lock().get(&server).is_some_and(|until| now < *until)
     }
 

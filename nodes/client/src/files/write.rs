@@ -9,8 +9,8 @@ use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{Piece, WriteRequest};
 use weft_wire::{BULK_BYTES_MAX, Rights};
 
+use super::open_inode::OpenInode;
 use crate::flow::Flow;
-use crate::open_inode::OpenInode;
 use crate::{Client, OpenFile, Result};
 
 /// Most pieces in one message.

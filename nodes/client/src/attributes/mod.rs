@@ -4,6 +4,9 @@
 //! sends passes through [`Client::settle`], which corrects it by own unreported writes and, if
 //! another client writes, by asking the data servers.
 
+mod silence;
+mod silent;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,11 +20,12 @@ use weft_wire::ops::{
     SetXattrRequest,
 };
 
+use crate::files::{OpenInode, Subject, View};
 use crate::flow::Flow;
 use crate::knowledge::{Asked, Effect, Touched};
-use crate::open_inode::{OpenInode, View};
-use crate::open_table::Subject;
 use crate::{Client, Result, SetAttr, XattrFlags};
+
+pub(crate) use silent::Silent;
 
 /// How often a state is asked for again because the file changed while its size was being found
 /// out.

@@ -21,7 +21,7 @@ use weft_base::{Attr, FastMap, Handle, Layout, ServerId, Status};
 use weft_call::Sequences;
 use weft_wire::{Capability, Rights};
 
-use crate::open_inode::{OpenInode, Report};
+use super::open_inode::{OpenInode, Report};
 
 /// From this many files on, those closed too long ago to matter are dropped before another is
 /// added.
@@ -63,7 +63,7 @@ impl OpenFile {
         self.others_write.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn note_others_write(&self) {
+    pub(super) fn note_others_write(&self) {
         self.others_write.store(true, Ordering::Relaxed);
     }
 
@@ -80,12 +80,12 @@ impl OpenFile {
         self.inode.epoch_of_writes()
     }
 
-    pub(crate) fn inode(&self) -> &Arc<OpenInode> {
+    pub(super) fn inode(&self) -> &Arc<OpenInode> {
         &self.inode
     }
 
     /// Gives up the local open, once.
-    pub(crate) fn release(&self) {
+    pub(super) fn release(&self) {
         if !self.released.swap(true, Ordering::Relaxed) {
             self.inode.released(self.rights);
         }
@@ -133,22 +133,22 @@ struct TableState {
 }
 
 /// An open on its way, until it is dropped.
-pub(crate) struct OpenTicket<'a> {
+pub(super) struct OpenTicket<'a> {
     table: &'a OpenTable,
-    pub(crate) sequence: u64,
+    pub(super) sequence: u64,
     reclaims: u64,
 }
 
 impl OpenTable {
     /// Numbers an open that is about to be sent.
-    pub(crate) fn begin(&self) -> OpenTicket<'_> {
+    pub(super) fn begin(&self) -> OpenTicket<'_> {
         let mut state = self.lock();
         OpenTicket { table: self, sequence: state.sequences.begin(), reclaims: state.reclaims }
     }
 
     /// The open was granted. `None`: a close or a restart of the server has overtaken it; it must
     /// be done again.
-    pub(crate) fn opened(&self, ticket: &OpenTicket<'_>, rights: Rights, attr: &Attr, capability: Capability) -> Option<Arc<OpenFile>> {
+    pub(super) fn opened(&self, ticket: &OpenTicket<'_>, rights: Rights, attr: &Attr, capability: Capability) -> Option<Arc<OpenFile>> {
         let mut state = self.lock();
         let closed = state.closed.get(&attr.handle).is_some_and(|closed| *closed >= ticket.sequence);
         if closed || state.reclaims != ticket.reclaims {
@@ -170,7 +170,7 @@ impl OpenTable {
     }
 
     /// The server granted again what a file has open.
-    pub(crate) fn renewed(&self, ticket: &OpenTicket<'_>, inode: &OpenInode, rights: Rights, capability: Capability) {
+    pub(super) fn renewed(&self, ticket: &OpenTicket<'_>, inode: &OpenInode, rights: Rights, capability: Capability) {
         let _state = self.lock();
         inode.renewed(ticket.sequence, rights, capability);
     }
@@ -207,7 +207,7 @@ impl OpenTable {
 
     /// Takes what the server has to hear of a file, if anything. The caller is inside the gate of
     /// the file.
-    pub(crate) fn begin_report(&self, inode: &OpenInode) -> Option<Report> {
+    pub(super) fn begin_report(&self, inode: &OpenInode) -> Option<Report> {
         let mut state = self.lock();
         let report = inode.begin_report()?;
         let oldest = state.sequences.oldest();
@@ -221,7 +221,7 @@ impl OpenTable {
     }
 
     /// The outcome of a report.
-    pub(crate) fn end_report(&self, inode: &OpenInode, report: &Report, outcome: Result<(), Status>) {
+    pub(super) fn end_report(&self, inode: &OpenInode, report: &Report, outcome: Result<(), Status>) {
         let mut state = self.lock();
         let number = self.reports.load(Ordering::Relaxed) + 1;
         if inode.end_report(report, outcome, number) {
@@ -231,7 +231,7 @@ impl OpenTable {
     }
 
     /// Forgets a file about which nothing remains to be known or said.
-    pub(crate) fn remove_if_idle(&self, inode: &OpenInode) {
+    pub(super) fn remove_if_idle(&self, inode: &OpenInode) {
         self.remove_if_idle_from(&mut self.lock(), inode);
     }
 
@@ -253,7 +253,7 @@ impl OpenTable {
 
     /// A server will be told again what is open there. An open that is on its way may be one that
     /// the server has forgotten, and a power cut may have taken back what was written.
-    pub(crate) fn begin_reclaim(&self) {
+    pub(super) fn begin_reclaim(&self) {
         let mut state = self.lock();
         state.reclaims += 1;
         state.lately_closed.clear();
@@ -261,7 +261,7 @@ impl OpenTable {
     }
 
     /// Files open at one metadata server, in the order of their handles.
-    pub(crate) fn at_server(&self, server: ServerId) -> Vec<Arc<OpenInode>> {
+    pub(super) fn at_server(&self, server: ServerId) -> Vec<Arc<OpenInode>> {
         let mut inodes: Vec<_> = self.lock().inodes.values().filter(|inode| inode.handle.server() == server).cloned().collect();
         inodes.sort_unstable_by_key(|inode| inode.handle);
         inodes

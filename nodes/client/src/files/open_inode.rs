@@ -1,6 +1,6 @@
 //! What this process knows about one file that it has open: its own opens, capabilities, size, and
 //! what it wrote but has not reported yet. Pure state behind a lock; the messages are in
-//! `files.rs`.
+//! `opens.rs`.
 //!
 //! # Sizes
 //! Within one truncate epoch a file only grows. So the largest size heard of and the largest end of
@@ -19,15 +19,15 @@ use weft_base::{Attr, DataTime, Handle, Layout, Nanos, Status};
 use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire, Written};
 use weft_wire::{Capability, Rights};
 
-use crate::gate::Gate;
+use super::gate::Gate;
 
 /// An open file of this process, shared by all its local opens.
 #[derive(Debug)]
 pub(crate) struct OpenInode {
-    pub(crate) handle: Handle,
-    pub(crate) layout: Layout,
+    pub(super) handle: Handle,
+    pub(super) layout: Layout,
     /// Held by whoever sends a message that changes the open state or the times of this file.
-    pub(crate) gate: Gate,
+    pub(super) gate: Gate,
     state: Mutex<State>,
 }
 
@@ -116,26 +116,26 @@ pub(crate) enum View {
 
 /// A running write; ends with [`OpenInode::end_write`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RunningWrite {
+pub(super) struct RunningWrite {
     epoch: u32,
     /// The epoch of the time of this write, as far as is known here.
-    pub(crate) mtime_epoch: u32,
+    pub(super) mtime_epoch: u32,
 }
 
 /// A message to the server on what is open and written.
 #[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) request: CloseRequest,
+pub(super) struct Report {
+    pub(super) request: CloseRequest,
     held_before: Rights,
 }
 
 /// The size of a file as a reader knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KnownSize {
-    pub(crate) bytes: u64,
-    pub(crate) epoch: u32,
+pub(super) struct KnownSize {
+    pub(super) bytes: u64,
+    pub(super) epoch: u32,
     /// When the server was asked.
-    pub(crate) at: Nanos,
+    pub(super) at: Nanos,
 }
 
 impl OpenInode {
@@ -146,12 +146,12 @@ impl OpenInode {
     }
 
     /// The file was closed for a while: others may have changed it.
-    pub(crate) fn reopened(&self) {
+    pub(super) fn reopened(&self) {
         self.lock().changes += 1;
     }
 
     /// A local open was granted, with these attributes. Called with the table locked.
-    pub(crate) fn opened(&self, sequence: u64, rights: Rights, attr: &Attr, capability: Capability) {
+    pub(super) fn opened(&self, sequence: u64, rights: Rights, attr: &Attr, capability: Capability) {
         let mut state = self.lock();
         state.mtime_epoch = state.mtime_epoch.max(attr.mtime_epoch);
         state.readers += u32::from(rights.contains(Rights::READ));
@@ -162,12 +162,12 @@ impl OpenInode {
     }
 
     /// The server granted again what is open here. Called with the table locked.
-    pub(crate) fn renewed(&self, sequence: u64, rights: Rights, capability: Capability) {
+    pub(super) fn renewed(&self, sequence: u64, rights: Rights, capability: Capability) {
         self.lock().granted(sequence, rights, capability);
     }
 
     /// A local open ends.
-    pub(crate) fn released(&self, rights: Rights) {
+    pub(super) fn released(&self, rights: Rights) {
         let mut state = self.lock();
         state.readers -= u32::from(rights.contains(Rights::READ));
         state.writers -= u32::from(rights.contains(Rights::WRITE));
@@ -176,23 +176,23 @@ impl OpenInode {
     }
 
     /// What local opens need.
-    pub(crate) fn needed(&self) -> Rights {
+    pub(super) fn needed(&self) -> Rights {
         self.lock().needed()
     }
 
     /// True if the server holds rights for us that no local open needs.
-    pub(crate) fn has_surplus(&self) -> bool {
+    pub(super) fn has_surplus(&self) -> bool {
         let state = self.lock();
         state.needed() != state.held
     }
 
     /// True if the server has not heard of some own writes.
-    pub(crate) fn has_unreported(&self) -> bool {
+    pub(super) fn has_unreported(&self) -> bool {
         self.lock().unreported.is_some()
     }
 
     /// True if nothing remains to be known or said. Called with the table locked.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let state = self.lock();
         state.readers == 0
             && state.writers == 0
@@ -202,19 +202,19 @@ impl OpenInode {
     }
 
     /// The capability for one right.
-    pub(crate) fn capability(&self, right: Rights) -> Option<Capability> {
+    pub(super) fn capability(&self, right: Rights) -> Option<Capability> {
         let state = self.lock();
         if right.contains(Rights::WRITE) { state.write_capability } else { state.read_capability }
     }
 
     /// A capability of any right.
-    pub(crate) fn any_capability(&self) -> Option<Capability> {
+    pub(super) fn any_capability(&self) -> Option<Capability> {
         self.lock().any_capability()
     }
 
     /// Takes what the server has to hear. `None`: it knows everything. Called with the table
     /// locked.
-    pub(crate) fn begin_report(&self) -> Option<Report> {
+    pub(super) fn begin_report(&self) -> Option<Report> {
         let mut state = self.lock();
         let keeps = state.needed();
         if keeps == state.held && state.unreported.is_none() {
@@ -230,7 +230,7 @@ impl OpenInode {
     /// The outcome of a report. What did not arrive is kept for the next one, unless the server
     /// says that it never will. True if the report told of writes; it then takes this number.
     /// Called with the table locked.
-    pub(crate) fn end_report(&self, report: &Report, outcome: Result<(), Status>, number: u64) -> bool {
+    pub(super) fn end_report(&self, report: &Report, outcome: Result<(), Status>, number: u64) -> bool {
         let mut state = self.lock();
         let sent = state.reporting.take();
         if let Err(status) = outcome
@@ -249,19 +249,19 @@ impl OpenInode {
     }
 
     /// True if own writes were reported.
-    pub(crate) fn was_written(&self) -> bool {
+    pub(super) fn was_written(&self) -> bool {
         self.lock().reported.is_some()
     }
 
     /// What a server that has restarted must be told.
-    pub(crate) fn reclaim(&self) -> Option<OpenOnWire> {
+    pub(super) fn reclaim(&self) -> Option<OpenOnWire> {
         let state = self.lock();
         let open = OpenOnWire { handle: self.handle, rights: state.held, open_sequence: state.open_sequence };
         (state.held != Rights::default()).then_some(open)
     }
 
     /// A write begins.
-    pub(crate) fn begin_write(&self) -> RunningWrite {
+    pub(super) fn begin_write(&self) -> RunningWrite {
         let mut state = self.lock();
         state.writes_running += 1;
         state.writes_begun += 1;
@@ -269,7 +269,7 @@ impl OpenInode {
     }
 
     /// The write ended at file offset `end`; with the time of it if all of it was acknowledged.
-    pub(crate) fn end_write(&self, write: RunningWrite, end: u64, mtime: Option<DataTime>) {
+    pub(super) fn end_write(&self, write: RunningWrite, end: u64, mtime: Option<DataTime>) {
         let mut state = self.lock();
         let (done, mtime) = (mtime.is_some(), mtime.unwrap_or(DataTime::NONE));
         state.mtime_epoch = state.mtime_epoch.max(mtime.epoch);
@@ -344,25 +344,25 @@ impl OpenInode {
     }
 
     /// The epoch of writes after everything that was heard of.
-    pub(crate) fn epoch_of_writes(&self) -> u32 {
+    pub(super) fn epoch_of_writes(&self) -> u32 {
         DataTime::epoch_of_writes(self.lock().mtime_epoch)
     }
 
     /// The size known so far.
-    pub(crate) fn known_size(&self) -> KnownSize {
+    pub(super) fn known_size(&self) -> KnownSize {
         let state = self.lock();
         KnownSize { bytes: state.size, epoch: state.epoch, at: state.size_at }
     }
 
     /// The newest change that is not on stable storage yet, for [`OpenInode::synced`]; changes of
     /// the size only if `sizes_only`.
-    pub(crate) fn unsynced_change(&self, sizes_only: bool) -> Option<u64> {
+    pub(super) fn unsynced_change(&self, sizes_only: bool) -> Option<u64> {
         let state = self.lock();
         (!sizes_only || state.changes > state.changes_synced).then_some(state.changes)
     }
 
     /// Everything up to this change is on stable storage.
-    pub(crate) fn synced(&self, change: u64) {
+    pub(super) fn synced(&self, change: u64) {
         let mut state = self.lock();
         state.changes_synced = state.changes_synced.max(change);
     }

@@ -6,7 +6,7 @@ use weft_rt::{Bulk, Runtime};
 use weft_wire::Rights;
 use weft_wire::ops::Op;
 
-use super::world::{BOTH, Fate, LATENCY, META0, ROOT, TestRt, World, create};
+use crate::tests::world::{BOTH, Fate, LATENCY, META0, ROOT, TestRt, World, create};
 use crate::{Client, ClientOptions, CreateOptions};
 
 #[test]

@@ -7,9 +7,9 @@ use weft_call::run_window;
 use weft_rt::Runtime;
 use weft_wire::ops::{FileState, GetAttrManyRequest, ParentRequest, ReadDirReply, ReadDirRequest, SyncMetaRequest};
 
+use super::partitions::By;
 use crate::flow::Flow;
 use crate::knowledge::Asked;
-use crate::partitions::By;
 use crate::{Client, DirItem, DirPage, Result, Seen};
 
 /// Most objects in one request for attributes. The protocol allows 4096; fewer let several requests

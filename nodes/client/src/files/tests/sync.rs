@@ -6,7 +6,7 @@ use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{Op, SetTime};
 use weft_wire::{Request, Rights};
 
-use super::world::{Fate, META0, ROOT, World, create};
+use crate::tests::world::{Fate, META0, ROOT, World, create};
 use crate::{CreateOptions, SetAttr};
 
 #[test]

@@ -6,7 +6,7 @@ use weft_rt::Runtime;
 use weft_wire::ops::Op;
 use weft_wire::{Flags, Request};
 
-use super::world::{BOTH, Fate, LATENCY, META0, ROOT, World, create};
+use crate::tests::world::{BOTH, Fate, LATENCY, META0, ROOT, World, create};
 use crate::{ClientOptions, CreateOptions};
 
 #[test]

@@ -20,7 +20,7 @@ const ASK_NS: u64 = SECOND;
 /// All maps that a client has had. They only become more, so nobody needs a lock or a copy to look
 /// at the newest one.
 #[derive(Debug)]
-pub(crate) struct Maps {
+pub(super) struct Maps {
     first: Link,
     /// Epoch of the newest one.
     epoch: AtomicU32,
@@ -40,15 +40,15 @@ impl Link {
 }
 
 impl Maps {
-    pub(crate) fn new(map: ClusterMap) -> Maps {
+    pub(super) fn new(map: ClusterMap) -> Maps {
         Maps { epoch: AtomicU32::new(map.epoch), first: Link::new(map), name_key: OnceLock::new() }
     }
 
-    pub(crate) fn newest(&self) -> &ClusterMap {
+    fn newest(&self) -> &ClusterMap {
         &self.last().map
     }
 
-    pub(crate) fn epoch(&self) -> u32 {
+    fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Relaxed)
     }
 
@@ -85,7 +85,7 @@ impl<R: Runtime> Client<R> {
     /// The newest cluster map that this client knows; of epoch 0, what a configuration said, until
     /// a server has been asked.
     pub fn map(&self) -> &ClusterMap {
-        self.inner.maps.newest()
+        self.inner.servers.maps.newest()
     }
 
     /// The data server that holds a datafile.
@@ -97,35 +97,35 @@ impl<R: Runtime> Client<R> {
     }
 
     /// True if a server has told of a newer map.
-    pub(crate) fn map_is_old(&self) -> bool {
-        self.inner.caller.newest_map() > self.inner.maps.epoch()
+    pub(super) fn map_is_old(&self) -> bool {
+        self.inner.servers.caller.newest_map() > self.inner.servers.maps.epoch()
     }
 
     /// Asks `server`, which has just answered, for the cluster map. If that fails, the next reply
     /// brings it up again.
-    pub(crate) async fn learn_map(&self, flow: Flow, server: ServerId) {
+    pub(super) async fn learn_map(&self, flow: Flow, server: ServerId) {
         // Errors are those of the question, not of the operation that brought it up.
         let _ = self.ask_map(flow, server).await;
     }
 
     /// The key of the hash of names.
     pub(crate) async fn name_key(&self, flow: Flow, server: ServerId) -> Result<NameKey> {
-        if self.inner.maps.name_key.get().is_none() {
+        if self.inner.servers.maps.name_key.get().is_none() {
             self.ask_map(flow, server).await?;
         }
-        self.inner.maps.name_key.get().copied().ok_or(flow.error_at(Status::BadMessage, server))
+        self.inner.servers.maps.name_key.get().copied().ok_or(flow.error_at(Status::BadMessage, server))
     }
 
     async fn ask_map(&self, flow: Flow, server: ServerId) -> Result<()> {
         let until = flow.deadline.min(self.rt().now() + ASK_NS);
-        let reply = self.inner.caller.call(server, &GetMapRequest {}, until).await;
+        let reply = self.inner.servers.caller.call(server, &GetMapRequest {}, until).await;
         let GetMapReply { map, name_key } = reply.map_err(|status| flow.error_at(status, server))?;
         if map.fs_id != self.map().fs_id {
             return Err(flow.error_at(Status::WrongFileSystem, server));
         }
-        let _ = self.inner.maps.name_key.set(name_key);
+        let _ = self.inner.servers.maps.name_key.set(name_key);
         self.rt().learn_servers(&map);
-        self.inner.maps.add(map);
+        self.inner.servers.maps.add(map);
         Ok(())
     }
 }

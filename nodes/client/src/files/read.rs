@@ -16,9 +16,9 @@ use weft_rt::Runtime;
 use weft_wire::ops::{ReadReply, ReadRequest};
 use weft_wire::{BULK_BYTES_MAX, Rights};
 
+use super::open_inode::{KnownSize, OpenInode};
+use super::write::{MESSAGES_MAX, PIECES_MAX, SLICES_MAX, pieces_of};
 use crate::flow::Flow;
-use crate::open_inode::{KnownSize, OpenInode};
-use crate::write::{MESSAGES_MAX, PIECES_MAX, SLICES_MAX, pieces_of};
 use crate::{Client, OpenFile, Result};
 
 /// How often a read begins again because of a truncation or of growth during it.

@@ -1,6 +1,11 @@
 //! Names: finding them, making and removing them. Every operation is one request to the server that
 //! holds the name; only the attributes of an object whose inode is elsewhere cost a second one.
 
+mod directory;
+mod many;
+mod partitions;
+mod paths;
+
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_rt::Runtime;
@@ -9,11 +14,12 @@ use weft_wire::ops::{
     CreateRequest, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest, UnlinkRequest,
 };
 
-use crate::attrs::Settled;
+use crate::attributes::Settled;
 use crate::flow::Flow;
 use crate::knowledge::{Effect, Touched};
-use crate::partitions::By;
 use crate::{Client, RenameFlags, Result, Seen};
+
+pub(crate) use partitions::By;
 
 /// How often a name is looked up again because the object it led to was changing when its
 /// attributes were asked for.

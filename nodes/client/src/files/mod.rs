@@ -1,0 +1,19 @@
+//! Files: what this client has open, reads and writes. What it knows of them, and in which order
+//! their servers hear of it, is hidden here: of an open file others see its sizes and times only.
+
+mod closes;
+mod gate;
+mod open_inode;
+mod open_table;
+mod opens;
+mod read;
+mod reclaim;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use open_table::OpenFile;
+
+pub(crate) use open_inode::{OpenInode, View};
+pub(crate) use open_table::{OpenTable, Subject};
+pub(crate) use opens::file_request;

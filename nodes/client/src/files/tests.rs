@@ -1,0 +1,7 @@
+//! Tests of files against real servers in virtual time.
+
+mod data;
+mod opens;
+mod races;
+mod restarts;
+mod sync;

@@ -1,0 +1,95 @@
+//! What servers tell about themselves, and what they are told to record.
+
+use weft_base::{Handle, SECOND, ServerId, ServerRole};
+use weft_call::run_window;
+use weft_rt::Runtime;
+use weft_wire::ops::{LiveReply, LiveRequest, PingRequest, ServerInfo, TraceReadReply, TraceReadRequest, TraceReply, TraceRequest};
+
+use super::DataSpace;
+use crate::{Client, Error, FsStats, Result};
+
+/// Longest wait for the answer to a ping or a dashboard's question, in nanoseconds.
+const PING_DEADLINE: u64 = 2 * SECOND;
+
+impl<R: Runtime> Client<R> {
+    /// Asks one server who it is and how it is. Gives up after 2 s.
+    ///
+    /// # Errors
+    /// What prevents an answer: [`weft_base::Status::TimedOut`],
+    /// [`weft_base::Status::Unreachable`], or what the handshake says.
+    pub async fn ping(&self, server: ServerId) -> Result<ServerInfo> {
+        let mut flow = self.flow("ping", Handle(0));
+        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
+        self.call(flow, server, &PingRequest {}).await
+    }
+
+    /// Asks one server what it has done and is busy with. Gives up after 2 s.
+    ///
+    /// # Errors
+    /// As [`Client::ping`]; [`weft_base::Status::NotSupported`] from a server that is too old to
+    /// know.
+    pub async fn live(&self, server: ServerId) -> Result<LiveReply> {
+        let mut flow = self.flow("ask for live numbers", Handle(0));
+        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
+        self.call(flow, server, &LiveRequest {}).await
+    }
+
+    /// Tells one server what to record of itself. Gives up after 2 s.
+    ///
+    /// # Errors
+    /// As [`Client::ping`]; [`weft_base::Status::NotSupported`] if the server may not be told.
+    pub async fn trace(&self, server: ServerId, request: &TraceRequest) -> Result<TraceReply> {
+        let mut flow = self.flow("trace", Handle(0));
+        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
+        self.call(flow, server, request).await
+    }
+
+    /// Reads a piece of what one server has recorded. Gives up after 2 s.
+    ///
+    /// # Errors
+    /// As [`Client::trace`]; [`weft_base::Status::NotFound`] if there is no such file,
+    /// [`weft_base::Status::Io`] if it cannot be read.
+    pub async fn trace_read(&self, server: ServerId, request: &TraceReadRequest) -> Result<TraceReadReply> {
+        let mut flow = self.flow("read a trace", Handle(0));
+        flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
+        self.call(flow, server, request).await
+    }
+
+    /// Pings every server of the map at once; one result for each, metadata servers first. Takes 2
+    /// s at most.
+    pub async fn ping_all(&self) -> Vec<(ServerId, Result<ServerInfo>)> {
+        let mut answers: Vec<(ServerId, Result<ServerInfo>)> = Vec::new();
+        loop {
+            // The answers may tell of a map with more servers.
+            let asked = |id: ServerId| answers.iter().any(|(server, _)| *server == id);
+            let servers: Vec<ServerId> = self.map().servers().map(|entry| entry.id).filter(|id| !asked(*id)).collect();
+            if servers.is_empty() {
+                return answers;
+            }
+            let results = run_window(servers.iter().map(|server| self.ping(*server)), self.options().window).await;
+            answers.extend(servers.into_iter().zip(results));
+            answers.sort_unstable_by_key(|(server, _)| *server);
+        }
+    }
+
+    /// Sums capacity and use over all servers; a disk that several share is counted once. Servers
+    /// that do not answer within 2 s are named in the result.
+    ///
+    /// # Errors
+    /// That of the first server if none answers.
+    pub async fn statfs(&self) -> Result<FsStats> {
+        let mut stats = FsStats::default();
+        let answers = self.ping_all().await;
+        let servers = answers.len();
+        let space = DataSpace::of(answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()));
+        (stats.capacity_bytes, stats.free_bytes, stats.used_bytes) = (space.capacity_bytes, space.free_bytes, space.used_bytes);
+        for (server, answer) in answers {
+            match answer {
+                Ok(_) if server.role() == ServerRole::Data => {}
+                Ok(info) => stats.inodes += info.objects,
+                Err(error) => stats.unanswered.push(Error { operation: "statfs", ..error }),
+            }
+        }
+        if stats.unanswered.len() == servers { Err(stats.unanswered[0]) } else { Ok(stats) }
+    }
+}

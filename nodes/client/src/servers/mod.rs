@@ -1,0 +1,92 @@
+//! Servers: requests to them, the cluster map that says which there are, and what they tell about
+//! themselves. Who asks, with which number and how often, is hidden here.
+
+mod admin;
+mod maps;
+mod space;
+
+use weft_base::{ClusterMap, Handle, Nanos, Payload, ServerId};
+use weft_call::{Caller, CallerStats};
+use weft_rt::{Bulk, Runtime};
+use weft_wire::Operation;
+
+use crate::flow::Flow;
+use crate::{Client, ClientOptions, Result};
+
+use maps::Maps;
+pub use space::DataSpace;
+
+/// The servers of a file system, as one client asks them.
+pub(crate) struct Servers<R> {
+    caller: Caller<R>,
+    maps: Maps,
+}
+
+impl<R: Runtime> Servers<R> {
+    pub(crate) fn new(rt: R, map: ClusterMap, options: &ClientOptions) -> Servers<R> {
+        Servers { caller: Caller::new(rt, options.client, options.incarnation), maps: Maps::new(map) }
+    }
+
+    pub(crate) fn rt(&self) -> &R {
+        self.caller.rt()
+    }
+
+    /// Servers that must be told again what is open ([`Caller::take_restarted`]).
+    pub(crate) fn take_restarted(&self) -> Vec<ServerId> {
+        self.caller.take_restarted()
+    }
+
+    /// A request that belongs to no operation: it brings nothing else up. False, and the server
+    /// counts as restarted again, if it was not answered.
+    pub(crate) async fn tell<O: Operation>(&self, server: ServerId, operation: &O, deadline: Nanos) -> bool {
+        let is_told = self.caller.call(server, operation, deadline).await.is_ok();
+        if !is_told {
+            self.caller.mark_untold(server);
+        }
+        is_told
+    }
+}
+
+impl<R: Runtime> Client<R> {
+    /// Counters of messages and bytes since the client was made.
+    pub fn stats(&self) -> CallerStats {
+        self.inner.servers.caller.stats()
+    }
+
+    /// The metadata server that owns `handle`.
+    pub(crate) fn owner(&self, flow: Flow, handle: Handle) -> Result<ServerId> {
+        self.map().owner(handle).map_err(|status| flow.error(status))
+    }
+
+    /// One request of an operation.
+    pub(crate) async fn call<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O) -> Result<O::Reply> {
+        let outcome = self.inner.servers.caller.call(server, operation, flow.deadline).await;
+        self.after_call(flow, server).await;
+        outcome.map_err(|status| flow.error_at(status, server))
+    }
+
+    /// Like [`Client::call`], with bulk data.
+    pub(crate) async fn call_with_bulk<O: Operation>(
+        &self,
+        flow: Flow,
+        server: ServerId,
+        operation: &O,
+        bulk: Bulk<'_>,
+    ) -> Result<(O::Reply, Payload)> {
+        let outcome = self.inner.servers.caller.call_with_bulk(server, operation, bulk, flow.deadline).await;
+        self.after_call(flow, server).await;
+        outcome.map_err(|status| flow.error_at(status, server))
+    }
+
+    /// Whoever notices that a server has restarted tells it what is open there, before anything
+    /// else, as far as his time goes. Before that he asks for a cluster map of which the server has
+    /// told.
+    async fn after_call(&self, flow: Flow, server: ServerId) {
+        if self.map_is_old() {
+            Box::pin(self.learn_map(flow, server)).await;
+        }
+        if self.inner.servers.caller.has_restarted() {
+            Box::pin(self.reclaim(flow.deadline)).await;
+        }
+    }
+}
