@@ -5,6 +5,7 @@
 mod book;
 mod circles;
 mod counts;
+mod fields;
 mod operations;
 mod sim;
 mod size;

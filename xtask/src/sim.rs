@@ -63,7 +63,7 @@ struct Totals {
     undecided: Vec<u64>,
     operations: u64,
     unanswered: u64,
-    by_weather: BTreeMap<String, u64>,
+    by_fault_profile: BTreeMap<String, u64>,
     slowest: Option<(Duration, u64)>,
     virtual_s: f64,
     /// Of all trace hashes, in any order: two programs that behave alike show the same.
@@ -173,7 +173,7 @@ impl Totals {
         self.operations += report.operations as u64;
         self.unanswered += report.unanswered as u64;
         self.virtual_s += report.ended_at.0 as f64 / 1e9;
-        *self.by_weather.entry(format!("{:?}", report.weather)).or_insert(0) += 1;
+        *self.by_fault_profile.entry(format!("{:?}", report.fault_profile)).or_insert(0) += 1;
         if !report.is_good() {
             self.failed.push(report.seed);
         }
@@ -186,7 +186,8 @@ impl Totals {
     }
 
     fn summary(&self, took: Duration) -> String {
-        let weathers: Vec<String> = self.by_weather.iter().map(|(weather, count)| format!("{weather} {count}")).collect();
+        let fault_profiles: Vec<String> =
+            self.by_fault_profile.iter().map(|(fault_profile, count)| format!("{fault_profile} {count}")).collect();
         let mut text = format!(
             "{} seeds in {:.1} s: {} operations ({} unanswered), {:.0} s of virtual time; {}; hash of all traces {:016x}\n",
             self.seeds,
@@ -194,7 +195,7 @@ impl Totals {
             self.operations,
             self.unanswered,
             self.virtual_s,
-            weathers.join(", "),
+            fault_profiles.join(", "),
             self.hash
         );
         if let Some((took, seed)) = self.slowest {

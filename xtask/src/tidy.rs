@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::circles::{FILES_MAX, circles};
-use crate::{book, operations, words};
+use crate::{book, fields, operations, words};
 
 /// Larger files do not belong into the tree, in bytes.
 const BLOB_BYTES: u64 = 512 << 10;
@@ -51,6 +51,7 @@ pub fn check(root: &Path) -> Vec<String> {
     problems.extend(operations::check(root, &files));
     problems.extend(words::check(root, &files));
     problems.extend(book::check(root, &files));
+    problems.extend(fields::check(root, &files));
     problems.extend(dead_files(root, &files));
     problems.extend(blobs(root, &files));
     problems.extend(sources(root, &files));

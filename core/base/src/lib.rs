@@ -10,6 +10,7 @@ mod fast_map;
 mod ids;
 mod map;
 mod payload;
+mod requests;
 mod status;
 mod time;
 
@@ -20,5 +21,6 @@ pub use fast_map::{FastHasher, FastMap, FastSet};
 pub use ids::{ClientId, FsId, Handle, ROOT_HANDLE, RequestId, ServerId, ServerRole, StripeIndex};
 pub use map::{ClusterMap, Generation, ServerEntry, WIDTH_ALL};
 pub use payload::Payload;
+pub use requests::{ClientRequests, KnownRequests};
 pub use status::{Result, Status};
 pub use time::{DataTime, MILLISECOND, Nanos, SECOND, WallTime};

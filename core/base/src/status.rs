@@ -158,7 +158,7 @@ impl Status {
 
     /// True if something is broken, full or gone, as opposed to an answer that programs expect:
     /// worth the last moments of a flight recorder.
-    pub fn is_trouble(self) -> bool {
+    pub fn is_server_error(self) -> bool {
         matches!(self, Status::Io | Status::NoSpace | Status::TimedOut | Status::Unreachable | Status::BadMessage | Status::StaleRequest)
     }
 }

@@ -112,8 +112,10 @@ impl Directory {
 
     fn forget(&mut self, old: Option<Entry>) {
         if let Some(old) = old {
+            assert!(self.len >= 1 && self.subdirectories >= u32::from(old.kind == FileKind::Directory), "what is removed was counted");
             self.len -= 1;
             self.subdirectories -= u32::from(old.kind == FileKind::Directory);
+            assert!((self.len == 0) == self.buckets.is_empty(), "entries that are there are counted");
         }
     }
 }

@@ -68,10 +68,9 @@ impl Opens {
         let handles = self.by_client.remove(&client).unwrap_or_default();
         let mut dropped = Vec::with_capacity(handles.len());
         for handle in handles {
-            let Some(opens) = self.by_handle.get_mut(&handle) else { continue };
-            if let Some(at) = opens.iter().position(|open| open.client == client) {
-                dropped.push((handle, opens.swap_remove(at).rights));
-            }
+            let opens = self.by_handle.get_mut(&handle).expect("what a client has open is open");
+            let at = opens.iter().position(|open| open.client == client).expect("and by this client");
+            dropped.push((handle, opens.swap_remove(at).rights));
             if opens.is_empty() {
                 self.by_handle.remove(&handle);
             }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
-use weft_base::{ClientId, FastMap, RequestId, Result, Status};
+use weft_base::{ClientId, ClientRequests, FastMap, KnownRequests, RequestId, Result, Status};
 
 /// Answers kept for one client at most; a client that waits for more at once is told to slow down.
 const REPLIES_MAX: usize = 65_536;
@@ -24,42 +24,40 @@ pub enum Admission {
     Answered(Result<Bytes>),
 }
 
-#[derive(Debug, Default)]
-struct Client {
-    incarnation: u32,
-    finished_below: u64,
-    answers: BTreeMap<u64, Answer>,
-}
-
 #[derive(Clone, Debug)]
 struct Answer {
     body: Result<Bytes>,
     durable: bool,
 }
 
+/// Answers of one client, by sequence.
+#[derive(Debug, Default)]
+struct Answers(BTreeMap<u64, Answer>);
+
+impl KnownRequests for Answers {
+    fn drop_below(&mut self, sequence: u64) {
+        while let Some(oldest) = self.0.first_entry()
+            && *oldest.key() < sequence
+        {
+            oldest.remove();
+        }
+    }
+}
+
 /// The reply table of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
-    clients: FastMap<ClientId, Client>,
+    clients: FastMap<ClientId, ClientRequests<Answers>>,
 }
 
 impl Replies {
     /// Judges a request by its identity; drops what its client no longer waits for.
     pub(crate) fn admit(&mut self, request: RequestId, finished_below: u64) -> Result<Admission> {
         let Some(client) = self.clients.get_mut(&request.client) else { return Ok(Admission::New) };
-        if request.incarnation < client.incarnation {
-            return Err(Status::StaleRequest);
-        }
-        if request.incarnation > client.incarnation {
-            *client = Client { incarnation: request.incarnation, ..Client::default() };
-        }
-        client.finish_below(finished_below);
-        if request.sequence < client.finished_below {
-            return Err(Status::StaleRequest);
-        }
-        match client.answers.get(&request.sequence) {
+        let answers = client.enter(request, finished_below)?;
+        match answers.0.get(&request.sequence) {
             Some(answer) => Ok(Admission::Answered(answer.body.clone())),
-            None if client.answers.len() >= REPLIES_MAX => Err(Status::Overloaded),
+            None if answers.0.len() >= REPLIES_MAX => Err(Status::Overloaded),
             None => Ok(Admission::New),
         }
     }
@@ -88,46 +86,24 @@ impl Replies {
     /// The durable answers of one client from a sequence on: (request, finished below, body).
     pub(crate) fn durable_of(&self, client: ClientId, from: u64) -> impl Iterator<Item = (RequestId, u64, &Bytes)> {
         self.clients.get(&client).into_iter().flat_map(move |table| {
-            table.answers.range(from..).filter_map(move |(sequence, answer)| {
-                let request = RequestId { client, incarnation: table.incarnation, sequence: *sequence };
+            table.known().0.range(from..).filter_map(move |(sequence, answer)| {
+                let request = RequestId { client, incarnation: table.incarnation(), sequence: *sequence };
                 let body = answer.body.as_ref().ok().filter(|_| answer.durable)?;
-                Some((request, table.finished_below, body))
+                Some((request, table.finished_below(), body))
             })
         })
     }
 
     fn insert(&mut self, request: RequestId, finished_below: u64, answer: Answer) {
         let client = self.clients.entry(request.client).or_default();
-        if request.incarnation < client.incarnation {
-            return;
-        }
-        if request.incarnation > client.incarnation {
-            *client = Client { incarnation: request.incarnation, ..Client::default() };
-        }
-        client.finish_below(finished_below);
-        if request.sequence >= client.finished_below {
-            match client.answers.entry(request.sequence) {
-                Entry::Vacant(place) => drop(place.insert(answer)),
-                Entry::Occupied(mut kept) => {
-                    let is_same = !kept.get().durable || kept.get().body == answer.body;
-                    assert!(is_same, "what was answered once is answered in the same way for ever");
-                    kept.insert(answer);
-                }
+        let Ok(answers) = client.enter(request, finished_below) else { return };
+        match answers.0.entry(request.sequence) {
+            Entry::Vacant(place) => drop(place.insert(answer)),
+            Entry::Occupied(mut kept) => {
+                let is_same = !kept.get().durable || kept.get().body == answer.body;
+                assert!(is_same, "what was answered once is answered in the same way for ever");
+                kept.insert(answer);
             }
-        }
-    }
-}
-
-impl Client {
-    fn finish_below(&mut self, finished_below: u64) {
-        if finished_below <= self.finished_below {
-            return;
-        }
-        self.finished_below = finished_below;
-        while let Some(oldest) = self.answers.first_entry()
-            && *oldest.key() < finished_below
-        {
-            oldest.remove();
         }
     }
 }

@@ -54,6 +54,7 @@ impl InodeTable {
         let old = page.slots[slot].replace(inode);
         page.used += usize::from(old.is_none());
         self.len += u64::from(old.is_none());
+        assert!(page.used <= PAGE_SLOTS, "a page holds no more than its slots");
         old
     }
 
@@ -61,6 +62,7 @@ impl InodeTable {
         let (number, slot) = place(handle);
         let page = self.pages.get_mut(&number)?;
         let old = page.slots[slot].take()?;
+        assert!(page.used >= 1 && self.len >= 1, "what is removed was counted");
         page.used -= 1;
         self.len -= 1;
         if page.used == 0 {

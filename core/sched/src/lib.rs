@@ -17,6 +17,9 @@ mod kept;
 mod piece;
 mod places;
 
+use std::fmt;
+use std::str::FromStr;
+
 use weft_base::Nanos;
 
 pub use kept::{Keep, Kept};
@@ -103,7 +106,7 @@ impl LayerKind {
     pub const ALL: [LayerKind; 4] = [LayerKind::None, LayerKind::WriteBehind, LayerKind::Aggregation, LayerKind::ServerDirected];
 
     /// The name in configurations.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             LayerKind::None => "none",
             LayerKind::WriteBehind => "write_behind",
@@ -112,9 +115,31 @@ impl LayerKind {
         }
     }
 
-    /// The layer of this name.
-    pub fn from_name(name: &str) -> Option<LayerKind> {
-        LayerKind::ALL.into_iter().find(|kind| kind.name() == name)
+    /// A line for people.
+    pub const fn about(self) -> &'static str {
+        match self {
+            LayerKind::None => "Every access as it comes",
+            LayerKind::WriteBehind => "In the order of arrival; writes that continue each other become one",
+            LayerKind::Aggregation => "The oldest first; what touches becomes one",
+            LayerKind::ServerDirected => "In the order of places on the disk; what touches becomes one",
+        }
+    }
+}
+
+impl fmt::Display for LayerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for LayerKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<LayerKind, String> {
+        let known = LayerKind::ALL.into_iter().find(|kind| kind.name() == name);
+        known.ok_or_else(|| {
+            format!("unknown variant `{name}`, expected one of {}", LayerKind::ALL.map(|kind| format!("`{kind}`")).join(", "))
+        })
     }
 }
 

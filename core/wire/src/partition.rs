@@ -104,7 +104,9 @@ impl PartitionMap {
 
     /// The server of the names with this hash.
     pub fn server(&self, hash: u64) -> ServerId {
-        self.ranges[self.position(hash)].server
+        let range = &self.ranges[self.position(hash)];
+        assert!(range.first <= hash, "every hash lies in the range that begins before it");
+        range.server
     }
 
     /// The last hash of the range in which this one lies.

@@ -35,7 +35,7 @@ use threads::Threads;
 pub use gateway::MountLog;
 pub use kernel::Transport;
 pub use mount::{REQUEST_BYTES_MAX, clear_dead_mount, unmount};
-pub use weft_posix::{Trouble, Troubles};
+pub use weft_posix::{ErrorCount, ErrorCounts};
 
 /// How a mount behaves.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Default for MountOptions {
 pub struct MountedFs {
     mountpoint: PathBuf,
     thread: JoinHandle<io::Result<()>>,
-    troubles: Arc<Troubles>,
+    error_counts: Arc<ErrorCounts>,
 }
 
 /// Mounts the file system at `mountpoint`, an existing directory. When this returns the mount is
@@ -101,7 +101,7 @@ pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: Mo
     let behaviour =
         Options { ttl_ns: nanos(options.cache_ttl), direct_from_bytes: options.direct_from_bytes, keeps_locks: !options.local_locks };
     let posix = Arc::new(Posix::new(client, Above::new(log), behaviour));
-    let troubles = posix.troubles();
+    let error_counts = posix.error_counts();
     beside("weft-closer", &posix, async |posix| posix.close_in_background().await)?;
     beside("weft-keeper", &posix, async |posix| posix.keep_alive().await)?;
     let threads = Threads::new(options.threads);
@@ -122,7 +122,7 @@ pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: Mo
         posix.rt().block_on(posix.end(nanos(patience)));
         result
     })?;
-    Ok(MountedFs { mountpoint: mountpoint.to_path_buf(), thread, troubles })
+    Ok(MountedFs { mountpoint: mountpoint.to_path_buf(), thread, error_counts })
 }
 
 /// Drives a flow beside the requests, on a thread of its own.
@@ -145,8 +145,8 @@ impl MountedFs {
     }
 
     /// What servers do wrong.
-    pub fn troubles(&self) -> Arc<Troubles> {
-        self.troubles.clone()
+    pub fn error_counts(&self) -> Arc<ErrorCounts> {
+        self.error_counts.clone()
     }
 
     /// A callable that unmounts; usable from a signal thread while another thread is in

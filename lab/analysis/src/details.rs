@@ -46,7 +46,7 @@ pub fn event(run: &Run, position: u32) -> Option<Value> {
             fields["bytes"] = json!(span.len);
             fields["wait"] = json!(wait_ns(event));
         }
-        Body::Ladder(_) => fields["phases"] = json!(phases(run, event)),
+        Body::StagedSpan(_) => fields["phases"] = json!(phases(run, event)),
         _ => {}
     }
     Some(fields)
@@ -93,10 +93,10 @@ fn wait_ns(event: &Event) -> u64 {
     }
 }
 
-/// Phases of a ladder: name, stage, nanoseconds.
+/// Phases of a staged span: name, stage, nanoseconds.
 pub fn phases(run: &Run, event: &Event) -> Vec<(String, &'static str, u64)> {
-    let Body::Ladder(ladder) = &event.record.body else { return Vec::new() };
-    let total: u64 = ladder.phases.iter().map(|phase| u64::from(*phase)).sum();
+    let Body::StagedSpan(staged_span) = &event.record.body else { return Vec::new() };
+    let total: u64 = staged_span.phases.iter().map(|phase| u64::from(*phase)).sum();
     let info = run.merged.nodes[event.node].events.get(event.record.event);
     let parts = info.map_or(&[][..], |info| &info.parts);
     let phase = |(number, length): (usize, &u32)| {
@@ -104,7 +104,7 @@ pub fn phases(run: &Run, event: &Event) -> Vec<(String, &'static str, u64)> {
         let (name, stage) = parts.get(number).map_or(("?", "unseen"), |part| (part.name.as_str(), part.stage.name()));
         (name.to_string(), stage, ns)
     };
-    ladder.phases.iter().enumerate().filter(|(_, length)| **length > 0).map(phase).collect()
+    staged_span.phases.iter().enumerate().filter(|(_, length)| **length > 0).map(phase).collect()
 }
 
 /// The outermost record that this one belongs to.
@@ -247,12 +247,13 @@ pub fn arrows(run: &Run, from: u64, to: u64, count_max: usize) -> Value {
             continue;
         }
         let served = analysed.of_request(call.record.req).map(|other| (other, events.event(other)));
-        let served =
-            served.into_iter().find(|(_, other)| matches!(other.record.body, Body::Ladder(_)) && other.record.flags & flags::SERVER != 0);
-        if let Some((served, ladder)) = served {
+        let served = served
+            .into_iter()
+            .find(|(_, other)| matches!(other.record.body, Body::StagedSpan(_)) && other.record.flags & flags::SERVER != 0);
+        if let Some((served, staged_span)) = served {
             arrows.push(json!({
                 "from": lane, "to": run.lane_of(served), "call": bar.event, "served": served,
-                "sent": bar.start + wait_ns(&call), "arrived": run.since_origin(ladder.start_ns), "left": run.since_origin(ladder.end_ns()), "back": bar.end,
+                "sent": bar.start + wait_ns(&call), "arrived": run.since_origin(staged_span.start_ns), "left": run.since_origin(staged_span.end_ns()), "back": bar.end,
             }));
         }
     }

@@ -83,7 +83,7 @@ impl Lanes {
         let mut numbers: BTreeMap<SpanKind, u16> = BTreeMap::new();
         for (node, about) in merged.nodes.iter().enumerate() {
             let place = |sort: &Sort| {
-                matches!(sort.kind, EventKind::Span | EventKind::Ladder).then(|| {
+                matches!(sort.kind, EventKind::Span | EventKind::StagedSpan).then(|| {
                     let kind = kind_of(about, *sort);
                     let (sub_lane, next) = (kind.sub_lane, numbers.len() as u16);
                     (*numbers.entry(kind).or_insert(next), sub_lane)
@@ -185,9 +185,9 @@ impl OfNode {
     }
 }
 
-/// True if the record took time: a span or a ladder.
+/// True if the record took time: a span or a staged span.
 pub fn is_span(event: &Event) -> bool {
-    matches!(event.record.kind(), EventKind::Span | EventKind::Ladder)
+    matches!(event.record.kind(), EventKind::Span | EventKind::StagedSpan)
 }
 
 fn kind_of(node: &TracedNode, sort: Sort) -> SpanKind {

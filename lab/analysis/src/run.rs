@@ -303,7 +303,7 @@ impl OfNode {
     fn new(merged: &Merged, node: usize) -> OfNode {
         let times = merged.events.node_times(node);
         let mut found = OfNode::default();
-        for time in times.iter().filter(|time| matches!(times.sorts()[time.sort as usize].kind, EventKind::Span | EventKind::Ladder)) {
+        for time in times.iter().filter(|time| matches!(times.sorts()[time.sort as usize].kind, EventKind::Span | EventKind::StagedSpan)) {
             let record = times.record(time.position);
             if record.req != 0 {
                 found.by_request.push((record.req, time.position));

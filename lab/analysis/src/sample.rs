@@ -12,7 +12,7 @@ use std::path::Path;
 use weft_base::ServerId;
 use weft_trace::event::{self, EventId, EventTable, served};
 use weft_trace::file::{FileHeader, FileWriter};
-use weft_trace::record::{Body, Ladder, Span, TraceRecord, Words, class, coarse, flags, padded};
+use weft_trace::record::{Body, Span, StagedSpan, TraceRecord, Words, class, coarse, flags, padded};
 use weft_trace::{Anchor, Batch};
 use weft_wire::Op;
 
@@ -283,10 +283,10 @@ impl<W: Write> Cluster<W> {
         let reply = self.time(1);
         phases[served::SEND] = coarse(reply);
         let served_ns: u64 = phases.iter().map(|phase| u64::from(*phase) << 4).sum();
-        let ladder = Ladder { span: 0, code: 0, peer, phases };
+        let staged_span = StagedSpan { span: 0, code: 0, peer, phases };
         let flags = flags::SERVER | flags::SIMULATED;
         self.spans += 1;
-        self.nodes[node].put(&TraceRecord { req, flags, ..TraceRecord::new(arrived, call.event, Body::Ladder(ladder)) })?;
+        self.nodes[node].put(&TraceRecord { req, flags, ..TraceRecord::new(arrived, call.event, Body::StagedSpan(staged_span)) })?;
         let done = at.max(arrived + served_ns);
         self.span(node, (done, done + reply), event::NET_SEND, req, 0, Span { peer: u16::MAX, len: 300, ..Span::default() })?;
         let back = done + reply + self.time(12);

@@ -16,7 +16,7 @@ use serde::Serialize;
 use weft_base::ROOT_HANDLE;
 use weft_client::CreateOptions;
 use weft_host::config::cache_config;
-use weft_host::config::{CacheLayer, Durability};
+use weft_host::config::{self, Durability, LayerKind};
 use weft_host::connect::{Common, Fs};
 use weft_host::output::Table;
 use weft_host::units::{ByteSize, human_bytes};
@@ -47,14 +47,14 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Layers
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [CacheLayer::None, CacheLayer::WriteBehind, CacheLayer::Aggregation, CacheLayer::ServerDirected])]
-    layers: Vec<CacheLayer>,
+    #[arg(long, value_parser = config::layers(), value_delimiter = ',', default_values_t = LayerKind::ALL)]
+    layers: Vec<LayerKind>,
     /// Data servers go to their disks past the page cache
     #[arg(long)]
     direct_io: bool,
     /// When an acknowledged change is safe; with none and direct I/O writes are answered before
     /// they are on the disk
-    #[arg(long, value_enum, default_value_t = Durability::Batch)]
+    #[arg(long, value_parser = config::durabilities(), default_value_t = Durability::Batch)]
     durability: Durability,
     /// Data servers of each file system
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -107,7 +107,7 @@ struct Row {
     per: u64,
     cache_layer: String,
     #[serde(skip)]
-    layer: CacheLayer,
+    layer: LayerKind,
     mib_per_s: Spread,
     ratio_to_none: Option<Spread>,
     /// Of the median repetition by operations.
@@ -139,9 +139,9 @@ impl Args {
         let (data, stripe) = (self.data.to_string(), self.stripe_size.to_string());
         for layer in &self.layers {
             stop.check()?;
-            let name = name_of(*layer);
+            let name = layer.to_string();
             let mut arguments = vec!["--meta", "1", "--data", &data, "--stripe-size", &stripe, "--cache-layer", &name];
-            let durability = name_of(self.durability);
+            let durability = self.durability.to_string();
             arguments.extend(["--durability", &durability]);
             arguments.extend(self.direct_io.then_some("--direct-io"));
             let system = System::start(place.join(&name), &arguments)?;
@@ -189,9 +189,9 @@ impl Args {
             let cache = |layer| cache_config(layer, true, self.durability);
             let is_ours = |row: &&mut Row| (row.access == "write") == writes;
             let none =
-                rows.iter_mut().filter(is_ours).find(|row| row.layer == CacheLayer::None).map(|row| case.mib() / row.mib_per_s.median);
+                rows.iter_mut().filter(is_ours).find(|row| row.layer == LayerKind::None).map(|row| case.mib() / row.mib_per_s.median);
             let between_ns = match none {
-                Some(seconds) => case.between_calls(&cache(CacheLayer::None), seconds)?,
+                Some(seconds) => case.between_calls(&cache(LayerKind::None), seconds)?,
                 None => 0,
             };
             for row in rows.iter_mut().filter(is_ours) {
@@ -201,10 +201,6 @@ impl Args {
         }
         Ok(())
     }
-}
-
-fn name_of(value: impl clap::ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }
 
 /// All clients go over the file once.
@@ -322,11 +318,11 @@ impl Used {
 }
 
 /// Each repetition is compared with the one of `none` just before it.
-fn rows_of(case: Case, layers: &[CacheLayer], passes: &[[Vec<Pass>; 2]]) -> Vec<Row> {
+fn rows_of(case: Case, layers: &[LayerKind], passes: &[[Vec<Pass>; 2]]) -> Vec<Row> {
     let rate = |pass: &Pass| case.mib() / pass.seconds;
     let mut rows = Vec::new();
     for (index, access) in ["write", "read"].into_iter().enumerate() {
-        let none = layers.iter().position(|layer| *layer == CacheLayer::None).map(|at| &passes[at][index]);
+        let none = layers.iter().position(|layer| *layer == LayerKind::None).map(|at| &passes[at][index]);
         for (layer, passes) in layers.iter().zip(passes) {
             let passes = &passes[index];
             let Some(mib_per_s) = Spread::of(passes.iter().map(rate)) else { continue };
@@ -334,7 +330,7 @@ fn rows_of(case: Case, layers: &[CacheLayer], passes: &[[Vec<Pass>; 2]]) -> Vec<
             let mut by_operations = passes.clone();
             by_operations.sort_by_key(|pass| pass.disk.operations);
             let disk = by_operations[passes.len() / 2].disk;
-            let cache_layer = name_of(*layer);
+            let cache_layer = layer.to_string();
             let (block, per, layer) = (case.block_bytes, case.per_call, *layer);
             rows.push(Row { access, block, per, cache_layer, layer, mib_per_s, ratio_to_none, disk, predicted: None });
         }
@@ -399,7 +395,7 @@ mod tests {
         let pass = |seconds, operations| Pass { seconds, disk: Used { operations, ..Used::default() } };
         let none = [vec![pass(1.0, 10), pass(2.0, 12), pass(4.0, 11)], vec![pass(1.0, 10); 3]];
         let other = [vec![pass(2.0, 5), pass(2.0, 6), pass(2.0, 7)], vec![pass(0.5, 1); 3]];
-        let rows = rows_of(case, &[CacheLayer::None, CacheLayer::ServerDirected], &[none, other]);
+        let rows = rows_of(case, &[LayerKind::None, LayerKind::ServerDirected], &[none, other]);
         assert_eq!(rows.iter().map(|row| row.access).collect::<Vec<_>>(), ["write", "write", "read", "read"]);
         assert_eq!(rows[0].mib_per_s, Spread { median: 5.0, min: 2.5, max: 10.0 });
         assert_eq!(rows[0].disk.operations, 11);

@@ -60,7 +60,7 @@ impl Writer<'_> {
         let place = |from: u64| json!({ "cat": category, "ts": us(from), "pid": event.node + 1, "tid": thread });
         let slice = |name: &str, from: u64, length: u64| with(place(from), json!({ "ph": "X", "name": name, "dur": us(length) }));
         self.put(&with(slice(&name, start, event.dur_ns), json!({ "args": facts })))?;
-        let is_answer = event.record.kind() == EventKind::Ladder && self.source.is_answer(event);
+        let is_answer = event.record.kind() == EventKind::StagedSpan && self.source.is_answer(event);
         let is_paired = self.source.served(event).is_some();
         let next = self.requests.len() as u64;
         let request = if is_paired || is_answer { *self.requests.entry(event.record.req).or_insert(next) } else { 0 };

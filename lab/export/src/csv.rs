@@ -60,9 +60,15 @@ mod tests {
         let rows: Vec<BTreeMap<&str, &str>> =
             lines[1..].iter().filter(|line| !line.contains('"')).map(|line| names.iter().copied().zip(line.split(',')).collect()).collect();
         let row = |event: &str| rows.iter().find(|row| row["event"] == event).expect("recorded");
-        let ladder = row("meta.create");
+        let staged_span = row("meta.create");
         assert_eq!(
-            [ladder["node"], ladder["request"], ladder["duration_ns"], ladder["phase_journal_ns"], ladder["phase_lock_ns"]],
+            [
+                staged_span["node"],
+                staged_span["request"],
+                staged_span["duration_ns"],
+                staged_span["phase_journal_ns"],
+                staged_span["phase_lock_ns"]
+            ],
             ["meta0", "4d", "4480", "2400", "0"]
         );
         let disk = row("disk.write");

@@ -199,10 +199,10 @@ mod tests {
             }
         }
         assert_eq!((states.len(), events), (5, 1));
-        let ladder = states.iter().find(|state| state.name == "meta.create").expect("recorded");
-        assert_eq!((ladder.begin, ladder.end, ladder.attribute("request")), (Time(1_100), Time(5_580), Some("4d")));
+        let staged_span = states.iter().find(|state| state.name == "meta.create").expect("recorded");
+        assert_eq!((staged_span.begin, staged_span.end, staged_span.attribute("request")), (Time(1_100), Time(5_580), Some("4d")));
         let names: Vec<&str> =
-            ladder.nested.iter().map(|entry| if let Entry::State(state) = entry { state.name.as_str() } else { "" }).collect();
+            staged_span.nested.iter().map(|entry| if let Entry::State(state) = entry { state.name.as_str() } else { "" }).collect();
         assert_eq!(names, ["queue", "cpu", "journal", "send"]);
         let load = Statistics::read(&read("run_meta0_load-server.stat")).complete().expect("sound");
         assert_eq!((load.rows.len(), &load.rows[0].values[0]), (2, &Value::Int64(2)));

@@ -130,7 +130,7 @@ impl Writer<'_> {
             let is_paired = self.source.served(event).is_some();
             let request = event.record.req;
             let mut extras = Extras { facts: self.source.facts(event), ..Extras::default() };
-            if event.record.kind() == EventKind::Ladder && self.is_answer(event) {
+            if event.record.kind() == EventKind::StagedSpan && self.is_answer(event) {
                 (extras.ends, extras.starts) = (Some(there(request)), Some(back(request)));
             }
             self.begin(track, start, (&name, &category), extras)?;
@@ -150,9 +150,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// True if a chosen call found this ladder.
-    fn is_answer(&self, ladder: &Event) -> bool {
-        self.source.is_answer(ladder)
+    /// True if a chosen call found this staged span.
+    fn is_answer(&self, staged_span: &Event) -> bool {
+        self.source.is_answer(staged_span)
     }
 
     /// Instants and counters.

@@ -1,7 +1,8 @@
 //! Relations of HDTrace: which record was made on behalf of which. An operation of a client is a
-//! token; its calls come from it, the ladder of a server from the call (a token of another host),
-//! and what the server recorded for the request, at its disk for example, from the ladder. A file
-//! for each node; a token is the number of its record, a state of it the time of the record.
+//! token; its calls come from it, the staged span of a server from the call (a token of another
+//! host), and what the server recorded for the request, at its disk for example, from the staged
+//! span. A file for each node; a token is the number of its record, a state of it the time of the
+//! record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,14 +65,14 @@ fn token(position: u32) -> u64 {
 /// For each record that was made on behalf of another one, that one.
 fn parents(source: &Source) -> BTreeMap<u32, u32> {
     let spans = || {
-        let is_span = |position: &u32| matches!(source.event(*position).record.kind(), EventKind::Span | EventKind::Ladder);
+        let is_span = |position: &u32| matches!(source.event(*position).record.kind(), EventKind::Span | EventKind::StagedSpan);
         source.chosen.iter().copied().filter(is_span)
     };
     let mut by_span: FastMap<(usize, u32), u32> = FastMap::default();
     let mut calls: FastMap<(usize, u64), u32> = FastMap::default();
     let mut parents = BTreeMap::new();
-    // The ladder that answers a request.
-    let mut ladders: FastMap<u64, u32> = FastMap::default();
+    // The staged span that answers a request.
+    let mut staged_spans: FastMap<u64, u32> = FastMap::default();
     for position in spans() {
         let event = source.event(position);
         if let Body::Span(span) = &event.record.body
@@ -84,7 +85,7 @@ fn parents(source: &Source) -> BTreeMap<u32, u32> {
         }
         if let Some(served) = source.served(event) {
             parents.insert(served, position);
-            ladders.insert(event.record.req, served);
+            staged_spans.insert(event.record.req, served);
         }
     }
     for position in spans() {
@@ -97,9 +98,9 @@ fn parents(source: &Source) -> BTreeMap<u32, u32> {
             _ => None,
         };
         // What a server did for a request, or what a client's socket did for its call.
-        let ladder = || ladders.get(&event.record.req).filter(|ladder| source.event(**ladder).node == event.node);
+        let staged_span = || staged_spans.get(&event.record.req).filter(|staged_span| source.event(**staged_span).node == event.node);
         let call = || calls.get(&(event.node, event.record.req));
-        let for_request = || if event.record.req == 0 { None } else { ladder().or_else(call) };
+        let for_request = || if event.record.req == 0 { None } else { staged_span().or_else(call) };
         if let Some(parent) = around.or_else(for_request).filter(|parent| **parent != position) {
             parents.insert(position, *parent);
         }

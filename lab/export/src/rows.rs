@@ -1,6 +1,6 @@
 //! Records as rows of one table, for CSV and Parquet alike: a row for each record, a column for
-//! each field. Phases of ladders and gauges have columns of their own with the names that the trace
-//! says.
+//! each field. Phases of staged spans and gauges have columns of their own with the names that the
+//! trace says.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ impl Table {
             let names: BTreeSet<&str> = infos.flat_map(|info| &info.parts).map(|part| part.name.as_str()).collect();
             names.into_iter().map(str::to_string).collect()
         };
-        let (phases, gauges) = (names(EventKind::Ladder), names(EventKind::Counter));
+        let (phases, gauges) = (names(EventKind::StagedSpan), names(EventKind::Counter));
         let fixed = FIXED.into_iter().map(|(name, kind)| (name.to_string(), kind));
         let more = phases.iter().map(|name| format!("phase_{name}_ns")).chain(gauges.iter().map(|name| format!("gauge_{name}")));
         let columns = fixed.chain(more.map(|name| (name, Type::Number))).collect();
@@ -91,9 +91,9 @@ impl Table {
         let number = |value: u64| if value == 0 { Cell::Empty } else { Cell::Number(value) };
         let hex = |value: u64| if value == 0 { Cell::Empty } else { Cell::Text(format!("{value:x}")) };
         let text = |text: String| if text.is_empty() { Cell::Empty } else { Cell::Text(text) };
-        let is_span = matches!(record.kind(), EventKind::Span | EventKind::Ladder);
+        let is_span = matches!(record.kind(), EventKind::Span | EventKind::StagedSpan);
         let span = if let Body::Span(span) = &record.body { Some(span) } else { None };
-        let ladder = if let Body::Ladder(ladder) = &record.body { Some(ladder) } else { None };
+        let staged_span = if let Body::StagedSpan(staged_span) = &record.body { Some(staged_span) } else { None };
         let ns = |ticks: u64| (u128::from(ticks) * u128::from(event.dur_ns) / u128::from(record.duration().max(1))) as u64;
         let of_span = |value: fn(&weft_trace::record::Span) -> u64| span.map_or(Cell::Empty, |span| number(value(span)));
         let mut row = vec![
@@ -106,10 +106,12 @@ impl Table {
             if is_span { text(SubLane::of(record.event).name().to_string()) } else { Cell::Empty },
             text(source.name(event)),
             hex(record.req),
-            number(u64::from(span.map_or(ladder.map_or(0, |ladder| ladder.span), |span| span.span))),
+            number(u64::from(span.map_or(staged_span.map_or(0, |staged_span| staged_span.span), |span| span.span))),
             of_span(|span| u64::from(span.parent)),
-            span.map(|span| span.peer).or(ladder.map(|ladder| ladder.peer)).map_or(Cell::Empty, |peer| Cell::Number(u64::from(peer))),
-            ladder.map_or(Cell::Empty, |ladder| number(u64::from(ladder.code))),
+            span.map(|span| span.peer)
+                .or(staged_span.map(|staged_span| staged_span.peer))
+                .map_or(Cell::Empty, |peer| Cell::Number(u64::from(peer))),
+            staged_span.map_or(Cell::Empty, |staged_span| number(u64::from(staged_span.code))),
             span.map_or(Cell::Empty, |span| hex(span.obj)),
             span.map_or(Cell::Empty, |span| Cell::Number(span.off)),
             of_span(|span| u64::from(span.len)),
@@ -121,8 +123,8 @@ impl Table {
         ];
         let parts = node.events.get(record.event).map_or(&[][..], |info| &info.parts);
         let place = |name: &String| parts.iter().position(|part| part.name == *name);
-        row.extend(self.phases.iter().map(|name| match (ladder, place(name)) {
-            (Some(ladder), Some(place)) => ladder.phases.get(place).map_or(Cell::Empty, |phase| Cell::Number(ns(fine(*phase)))),
+        row.extend(self.phases.iter().map(|name| match (staged_span, place(name)) {
+            (Some(staged_span), Some(place)) => staged_span.phases.get(place).map_or(Cell::Empty, |phase| Cell::Number(ns(fine(*phase)))),
             _ => Cell::Empty,
         }));
         row.extend(self.gauges.iter().map(|name| match (&record.body, place(name)) {

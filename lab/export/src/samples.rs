@@ -5,7 +5,7 @@ use weft_trace::file::TraceFile;
 use weft_trace::file::{FileHeader, FileWriter};
 use weft_trace::merge::merge;
 use weft_trace::record::{Body, flags};
-use weft_trace::record::{Ladder, Span, TraceRecord, coarse, padded};
+use weft_trace::record::{Span, StagedSpan, TraceRecord, coarse, padded};
 use weft_trace::{Anchor, Batch};
 
 use crate::source::{Selection, Source};
@@ -48,8 +48,9 @@ pub fn source(events: &str) -> Source {
         failed,
         TraceRecord::new(900, event::MARK_PHASE, Body::Mark { value: 1, label }),
     ];
-    let ladder = Ladder { code: 17, peer: 0, phases: [coarse(320), 0, coarse(1_600), coarse(2_400), coarse(160), 0, 0, 0], span: 9 };
-    let mut served = TraceRecord { req: 77, ..TraceRecord::new(2_000, event::META_CREATE, Body::Ladder(ladder)) };
+    let staged_span =
+        StagedSpan { code: 17, peer: 0, phases: [coarse(320), 0, coarse(1_600), coarse(2_400), coarse(160), 0, 0, 0], span: 9 };
+    let mut served = TraceRecord { req: 77, ..TraceRecord::new(2_000, event::META_CREATE, Body::StagedSpan(staged_span)) };
     served.flags = flags::SERVER;
     let mut disk = span(event::DISK_WRITE, 4_000, 1_600, 77, Span { off: 4096, len: 512, ..Span::default() });
     disk.class = 3;

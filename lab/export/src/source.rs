@@ -1,5 +1,5 @@
 //! What is exported: the chosen records of several files on one time line, their spans in lanes
-//! without overlaps, and for each request the ladder of its server.
+//! without overlaps, and for each request the staged span of its server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -36,9 +36,9 @@ pub struct Source {
     all: Vec<Event>,
     /// Which of them are chosen.
     pub chosen: Vec<u32>,
-    /// Ladders of servers among the chosen ones, by the key of the request.
+    /// Staged spans of servers among the chosen ones, by the key of the request.
     served: FastMap<u64, Vec<u32>>,
-    /// Keys of requests with a call and a ladder that make a pair.
+    /// Keys of requests with a call and a staged span that make a pair.
     answers: BTreeSet<u64>,
 }
 
@@ -107,7 +107,7 @@ impl Source {
         let mut served: FastMap<u64, Vec<u32>> = FastMap::default();
         for position in &chosen {
             let record = &all[*position as usize].record;
-            if record.req != 0 && record.kind() == EventKind::Ladder && record.flags & flags::SERVER != 0 {
+            if record.req != 0 && record.kind() == EventKind::StagedSpan && record.flags & flags::SERVER != 0 {
                 served.entry(record.req).or_default().push(*position);
             }
         }
@@ -115,7 +115,7 @@ impl Source {
         let is_call = |event: &&Event| event.record.event == NET_CALL && event.record.req != 0;
         let mut source = Source { merged, origin_ns, all, chosen, served, answers: BTreeSet::new() };
         source.events().filter(is_call).for_each(|event| *calls.entry(event.record.req).or_default() += 1);
-        source.served.retain(|request, ladders| ladders.len() == 1 && calls.get(request) == Some(&1));
+        source.served.retain(|request, staged_spans| staged_spans.len() == 1 && calls.get(request) == Some(&1));
         source.answers = source.events().filter(|event| source.served(event).is_some()).map(|event| event.record.req).collect();
         Ok(source)
     }
@@ -153,20 +153,20 @@ impl Source {
         self.merged.nodes[event.node].events.name(event.record.event)
     }
 
-    /// The ladder that a server wrote for a call, if there is exactly one that fits into it:
+    /// The staged span that a server wrote for a call, if there is exactly one that fits into it:
     /// requests that were sent twice have no clear pair, and clocks may be wrong.
     pub fn served(&self, call: &Event) -> Option<u32> {
         if call.record.event != NET_CALL || call.record.req == 0 {
             return None;
         }
         let position = self.served.get(&call.record.req)?.first()?;
-        let ladder = self.event(*position);
-        (ladder.start_ns >= call.start_ns && ladder.end_ns() <= call.end_ns()).then_some(*position)
+        let staged_span = self.event(*position);
+        (staged_span.start_ns >= call.start_ns && staged_span.end_ns() <= call.end_ns()).then_some(*position)
     }
 
-    /// True if a call found this ladder of a server: see [`Source::served`].
-    pub fn is_answer(&self, ladder: &Event) -> bool {
-        self.answers.contains(&ladder.record.req)
+    /// True if a call found this staged span of a server: see [`Source::served`].
+    pub fn is_answer(&self, staged_span: &Event) -> bool {
+        self.answers.contains(&staged_span.record.req)
     }
 
     /// All spans in lanes, by [`nodes_in_order`] and sub-lane: each span on the lowest row that is
@@ -177,7 +177,7 @@ impl Source {
         let mut found: BTreeMap<(usize, SubLane), Placed> = BTreeMap::new();
         for position in self.chosen.iter().copied() {
             let event = self.event(position);
-            if !matches!(event.record.kind(), EventKind::Span | EventKind::Ladder) {
+            if !matches!(event.record.kind(), EventKind::Span | EventKind::StagedSpan) {
                 continue;
             }
             let (rows, lanes) = found.entry((event.node, SubLane::of(event.record.event))).or_default();
@@ -195,21 +195,21 @@ impl Source {
         lanes
     }
 
-    /// What lies inside a span: the phases of a ladder; the way to the server and back of a call
-    /// whose server is known; the wait of anything else. Pieces follow one another and stay inside
-    /// the span.
+    /// What lies inside a span: the phases of a staged span; the way to the server and back of a
+    /// call whose server is known; the wait of anything else. Pieces follow one another and stay
+    /// inside the span.
     pub fn pieces(&self, event: &Event) -> Vec<Piece> {
         let (start, end) = (self.start_ns(event), self.start_ns(event) + event.dur_ns);
         let piece = |name: &str, from_ns: u64, to_ns: u64| Piece { name: name.to_string(), from_ns, to_ns };
         match &event.record.body {
-            Body::Ladder(ladder) => {
+            Body::StagedSpan(staged_span) => {
                 let info = self.merged.nodes[event.node].events.get(event.record.event);
                 let total = event.record.duration().max(1);
                 // Ticks and nanoseconds grow alike within one span.
                 let at = |ticks: u64| start + (u128::from(ticks) * u128::from(event.dur_ns) / u128::from(total)) as u64;
                 let mut ticks = 0;
                 let mut pieces = Vec::new();
-                for (number, phase) in ladder.phases.iter().enumerate().filter(|(_, phase)| **phase > 0) {
+                for (number, phase) in staged_span.phases.iter().enumerate().filter(|(_, phase)| **phase > 0) {
                     let name = info.and_then(|info| info.parts.get(number)).map_or("phase", |part| part.name.as_str());
                     pieces.push(piece(name, at(ticks), at(ticks + fine(*phase))));
                     ticks += fine(*phase);
@@ -217,9 +217,9 @@ impl Source {
                 pieces
             }
             Body::Span(span) => match self.served(event).map(|position| self.event(position)) {
-                Some(ladder) => {
-                    let from = self.start_ns(ladder);
-                    vec![piece("to server", start, from), piece("from server", from + ladder.dur_ns, end)]
+                Some(staged_span) => {
+                    let from = self.start_ns(staged_span);
+                    vec![piece("to server", start, from), piece("from server", from + staged_span.dur_ns, end)]
                 }
                 None if span.wait > 0 => {
                     let wait = u128::from(fine(span.wait).min(span.dur)) * u128::from(event.dur_ns) / u128::from(span.dur.max(1));
@@ -243,8 +243,8 @@ impl Source {
                 hex("object", span.obj);
                 [("server", u64::from(span.peer)), ("offset", span.off), ("length", u64::from(span.len)), ("operation", 0)]
             }
-            Body::Ladder(ladder) => {
-                [("server", u64::from(ladder.peer)), ("offset", 0), ("length", 0), ("operation", u64::from(ladder.code))]
+            Body::StagedSpan(staged_span) => {
+                [("server", u64::from(staged_span.peer)), ("offset", 0), ("length", 0), ("operation", u64::from(staged_span.code))]
             }
             _ => [("server", 0), ("offset", 0), ("length", 0), ("operation", 0)],
         };
@@ -325,15 +325,15 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_call_lead_to_its_server_and_back_and_phases_fill_the_ladder() {
+    fn pieces_of_a_call_lead_to_its_server_and_back_and_phases_fill_the_staged_span() {
         let source = samples::two_creates();
         let of = |name: &str| source.events().find(|event| source.name(event) == name).expect("recorded");
         let call = source.pieces(of("net.call"));
         assert_eq!(call.iter().map(|piece| piece.name.as_str()).collect::<Vec<_>>(), ["to server", "from server"]);
-        let ladder = source.pieces(of("meta.create"));
-        assert_eq!((call[0].to_ns, call[1].from_ns), (ladder[0].from_ns, ladder.last().expect("four").to_ns));
-        assert!(ladder.windows(2).all(|pair| pair[0].to_ns == pair[1].from_ns));
-        assert_eq!(ladder.iter().map(|piece| piece.name.as_str()).collect::<Vec<_>>(), ["queue", "cpu", "journal", "send"]);
+        let staged_span = source.pieces(of("meta.create"));
+        assert_eq!((call[0].to_ns, call[1].from_ns), (staged_span[0].from_ns, staged_span.last().expect("four").to_ns));
+        assert!(staged_span.windows(2).all(|pair| pair[0].to_ns == pair[1].from_ns));
+        assert_eq!(staged_span.iter().map(|piece| piece.name.as_str()).collect::<Vec<_>>(), ["queue", "cpu", "journal", "send"]);
     }
 
     #[test]

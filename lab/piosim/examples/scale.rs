@@ -47,7 +47,7 @@ fn main() {
         return;
     }
     let (clients, servers) = (number(0, 1000) as u32, number(1, 1000) as u32);
-    let layer = arguments.get(5).and_then(|name| LayerKind::from_name(name)).unwrap_or_default();
+    let layer = arguments.get(5).and_then(|name| name.parse().ok()).unwrap_or_default();
     let test = Interleaved { ranks: clients, file_bytes: number(2, 1024) * GIB, block_bytes: number(3, 1024) * KIB, writes: true };
     let config = ClusterConfig {
         network: NetworkModel::Messages,

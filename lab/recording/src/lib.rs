@@ -147,7 +147,7 @@ fn start(settings: Settings) -> Result<()> {
     let tracer = Tracer::new(TracerConfig { ring_records, ..TracerConfig::new(settings.mode, clock) });
     tracer.set_sampling(settings.sampling_bits);
     if settings.mode == Mode::Flight {
-        tracer.set_dump_on_trouble(true);
+        tracer.set_dump_on_error(true);
         if settings.slow_ns > 0 {
             tracer.set_slow(ticks_of(&tracer, settings.slow_ns));
         }

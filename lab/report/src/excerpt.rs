@@ -166,14 +166,14 @@ fn operation(run: &Run, position: u32) -> Timeline {
         }
         let is_answer = |(other, _): &&(u32, usize)| {
             let other = events.event(*other);
-            other.record.req == call.record.req && matches!(other.record.body, Body::Ladder(_))
+            other.record.req == call.record.req && matches!(other.record.body, Body::StagedSpan(_))
         };
         if let Some((served, _)) = records.iter().find(is_answer).filter(|(served, _)| places.contains_key(served)) {
-            let ladder = events.event(*served);
+            let staged_span = events.event(*served);
             let text = format!("request {:x}", call.record.req);
             let (client, server) = (lane_of(record), lane_of(served));
-            arrows.push(Arrow { from: (client, seconds(call.start_ns)), to: (server, seconds(ladder.start_ns)), text: text.clone() });
-            arrows.push(Arrow { from: (server, seconds(ladder.end_ns())), to: (client, seconds(call.end_ns())), text });
+            arrows.push(Arrow { from: (client, seconds(call.start_ns)), to: (server, seconds(staged_span.start_ns)), text: text.clone() });
+            arrows.push(Arrow { from: (server, seconds(staged_span.end_ns())), to: (client, seconds(call.end_ns())), text });
         }
     }
     let node = &run.merged.nodes[first.node];

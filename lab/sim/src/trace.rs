@@ -14,7 +14,7 @@ use weft_model::{JobKind, Seek};
 use weft_piosim::{Access, Command, Recording, RequestSpan};
 use weft_trace::event::{self, EventInfo, EventPart, EventTable, PHASES_MAX};
 use weft_trace::file::{FileHeader, FileWriter};
-use weft_trace::record::{Body, Ladder, Span, TraceRecord, class, coarse, fine, flags, padded};
+use weft_trace::record::{Body, Span, StagedSpan, TraceRecord, class, coarse, fine, flags, padded};
 use weft_trace::{Anchor, Batch, EventId, EventKind, Stage};
 
 use crate::workload::Workload;
@@ -159,7 +159,7 @@ fn put_commands(nodes: &mut Nodes, workloads: &[Workload], recording: &Recording
     numbers
 }
 
-/// A request is a call at its client and a ladder at its server.
+/// A request is a call at its client and a staged span at its server.
 fn put_requests(nodes: &mut Nodes, clients: &[u32], commands: &BTreeMap<(u32, u32), u32>, recording: &Recording) {
     for (number, request) in (0..).zip(&recording.requests) {
         let RequestSpan { process, server, start, end, .. } = *request;
@@ -180,13 +180,13 @@ fn put_requests(nodes: &mut Nodes, clients: &[u32], commands: &BTreeMap<(u32, u3
         let record = span((start, end), event::NET_CALL, call);
         nodes.put((false, clients[process as usize]), process, TraceRecord { req: key(number), ..record });
         let id = if request.writes { event::DATA_WRITE } else { event::DATA_READ };
-        let mut ladder = Ladder { span: number + 1, code: if request.writes { 96 } else { 97 }, ..Ladder::default() };
+        let mut staged_span = StagedSpan { span: number + 1, code: if request.writes { 96 } else { 97 }, ..StagedSpan::default() };
         let mut left = answered - arrived;
         for phase in WAITS {
-            ladder.phases[phase] = coarse(left);
-            left -= fine(ladder.phases[phase]).min(left);
+            staged_span.phases[phase] = coarse(left);
+            left -= fine(staged_span.phases[phase]).min(left);
         }
-        let record = TraceRecord { req: key(number), ..TraceRecord::new(arrived, id, Body::Ladder(ladder)) };
+        let record = TraceRecord { req: key(number), ..TraceRecord::new(arrived, id, Body::StagedSpan(staged_span)) };
         nodes.put((true, server), 0, record);
         // While the data of a write is on the way the server does not let it wait, unless it has no
         // room.

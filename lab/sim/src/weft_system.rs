@@ -11,7 +11,7 @@ use weft_model::DiskModel;
 use weft_piosim::{CacheLayerConfig, ClusterConfig};
 use weft_rt_sim::Profile;
 use weft_rt_sim::models::{CpuProfile, DiskProfile, NetProfile, SeekProfile};
-use weft_virtual_cluster::{ClusterShape, Contract, Directories, Engine, FileLayout, PhaseReport, TracedRun, Workload};
+use weft_virtual_cluster::{ClusterShape, Directories, Durability, Engine, FileLayout, PhaseReport, TracedRun, Workload};
 
 use crate::cluster::Layered;
 use crate::document::{Choices, Table, integer};
@@ -38,7 +38,7 @@ const KINDS: [(&str, Kind); 4] =
     [("names", Kind::Names), ("interleaved", Kind::Interleaved), ("own", Kind::Own), ("segmented", Kind::Segmented)];
 const DIRECTORIES: [(&str, Directories); 2] = [("shared", Directories::Shared), ("own", Directories::Own)];
 const STORAGES: [(&str, Engine); 2] = [("journal", Engine::Journal), ("memory", Engine::Memory)];
-const CONTRACTS: [(&str, Contract); 3] = [("batch", Contract::Batch), ("sync", Contract::Sync), ("none", Contract::None)];
+const CONTRACTS: [(&str, Durability); 3] = [("batch", Durability::Batch), ("sync", Durability::Sync), ("none", Durability::None)];
 const CACHES: [(&str, bool); 2] = [("yes", true), ("no", false)];
 
 /// Reads what a plan says of Weft: the section `[weft]` and the one `[[workload]]`. `config` has

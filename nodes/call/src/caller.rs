@@ -175,8 +175,8 @@ impl<R: Runtime> Caller<R> {
                 Ok(reply) => return Ok(reply),
                 Err(status) => status,
             };
-            if status.is_trouble() {
-                weft_trace::trouble();
+            if status.is_server_error() {
+                weft_trace::note_error();
             }
             if status == Status::TimedOut {
                 patience = (patience * 2).min(ATTEMPT_MAX);

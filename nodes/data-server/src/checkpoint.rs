@@ -23,7 +23,11 @@ impl<R: ServerRuntime> Objects<R> {
     /// On a full disk a checkpoint is worth its bytes sooner: it turns old segments of the journal
     /// into room for new ones.
     fn needs_checkpoint(&self) -> bool {
-        let limit = if self.is_short_of_room() { WORTH_BYTES.min(self.config.checkpoint_bytes) } else { self.config.checkpoint_bytes };
+        let limit = if self.is_short_of_room() {
+            WORTH_BYTES.min(self.config.serving.checkpoint_bytes)
+        } else {
+            self.config.serving.checkpoint_bytes
+        };
         self.journal.as_ref().is_some_and(|journal| journal.bytes_since_checkpoint() >= limit)
     }
 

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_base::{ClientId, Nanos, RequestId, SECOND};
+use weft_base::{ClientId, ClientRequests, KnownRequests, Nanos, RequestId, SECOND};
 use weft_wire::Header;
 
 /// A client without a connection is forgotten after so many nanoseconds. Copies of its requests
@@ -39,13 +39,14 @@ pub struct Clients {
 
 #[derive(Debug, Default)]
 struct Client {
-    incarnation: u32,
     connections: u32,
     absent_since: Nanos,
-    finished_below: u64,
-    /// Executed numbers as ranges: first to last.
-    done: BTreeMap<u64, u64>,
+    requests: ClientRequests<Executed>,
 }
+
+/// Executed numbers as ranges: first to last.
+#[derive(Debug, Default)]
+struct Executed(BTreeMap<u64, u64>);
 
 impl Clients {
     /// A connection of the client was made.
@@ -56,7 +57,7 @@ impl Clients {
             self.absent -= 1;
         }
         entry.connections += 1;
-        entry.enter(incarnation);
+        entry.requests.live(incarnation);
     }
 
     /// A connection of the client is gone.
@@ -79,26 +80,17 @@ impl Clients {
             self.absent += 1;
             Client::default()
         });
-        if header.request.incarnation < entry.incarnation {
-            return Verdict::Stale;
-        }
-        entry.enter(header.request.incarnation);
-        entry.finish_below(header.finished_below());
-        if header.request.sequence < entry.finished_below {
-            Verdict::Stale
-        } else if entry.is_done(header.request.sequence) {
-            Verdict::Executed
-        } else {
-            Verdict::New
+        match entry.requests.enter(header.request, header.finished_below()) {
+            Err(_) => Verdict::Stale,
+            Ok(executed) if executed.contains(header.request.sequence) => Verdict::Executed,
+            Ok(_) => Verdict::New,
         }
     }
 
     /// Notes that a request was executed.
     pub fn executed(&mut self, request: RequestId) {
-        if let Some(entry) = self.by_id.get_mut(&request.client)
-            && entry.incarnation == request.incarnation
-        {
-            entry.mark_done(request.sequence);
+        if let Some(Ok(executed)) = self.by_id.get_mut(&request.client).map(|entry| entry.requests.enter(request, 0)) {
+            executed.add(request.sequence);
         }
     }
 
@@ -122,52 +114,43 @@ impl Clients {
     }
 }
 
-impl Client {
-    fn enter(&mut self, incarnation: u32) {
-        if incarnation > self.incarnation {
-            self.incarnation = incarnation;
-            self.finished_below = 0;
-            self.done.clear();
-        }
-    }
-
-    fn finish_below(&mut self, sequence: u64) {
-        if sequence <= self.finished_below {
-            return;
-        }
-        self.finished_below = sequence;
-        while let Some(entry) = self.done.first_entry() {
+impl KnownRequests for Executed {
+    fn drop_below(&mut self, sequence: u64) {
+        while let Some(entry) = self.0.first_entry() {
             let (first, last) = (*entry.key(), *entry.get());
             if first >= sequence {
                 break;
             }
             entry.remove();
             if last >= sequence {
-                self.done.insert(sequence, last);
+                self.0.insert(sequence, last);
             }
         }
     }
+}
 
-    fn is_done(&self, sequence: u64) -> bool {
-        self.done.range(..=sequence).next_back().is_some_and(|(_, last)| *last >= sequence)
+impl Executed {
+    fn contains(&self, sequence: u64) -> bool {
+        self.0.range(..=sequence).next_back().is_some_and(|(_, last)| *last >= sequence)
     }
 
-    fn mark_done(&mut self, sequence: u64) {
-        if sequence < self.finished_below || self.is_done(sequence) {
+    fn add(&mut self, sequence: u64) {
+        if self.contains(sequence) {
             return;
         }
         let (mut first, mut last) = (sequence, sequence);
-        if let Some(end) = self.done.remove(&sequence.saturating_add(1)) {
+        if let Some(end) = self.0.remove(&sequence.saturating_add(1)) {
             last = end;
         }
-        if let Some((&start, &end)) = self.done.range(..sequence).next_back()
-            && end + 1 == sequence
-        {
-            first = start;
+        if let Some((&start, &end)) = self.0.range(..sequence).next_back() {
+            assert!(end < sequence, "a number is in one range");
+            if end + 1 == sequence {
+                first = start;
+            }
         }
-        self.done.insert(first, last);
-        if self.done.len() > DONE_RANGES_MAX {
-            self.done.pop_first();
+        self.0.insert(first, last);
+        if self.0.len() > DONE_RANGES_MAX {
+            self.0.pop_first();
         }
     }
 }
@@ -235,29 +218,29 @@ mod tests {
             clients.disconnected(ClientId(client), Nanos(client));
         }
         assert!(clients.by_id.len() <= ABSENT_CLIENTS_MAX);
-        let mut client = Client::default();
-        (0..3 * DONE_RANGES_MAX as u64).for_each(|n| client.mark_done(2 * n));
-        assert_eq!(client.done.len(), DONE_RANGES_MAX);
+        let mut executed = Executed::default();
+        (0..3 * DONE_RANGES_MAX as u64).for_each(|n| executed.add(2 * n));
+        assert_eq!(executed.0.len(), DONE_RANGES_MAX);
     }
 
     proptest! {
         #[test]
         fn executed_numbers_agree_with_a_set(steps in proptest::collection::vec((any::<bool>(), 0u64..60), 1..100)) {
-            let (mut client, mut model, mut floor) = (Client::default(), BTreeSet::new(), 0);
+            let (mut executed, mut model, mut floor) = (Executed::default(), BTreeSet::new(), 0);
             for (finish, n) in steps {
                 if finish {
                     floor = floor.max(n / 2);
-                    client.finish_below(floor);
+                    executed.drop_below(floor);
                     model.retain(|done| *done >= floor);
                 } else if n >= floor {
-                    client.mark_done(n);
+                    executed.add(n);
                     model.insert(n);
                 }
                 for n in 0..70 {
-                    prop_assert_eq!(client.is_done(n), model.contains(&n));
+                    prop_assert_eq!(executed.contains(n), model.contains(&n));
                 }
             }
-            let ranges: Vec<_> = client.done.iter().collect();
+            let ranges: Vec<_> = executed.0.iter().collect();
             prop_assert!(ranges.windows(2).all(|pair| pair[0].1 + 1 < *pair[1].0), "ranges that touch are one");
         }
     }

@@ -1,12 +1,9 @@
 //! What a data server is told, and why it stops.
 
-use weft_base::{ClusterMap, MILLISECOND, ServerId};
+use weft_base::MILLISECOND;
 use weft_sched::LayerKind;
 use weft_sched::improved::{Delay, DiskCost, ImprovedConfig};
-use weft_serving::{Durability, Engine};
-use weft_store::journal::SEGMENT_BYTES_DEFAULT;
-use weft_wire::ClusterKey;
-use weft_wire::ops::TraceService;
+use weft_serving::ServingConfig;
 
 /// A request takes no part in a layer if it is so many times as long as the longest hole that is
 /// worth reading: by merging it would save less than one part in so many. Jobs grow no longer than
@@ -78,58 +75,21 @@ impl CacheConfig {
 /// Everything that a data server needs besides its runtime.
 #[derive(Clone, Debug)]
 pub struct DataServerConfig {
-    /// Its number.
-    pub server: ServerId,
-    /// Its name in messages for people.
-    pub name: String,
-    /// The file system.
-    pub map: ClusterMap,
-    /// The secret under which capabilities are signed.
-    pub key: ClusterKey,
-    /// Make a new, empty store if the disk holds none; otherwise that is an error.
-    pub create: bool,
-    /// Serve only when metadata server 0 knows the store of this server (of the engine `journal`).
-    /// Tests of one server alone say no.
-    pub meets_others: bool,
-    /// What keeps the objects over a restart.
-    pub engine: Engine,
-    /// What an acknowledged write survives.
-    pub durability: Durability,
+    /// What every server is told.
+    pub serving: ServingConfig,
     /// Most bytes of the container file; `None`: as much as the disk has.
     pub capacity_bytes: Option<u64>,
-    /// Bytes of a journal segment.
-    pub journal_segment_bytes: u64,
-    /// A checkpoint is begun when the journal since the last one has so many bytes.
-    pub checkpoint_bytes: u64,
     /// Freed runs of at least so many bytes are given back to the disk; smaller ones are only used
     /// again. Giving back is slow (a discard at the device), and writing to space that was used
     /// before is faster than to new space.
     pub punch_bytes: u64,
     /// How accesses to the container meet.
     pub cache: CacheConfig,
-    /// What executes commands about the recording of traces; `None`: they are refused.
-    pub trace: Option<TraceService>,
 }
 
 impl DataServerConfig {
-    /// The usual settings for data server `server` of `map`.
-    pub fn new(server: ServerId, map: ClusterMap, key: ClusterKey) -> DataServerConfig {
-        let name = map.server(server).map_or_else(|| server.to_string(), |entry| entry.name.clone());
-        DataServerConfig {
-            server,
-            name,
-            map,
-            key,
-            create: false,
-            meets_others: true,
-            engine: Engine::Journal,
-            durability: Durability::BATCH_DEFAULT,
-            capacity_bytes: None,
-            journal_segment_bytes: SEGMENT_BYTES_DEFAULT,
-            checkpoint_bytes: 128 << 20,
-            punch_bytes: PUNCH_BYTES_DEFAULT,
-            cache: CacheConfig::default(),
-            trace: None,
-        }
+    /// The usual settings for the rest.
+    pub fn new(serving: ServingConfig) -> DataServerConfig {
+        DataServerConfig { serving, capacity_bytes: None, punch_bytes: PUNCH_BYTES_DEFAULT, cache: CacheConfig::default() }
     }
 }

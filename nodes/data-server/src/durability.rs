@@ -10,15 +10,12 @@ use std::rc::Rc;
 use weft_base::{MILLISECOND, Nanos, Status};
 use weft_journal::{Journal, Lsn};
 use weft_rt::{Either, ServerRuntime, race};
+use weft_serving::BATCH_INTERVAL_NS_DEFAULT;
 
 use crate::objects::Objects;
 use crate::record::JournalRecord;
 use crate::state::Server;
 use crate::{Durability, ServerError};
-
-/// Nanoseconds between rounds that nobody asks for, where the configuration does not say: what is
-/// not promised is kept all the same, and freed space comes back by rounds only.
-const INTERVAL: u64 = 50 * MILLISECOND;
 
 /// A server to which nothing has come for so many nanoseconds rests.
 const REST_AFTER: u64 = 250 * MILLISECOND;
@@ -110,13 +107,15 @@ impl<R: ServerRuntime> Objects<R> {
 
     /// True if an acknowledged change must be on stable storage.
     pub fn acknowledges_durable(&self) -> bool {
-        self.journal.is_some() && self.config.durability == Durability::Sync
+        self.journal.is_some() && self.config.serving.durability == Durability::Sync
     }
 
-    fn interval(&self) -> u64 {
-        match self.config.durability {
-            Durability::Batch { interval } => interval,
-            Durability::Sync | Durability::None => INTERVAL,
+    /// Nanoseconds between rounds that nobody asks for, also where the contract does not say: what
+    /// is not promised is kept all the same, and freed space comes back by rounds only.
+    fn interval_ns(&self) -> u64 {
+        match self.config.serving.durability {
+            Durability::Batch => self.config.serving.batch_interval_ns,
+            Durability::Sync | Durability::None => BATCH_INTERVAL_NS_DEFAULT,
         }
     }
 }
@@ -132,7 +131,7 @@ pub async fn sync_flow<R: ServerRuntime>(server: Rc<Server<R>>) {
         let dirty = progress.newest() > progress.durable.get();
         let asked = progress.wanted.get() > progress.durable.get();
         let due = match dirty {
-            true => *dirty_since.get_or_insert(server.rt.now()) + objects.interval(),
+            true => *dirty_since.get_or_insert(server.rt.now()) + objects.interval_ns(),
             false => Nanos::NEVER,
         };
         if asked || server.rt.now() >= due {

@@ -44,6 +44,10 @@ impl Grants {
             }
             self.remember(fields, tag);
         }
+        debug_assert!(
+            capability.verify(&self.key, capability.handle, capability.client, granted, WallTime(i64::MIN)).is_ok(),
+            "only genuine ones are remembered"
+        );
         if capability.handle != handle || capability.client != client || !granted.contains(rights) {
             return Err(Status::CapabilityRefused);
         }
@@ -58,6 +62,7 @@ impl Grants {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(fields, tag);
+        assert!(self.young.len() <= GENERATION_MAX && self.old.len() <= GENERATION_MAX, "memory is bounded");
     }
 }
 

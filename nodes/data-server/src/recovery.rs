@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use weft_base::{Nanos, Payload};
-use weft_journal::{Found, Journal, JournalConfig, Lsn, Superblock};
+use weft_journal::{Found, Lsn, Superblock};
 use weft_rt::{Disk, DiskError, FileId, ServerRuntime};
-use weft_serving::first_map;
+use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal};
 use weft_store::objects::{CONTAINER_HEADER_BYTES, ContainerHeader, ObjectRecord, ObjectReplay, ObjectTable};
 
 use crate::objects::Removed;
@@ -18,16 +18,11 @@ pub const CONTAINER_NAME: &str = "objects";
 
 /// Makes or recovers the store.
 pub async fn open<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, ServerError> {
-    let disk = rt.disk();
-    let superblock = Superblock::load(disk).await?;
-    if let Some(superblock) = &superblock {
-        superblock.check_owner(&config.map, config.server, config.engine.name()).map_err(ServerError::Store)?;
-    }
-    match (config.engine, superblock) {
+    let superblock = find_store(rt.disk(), &config.serving).await?;
+    match (config.serving.engine, superblock) {
         (Engine::Memory, _) => open_memory(rt, config).await,
         (Engine::Journal, Some(superblock)) => recover(rt, config, superblock).await,
-        (Engine::Journal, None) if config.create => format(rt, config).await,
-        (Engine::Journal, None) => Err(ServerError::NotFormatted(config.name.clone())),
+        (Engine::Journal, None) => format(rt, config).await,
     }
 }
 
@@ -37,56 +32,48 @@ async fn open_memory<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Res
     let container = disk.open(CONTAINER_NAME, true).await.map_err(disk_error("open the container"))?;
     disk.set_len(container, 0).await.map_err(disk_error("empty the container"))?;
     let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
-    // Nobody has counted the starts, but clients must see that this is another one.
-    let boot = (rt.random() as u32).max(1);
-    Ok(Foundation { boot, superblock: None, container, journal: None, table, removed: Removed::default() })
+    let life = Life::unkept(rt.random());
+    Ok(Foundation { life, container, journal: None, table, removed: Removed::default() })
 }
 
 /// A new store. The superblock comes last: without it everything here can be made again.
 async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<Foundation<R::Disk>, ServerError> {
     let disk = rt.disk();
     // First, since it says if there is too little room, and then leaves nothing.
-    let journal = Journal::create(disk, journal_config(rt, config)).await?;
+    let journal = make_journal(rt, &config.serving).await?;
     let failed = || disk_error("make the container");
     let container = disk.open(CONTAINER_NAME, true).await.map_err(failed())?;
     disk.set_len(container, 0).await.map_err(failed())?;
-    let header = ContainerHeader { fs_id: config.map.fs_id, server_id: config.server };
+    let header = ContainerHeader { fs_id: config.serving.map.fs_id, server_id: config.serving.server };
     disk.write(container, 0, Payload::Real(header.encode())).await.map_err(failed())?;
     disk.sync(container).await.map_err(failed())?;
-    let map = first_map(&config.map, config.server, config.meets_others, None);
-    let mut superblock = Superblock::new(&map, config.server, config.engine.name(), boot_id(disk, config), rt.random());
-    superblock.boot = 1;
-    superblock.store(disk).await?;
+    let superblock = make_superblock(rt, &config.serving, boot_id(disk, config)).await?;
+    let life = begin_life(disk, superblock, boot_id(disk, config)).await?;
     let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
-    Ok(Foundation { boot: 1, superblock: Some(superblock), container, journal: Some(journal), table, removed: Removed::default() })
+    Ok(Foundation { life, container, journal: Some(journal), table, removed: Removed::default() })
 }
 
 async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock: Superblock) -> Result<Foundation<R::Disk>, ServerError> {
     let disk = rt.disk();
     let container = open_container(disk, config).await?;
     let mut replay = Replay::new(rt.now());
-    let power_was_cut = superblock.boot_id != disk.boot_id();
-    let settings = JournalConfig { same_boot: !power_was_cut, ..journal_config(rt, config) };
-    let recovered = Journal::recover(disk, settings, |found| replay.take(found)).await;
-    let (journal, report) = recovered?;
+    let (journal, power_was_cut) = replay_journal(rt, &config.serving, &superblock, |found| replay.take(found)).await?;
     let (table, removed) = replay.finish(power_was_cut, capacity_bytes(config.capacity_bytes))?;
 
     // From here on the next restart must come to the same result, whatever ends this life.
     disk.sync(container).await.map_err(disk_error("sync the container"))?;
-    let verdict = if power_was_cut { JournalRecord::Cut } else { JournalRecord::Mark(report.last_lsn) };
+    let verdict = if power_was_cut { JournalRecord::Cut } else { JournalRecord::Mark(journal.last_lsn()) };
     let lsn = journal.append_with(|out| verdict.encode(out));
     journal.commit().await?;
     journal.sync_through(lsn).await?;
-    let boot = superblock.boot.wrapping_add(1).max(1);
-    let superblock = Superblock { boot, boot_id: boot_id(disk, config), ..superblock };
-    superblock.store(disk).await?;
+    let life = begin_life(disk, superblock, boot_id(disk, config)).await?;
     // Nothing is behind the last object any more, whatever comes. What was left there goes back to
     // the disk.
     let end = table.usage().high_water_bytes;
     if disk.len(container).await.map_err(disk_error("look at the container"))? > end {
         disk.set_len(container, end).await.map_err(disk_error("cut the container"))?;
     }
-    Ok(Foundation { boot, superblock: Some(superblock), container, journal: Some(journal), table, removed })
+    Ok(Foundation { life, container, journal: Some(journal), table, removed })
 }
 
 /// What this life leaves for the next to compare. A server that answers writes before they are in
@@ -177,7 +164,7 @@ async fn open_container<D: Disk>(disk: &D, config: &DataServerConfig) -> Result<
     let container = disk.open(CONTAINER_NAME, false).await.map_err(disk_error("open the container"))?;
     let block = disk.read(container, 0, CONTAINER_HEADER_BYTES as u64).await.map_err(disk_error("read the container"))?;
     let header = ContainerHeader::decode(&block.to_bytes()).map_err(|error| ServerError::Store(format!("the container: {error}")))?;
-    if (header.fs_id, header.server_id) != (config.map.fs_id, config.server) {
+    if (header.fs_id, header.server_id) != (config.serving.map.fs_id, config.serving.server) {
         let ContainerHeader { fs_id, server_id } = header;
         return Err(ServerError::Store(format!("the container belongs to {server_id} of file system {fs_id}")));
     }
@@ -187,11 +174,6 @@ async fn open_container<D: Disk>(disk: &D, config: &DataServerConfig) -> Result<
 /// What the container may grow to. Without a limit of its own it grows until the disk says no.
 fn capacity_bytes(configured: Option<u64>) -> u64 {
     configured.unwrap_or(1 << 60)
-}
-
-fn journal_config<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> JournalConfig {
-    let segment_bytes = config.journal_segment_bytes;
-    JournalConfig { segment_bytes, ..JournalConfig::new(config.map.fs_id, config.server, rt.random()) }
 }
 
 fn disk_error(what: &'static str) -> impl FnOnce(DiskError) -> ServerError {

@@ -161,7 +161,7 @@ impl<R: ServerRuntime> Objects<R> {
     /// [`Objects::space_report`]), and what was never written is not.
     pub async fn limit_windows(&self) {
         let (_, disk_free) = self.rt.disk().space().await.unwrap_or((0, 0));
-        self.disk_is_short.set(disk_free < SHORT_SEGMENTS * self.config.journal_segment_bytes);
+        self.disk_is_short.set(disk_free < SHORT_SEGMENTS * self.config.serving.journal_segment_bytes);
         let usual = WindowLimits::default();
         let total_bytes_max = usual.total_bytes_max.min(disk_free / WINDOWS_OF_DISK);
         self.table.borrow_mut().set_window_limits(WindowLimits { total_bytes_max, ..usual });

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use weft_base::{ClientId, Handle, Result};
-use weft_journal::{Journal, Superblock};
+use weft_journal::Journal;
 use weft_rt::{FileId, ServerRuntime};
-use weft_serving::{Identity, Introduction, Shell};
+use weft_serving::{Life, Shell};
 use weft_store::objects::ObjectTable;
-use weft_wire::{Capability, NameKey, Rights};
+use weft_wire::{Capability, Rights};
 
 use crate::cache::Cache;
 use crate::clients::Clients;
@@ -30,10 +30,9 @@ pub struct Server<R: ServerRuntime> {
 
 /// What recovery hands to a server.
 pub struct Foundation<D> {
-    pub boot: u32,
-    /// Of the engine `journal`.
-    pub superblock: Option<Superblock>,
+    pub life: Life,
     pub container: FileId,
+    /// Of the engine `journal`.
     pub journal: Option<Journal<D>>,
     pub table: ObjectTable,
     pub removed: Removed,
@@ -42,23 +41,13 @@ pub struct Foundation<D> {
 impl<R: ServerRuntime> Server<R> {
     pub fn new(rt: R, config: DataServerConfig, foundation: Foundation<R::Disk>) -> Rc<Server<R>> {
         let client = (ClientId(rt.random()), 1);
-        let introduction = Introduction::new(&config.map, config.server, foundation.superblock, config.meets_others, rt.wall());
-        let identity = Identity {
-            server: config.server,
-            name: config.name.clone(),
-            name_key: NameKey::of(&config.key, config.map.fs_id),
-            boot: foundation.boot,
-            engine: config.engine,
-            durability: config.durability,
-            trace: config.trace,
-        };
-        let Foundation { container, journal, table, removed, .. } = foundation;
+        let Foundation { life, container, journal, table, removed } = foundation;
         let container = Container::new(rt.clone(), container, Cache::new(config.cache));
         Rc::new(Server {
-            shell: Shell::new(rt.clone(), identity, client, introduction),
+            shell: Shell::new(rt.clone(), &config.serving, life, client),
             flights: Flights::default(),
             clients: RefCell::default(),
-            grants: RefCell::new(Grants::new(config.key.clone())),
+            grants: RefCell::new(Grants::new(config.serving.key.clone())),
             objects: Objects::new(rt.clone(), config, container, journal, table, removed),
             rt,
         })

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Cluster, Peer, config, error};
+use common::{Cluster, Peer, contracted, error};
 use weft_base::{ClientId, MILLISECOND, SECOND, Status};
 use weft_data_server::{CacheConfig, DataServerConfig, Durability, WriteBack};
 use weft_rt::{Runtime, join_all};
@@ -19,7 +19,7 @@ const BLOCK: u64 = 5120;
 fn cluster(cache: CacheConfig, durability: Durability, call_ns: u64) -> Cluster {
     let mut profile = Profile::default();
     (profile.disk.reads_cached, profile.disk.read_ns, profile.disk.call_ns) = (false, 2 * MILLISECOND, call_ns);
-    Cluster::new(5, profile, DataServerConfig { cache, durability, ..config() })
+    Cluster::new(5, profile, DataServerConfig { cache, ..contracted(durability) })
 }
 
 fn layer(layer: LayerKind) -> CacheConfig {
@@ -77,7 +77,7 @@ fn what_touches_becomes_one_operation_of_the_disk() {
     }
 }
 
-const BATCH: Durability = Durability::Batch { interval: 50 * MILLISECOND };
+const BATCH: Durability = Durability::Batch;
 
 #[test]
 fn a_layer_in_the_page_cache_leaves_alone_what_is_alone_or_long() {
@@ -295,7 +295,7 @@ fn holes_that_were_read_through_are_kept_until_they_are_written() {
         let write_back = (seed % 2 == 1).then_some(WriteBack { bytes_max: 1 << 20, age_ns: 5 * MILLISECOND });
         let durability = if seed % 2 == 1 { Durability::None } else { BATCH };
         let cache = CacheConfig { write_back, depth: 1 + seed as usize % 3, ..layer(LayerKind::ServerDirected) };
-        let cluster = Cluster::new(seed, profile, DataServerConfig { cache, durability, ..config() });
+        let cluster = Cluster::new(seed, profile, DataServerConfig { cache, ..contracted(durability) });
         let mut random = cluster.sim.random();
         spared += cluster.run(async move |peer: Peer| {
             let mut model = vec![1u8; 64 * 1000];

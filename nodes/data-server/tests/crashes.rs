@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use common::{Cluster, Peer, config};
+use common::{Cluster, Peer, config, serving};
 use weft_base::{ClientId, MILLISECOND, Nanos, SECOND, Status};
-use weft_data_server::{CacheConfig, DataServerConfig, Durability, WriteBack};
+use weft_data_server::{CacheConfig, DataServerConfig, Durability, ServingConfig, WriteBack};
 use weft_rt::{Runtime, join_all};
 use weft_rt_sim::{Fault, FaultPlan, MessageFaults, Profile, Random};
 use weft_sched::LayerKind;
@@ -193,13 +193,12 @@ impl Work {
 /// One history. `power`: the machine loses power, else the process dies.
 fn run(seed: u64, power: bool, durability: Durability, cache: CacheConfig) -> u64 {
     let exactly = (!power || durability == Durability::Sync) && cache.write_back.is_none();
+    let serving = ServingConfig { durability, batch_interval_ns: 10 * MILLISECOND, checkpoint_bytes: 6 << 10, ..serving() };
     let config = DataServerConfig {
-        durability,
+        serving,
         cache,
-        checkpoint_bytes: 6 << 10,
         capacity_bytes: Some(600_000),
         punch_bytes: if seed.is_multiple_of(2) { 8192 } else { 1 << 20 },
-        ..config()
     };
     let mut profile = Profile::instant();
     if seed % 4 > 1 {
@@ -262,7 +261,7 @@ fn run_all_with(first: u64, count: u64, power: bool, durability: Durability, cac
     }
 }
 
-const BATCH: Durability = Durability::Batch { interval: 10 * MILLISECOND };
+const BATCH: Durability = Durability::Batch;
 
 #[test]
 fn the_death_of_the_process_loses_nothing_acknowledged() {

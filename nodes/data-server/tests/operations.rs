@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Cluster, KEY, Peer, SERVER, config, error, map};
+use common::{Cluster, KEY, Peer, SERVER, config, error, map, serving};
 use weft_base::{ClientId, Handle, MILLISECOND, SECOND, ServerId, Status, WallTime};
-use weft_data_server::{DataServerConfig, Durability, Engine, ServerError};
+use weft_data_server::{DataServerConfig, Engine, ServerError, ServingConfig};
 use weft_rt::{Runtime, join_all};
 use weft_rt_sim::Profile;
 use weft_wire::ops::*;
@@ -14,8 +14,12 @@ fn cluster() -> Cluster {
     Cluster::new(1, Profile::instant(), config())
 }
 
+fn in_memory() -> DataServerConfig {
+    DataServerConfig { serving: ServingConfig { engine: Engine::Memory, ..serving() }, ..config() }
+}
+
 fn memory() -> Cluster {
-    Cluster::new(1, Profile::instant(), DataServerConfig { engine: Engine::Memory, ..config() })
+    Cluster::new(1, Profile::instant(), in_memory())
 }
 
 #[test]
@@ -226,8 +230,8 @@ fn overwriting_in_place_needs_no_journal() {
 fn a_sync_stops_nobody_else() {
     let mut profile = Profile::instant();
     profile.disk.sync_ns = 50 * MILLISECOND;
-    let durability = Durability::Batch { interval: 10 * SECOND };
-    let cluster = Cluster::new(1, profile, DataServerConfig { durability, ..config() });
+    let serving = ServingConfig { batch_interval_ns: 10 * SECOND, ..serving() };
+    let cluster = Cluster::new(1, profile, DataServerConfig { serving, ..config() });
     cluster.run(async |peer: Peer| {
         peer.write(1, 0, b"data").await.unwrap();
         let sync = async {
@@ -276,12 +280,13 @@ fn wrong_directories_are_refused_with_their_reason() {
         let errors = cluster.errors.borrow();
         errors.last().map(ServerError::to_string).unwrap_or_default()
     };
-    let absent = why(DataServerConfig { create: false, ..config() }, DataServerConfig { create: false, ..config() });
+    let not_made = || DataServerConfig { serving: ServingConfig { create: false, ..serving() }, ..config() };
+    let absent = why(not_made(), not_made());
     assert!(absent.contains("holds no store"), "{absent}");
     let mut other = config();
-    other.map.fs_id = weft_base::FsId(8);
+    other.serving.map.fs_id = weft_base::FsId(8);
     assert!(why(config(), other).contains("belongs to data0 of file system"));
-    let engine = why(config(), DataServerConfig { engine: Engine::Memory, ..config() });
+    let engine = why(config(), in_memory());
     assert!(engine.contains("engine journal"), "{engine}");
-    assert_eq!(why(config(), DataServerConfig { create: false, ..config() }), "", "its own is accepted");
+    assert_eq!(why(config(), not_made()), "", "its own is accepted");
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weft_base::{ClientId, ClusterMap, FsId, Handle, MILLISECOND, RequestId, Result, SECOND, ServerEntry, ServerId, Status, WallTime};
-use weft_data_server::{DataServerConfig, Durability, ServerError, run};
+use weft_data_server::{DataServerConfig, Durability, ServerError, ServingConfig, run};
 use weft_journal::Superblock;
 use weft_rt::{Bulk, Disk, Outgoing, Runtime, ServerRuntime};
 use weft_rt_real::{Address, ClientConfig, ClientRt, DiskConfig, Log, ShardConfig, StopHandle, serve};
@@ -56,7 +56,15 @@ fn with_server<T: Send + 'static>(
 ) -> (T, Option<std::result::Result<(), ServerError>>) {
     let stop = StopHandle::new().expect("an event");
     let map = map(directory);
-    let config = DataServerConfig { create: true, meets_others: false, durability, ..DataServerConfig::new(SERVER, map.clone(), KEY) };
+    let serving = ServingConfig {
+        create: true,
+        meets_others: false,
+        durability,
+        // No round comes by itself within these tests.
+        batch_interval_ns: 3600 * SECOND,
+        ..ServingConfig::new(SERVER, map.clone(), KEY)
+    };
+    let config = DataServerConfig::new(serving);
     let asked = stop.clone();
     let client = std::thread::spawn(move || {
         let config = ClientConfig { client: CLIENT, ..ClientConfig::from_map(&map, Some(KEY.into())).expect("good addresses") };
@@ -119,8 +127,7 @@ fn forget_boot(directory: &Path) {
 fn a_server_that_is_asked_to_stop_loses_nothing_when_the_machine_restarts() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data: Vec<u8> = (0..3u32 << 20).map(|n| (n % 251) as u8).collect();
-    // No round comes by itself within this test.
-    let durability = Durability::Batch { interval: 3600 * SECOND };
+    let durability = Durability::Batch;
     let written = data.clone();
     let ((), ended) = with_server(directory.path(), durability, move |rt| write_all(rt, &written));
     assert_eq!(ended, Some(Ok(())), "it ends by itself");

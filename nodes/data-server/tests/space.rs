@@ -5,9 +5,9 @@ mod common;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{Cluster, Peer, config, error};
+use common::{Cluster, Peer, config, error, serving};
 use weft_base::{MILLISECOND, SECOND, Status};
-use weft_data_server::{DataServerConfig, Durability, Engine};
+use weft_data_server::{DataServerConfig, Durability, Engine, ServingConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::Profile;
 
@@ -28,8 +28,9 @@ async fn fill(peer: &Peer, handle: u64) -> u64 {
 #[test]
 fn a_full_container_loses_nothing_and_takes_more_after_a_removal() {
     for engine in [Engine::Journal, Engine::Memory] {
-        for durability in [Durability::BATCH_DEFAULT, Durability::None, Durability::Sync] {
-            let config = DataServerConfig { engine, durability, capacity_bytes: Some(8 << 20), ..config() };
+        for durability in [Durability::Batch, Durability::None, Durability::Sync] {
+            let serving = ServingConfig { engine, durability, ..serving() };
+            let config = DataServerConfig { serving, capacity_bytes: Some(8 << 20), ..config() };
             let cluster = Cluster::new(1, Profile::instant(), config);
             cluster.run(async |peer: Peer| {
                 let first = fill(&peer, 1).await;
@@ -90,7 +91,8 @@ fn a_full_disk_loses_nothing_and_removals_make_room() {
 /// make room for another one.
 #[test]
 fn a_restart_on_a_full_disk_and_small_removals_lead_back_to_service() {
-    let config = || DataServerConfig { punch_bytes: 1 << 30, journal_segment_bytes: 1 << 20, checkpoint_bytes: 64 << 20, ..config() };
+    let serving = || ServingConfig { journal_segment_bytes: 1 << 20, checkpoint_bytes: 64 << 20, ..serving() };
+    let config = || DataServerConfig { serving: serving(), punch_bytes: 1 << 30, ..config() };
     let cluster = Cluster::new(1, Profile::instant(), config());
     cluster.sim.run_for(SECOND);
     cluster.sim.set_disk_bytes(cluster.server, 10 << 20);
@@ -265,7 +267,7 @@ fn what_an_idle_object_reserves_for_its_growth_comes_back() {
 
 #[test]
 fn a_failed_sync_stops_the_server_instead_of_lying() {
-    let cluster = Cluster::new(1, Profile::instant(), DataServerConfig { create: true, ..config() });
+    let cluster = Cluster::new(1, Profile::instant(), config());
     cluster.run(async |peer: Peer| peer.write(1, 0, b"data").await.unwrap());
     cluster.sim.fail_disk(cluster.server, weft_rt_sim::DiskFaultKind::Sync, 1);
     cluster.run(async |peer: Peer| {

@@ -83,6 +83,8 @@ impl<D: Disk> Checkpoint<D> {
         journal.disk.rename(names::CHECKPOINT_UNFINISHED, &names::checkpoint(self.generation)).await.map_err(failed())?;
         let older = {
             let mut inner = journal.inner.borrow_mut();
+            assert!(self.generation > inner.generation, "one checkpoint is written at a time");
+            assert!(inner.bytes_since_checkpoint >= self.bytes_before, "what was written before it began counts until it does");
             inner.bytes_since_checkpoint -= self.bytes_before;
             std::mem::replace(&mut inner.generation, self.generation)
         };

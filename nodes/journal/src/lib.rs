@@ -46,3 +46,4 @@ pub use journal::Journal;
 pub use recover::{Found, Recovered};
 pub use superblock::Superblock;
 pub use weft_store::Lsn;
+pub use weft_store::journal::SEGMENT_BYTES_DEFAULT;

@@ -11,13 +11,13 @@ use weft_serving::{ServedRequest, Service};
 use weft_wire::{Frame, Header};
 
 use crate::engine::Engine;
-use crate::server::{Kept, Server, flight};
+use crate::server::{Kept, Server, requested};
 use crate::step::Step;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// The circumstances of a request of this client.
     pub(crate) fn context(&self, client: ClientId) -> RequestContext<'_> {
-        RequestContext { client, now: self.rt.wall(), key: &self.config.key, capability_ns: self.config.capability_ns }
+        RequestContext { client, now: self.rt.wall(), key: &self.config.serving.key, capability_ns: self.config.capability_ns }
     }
 
     /// Journals and applies a record.
@@ -60,7 +60,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Executes a request in a flow of its own; repetitions of it meanwhile wait for the same
     /// answer.
     pub(crate) fn start_flow(self: &Rc<Self>, peer: PeerId, header: &Header, flow: impl Future<Output = Result<Bytes>> + 'static) -> Step {
-        let before = self.in_flight.borrow_mut().insert(flight(header), vec![(peer, *header)]);
+        let before = self.in_flight.borrow_mut().insert(requested(header), vec![(peer, *header)]);
         assert!(before.is_none(), "one flow executes a request");
         let (this, header, mut served) = (Rc::clone(self), *header, self.goes_on());
         let inside = served.context();
@@ -72,7 +72,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
             let committed = this.settle().await;
             served.kept(weft_trace::now());
-            let waiting = this.in_flight.borrow_mut().remove(&flight(&header)).expect("it is in flight until its flow ends");
+            let waiting = this.in_flight.borrow_mut().remove(&requested(&header)).expect("it is in flight until its flow ends");
             if committed {
                 let (mut first, reply) = (Some(served), |header| Frame::reply(header, result.clone(), Payload::EMPTY));
                 for (peer, header) in &waiting {

@@ -46,16 +46,16 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn start_what_is_due(self: &Rc<Self>) {
         if let Some(interval) = self.engine.flush_interval()
             && self.engine.needs_flush()
-            && !self.flushing.replace(true)
+            && !self.background.flushing.replace(true)
         {
             self.rt.spawn(Rc::clone(self).flush_flow(interval));
         }
         if self.state.borrow().has_reapable() {
-            self.reap.notify();
+            self.background.reap.notify();
         }
         if let Some(journal) = self.engine.journal()
-            && journal.bytes_since_checkpoint() >= self.config.checkpoint_bytes
-            && !self.checkpointing.replace(true)
+            && journal.bytes_since_checkpoint() >= self.config.serving.checkpoint_bytes
+            && !self.background.checkpointing.replace(true)
         {
             self.rt.spawn(Rc::clone(self).checkpoint_flow(journal.clone()));
         }
@@ -68,7 +68,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 break;
             }
         }
-        self.flushing.set(false);
+        self.background.flushing.set(false);
     }
 
     fn written(&self) -> weft_journal::Lsn {
@@ -87,11 +87,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 self.state.borrow_mut().end_grace();
             }
             self.resolve_in_doubt();
-            if !self.state.borrow().uncertain_files().is_empty() && !self.settling.replace(true) {
+            if !self.state.borrow().uncertain_files().is_empty() && !self.background.settling.replace(true) {
                 self.rt.spawn(Rc::clone(&self).settle_sizes_flow());
             }
             if self.state.borrow().has_reapable() {
-                self.reap.notify();
+                self.background.reap.notify();
             }
         }
     }
@@ -116,7 +116,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
             self.rt.sleep_until(self.rt.now() + CHECKPOINT_RETRY_NS).await;
         }
-        self.checkpointing.set(false);
+        self.background.checkpointing.set(false);
     }
 
     async fn write_checkpoint<D: Disk>(&self, journal: &Journal<D>) -> Result<(), JournalError> {

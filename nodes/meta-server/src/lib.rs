@@ -31,4 +31,4 @@ mod tx;
 
 pub use config::MetaServerConfig;
 pub use start::{format, run};
-pub use weft_serving::{Durability, Engine, ServerError};
+pub use weft_serving::{Durability, Engine, ServerError, ServingConfig};

@@ -12,7 +12,7 @@ use weft_wire::ops::{CreateReply, FileState, OpenReply, Space};
 use weft_wire::{Frame, Header, Op, Request, Rights, Wire};
 
 use crate::engine::{Engine, Room};
-use crate::server::{Server, flight};
+use crate::server::{Server, requested};
 use crate::step::Step;
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
@@ -71,7 +71,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             if let Admission::Answered(answer) = admission {
                 return self.answer_again(header, op, body, answer);
             }
-            if let Some(waiting) = self.in_flight.borrow_mut().get_mut(&flight(header)) {
+            if let Some(waiting) = self.in_flight.borrow_mut().get_mut(&requested(header)) {
                 // Once for each connection.
                 waiting.retain(|(other, _)| *other != peer);
                 waiting.push((peer, *header));
@@ -105,7 +105,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                     Op::SetAttr => FileState::from_bytes(answer.clone())?.attr.handle,
                     _ => OpenReply::from_bytes(answer.clone())?.state.attr.handle,
                 };
-                if self.state.borrow().is_truncating(handle) || self.telling.borrow().contains_key(&handle) {
+                if self.state.borrow().is_truncating(handle) || self.background.telling.borrow().contains_key(&handle) {
                     return Err(Status::Busy);
                 }
             }

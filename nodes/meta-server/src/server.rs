@@ -5,16 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weft_base::{ClientId, ClusterMap, FastMap, Handle, MILLISECOND, Nanos, ROOT_HANDLE};
-use weft_journal::{JournalError, Lsn, Superblock};
+use weft_journal::{JournalError, Lsn};
 use weft_live::Gauges;
 use weft_namespace::{Placement, State};
 use weft_rt::{Arrival, Disk, FaultPoint, PeerId, ServerRuntime, Signal, Work};
-use weft_serving::{
-    Identity, Intake, Introduction, OutgoingReplies, Parked, ServedRequest, ServerError, ServerLoad, Service, Shell, connection, finish,
-};
+use weft_serving::{Intake, Life, OutgoingReplies, Parked, ServedRequest, ServerError, ServerLoad, Service, Shell, connection, finish};
 use weft_trace::EventId;
 use weft_wire::ops::{ServerInfo, TxId};
-use weft_wire::{Header, NameKey, Op};
+use weft_wire::{Header, Op};
 
 use crate::MetaServerConfig;
 use crate::engine::{Engine, Room};
@@ -27,12 +25,27 @@ const COMMIT_RETRY_NS: u64 = 100 * MILLISECOND;
 /// top.
 const BYTES_PER_INODE: u64 = 512;
 
-/// Which start of which store this is.
-pub(crate) struct Life {
-    /// Counts the starts.
-    pub(crate) boot: u32,
-    /// Of the engine `journal`.
-    pub(crate) superblock: Option<Superblock>,
+/// Transactions that are not over.
+pub(crate) struct Transactions {
+    /// This server coordinates them and has not decided.
+    pub(crate) undecided: RefCell<BTreeSet<TxId>>,
+    /// Prepared parts that wait for a decision.
+    pub(crate) in_doubt: RefCell<BTreeMap<TxId, Doubt>>,
+    /// The number of the next one.
+    pub(crate) next: Cell<u64>,
+}
+
+/// Flows beside requests, of which one of a kind runs at a time.
+#[derive(Default)]
+pub(crate) struct Background {
+    /// There are files to be removed for good.
+    pub(crate) reap: Signal,
+    /// Files whose writers were lost are being asked about.
+    pub(crate) settling: Cell<bool>,
+    /// Files whose data servers are being told of a time that was set, and by how many flows.
+    pub(crate) telling: RefCell<FastMap<Handle, u32>>,
+    pub(crate) checkpointing: Cell<bool>,
+    pub(crate) flushing: Cell<bool>,
 }
 
 /// A metadata server, shared by its flows.
@@ -45,33 +58,22 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     pub(crate) sessions: RefCell<Sessions>,
     /// Clients from before a restart that have not told yet what they have open.
     pub(crate) untold: RefCell<BTreeSet<ClientId>>,
-    /// Transactions that this server coordinates and has not decided.
-    pub(crate) undecided: RefCell<BTreeSet<TxId>>,
-    /// Prepared parts that wait for a decision.
-    pub(crate) in_doubt: RefCell<BTreeMap<TxId, Doubt>>,
-    /// There are files to be removed for good.
-    pub(crate) reap: Signal,
-    /// Files whose writers were lost are being asked about.
-    pub(crate) settling: Cell<bool>,
-    /// Files whose data servers are being told of a time that was set, and by how many flows.
-    pub(crate) telling: RefCell<FastMap<Handle, u32>>,
-    pub(crate) checkpointing: Cell<bool>,
-    pub(crate) flushing: Cell<bool>,
-    pub(crate) next_tx: Cell<u64>,
+    pub(crate) transactions: Transactions,
+    pub(crate) background: Background,
     /// The request that is being executed, unless a flow goes on with it.
     pub(crate) current: RefCell<Option<ServedRequest>>,
     /// Who waits for the answers of flows.
-    pub(crate) in_flight: RefCell<BTreeMap<Flight, Vec<(PeerId, Header)>>>,
+    pub(crate) in_flight: RefCell<BTreeMap<Requested, Vec<(PeerId, Header)>>>,
     /// The record that is being encoded: its memory is used again.
     pub(crate) encoded: RefCell<Vec<u8>>,
 }
 
 pub(crate) type Shared<R, E> = Rc<Server<R, E>>;
 /// A request by client and sequence.
-pub(crate) type Flight = (ClientId, u64);
+pub(crate) type Requested = (ClientId, u64);
 pub(crate) type Kept = std::result::Result<(), JournalError>;
 
-pub(crate) fn flight(header: &Header) -> Flight {
+pub(crate) fn requested(header: &Header) -> Requested {
     (header.request.client, header.request.sequence)
 }
 
@@ -84,32 +86,17 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         state.reply_clients().into_iter().for_each(|client| sessions.recovered(client, now));
         // Parts from before a restart are asked about at once.
         let in_doubt = state.prepared_transactions().into_iter().map(|tx| (tx, Doubt::Recovered)).collect();
-        let introduction = Introduction::new(&config.map, config.server, life.superblock, config.meets_others, rt.wall());
-        state.place(Placement::of(&introduction.map()));
-        let identity = Identity {
-            server: config.server,
-            name: config.name.clone(),
-            name_key: NameKey::of(&config.key, config.map.fs_id),
-            boot: life.boot,
-            engine: config.engine,
-            durability: config.durability,
-            trace: config.trace,
-        };
+        let shell = Shell::new(rt.clone(), &config.serving, life, client);
+        state.place(Placement::of(&shell.introduction.map()));
         Rc::new(Server {
-            shell: Shell::new(rt.clone(), identity, client, introduction),
+            shell,
             rt,
             engine,
             state: RefCell::new(state),
             sessions: RefCell::new(sessions),
             untold: RefCell::new(untold),
-            undecided: RefCell::default(),
-            in_doubt: RefCell::new(in_doubt),
-            reap: Signal::new(),
-            settling: Cell::new(false),
-            telling: RefCell::default(),
-            checkpointing: Cell::new(false),
-            flushing: Cell::new(false),
-            next_tx: Cell::new(1),
+            transactions: Transactions { undecided: RefCell::default(), in_doubt: RefCell::new(in_doubt), next: Cell::new(1) },
+            background: Background::default(),
             current: RefCell::new(None),
             in_flight: RefCell::default(),
             encoded: RefCell::default(),

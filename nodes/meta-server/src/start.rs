@@ -1,14 +1,14 @@
 //! Starting: format or recover, then serve.
 
 use weft_base::{ServerId, ServerRole};
-use weft_journal::{Found, Journal, JournalConfig, Superblock};
+use weft_journal::{Found, Journal};
 use weft_namespace::{Change, Record, Settings, State, encode};
 use weft_rt::{Disk, ServerRuntime};
-use weft_serving::first_map;
+use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal};
 use weft_wire::NameKey;
 
 use crate::engine::{JournalEngine, MemoryEngine};
-use crate::server::{Life, Server};
+use crate::server::Server;
 use crate::{Engine, MetaServerConfig, ServerError};
 
 /// More handles than can be given out between two flushes of the journal.
@@ -24,16 +24,16 @@ const HANDLES_LOST_MAX: u64 = 1 << 24;
 pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<(), ServerError> {
     check_config(&config)?;
     let mut state = State::new(settings(&config));
-    match config.engine {
+    match config.serving.engine {
         Engine::Memory => {
             root_changes(&rt, &config).into_iter().for_each(|change| state.apply_change(change));
-            let life = Life { boot: rt.random() as u32 | 1, superblock: None };
+            let life = Life::unkept(rt.random());
             serve(rt, MemoryEngine::<R::Disk>::new(), config, life, state).await
         }
         Engine::Journal => {
-            let (journal, superblock) = open(&rt, &config, &mut state).await?;
-            let engine = JournalEngine::new(journal, config.durability, config.journal_segment_bytes);
-            serve(rt, engine, config, Life { boot: superblock.boot, superblock: Some(superblock) }, state).await
+            let (journal, life) = open(&rt, &config, &mut state).await?;
+            let engine = JournalEngine::new(journal, &config.serving);
+            serve(rt, engine, config, life, state).await
         }
     }
 }
@@ -45,7 +45,7 @@ pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<()
 /// [`ServerError::Journal`]. What a failed attempt leaves behind is no metadata; try again.
 pub async fn format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Result<(), ServerError> {
     check_config(config)?;
-    let journal = Journal::create(rt.disk(), journal_config(rt, config)).await?;
+    let journal = make_journal(rt, &config.serving).await?;
     let changes = root_changes(rt, config);
     if !changes.is_empty() {
         let mut record = Vec::new();
@@ -54,15 +54,12 @@ pub async fn format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Resu
         journal.commit().await?;
         journal.sync().await?;
     }
-    let map = first_map(&config.map, config.server, config.meets_others, None);
-    let superblock = Superblock::new(&map, config.server, Engine::Journal.name(), rt.disk().boot_id(), rt.random());
-    superblock.store(rt.disk()).await?;
-    Ok(())
+    make_superblock(rt, &config.serving, rt.disk().boot_id()).await.map(drop)
 }
 
 fn check_config(config: &MetaServerConfig) -> Result<(), ServerError> {
     let refuse = |text: String| Err(ServerError::Config(text));
-    let (server, map) = (config.server, &config.map);
+    let (server, map) = (config.serving.server, &config.serving.map);
     if server.role() != ServerRole::Meta || map.server(server).is_none() {
         return refuse(format!("{server} is no metadata server of the file system {}", map.fs_name));
     }
@@ -72,8 +69,11 @@ fn check_config(config: &MetaServerConfig) -> Result<(), ServerError> {
     if map.fs_id.0 == 0 {
         return refuse("the id of the file system is 0".into());
     }
-    if config.journal_segment_bytes < 256 << 10 {
-        return refuse(format!("journal segments of {} bytes are too small, at least 256 KiB are needed", config.journal_segment_bytes));
+    if config.serving.journal_segment_bytes < 256 << 10 {
+        return refuse(format!(
+            "journal segments of {} bytes are too small, at least 256 KiB are needed",
+            config.serving.journal_segment_bytes
+        ));
     }
     if let Err(status) = weft_layout::check(&map.default_layout()) {
         return refuse(format!("default striping of the file system {}: {status}", map.fs_name));
@@ -82,58 +82,40 @@ fn check_config(config: &MetaServerConfig) -> Result<(), ServerError> {
 }
 
 fn settings(config: &MetaServerConfig) -> Settings {
-    let name_key = NameKey::of(&config.key, config.map.fs_id);
-    Settings { server: config.server, name_key, xattr_bytes_max: config.xattr_bytes_max }
-}
-
-fn journal_config<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> JournalConfig {
-    let segment_bytes = config.journal_segment_bytes;
-    JournalConfig { segment_bytes, ..JournalConfig::new(config.map.fs_id, config.server, rt.random()) }
+    let name_key = NameKey::of(&config.serving.key, config.serving.map.fs_id);
+    Settings { server: config.serving.server, name_key, xattr_bytes_max: config.xattr_bytes_max }
 }
 
 fn root_changes<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Vec<Change> {
-    if config.server != ServerId(0) {
+    if config.serving.server != ServerId(0) {
         return Vec::new();
     }
-    State::format(0o755, config.root_uid, config.root_gid, config.map.default_layout(), rt.wall())
+    State::format(0o755, config.root_uid, config.root_gid, config.serving.map.default_layout(), rt.wall())
 }
 
-async fn open<R: ServerRuntime>(
-    rt: &R,
-    config: &MetaServerConfig,
-    state: &mut State,
-) -> Result<(Journal<R::Disk>, Superblock), ServerError> {
-    let not_formatted = || ServerError::NotFormatted(config.name.clone());
-    let mut superblock = match Superblock::load(rt.disk()).await? {
-        Some(superblock) => superblock,
-        None if config.create => {
-            format(rt, config).await?;
-            Superblock::load(rt.disk()).await?.ok_or_else(not_formatted)?
-        }
-        None => return Err(not_formatted()),
-    };
-    superblock.check_owner(&config.map, config.server, Engine::Journal.name()).map_err(ServerError::Store)?;
-    let boot_id = rt.disk().boot_id();
-    let same_boot = superblock.boot_id == boot_id;
-    let (journal, _) = Journal::recover(rt.disk(), JournalConfig { same_boot, ..journal_config(rt, config) }, |found| {
+async fn open<R: ServerRuntime>(rt: &R, config: &MetaServerConfig, state: &mut State) -> Result<(Journal<R::Disk>, Life), ServerError> {
+    let mut found = find_store(rt.disk(), &config.serving).await?;
+    if found.is_none() {
+        format(rt, config).await?;
+        found = find_store(rt.disk(), &config.serving).await?;
+    }
+    let superblock = found.ok_or_else(|| ServerError::NotFormatted(config.serving.name.clone()))?;
+    let (journal, power_was_cut) = replay_journal(rt, &config.serving, &superblock, |found| {
         let (Found::Checkpoint(bytes) | Found::Journal(_, bytes)) = found;
         let mut record = Record::decode(bytes.to_vec().into())?;
         state.apply(&mut record);
         Ok(())
     })
     .await?;
-    let power_was_cut = superblock.boot > 0 && !same_boot;
     if superblock.boot > 0 {
         // Whatever is promised now, it was perhaps not when files were opened.
         state.begin_grace(power_was_cut);
+        if power_was_cut {
+            skip_lost_handles(&journal, state).await?;
+        }
     }
-    if power_was_cut {
-        skip_lost_handles(&journal, state).await?;
-    }
-    superblock.boot += 1;
-    superblock.boot_id = boot_id;
-    superblock.store(rt.disk()).await?;
-    Ok((journal, superblock))
+    let life = begin_life(rt.disk(), superblock, rt.disk().boot_id()).await?;
+    Ok((journal, life))
 }
 
 /// A power cut may have taken files whose handles clients and data servers still know. These

@@ -56,7 +56,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// [`Status::Conflict`] if another transaction was in the way: try again. Otherwise why it is
     /// impossible.
     pub(crate) async fn transact(self: &Rc<Self>, header: &Header, change: &NameChange, deadline: Nanos) -> Result<Bytes> {
-        let all = Stage::of(self.config.server, &change.parts);
+        let all = Stage::of(self.config.serving.server, &change.parts);
         let names_elsewhere = all.remote.iter().any(|(_, parts)| parts.iter().any(is_name));
         let mut outcome = self.transact_in(std::slice::from_ref(&all), header, change, deadline).await;
         if let Err(aborted) = &outcome
@@ -87,7 +87,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let time = self.rt.wall();
         let mut own = Prepared { parts: Vec::new(), handles: Vec::new(), time };
         let mut participants = BTreeSet::new();
-        assert!(self.undecided.borrow_mut().insert(tx), "numbers of transactions are used once");
+        assert!(self.transactions.undecided.borrow_mut().insert(tx), "numbers of transactions are used once");
         let agreed = async {
             let mut made = None;
             for stage in stages {
@@ -110,7 +110,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.decide(header, tx, &own, participants.iter().copied().collect(), change, made)
         });
         self.state.borrow_mut().unlock_own(tx, &locked);
-        self.undecided.borrow_mut().remove(&tx);
+        self.transactions.undecided.borrow_mut().remove(&tx);
         self.shell.release();
         let participants: Vec<ServerId> = participants.into_iter().collect();
         match result {
@@ -199,7 +199,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     async fn ask_parent(&self, dir: Handle, deadline: Nanos) -> Result<Handle> {
-        if dir.server() != self.config.server {
+        if dir.server() != self.config.serving.server {
             return Ok(self.shell.caller.call(dir.server(), &ParentRequest { dir }, deadline).await?.parent);
         }
         loop {
@@ -239,16 +239,16 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Numbers are never used twice, also over restarts, since boots are counted.
     fn new_tx(&self) -> TxId {
-        let number = self.next_tx.get();
-        self.next_tx.set(number + 1);
-        TxId { coordinator: self.config.server, number: u64::from(self.shell.identity.boot) << 32 | number }
+        let number = self.transactions.next.get();
+        self.transactions.next.set(number + 1);
+        TxId { coordinator: self.config.serving.server, number: u64::from(self.shell.identity.boot) << 32 | number }
     }
 
     /// The answer to a participant in doubt.
     pub(crate) fn tx_status(&self, request: &TxStatusRequest) -> TxStatusReply {
         let committed = if self.state.borrow().is_decided(request.tx) {
             Some(true)
-        } else if self.undecided.borrow().contains(&request.tx) {
+        } else if self.transactions.undecided.borrow().contains(&request.tx) {
             None
         } else {
             Some(false)
@@ -283,7 +283,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if !agreed {
             return Ok(Step::Answer(body, 0));
         }
-        self.in_doubt.borrow_mut().entry(tx).or_insert(Doubt::Waits { since: self.rt.now() });
+        self.transactions.in_doubt.borrow_mut().entry(tx).or_insert(Doubt::Waits { since: self.rt.now() });
         Ok(Step::WhenDurable(body, self.engine.last()))
     }
 
@@ -292,7 +292,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let mut record = self.decided_record(request.tx, request.commit);
         let body = ().to_bytes();
         self.change_and_answer(header, &mut record, &body);
-        self.in_doubt.borrow_mut().remove(&request.tx);
+        self.transactions.in_doubt.borrow_mut().remove(&request.tx);
         self.shell.release();
         Ok(Step::WhenDurable(body, self.engine.last()))
     }
@@ -313,7 +313,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Asks the coordinators of parts that have waited long for a decision.
     pub(crate) fn resolve_in_doubt(self: &Rc<Self>) {
         let now = self.rt.now();
-        for (tx, doubt) in self.in_doubt.borrow_mut().iter_mut() {
+        for (tx, doubt) in self.transactions.in_doubt.borrow_mut().iter_mut() {
             let asks = match *doubt {
                 Doubt::Recovered => true,
                 Doubt::Waits { since } => now.since(since) >= IN_DOUBT_NS,
@@ -331,9 +331,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if let Ok(TxStatusReply { committed: Some(commit) }) = answer {
             let mut record = self.decided_record(tx, commit);
             self.change_in_flow(&mut record);
-            self.in_doubt.borrow_mut().remove(&tx);
+            self.transactions.in_doubt.borrow_mut().remove(&tx);
             self.shell.release();
-        } else if let Some(doubt) = self.in_doubt.borrow_mut().get_mut(&tx) {
+        } else if let Some(doubt) = self.transactions.in_doubt.borrow_mut().get_mut(&tx) {
             *doubt = Doubt::Waits { since: self.rt.now() };
         }
     }

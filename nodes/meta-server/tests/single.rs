@@ -11,7 +11,7 @@ use weft_wire::ops::*;
 #[test]
 fn names_work_under_every_contract() {
     for (engine, durability) in contracts() {
-        let cluster = Cluster::new(1, 1, |config| (config.engine, config.durability) = (engine, durability));
+        let cluster = Cluster::new(1, 1, |config| (config.serving.engine, config.serving.durability) = (engine, durability));
         let client = cluster.caller(1);
         cluster.block_on(|| async move {
             let dir = client.mkdir(ROOT_HANDLE, "d").await.unwrap();
@@ -68,8 +68,8 @@ fn requests_that_arrive_together_share_a_journal_write() {
 
 #[test]
 fn acknowledged_changes_survive_the_death_of_the_process() {
-    for durability in [Durability::None, Durability::BATCH_DEFAULT, Durability::Sync] {
-        let cluster = Cluster::new(4, 1, |config| config.durability = durability);
+    for durability in [Durability::None, Durability::Batch, Durability::Sync] {
+        let cluster = Cluster::new(4, 1, |config| config.serving.durability = durability);
         let client = cluster.caller(1);
         for round in 0..5 {
             let creator = client.clone();
@@ -88,9 +88,9 @@ fn acknowledged_changes_survive_the_death_of_the_process() {
 
 #[test]
 fn synced_changes_survive_a_power_cut() {
-    for (durability, wait_ns) in [(Durability::Sync, 0), (Durability::BATCH_DEFAULT, SECOND)] {
+    for (durability, wait_ns) in [(Durability::Sync, 0), (Durability::Batch, SECOND)] {
         for seed in 0..5 {
-            let cluster = Cluster::new(seed, 1, |config| config.durability = durability);
+            let cluster = Cluster::new(seed, 1, |config| config.serving.durability = durability);
             let client = cluster.caller(1);
             let creator = client.clone();
             cluster.block_on(|| async move {
@@ -110,7 +110,7 @@ fn synced_changes_survive_a_power_cut() {
 #[test]
 fn sync_meta_makes_everything_durable_even_without_a_contract() {
     for seed in 0..5 {
-        let cluster = Cluster::new(seed, 1, |config| config.durability = Durability::None);
+        let cluster = Cluster::new(seed, 1, |config| config.serving.durability = Durability::None);
         let client = cluster.caller(1);
         let creator = client.clone();
         cluster.block_on(|| async move {
@@ -128,8 +128,8 @@ fn sync_meta_makes_everything_durable_even_without_a_contract() {
 #[test]
 fn checkpoints_bound_the_journal_and_lose_nothing() {
     let cluster = Cluster::new(5, 1, |config| {
-        config.journal_segment_bytes = 256 << 10;
-        config.checkpoint_bytes = 512 << 10;
+        config.serving.journal_segment_bytes = 256 << 10;
+        config.serving.checkpoint_bytes = 512 << 10;
     });
     let client = cluster.caller(1);
     let (total, batch) = (12_000usize, 400);
@@ -209,23 +209,24 @@ fn starting_needs_a_directory_of_this_server() {
     let map = map(2);
     let good = config(ServerId(0), &map);
     let without = |change: &dyn Fn(&mut weft_meta_server::MetaServerConfig)| {
-        let mut changed = weft_meta_server::MetaServerConfig { create: false, ..good.clone() };
+        let mut changed = good.clone();
+        changed.serving.create = false;
         change(&mut changed);
         changed
     };
     assert!(matches!(start(without(&|_| {})), Some(ServerError::NotFormatted(_))));
     assert_eq!(start(good.clone()), None, "it serves until it is killed");
     assert_eq!(start(without(&|_| {})), None);
-    assert!(matches!(start(without(&|config| config.map.fs_id = FsId(1))), Some(ServerError::Store(_))));
-    assert!(matches!(start(without(&|config| config.server = ServerId(1))), Some(ServerError::Store(_))));
-    assert!(matches!(start(without(&|config| config.server = ServerId(5))), Some(ServerError::Config(_))));
-    assert!(matches!(start(without(&|config| config.map.data.clear())), Some(ServerError::Config(_))));
-    assert_eq!(start(without(&|config| config.engine = Engine::Memory)), None, "memory ignores the directory");
+    assert!(matches!(start(without(&|config| config.serving.map.fs_id = FsId(1))), Some(ServerError::Store(_))));
+    assert!(matches!(start(without(&|config| config.serving.server = ServerId(1))), Some(ServerError::Store(_))));
+    assert!(matches!(start(without(&|config| config.serving.server = ServerId(5))), Some(ServerError::Config(_))));
+    assert!(matches!(start(without(&|config| config.serving.map.data.clear())), Some(ServerError::Config(_))));
+    assert_eq!(start(without(&|config| config.serving.engine = Engine::Memory)), None, "memory ignores the directory");
 }
 
 #[test]
 fn a_full_disk_refuses_changes_answers_questions_and_recovers() {
-    let cluster = Cluster::new(8, 1, |config| config.journal_segment_bytes = 256 << 10);
+    let cluster = Cluster::new(8, 1, |config| config.serving.journal_segment_bytes = 256 << 10);
     let client = cluster.caller(1);
     let node = cluster.meta[0];
     let first = client.clone();

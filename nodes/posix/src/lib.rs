@@ -10,7 +10,7 @@
 //! - whose byte-range locks are in whose way, and who waits in a circle (`locks/`);
 //! - opens that met a file which was replaced meanwhile (`walks.rs`), pages of listings
 //!   (`listings.rs`), closes that go to the servers many at a time (`closing.rs`), and what servers
-//!   do wrong (`troubles.rs`).
+//!   do wrong (`error_counts.rs`).
 //!
 //! It never knows a protocol of a gateway or which runtime drives it, never starts a thread, and
 //! never holds a lock across a wait. So it is tested and simulated without a mount.
@@ -32,6 +32,7 @@ mod closes;
 mod closing;
 mod data;
 mod description;
+mod error_counts;
 mod gateway;
 mod listing;
 mod listings;
@@ -46,14 +47,13 @@ mod set_id;
 mod signal;
 mod table;
 mod told;
-mod troubles;
 mod walks;
 
 pub use data::WriteHow;
 pub use description::{Caching, OpenHow, Opened};
+pub use error_counts::{ErrorCount, ErrorCounts};
 pub use gateway::Gateway;
 pub use listings::Listed;
 pub use locks::{Family, Lock, LockKind, Owner, Refusal};
 pub use node::{CallingThread, InodeNumber, Shown};
 pub use posix::{Options, Posix};
-pub use troubles::{Trouble, Troubles};

@@ -9,6 +9,7 @@ use weft_rt::Runtime;
 
 use crate::closes::Closes;
 use crate::description::Description;
+use crate::error_counts::ErrorCounts;
 use crate::gateway::Gateway;
 use crate::listing::Listing;
 use crate::locks::Locks;
@@ -16,7 +17,6 @@ use crate::pages::Pages;
 use crate::set_id::SetId;
 use crate::table::Table;
 use crate::told::Told;
-use crate::troubles::Troubles;
 use crate::walks::Walks;
 
 /// How the layer behaves.
@@ -47,7 +47,7 @@ pub struct Posix<R: Runtime, G> {
     /// Threads that walk a path again.
     pub(crate) walks: Walks,
     pub(crate) closes: Closes,
-    troubles: Arc<Troubles>,
+    error_counts: Arc<ErrorCounts>,
 }
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
@@ -66,7 +66,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             locks: Locks::default(),
             walks: Walks::default(),
             closes: Closes::default(),
-            troubles: Arc::default(),
+            error_counts: Arc::default(),
         }
     }
 
@@ -91,8 +91,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     }
 
     /// What servers do wrong.
-    pub fn troubles(&self) -> Arc<Troubles> {
-        self.troubles.clone()
+    pub fn error_counts(&self) -> Arc<ErrorCounts> {
+        self.error_counts.clone()
     }
 
     pub(crate) fn now(&self) -> Nanos {
@@ -110,7 +110,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     #[cold]
     fn note(&self, error: &Error) {
-        self.troubles.note(error, self.client.map(), self.now(), |line| self.gateway.warn(line));
+        self.error_counts.note(error, self.client.map(), self.now(), |line| self.gateway.warn(line));
     }
 
     /// Makes attributes of a file forgotten above, whatever was told.

@@ -1,6 +1,8 @@
-//! What outlives a process, and what outlives a power cut.
+//! What outlives a process, and what outlives a power cut: said once, for configurations, commands
+//! and servers.
 
-use weft_base::MILLISECOND;
+use std::fmt;
+use std::str::FromStr;
 
 /// What keeps the state of a server over a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,11 +14,22 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// All of them.
+    pub const ALL: [Engine; 2] = [Engine::Memory, Engine::Journal];
+
     /// Its name in configurations, superblocks and statistics.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Engine::Memory => "memory",
             Engine::Journal => "journal",
+        }
+    }
+
+    /// A line for people.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Engine::Memory => "Nowhere but in memory: an upper bound for measurements; everything is lost when a server stops",
+            Engine::Journal => "In memory with a journal and checkpoints on disk",
         }
     }
 }
@@ -26,11 +39,8 @@ impl Engine {
 pub enum Durability {
     /// Everything: it is on stable storage.
     Sync,
-    /// The death of the server at once, a power cut after at most so many nanoseconds.
-    Batch {
-        /// Nanoseconds between flushes while there is something to flush.
-        interval: u64,
-    },
+    /// The death of the server at once, a power cut after at most the batch interval.
+    Batch,
     /// The death of the server at once; a power cut only after an explicit flush. Data servers have
     /// nothing to gain by that and treat it as a batch of 50 ms, but may answer writes before they
     /// are in the container.
@@ -38,15 +48,56 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// The default: a power cut loses at most 50 ms.
-    pub const BATCH_DEFAULT: Durability = Durability::Batch { interval: 50 * MILLISECOND };
+    /// All of them.
+    pub const ALL: [Durability; 3] = [Durability::Sync, Durability::Batch, Durability::None];
 
     /// Its name in configurations and statistics.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Durability::Sync => "sync",
-            Durability::Batch { .. } => "batch",
+            Durability::Batch => "batch",
             Durability::None => "none",
         }
+    }
+
+    /// A line for people.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Durability::Sync => "On stable storage before it is acknowledged",
+            Durability::Batch => "Survives a crash of the server at once, a power cut after at most the batch interval",
+            Durability::None => "Scratch: may lose what was acknowledged in a crash",
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Engine, String> {
+        Engine::ALL
+            .into_iter()
+            .find(|engine| engine.name() == name)
+            .ok_or_else(|| format!("unknown variant `{name}`, expected `memory` or `journal`"))
+    }
+}
+
+impl FromStr for Durability {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Durability, String> {
+        let known = Durability::ALL.into_iter().find(|durability| durability.name() == name);
+        known.ok_or_else(|| format!("unknown variant `{name}`, expected `sync`, `batch` or `none`"))
     }
 }

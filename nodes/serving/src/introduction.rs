@@ -192,6 +192,6 @@ mod tests {
     fn lives_that_nothing_outlives_have_epochs_of_their_own() {
         let epoch = |tenths: i64| first_map(&config(), ServerId(0), true, Some(WallTime((YEAR_2026 + tenths) * TENTH_NS))).epoch;
         assert_eq!((epoch(0), epoch(1), epoch(36_000)), (1, 2, 36_001));
-        assert_eq!((epoch(-5), epoch(i64::from(u32::MAX))), (1, 1 + u32::MAX / 2), "clocks that are wrong are no trouble");
+        assert_eq!((epoch(-5), epoch(i64::from(u32::MAX))), (1, 1 + u32::MAX / 2), "clocks that are wrong are no error");
     }
 }

@@ -18,6 +18,7 @@
 
 mod access;
 mod any;
+mod config;
 mod contract;
 mod error;
 mod introduction;
@@ -26,16 +27,20 @@ mod requests;
 mod served;
 mod service;
 mod shell;
+mod start;
 #[cfg(test)]
 mod tests;
 mod turns;
 
 pub use any::answer_of_any;
+pub use config::{BATCH_INTERVAL_NS_DEFAULT, ServingConfig};
 pub use contract::{Durability, Engine};
 pub use error::ServerError;
-pub use introduction::{Introduction, first_map};
+pub use introduction::Introduction;
+pub(crate) use introduction::first_map;
 pub use meeting::introduce;
 pub use served::{Parked, ServedRequest};
 pub use service::{Intake, OutgoingReplies, OutgoingReply, Service};
 pub use shell::{Identity, ServerLoad, Shell};
+pub use start::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal};
 pub use turns::{connection, finish, serve};

@@ -189,6 +189,7 @@ async fn take<S: Service>(server: &S, births: &[(ServerId, u64)], map: Option<Cl
     let is_new = introduction.note(rt.disk(), births, map).await?;
     if is_new {
         let map = introduction.map();
+        assert!(map.epoch > 0 && map.epoch == introduction.epoch(), "a server goes by the map that it has agreed to");
         rt.learn_servers(&map);
         server.placed(&map);
     }

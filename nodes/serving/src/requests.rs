@@ -19,7 +19,7 @@ impl<R: ServerRuntime> Shell<R> {
     pub fn begin(&self, header: &Header) -> ServedRequest {
         self.counts.requests.set(self.counts.requests.get() + 1);
         let op = Op::from_code(header.op);
-        let mut trace = weft_trace::ladder_since(request_at(self.identity.server.role(), op), self.turn.began.get());
+        let mut trace = weft_trace::staged_span_since(request_at(self.identity.server.role(), op), self.turn.began.get());
         if trace.is_on() {
             trace.request(request_key(header.request, header.server), header.op, self.identity.server.0);
         }

@@ -17,7 +17,7 @@ use weft_base::{ClientId, Handle, Nanos, Payload, Result, Status};
 use weft_live::Ticket;
 use weft_rt::PeerId;
 use weft_trace::event::served;
-use weft_trace::{Context, OpenLadder};
+use weft_trace::{Context, OpenStagedSpan};
 use weft_wire::{Frame, Header, Op};
 
 /// A request that a server works on. [`Shell::begin`](crate::Shell::begin) makes it,
@@ -25,7 +25,7 @@ use weft_wire::{Frame, Header, Op};
 #[derive(Debug)]
 #[must_use = "a request ends with an answer, or goes on in a flow"]
 pub struct ServedRequest {
-    pub(crate) trace: OpenLadder,
+    pub(crate) trace: OpenStagedSpan,
     /// When the turn began that took it.
     pub(crate) came: Nanos,
     /// `None`: nobody knows it.
@@ -71,8 +71,8 @@ impl ServedRequest {
     /// It is refused.
     fn failed(&mut self, status: Status) {
         self.trace.result(status.code());
-        if status.is_trouble() {
-            weft_trace::trouble();
+        if status.is_server_error() {
+            weft_trace::note_error();
         }
     }
 

@@ -15,7 +15,7 @@ use weft_wire::{Frame, Header, NameKey, Op, Request};
 
 use crate::access::Peers;
 use crate::served::Parking;
-use crate::{Durability, Engine, Introduction, ServerError};
+use crate::{Durability, Engine, Introduction, Life, ServerError, ServingConfig};
 
 /// The load is recorded at most so often, in nanoseconds.
 const LOAD_INTERVAL_NS: u64 = 10 * MILLISECOND;
@@ -95,7 +95,17 @@ pub(crate) struct Counts {
 
 impl<R: ServerRuntime> Shell<R> {
     /// Of a server that starts now, and is this client where it asks others.
-    pub fn new(rt: R, identity: Identity, client: (ClientId, u32), introduction: Introduction) -> Shell<R> {
+    pub fn new(rt: R, config: &ServingConfig, life: Life, client: (ClientId, u32)) -> Shell<R> {
+        let identity = Identity {
+            server: config.server,
+            name: config.name.clone(),
+            name_key: NameKey::of(&config.key, config.map.fs_id),
+            boot: life.boot,
+            engine: config.engine,
+            durability: config.durability,
+            trace: config.trace,
+        };
+        let introduction = Introduction::new(&config.map, config.server, life.superblock, config.meets_others, rt.wall());
         let now = rt.now();
         Shell {
             caller: Caller::new(rt.clone(), client.0, client.1),

@@ -9,11 +9,11 @@ use weft_rt::{Arrival, Bulk, DiskError, Outgoing, PeerId, Runtime, ServerRuntime
 use weft_rt_sim::{Joined, NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_trace::EventId;
 use weft_wire::ops::{GetAttrRequest, GetMapReply, GetMapRequest, LiveReply, LiveRequest, ServerInfo};
-use weft_wire::{Frame, Header, NameKey, Operation, Request, Wire};
+use weft_wire::{ClusterKey, Frame, Header, Operation, Request, Wire};
 
 use crate::{
-    Durability, Engine, Identity, Intake, Introduction, OutgoingReplies, OutgoingReply, Parked, ServedRequest, ServerError, ServerLoad,
-    Service, Shell, connection, serve,
+    Durability, Engine, Intake, Life, OutgoingReplies, OutgoingReply, Parked, ServedRequest, ServerError, ServerLoad, Service,
+    ServingConfig, Shell, connection, serve,
 };
 
 const HERE: ServerId = ServerId(0);
@@ -154,14 +154,14 @@ impl Play {
         let (fs_id, generations) = (FsId(5), Vec::new());
         let map = ClusterMap { fs_id, fs_name, epoch: 0, meta, data, generations, stripe_bytes: 1 << 20, stripe_width: 0 }.founded(1);
         let (engine, durability) = (Engine::Memory, Durability::None);
-        let identity = Identity { server: HERE, name: "toy".into(), name_key: NameKey([1; 16]), boot: 7, engine, durability, trace: None };
+        let config = ServingConfig { name: "toy".into(), engine, durability, ..ServingConfig::new(HERE, map, ClusterKey([1; 32])) };
         let stage: Rc<Stage> = Rc::default();
         let (node, shared) = (sim.add_node(NodeConfig::server(HERE)), stage.clone());
         sim.start(node, move |rt: SimRt| {
-            let (stage, identity) = (shared.clone(), identity.clone());
-            let introduction = Introduction::new(&map, HERE, None, true, rt.wall());
+            let (stage, config) = (shared.clone(), config.clone());
+            let life = Life { boot: 7, superblock: None };
             async move {
-                let toy = Rc::new(Toy { shell: Shell::new(rt.clone(), identity, (ClientId(9), 1), introduction), stage: stage.clone() });
+                let toy = Rc::new(Toy { shell: Shell::new(rt.clone(), &config, life, (ClientId(9), 1)), stage: stage.clone() });
                 *stage.toy.borrow_mut() = Some(toy.clone());
                 let looker = toy.clone();
                 rt.clone().spawn(async move {

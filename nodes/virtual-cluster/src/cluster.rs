@@ -3,7 +3,7 @@
 use weft_base::{ClientId, ClusterMap, FsId, Layout, MILLISECOND, Nanos, SECOND, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig};
-use weft_meta_server::{Engine, MetaServerConfig};
+use weft_meta_server::{Durability, Engine, MetaServerConfig, ServingConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::models::DiskProfile;
 use weft_rt_sim::{Joined, NodeConfig, NodeId, Profile, Sim, SimRt};
@@ -13,7 +13,7 @@ use weft_wire::ClusterKey;
 
 use crate::VirtualError;
 use crate::report::{Meter, PhaseReport};
-use crate::servers::{Contract, Exit, Servers, cluster_map};
+use crate::servers::{Exit, Servers, cluster_map};
 
 /// How long virtual time may run, in nanoseconds: a century, which no sensible plan needs.
 const LIMIT_NS: u64 = 100 * 365 * 24 * 3600 * SECOND;
@@ -42,7 +42,7 @@ pub struct ClusterShape {
     /// What keeps metadata and data.
     pub storage: Engine,
     /// What an acknowledged change survives.
-    pub contract: Contract,
+    pub contract: Durability,
     /// What decides about the order of accesses to the disks of data servers.
     pub cache_layer: LayerKind,
 }
@@ -58,7 +58,7 @@ impl Default for ClusterShape {
             stripe_bytes: 1 << 20,
             stripe_width: 0,
             storage: Engine::Journal,
-            contract: Contract::Batch,
+            contract: Durability::Batch,
             cache_layer: LayerKind::None,
         }
     }
@@ -157,14 +157,17 @@ fn disk_cost(disk: &DiskProfile) -> DiskCost {
 
 fn start_servers(sim: &Sim, map: &ClusterMap, shape: &ClusterShape) -> Servers {
     let key = ClusterKey([1; 32]);
-    let (engine, durability) = (shape.storage, shape.contract.durability(BATCH_NS));
-    let meta = MetaServerConfig { create: true, engine, durability, ..MetaServerConfig::new(ServerId(0), map.clone(), key.clone()) };
-    let data = DataServerConfig {
+    let serving = |server| ServingConfig {
         create: true,
-        engine,
-        durability,
+        engine: shape.storage,
+        durability: shape.contract,
+        batch_interval_ns: BATCH_NS,
+        ..ServingConfig::new(server, map.clone(), key.clone())
+    };
+    let meta = MetaServerConfig::new(serving(ServerId(0)));
+    let data = DataServerConfig {
         cache: CacheConfig { layer: shape.cache_layer, disk: disk_cost(&shape.profile.disk), ..CacheConfig::default() },
-        ..DataServerConfig::new(ServerId::data(0), map.clone(), key)
+        ..DataServerConfig::new(serving(ServerId::data(0)))
     };
     Servers::start(sim, &meta, &data)
 }

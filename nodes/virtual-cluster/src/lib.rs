@@ -27,9 +27,9 @@ mod streams;
 
 pub use cluster::ClusterShape;
 pub use report::{PhaseReport, Share};
-pub use servers::{Contract, Exit, Servers, cluster_map};
+pub use servers::{Exit, Servers, cluster_map};
 use weft_base::Status;
-pub use weft_meta_server::Engine;
+pub use weft_meta_server::{Durability, Engine};
 use weft_trace::Mask;
 
 use cluster::Cluster;

@@ -5,31 +5,9 @@ use std::rc::Rc;
 
 use weft_base::{ClusterMap, FsId, Nanos, ServerEntry, ServerId, ServerRole};
 use weft_data_server::DataServerConfig;
-use weft_meta_server::{Durability, MetaServerConfig};
+use weft_meta_server::{MetaServerConfig, ServingConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::{Control, NodeConfig, NodeId, Sim, SimRt};
-
-/// The durability contract of all servers, see `docs/semantics.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contract {
-    /// Acknowledged is on stable storage.
-    Sync,
-    /// A power cut takes at most the last batch interval.
-    Batch,
-    /// A power cut may take everything since the last flush.
-    None,
-}
-
-impl Contract {
-    /// What servers are told, with a batch interval of `batch_ns` nanoseconds.
-    pub fn durability(self, batch_ns: u64) -> Durability {
-        match self {
-            Contract::Sync => Durability::Sync,
-            Contract::Batch => Durability::Batch { interval: batch_ns },
-            Contract::None => Durability::None,
-        }
-    }
-}
 
 /// The map of a file system of so many metadata and data servers, all under names of their own.
 pub fn cluster_map(fs_id: FsId, fs_name: &str, meta: u16, data: u16, stripe_bytes: u32, stripe_width: u16) -> ClusterMap {
@@ -82,9 +60,9 @@ impl Servers {
         data: &DataServerConfig,
         clock_skew_ns: impl Fn(ServerId) -> i64,
     ) -> Servers {
-        let map = Rc::new(RefCell::new(meta.map.clone()));
+        let map = Rc::new(RefCell::new(meta.serving.map.clone()));
         let servers = Servers { nodes: RefCell::default(), exits: Rc::default(), meta: meta.clone(), data: data.clone(), map };
-        for entry in meta.map.servers() {
+        for entry in meta.serving.map.servers() {
             servers.run(&sim.control(), entry, clock_skew_ns(entry.id));
         }
         servers
@@ -106,9 +84,10 @@ impl Servers {
         let (exits, map) = (self.exits.clone(), self.map.clone());
         match server.role() {
             ServerRole::Meta => {
-                let config = MetaServerConfig { server, name, ..self.meta.clone() };
+                let config = self.meta.clone();
                 let run = move |rt: SimRt| {
-                    let (config, exits) = (MetaServerConfig { map: map.borrow().clone(), ..config.clone() }, exits.clone());
+                    let serving = ServingConfig { server, name: name.clone(), map: map.borrow().clone(), ..config.serving.clone() };
+                    let (config, exits) = (MetaServerConfig { serving, ..config.clone() }, exits.clone());
                     async move {
                         let outcome = weft_meta_server::run(rt.clone(), config).await;
                         note_exit(&rt, server, outcome.err().map(|error| error.to_string()), &exits);
@@ -117,9 +96,10 @@ impl Servers {
                 control.start(node, run);
             }
             ServerRole::Data => {
-                let config = DataServerConfig { server, name, ..self.data.clone() };
+                let config = self.data.clone();
                 let run = move |rt: SimRt| {
-                    let (config, exits) = (DataServerConfig { map: map.borrow().clone(), ..config.clone() }, exits.clone());
+                    let serving = ServingConfig { server, name: name.clone(), map: map.borrow().clone(), ..config.serving.clone() };
+                    let (config, exits) = (DataServerConfig { serving, ..config.clone() }, exits.clone());
                     async move {
                         let outcome = weft_data_server::run(rt.clone(), config).await;
                         note_exit(&rt, server, outcome.err().map(|error| error.to_string()), &exits);

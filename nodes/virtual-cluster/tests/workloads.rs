@@ -5,7 +5,7 @@ use weft_rt_sim::Profile;
 use weft_trace::explain::Analysis;
 use weft_trace::file::TraceFile;
 use weft_trace::merge::merge;
-use weft_virtual_cluster::{ClusterShape, Contract, Directories, Engine, FileLayout, TracedRun, VirtualError, Workload, run, run_traced};
+use weft_virtual_cluster::{ClusterShape, Directories, Durability, Engine, FileLayout, TracedRun, VirtualError, Workload, run, run_traced};
 
 fn names(files: u64, window: usize, directories: Directories) -> Workload {
     Workload::Names { files, window, directories }
@@ -67,7 +67,7 @@ fn on_rotating_disks_list_operations_save_accesses() {
         clients: 10,
         data: 10,
         stripe_bytes: 64 << 10,
-        contract: Contract::Batch,
+        contract: Durability::Batch,
         ..ClusterShape::default()
     };
     let single = run(&shape, &interleaved(1 << 20, 5 << 10, 1)).unwrap();

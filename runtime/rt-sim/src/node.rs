@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use weft_base::{ClientId, ServerId};
 use weft_rt::{Arrival, Delays, PeerId, Usage};
-use weft_trace::OpenLadder;
+use weft_trace::OpenStagedSpan;
 use weft_wire::Frame;
 
 use crate::disk::{DiskCounts, NodeDisk};
@@ -106,7 +106,7 @@ pub(crate) struct Node {
     pub(crate) arrivals: VecDeque<Arrival>,
     pub(crate) receiver: Option<Waker>,
     /// With the trace records of their requests.
-    pub(crate) replies: Vec<(PeerId, Frame, Option<OpenLadder>)>,
+    pub(crate) replies: Vec<(PeerId, Frame, Option<OpenStagedSpan>)>,
     /// Connections that this process has made.
     pub(crate) peers: BTreeMap<PeerKey, u32>,
     /// Connections of which at least one end is here and open.

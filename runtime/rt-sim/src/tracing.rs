@@ -11,7 +11,7 @@ use weft_trace::event::served;
 use weft_trace::file::{FileHeader, FileWriter};
 use weft_trace::record::flags;
 use weft_trace::{
-    Anchor, Batch, Clock, Context, Drain, EventTable, Mask, Mode, OpenLadder, Recorder, Tracer, TracerConfig, set_context, set_recorder,
+    Anchor, Batch, Clock, Context, Drain, EventTable, Mask, Mode, OpenStagedSpan, Recorder, Tracer, TracerConfig, set_context, set_recorder,
 };
 
 use crate::ids::{NodeId, TaskId};
@@ -74,7 +74,7 @@ impl Tracing {
     }
 
     /// The card of a node begins with a reply at `at`: the record of its request is complete.
-    pub(crate) fn reply_leaves(&self, node: NodeId, traced: OpenLadder, at: u64) {
+    pub(crate) fn reply_leaves(&self, node: NodeId, traced: OpenStagedSpan, at: u64) {
         let before = set_recorder(self.nodes.get(&node).and_then(|trace| trace.recorder.clone()));
         traced.end_with(served::SEND, at);
         set_recorder(before);

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use weft_trace::event::{self, served};
 use weft_trace::latency::Latency;
-use weft_trace::{Clock, Mask, Mode, Tracer, TracerConfig, ladder, operation, set_process_tracer, span};
+use weft_trace::{Clock, Mask, Mode, Tracer, TracerConfig, operation, set_process_tracer, span, staged_span};
 
 const CALLS: u32 = 1_000_000;
 const ROUNDS: u32 = 15;
@@ -26,17 +26,17 @@ fn main() {
     row("time stamp counter", measure(|_| weft_trace::tsc::ticks()));
     row("system clock", measure(|_| Instant::now().elapsed().as_nanos() as u64) / 2.0);
     row("span, off", measure(|i| u64::from(one_span(i))));
-    row("ladder, off", measure(|i| u64::from(one_ladder(i))));
+    row("staged_span, off", measure(|i| u64::from(one_staged_span(i))));
     tracer.set_mask(Mask::ALL);
     let before = tracer.stats().written;
     let on = measure(|i| u64::from(one_span(i)));
     assert_eq!(tracer.stats().written - before, u64::from(CALLS) * u64::from(ROUNDS), "every span was written");
     row("span, on", on);
     row("operation, on", measure(|i| u64::from(one_operation(i))));
-    row("ladder of five phases, on", measure(|i| u64::from(one_ladder(i))));
-    let shared = measure(|i| u64::from(one_ladder_with_shared_times(i)));
-    row("ladder of five phases, times shared, on", shared);
-    row("ladder that leaves with its reply, on", measure(|i| u64::from(one_ladder_that_leaves(i))));
+    row("staged_span of five phases, on", measure(|i| u64::from(one_staged_span(i))));
+    let shared = measure(|i| u64::from(one_staged_span_with_shared_times(i)));
+    row("staged_span of five phases, times shared, on", shared);
+    row("staged_span that leaves with its reply, on", measure(|i| u64::from(one_staged_span_that_leaves(i))));
     row("call that knows when it was sent, on", measure(|i| u64::from(one_call(i))));
     let mut latency = Latency::default();
     row("latency entry, one bin", measure(|_| latency.record(black_box(37_000))));
@@ -66,8 +66,8 @@ fn one_operation(i: u32) -> bool {
 const PHASES: [usize; 5] = [served::QUEUE, served::LOCK, served::CPU, served::JOURNAL, served::SEND];
 
 #[inline(never)]
-fn one_ladder(i: u32) -> bool {
-    let mut request = ladder(event::META_CREATE);
+fn one_staged_span(i: u32) -> bool {
+    let mut request = staged_span(event::META_CREATE);
     request.request(u64::from(i), 17, 0);
     if request.is_on() {
         PHASES.into_iter().for_each(|phase| request.phase(phase, weft_trace::now()));
@@ -77,18 +77,18 @@ fn one_ladder(i: u32) -> bool {
 
 /// As in a server's turn, where all requests share the times of the commit and of the sending.
 #[inline(never)]
-fn one_ladder_with_shared_times(i: u32) -> bool {
-    let mut request = ladder(event::META_CREATE);
+fn one_staged_span_with_shared_times(i: u32) -> bool {
+    let mut request = staged_span(event::META_CREATE);
     request.request(u64::from(i), 17, 0);
     let now = weft_trace::now();
     PHASES.into_iter().for_each(|phase| request.phase(phase, black_box(now)));
     request.is_on()
 }
 
-/// The same, and the reply takes the ladder along.
+/// The same, and the reply takes the staged span along.
 #[inline(never)]
-fn one_ladder_that_leaves(i: u32) -> bool {
-    let mut request = ladder(event::META_CREATE);
+fn one_staged_span_that_leaves(i: u32) -> bool {
+    let mut request = staged_span(event::META_CREATE);
     request.request(u64::from(i), 17, 0);
     let now = weft_trace::now();
     [served::QUEUE, served::CPU, served::JOURNAL].into_iter().for_each(|phase| request.phase(phase, black_box(now)));

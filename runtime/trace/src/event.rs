@@ -18,7 +18,7 @@ pub const LAYERS: usize = 16;
 /// Events that a layer can have.
 pub const EVENTS_PER_LAYER: usize = 1 << EVENT_BITS;
 const EVENT_BITS: u32 = 6;
-/// Phases that one ladder record holds.
+/// Phases that one staged span record holds.
 pub const PHASES_MAX: usize = 8;
 
 impl EventId {
@@ -44,7 +44,7 @@ pub enum EventKind {
     /// Something with a beginning and a duration.
     Span = 0,
     /// Lengths of up to eight phases that follow one another.
-    Ladder = 1,
+    StagedSpan = 1,
     /// Up to five gauges.
     Counter = 2,
     /// A point in time with a value and a label.
@@ -60,14 +60,14 @@ pub enum EventKind {
 impl EventKind {
     /// The kind of this number.
     pub fn from_number(number: u8) -> Option<EventKind> {
-        [EventKind::Span, EventKind::Ladder, EventKind::Counter, EventKind::Mark, EventKind::Sync, EventKind::Lost, EventKind::Text]
+        [EventKind::Span, EventKind::StagedSpan, EventKind::Counter, EventKind::Mark, EventKind::Sync, EventKind::Lost, EventKind::Text]
             .into_iter()
             .find(|k| *k as u8 == number)
     }
 }
 
-/// A part of an event's description: a phase of a ladder with the stage its time belongs to, or a
-/// gauge of a counter.
+/// A part of an event's description: a phase of a staged span with the stage its time belongs to,
+/// or a gauge of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventPart {
     /// For people.
@@ -93,7 +93,7 @@ pub struct EventInfo {
     pub kind: EventKind,
     /// A span: the stage of its time that no child explains.
     pub stage: Stage,
-    /// A ladder: its phases. A counter: its gauges.
+    /// A staged span: its phases. A counter: its gauges.
     pub parts: Vec<EventPart>,
 }
 
@@ -160,7 +160,7 @@ const NONE: &[(&str, Stage)] = &[];
 /// The stations of a request at a server, in their order.
 const SERVED: &[(&str, Stage)] =
     &[("queue", Stage::ServerQueue), ("lock", Stage::Lock), ("cpu", Stage::Cpu), ("journal", Stage::Journal), ("send", Stage::SendQueue)];
-/// Positions in a server's ladder.
+/// Positions in a server's staged span.
 pub mod served {
     /// Received, not begun.
     pub const QUEUE: usize = 0;
@@ -285,8 +285,8 @@ events! {
     /// is the time in the send queue.
     NET_CALL = 3 0 "net.call" Span Network NONE;
     /// A message leaves through a network card. Recorded by models of machines only: the spans of
-    /// calls and the phases of ladders hold this time of real processes, and two more spans for
-    /// each message would cost as much as all others of a request.
+    /// calls and the phases of staged spans hold this time of real processes, and two more spans
+    /// for each message would cost as much as all others of a request.
     NET_SEND = 3 1 "net.send" Span Network NONE;
     /// A message arrives through a network card; recorded as the one above.
     NET_RECEIVE = 3 2 "net.receive" Span Network NONE;
@@ -294,13 +294,13 @@ events! {
     // Layer 4: requests at a metadata server: what any server is asked; the others follow from the
     // table of operations ([`request`]).
     /// A request without an event of its own.
-    META_OTHER = 4 62 "meta.other" Ladder Cpu SERVED;
+    META_OTHER = 4 62 "meta.other" StagedSpan Cpu SERVED;
     /// One turn of the server's loop.
     META_TURN = 4 63 "meta.turn" Span Cpu NONE;
 
     // Layer 5: requests at a data server, in the same way.
     /// A request without an event of its own.
-    DATA_OTHER = 5 62 "data.other" Ladder Cpu SERVED;
+    DATA_OTHER = 5 62 "data.other" StagedSpan Cpu SERVED;
     /// One turn of the server's loop.
     DATA_TURN = 5 63 "data.turn" Span Cpu NONE;
 
@@ -406,7 +406,7 @@ fn of_requests() -> impl Iterator<Item = EventInfo> {
     known.map(|op| {
         let layer = if op.role() == Some(ServerRole::Data) { "data" } else { "meta" };
         let parts = SERVED.iter().map(EventPart::of).collect();
-        EventInfo { id: request(*op), name: format!("{layer}.{}", op.event_name()), kind: EventKind::Ladder, stage: Stage::Cpu, parts }
+        EventInfo { id: request(*op), name: format!("{layer}.{}", op.event_name()), kind: EventKind::StagedSpan, stage: Stage::Cpu, parts }
     })
 }
 
@@ -428,7 +428,7 @@ mod tests {
                 assert_eq!(prefix(a) == prefix(b), a.id.layer() == b.id.layer(), "{} and {}", a.name, b.name);
             }
             assert!(a.parts.len() <= PHASES_MAX && (a.kind != EventKind::Counter || a.parts.len() <= 5));
-            assert_eq!(a.parts.is_empty(), !matches!(a.kind, EventKind::Ladder | EventKind::Counter), "{}", a.name);
+            assert_eq!(a.parts.is_empty(), !matches!(a.kind, EventKind::StagedSpan | EventKind::Counter), "{}", a.name);
         }
     }
 
@@ -440,7 +440,7 @@ mod tests {
             let roles = op.role().map_or(vec![ServerRole::Meta, ServerRole::Data], |role| vec![role]);
             for role in roles {
                 let info = table.get(request_at(role, Some(*op))).expect("it is in the table");
-                assert_eq!((info.kind, info.name.ends_with(op.event_name())), (EventKind::Ladder, true), "{}", op.name());
+                assert_eq!((info.kind, info.name.ends_with(op.event_name())), (EventKind::StagedSpan, true), "{}", op.name());
             }
         }
         assert_eq!(

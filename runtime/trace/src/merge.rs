@@ -141,8 +141,8 @@ fn spans(events: &Events) -> Vec<RangeInclusive<i64>> {
     (0..events.nodes()).map(span).collect()
 }
 
-/// Pairs of a client's span and a server's ladder with the same key. A request that was repeated or
-/// given up has no clear times and is left out.
+/// Pairs of a client's span and a server's staged span with the same key. A request that was
+/// repeated or given up has no clear times and is left out.
 fn four_times(events: &Events) -> Vec<FourTimes> {
     let mut calls: FastMap<u64, Option<u32>> = FastMap::default();
     let mut served: FastMap<u64, Option<u32>> = FastMap::default();
@@ -151,7 +151,7 @@ fn four_times(events: &Events) -> Vec<FourTimes> {
         for time in times.iter() {
             let sort = times.sorts()[time.sort as usize];
             let is_call = sort.kind == EventKind::Span && sort.event == NET_CALL;
-            if !is_call && sort.kind != EventKind::Ladder {
+            if !is_call && sort.kind != EventKind::StagedSpan {
                 continue;
             }
             let words = events.words(time.position);
@@ -166,15 +166,22 @@ fn four_times(events: &Events) -> Vec<FourTimes> {
     }
     let mut pairs: Vec<(u64, u32, u32)> = calls.iter().filter_map(|(key, call)| Some((*key, (*call)?, (*served.get(key)?)?))).collect();
     pairs.sort_unstable();
-    let times = |(_, call, ladder): (u64, u32, u32)| {
-        let (client, server) = (events.node(call), events.node(ladder));
+    let times = |(_, call, staged_span): (u64, u32, u32)| {
+        let (client, server) = (events.node(call), events.node(staged_span));
         let words = events.words(call);
         let ticks = words[3] & DURATION_MAX;
         let (start, dur_ns) = (events.start_ns(call), events.dur_ns(call));
         // The wait is in ticks like the duration: their ratio is that of the times.
         let wait_ns = u128::from(fine((words[7] >> 32) as u32).min(ticks)) * u128::from(dur_ns) / u128::from(ticks.max(1));
         let end_of = |position: u32| events.start_ns(position).saturating_add_unsigned(events.dur_ns(position));
-        FourTimes { client, server, t1: start + wait_ns as i64, t2: events.start_ns(ladder), t3: end_of(ladder), t4: end_of(call) }
+        FourTimes {
+            client,
+            server,
+            t1: start + wait_ns as i64,
+            t2: events.start_ns(staged_span),
+            t3: end_of(staged_span),
+            t4: end_of(call),
+        }
     };
     pairs.into_iter().map(times).collect()
 }
@@ -184,7 +191,7 @@ mod tests {
     use super::*;
     use crate::event;
     use crate::file::FileWriter;
-    use crate::record::{Body, Ladder, Span, TraceRecord, coarse};
+    use crate::record::{Body, Span, StagedSpan, TraceRecord, coarse};
     use crate::tracer::Batch;
 
     fn file(node: &str, server: Option<u16>, domain: &str, records: &[TraceRecord]) -> TraceFile {
@@ -209,8 +216,8 @@ mod tests {
     }
 
     fn served(key: u64, t0: u64, dur: u64) -> TraceRecord {
-        let ladder = Ladder { phases: [0, 0, coarse(dur), 0, 0, 0, 0, 0], ..Ladder::default() };
-        TraceRecord { req: key, flags: flags::SERVER, ..TraceRecord::new(t0, event::META_CREATE, Body::Ladder(ladder)) }
+        let staged_span = StagedSpan { phases: [0, 0, coarse(dur), 0, 0, 0, 0, 0], ..StagedSpan::default() };
+        TraceRecord { req: key, flags: flags::SERVER, ..TraceRecord::new(t0, event::META_CREATE, Body::StagedSpan(staged_span)) }
     }
 
     /// A server whose clock is 1 000 000 ns ahead; 3 200 ns there, 1 600 ns back, so the error is

@@ -86,7 +86,7 @@ pub enum Body {
     /// Something that took time.
     Span(Span),
     /// Phases.
-    Ladder(Ladder),
+    StagedSpan(StagedSpan),
     /// Gauges.
     Counter([u64; 5]),
     /// A point in time.
@@ -130,9 +130,9 @@ pub struct Span {
     pub wait: u32,
 }
 
-/// The payload of a ladder: consecutive phases from `t0` on.
+/// The payload of a staged span: consecutive phases from `t0` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ladder {
+pub struct StagedSpan {
     /// Identity within the process; 0: none.
     pub span: u32,
     /// The code of the wire operation.
@@ -180,7 +180,7 @@ impl TraceRecord {
     pub fn kind(&self) -> EventKind {
         match self.body {
             Body::Span(_) => EventKind::Span,
-            Body::Ladder(_) => EventKind::Ladder,
+            Body::StagedSpan(_) => EventKind::StagedSpan,
             Body::Counter(_) => EventKind::Counter,
             Body::Mark { .. } => EventKind::Mark,
             Body::Sync(_) => EventKind::Sync,
@@ -193,7 +193,7 @@ impl TraceRecord {
     pub fn duration(&self) -> u64 {
         match &self.body {
             Body::Span(span) => span.dur,
-            Body::Ladder(ladder) => ladder.phases.iter().map(|phase| fine(*phase)).sum(),
+            Body::StagedSpan(staged_span) => staged_span.phases.iter().map(|phase| fine(*phase)).sum(),
             _ => 0,
         }
     }
@@ -209,7 +209,7 @@ impl TraceRecord {
         words[2] = head_word(self.event, self.lane, flags, self.res, self.class);
         match &self.body {
             Body::Span(span) => words[3..].copy_from_slice(&span.words()),
-            Body::Ladder(ladder) => words[3..].copy_from_slice(&ladder.words()),
+            Body::StagedSpan(staged_span) => words[3..].copy_from_slice(&staged_span.words()),
             Body::Counter(gauges) => words[3..].copy_from_slice(gauges),
             Body::Mark { value, label } => {
                 words[3] = *value;
@@ -230,7 +230,7 @@ impl TraceRecord {
         let flags = (head >> 32) as u16;
         let body = match EventKind::from_number((flags & flags::KIND) as u8)? {
             EventKind::Span => Body::Span(Span::of(words)),
-            EventKind::Ladder => Body::Ladder(Ladder::of(words)),
+            EventKind::StagedSpan => Body::StagedSpan(StagedSpan::of(words)),
             EventKind::Counter => Body::Counter([words[3], words[4], words[5], words[6], words[7]]),
             EventKind::Mark => Body::Mark { value: words[3], label: text_of(&words[4..]) },
             EventKind::Sync => Body::Sync(Sync {
@@ -286,9 +286,9 @@ impl Phases {
     }
 }
 
-/// Word 3 of a ladder.
+/// Word 3 of a staged span.
 #[inline]
-pub(crate) fn ladder_word(span: u32, code: u16, peer: u16) -> u64 {
+pub(crate) fn staged_span_word(span: u32, code: u16, peer: u16) -> u64 {
     u64::from(span) | u64::from(code) << 32 | u64::from(peer) << 48
 }
 
@@ -324,16 +324,16 @@ impl Span {
     }
 }
 
-impl Ladder {
+impl StagedSpan {
     #[inline]
     pub(crate) fn words(&self) -> [u64; 5] {
         let pair = |first: usize| u64::from(self.phases[first]) | u64::from(self.phases[first + 1]) << 32;
-        [ladder_word(self.span, self.code, self.peer), pair(0), pair(2), pair(4), pair(6)]
+        [staged_span_word(self.span, self.code, self.peer), pair(0), pair(2), pair(4), pair(6)]
     }
 
-    fn of(words: &Words) -> Ladder {
+    fn of(words: &Words) -> StagedSpan {
         let phases = std::array::from_fn(|phase| (words[4 + phase / 2] >> (32 * (phase % 2))) as u32);
-        Ladder { span: words[3] as u32, code: (words[3] >> 32) as u16, peer: (words[3] >> 48) as u16, phases }
+        StagedSpan { span: words[3] as u32, code: (words[3] >> 32) as u16, peer: (words[3] >> 48) as u16, phases }
     }
 }
 
@@ -343,7 +343,7 @@ impl Ladder {
 pub(crate) fn duration_of(kind: EventKind, words: &Words) -> u64 {
     match kind {
         EventKind::Span => words[3] & DURATION_MAX,
-        EventKind::Ladder => words[4..].iter().map(|pair| fine(*pair as u32) + fine((*pair >> 32) as u32)).sum(),
+        EventKind::StagedSpan => words[4..].iter().map(|pair| fine(*pair as u32) + fine((*pair >> 32) as u32)).sum(),
         _ => 0,
     }
 }
@@ -416,8 +416,8 @@ mod tests {
             assert_eq!(bytes_of(&record, offset, len), value, "{name}");
         }
 
-        let ladder = Ladder { span: 0xA1, code: 0xA2, peer: 0xA3, phases: [1, 2, 3, 4, 5, 6, 7, 8] };
-        let record = TraceRecord::new(1, event::META_CREATE, Body::Ladder(ladder));
+        let staged_span = StagedSpan { span: 0xA1, code: 0xA2, peer: 0xA3, phases: [1, 2, 3, 4, 5, 6, 7, 8] };
+        let record = TraceRecord::new(1, event::META_CREATE, Body::StagedSpan(staged_span));
         let fields = [("kind", 20, 2, 1), ("span", 24, 4, 0xA1), ("code", 28, 2, 0xA2), ("peer", 30, 2, 0xA3)];
         for (name, offset, len, value) in fields {
             assert_eq!(bytes_of(&record, offset, len), value, "{name}");

@@ -89,8 +89,8 @@ pub(crate) struct Shared {
     /// An operation that takes longer, in ticks, calls for a dump.
     pub(crate) slow_ticks: AtomicU64,
     dump_wanted: AtomicBool,
-    /// Trouble calls for a dump.
-    dump_on_trouble: AtomicBool,
+    /// An error calls for a dump.
+    dump_on_error: AtomicBool,
     threads_without_ring: AtomicU64,
     rings: Mutex<Vec<Arc<Ring>>>,
 }
@@ -107,7 +107,7 @@ impl Tracer {
             sampling_bits: AtomicU32::new(0),
             slow_ticks: AtomicU64::new(u64::MAX),
             dump_wanted: AtomicBool::new(false),
-            dump_on_trouble: AtomicBool::new(false),
+            dump_on_error: AtomicBool::new(false),
             threads_without_ring: AtomicU64::new(0),
             rings: Mutex::default(),
         }))
@@ -140,13 +140,14 @@ impl Tracer {
         self.0.slow_ticks.store(ticks, Ordering::Relaxed);
     }
 
-    /// Failures that should not happen ([`crate::trouble`]) call for a dump, or do not (at first).
-    pub fn set_dump_on_trouble(&self, on: bool) {
-        self.0.dump_on_trouble.store(on, Ordering::Relaxed);
+    /// Failures that should not happen ([`crate::note_error`]) call for a dump, or do not (at
+    /// first).
+    pub fn set_dump_on_error(&self, on: bool) {
+        self.0.dump_on_error.store(on, Ordering::Relaxed);
     }
 
-    pub(crate) fn trouble(&self) {
-        if self.0.dump_on_trouble.load(Ordering::Relaxed) {
+    pub(crate) fn note_error(&self) {
+        if self.0.dump_on_error.load(Ordering::Relaxed) {
             self.want_dump();
         }
     }

@@ -8,7 +8,7 @@ use weft_trace::event::{self, served};
 use weft_trace::file::{FileHeader, FileWriter, Recorded, TraceFile};
 use weft_trace::record::{Body, TraceRecord, flags};
 use weft_trace::{
-    Anchor, Clock, Drain, EventKind, EventTable, Mask, Mode, Tracer, TracerConfig, ladder, operation, set_context, set_recorder, span,
+    Anchor, Clock, Drain, EventKind, EventTable, Mask, Mode, Tracer, TracerConfig, operation, set_context, set_recorder, span, staged_span,
 };
 use weft_wire::Op;
 
@@ -172,7 +172,7 @@ fn an_event_that_is_off_leaves_nothing_and_can_be_switched_while_running() {
 fn phases_add_up_to_the_time_of_the_request() {
     let node = TracedNode::new(Mode::Bench, 64);
     {
-        let mut request = ladder(event::META_CREATE);
+        let mut request = staged_span(event::META_CREATE);
         request.request(9, 17, 2);
         for (phase, ns) in [(served::QUEUE, 100), (served::CPU, 33), (served::JOURNAL, 1_007), (served::SEND, 20), (served::CPU, 40)] {
             node.pass(ns);
@@ -181,8 +181,8 @@ fn phases_add_up_to_the_time_of_the_request() {
         request.result(13);
     }
     let records = node.records();
-    let Body::Ladder(ladder) = &records[0].body else { panic!("{records:?}") };
-    assert_eq!((ladder.code, ladder.peer, records[0].req, records[0].res), (17, 2, 9, 13));
+    let Body::StagedSpan(staged_span) = &records[0].body else { panic!("{records:?}") };
+    assert_eq!((staged_span.code, staged_span.peer, records[0].req, records[0].res), (17, 2, 9, 13));
     assert_eq!(records[0].duration(), 1_200);
     assert_eq!(records[0].flags & (flags::SERVER | flags::ERROR), flags::SERVER | flags::ERROR);
 }
@@ -208,11 +208,11 @@ fn a_call_knows_when_its_request_was_given_to_the_socket() {
 }
 
 #[test]
-fn a_reply_that_leaves_takes_its_ladder_along() {
+fn a_reply_that_leaves_takes_its_staged_span_along() {
     let node = TracedNode::new(Mode::Bench, 64);
     assert!(weft_trace::take_leaving().is_none());
     for key in 1..=2 {
-        let mut served = ladder(event::META_CREATE);
+        let mut served = staged_span(event::META_CREATE);
         served.request(key, 17, 0);
         served.leave();
         assert_eq!(node.records().len(), key as usize - 1, "not complete before it was sent");
@@ -221,7 +221,7 @@ fn a_reply_that_leaves_takes_its_ladder_along() {
             node.pass(160);
             leaving.end_with(served::SEND, weft_trace::now());
             let records = node.records();
-            let Body::Ladder(body) = records[0].body else { panic!("{records:?}") };
+            let Body::StagedSpan(body) = records[0].body else { panic!("{records:?}") };
             assert_eq!((records[0].req, body.phases[served::SEND]), (1, 10));
         }
     }
@@ -234,8 +234,8 @@ fn a_reply_that_leaves_takes_its_ladder_along() {
 #[test]
 fn what_was_under_way_when_a_recording_ended_is_no_part_of_the_next_one() {
     let node = TracedNode::new(Mode::Bench, 64);
-    let last = ladder(event::META_OTHER);
-    let slow = ladder(event::META_CREATE);
+    let last = staged_span(event::META_OTHER);
+    let slow = staged_span(event::META_CREATE);
     node.tracer.set_mask(Mask::NONE);
     last.leave();
     assert!(weft_trace::take_leaving().is_none(), "nothing is on");
@@ -247,7 +247,7 @@ fn what_was_under_way_when_a_recording_ended_is_no_part_of_the_next_one() {
     // A request that was parked all the time.
     drop(slow);
     node.pass(1_000);
-    ladder(event::request(Op::Lookup)).leave();
+    staged_span(event::request(Op::Lookup)).leave();
     drop(weft_trace::take_leaving().expect("just left"));
     let begin_of = |tracer: &Tracer| {
         let batches = Drain::new(tracer).fetch();
@@ -293,7 +293,7 @@ fn requests_that_are_slow_at_a_server_call_for_a_dump() {
     let node = TracedNode::new(Mode::Flight, 64);
     node.tracer.set_slow(1_000);
     for (ns, wanted) in [(900, false), (1_100, true)] {
-        let mut served = ladder(event::META_CREATE);
+        let mut served = staged_span(event::META_CREATE);
         node.pass(ns);
         served.phase(served::CPU, weft_trace::now());
         drop(served);
@@ -304,10 +304,10 @@ fn requests_that_are_slow_at_a_server_call_for_a_dump() {
 #[test]
 fn trouble_calls_for_a_dump_only_if_somebody_looks_out_for_it() {
     let node = TracedNode::new(Mode::Flight, 64);
-    weft_trace::trouble();
+    weft_trace::note_error();
     assert!(!node.tracer.take_dump_wanted());
-    node.tracer.set_dump_on_trouble(true);
-    weft_trace::trouble();
+    node.tracer.set_dump_on_error(true);
+    weft_trace::note_error();
     assert!(node.tracer.take_dump_wanted() && !node.tracer.take_dump_wanted());
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, SECOND, ServerEntry, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig, WriteBack};
-use weft_meta_server::MetaServerConfig;
+use weft_meta_server::{MetaServerConfig, ServingConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::{Control, NodeConfig, NodeId, Random, Sim, SimRt};
 use weft_sched::LayerKind;
@@ -15,9 +15,9 @@ use weft_sched::improved::DiskCost;
 use weft_virtual_cluster::{Exit, Servers, cluster_map};
 use weft_wire::ClusterKey;
 
-pub use weft_virtual_cluster::{Contract, Engine};
+pub use weft_virtual_cluster::{Durability, Engine};
 
-use crate::plan::Weather;
+use crate::plan::FaultProfile;
 
 /// The shape of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct ClusterConfig {
     /// Number of data servers.
     pub data: usize,
     /// When changes are safe.
-    pub contract: Contract,
+    pub contract: Durability,
     /// What keeps metadata and data.
     pub storage: Engine,
     /// Bytes of a journal segment.
@@ -55,7 +55,7 @@ impl ClusterConfig {
         ClusterConfig {
             meta: 1,
             data: 1,
-            contract: Contract::Batch,
+            contract: Durability::Batch,
             storage: Engine::Journal,
             segment_bytes: 1 << 20,
             checkpoint_bytes: 4 << 20,
@@ -63,20 +63,20 @@ impl ClusterConfig {
         }
     }
 
-    /// Draws a cluster in which histories of this weather make sense.
-    pub fn draw(weather: Weather, random: &mut Random) -> ClusterConfig {
-        let contract = match weather {
-            Weather::PowerSync => Contract::Sync,
-            Weather::PowerBatch => Contract::Batch,
-            Weather::Calm if random.below(4) == 0 => Contract::None,
-            _ if random.below(5) == 0 => Contract::Sync,
-            _ => Contract::Batch,
+    /// Draws a cluster in which histories of this fault profile make sense.
+    pub fn draw(fault_profile: FaultProfile, random: &mut Random) -> ClusterConfig {
+        let contract = match fault_profile {
+            FaultProfile::PowerSync => Durability::Sync,
+            FaultProfile::PowerBatch => Durability::Batch,
+            FaultProfile::Calm if random.below(4) == 0 => Durability::None,
+            _ if random.below(5) == 0 => Durability::Sync,
+            _ => Durability::Batch,
         };
         ClusterConfig {
             meta: random.between(1, 3) as usize,
             data: random.between(1, 3) as usize,
             contract,
-            storage: if weather == Weather::Calm && random.below(3) == 0 { Engine::Memory } else { Engine::Journal },
+            storage: if fault_profile == FaultProfile::Calm && random.below(3) == 0 { Engine::Memory } else { Engine::Journal },
             segment_bytes: 256 << 10,
             // Small enough for checkpoints within a short history in half of all seeds.
             checkpoint_bytes: if random.coin() { 2 << 10 } else { 1 << 20 },
@@ -100,7 +100,7 @@ impl ClusterConfig {
         if self.stripe_width != 1 || self.checkpoint_bytes > 4 << 10 {
             return CacheConfig::default();
         }
-        let write_back = (self.contract == Contract::None).then(WriteBack::default);
+        let write_back = (self.contract == Durability::None).then(WriteBack::default);
         CacheConfig { layer: LayerKind::ServerDirected, disk: DiskCost::SSD, takes_all: true, write_back, ..CacheConfig::default() }
     }
 }
@@ -119,25 +119,17 @@ impl Cluster {
     pub fn start(sim: &Sim, config: &ClusterConfig) -> Cluster {
         let map = cluster_map(FsId(0x5EED), "sim", config.meta as u16, config.data as u16, STRIPE_BYTES, config.stripe_width);
         let key = ClusterKey([7; 32]);
-        let (engine, durability) = (config.storage, config.contract.durability(BATCH_NS));
-        let meta = MetaServerConfig {
+        let serving = |server| ServingConfig {
             create: true,
-            engine,
-            durability,
+            engine: config.storage,
+            durability: config.contract,
+            batch_interval_ns: BATCH_NS,
             journal_segment_bytes: config.segment_bytes,
             checkpoint_bytes: config.checkpoint_bytes,
-            session_grace_ns: GRACE_NS,
-            ..MetaServerConfig::new(ServerId(0), map.clone(), key.clone())
+            ..ServingConfig::new(server, map.clone(), key.clone())
         };
-        let data = DataServerConfig {
-            create: true,
-            engine,
-            durability,
-            journal_segment_bytes: config.segment_bytes,
-            checkpoint_bytes: config.checkpoint_bytes,
-            cache: config.cache(),
-            ..DataServerConfig::new(ServerId::data(0), map.clone(), key)
-        };
+        let meta = MetaServerConfig { session_grace_ns: GRACE_NS, ..MetaServerConfig::new(serving(ServerId(0))) };
+        let data = DataServerConfig { cache: config.cache(), ..DataServerConfig::new(serving(ServerId::data(0))) };
         let servers = Servers::start_with_clocks(sim, &meta, &data, |server| config.server_skew_ns(server));
         let nodes = servers.nodes().iter().map(|(_, node)| *node).collect();
         let servers = Rc::new(servers);

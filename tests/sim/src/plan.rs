@@ -9,7 +9,7 @@ use crate::cluster::{ClusterConfig, Engine};
 
 /// The kinds of runs. Which faults there are decides what may be expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weather {
+pub enum FaultProfile {
     /// No faults: everything must succeed or fail by the rules, nothing may time out.
     Calm,
     /// Processes die, messages are lost, delayed, doubled, links are cut, nodes are slow: nothing
@@ -28,7 +28,7 @@ pub enum Weather {
 
 /// What clients prefer to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taste {
+pub enum OperationMix {
     /// A little of everything.
     Everything,
     /// Mostly renames and exchanges between directories of several servers, and what makes and
@@ -42,9 +42,9 @@ pub struct Plan {
     /// The seed.
     pub seed: u64,
     /// What clients do most.
-    pub taste: Taste,
+    pub mix: OperationMix,
     /// What goes wrong.
-    pub weather: Weather,
+    pub fault_profile: FaultProfile,
     /// The servers.
     pub cluster: ClusterConfig,
     /// Number of clients.
@@ -77,13 +77,13 @@ impl Plan {
     /// the seed.
     pub fn new(seed: u64, operations: Option<usize>) -> Plan {
         let mut random = Random::new(seed ^ 0x005E_ED0F_0A91_A400);
-        let weather = match random.below(100) {
-            0..10 => Weather::Calm,
-            10..55 => Weather::Crashes,
-            55..65 => Weather::DyingClients,
-            65..78 => Weather::PowerSync,
-            78..90 => Weather::PowerBatch,
-            _ => Weather::FullDisks,
+        let fault_profile = match random.below(100) {
+            0..10 => FaultProfile::Calm,
+            10..55 => FaultProfile::Crashes,
+            55..65 => FaultProfile::DyingClients,
+            65..78 => FaultProfile::PowerSync,
+            78..90 => FaultProfile::PowerBatch,
+            _ => FaultProfile::FullDisks,
         };
         let duration = match random.below(3) {
             0 => 20 * MILLISECOND,
@@ -95,9 +95,9 @@ impl Plan {
         let per_client = (operations / clients).max(1) as u64;
         Plan {
             seed,
-            taste: Taste::Everything,
-            weather,
-            cluster: ClusterConfig::draw(weather, &mut random),
+            mix: OperationMix::Everything,
+            fault_profile,
+            cluster: ClusterConfig::draw(fault_profile, &mut random),
             clients,
             operations,
             names: random.between(2, 5) as u8,
@@ -105,8 +105,8 @@ impl Plan {
             with_data: random.below(10) < 4,
             follow: seed % 3 == 1,
             pause_max_ns: if random.below(4) == 0 { 0 } else { 2 * duration / per_client },
-            deadline_ns: if weather != Weather::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
-            faults: faults(weather, duration, &mut random),
+            deadline_ns: if fault_profile != FaultProfile::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
+            faults: faults(fault_profile, duration, &mut random),
             delays: Vec::new(),
             joins: Vec::new(),
         }
@@ -134,7 +134,7 @@ impl Plan {
             (random.below(meta as u64) as usize, point, random.below(3 * MILLISECOND))
         };
         Plan {
-            taste: Taste::Renames,
+            mix: OperationMix::Renames,
             clients: random.between(3, 5) as usize,
             names: random.between(2, 3) as u8,
             dirs: random.between(2, 4) as u8,
@@ -148,7 +148,7 @@ impl Plan {
     }
 }
 
-fn faults(weather: Weather, duration_ns: u64, random: &mut Random) -> FaultSettings {
+fn faults(fault_profile: FaultProfile, duration_ns: u64, random: &mut Random) -> FaultSettings {
     let calm = FaultSettings { down_max_ns: (duration_ns / 2).max(20 * MILLISECOND), ..FaultSettings::none(duration_ns) };
     // Some seeds have only faults of processes, so that what is found there is easy to understand.
     let crashes = match random.below(3) {
@@ -156,13 +156,13 @@ fn faults(weather: Weather, duration_ns: u64, random: &mut Random) -> FaultSetti
         1 => FaultSettings { messages: MessageFaults::BAD, breaks: 3, partitions: 2, ..calm.clone() },
         _ => FaultSettings { crashes: 4, partitions: 2, breaks: 3, slow: 1, pauses: 1, messages: MessageFaults::BAD, ..calm.clone() },
     };
-    match weather {
-        Weather::Calm => calm,
-        Weather::Crashes => crashes,
-        Weather::DyingClients => FaultSettings { client_crashes: 3, ..crashes },
-        Weather::PowerSync => FaultSettings { power_cuts: 4, ..crashes },
-        Weather::PowerBatch => FaultSettings { power_cuts: 4, ..calm },
+    match fault_profile {
+        FaultProfile::Calm => calm,
+        FaultProfile::Crashes => crashes,
+        FaultProfile::DyingClients => FaultSettings { client_crashes: 3, ..crashes },
+        FaultProfile::PowerSync => FaultSettings { power_cuts: 4, ..crashes },
+        FaultProfile::PowerBatch => FaultSettings { power_cuts: 4, ..calm },
         // Servers also die while their disks are full, and start on these.
-        Weather::FullDisks => FaultSettings { disk_full: 5, crashes: 5 * random.below(2), ..calm },
+        FaultProfile::FullDisks => FaultSettings { disk_full: 5, crashes: 5 * random.below(2), ..calm },
     }
 }

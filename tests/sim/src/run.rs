@@ -10,9 +10,9 @@ use weft_wire::Op;
 use crate::audit;
 use crate::cluster::BATCH_NS;
 use crate::history::{Action, Name, Outcome};
-use crate::plan::{Plan, Taste, Weather};
+use crate::plan::{FaultProfile, OperationMix, Plan};
 use crate::stage::{Stage, Tolerance};
-use crate::workload::{Menu, SETTLE_NS, Worker};
+use crate::workload::{Choices, SETTLE_NS, Worker};
 
 /// Kept lines of the trace when somebody wants to see it.
 const TRACE_LINES: usize = 3000;
@@ -23,9 +23,9 @@ pub struct Report {
     /// The seed.
     pub seed: u64,
     /// What its clients do most.
-    pub taste: Taste,
+    pub mix: OperationMix,
     /// What it stands for.
-    pub weather: Weather,
+    pub fault_profile: FaultProfile,
     /// Servers have joined meanwhile.
     pub grows: bool,
     /// Operations of the clients.
@@ -54,7 +54,7 @@ impl Report {
 
     /// The command that repeats this run.
     pub fn command(&self) -> String {
-        let kind = if self.taste == Taste::Renames { " --renames" } else { "" };
+        let kind = if self.mix == OperationMix::Renames { " --renames" } else { "" };
         let kind = if self.grows { " --growing" } else { kind };
         format!("cargo xtask sim{kind} --seeds {}..{} --verbose", self.seed, self.seed + 1)
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.story)?;
         for problem in &self.problems {
-            writeln!(f, "seed {} ({:?}): {problem}", self.seed, self.weather)?;
+            writeln!(f, "seed {} ({:?}): {problem}", self.seed, self.fault_profile)?;
         }
         if !self.is_good() {
             writeln!(f, "again: {}", self.command())?;
@@ -96,8 +96,8 @@ pub fn run_plan(plan: &Plan, verbose: bool) -> Report {
     let events = history.events();
     Report {
         seed: plan.seed,
-        taste: plan.taste,
-        weather: plan.weather,
+        mix: plan.mix,
+        fault_profile: plan.fault_profile,
         grows: !plan.joins.is_empty(),
         operations: events.iter().filter(|event| event.client != 0).count(),
         unanswered: events.iter().filter(|event| event.end == u64::MAX).count(),
@@ -129,8 +129,11 @@ impl<'a> Run<'a> {
             (node, Some(worker))
         };
         let clients = (1..=plan.clients).map(add).collect();
-        let tolerance =
-            Tolerance { full_disks: plan.weather == Weather::FullDisks, calm: plan.weather == Weather::Calm, lost_between: None };
+        let tolerance = Tolerance {
+            full_disks: plan.fault_profile == FaultProfile::FullDisks,
+            calm: plan.fault_profile == FaultProfile::Calm,
+            lost_between: None,
+        };
         Run { plan, stage, clients, faults: Vec::new(), last_fault: 0, tolerance }
     }
 
@@ -139,7 +142,7 @@ impl<'a> Run<'a> {
         self.stage.cluster.grow(&self.plan.joins);
         self.last_fault = self.stage.sim.now().0 + self.plan.joins.iter().max().unwrap_or(&0);
         let per_client = self.plan.operations.div_ceil(self.plan.clients);
-        if self.plan.weather == Weather::PowerBatch {
+        if self.plan.fault_profile == FaultProfile::PowerBatch {
             // The history up to here must survive; what is done while power is cut may be lost;
             // afterwards all is well again.
             self.work(per_client / 2)?;
@@ -200,10 +203,10 @@ impl<'a> Run<'a> {
 
     /// All clients work.
     fn work(&mut self, operations: usize) -> Result<(), String> {
-        let Plan { taste, names, dirs, with_data, follow, .. } = *self.plan;
-        let menu = Menu { taste, names, dirs: usize::from(dirs) + 1, with_data, follow };
+        let Plan { mix, names, dirs, with_data, follow, .. } = *self.plan;
+        let choices = Choices { mix, names, dirs: usize::from(dirs) + 1, with_data, follow };
         let pause = self.plan.pause_max_ns;
-        self.for_all_clients(async move |worker| worker.work(operations, menu, pause).await)
+        self.for_all_clients(async move |worker| worker.work(operations, choices, pause).await)
     }
 
     /// What was acknowledged is made safe from power cuts: by waiting for the batch interval, or by

@@ -15,7 +15,7 @@ use weft_wire::ops::SetTime;
 
 use crate::history::{Action, Answer, History, Name, Outcome, RenameMode, Seen, Time};
 use crate::model::{DIR_MODE, FILE_MODE};
-use crate::plan::Taste;
+use crate::plan::OperationMix;
 
 /// The one extended attribute that histories use.
 const XATTR: &[u8] = b"user.weft";
@@ -88,9 +88,9 @@ impl Shared {
 
 /// What a client chooses from.
 #[derive(Clone, Copy, Debug)]
-pub struct Menu {
+pub struct Choices {
     /// What is done most.
-    pub taste: Taste,
+    pub mix: OperationMix,
     /// Number of different names.
     pub names: u8,
     /// Directories known at first that are preferred.
@@ -135,14 +135,14 @@ impl Worker {
     }
 
     /// Does so many random operations.
-    pub async fn work(&mut self, operations: usize, menu: Menu, pause_max_ns: u64) {
+    pub async fn work(&mut self, operations: usize, choices: Choices, pause_max_ns: u64) {
         for _ in 0..operations {
-            let pauses = if menu.follow { self.random.below(8) == 0 } else { self.random.coin() };
+            let pauses = if choices.follow { self.random.below(8) == 0 } else { self.random.coin() };
             if pause_max_ns > 0 && pauses {
                 let until = self.client.rt().now() + self.random.below(pause_max_ns);
                 self.client.rt().sleep_until(until).await;
             }
-            let action = self.choose(menu);
+            let action = self.choose(choices);
             self.act(action).await;
         }
     }
@@ -178,14 +178,14 @@ impl Worker {
         outcome
     }
 
-    fn choose(&mut self, menu: Menu) -> Action {
+    fn choose(&mut self, choices: Choices) -> Action {
         let shared = self.shared.borrow();
         let random = &mut self.random;
         let dir = |random: &mut Random| {
-            let known = if random.below(4) == 0 { shared.dirs.len() } else { menu.dirs.min(shared.dirs.len()) };
+            let known = if random.below(4) == 0 { shared.dirs.len() } else { choices.dirs.min(shared.dirs.len()) };
             shared.dirs[random.below(known as u64) as usize]
         };
-        let name = |random: &mut Random| Name(random.below(u64::from(menu.names)) as u8);
+        let name = |random: &mut Random| Name(random.below(u64::from(choices.names)) as u8);
         // Young objects are met more often than old ones.
         let recent = |random: &mut Random, list: &[Handle]| {
             let newest = list.len().saturating_sub(1 << random.below(5));
@@ -197,13 +197,13 @@ impl Worker {
             1 => random.pick(&shared.others).map_or(ROOT_HANDLE, |(handle, _)| *handle),
             _ => file(random),
         };
-        if menu.with_data && !self.open.is_empty() && random.below(3) > 0 {
+        if choices.with_data && !self.open.is_empty() && random.below(3) > 0 {
             let held: Vec<Handle> = self.open.keys().copied().collect();
             let handle = held[random.below(held.len() as u64) as usize];
             drop(shared);
             return self.choose_data(handle);
         }
-        if menu.follow && !shared.touched.is_empty() && random.below(3) == 0 {
+        if choices.follow && !shared.touched.is_empty() && random.below(3) == 0 {
             let (dir, name) = shared.touched[random.below(shared.touched.len() as u64) as usize];
             return match random.below(8) {
                 0..3 => Action::LookupHandle { dir, name },
@@ -221,7 +221,7 @@ impl Worker {
             };
             Action::Rename { from_dir: dir(random), from: name(random), to_dir: dir(random), to: name(random), mode }
         };
-        if menu.taste == Taste::Renames {
+        if choices.mix == OperationMix::Renames {
             return match random.below(20) {
                 0..11 => rename(random),
                 11 | 12 => Action::Mkdir { dir: dir(random), name: name(random) },

@@ -19,7 +19,7 @@ use weft_base::{Attr, Credentials, Handle, MILLISECOND, SECOND};
 use weft_client::{Client, CreateOptions, OpenFile, RenameFlags, SetAttr};
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{Control, Profile, Sim, SimRt};
-use weft_sim_tests::cluster::{Cluster, ClusterConfig, Contract};
+use weft_sim_tests::cluster::{Cluster, ClusterConfig, Durability};
 use weft_wire::Rights;
 
 /// More virtual time than a conversation takes, in nanoseconds.
@@ -185,7 +185,7 @@ fn shown(attr: &Attr) -> String {
 /// The file with the answers of now.
 fn held(text: &str) -> String {
     let sim = Sim::new(1, Profile::default());
-    let cluster = Cluster::start(&sim, &ClusterConfig { contract: Contract::Sync, ..ClusterConfig::small() });
+    let cluster = Cluster::start(&sim, &ClusterConfig { contract: Durability::Sync, ..ClusterConfig::small() });
     let (node, client) = cluster.add_client("client", 30 * SECOND);
     let control = sim.control();
     let text = text.to_owned();

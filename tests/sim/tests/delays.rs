@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weft_base::SECOND;
 use weft_client::Client;
 use weft_rt_sim::{NodeId, Profile, Sim, SimRt};
-use weft_sim_tests::cluster::{Cluster, ClusterConfig, Contract};
+use weft_sim_tests::cluster::{Cluster, ClusterConfig, Durability};
 use weft_sim_tests::delays::{CLIENT, DELAY_NS, PLACES, Place, Told, all_are_named, two_directories, work};
 use weft_trace::Mask;
 use weft_trace::explain::{Analysis, Explanation};
@@ -22,7 +22,7 @@ fn explained(seed: u64, delay: Option<&Place>) -> Explanation {
     let mut profile = Profile::ethernet_10g();
     (profile.net.jitter_ns, profile.disk.jitter_ns) = (5_000, 5_000);
     let sim = Sim::new(seed, profile);
-    let config = ClusterConfig { meta: 2, data: 3, contract: Contract::Sync, ..ClusterConfig::small() };
+    let config = ClusterConfig { meta: 2, data: 3, contract: Durability::Sync, ..ClusterConfig::small() };
     let cluster = Cluster::start(&sim, &config);
     let clients: Vec<(NodeId, Client<SimRt>)> = ["c0", "c1"].into_iter().map(|name| cluster.add_client(name, 60 * SECOND)).collect();
     // Servers make their file system and get to know each other, and clients connect and make

@@ -7,7 +7,7 @@ use weft_base::{Credentials, MILLISECOND, ROOT_HANDLE, SECOND};
 use weft_client::{Client, CreateOptions};
 use weft_rt::Bulk;
 use weft_rt_sim::{Fault, NodeId, Profile, Sim, SimRt};
-use weft_sim_tests::cluster::{Cluster, ClusterConfig, Contract};
+use weft_sim_tests::cluster::{Cluster, ClusterConfig, Durability};
 use weft_trace::Mask;
 use weft_trace::explain::{Analysis, Explanation};
 use weft_trace::file::TraceFile;
@@ -22,7 +22,7 @@ const BYTES: usize = 16 << 10;
 /// promise stable storage.
 fn traced(profile: Profile, slow: Option<(usize, u32)>) -> Vec<Vec<u8>> {
     let sim = Sim::new(7, profile);
-    let config = ClusterConfig { meta: 2, data: 3, contract: Contract::Sync, ..ClusterConfig::small() };
+    let config = ClusterConfig { meta: 2, data: 3, contract: Durability::Sync, ..ClusterConfig::small() };
     let cluster = Cluster::start(&sim, &config);
     let clients: Vec<(NodeId, Client<SimRt>)> = ["c0", "c1"].into_iter().map(|name| cluster.add_client(name, 60 * SECOND)).collect();
     // Servers make their file system, and clients connect, before anything is recorded.

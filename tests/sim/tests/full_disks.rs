@@ -3,11 +3,11 @@
 
 use weft_base::{MILLISECOND, ROOT_HANDLE, SECOND, Status};
 use weft_rt_sim::{Joined, Random};
-use weft_sim_tests::cluster::{BATCH_NS, ClusterConfig, Contract};
+use weft_sim_tests::cluster::{BATCH_NS, ClusterConfig, Durability};
 use weft_sim_tests::history::{Action, Name, Outcome};
-use weft_sim_tests::plan::Taste;
+use weft_sim_tests::plan::OperationMix;
 use weft_sim_tests::stage::{Stage, Tolerance};
-use weft_sim_tests::workload::{Menu, SETTLE_NS, Worker};
+use weft_sim_tests::workload::{Choices, SETTLE_NS, Worker};
 
 const ROUNDS: u32 = 20;
 const FULL: Tolerance = Tolerance { full_disks: true, calm: false, lost_between: None };
@@ -24,7 +24,7 @@ fn with_client(stage: &mut Stage, client: &mut Option<(weft_rt_sim::NodeId, Work
 
 fn campaign(seed: u64) {
     let mut random = Random::new(seed ^ 0xF111);
-    let contract = if random.coin() { Contract::Batch } else { Contract::Sync };
+    let contract = if random.coin() { Durability::Batch } else { Durability::Sync };
     let config = ClusterConfig {
         meta: random.between(1, 2) as usize,
         data: 2,
@@ -37,14 +37,14 @@ fn campaign(seed: u64) {
     stage.wait_for_servers().expect("a new cluster serves");
     let servers = stage.cluster.servers().to_vec();
     let mut client = Some(stage.add_worker("client", 30 * SECOND));
-    let menu = Menu { taste: Taste::Everything, names: 4, dirs: 1, with_data: true, follow: false };
+    let choices = Choices { mix: OperationMix::Everything, names: 4, dirs: 1, with_data: true, follow: false };
     for round in 0..ROUNDS {
         // Some disks are full from now on; then there is work, and these servers die and start
         // again, once or several times.
         let full: Vec<_> = servers.iter().copied().filter(|_| random.below(3) > 0).collect();
         full.iter().for_each(|node| stage.sim.fill_disk(*node, 3600 * SECOND));
         let operations = random.between(2, 12) as usize;
-        with_client(&mut stage, &mut client, async move |worker| worker.work(operations, menu, 20 * MILLISECOND).await);
+        with_client(&mut stage, &mut client, async move |worker| worker.work(operations, choices, 20 * MILLISECOND).await);
         for _ in 0..random.between(1, 3) {
             for node in &full {
                 if random.coin() {
@@ -54,7 +54,7 @@ fn campaign(seed: u64) {
                 }
             }
             stage.wait_for_servers().unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}"));
-            with_client(&mut stage, &mut client, async move |worker| worker.work(2, menu, 0).await);
+            with_client(&mut stage, &mut client, async move |worker| worker.work(2, choices, 0).await);
         }
         // There is room again: nothing else has to happen, and soon nobody is refused for want of
         // space.

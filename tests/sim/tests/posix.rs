@@ -286,7 +286,7 @@ fn seeds() -> Range<u64> {
 }
 
 #[test]
-fn two_gateways_agree_in_any_weather() {
+fn two_gateways_agree_in_any_fault_profile() {
     for seed in seeds() {
         println!("seed {seed}: WEFT_POSIX_SEEDS={seed}..{} cargo test -p weft-sim-tests --test posix", seed + 1);
         run(seed);

@@ -3,9 +3,9 @@
 use weft_base::{Handle, MILLISECOND, ROOT_HANDLE, SECOND};
 use weft_rt::Runtime;
 use weft_rt_sim::{Fault, Joined, MessageFaults, NodeId};
-use weft_sim_tests::cluster::{BATCH_NS, ClusterConfig, Contract};
+use weft_sim_tests::cluster::{BATCH_NS, ClusterConfig, Durability};
 use weft_sim_tests::history::{Action, Answer, Name, Outcome, RenameMode};
-use weft_sim_tests::plan::{Plan, Weather};
+use weft_sim_tests::plan::{FaultProfile, Plan};
 use weft_sim_tests::run_plan;
 use weft_sim_tests::stage::{Stage, Tolerance};
 use weft_sim_tests::workload::Worker;
@@ -14,9 +14,9 @@ const A: Name = Name(0);
 const B: Name = Name(1);
 const C: Name = Name(2);
 
-/// Runs the first seeds from `from` on that have this weather.
-fn seeds_of(weather: Weather, from: u64, count: usize, change: impl Fn(&mut Plan)) {
-    let mut plans = (from..).map(|seed| Plan::new(seed, None)).filter(|plan| plan.weather == weather);
+/// Runs the first seeds from `from` on that have this fault profile.
+fn seeds_of(fault_profile: FaultProfile, from: u64, count: usize, change: impl Fn(&mut Plan)) {
+    let mut plans = (from..).map(|seed| Plan::new(seed, None)).filter(|plan| plan.fault_profile == fault_profile);
     for _ in 0..count {
         let mut plan = plans.next().expect("there are always more seeds");
         change(&mut plan);
@@ -26,7 +26,7 @@ fn seeds_of(weather: Weather, from: u64, count: usize, change: impl Fn(&mut Plan
 }
 
 /// A cluster of so many metadata servers, ready.
-fn stage(seed: u64, meta: usize, contract: Contract) -> Stage {
+fn stage(seed: u64, meta: usize, contract: Durability) -> Stage {
     let config = ClusterConfig { meta, data: 2, contract, ..ClusterConfig::small() };
     let mut stage = Stage::new(seed, &config, 0);
     stage.wait_for_servers().expect("a new cluster serves");
@@ -88,7 +88,7 @@ fn promise_atomic_names() {
     for victim in 0..2 {
         // Every await point of the first transactions, then larger strides.
         for polls in (1..80).chain((80..300).step_by(9)) {
-            let mut stage = stage(1000 + polls, 2, Contract::Batch);
+            let mut stage = stage(1000 + polls, 2, Durability::Batch);
             let (first, other) = stage
                 .with_auditor(async |worker| {
                     let (first, other) = two_dirs_apart(worker).await;
@@ -124,8 +124,8 @@ fn promise_atomic_names() {
 #[test]
 fn promise_linearizable_metadata() {
     let only_names = |plan: &mut Plan| plan.with_data = false;
-    seeds_of(Weather::Calm, 20_000, 6, only_names);
-    seeds_of(Weather::Crashes, 20_000, 16, only_names);
+    seeds_of(FaultProfile::Calm, 20_000, 6, only_names);
+    seeds_of(FaultProfile::Crashes, 20_000, 16, only_names);
 }
 
 /// One client makes and removes the same names over a bad network and over restarts. Every answer
@@ -134,7 +134,7 @@ fn promise_linearizable_metadata() {
 #[test]
 fn promise_exactly_once() {
     for seed in 0..12 {
-        let mut stage = stage(2000 + seed, 2, Contract::Batch);
+        let mut stage = stage(2000 + seed, 2, Durability::Batch);
         let dirs = stage.with_auditor(async |worker| Ok(two_dirs_apart(worker).await)).expect("no fault has struck yet");
         let (node, worker) = stage.add_worker("client", 120 * SECOND);
         let bad = MessageFaults { lose: 60_000, duplicate: 60_000, delay: 100_000, ..MessageFaults::BAD };
@@ -163,7 +163,7 @@ fn promise_exactly_once() {
 #[test]
 fn promise_no_directory_cycles() {
     for seed in 0..25 {
-        let mut stage = stage(3000 + seed, 3, Contract::Batch);
+        let mut stage = stage(3000 + seed, 3, Durability::Batch);
         let dirs = stage
             .with_auditor(async |worker| {
                 let mut dirs = vec![ROOT_HANDLE];
@@ -192,18 +192,18 @@ fn promise_no_directory_cycles() {
 
 #[test]
 fn promise_sync_survives_power_cut() {
-    seeds_of(Weather::PowerSync, 30_000, 16, |_| {});
+    seeds_of(FaultProfile::PowerSync, 30_000, 16, |_| {});
 }
 
 #[test]
 fn promise_batch_survives_power_cut_after_interval() {
-    seeds_of(Weather::PowerBatch, 30_000, 16, |_| {});
+    seeds_of(FaultProfile::PowerBatch, 30_000, 16, |_| {});
 }
 
 /// Servers die while their disks are full, and must start on these.
 #[test]
 fn promise_full_disk() {
-    seeds_of(Weather::FullDisks, 40_000, 24, |plan| {
+    seeds_of(FaultProfile::FullDisks, 40_000, 24, |plan| {
         plan.faults.disk_full = 12;
         plan.faults.crashes = 8;
     });
@@ -214,7 +214,7 @@ fn promise_full_disk() {
 #[test]
 fn promise_holes_read_zero() {
     for seed in 0..12 {
-        let mut stage = stage(4000 + seed, 1, Contract::Batch);
+        let mut stage = stage(4000 + seed, 1, Durability::Batch);
         let (node, worker) = stage.add_worker("client", 60 * SECOND);
         let control = stage.sim.control();
         let servers = stage.cluster.servers().to_vec();
@@ -260,7 +260,7 @@ fn promise_holes_read_zero() {
 fn promise_truncate_is_final() {
     for victim in 0..3 {
         for polls in (1..60).chain((60..200).step_by(11)) {
-            let mut stage = stage(5000 + polls, 1, Contract::Batch);
+            let mut stage = stage(5000 + polls, 1, Durability::Batch);
             let (node, worker) = stage.add_worker("client", 60 * SECOND);
             let (other_node, other) = stage.add_worker("other", 60 * SECOND);
             let file = stage

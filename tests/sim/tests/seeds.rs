@@ -1,12 +1,12 @@
-//! The first seeds of every weather, and that a seed is a run: the same one each time. Thousands of
-//! seeds: `cargo xtask sim`.
+//! The first seeds of every fault profile, and that a seed is a run: the same one each time.
+//! Thousands of seeds: `cargo xtask sim`.
 
 use std::collections::BTreeMap;
 
-use weft_sim_tests::plan::{Plan, Weather};
+use weft_sim_tests::plan::{FaultProfile, Plan};
 use weft_sim_tests::{Report, run_plan, run_seed};
 
-/// Seeds of each weather that run here.
+/// Seeds of each fault profile that run here.
 const EACH: usize = 6;
 
 fn good(report: &Report) {
@@ -15,9 +15,9 @@ fn good(report: &Report) {
 
 #[test]
 fn the_first_seeds_of_every_weather_are_good() {
-    let mut counts: BTreeMap<Weather, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<FaultProfile, usize> = BTreeMap::new();
     for seed in 0..150 {
-        let count = counts.entry(Plan::new(seed, None).weather).or_default();
+        let count = counts.entry(Plan::new(seed, None).fault_profile).or_default();
         if *count < EACH {
             *count += 1;
             good(&run_seed(seed, None, false));
@@ -28,10 +28,10 @@ fn the_first_seeds_of_every_weather_are_good() {
 
 #[test]
 fn a_cluster_that_grows_in_the_middle_keeps_what_it_has() {
-    let mut counts: BTreeMap<Weather, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<FaultProfile, usize> = BTreeMap::new();
     for seed in 0..150 {
         let plan = Plan::growing(seed, None);
-        let count = counts.entry(plan.weather).or_default();
+        let count = counts.entry(plan.fault_profile).or_default();
         if *count < EACH {
             *count += 1;
             good(&run_plan(&plan, false));

@@ -3,6 +3,7 @@
 //! file, line, key and what to do.
 
 mod cache;
+mod choices;
 mod ids;
 mod keys;
 mod render;
@@ -18,12 +19,16 @@ use toml::Spanned;
 use weft_base::{ClusterMap, FsId, ServerEntry, ServerId, ServerRole};
 use weft_rt_real::{Address, AddressError};
 
+use self::choices::by_name;
 use crate::trust;
 use crate::units::ByteSize;
 
 pub use cache::cache_config;
+pub use choices::{durabilities, engines, layers};
 pub use keys::{KeyFiles, read_key, write_credential};
 pub use render::{Draft, DraftServer, write_in_one_step};
+pub use weft_sched::LayerKind;
+pub use weft_serving::{Durability, Engine};
 
 /// Stripe size of new files unless the config says otherwise, in bytes.
 pub const STRIPE_BYTES_DEFAULT: u32 = 1 << 20;
@@ -32,50 +37,10 @@ pub const BATCH_INTERVAL_MS_DEFAULT: u64 = 50;
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Where metadata is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Engine {
-    /// Nowhere but in memory: an upper bound for measurements; everything is lost when a server
-    /// stops.
-    Memory,
-    /// In memory with a journal and checkpoints on disk.
-    Journal,
-}
-
-/// When an acknowledged change is safe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// On stable storage before it is acknowledged.
-    Sync,
-    /// Survives a crash of the server at once, a power cut after at most the batch interval.
-    Batch,
-    /// Scratch: may lose what was acknowledged in a crash.
-    None,
-}
-
-/// What decides about the order of accesses to the disk of a data server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-#[value(rename_all = "snake_case")]
-pub enum CacheLayer {
-    /// Every access as it comes.
-    None,
-    /// In the order of arrival; writes that continue each other become one.
-    WriteBehind,
-    /// The oldest first; what touches becomes one.
-    Aggregation,
-    /// In the order of places on the disk; what touches becomes one.
-    ServerDirected,
-}
-
-impl CacheLayer {
-    /// The one that was never slower than the others: the page cache gathers by itself, and without
-    /// it the server does.
-    pub fn usual(direct_io: bool) -> CacheLayer {
-        if direct_io { CacheLayer::ServerDirected } else { CacheLayer::None }
-    }
+/// The cache layer that was never slower than the others: the page cache gathers by itself, and
+/// without it the server does.
+pub fn usual_layer(direct_io: bool) -> LayerKind {
+    if direct_io { LayerKind::ServerDirected } else { LayerKind::None }
 }
 
 /// A checked config: every path is absolute, every address is complete.
@@ -98,7 +63,7 @@ pub struct Config {
     /// The interval of `batch`, in milliseconds.
     pub batch_interval_ms: u64,
     /// What decides about the order of accesses to the disks of data servers.
-    pub cache_layer: CacheLayer,
+    pub cache_layer: LayerKind,
     /// Data servers go to their disks past the page cache.
     pub direct_io: bool,
     /// Clients and servers on one machine may share memory for bulk data.
@@ -223,7 +188,7 @@ impl Config {
             engine: fs.engine.unwrap_or(Engine::Journal),
             durability: fs.durability.unwrap_or(Durability::Batch),
             batch_interval_ms,
-            cache_layer: fs.cache_layer.unwrap_or(CacheLayer::usual(fs.direct_io.unwrap_or(false))),
+            cache_layer: fs.cache_layer.unwrap_or(usual_layer(fs.direct_io.unwrap_or(false))),
             direct_io: fs.direct_io.unwrap_or(false),
             shared_memory: fs.shared_memory.unwrap_or(true),
             seal_tcp: fs.seal_tcp.unwrap_or(true),
@@ -253,10 +218,13 @@ struct RawFs {
     key_file: Option<PathBuf>,
     server_key_file: Option<PathBuf>,
     keys_file: Option<PathBuf>,
+    #[serde(default, deserialize_with = "by_name")]
     engine: Option<Engine>,
+    #[serde(default, deserialize_with = "by_name")]
     durability: Option<Durability>,
     batch_interval_ms: Option<Spanned<u64>>,
-    cache_layer: Option<CacheLayer>,
+    #[serde(default, deserialize_with = "by_name")]
+    cache_layer: Option<LayerKind>,
     direct_io: Option<bool>,
     shared_memory: Option<bool>,
     seal_tcp: Option<bool>,

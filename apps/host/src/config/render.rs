@@ -5,8 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use weft_base::{FsId, ServerRole};
+use weft_sched::LayerKind;
 
-use crate::config::{BATCH_INTERVAL_MS_DEFAULT, CacheLayer, Durability, Engine};
+use crate::config::{BATCH_INTERVAL_MS_DEFAULT, Durability, Engine};
 use crate::units::ByteSize;
 
 /// What a new config shall say.
@@ -21,7 +22,7 @@ pub struct Draft {
     /// When changes are safe.
     pub durability: Durability,
     /// What decides about the order of accesses to the disks of data servers.
-    pub cache_layer: CacheLayer,
+    pub cache_layer: LayerKind,
     /// Data servers go to their disks past the page cache.
     pub direct_io: bool,
     /// Messages over TCP have seals.
@@ -81,11 +82,11 @@ impl Draft {
         writeln!(out, "key_file = \"key\"             # the key of a client; keep it private (0600)")?;
         writeln!(out, "server_key_file = \"server.key\" # the key of servers: only on their machines, never on those of clients")?;
         writeln!(out, "keys_file = \"keys\"            # the keys of clients and their rights (`weft key`): only where servers are")?;
-        writeln!(out, "engine = \"{}\"", word(self.engine))?;
-        writeln!(out, "durability = \"{}\"          # sync | batch | none", word(self.durability))?;
+        writeln!(out, "engine = \"{}\"", self.engine)?;
+        writeln!(out, "durability = \"{}\"          # sync | batch | none", self.durability)?;
         writeln!(out, "batch_interval_ms = {BATCH_INTERVAL_MS_DEFAULT}")?;
         let layers = "none | write_behind | aggregation | server_directed";
-        writeln!(out, "cache_layer = \"{}\"   # order of accesses to the disks of data servers: {layers}", word(self.cache_layer))?;
+        writeln!(out, "cache_layer = \"{}\"   # order of accesses to the disks of data servers: {layers}", self.cache_layer)?;
         writeln!(out, "direct_io = {}             # past the page cache", self.direct_io)?;
         writeln!(out, "shared_memory = true          # between clients and servers of one machine, for bulk data")?;
         writeln!(out, "seal_tcp = {}              # nobody on the way changes messages over TCP; without: faster", self.seal_tcp)?;
@@ -143,10 +144,6 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.to_string()).to_string()
 }
 
-fn word(value: impl clap::ValueEnum) -> String {
-    value.to_possible_value().expect("no value is hidden").get_name().to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,7 +165,7 @@ mod tests {
             fs_id: FsId(7),
             engine: Engine::Memory,
             durability: Durability::Sync,
-            cache_layer: CacheLayer::WriteBehind,
+            cache_layer: LayerKind::WriteBehind,
             direct_io: true,
             seal_tcp: false,
             allow_faults: true,
@@ -186,7 +183,7 @@ mod tests {
             ("weft", FsId(7), Engine::Memory, Durability::Sync)
         );
         assert_eq!((config.stripe_bytes, config.stripe_width, config.root_uid, config.root_gid), (65536, 1, 1000, 100));
-        assert_eq!((config.cache_layer, config.direct_io, config.allow_faults), (CacheLayer::WriteBehind, true, true));
+        assert_eq!((config.cache_layer, config.direct_io, config.allow_faults), (LayerKind::WriteBehind, true, true));
         assert!(!config.seal_tcp);
         assert_eq!(config.servers[1].capacity, Some(3 << 30));
         assert_eq!(config.servers[0].dir, dir.path().join("servers/meta0 \"x\""));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use weft_base::{FsId, ServerRole};
 use weft_host::config;
-use weft_host::config::{CacheLayer, Config, Draft, DraftServer, Durability, Engine, KeyFiles};
+use weft_host::config::{Config, Draft, DraftServer, Durability, Engine, KeyFiles, LayerKind};
 use weft_host::connect::random;
 use weft_host::output;
 use weft_host::units::ByteSize;
@@ -44,15 +44,15 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Args)]
 pub struct Settings {
     /// Where metadata is kept
-    #[arg(long, value_enum, default_value_t = Engine::Journal)]
+    #[arg(long, value_parser = config::engines(), default_value_t = Engine::Journal)]
     pub engine: Engine,
     /// When an acknowledged change is safe
-    #[arg(long, value_enum, default_value_t = Durability::Batch)]
+    #[arg(long, value_parser = config::durabilities(), default_value_t = Durability::Batch)]
     pub durability: Durability,
     /// What decides about the order of accesses to the disks of data servers [default:
     /// server_directed with --direct-io, else none]
-    #[arg(long, value_enum)]
-    pub cache_layer: Option<CacheLayer>,
+    #[arg(long, value_parser = config::layers())]
+    pub cache_layer: Option<LayerKind>,
     /// Data servers go to their disks past the page cache
     #[arg(long)]
     pub direct_io: bool,
@@ -82,7 +82,7 @@ impl Settings {
             fs_id: FsId(u64::from_le_bytes(random()?) | 1),
             engine: self.engine,
             durability: self.durability,
-            cache_layer: self.cache_layer.unwrap_or(CacheLayer::usual(self.direct_io)),
+            cache_layer: self.cache_layer.unwrap_or(config::usual_layer(self.direct_io)),
             direct_io: self.direct_io,
             seal_tcp: !self.no_seals,
             allow_faults: self.allow_faults,

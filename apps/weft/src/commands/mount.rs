@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use weft_fuse::{MountOptions, Transport, Trouble, Troubles};
+use weft_fuse::{ErrorCount, ErrorCounts, MountOptions, Transport};
 use weft_host::command_socket::Service;
 use weft_host::connect::{Common, Fs};
 use weft_host::mounted;
@@ -184,7 +184,7 @@ fn serve(
     let log = Mutex::new(LimitedLog::new(Log::to_stderr("weft mount")));
     let log = Box::new(move |line: &str| log.lock().unwrap_or_else(PoisonError::into_inner).line(line));
     let mut session = weft_fuse::mount(fs.client.clone(), place, options, log)?;
-    listen_to_commands(&fs, session.troubles(), &socket, &dir);
+    listen_to_commands(&fs, session.error_counts(), &socket, &dir);
     let device = mounts::at(place)?.map(|mount| mount.device).unwrap_or_default();
     if let Err(error) = mount_list::note_mounted(&pid_file, fs.id(), place, &device) {
         tell(&format!("{} cannot be completed: {error}", path.display()));
@@ -223,9 +223,10 @@ fn serve(
 
 /// Lets `weft trace` and `weft status` reach this process. A mount that they cannot reach is a
 /// mount all the same.
-fn listen_to_commands(fs: &Fs, troubles: Arc<Troubles>, socket: &Path, dir: &Path) {
-    let row = |trouble: Trouble| MountErrorRow { server: trouble.server, status: trouble.status.code(), count: trouble.count };
-    let errors = move || MountErrors { rows: troubles.list().into_iter().map(row).collect() };
+fn listen_to_commands(fs: &Fs, error_counts: Arc<ErrorCounts>, socket: &Path, dir: &Path) {
+    let row =
+        |error_count: ErrorCount| MountErrorRow { server: error_count.server, status: error_count.status.code(), count: error_count.count };
+    let errors = move || MountErrors { rows: error_counts.list().into_iter().map(row).collect() };
     let state = fs.config.as_ref().map(|config| StateDir::of_config(&config.file)).filter(|state| trust::is_own_folder(state.root()));
     let home = state.map_or_else(|| dir.join("trace"), |state| state.trace_dir());
     let trace = move |request: &TraceRequest| weft_recording::command(request, &home, weft_recording::Commander::Owner);

@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, anyhow, bail};
 use weft_base::{MILLISECOND, ServerRole};
 use weft_data_server::{CONTAINER_NAME, DataServerConfig};
-use weft_host::config::{Config, Durability, Engine, ServerConfig, cache_config};
+use weft_host::config::{Config, Engine, ServerConfig, cache_config};
 use weft_host::process;
 use weft_host::process::{HangUp, PidFile, StopSignals};
 use weft_host::state::{StateDir, make_private_dir};
 use weft_host::stores;
-use weft_meta_server::MetaServerConfig;
+use weft_meta_server::{MetaServerConfig, ServingConfig};
 use weft_rt_real::{Address, DiskConfig, Keys, Level, Log, ShardConfig, StopHandle, write_line};
 use weft_wire::ClusterKey;
 use weft_wire::ops::{TraceReply, TraceRequest, TraceService};
@@ -112,13 +112,16 @@ impl Args {
         };
         let about = format!("starts, process {}, listens on {}", std::process::id(), server.listen);
         write_line(Level::Info, &server.name, &about);
+        let serving = serving_config(server, &config, key, create, may_be_told);
         match server.id.role() {
             ServerRole::Meta => {
-                let settings = MetaServerConfig { trace: may_be_told.then_some(TRACE), ..meta_config(server, &config, key, create) };
+                let (root_uid, root_gid) = (config.root_uid, config.root_gid);
+                let settings = MetaServerConfig { root_uid, root_gid, ..MetaServerConfig::new(serving) };
                 ended(&server.name, weft_rt_real::serve(shard, |rt| weft_meta_server::run(rt, settings))?)?;
             }
             ServerRole::Data => {
-                let settings = DataServerConfig { trace: may_be_told.then_some(TRACE), ..data_config(server, &config, key, create) };
+                let cache = cache_config(config.cache_layer, config.direct_io, config.durability);
+                let settings = DataServerConfig { capacity_bytes: server.capacity, cache, ..DataServerConfig::new(serving) };
                 ended(&server.name, weft_rt_real::serve(shard, |rt| weft_data_server::run(rt, settings))?)?;
             }
         }
@@ -192,39 +195,15 @@ fn available_memory(meminfo: &Path) -> Result<u64> {
         << 10)
 }
 
-/// What servers are told to keep, and how safely.
-fn contract(config: &Config) -> (weft_meta_server::Engine, weft_meta_server::Durability) {
-    use weft_meta_server::{Durability as Promise, Engine as Module};
-    let engine = if config.engine == Engine::Memory { Module::Memory } else { Module::Journal };
-    let durability = match config.durability {
-        Durability::Sync => Promise::Sync,
-        Durability::Batch => Promise::Batch { interval: config.batch_interval_ms * MILLISECOND },
-        Durability::None => Promise::None,
-    };
-    (engine, durability)
-}
-
-fn meta_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: bool) -> MetaServerConfig {
-    let (engine, durability) = contract(config);
-    MetaServerConfig {
+/// What this server is told, whatever it serves.
+fn serving_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: bool, may_be_told: bool) -> ServingConfig {
+    ServingConfig {
         create,
-        engine,
-        durability,
-        root_uid: config.root_uid,
-        root_gid: config.root_gid,
-        ..MetaServerConfig::new(server.id, config.map(), key)
-    }
-}
-
-fn data_config(server: &ServerConfig, config: &Config, key: ClusterKey, create: bool) -> DataServerConfig {
-    let (engine, durability) = contract(config);
-    DataServerConfig {
-        create,
-        engine,
-        durability,
-        capacity_bytes: server.capacity,
-        cache: cache_config(config.cache_layer, config.direct_io, config.durability),
-        ..DataServerConfig::new(server.id, config.map(), key)
+        engine: config.engine,
+        durability: config.durability,
+        batch_interval_ns: config.batch_interval_ms * MILLISECOND,
+        trace: may_be_told.then_some(TRACE),
+        ..ServingConfig::new(server.id, config.map(), key)
     }
 }
 

@@ -105,6 +105,7 @@ impl Reservations {
             let taken = run.clip(wanted.local, wanted.local_end()).expect("the run holds the first wanted block");
             let rest = [run.clip(0, taken.local), run.clip(taken.local_end(), u64::MAX)];
             reservation.runs.splice(at..=at, rest.into_iter().flatten());
+            assert!(taken.blocks <= reservation.blocks && reservation.blocks <= self.blocks, "what is used was reserved");
             reservation.blocks -= taken.blocks;
             if reservation.runs.is_empty() {
                 self.by_object.remove(&key);

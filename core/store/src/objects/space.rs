@@ -234,6 +234,7 @@ impl SpaceAllocator {
     /// Cuts `blocks` blocks at `at` out of the free run that begins at `start`.
     fn take_from_free(&mut self, start: u64, at: u64, blocks: u64) -> BlockRun {
         let len = self.free_by_start[&start];
+        assert!(start <= at && at + blocks <= start + len, "what is taken is free");
         self.remove_free(start, len);
         let run = BlockRun { start: at, blocks };
         if at > start {
@@ -271,6 +272,7 @@ impl SpaceAllocator {
         self.free_by_start.insert(start, blocks);
         self.free_by_size.insert((blocks, start));
         self.free_blocks += blocks;
+        assert!(self.free_blocks <= self.high_water, "what is free lies below the high-water mark");
     }
 
     fn remove_free(&mut self, start: u64, blocks: u64) {
@@ -288,6 +290,7 @@ impl SpaceAllocator {
             }
             let run = held.run;
             self.quarantine.pop_front();
+            assert!(self.quarantined_blocks >= run.blocks, "what leaves quarantine was counted");
             self.quarantined_blocks -= run.blocks;
             released += run.blocks;
             self.insert_free(run);

@@ -181,7 +181,8 @@ impl ObjectTable {
             ObjectRecord::Truncate { key, size_bytes, mtime, truncate_epoch } => self.truncate(*key, *size_bytes, *mtime, *truncate_epoch),
             ObjectRecord::Remove { key } => {
                 self.truncate(*key, 0, DataTime::NONE, 0);
-                self.objects.remove(key);
+                let removed = self.objects.remove(key);
+                assert!(removed.is_some_and(|object| object.mapped_blocks == 0), "a removed object holds nothing");
             }
         }
     }
@@ -337,6 +338,7 @@ impl ObjectTable {
         for run in freed.inspect(|run| freed_blocks += run.blocks) {
             self.space.free(BlockRun { start: run.disk, blocks: run.blocks });
         }
+        assert!(freed_blocks <= object.mapped_blocks && object.mapped_blocks <= self.mapped_blocks, "what is freed was counted");
         object.mapped_blocks -= freed_blocks;
         self.mapped_blocks -= freed_blocks;
         for run in self.reservations.drop_from(key, size_bytes.div_ceil(BLOCK_BYTES)) {

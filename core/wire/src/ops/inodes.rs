@@ -133,8 +133,8 @@ wire_struct! {
 
     /// What became of each close.
     pub struct CloseManyReply {
-        /// In the order of the request. [`Status::Busy`]: not possible within this turn, ask for it
-        /// alone.
+        /// In the order of the request. [`Status::Busy`](weft_base::Status::Busy): not possible
+        /// within this turn, ask for it alone.
         pub outcomes: Vec<Result<()>>,
     }
 

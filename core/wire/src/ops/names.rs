@@ -54,7 +54,7 @@ wire_struct! {
         pub exclusive: bool,
         /// Rights to open it with; none: do not open.
         pub open: Rights,
-        /// Orders opens and closes of one client (see [`CloseRequest`]).
+        /// Orders opens and closes of one client (see [`CloseRequest`](crate::ops::CloseRequest)).
         pub open_sequence: u64,
         /// Stripe size in bytes; 0: what the directory says.
         pub stripe_bytes: u32,

@@ -107,7 +107,7 @@ fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
         arrows: Vec::new(),
         marks: Vec::new(),
     };
-    // Calls and ladders by request, as (lane, begin, end).
+    // Calls and staged spans by request, as (lane, begin, end).
     let mut calls: Vec<(u64, usize, f64, f64)> = Vec::new();
     let mut served: Vec<(u64, usize, f64, f64)> = Vec::new();
     for lane in source.lanes().iter().filter(|lane| wanted(lane)) {
@@ -121,7 +121,7 @@ fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
             let name = source.name(event);
             let (begin, end) = (at(source.start_ns(event)), at(source.start_ns(event) + event.dur_ns));
             match (lane.sub_lane, event.record.kind()) {
-                (_, EventKind::Ladder) => {
+                (_, EventKind::StagedSpan) => {
                     for piece in source.pieces(event) {
                         let text = if piece.name == "cpu" { name.clone() } else { piece.name.clone() };
                         blocks.push(Block { from: at(piece.from_ns), to: at(piece.to_ns), class: class(&piece.name), text });

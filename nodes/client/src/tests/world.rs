@@ -17,7 +17,7 @@ use weft_base::{
     Status, WallTime,
 };
 use weft_data_server::DataServerConfig;
-use weft_meta_server::{Durability, MetaServerConfig};
+use weft_meta_server::{Durability, MetaServerConfig, ServingConfig};
 use weft_rt::{Outgoing, Runtime, Work};
 use weft_rt_sim::{NodeConfig, Profile, Sim, SimRt};
 use weft_virtual_cluster::{Servers, cluster_map};
@@ -115,20 +115,14 @@ impl World {
         let sim = Sim::new(1, profile);
         let map = cluster_map(FsId(1), "test", meta, data, stripe_bytes, 0);
         let key = ClusterKey([3; 32]);
-        let config = MetaServerConfig {
+        let serving = |server| ServingConfig {
             create: true,
             durability: Durability::Sync,
             journal_segment_bytes: SEGMENT,
-            session_grace_ns: GRACE,
-            capability_ns: LIFETIME as i64,
-            ..MetaServerConfig::new(META0, map.clone(), key.clone())
+            ..ServingConfig::new(server, map.clone(), key.clone())
         };
-        let data = DataServerConfig {
-            create: true,
-            durability: Durability::Sync,
-            journal_segment_bytes: SEGMENT,
-            ..DataServerConfig::new(ServerId::data(0), map.clone(), key)
-        };
+        let config = MetaServerConfig { session_grace_ns: GRACE, capability_ns: LIFETIME as i64, ..MetaServerConfig::new(serving(META0)) };
+        let data = DataServerConfig::new(serving(ServerId::data(0)));
         let servers = Servers::start(&sim, &config, &data);
         let node = sim.add_node(NodeConfig::client("test"));
         let rt = TestRt { rt: sim.rt(node), line: Rc::default() };

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use weft_base::{
     ClientId, ClusterMap, FsId, Handle, MILLISECOND, Payload, RequestId, Result, SECOND, ServerEntry, ServerId, Status, WallTime,
 };
-use weft_data_server::{DataServerConfig, ServerError, run};
+use weft_data_server::{DataServerConfig, Durability, ServerError, ServingConfig, run};
 use weft_rt::{Bulk, Outgoing, Runtime};
 use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_wire::ops::*;
@@ -37,15 +37,23 @@ pub fn map() -> ClusterMap {
 }
 
 /// Small journals, so that tests see segments and checkpoints come and go.
-pub fn config() -> DataServerConfig {
-    DataServerConfig {
+pub fn serving() -> ServingConfig {
+    ServingConfig {
         create: true,
         meets_others: false,
         journal_segment_bytes: 64 << 10,
         checkpoint_bytes: 48 << 10,
-        punch_bytes: 256 << 10,
-        ..DataServerConfig::new(SERVER, map(), KEY)
+        ..ServingConfig::new(SERVER, map(), KEY)
     }
+}
+
+pub fn config() -> DataServerConfig {
+    DataServerConfig { punch_bytes: 256 << 10, ..DataServerConfig::new(serving()) }
+}
+
+/// The same under this contract.
+pub fn contracted(durability: Durability) -> DataServerConfig {
+    DataServerConfig { serving: ServingConfig { durability, ..serving() }, ..config() }
 }
 
 pub struct Cluster {

@@ -329,6 +329,7 @@ impl<D: Disk> Journal<D> {
                     // Earlier segments were synced before this one began, so the file carries
                     // everything up to `target`.
                     inner.durable = inner.durable.max(target);
+                    assert!(inner.durable >= lsn || target < lsn, "a flush covers what was written when it began");
                 }
             }
             self.changed.notify();

@@ -63,7 +63,9 @@ impl<D: Disk> Journal<D> {
             self.disk.remove(&name).await.map_err(JournalError::during(format!("remove {name}")))?;
             return Err(JournalError::during(format!("allocate {name}"))(error));
         }
-        self.inner.borrow_mut().spares.push(Spare { number, bytes });
+        let mut inner = self.inner.borrow_mut();
+        assert!(inner.next_spare > number, "numbers of spare files are given out once");
+        inner.spares.push(Spare { number, bytes });
         Ok(())
     }
 
@@ -144,7 +146,7 @@ impl<D: Disk> Journal<D> {
             }
             at += found.len();
         }
-        debug_assert!(!end.is_marked || !mark.is_empty(), "what was found as a mark had room");
+        assert!(!end.is_marked || !mark.is_empty(), "what was found as a mark had room");
         if is_changed {
             self.disk.sync(file).await.map_err(failed())?;
         }
@@ -162,6 +164,7 @@ impl<D: Disk> Journal<D> {
             let mut inner = self.inner.borrow_mut();
             let headers: Vec<SegmentHeader> = inner.segments.iter().map(|segment| segment.header).collect();
             let keep_from = first_segment_for(&headers, start_lsn).unwrap_or(0);
+            assert!(keep_from < inner.segments.len(), "the segment that is written stays");
             inner.segments.drain(..keep_from).collect()
         };
         for segment in dropped {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use weft_journal::{Journal, JournalError, JournalStats, Lsn};
 use weft_rt::Disk;
+use weft_serving::ServingConfig;
 
 use super::{Engine, Room};
 use crate::Durability;
@@ -17,14 +18,16 @@ const TURN_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct JournalEngine<D: Disk> {
     journal: Journal<D>,
     durability: Durability,
+    batch_interval_ns: u64,
     segment_bytes: u64,
     /// The newest record when the engine was last asked to rest.
     seen: Rc<Cell<Lsn>>,
 }
 
 impl<D: Disk> JournalEngine<D> {
-    pub(crate) fn new(journal: Journal<D>, durability: Durability, segment_bytes: u64) -> JournalEngine<D> {
-        JournalEngine { journal, durability, segment_bytes, seen: Rc::default() }
+    pub(crate) fn new(journal: Journal<D>, config: &ServingConfig) -> JournalEngine<D> {
+        let ServingConfig { durability, batch_interval_ns, journal_segment_bytes: segment_bytes, .. } = *config;
+        JournalEngine { journal, durability, batch_interval_ns, segment_bytes, seen: Rc::default() }
     }
 }
 
@@ -47,18 +50,18 @@ impl<D: Disk> Engine for JournalEngine<D> {
         let written = self.journal.commit().await?;
         match self.durability {
             Durability::Sync => self.journal.sync_through(written).await,
-            Durability::Batch { .. } | Durability::None => Ok(()),
+            Durability::Batch | Durability::None => Ok(()),
         }
     }
     async fn wait_committed(&self, lsn: Lsn) -> Result<(), JournalError> {
         match self.durability {
             Durability::Sync => self.journal.sync_through(lsn).await,
-            Durability::Batch { .. } | Durability::None => self.journal.wait_written(lsn).await,
+            Durability::Batch | Durability::None => self.journal.wait_written(lsn).await,
         }
     }
     async fn make_durable(&self, lsn: Lsn) -> Result<(), JournalError> {
         match self.durability {
-            Durability::Sync | Durability::Batch { .. } => self.journal.sync_through(lsn).await,
+            Durability::Sync | Durability::Batch => self.journal.sync_through(lsn).await,
             Durability::None => self.journal.wait_written(lsn).await,
         }
     }
@@ -67,7 +70,7 @@ impl<D: Disk> Engine for JournalEngine<D> {
     }
     fn flush_interval(&self) -> Option<u64> {
         match self.durability {
-            Durability::Batch { interval } => Some(interval),
+            Durability::Batch => Some(self.batch_interval_ns),
             Durability::Sync | Durability::None => None,
         }
     }

@@ -140,7 +140,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// True if no other server is concerned.
     fn is_local(&self, change: &NameChange) -> bool {
-        change.parts.iter().all(|part| part.server == self.config.server)
+        change.parts.iter().all(|part| part.server == self.config.serving.server)
             && (change.cycles.is_empty() || self.state.borrow().placement().meta.len() == 1)
     }
 

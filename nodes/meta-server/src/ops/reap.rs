@@ -26,7 +26,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Removes what can be removed, for ever.
     pub(crate) async fn reap_flow(self: Rc<Self>) {
         loop {
-            let news = self.reap.wait();
+            let news = self.background.reap.wait();
             let mut failed = false;
             let mut from = Handle(0);
             loop {

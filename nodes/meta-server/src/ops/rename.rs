@@ -14,7 +14,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Plans if the new name is here too.
     pub(super) fn plan_rename_here(&self, state: &State, request: &RenameRequest) -> Result<Planned> {
         let source = state.rename_source(request)?;
-        if request.to.dir.server() != self.config.server {
+        if request.to.dir.server() != self.config.serving.server {
             self.knows(request.to.dir.server())?;
             return Ok(Planned::NeedsFacts);
         }

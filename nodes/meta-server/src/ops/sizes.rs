@@ -23,7 +23,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         for chunk in files.chunks(AT_ONCE) {
             join_all(chunk.iter().map(|handle| self.settle_size(*handle))).await;
         }
-        self.settling.set(false);
+        self.background.settling.set(false);
     }
 
     /// Asks the data servers for the size of a file and takes it in.

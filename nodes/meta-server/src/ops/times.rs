@@ -30,7 +30,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let Some(inode) = state.peek(handle) else { return };
             (inode.layout, DataTime::epoch_of_writes(inode.mtime_epoch))
         };
-        *self.telling.borrow_mut().entry(handle).or_default() += 1;
+        *self.background.telling.borrow_mut().entry(handle).or_default() += 1;
         let soon = self.rt.now() + ASK_NS;
         let told = join_all((0..u32::from(layout.width)).map(|index| self.tell_datafile(handle, &layout, index, epoch, soon))).await;
         for (index, told) in (0..).zip(told) {
@@ -41,7 +41,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 });
             }
         }
-        let mut telling = self.telling.borrow_mut();
+        let mut telling = self.background.telling.borrow_mut();
         if let Some(flows) = telling.get_mut(&handle) {
             *flows -= 1;
             if *flows == 0 {

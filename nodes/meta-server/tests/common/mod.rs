@@ -13,7 +13,7 @@ use weft_base::{
     ServerEntry, ServerId, Status, WallTime,
 };
 use weft_call::Caller;
-use weft_meta_server::{Durability, Engine, MetaServerConfig, ServerError, run};
+use weft_meta_server::{Durability, Engine, MetaServerConfig, ServerError, ServingConfig, run};
 use weft_rt::{Arrival, Runtime, ServerRuntime};
 use weft_rt_sim::{NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_wire::ops::*;
@@ -62,13 +62,9 @@ pub fn map(meta_servers: usize) -> ClusterMap {
 }
 
 pub fn config(server: ServerId, map: &ClusterMap) -> MetaServerConfig {
-    MetaServerConfig {
-        create: true,
-        meets_others: false,
-        journal_segment_bytes: 1 << 20,
-        session_grace_ns: 2 * SECOND,
-        ..MetaServerConfig::new(server, map.clone(), KEY)
-    }
+    let serving =
+        ServingConfig { create: true, meets_others: false, journal_segment_bytes: 1 << 20, ..ServingConfig::new(server, map.clone(), KEY) };
+    MetaServerConfig { session_grace_ns: 2 * SECOND, ..MetaServerConfig::new(serving) }
 }
 
 impl Cluster {
@@ -354,7 +350,7 @@ pub fn contracts() -> Vec<(Engine, Durability)> {
     vec![
         (Engine::Memory, Durability::None),
         (Engine::Journal, Durability::None),
-        (Engine::Journal, Durability::BATCH_DEFAULT),
+        (Engine::Journal, Durability::Batch),
         (Engine::Journal, Durability::Sync),
     ]
 }

@@ -21,7 +21,7 @@ use std::task::Waker;
 use bytes::BytesMut;
 use weft_base::{ClientId, Nanos, Payload, SECOND, ServerId, Status};
 use weft_rt::{Arrival, FaultPoint, PeerId, Usage};
-use weft_trace::OpenLadder;
+use weft_trace::OpenStagedSpan;
 use weft_trace::event::served;
 use weft_wire::handshake::{self, Accepted, RegionAnswer, RegionOffer, ServerHandshake};
 use weft_wire::{Features, Flags, Frame, Header, KeyId, KeyRights, MessageKind, SessionSeals, Wire};
@@ -98,7 +98,7 @@ struct Conn {
     sent_bytes: u64,
     /// Trace records of the replies in `out`, with what `sent_bytes` will be when they are with the
     /// socket.
-    leaving: VecDeque<(u64, OpenLadder)>,
+    leaving: VecDeque<(u64, OpenStagedSpan)>,
     role: Role,
     /// It is in the list of connections with something new to send.
     dirty: bool,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_base::{ClientId, FastMap, Payload, ServerId, Status};
 use weft_rt::PeerId;
-use weft_trace::OpenLadder;
+use weft_trace::OpenStagedSpan;
 use weft_wire::{Frame, Header, MessageKind};
 
 use super::{Connection, EndState, Lane, Parcel, seal};
@@ -103,7 +103,7 @@ impl State {
 /// Replies.
 impl State {
     /// Queues a reply of this life of a server for the end of its turn.
-    pub(crate) fn queue_reply(&mut self, (node, life): (NodeId, u32), peer: PeerId, reply: Frame, traced: Option<OpenLadder>) {
+    pub(crate) fn queue_reply(&mut self, (node, life): (NodeId, u32), peer: PeerId, reply: Frame, traced: Option<OpenStagedSpan>) {
         if !self.is_alive(node, life) {
             return;
         }

@@ -94,7 +94,7 @@ fn of_node(merged: &Merged, node: usize, turns: &Turns) -> [Vec<Piece>; KINDS] {
         let sort = times.sorts()[time.sort as usize];
         let span = (time.start_ns, time.start_ns.saturating_add_unsigned(time.dur_ns));
         let (kind, (from, to), stage) = match sort.kind {
-            EventKind::Ladder => match cpu_phase(&times.record(time.position), span.0, time.dur_ns) {
+            EventKind::StagedSpan => match cpu_phase(&times.record(time.position), span.0, time.dur_ns) {
                 Some(phase) => (Does::Cpu, phase, Stage::Cpu),
                 None => continue,
             },
@@ -125,13 +125,13 @@ fn of_node(merged: &Merged, node: usize, turns: &Turns) -> [Vec<Piece>; KINDS] {
 
 /// When the processor worked on a request; `None` if the record is no server's.
 fn cpu_phase(record: &TraceRecord, start_ns: i64, dur_ns: u64) -> Option<(i64, i64)> {
-    let Body::Ladder(ladder) = &record.body else { return None };
-    let total: u64 = ladder.phases.iter().map(|phase| fine(*phase)).sum();
+    let Body::StagedSpan(staged_span) = &record.body else { return None };
+    let total: u64 = staged_span.phases.iter().map(|phase| fine(*phase)).sum();
     let place = |ticks: u64| {
         let ns = u128::from(dur_ns) * u128::from(ticks) / u128::from(total.max(1));
         start_ns.saturating_add_unsigned(ns as u64)
     };
-    let before: u64 = ladder.phases[..served::CPU].iter().map(|phase| fine(*phase)).sum();
-    let phase = (place(before), place(before + fine(ladder.phases[served::CPU])));
+    let before: u64 = staged_span.phases[..served::CPU].iter().map(|phase| fine(*phase)).sum();
+    let phase = (place(before), place(before + fine(staged_span.phases[served::CPU])));
     (record.flags & flags::SERVER != 0).then_some(phase)
 }

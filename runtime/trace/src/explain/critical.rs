@@ -71,7 +71,7 @@ fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: 
     whole.push(message(Stage::SendQueue, event.start_ns, wait_ns));
     let sent = event.start_ns.saturating_add_unsigned(wait_ns);
     let left = event.dur_ns - wait_ns;
-    match index.ladder(event) {
+    match index.staged_span(event) {
         // Given up, and its server has no record of it: it was not answered, whoever recorded.
         None if event.record.flags & flags::OPEN != 0 => whole.push(message(Stage::NoAnswer, sent, left)),
         None => {
@@ -79,21 +79,21 @@ fn call(index: &Index<'_>, event: &Event, span: &Span, window: (i64, i64), out: 
             whole.push(message(Stage::Unseen, sent, left));
         }
         Some(position) => {
-            let ladder = index.event(position);
-            let served = ladder.dur_ns.min(left);
+            let staged_span = index.event(position);
+            let served = staged_span.dur_ns.min(left);
             let way = left - served;
-            let there = (ladder.start_ns - sent).clamp(0, way as i64) as u64;
+            let there = (staged_span.start_ns - sent).clamp(0, way as i64) as u64;
             let begin = sent.saturating_add_unsigned(there);
-            let queued = index.queued_ns(event, span.peer, &ladder, sent, begin).min(there);
+            let queued = index.queued_ns(event, span.peer, &staged_span, sent, begin).min(there);
             let arrived = sent.saturating_add_unsigned(there - queued);
             whole.push(message(Stage::Network, sent, there - queued));
-            whole.push(piece(Stage::ServerQueue, &ladder, (arrived, begin)));
+            whole.push(piece(Stage::ServerQueue, &staged_span, (arrived, begin)));
             let before = whole.len();
             phases(index, position, span.peer, begin, served, &mut whole);
             // What comes and goes for the request while it is at the server is on the way between
             // the two as well.
             for segment in &mut whole[before..] {
-                if segment.stage == Stage::Network && segment.peer.is_none() && segment.node == ladder.node {
+                if segment.stage == Stage::Network && segment.peer.is_none() && segment.node == staged_span.node {
                     (segment.node, segment.peer) = (event.node, Some(span.peer));
                 }
             }
@@ -118,22 +118,22 @@ fn clip(segment: Segment, (from, to): (i64, i64)) -> Option<Segment> {
 /// this request out of the phase in which the processor would otherwise be said to work, or the
 /// request to wait.
 fn phases(index: &Index<'_>, position: u32, server: u16, begin: i64, served: u64, out: &mut Vec<Segment>) {
-    let ladder = index.event(position);
-    let Body::Ladder(body) = &ladder.record.body else { return };
+    let staged_span = index.event(position);
+    let Body::StagedSpan(body) = &staged_span.record.body else { return };
     let total: u64 = body.phases.iter().map(|phase| u64::from(*phase)).sum();
-    let info = index.info(ladder.node, ladder.record.event);
+    let info = index.info(staged_span.node, staged_span.record.event);
     // Distances to the record's own beginning survive a wrong clock offset.
-    let shift = begin - ladder.start_ns;
+    let shift = begin - staged_span.start_ns;
     let (mut at, mut units) = (begin, 0u64);
     for (phase, length) in body.phases.iter().enumerate().take(PHASES_MAX) {
         units += u64::from(*length);
         // From the sum, so that rounding does not add up.
         let end = begin.saturating_add_unsigned((u128::from(served) * u128::from(units) / u128::from(total.max(1))) as u64);
         let stage = info.and_then(|info| info.parts.get(phase)).map_or(Stage::Unseen, |part| part.stage);
-        let mut segment = piece(stage, &ladder, (at, end));
+        let mut segment = piece(stage, &staged_span, (at, end));
         (segment.peer, segment.phase) = (Some(server), Some(phase as u8));
         if stage == Stage::Journal {
-            segment.storage_ns = index.storage_ns(ladder.node, at - shift, end - shift);
+            segment.storage_ns = index.storage_ns(staged_span.node, at - shift, end - shift);
             out.push(segment);
         } else {
             with_inner(index, position, segment, shift, out);
@@ -144,11 +144,11 @@ fn phases(index: &Index<'_>, position: u32, server: u16, begin: i64, served: u64
 
 /// A phase with what happened inside it taken out: of things at the same time the one that ends
 /// last counts. `shift` leads from the times of the server's record to those of the phase.
-fn with_inner(index: &Index<'_>, ladder: u32, phase: Segment, shift: i64, out: &mut Vec<Segment>) {
-    let (node, request) = (phase.node, index.event(ladder).record.req);
+fn with_inner(index: &Index<'_>, staged_span: u32, phase: Segment, shift: i64, out: &mut Vec<Segment>) {
+    let (node, request) = (phase.node, index.event(staged_span).record.req);
     let disks = index.disks(node, request);
     let disks = disks.filter(|_| request != 0 && matches!(phase.stage, Stage::Cpu | Stage::ServerQueue));
-    let mut inner: Vec<u32> = disks.chain(index.children(ladder).iter().copied()).collect();
+    let mut inner: Vec<u32> = disks.chain(index.children(staged_span).iter().copied()).collect();
     inner.sort_by_key(|position| index.end_ns(*position));
     let from = phase.start_ns;
     let mut at = from.saturating_add_unsigned(phase.dur_ns);

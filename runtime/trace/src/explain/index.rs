@@ -1,5 +1,5 @@
-//! Who belongs to whom: children of spans, ladders of requests, disk accesses of ladders. What
-//! concerns one node is found out for all nodes at the same time, then put together.
+//! Who belongs to whom: children of spans, staged spans of requests, disk accesses of staged spans.
+//! What concerns one node is found out for all nodes at the same time, then put together.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -18,11 +18,11 @@ use crate::{EventId, Stage};
 pub(super) struct Index<'a> {
     pub merged: &'a Merged,
     nodes: Vec<OfNode>,
-    /// Positions of children by position of the parent (a span, or the ladder of a request that
-    /// asks other servers), by end.
+    /// Positions of children by position of the parent (a span, or the staged span of a request
+    /// that asks other servers), by end.
     children: Groups,
     /// The server's record of each request.
-    ladders: FastMap<u64, u32>,
+    staged_spans: FastMap<u64, u32>,
     /// Where there are several (the request was repeated), all of them by time.
     repeated: FastMap<u64, Vec<u32>>,
     /// Outermost operations of all nodes, by beginning.
@@ -38,20 +38,20 @@ impl<'a> Index<'a> {
     pub fn new(merged: &'a Merged, each: Each<'_>) -> Index<'a> {
         let events = &merged.events;
         let nodes = for_each(each, vec![(); merged.nodes.len()], |node, ()| OfNode::new(merged, node));
-        let mut ladders = FastMap::default();
-        ladders.reserve(nodes.iter().map(|node| node.ladders.len()).sum());
+        let mut staged_spans = FastMap::default();
+        staged_spans.reserve(nodes.iter().map(|node| node.staged_spans.len()).sum());
         let mut repeated: FastMap<u64, Vec<u32>> = FastMap::default();
-        for (request, position) in nodes.iter().flat_map(|node| &node.ladders) {
-            if let Some(first) = ladders.insert(*request, *position) {
+        for (request, position) in nodes.iter().flat_map(|node| &node.staged_spans) {
+            if let Some(first) = staged_spans.insert(*request, *position) {
                 repeated.entry(*request).or_insert_with(|| vec![first]).push(*position);
             }
         }
-        repeated.values_mut().for_each(|all| all.sort_by_key(|ladder| events.order(*ladder)));
+        repeated.values_mut().for_each(|all| all.sort_by_key(|staged_span| events.order(*staged_span)));
         let mut index = Index {
             merged,
             nodes: Vec::new(),
             children: Groups::default(),
-            ladders,
+            staged_spans,
             repeated,
             roots: Vec::new(),
             open_roots: Vec::new(),
@@ -106,11 +106,11 @@ impl<'a> Index<'a> {
             if record.flags & flags::OPEN != 0 {
                 continue;
             }
-            if let (Body::Span(span), Some(ladder)) = (&record.body, self.ladder_of(record.req, (start_ns, end_ns))) {
+            if let (Body::Span(span), Some(staged_span)) = (&record.body, self.staged_span_of(record.req, (start_ns, end_ns))) {
                 let sent = start_ns.saturating_add_unsigned(wait_of(dur_ns, span));
                 // The way back counts as well: a client may never meet its server idle, but no
                 // reply waits for one.
-                let (there, back) = (self.start_ns(ladder).saturating_sub(sent), end_ns.saturating_sub(self.end_ns(ladder)));
+                let (there, back) = (self.start_ns(staged_span).saturating_sub(sent), end_ns.saturating_sub(self.end_ns(staged_span)));
                 let way = there.min(back).max(0) as u64;
                 let least = ways.entry(span.peer).or_insert(way);
                 *least = way.min(*least);
@@ -122,10 +122,10 @@ impl<'a> Index<'a> {
     /// How long a request waited at its server before the turn that took it: what its way [sent,
     /// begun) took longer than the shortest way, if the server was busy with turns before
     /// meanwhile. Nobody sees when a message arrives at a busy server.
-    pub fn queued_ns(&self, call: &Event, peer: u16, ladder: &Event, sent: i64, begun: i64) -> u64 {
+    pub fn queued_ns(&self, call: &Event, peer: u16, staged_span: &Event, sent: i64, begun: i64) -> u64 {
         let way = (begun - sent).max(0) as u64;
         let longer = way - self.nodes[call.node].least_way_ns.get(&peer).copied().unwrap_or(0).min(way);
-        let turns = &self.nodes[ladder.node].turns.0;
+        let turns = &self.nodes[staged_span.node].turns.0;
         if longer == 0 || turns.is_empty() {
             return 0;
         }
@@ -189,16 +189,16 @@ impl<'a> Index<'a> {
 
     /// The server's record of a call: of several (the request was repeated) the one that fits into
     /// the call best.
-    pub fn ladder(&self, call: &Event) -> Option<u32> {
-        self.ladder_of(call.record.req, (call.start_ns, call.end_ns()))
+    pub fn staged_span(&self, call: &Event) -> Option<u32> {
+        self.staged_span_of(call.record.req, (call.start_ns, call.end_ns()))
     }
 
-    fn ladder_of(&self, request: u64, (start_ns, end_ns): Interval) -> Option<u32> {
-        let only = *self.ladders.get(&request)?;
+    fn staged_span_of(&self, request: u64, (start_ns, end_ns): Interval) -> Option<u32> {
+        let only = *self.staged_spans.get(&request)?;
         let Some(candidates) = self.repeated.get(&request) else { return Some(only) };
-        let outside = |ladder: u32| {
-            let early = start_ns.saturating_sub(self.start_ns(ladder)).max(0);
-            early + self.end_ns(ladder).saturating_sub(end_ns).max(0)
+        let outside = |staged_span: u32| {
+            let early = start_ns.saturating_sub(self.start_ns(staged_span)).max(0);
+            early + self.end_ns(staged_span).saturating_sub(end_ns).max(0)
         };
         candidates.iter().copied().min_by_key(|position| outside(*position))
     }

@@ -50,17 +50,18 @@ fn of_node(index: &Index<'_>, node: usize) -> Means {
         let (id, own) = (event.record.event, Place::TracedNode(node));
         match &event.record.body {
             Body::Span(span) if id == NET_CALL && event.record.flags & flags::OPEN == 0 => {
-                let Some(ladder) = index.ladder(&event).map(|ladder| index.event(ladder)) else { continue };
+                let Some(staged_span) = index.staged_span(&event).map(|staged_span| index.event(staged_span)) else { continue };
                 let (wait, link) = (wait_ns(&event, span), Place::Link(node, span.peer));
                 means.add((Stage::SendQueue, link, (id, None)), 1, wait);
-                means.add((Stage::Network, link, (id, None)), 1, event.dur_ns.saturating_sub(wait).saturating_sub(ladder.dur_ns));
+                means.add((Stage::Network, link, (id, None)), 1, event.dur_ns.saturating_sub(wait).saturating_sub(staged_span.dur_ns));
             }
             Body::Span(span) if is_disk(id) && id != DISK_JOB && event.record.req != 0 => {
                 means.add((index.stage(&event), own, (id, None)), 1, event.dur_ns - wait_ns(&event, span));
             }
-            Body::Ladder(ladder) if event.record.flags & flags::SERVER != 0 => {
-                let total: u64 = ladder.phases.iter().map(|phase| u64::from(*phase)).sum();
-                let ns = |phase: usize| (u128::from(event.dur_ns) * u128::from(ladder.phases[phase]) / u128::from(total.max(1))) as u64;
+            Body::StagedSpan(staged_span) if event.record.flags & flags::SERVER != 0 => {
+                let total: u64 = staged_span.phases.iter().map(|phase| u64::from(*phase)).sum();
+                let ns =
+                    |phase: usize| (u128::from(event.dur_ns) * u128::from(staged_span.phases[phase]) / u128::from(total.max(1))) as u64;
                 // A wait for a lock has requests to others inside, which are taken out of it
                 // elsewhere.
                 for (phase, stage) in [(served::QUEUE, Stage::ServerQueue), (served::JOURNAL, Stage::Journal)] {

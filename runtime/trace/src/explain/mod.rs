@@ -46,7 +46,7 @@ pub struct Segment {
     pub peer: Option<u16>,
     /// The event whose record says so.
     pub event: EventId,
-    /// The phase of a ladder.
+    /// The phase of a staged span.
     pub phase: Option<u8>,
     /// Nanoseconds of the reference clock.
     pub start_ns: i64,

@@ -44,7 +44,7 @@ pub(super) struct Busy {
 #[derive(Default)]
 pub(super) struct OfNode {
     /// Server records by request.
-    pub(super) ladders: Vec<(u64, u32)>,
+    pub(super) staged_spans: Vec<(u64, u32)>,
     /// Disk accesses by request and time; request 0: for several requests.
     pub(super) disks: Vec<(u64, u32)>,
     pub(super) storage: [Busy; Storage::ALL.len()],
@@ -106,14 +106,14 @@ impl OfNode {
                     }
                     inner.push(time.position);
                 }
-                EventKind::Ladder => {
+                EventKind::StagedSpan => {
                     let record = times.record(time.position);
-                    if let Body::Ladder(ladder) = &record.body
+                    if let Body::StagedSpan(staged_span) = &record.body
                         && record.flags & flags::SERVER != 0
                     {
-                        found.ladders.push((record.req, time.position));
-                        if ladder.span != 0 {
-                            spans.insert(ladder.span, time.position);
+                        found.staged_spans.push((record.req, time.position));
+                        if staged_span.span != 0 {
+                            spans.insert(staged_span.span, time.position);
                         }
                     }
                 }

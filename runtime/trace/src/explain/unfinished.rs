@@ -118,7 +118,7 @@ pub(super) fn unanswered(index: &Index<'_>) -> Vec<Unanswered> {
     let unanswered = |position: u32| {
         let event = index.event(position);
         match &event.record.body {
-            Body::Span(span) if index.ladder(&event).is_none() => {
+            Body::Span(span) if index.staged_span(&event).is_none() => {
                 let asker = index.merged.nodes[event.node].server;
                 Some(Unanswered { server: span.peer, asker, start_ns: event.start_ns, end_ns: event.end_ns() })
             }

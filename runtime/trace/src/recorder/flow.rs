@@ -46,7 +46,7 @@ impl Context {
         Context { span, lane, fate }
     }
 
-    /// Of what a request at a server begins: inside its ladder.
+    /// Of what a request at a server begins: inside its staged span.
     pub(super) fn inside(span: u32) -> Context {
         Context { span, lane: LANE_NONE, fate: Fate::Kept }
     }

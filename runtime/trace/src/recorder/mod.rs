@@ -19,10 +19,10 @@
 //! What belongs together is found by the [`Context`]: the running operation of a flow.
 
 mod flow;
-mod ladder;
 mod open;
 mod pool;
 mod span;
+mod staged_span;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,9 +30,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use flow::{Context, LANE_NONE, context, set_context, within};
-pub use ladder::{OpenLadder, ladder, ladder_since, take_leaving};
 pub(crate) use open::open_spans;
 pub use span::{LANES, OpenSpan, note_way, operation, span};
+pub use staged_span::{OpenStagedSpan, staged_span, staged_span_since, take_leaving};
 
 use crate::event::EventId;
 use crate::mask::{is_any_on, is_on};
@@ -115,7 +115,7 @@ pub fn process_tracer() -> Option<Tracer> {
 /// running operation. A simulator calls it before it runs a node.
 pub fn set_recorder(recorder: Option<Rc<Recorder>>) -> Option<Rc<Recorder>> {
     // It belongs to the one before.
-    ladder::write_leaving();
+    staged_span::write_leaving();
     let context = set_context(recorder.as_ref().map_or(Context::default(), |recorder| recorder.context.get()));
     let next = recorder.map_or(Current::Unknown, Current::Here);
     match CURRENT.with(|current| current.replace(next)) {
@@ -243,12 +243,12 @@ impl Recorder {
     }
 }
 
-/// Something failed that should not: a flight recorder that looks out for trouble
-/// ([`Tracer::set_dump_on_trouble`]) is written.
+/// Something failed that should not: a flight recorder that looks out for errors
+/// ([`Tracer::set_dump_on_error`]) is written.
 #[inline]
-pub fn trouble() {
+pub fn note_error() {
     if is_any_on() {
-        with(|recorder| recorder.tracer.trouble());
+        with(|recorder| recorder.tracer.note_error());
     }
 }
 

@@ -7,7 +7,7 @@ use crate::TickScale;
 use crate::event::{self, EventTable, served};
 use crate::file::{FileHeader, Recorded, TraceFile};
 use crate::merge::merge;
-use crate::record::{Body, Ladder, Span, TraceRecord, class, coarse, flags};
+use crate::record::{Body, Span, StagedSpan, TraceRecord, class, coarse, flags};
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const SERVERS: [(&str, u16); 5] = [("meta0", 0), ("meta1", 1), ("data0", 0x8000), ("data1", 0x8001), ("data2", 0x8002)];
@@ -98,8 +98,8 @@ impl Cluster {
             phases[served::JOURNAL] = coarse(self.time(Stage::Journal, &[name], 60));
         }
         let served = phases.iter().map(|phase| u64::from(*phase) << 4).sum::<u64>();
-        let ladder = Ladder { span: 0, code: 0, peer: number, phases };
-        let record = TraceRecord { req: key, flags: flags::SERVER, ..TraceRecord::new(begin, event, Body::Ladder(ladder)) };
+        let staged_span = StagedSpan { span: 0, code: 0, peer: number, phases };
+        let record = TraceRecord { req: key, flags: flags::SERVER, ..TraceRecord::new(begin, event, Body::StagedSpan(staged_span)) };
         self.records.entry(name).or_default().push(record);
         let end = t0 + wait + there + served + back;
         let number_of_span = self.span_number();

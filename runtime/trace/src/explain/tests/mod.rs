@@ -7,7 +7,7 @@ use weft_wire::Op;
 use self::cluster::{CLIENTS, Cluster, Delay, MS, SERVERS};
 use super::*;
 use crate::event::{self, served};
-use crate::record::{Body, Ladder, TraceRecord, coarse, flags};
+use crate::record::{Body, StagedSpan, TraceRecord, coarse, flags};
 
 #[rustfmt::skip]
 const PLACES: [(Stage, &str); 21] = [
@@ -114,17 +114,17 @@ fn what_a_server_asks_others_is_part_of_the_request_and_one_slow_link_is_named()
             now = end + 1_000;
         }
         // A rename: meta0 works 10 us on it, asks meta1, and that takes 5 ms on the way.
-        let (root, ladder, inner, key) = (cluster.span_number(), 5_000_000 + turn, cluster.span_number(), 1 << 50 | u64::from(turn));
+        let (root, staged_span, inner, key) = (cluster.span_number(), 5_000_000 + turn, cluster.span_number(), 1 << 50 | u64::from(turn));
         let begin = now + 16_000;
         cluster.span("c0", event::CLIENT_RENAME, 0, (now, 5_200_000), (root, 0));
         let call = cluster.span_number();
         cluster.span("c0", event::NET_CALL, key, (now, 5_200_000), (call, root)).peer = 0;
         let mut phases = [0; 8];
         (phases[served::CPU], phases[served::LOCK]) = (coarse(16_000), coarse(5_136_000));
-        let body = Body::Ladder(Ladder { span: ladder, code: 21, peer: 0, phases });
+        let body = Body::StagedSpan(StagedSpan { span: staged_span, code: 21, peer: 0, phases });
         let record = TraceRecord { req: key, flags: flags::SERVER, ..TraceRecord::new(begin, event::request(Op::Rename), body) };
         cluster.records.entry("meta0").or_default().push(record);
-        let asked = cluster.call("meta0", SERVERS[1], event::request(Op::TxPrepare), begin + 32_000, ladder);
+        let asked = cluster.call("meta0", SERVERS[1], event::request(Op::TxPrepare), begin + 32_000, staged_span);
         let Some(Body::Span(span)) = cluster.records.get_mut("meta0").and_then(|all| all.last_mut()).map(|record| &mut record.body) else {
             unreachable!("the call was recorded last")
         };
@@ -176,7 +176,7 @@ fn a_request_that_came_during_a_turn_waited_in_the_server_s_queue() {
         cluster.span("c0", event::NET_CALL, key, (t0, 60_000), (call, root)).peer = 0;
         let mut phases = [0; 8];
         phases[served::CPU] = coarse(16_000);
-        let record = TraceRecord::new(served_at, event::META_CREATE, Body::Ladder(Ladder { phases, ..Ladder::default() }));
+        let record = TraceRecord::new(served_at, event::META_CREATE, Body::StagedSpan(StagedSpan { phases, ..StagedSpan::default() }));
         cluster.records.entry("meta0").or_default().push(TraceRecord { req: key, flags: flags::SERVER, ..record });
     }
     cluster.span("meta0", event::META_TURN, 0, (11_600, 38_400), (9_000, 0));
@@ -327,7 +327,7 @@ fn the_shares_of_a_wait_for_the_journal_add_up() {
         cluster.span("c0", event::NET_CALL, key, (now, 1_100_000), (call, root)).peer = 0;
         let mut phases = [0; 8];
         phases[served::JOURNAL] = coarse(1_000_000);
-        let record = TraceRecord::new(now + 50_000, event::META_CREATE, Body::Ladder(Ladder { phases, ..Ladder::default() }));
+        let record = TraceRecord::new(now + 50_000, event::META_CREATE, Body::StagedSpan(StagedSpan { phases, ..StagedSpan::default() }));
         cluster.records.entry("meta0").or_default().push(TraceRecord { req: key, flags: flags::SERVER, ..record });
         cluster.span("meta0", event::JOURNAL_COMMIT, 0, (now + 50_000, 930_000), (0, 0));
         cluster.span("meta0", event::JOURNAL_SYNC, 0, (now + 350_000, 430_000), (0, 0));
@@ -406,7 +406,7 @@ fn a_slow_disk_is_compared_with_all_accesses_of_others() {
             let key = cluster.keys;
             let mut phases = [0; 8];
             phases[served::CPU] = coarse(dur + 16_000);
-            let record = TraceRecord::new(now + 20_000, event::DATA_READ, Body::Ladder(Ladder { phases, ..Ladder::default() }));
+            let record = TraceRecord::new(now + 20_000, event::DATA_READ, Body::StagedSpan(StagedSpan { phases, ..StagedSpan::default() }));
             cluster.records.entry(name).or_default().push(TraceRecord { req: key, flags: flags::SERVER, ..record });
             cluster.span(name, event::DISK_READ, key, (now + 28_000, dur), (0, 0));
             cluster.span("c0", event::NET_CALL, key, (now, dur + 60_000), (call, root)).peer = number;

@@ -1,4 +1,4 @@
-//! The ladder of a request at a server: the phases that it goes through, in one record.
+//! The staged span of a request at a server: the phases that it goes through, in one record.
 
 use std::cell::Cell;
 
@@ -6,57 +6,58 @@ use super::pool::Pool;
 use super::{Recorder, flow::Context, now, with};
 use crate::event::{EventId, EventKind};
 use crate::mask::{is_any_on, is_on};
-use crate::record::{self, Phases, coarse, flags, head_word, ladder_word};
+use crate::record::{self, Phases, coarse, flags, head_word, staged_span_word};
 
 thread_local! {
     static SPARE: Pool<Box<Open>> = const { Pool::new() };
-    /// The ladder of the reply that the server is about to give to its runtime.
-    static LEAVING: Cell<Option<OpenLadder>> = const { Cell::new(None) };
+    /// The staged span of the reply that the server is about to give to its runtime.
+    static LEAVING: Cell<Option<OpenStagedSpan>> = const { Cell::new(None) };
 }
 
-/// Begins the ladder of a request at a server. It is written when it is dropped.
+/// Begins the staged span of a request at a server. It is written when it is dropped.
 #[inline]
-pub fn ladder(event: EventId) -> OpenLadder {
-    ladder_since(event, 0)
+pub fn staged_span(event: EventId) -> OpenStagedSpan {
+    staged_span_since(event, 0)
 }
 
-/// A ladder that began at `ticks`; 0 means now. Who knows the time needs not read the clock again.
+/// A staged span that began at `ticks`; 0 means now. Who knows the time needs not read the clock
+/// again.
 #[inline]
-pub fn ladder_since(event: EventId, ticks: u64) -> OpenLadder {
-    if is_on(event) { begin(event, ticks) } else { OpenLadder::OFF }
+pub fn staged_span_since(event: EventId, ticks: u64) -> OpenStagedSpan {
+    if is_on(event) { begin(event, ticks) } else { OpenStagedSpan::OFF }
 }
 
 /// Not inlined, like [`end`]: what is off must stay a load and a test.
 #[inline(never)]
-fn begin(event: EventId, ticks: u64) -> OpenLadder {
+fn begin(event: EventId, ticks: u64) -> OpenStagedSpan {
     let t0 = if ticks == 0 { now() } else { ticks };
     if t0 == 0 {
         // This thread records nothing.
-        return OpenLadder::OFF;
+        return OpenStagedSpan::OFF;
     }
     let mut open = Pool::take(&SPARE);
     (open.event, open.flags, open.res) = (event, 0, 0);
     (open.t0, open.last, open.req) = (t0, t0, 0);
     (open.span, open.code, open.peer, open.phases) = (0, 0, 0, Phases::default());
-    OpenLadder(Some(open))
+    OpenStagedSpan(Some(open))
 }
 
-/// The ladder of the reply that this thread is about to send, see [`OpenLadder::leave`]. One
-/// relaxed load if nothing is recorded.
+/// The staged span of the reply that this thread is about to send, see [`OpenStagedSpan::leave`].
+/// One relaxed load if nothing is recorded.
 #[inline]
-pub fn take_leaving() -> Option<OpenLadder> {
+pub fn take_leaving() -> Option<OpenStagedSpan> {
     if is_any_on() { LEAVING.take() } else { None }
 }
 
-/// Writes the ladder of a reply that nobody has fetched.
+/// Writes the staged span of a reply that nobody has fetched.
 pub(super) fn write_leaving() {
     drop(LEAVING.take());
 }
 
-/// The ladder of a request at a server. It is written when it is dropped.
+/// The staged span of a request at a server. It is written when it is dropped.
 #[derive(Debug)]
-#[must_use = "a ladder ends when it is dropped"]
-pub struct OpenLadder(Option<Box<Open>>);
+#[must_use = "a staged_span ends when it is dropped"]
+pub struct OpenStagedSpan(Option<Box<Open>>);
 
 #[derive(Debug, Default)]
 struct Open {
@@ -73,9 +74,9 @@ struct Open {
     phases: Phases,
 }
 
-impl OpenLadder {
+impl OpenStagedSpan {
     /// Nothing is recorded.
-    pub const OFF: OpenLadder = OpenLadder(None);
+    pub const OFF: OpenStagedSpan = OpenStagedSpan(None);
 
     /// True if it will be written.
     #[inline]
@@ -119,8 +120,8 @@ impl OpenLadder {
         }
     }
 
-    /// As [`OpenLadder::phase`], and the last one. Whoever knows that should say so: the processor
-    /// is held up if it reads a word right after half of it was written.
+    /// As [`OpenStagedSpan::phase`], and the last one. Whoever knows that should say so: the
+    /// processor is held up if it reads a word right after half of it was written.
     #[inline]
     pub fn end_with(mut self, phase: usize, now: u64) {
         if let Some(open) = self.0.take() {
@@ -128,10 +129,10 @@ impl OpenLadder {
         }
     }
 
-    /// The reply leaves: whoever sends it fetches the ladder with [`take_leaving`], adds the time
-    /// until then, and writes it. To be called right before the reply is given to the runtime; with
-    /// a runtime that does not fetch it, it is written at the next call. Once nothing is recorded
-    /// any more nobody would fetch it, so it ends here.
+    /// The reply leaves: whoever sends it fetches the staged span with [`take_leaving`], adds the
+    /// time until then, and writes it. To be called right before the reply is given to the runtime;
+    /// with a runtime that does not fetch it, it is written at the next call. Once nothing is
+    /// recorded any more nobody would fetch it, so it ends here.
     #[inline]
     pub fn leave(self) {
         if self.is_on() && is_any_on() {
@@ -151,7 +152,7 @@ impl OpenLadder {
     }
 }
 
-impl Drop for OpenLadder {
+impl Drop for OpenStagedSpan {
     #[inline]
     fn drop(&mut self) {
         if let Some(open) = self.0.take() {
@@ -171,10 +172,10 @@ fn end(open: Box<Open>, last: Option<(usize, u64)>) {
                 phases.add(phase, coarse(now.saturating_sub(ended)));
                 ended = ended.max(now);
             }
-            let flags = open.flags | flags::SERVER | EventKind::Ladder as u16 | recorder.common_flags();
+            let flags = open.flags | flags::SERVER | EventKind::StagedSpan as u16 | recorder.common_flags();
             let head = head_word(open.event, 0, flags, open.res, 0);
             let [a, b, c, d] = phases.0;
-            recorder.writer.push(&[open.t0, open.req, head, ladder_word(open.span, open.code, open.peer), a, b, c, d]);
+            recorder.writer.push(&[open.t0, open.req, head, staged_span_word(open.span, open.code, open.peer), a, b, c, d]);
             recorder.look_at_duration(ended.saturating_sub(open.t0));
         }
     });

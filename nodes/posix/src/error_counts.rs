@@ -7,29 +7,29 @@ use std::sync::{Mutex, MutexGuard};
 use weft_base::{ClusterMap, FastMap, Handle, Nanos, SECOND, ServerId, Status};
 use weft_client::Error;
 
-/// The same trouble with the same object is written down again only after so long, in nanoseconds.
+/// The same error with the same object is written down again only after so long, in nanoseconds.
 const AGAIN: u64 = 600 * SECOND;
 /// So many are remembered; then all are forgotten, which costs a few lines that are there already.
 const REMEMBERED_MAX: usize = 4096;
 
 /// Errors of servers since the gateway began.
 #[derive(Debug, Default)]
-pub struct Troubles {
+pub struct ErrorCounts {
     state: Mutex<State>,
 }
 
-/// Where the trouble is (`None`: nobody knows), and what.
-type TroubleKind = (Option<ServerId>, Status);
+/// Where the error is (`None`: nobody knows), and what.
+type ErrorKind = (Option<ServerId>, Status);
 
 #[derive(Debug, Default)]
 struct State {
-    written: FastMap<(TroubleKind, Handle), Nanos>,
-    counts: BTreeMap<TroubleKind, u64>,
+    written: FastMap<(ErrorKind, Handle), Nanos>,
+    counts: BTreeMap<ErrorKind, u64>,
 }
 
 /// How often something went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ErrorCount {
     /// The server that answered so, or did not answer.
     pub server: Option<ServerId>,
     /// What it was.
@@ -38,7 +38,7 @@ pub struct Trouble {
     pub count: u64,
 }
 
-impl Troubles {
+impl ErrorCounts {
     /// An operation failed so at `now`, when this was the map. Answers that programs expect are
     /// none of this. What has not been said lately is given to `warn`.
     pub(crate) fn note(&self, error: &Error, map: &ClusterMap, now: Nanos, warn: impl FnOnce(&str)) {
@@ -60,8 +60,8 @@ impl Troubles {
     }
 
     /// All of them, by server.
-    pub fn list(&self) -> Vec<Trouble> {
-        self.state().counts.iter().map(|((server, status), count)| Trouble { server: *server, status: *status, count: *count }).collect()
+    pub fn list(&self) -> Vec<ErrorCount> {
+        self.state().counts.iter().map(|((server, status), count)| ErrorCount { server: *server, status: *status, count: *count }).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -71,7 +71,7 @@ impl Troubles {
 
 /// Something is broken, full or gone, or the client and a server do not belong together.
 fn is_noted(status: Status) -> bool {
-    status.is_trouble()
+    status.is_server_error()
         || matches!(
             status,
             Status::NotReady | Status::ReadOnly | Status::AuthenticationFailed | Status::WrongFileSystem | Status::VersionMismatch
@@ -99,10 +99,10 @@ mod tests {
         }
         .founded(1);
         let lines = Mutex::new(Vec::new());
-        let troubles = Troubles::default();
+        let error_counts = ErrorCounts::default();
         let note = |status, handle, now| {
             let error = Error { status, operation: "read", handle: Handle(handle), server: Some(ServerId::data(0)) };
-            troubles.note(&error, &map, Nanos(now), |line| lines.lock().expect("no panic").push(line.to_string()));
+            error_counts.note(&error, &map, Nanos(now), |line| lines.lock().expect("no panic").push(line.to_string()));
         };
         for _ in 0..5 {
             note(Status::TimedOut, 1, 0);
@@ -116,11 +116,11 @@ mod tests {
         assert!(lines_now()[0].contains("data0 (unix:/data0)") && lines_now()[0].contains("weft status"), "{:?}", lines_now());
         note(Status::Io, 1, AGAIN);
         assert_eq!(lines_now().len(), 4);
-        let counts: Vec<_> = troubles.list().iter().map(|trouble| (trouble.status, trouble.count)).collect();
+        let counts: Vec<_> = error_counts.list().iter().map(|error_count| (error_count.status, error_count.count)).collect();
         assert_eq!(counts, [(Status::Io, 7), (Status::TimedOut, 10)]);
         for handle in 10..10_000 {
             note(Status::Io, handle, AGAIN);
         }
-        assert!(troubles.state().written.len() <= REMEMBERED_MAX, "a crowd of them does not fill the memory");
+        assert!(error_counts.state().written.len() <= REMEMBERED_MAX, "a crowd of them does not fill the memory");
     }
 }

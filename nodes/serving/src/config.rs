@@ -1,0 +1,70 @@
+//! What every server is told.
+
+use weft_base::{ClusterMap, MILLISECOND, ServerId, ServerRole};
+use weft_journal::{JournalConfig, SEGMENT_BYTES_DEFAULT};
+use weft_wire::ClusterKey;
+use weft_wire::ops::TraceService;
+
+use crate::{Durability, Engine};
+
+/// The usual [`ServingConfig::batch_interval_ns`].
+pub const BATCH_INTERVAL_NS_DEFAULT: u64 = 50 * MILLISECOND;
+
+/// What metadata servers and data servers are told alike.
+#[derive(Clone, Debug)]
+pub struct ServingConfig {
+    /// Its number.
+    pub server: ServerId,
+    /// Its name in messages for people.
+    pub name: String,
+    /// The file system.
+    pub map: ClusterMap,
+    /// Signs capabilities; all servers of the file system have the same.
+    pub key: ClusterKey,
+    /// Make a new, empty store if the disk holds none; otherwise that is an error.
+    pub create: bool,
+    /// Serve only when the others know the store of this server (of the engine `journal`). Tests of
+    /// one server alone say no.
+    pub meets_others: bool,
+    /// What keeps its state over a restart.
+    pub engine: Engine,
+    /// What an acknowledged change has survived.
+    pub durability: Durability,
+    /// Nanoseconds between flushes under `batch` while there is something to flush.
+    pub batch_interval_ns: u64,
+    /// Bytes of a journal segment, at least 4 MiB in production; the records of a batch fit one.
+    pub journal_segment_bytes: u64,
+    /// A checkpoint is begun when the journal since the last one has so many bytes.
+    pub checkpoint_bytes: u64,
+    /// What executes commands about the recording of traces; `None`: they are refused.
+    pub trace: Option<TraceService>,
+}
+
+impl ServingConfig {
+    /// The usual settings for this server of `map`.
+    pub fn new(server: ServerId, map: ClusterMap, key: ClusterKey) -> ServingConfig {
+        ServingConfig {
+            server,
+            name: map.server(server).map_or_else(|| server.to_string(), |entry| entry.name.clone()),
+            map,
+            key,
+            create: false,
+            meets_others: true,
+            engine: Engine::Journal,
+            durability: Durability::Batch,
+            batch_interval_ns: BATCH_INTERVAL_NS_DEFAULT,
+            journal_segment_bytes: SEGMENT_BYTES_DEFAULT,
+            checkpoint_bytes: match server.role() {
+                // It holds every name.
+                ServerRole::Meta => 256 << 20,
+                ServerRole::Data => 128 << 20,
+            },
+            trace: None,
+        }
+    }
+
+    /// What its journal is told.
+    pub(crate) fn journal(&self, salt: u64, same_boot: bool) -> JournalConfig {
+        JournalConfig { segment_bytes: self.journal_segment_bytes, same_boot, ..JournalConfig::new(self.map.fs_id, self.server, salt) }
+    }
+}

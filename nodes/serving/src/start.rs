@@ -1,0 +1,98 @@
+//! How a server comes to its store: what an earlier life has left, or a new one.
+//!
+//! ```text
+//! superblock there ──▶ its owner is this server ──▶ journal replayed ──▶ begin_life: one start more
+//! none, --create   ──▶ make_journal ──▶ (what else the server keeps) ──▶ make_superblock
+//! ```
+//! A superblock is written last: without it everything that is there can be made again.
+
+use weft_base::Result as Replayed;
+use weft_journal::{Found, Journal, Superblock};
+use weft_rt::{Disk, ServerRuntime};
+
+use crate::{Engine, ServerError, ServingConfig, first_map};
+
+/// Which start of which store this is.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// Counts the starts; never 0.
+    pub boot: u32,
+    /// Of the engine `journal`.
+    pub superblock: Option<Superblock>,
+}
+
+impl Life {
+    /// Nothing outlives the server. Nobody has counted the starts, but clients must see that this
+    /// is another one.
+    pub fn unkept(random: u64) -> Life {
+        Life { boot: (random as u32).max(1), superblock: None }
+    }
+
+    /// One start of this store.
+    pub fn of(superblock: Superblock) -> Life {
+        assert!(superblock.boot > 0, "a life begins with a start that is counted");
+        Life { boot: superblock.boot, superblock: Some(superblock) }
+    }
+}
+
+/// The superblock of the store on the disk; `None` if it is to be made, or nothing is kept.
+///
+/// # Errors
+/// [`ServerError::Store`]: it is somebody else's. [`ServerError::NotFormatted`]: there is none, and
+/// none is to be made.
+pub async fn find_store<D: Disk>(disk: &D, config: &ServingConfig) -> Result<Option<Superblock>, ServerError> {
+    let found = Superblock::load(disk).await?;
+    match &found {
+        Some(superblock) => superblock.check_owner(&config.map, config.server, config.engine.name()).map_err(ServerError::Store)?,
+        None if config.engine == Engine::Journal && !config.create => return Err(ServerError::NotFormatted(config.name.clone())),
+        None => {}
+    }
+    Ok(found)
+}
+
+/// The empty journal of a new store.
+///
+/// # Errors
+/// [`ServerError::Journal`].
+pub async fn make_journal<R: ServerRuntime>(rt: &R, config: &ServingConfig) -> Result<Journal<R::Disk>, ServerError> {
+    Ok(Journal::create(rt.disk(), config.journal(rt.random(), false)).await?)
+}
+
+/// The superblock of a new store, which is one from now on. `boot_id`: what its next start
+/// compares. No start is counted yet.
+///
+/// # Errors
+/// [`ServerError::Journal`].
+pub async fn make_superblock<R: ServerRuntime>(rt: &R, config: &ServingConfig, boot_id: u64) -> Result<Superblock, ServerError> {
+    let map = first_map(&config.map, config.server, config.meets_others, None);
+    let superblock = Superblock::new(&map, config.server, config.engine.name(), boot_id, rt.random());
+    superblock.store(rt.disk()).await?;
+    Ok(superblock)
+}
+
+/// The journal of the store, after `take` has heard of everything in it; and whether power was cut
+/// since the last start.
+///
+/// # Errors
+/// [`ServerError::Journal`]: it cannot be trusted, or `take` refuses what is in it.
+pub async fn replay_journal<R: ServerRuntime>(
+    rt: &R,
+    config: &ServingConfig,
+    superblock: &Superblock,
+    take: impl FnMut(Found<'_>) -> Replayed<()>,
+) -> Result<(Journal<R::Disk>, bool), ServerError> {
+    let same_boot = superblock.boot_id == rt.disk().boot_id();
+    let (journal, _) = Journal::recover(rt.disk(), config.journal(rt.random(), same_boot), take).await?;
+    Ok((journal, !same_boot))
+}
+
+/// Counts one start more. `boot_id`: what the next one compares. From here on a restart must come
+/// to the same result as this one, whatever ends this life.
+///
+/// # Errors
+/// [`ServerError::Journal`].
+pub async fn begin_life<D: Disk>(disk: &D, superblock: Superblock, boot_id: u64) -> Result<Life, ServerError> {
+    let superblock = Superblock { boot: superblock.boot.wrapping_add(1).max(1), boot_id, ..superblock };
+    superblock.store(disk).await?;
+    Ok(Life::of(superblock))
+}
