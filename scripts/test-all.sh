@@ -22,6 +22,8 @@ step cargo clippy --locked --workspace --all-targets -- -D warnings
 step cargo build --locked -p weft
 step cargo test --locked --workspace
 step cargo xtask tidy
+# Links of the documentation lead somewhere.
+step env RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 if cargo deny --version >/dev/null 2>&1; then
     step cargo deny --locked check bans licenses sources
     # The database of advisories is on the network, which tests do not need.

@@ -82,7 +82,7 @@ pub fn tell_plainly(line: &str) {
 /// Prints a value as JSON.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
     print(&format!("{text}\n"))

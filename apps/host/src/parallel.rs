@@ -7,7 +7,7 @@ use std::thread;
 const WORKERS_MAX: usize = 16;
 
 /// Calls `work` once with each number below `count`, small ones first, as many at the same time as
-/// there are processors ([`weft_trace::merge::Each`]).
+/// there are processors (`weft_trace::merge::Each`).
 pub fn at_once(count: usize, work: &(dyn Fn(usize) + Sync)) {
     let next = AtomicUsize::new(0);
     let worker = || {

@@ -78,7 +78,7 @@ impl PartitionMap {
     ///
     /// # Errors
     /// [`Status::BadMessage`] unless the ranges begin at 0 and are sorted, of metadata servers, at
-    /// least one and at most [`RANGES_MAX`].
+    /// least one and at most `RANGES_MAX`.
     pub fn new(epoch: u32, ranges: Vec<Partition>) -> Result<PartitionMap> {
         let in_order = ranges.windows(2).all(|pair| pair[0].first < pair[1].first);
         let of_names = ranges.iter().all(|range| range.first <= HASH_MAX && range.server.0 < ServerId::FIRST_DATA);

@@ -1,5 +1,5 @@
 //! Runs, analysed: trace files and results of `weft bench` become a [`run::Run`] with its spans on
-//! [`lanes`] and a pyramid of [`tiles`] for each; the other modules answer questions about it. The
+//! [`lanes`] and a pyramid of `tiles` for each; the other modules answer questions about it. The
 //! page, reports, pictures and exports show what they say. `docs/viewer.md`.
 //!
 //! It never changes a file, and never asks a server.

@@ -1,9 +1,9 @@
 //! `weft bench`: measures Weft by its library, any mounted directory by system calls, and what the
 //! machine allows at best.
 //!
-//! One process leads ([`run`]), others measure ([`worker`]): they wait for each other before each
-//! step, so that rates are of all clients at once. [`work`] says what is done, [`path`] and
-//! [`library`] do it, [`report`] tells what came out. It never changes what it measures: the
+//! One process leads (`run`), others measure (`worker`): they wait for each other before each
+//! step, so that rates are of all clients at once. `work` says what is done, `path` and
+//! `library` do it, `report` tells what came out. It never changes what it measures: the
 //! servers are told nothing but what any client would tell them.
 // A full disk or a reader who has gone must not end a process, and these macros panic then: see
 // `write_line` of `weft-rt-real`.

@@ -169,7 +169,7 @@ impl Source {
         self.answers.contains(&staged_span.record.req)
     }
 
-    /// All spans in lanes, by [`nodes_in_order`] and sub-lane: each span on the lowest row that is
+    /// All spans in lanes, by `nodes_in_order` and sub-lane: each span on the lowest row that is
     /// free when it begins.
     pub fn lanes(&self) -> Vec<Lane> {
         // The rows of each sub-lane of a node, and the spans on them.

@@ -1,5 +1,5 @@
 //! `weft view`: traces in a browser. It loads runs (`weft-analysis`) and serves one page over HTTP
-//! ([`api`]) that works without any outside request. It only reads, and never computes what a
+//! (`api`) that works without any outside request. It only reads, and never computes what a
 //! report would want too. `docs/viewer.md` says what the screens show and how they were measured.
 // A full disk or a reader who has gone must not end a process, and these macros panic then: see
 // `write_line` of `weft-rt-real`.

@@ -1,7 +1,7 @@
 //! Live numbers of a running file system: [`watch`] asks every server again and again, each from a
 //! thread of its own, so that one that is silent delays nobody; [`snapshot`] makes rates of two
 //! answers; [`weft_host::paths`] finds paths for handles. What is seen goes to a terminal
-//! ([`screen`], [`terminal`]), to a monitoring system ([`metrics`], [`exporter`]) or to the page of
+//! (`screen`, `terminal`), to a monitoring system ([`metrics`], [`exporter`]) or to the page of
 //! `weft view --live`. It only asks and never changes a server. `docs/live.md` says what the
 //! numbers mean and cost.
 // A full disk or a reader who has gone must not end a process, and these macros panic then: see

@@ -15,7 +15,7 @@
 //!
 //! The order of every single step below is part of the model, because it decides ties.
 //!
-//! [`per_message`] is a faster model with the same interface: no packets, two events for each
+//! `per_message` is a faster model with the same interface: no packets, two events for each
 //! message.
 
 mod per_message;
