@@ -9,7 +9,7 @@ use weft_rt_real::Level;
 /// Rows under a heading, in columns as wide as they need.
 #[derive(Debug)]
 pub struct Table {
-    heading: Vec<&'static str>,
+    heading: Vec<String>,
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
@@ -17,9 +17,9 @@ pub struct Table {
 impl Table {
     /// A table with these columns; the heading of a column of numbers begins with `>` and such
     /// columns end at the right.
-    pub fn new(columns: &[&'static str]) -> Table {
+    pub fn new(columns: &[&str]) -> Table {
         Table {
-            heading: columns.iter().map(|column| column.trim_start_matches('>')).collect(),
+            heading: columns.iter().map(|column| column.trim_start_matches('>').to_string()).collect(),
             right: columns.iter().map(|column| column.starts_with('>')).collect(),
             rows: Vec::new(),
         }
@@ -33,10 +33,9 @@ impl Table {
 
     /// The text, each line ended by a newline, without spaces at line ends.
     pub fn render(&self) -> String {
-        let heading: Vec<String> = self.heading.iter().map(|column| column.to_string()).collect();
-        let lines = || std::iter::once(&heading).chain(&self.rows);
+        let lines = || std::iter::once(&self.heading).chain(&self.rows);
         let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+        let widths: Vec<usize> = (0..self.heading.len()).map(width).collect();
         let mut text = String::new();
         for line in lines() {
             let cells = line.iter().zip(&widths).zip(&self.right);

@@ -9,6 +9,12 @@ const WORKERS_MAX: usize = 16;
 /// Calls `work` once with each number below `count`, small ones first, as many at the same time as
 /// there are processors (`weft_trace::merge::Each`).
 pub fn at_once(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    by_threads(processors.min(WORKERS_MAX), count, work);
+}
+
+/// The same by so many threads.
+pub fn by_threads(threads: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
     let next = AtomicUsize::new(0);
     let worker = || {
         loop {
@@ -18,8 +24,7 @@ pub fn at_once(count: usize, work: &(dyn Fn(usize) + Sync)) {
             }
         }
     };
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX).min(count);
-    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
+    thread::scope(|scope| (0..threads.min(count)).for_each(|_| drop(scope.spawn(worker))));
 }
 
 #[cfg(test)]

@@ -199,3 +199,38 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
     let output = weft(["bench", "write", "--fs", &demo.state(), "--size", "1023TiB"]).output().unwrap();
     assert!(!output.status.success() && words(&output).contains("free: give a smaller --size"), "{}", words(&output));
 }
+
+#[test]
+fn plans_run_on_this_machine() {
+    let rows = |plan: &str, more: &[&str]| {
+        let mut command = weft(["bench", "run", plan, "--reps", "2"]);
+        phases(more.iter().fold(&mut command, |command, set| command.args(["--set", set])))
+    };
+    let engines = rows("engines", &["workload.files=200"]);
+    let stores: Vec<_> = engines.iter().map(|row| (row["weft.engine"].as_str().unwrap(), row["weft.durability"].as_str())).collect();
+    assert_eq!(stores, [("memory", None), ("journal", Some("none")), ("journal", Some("batch")), ("journal", Some("sync"))]);
+    assert_eq!((names(&engines), &engines[1]["ops"]), (vec!["create"; 4], &Value::from(200)));
+    assert!(engines[0]["ratio_to_first"].is_null());
+    assert_spread(&engines[3]["ratio_to_first"]);
+
+    let tracing = rows("tracing", &["workload.files=200"]);
+    assert!(tracing[0]["records"].is_null() && tracing[1]["records"]["taken"].as_u64() > Some(400), "{}", tracing[1]);
+    assert_eq!(tracing[1]["records"]["lost"], 0);
+
+    let small =
+        ["clients=2", "workload.file=1MiB", "workload.block=64KiB", "workload.per_operation=1,all", "server.cache_layer=none,aggregation"];
+    let layers = rows("layers", &small);
+    let of = |row: &Value| {
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_string();
+        (text("workload.access"), row["workload.per_operation"].clone(), text("server.cache_layer"), row["ops"].as_u64().unwrap())
+    };
+    assert_eq!(layers.len(), 8);
+    assert_eq!(of(&layers[0]), ("write".into(), Value::from(1), "none".into(), 16));
+    assert_eq!(of(&layers[7]), ("read".into(), Value::from("all"), "aggregation".into(), 2));
+    assert!(layers[0]["disk"]["operations"].as_u64() >= Some(16), "{}", layers[0]);
+
+    let wrong = weft(["bench", "run", "layers", "--set", "local.nonsense=1"]).output().unwrap();
+    assert!(!wrong.status.success() && words(&wrong).contains("local.nonsense: no such key"), "{}", words(&wrong));
+    let model = weft(["bench", "run", "checkpoints"]).output().unwrap();
+    assert!(!model.status.success() && words(&model).contains("\"program\" is not one of"), "{}", words(&model));
+}

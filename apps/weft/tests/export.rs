@@ -3,6 +3,9 @@
 //! offline viewer) in a headless Chromium, and pyarrow for Parquet. A test whose program is missing
 //! says so; what the files hold is tested without them in `src/export`.
 
+#[path = "../../../lab/analysis/tests/sample/mod.rs"]
+mod samples;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,8 +22,7 @@ fn weft() -> Command {
 /// A synthetic trace of about so many spans.
 fn sample(spans: u64) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let made = weft().args(["view", "--sample", &spans.to_string()]).arg(dir.path()).output().unwrap();
-    assert!(made.status.success(), "{made:?}");
+    samples::write_spans(spans, 4, dir.path());
     dir
 }
 

@@ -1,5 +1,8 @@
 //! `weft plot` as a person uses it: pictures of simulated runs, of benchmarks and of traces.
 
+#[path = "../../../lab/analysis/tests/sample/mod.rs"]
+mod sample;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -74,7 +77,7 @@ fn benchmarks_are_drawn_by_process() {
 #[test]
 fn a_synthetic_trace_is_drawn_step_by_step() {
     let dir = tempfile::tempdir().unwrap();
-    weft(&["view", "--sample", "100", text(dir.path())]);
+    sample::write_spans(100, 4, dir.path());
     let svg = dir.path().join("steps.svg");
     weft(&["plot", "steps", text(dir.path()), "--operations", "client.create", "-o", text(&svg)]);
     let svg = picture(&svg);

@@ -21,15 +21,15 @@ pub struct Facts {
     /// Requests per second that the processor of one metadata server can do (section 4.1.3).
     pub cpu_ops_s: Option<f64>,
     /// Metadata servers.
-    pub meta: f64,
+    pub meta: Option<f64>,
     /// Data servers.
-    pub data: f64,
+    pub data: Option<f64>,
     /// Messages with replies of one create, one after another: 4 in PVFS2 (section 4.2.2), 1 in
     /// Weft.
-    pub messages: f64,
+    pub messages: Option<f64>,
     /// Disk accesses of one synchronous create, one after another: up to 10 in PVFS2 (section
     /// 4.2.2), 1 in Weft (the journal).
-    pub accesses: f64,
+    pub accesses: Option<f64>,
 }
 
 /// The cluster of section 4.2.1: Gigabit Ethernet, one disk in each server, PVFS2's messages and
@@ -40,10 +40,10 @@ pub const CLUSTER_2006: Facts = Facts {
     access_s: Some(8.5e-3),
     disk_bytes_s: Some(40e6),
     cpu_ops_s: Some(2800.0),
-    meta: 1.0,
-    data: 5.0,
-    messages: 4.0,
-    accesses: 10.0,
+    meta: Some(1.0),
+    data: Some(5.0),
+    messages: Some(4.0),
+    accesses: Some(10.0),
 };
 
 impl Facts {
@@ -60,47 +60,47 @@ impl Facts {
             disk_bytes_s: gib("disk.write.durable"),
             // Bare requests in batches, with nothing behind them: no server does more.
             cpu_ops_s: row(&format!("rpc.{transport}.1x32.onecpu")).or_else(|| row(&format!("rpc.{transport}.1x32"))),
-            meta: meta.max(1) as f64,
-            data: data.max(1) as f64,
-            messages: 1.0,
-            accesses: 1.0,
+            meta: Some(meta.max(1) as f64),
+            data: Some(data.max(1) as f64),
+            messages: Some(1.0),
+            accesses: Some(1.0),
         }
     }
 
     /// Creates per second of `clients` that wait for the network alone: c / (m RTT) (section 4.2.2,
     /// non-synchronous).
     pub fn create_network(&self, clients: f64) -> Option<f64> {
-        Some(clients / (self.messages * self.rtt_s?)).filter(|rate| rate.is_finite())
+        Some(clients / (self.messages? * self.rtt_s?)).filter(|rate| rate.is_finite())
     }
 
     /// Creates per second if each needs disk accesses of its own: c / (m RTT + k a), at most M / (k
     /// a), as more clients hide the network and never the disk (section 4.2.2, synchronous).
     pub fn create_synchronous(&self, clients: f64) -> Option<f64> {
-        let disk = self.accesses * self.access_s?;
-        Some((clients / (self.messages * self.rtt_s? + disk)).min(self.meta / disk)).filter(|rate| rate.is_finite())
+        let disk = self.accesses? * self.access_s?;
+        Some((clients / (self.messages? * self.rtt_s? + disk)).min(self.meta? / disk)).filter(|rate| rate.is_finite())
     }
 
     /// The same if one access serves all creates that wait for it (group commit): c / (m RTT + k
     /// a). Not in the thesis, whose servers wrote for each create apart; its section 4.2.2 is this
     /// with one client.
     pub fn create_group(&self, clients: f64) -> Option<f64> {
-        Some(clients / (self.messages * self.rtt_s? + self.accesses * self.access_s?)).filter(|rate| rate.is_finite())
+        Some(clients / (self.messages? * self.rtt_s? + self.accesses? * self.access_s?)).filter(|rate| rate.is_finite())
     }
 
     /// Requests per second of all metadata servers' processors, for creates of `messages` requests:
     /// M p / m (sections 4.1.3 and 4.2.2).
     pub fn create_cpu(&self) -> Option<f64> {
-        Some(self.meta * self.cpu_ops_s? / self.messages)
+        Some(self.meta? * self.cpu_ops_s? / self.messages?)
     }
 
     /// Bytes per second of large requests over the network: min(c, D) n (section 4.2.3).
     pub fn large_network(&self, clients: f64) -> Option<f64> {
-        Some(clients.min(self.data) * self.net_bytes_s?)
+        Some(clients.min(self.data?) * self.net_bytes_s?)
     }
 
     /// Bytes per second of large requests that the disks take: D d (section 4.2.3).
     pub fn large_disk(&self) -> Option<f64> {
-        Some(self.data * self.disk_bytes_s?)
+        Some(self.data? * self.disk_bytes_s?)
     }
 
     /// Bytes per second of one client that transfers `block` bytes a request: t(s, l, n) = s / (s /
@@ -148,7 +148,7 @@ mod tests {
         printed(average.large_disk().map(|rate| rate / 1e6), "200");
         // "one server average rate 11.6, two server rate 23.2": servers add up once clients keep
         // them busy.
-        let two = Facts { meta: 2.0, ..average.clone() };
+        let two = Facts { meta: Some(2.0), ..average.clone() };
         assert_eq!(two.create_synchronous(99.0).unwrap(), 2.0 * average.create_synchronous(99.0).unwrap());
     }
 
@@ -173,6 +173,6 @@ mod tests {
             (facts.create_network(2.0).map(f64::round), facts.create_synchronous(2.0), facts.create_cpu()),
             (Some(100_000.0), None, None)
         );
-        assert!(Facts { messages: 0.0, ..facts }.create_network(1.0).is_none(), "no infinite rate");
+        assert!(Facts { messages: Some(0.0), ..facts }.create_network(1.0).is_none(), "no infinite rate");
     }
 }

@@ -10,7 +10,7 @@ use weft_trace::events::{Events, Times};
 use weft_trace::file::Sort;
 use weft_trace::merge::{Each, Event, Merged, TracedNode};
 
-use crate::sublane::{Rows, SubLane, node_order};
+use crate::sublane::{Shelf, SubLane, node_order};
 use crate::tiles::{Bar, Bars, Track};
 
 /// More rows than this a sub-lane does not get: the last one takes what is left, and there spans
@@ -157,13 +157,13 @@ impl OfNode {
         let mut sub_lanes: Vec<SubLane> = known.iter().flatten().map(|(_, sub_lane)| *sub_lane).collect();
         sub_lanes.sort();
         sub_lanes.dedup();
-        let mut shelves: Vec<Shelf> = sub_lanes.iter().map(|_| Shelf::default()).collect();
+        let mut shelves: Vec<KindShelf> = sub_lanes.iter().map(|_| KindShelf::default()).collect();
         let shelf_of = |place: &Option<Place>| place.and_then(|(kind, sub_lane)| Some((kind, sub_lanes.binary_search(&sub_lane).ok()?)));
         let places: Vec<Option<(u16, usize)>> = known.iter().map(shelf_of).collect();
         for time in spans.times.iter() {
             let bar = spans.at(time.position, (time.start_ns, time.dur_ns));
             match places[time.sort as usize] {
-                Some((kind, shelf)) => shelves[shelf].put(kind, bar),
+                Some((kind, shelf)) => put(&mut shelves[shelf], kind, bar),
                 None => match spans.times.sorts()[time.sort as usize].kind {
                     EventKind::Mark => of_node.marks.push(time.position),
                     EventKind::Counter => of_node.gauges.push(time.position),
@@ -197,29 +197,15 @@ fn kind_of(node: &TracedNode, sort: Sort) -> SpanKind {
     SpanKind { name: node.events.name(sort.event), class, sub_lane, is_operation }
 }
 
-/// The spans of a sub-lane, on their rows.
-#[derive(Default)]
-struct Shelf {
-    placed: Rows,
-    /// By row: its spans by kind.
-    rows: Vec<Vec<(u16, Vec<Bar>)>>,
-    overflowed: bool,
-}
+/// The spans of a sub-lane: by row and kind.
+type KindShelf = Shelf<Vec<(u16, Vec<Bar>)>>;
 
-impl Shelf {
-    fn put(&mut self, kind: u16, bar: Bar) {
-        let row = self.placed.place((bar.start, bar.end), ROWS_MAX).unwrap_or_else(|| {
-            self.overflowed = true;
-            ROWS_MAX - 1
-        });
-        if row == self.rows.len() {
-            self.rows.push(Vec::new());
-        }
-        let tracks = &mut self.rows[row];
-        match tracks.iter_mut().find(|(other, _)| *other == kind) {
-            Some((_, bars)) => bars.push(bar),
-            None => tracks.push((kind, vec![bar])),
-        }
+fn put(shelf: &mut KindShelf, kind: u16, bar: Bar) {
+    let row = shelf.row((bar.start, bar.end), ROWS_MAX);
+    let tracks = &mut shelf.rows[row];
+    match tracks.iter_mut().find(|(other, _)| *other == kind) {
+        Some((_, bars)) => bars.push(bar),
+        None => tracks.push((kind, vec![bar])),
     }
 }
 
@@ -247,9 +233,9 @@ mod tests {
 
     #[test]
     fn a_full_shelf_says_that_its_last_row_overlaps() {
-        let mut shelf = Shelf::default();
+        let mut shelf = KindShelf::default();
         for number in 0..ROWS_MAX as u64 + 2 {
-            shelf.put(0, Bar { start: number, end: 1_000, event: 0 });
+            put(&mut shelf, 0, Bar { start: number, end: 1_000, event: 0 });
         }
         assert!(shelf.overflowed);
         assert_eq!((shelf.rows.len(), shelf.rows[ROWS_MAX - 1][0].1.len()), (ROWS_MAX, 3));

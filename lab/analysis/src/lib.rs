@@ -25,7 +25,9 @@ pub mod results;
 mod room;
 pub mod run;
 pub mod running;
-pub mod sample;
+#[cfg(test)]
+#[path = "../tests/sample/mod.rs"]
+mod sample;
 pub mod sublane;
 pub mod table;
 mod tiles;

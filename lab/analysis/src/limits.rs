@@ -10,18 +10,20 @@ use crate::results::Ceiling;
 use crate::run::Run;
 
 const MIB: f64 = (1u64 << 20) as f64;
-/// Names of facts that a person may type in, with their units and how many of them make the unit of
-/// [`Facts`].
-const TYPED: [(&str, &str, f64); 9] = [
-    ("rtt_us", "round trip, µs", 1e-6),
-    ("net_mib", "network of one client, MiB/s", MIB),
-    ("access_us", "synchronous disk access, µs", 1e-6),
-    ("disk_mib", "disk of one server, MiB/s", MIB),
-    ("cpu_ops", "requests/s of one metadata server's processor", 1.0),
-    ("meta", "metadata servers", 1.0),
-    ("data", "data servers", 1.0),
-    ("messages", "messages of a create, one after another", 1.0),
-    ("accesses", "disk accesses of a synchronous create", 1.0),
+/// A fact that a person may type in: its name, what it is, how many of its units make the unit of
+/// [`Facts`], and where it stands there.
+type Typed = (&'static str, &'static str, f64, fn(&mut Facts) -> &mut Option<f64>);
+
+const TYPED: [Typed; 9] = [
+    ("rtt_us", "round trip, µs", 1e-6, |facts| &mut facts.rtt_s),
+    ("net_mib", "network of one client, MiB/s", MIB, |facts| &mut facts.net_bytes_s),
+    ("access_us", "synchronous disk access, µs", 1e-6, |facts| &mut facts.access_s),
+    ("disk_mib", "disk of one server, MiB/s", MIB, |facts| &mut facts.disk_bytes_s),
+    ("cpu_ops", "requests/s of one metadata server's processor", 1.0, |facts| &mut facts.cpu_ops_s),
+    ("meta", "metadata servers", 1.0, |facts| &mut facts.meta),
+    ("data", "data servers", 1.0, |facts| &mut facts.data),
+    ("messages", "messages of a create, one after another", 1.0, |facts| &mut facts.messages),
+    ("accesses", "disk accesses of a synchronous create", 1.0, |facts| &mut facts.accesses),
 ];
 
 /// What was measured: the number at work at once or the size of a block, and the rate.
@@ -44,38 +46,19 @@ pub fn facts(run: &Run, rows: &[Ceiling], typed: impl Fn(&str) -> Option<f64>, t
         numbers.filter(|number| (*number >= weft_base::ServerId::data(0).0) == data).count()
     };
     let mut facts = if transport == "2006" { CLUSTER_2006 } else { Facts::measured(rows, transport, servers(false), servers(true)) };
-    for (name, _, unit) in TYPED {
-        let Some(value) = typed(name).filter(|value| value.is_finite() && *value > 0.0) else { continue };
-        let value = value * unit;
-        match name {
-            "rtt_us" => facts.rtt_s = Some(value),
-            "net_mib" => facts.net_bytes_s = Some(value),
-            "access_us" => facts.access_s = Some(value),
-            "disk_mib" => facts.disk_bytes_s = Some(value),
-            "cpu_ops" => facts.cpu_ops_s = Some(value),
-            "meta" => facts.meta = value,
-            "data" => facts.data = value,
-            "messages" => facts.messages = value,
-            _ => facts.accesses = value,
+    for (name, _, unit, fact) in TYPED {
+        if let Some(value) = typed(name).filter(|value| value.is_finite() && *value > 0.0) {
+            *fact(&mut facts) = Some(value * unit);
         }
     }
     facts
 }
 
-fn values(facts: &Facts) -> [Option<f64>; TYPED.len()] {
-    let known = [facts.rtt_s, facts.net_bytes_s, facts.access_s, facts.disk_bytes_s, facts.cpu_ops_s];
-    let given = [facts.meta, facts.data, facts.messages, facts.accesses].map(Some);
-    let mut all = [None; TYPED.len()];
-    known.into_iter().chain(given).enumerate().for_each(|(number, value)| all[number] = value);
-    all
-}
-
 /// The facts, and each measurement with its bounds.
 pub fn describe(run: &Run, facts: &Facts) -> Value {
-    let listed = TYPED
-        .iter()
-        .zip(values(facts))
-        .map(|((name, title, unit), value)| json!({ "name": name, "title": title, "value": value.map(|value| value / unit) }));
+    let mut all = facts.clone();
+    let listed =
+        TYPED.map(|(name, title, unit, fact)| json!({ "name": name, "title": title, "value": fact(&mut all).map(|value| value / unit) }));
     let mut rows = Vec::new();
     for point in creates(run) {
         let bounds = create_bounds(facts, point.at);
@@ -84,7 +67,7 @@ pub fn describe(run: &Run, facts: &Facts) -> Value {
     for point in blocks(run) {
         rows.push(row("streams", &point, &stream_bounds(facts, &point), "MiB/s", MIB));
     }
-    json!({ "facts": listed.collect::<Vec<_>>(), "rows": rows })
+    json!({ "facts": listed, "rows": rows })
 }
 
 /// Streams of several clients add up until the servers carry no more.
@@ -198,8 +181,8 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
         "large" => {
             let at: Vec<f64> = steps(clients_max);
             let lines = [
-                bound(0, format!("network: min(c, {}) × {}", facts.data, rate(facts.net_bytes_s)), &at, |c| facts.large_network(c)),
-                bound(1, format!("disks: {} × {}", facts.data, rate(facts.disk_bytes_s)), &at, |_| facts.large_disk()),
+                bound(0, format!("network: min(c, {}) × {}", known(facts.data), rate(facts.net_bytes_s)), &at, |c| facts.large_network(c)),
+                bound(1, format!("disks: {} × {}", known(facts.data), rate(facts.disk_bytes_s)), &at, |_| facts.large_disk()),
             ];
             let large = blocks(run).into_iter().filter(|point| point.at >= MIB);
             let large = dots(&large.map(|point| Point { at: point.clients, ..point }).collect::<Vec<_>>());
@@ -236,7 +219,7 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
             let points = creates(run);
             let farthest = points.iter().map(|point| point.at).fold(clients_max, f64::max);
             let at: Vec<f64> = steps(farthest);
-            let (m, k, servers) = (facts.messages, facts.accesses, facts.meta);
+            let (m, k, servers) = (known(facts.messages), known(facts.accesses), known(facts.meta));
             let (rtt, access) = (seconds(facts.rtt_s), seconds(facts.access_s));
             let processor =
                 format!("processors: {servers} × {} / {m}", facts.cpu_ops_s.map_or_else(String::new, |rate| Unit::PerSecond.format(rate)));
@@ -287,6 +270,11 @@ fn dots(points: &[Point]) -> Vec<Line> {
     };
     let written = if points.iter().all(|point| point.writes) { "measured" } else { "measured, written" };
     [(true, written, 0x22_22_22), (false, "measured, read", 0xB0_00_20)].into_iter().filter_map(of).collect()
+}
+
+/// A count of a formula.
+fn known(value: Option<f64>) -> f64 {
+    value.unwrap_or(1.0)
 }
 
 fn seconds(value: Option<f64>) -> String {
@@ -366,7 +354,7 @@ mod tests {
             _ => None,
         };
         let facts = facts(&run, &[], typed, "2006");
-        assert_eq!((facts.rtt_s.map(|s| (s * 1e6).round()), facts.access_s, facts.meta), (Some(100.0), Some(8.5e-3), 3.0));
+        assert_eq!((facts.rtt_s.map(|s| (s * 1e6).round()), facts.access_s, facts.meta), (Some(100.0), Some(8.5e-3), Some(3.0)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Results of `weft bench`: rates of phases, how operations went over time, and what the machine
-//! allows at best. Files come from anywhere: what is not understood is an error with a reason,
-//! never a wrong number.
+//! Results of `weft bench`, as it tells them and as they are read again: rates of phases, how
+//! operations went over time, and what the machine allows at best. Files come from anywhere: what
+//! is not understood is an error with a reason, never a wrong number.
 
 use std::collections::BTreeMap;
 
@@ -44,21 +44,39 @@ pub struct Phase {
     /// Bytes of one read or write.
     #[serde(default)]
     pub block_bytes: u64,
-    /// Operations per second.
+    /// From the start of the first client to the end of the last.
+    #[serde(default)]
+    pub seconds: Option<Spread>,
+    /// Operations per second: files, entries, or calls of a stream.
     pub ops_per_s: Spread,
-    /// MiB of file data per second.
+    /// MiB of file data per second, if any was moved.
     #[serde(default)]
     pub mib_per_s: Option<Spread>,
-    /// Latency of one operation.
+    /// Requests (each with one reply) for one operation.
+    #[serde(default)]
+    pub messages_per_op: Option<f64>,
+    /// Bytes of these requests and replies.
+    #[serde(default)]
+    pub bytes_per_op: Option<f64>,
+    /// Processor time of the measuring processes.
+    #[serde(default)]
+    pub client_cpu_us_per_op: f64,
+    /// Processor time of the process that serves the mount.
+    #[serde(default)]
+    pub gateway_cpu_us_per_op: Option<f64>,
+    /// Processor time of all servers.
+    #[serde(default)]
+    pub server_cpu_us_per_op: Option<f64>,
+    /// How long one operation took, where each waited for the one before.
     #[serde(default)]
     pub latency_us: Option<Latency>,
-    /// The ceiling that was measured beside it.
+    /// The ceiling of this phase, measured in the same run.
     #[serde(default)]
     pub ceiling: Option<PhaseCeiling>,
-    /// Rate as a part of that ceiling.
+    /// Rate as a part of the ceiling measured just before the same repetition.
     #[serde(default)]
     pub ratio_to_ceiling: Option<Spread>,
-    /// What each process did when.
+    /// What each process of each repetition did when, if it was recorded.
     #[serde(default)]
     pub progress: Option<Vec<Process>>,
 }
@@ -78,8 +96,27 @@ pub struct Process {
     /// When its first interval began, in seconds since the first client of all.
     #[serde(default)]
     pub begin_s: f64,
+    /// When it ended; its last interval may be shorter than the others.
+    #[serde(default)]
+    pub end_s: f64,
     /// Operations of each interval.
     pub counts: Vec<u64>,
+    /// The bins that have entries.
+    #[serde(default)]
+    pub latency_bins: Vec<Bin>,
+}
+
+/// A bin of a latency distribution (`docs/trace.md`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bin {
+    /// Position: 0 lies below the 50 bins, 51 above.
+    pub slot: usize,
+    /// First value in nanoseconds.
+    pub from_ns: u64,
+    /// Entries.
+    pub count: u64,
+    /// Their sum in nanoseconds.
+    pub sum_ns: u64,
 }
 
 fn one() -> u32 {
@@ -89,12 +126,27 @@ fn one() -> u32 {
 /// Median and range over repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Median repetition.
+    /// Median repetition; of an even number of them the mean of the two in the middle.
     pub median: f64,
     /// Smallest repetition.
     pub min: f64,
     /// Greatest repetition.
     pub max: f64,
+}
+
+impl Spread {
+    /// The spread of samples; `None` if there is none, or one of them is no number.
+    pub fn of(samples: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut sorted: Vec<f64> = samples.into_iter().collect();
+        if sorted.iter().any(|sample| !sample.is_finite()) {
+            return None;
+        }
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
+        Some(Spread { median, min, max })
+    }
 }
 
 /// Latencies in microseconds.
@@ -248,6 +300,14 @@ const INTERVAL_MS: f64 = 100.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn median_of_odd_and_even_numbers_of_samples() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
+        assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread::of([1.0, f64::NAN]), None);
+    }
 
     #[test]
     fn all_forms_of_progress_say_the_same_and_count_once() {

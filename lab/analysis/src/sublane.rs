@@ -1,5 +1,7 @@
-//! The sub-lanes of a node, and the rows on which spans lie that run at once: what the timeline,
-//! its pictures and the exports share.
+//! The sub-lanes of a node, and the rows on which spans lie that run at once: the one layout of the
+//! page ([`Shelf`], for millions of spans), of pictures, reports and exports ([`Layout`]).
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use weft_trace::EventId;
@@ -120,6 +122,79 @@ impl Rows {
         self.ends.resize(self.ends.len().max(row + 1), 0);
         self.ends[row] = end;
         Some(row)
+    }
+}
+
+/// The rows of one sub-lane with what lies on each.
+#[derive(Clone, Debug)]
+pub struct Shelf<T> {
+    placed: Rows,
+    /// From the lowest.
+    pub rows: Vec<T>,
+    /// Spans of the last row may overlap.
+    pub overflowed: bool,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Shelf<T> {
+        Shelf { placed: Rows::default(), rows: Vec::new(), overflowed: false }
+    }
+}
+
+impl<T: Default> Shelf<T> {
+    /// The row for a span, one of at most `rows_max`; spans come by their beginnings.
+    pub fn row(&mut self, span: (u64, u64), rows_max: usize) -> usize {
+        let row = self.placed.place(span, rows_max).unwrap_or_else(|| {
+            self.overflowed = true;
+            rows_max - 1
+        });
+        if row == self.rows.len() {
+            self.rows.push(T::default());
+        }
+        row
+    }
+}
+
+/// A row of a sub-lane of a node, with what lies on it.
+#[derive(Clone, Debug)]
+pub struct Laid<T> {
+    /// Position of the node.
+    pub node: usize,
+    /// The part of the node.
+    pub sub_lane: SubLane,
+    /// Number within the sub-lane, from 0.
+    pub row: usize,
+    /// In the order in which it was put there.
+    pub items: Vec<T>,
+}
+
+/// By place of the node on the page: its number, and what lies there.
+type Shelves<T> = BTreeMap<(usize, SubLane), (usize, Shelf<Vec<T>>)>;
+
+/// Spans on the lanes of their nodes, so that no two of a row overlap.
+pub struct Layout<T> {
+    order: Vec<usize>,
+    shelves: Shelves<T>,
+}
+
+impl<T> Layout<T> {
+    /// No spans yet.
+    pub fn new(merged: &Merged) -> Layout<T> {
+        Layout { order: node_order(merged), shelves: BTreeMap::new() }
+    }
+
+    /// Puts something where its span belongs; spans come by their beginnings.
+    pub fn put(&mut self, (node, sub_lane): (usize, SubLane), span: (u64, u64), item: T) {
+        let (_, shelf) = self.shelves.entry((self.order[node], sub_lane)).or_insert_with(|| (node, Shelf::default()));
+        let row = shelf.row(span, usize::MAX);
+        shelf.rows[row].push(item);
+    }
+
+    /// All rows from above: clients first, by sub-lane and row.
+    pub fn lanes(self) -> impl Iterator<Item = Laid<T>> {
+        self.shelves.into_iter().flat_map(|((_, sub_lane), (node, shelf))| {
+            shelf.rows.into_iter().enumerate().map(move |(row, items)| Laid { node, sub_lane, row, items })
+        })
     }
 }
 

@@ -19,8 +19,8 @@ use weft_trace::latency::Latency;
 
 use crate::meter::Tally;
 use crate::target::Traffic;
-use crate::work::{Step, Work};
 use crate::worker::{Answer, Done, Order};
+use weft_workload::{WorkStep, Workload};
 
 /// How long a process has for ending by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -170,13 +170,13 @@ impl Crew {
     ///
     /// # Errors
     /// The first failure of any process; all are done or gone by then.
-    pub fn run(&mut self, step: Step, work: &Work, before: impl FnOnce() -> Result<()>) -> Result<Outcome> {
+    pub fn run(&mut self, step: WorkStep, work: &Workload, before: impl FnOnce() -> Result<()>) -> Result<Outcome> {
         let outcome = self.run_step(step, work, before);
         self.stop.check()?;
         outcome.with_context(|| format!("the step {} failed", step.name()))
     }
 
-    fn run_step(&mut self, step: Step, work: &Work, before: impl FnOnce() -> Result<()>) -> Result<Outcome> {
+    fn run_step(&mut self, step: WorkStep, work: &Workload, before: impl FnOnce() -> Result<()>) -> Result<Outcome> {
         let order = serde_json::to_string(&Order { step, work: work.clone() }).context("an order is always JSON")?;
         for worker in &mut self.workers {
             worker.say(&order)?;

@@ -2,31 +2,34 @@
 //! machine allows at best.
 //!
 //! One process leads (`run`), others measure (`worker`): they wait for each other before each
-//! step, so that rates are of all clients at once. `work` says what is done, `path` and
-//! `library` do it, `report` tells what came out. It never changes what it measures: the
-//! servers are told nothing but what any client would tell them.
+//! step, so that rates are of all clients at once. A [`weft_workload::Workload`] says
+//! what is done, `path` and `library` do it, `report` tells what came out. `plan` does
+//! whole experiments on temporary file systems. It never changes what it measures: the servers are
+//! told nothing but what any client would tell them.
 // A full disk or a reader who has gone must not end a process, and these macros panic then: see
 // `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod ceiling;
 mod crew;
-mod engines;
-mod layers;
+mod data;
+mod experiment;
+mod findings;
 mod library;
 mod meter;
 mod options;
 mod path;
+mod plan;
 mod prediction;
 mod progress;
 mod report;
 mod run;
+mod setup;
 mod site;
 mod stats;
+mod system;
 mod target;
-mod tracing;
 mod usage;
-mod work;
 mod worker;
 mod yardstick;
 
@@ -36,7 +39,7 @@ use anyhow::Result;
 use weft_host::connect::Common;
 
 use options::{Options, Phases};
-use work::Step;
+use weft_workload::WorkStep;
 
 /// Measure a file system, or what this machine allows
 #[derive(Debug, clap::Args)]
@@ -52,9 +55,9 @@ Examples:
   weft bench all --path ~/mnt --fs ~/fs --ceiling                   with what the servers spend, beside a null FUSE file system
   weft bench create --path ~/mnt --ceiling=served                   beside the least that a file system with a server needs over FUSE
   weft bench write --path ~/mnt --procs 2 --interleaved --block 47008 --size 470080000
-  weft bench engines                                                the price of durability
-  weft bench tracing                                                what recording costs
-  weft bench layers                                                 what the order of accesses to the disk is worth")]
+  weft bench run engines                                            the price of durability
+  weft bench run tracing                                            what recording costs
+  weft bench run layers                                             what the order of accesses to the disk is worth")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -99,14 +102,8 @@ enum What {
     /// Fill directories with empty files, list them with attributes, remove them
     #[command(after_help = "Example:\n  weft bench stress --path ~/mnt --procs 5 --subdirs 100 --files 500")]
     Stress(Options),
-    /// Compare the engines: temporary file systems side by side, creates by the library
-    Engines(engines::Args),
-    /// Compare recording with not recording: creates by the library in turns, with an interval of
-    /// confidence
-    Tracing(tracing::Args),
-    /// Compare the cache layers: temporary file systems side by side, interleaved blocks of one
-    /// file from many clients
-    Layers(layers::Args),
+    /// Run a plan on this machine: temporary file systems, which take turns
+    Run(plan::Args),
     #[command(hide = true)]
     Worker(worker::Args),
     #[command(hide = true)]
@@ -122,19 +119,17 @@ impl Args {
         let one = |options: Options, step| run::run(&options, Phases::One(step), common);
         match self.what {
             What::Ceiling(args) => args.run(),
-            What::Create(options) => one(options, Step::Create),
-            What::Stat(options) => one(options, Step::Stat),
-            What::Readdir(options) => one(options, Step::Readdir),
-            What::Remove(options) => one(options, Step::Remove),
-            What::Write(options) => one(options, Step::Write),
-            What::Read(options) => one(options, Step::Read),
+            What::Create(options) => one(options, WorkStep::Create),
+            What::Stat(options) => one(options, WorkStep::Stat),
+            What::Readdir(options) => one(options, WorkStep::Readdir),
+            What::Remove(options) => one(options, WorkStep::Remove),
+            What::Write(options) => one(options, WorkStep::Write),
+            What::Read(options) => one(options, WorkStep::Read),
             What::Streams(options) => run::run(&options, Phases::Streams, common),
             What::All(options) => run::run(&options, Phases::All, common),
             What::Split(options) => run::run(&options, Phases::Split, common),
             What::Stress(options) => run::run(&options, Phases::Stress, common),
-            What::Engines(args) => args.run(common),
-            What::Tracing(args) => args.run(common),
-            What::Layers(args) => args.run(common),
+            What::Run(args) => args.run(common),
             What::Worker(args) => args.run(common),
             What::CeilingServer(args) => args.run(),
         }

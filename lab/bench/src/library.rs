@@ -15,9 +15,10 @@ use weft_host::connect::Fs;
 use weft_rt::Bulk;
 use weft_wire::Rights;
 
+use crate::data::{MARK_BYTES, mark, noise};
 use crate::meter::Meter;
 use crate::target::{Target, Traffic};
-use crate::work::{Block, MARK_BYTES, Step, Work, mark, noise};
+use weft_workload::{Block, WorkStep, Workload};
 
 /// Names given to one call of a batch: many windows, so that the end of a batch, when the window
 /// drains, does not count.
@@ -35,7 +36,7 @@ pub struct LibraryTarget {
 pub struct LibraryClient {
     number: u64,
     /// What `names` are for.
-    prepared: Option<Work>,
+    prepared: Option<Workload>,
     dir: Handle,
     /// Each directory that holds files of this client.
     folders: Vec<Folder>,
@@ -65,7 +66,7 @@ impl LibraryTarget {
         Ok(LibraryTarget { fs, root })
     }
 
-    fn path(&self, work: &Work, client: &LibraryClient) -> Vec<u8> {
+    fn path(&self, work: &Workload, client: &LibraryClient) -> Vec<u8> {
         [&self.root[..], b"/", work.dir_name(client.number).as_bytes()].concat()
     }
 
@@ -85,8 +86,8 @@ impl Target for LibraryTarget {
         LibraryClient { number, prepared: None, dir: Handle(0), folders: Vec::new(), noise: Vec::new() }
     }
 
-    fn prepare(&self, client: &mut LibraryClient, step: Step, work: &Work) -> Result<()> {
-        let makes_files = matches!(step, Step::Create | Step::Write);
+    fn prepare(&self, client: &mut LibraryClient, step: WorkStep, work: &Workload) -> Result<()> {
+        let makes_files = matches!(step, WorkStep::Create | WorkStep::Write);
         if client.prepared.as_ref() != Some(work) || makes_files {
             let path = self.path(work, client);
             client.dir = self.fs.stat(&path, false)?.handle;
@@ -103,24 +104,24 @@ impl Target for LibraryTarget {
         Ok(())
     }
 
-    fn run(&self, client: &mut LibraryClient, step: Step, work: &Work, meter: &mut Meter) -> Result<()> {
+    fn run(&self, client: &mut LibraryClient, step: WorkStep, work: &Workload, meter: &mut Meter) -> Result<()> {
         let path = self.path(work, client);
         let mut part = Part { target: self, work, number: client.number, noise: &client.noise, path: &path, meter: RefCell::new(meter) };
         for folder in &mut client.folders {
             let below = !folder.name.is_empty();
             match step {
-                Step::Create => {
+                WorkStep::Create => {
                     if below {
                         let made = self.fs.client.mkdir(&self.fs.who, client.dir, &folder.name, 0o755);
                         folder.handle = self.run_at(&path, made)?.handle;
                     }
                     part.create(folder)?;
                 }
-                Step::Stat => part.stat(folder)?,
-                Step::Readdir => part.list(folder)?,
-                Step::Write => part.write(folder)?,
-                Step::Read => part.read(folder)?,
-                Step::Remove => {
+                WorkStep::Stat => part.stat(folder)?,
+                WorkStep::Readdir => part.list(folder)?,
+                WorkStep::Write => part.write(folder)?,
+                WorkStep::Read => part.read(folder)?,
+                WorkStep::Remove => {
                     part.remove(folder)?;
                     if below {
                         self.run_at(&path, self.fs.client.rmdir(&self.fs.who, client.dir, &folder.name))?;
@@ -137,10 +138,15 @@ impl Target for LibraryTarget {
     }
 }
 
+/// Blocks as the library wants them.
+fn ranges(call: &[Block]) -> Vec<(u64, u64)> {
+    call.iter().map(|block| (block.offset, block.bytes)).collect()
+}
+
 /// One client's part of one step.
 struct Part<'a> {
     target: &'a LibraryTarget,
-    work: &'a Work,
+    work: &'a Workload,
     number: u64,
     noise: &'a [u8],
     path: &'a [u8],
@@ -163,7 +169,7 @@ impl Part<'_> {
 
     fn options(&self, rights: Rights) -> CreateOptions {
         CreateOptions {
-            exclusive: self.work.sharing == crate::work::Sharing::Own,
+            exclusive: self.work.sharing == weft_workload::Sharing::Own,
             rights,
             stripe_bytes: self.work.stripe_bytes,
             stripe_width: self.work.stripe_width,
@@ -255,19 +261,37 @@ impl Part<'_> {
             let create = fs.client.create(&fs.who, folder.handle, &folder.names[number as usize], &options);
             let (attr, file, _) = self.target.run_at(self.path, create)?;
             let (this, open) = (&*self, &*file);
-            let blocks = (0..self.work.blocks_of(number)).map(|index| async move {
-                let block = this.work.block_of(this.number, number, index);
-                this.write_block(open, number, block).await?;
-                this.count(block.bytes);
-                Ok(())
-            });
-            self.target.first_error(self.path, fs.run(run_window(blocks, self.depth())))?;
+            if self.work.per_call == 1 {
+                let blocks = (0..self.work.blocks_of(number)).map(|index| async move {
+                    let block = this.work.block_of(this.number, number, index);
+                    this.write_block(open, number, block).await?;
+                    this.count(block.bytes);
+                    Ok(())
+                });
+                self.target.first_error(self.path, fs.run(run_window(blocks, self.depth())))?;
+            } else {
+                let calls = self.work.calls_of(self.number, number).map(|call| this.write_call(open, number, call));
+                self.target.first_error(self.path, fs.run(run_window(calls, self.depth())))?;
+            }
             if self.work.fsync {
                 self.target.run_at(self.path, fs.client.fsync(&file, false))?;
             }
             self.target.run_at(self.path, fs.client.close(file))?;
             folder.handles.push(attr.handle);
         }
+        Ok(())
+    }
+
+    /// Several blocks in one call.
+    async fn write_call(&self, file: &OpenFile, number: u64, call: Vec<Block>) -> weft_client::Result<()> {
+        let marks: Vec<_> = call.iter().map(|block| mark(self.number, number, *block)).collect();
+        let mut data = Vec::with_capacity(2 * call.len());
+        for (block, mark) in call.iter().zip(&marks) {
+            let marked = mark.len().min(block.bytes as usize);
+            data.extend([&mark[..marked], &self.noise[marked..block.bytes as usize]]);
+        }
+        self.fs().client.write_list(file, &ranges(&call), Bulk::Slices(data)).await?;
+        self.count(call.iter().map(|block| block.bytes).sum());
         Ok(())
     }
 
@@ -281,7 +305,8 @@ impl Part<'_> {
     fn read(&self, folder: &Folder) -> Result<()> {
         let streams = 0..self.work.streams_of();
         // Many requests of one file at once, or of many files if each is one request.
-        let (files_at_once, blocks_at_once) = if self.work.blocks_of(0) > 1 { (1, self.depth()) } else { (self.depth(), 1) };
+        let calls = self.work.blocks_of(0).div_ceil(self.work.blocks_per_call(0));
+        let (files_at_once, blocks_at_once) = if calls > 1 { (1, self.depth()) } else { (self.depth(), 1) };
         let flows = streams.map(|number| self.read_file(folder.handles[number as usize], number, blocks_at_once));
         self.fs().run(run_window(flows, files_at_once)).into_iter().collect()
     }
@@ -291,16 +316,26 @@ impl Part<'_> {
         let explain = |error| fs.explain(self.path, error);
         let (_, file): (_, Arc<OpenFile>) = fs.client.open(&fs.who, handle, Rights::READ, false).await.map_err(explain)?;
         let open = &*file;
-        let blocks = (0..self.work.blocks_of(number)).map(|index| async move {
-            let block = self.work.block_of(self.number, number, index);
-            let pieces = fs.client.read(open, block.offset, block.bytes).await.map_err(explain)?;
-            self.check(&pieces, number, block)?;
-            self.count(block.bytes);
-            Ok(())
-        });
         // Apart from this flow, which is moved with others like it: without optimisation they would
         // not fit on the stack of a thread.
-        Box::pin(run_window(blocks, at_once)).await.into_iter().collect::<Result<()>>()?;
+        if self.work.per_call == 1 {
+            let blocks = (0..self.work.blocks_of(number)).map(|index| async move {
+                let block = self.work.block_of(self.number, number, index);
+                let pieces = fs.client.read(open, block.offset, block.bytes).await.map_err(explain)?;
+                self.check(&pieces, number, block)?;
+                self.count(block.bytes);
+                Ok(())
+            });
+            Box::pin(run_window(blocks, at_once)).await.into_iter().collect::<Result<()>>()?;
+        } else {
+            let calls = self.work.calls_of(self.number, number).map(|call| async move {
+                let read = fs.client.read_list(open, &ranges(&call)).await.map_err(explain)?;
+                call.iter().zip(&read).try_for_each(|(block, pieces)| self.check(pieces, number, *block))?;
+                self.count(call.iter().map(|block| block.bytes).sum());
+                Ok(())
+            });
+            Box::pin(run_window(calls, at_once)).await.into_iter().collect::<Result<()>>()?;
+        }
         fs.client.close(file).await.map_err(explain)
     }
 
@@ -340,7 +375,7 @@ impl Part<'_> {
 ///
 /// # Errors
 /// Of the file system.
-pub fn make_dirs(fs: &Fs, root: &[u8], work: &Work) -> Result<()> {
+pub fn make_dirs(fs: &Fs, root: &[u8], work: &Workload) -> Result<()> {
     let dir = fs.stat(root, false)?.handle;
     for name in work.dir_names() {
         fs.run_at(root, fs.client.mkdir(&fs.who, dir, name.as_bytes(), 0o755))?;

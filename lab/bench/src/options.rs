@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weft_host::units::ByteSize;
 
-use crate::work::{Dirs, Sharing, Step, Work};
 use crate::yardstick::CeilingKind;
+use weft_workload::{Dirs, Sharing, Steps, WorkStep, Workload};
 
 /// Files of each client unless the person says otherwise.
 const FILES: u64 = 5000;
@@ -35,7 +36,7 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", default_value = "1MiB", help_heading = "What")]
     block: ByteSize,
     /// Which directories the files are in [default: shared; own for split and stress]
-    #[arg(long, value_enum, help_heading = "What")]
+    #[arg(long, value_parser = PossibleValuesParser::new(["shared", "own"]).map(dirs), help_heading = "What")]
     dir: Option<Dirs>,
     /// Directories that each client makes for its files, removed with them [default: 0; 100 for
     /// stress]
@@ -108,6 +109,10 @@ pub struct Options {
     pub progress: Option<PathBuf>,
 }
 
+fn dirs(name: String) -> Dirs {
+    Dirs::ALL.into_iter().find(|(known, _)| *known == name).map_or(Dirs::Shared, |(_, dirs)| dirs)
+}
+
 /// Seconds of rest, at most an hour.
 fn pause(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected".to_string())?;
@@ -118,7 +123,7 @@ fn pause(text: &str) -> Result<f64, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
     /// One step.
-    One(Step),
+    One(WorkStep),
     /// Files made, looked at, listed and removed; then streams.
     All,
     /// Files written and then read block by block.
@@ -129,81 +134,45 @@ pub enum Phases {
     Stress,
 }
 
-/// A part of a plan: the same work in several steps.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Section {
-    /// Said before the name of each step in results.
-    pub prefix: &'static str,
-    /// The work.
-    pub work: Work,
-    /// Done once before all repetitions, not timed.
-    pub before: Vec<Step>,
-    /// Done in each repetition; told in results if `true`.
-    pub cycle: Vec<(Step, bool)>,
-    /// Done once after them.
-    pub after: Vec<Step>,
-}
-
-impl Section {
-    /// Name of a step in results.
-    pub fn phase(&self, step: Step) -> String {
-        match self.prefix {
-            "split" => "split".to_string(),
-            prefix => format!("{prefix}{}", step.name()),
-        }
-    }
-}
-
 impl Options {
     /// What is to be done.
     ///
     /// # Errors
     /// If options do not fit together; says which.
-    pub fn plan(&self, phases: Phases) -> Result<Vec<Section>> {
+    pub fn plan(&self, phases: Phases) -> Result<Vec<Workload>> {
         self.check(phases)?;
-        let metadata = |step| Work { size: self.size_or(0), ..self.work(phases, self.files.unwrap_or(FILES), step == Step::Readdir) };
-        let stream = |size| Work { size, sharing: self.sharing(), ..self.work(phases, self.files.unwrap_or(1), false) };
-        let section = |work, before: &[Step], cycle: &[(Step, bool)], after: &[Step]| Section {
-            prefix: "",
-            work,
-            before: before.to_vec(),
-            cycle: cycle.to_vec(),
-            after: after.to_vec(),
-        };
-        use Step::{Create, Read, Readdir, Remove, Stat, Write};
+        let metadata =
+            |step| Workload { size: self.size_or(0), ..self.work(phases, self.files.unwrap_or(FILES), step == WorkStep::Readdir) };
+        let stream = |size| Workload { size, sharing: self.sharing(), ..self.work(phases, self.files.unwrap_or(1), false) };
+        let written_and_read = || Steps { cycle: vec![(Write, true), (Read, true), (Remove, false)], ..Steps::default() };
+        use WorkStep::{Create, Read, Readdir, Remove, Stat, Write};
         Ok(match phases {
-            Phases::One(Create) => vec![section(metadata(Create), &[], &[(Create, true), (Remove, false)], &[])],
-            Phases::One(step @ (Stat | Readdir)) => vec![section(metadata(step), &[Create], &[(step, true)], &[Remove])],
-            Phases::One(Remove) => vec![section(metadata(Remove), &[], &[(Create, false), (Remove, true)], &[])],
-            Phases::One(Write) => vec![section(stream(self.size_or(STREAM_BYTES)), &[], &[(Write, true), (Remove, false)], &[])],
-            Phases::One(Read) => vec![section(stream(self.size_or(STREAM_BYTES)), &[Write], &[(Read, true)], &[Remove])],
+            Phases::One(step @ (Create | Stat | Readdir | Remove)) => vec![Workload { steps: Steps::of(step), ..metadata(step) }],
+            Phases::One(step @ (Write | Read)) => vec![Workload { steps: Steps::of(step), ..stream(self.size_or(STREAM_BYTES)) }],
             Phases::All => {
                 let work = metadata(Create);
-                let mut cycle = vec![(Create, true), (Stat, true), (Readdir, true), (Read, work.size > 0), (Remove, true)];
-                cycle.retain(|(step, _)| *step != Read || work.size > 0);
-                let mut sections = vec![Section { prefix: "", ..section(work, &[], &cycle, &[]) }];
+                let mut steps = vec![Create, Stat, Readdir, Read, Remove];
+                steps.retain(|step| *step != Read || work.size > 0);
+                let mut works = vec![Workload { steps: Steps::each(&steps), ..work }];
                 if self.stream_size.0 > 0 {
-                    let streams = Work { files: 1, subdirs: 0, ..stream(self.stream_size.0) };
                     // With a size the files were read before; the streams are told apart from that.
                     let prefix = if self.size_or(0) > 0 { "stream-" } else { "" };
-                    sections.push(Section { prefix, ..section(streams, &[], &[(Write, true), (Read, true), (Remove, false)], &[]) });
+                    let steps = written_and_read().named(prefix);
+                    works.push(Workload { files: 1, subdirs: 0, steps, ..stream(self.stream_size.0) });
                 }
-                sections
+                works
             }
-            Phases::Streams => {
-                let work = stream(self.size_or(STREAM_BYTES));
-                vec![section(work, &[], &[(Write, true), (Read, true), (Remove, false)], &[])]
-            }
+            Phases::Streams => vec![Workload { steps: written_and_read(), ..stream(self.size_or(STREAM_BYTES)) }],
             Phases::Split => {
                 let (files, total) = (self.files.unwrap_or(1), self.size_or(50 << 20));
                 ensure!(total >= files, "split: {total} bytes cannot be written in {files} files");
-                let work = Work { size: total / files, longer: total % files, ..self.work(phases, files, false) };
-                vec![Section { prefix: "split", ..section(work, &[], &[(Create, true), (Remove, false)], &[]) }]
+                let steps = Steps::of(Create).named("split");
+                vec![Workload { size: total / files, longer: total % files, steps, ..self.work(phases, files, false) }]
             }
             Phases::Stress => {
-                let work = Work { size: self.size_or(0), attrs: true, ..self.work(phases, self.files.unwrap_or(500), true) };
-                let work = Work { subdirs: self.subdirs.unwrap_or(100), ..work };
-                vec![Section { prefix: "stress-", ..section(work, &[], &[(Create, true), (Readdir, true), (Remove, true)], &[]) }]
+                let steps = Steps::each(&[Create, Readdir, Remove]).named("stress-");
+                let work = self.work(phases, self.files.unwrap_or(500), true);
+                vec![Workload { size: self.size_or(0), attrs: true, subdirs: self.subdirs.unwrap_or(100), steps, ..work }]
             }
         })
     }
@@ -214,7 +183,7 @@ impl Options {
     }
 
     fn check(&self, phases: Phases) -> Result<()> {
-        let streams = matches!(phases, Phases::One(Step::Write | Step::Read) | Phases::Streams | Phases::All);
+        let streams = matches!(phases, Phases::One(WorkStep::Write | WorkStep::Read) | Phases::Streams | Phases::All);
         let only = |given: bool, option: &str, with: &str| if given { bail!("{option} works only with {with}") } else { Ok(()) };
         let by_path = !self.by_library();
         only(by_path && self.depth > 1, "--depth", "the library: give --fs without --path")?;
@@ -249,19 +218,16 @@ impl Options {
         }
     }
 
-    fn work(&self, phases: Phases, files: u64, listing: bool) -> Work {
+    fn work(&self, phases: Phases, files: u64, listing: bool) -> Workload {
         let own = matches!(phases, Phases::Split | Phases::Stress);
-        Work {
+        Workload {
+            repetitions: self.reps,
             procs: self.procs.unwrap_or(if phases == Phases::Split { 4 } else { 1 }),
             clients: self.clients,
             depth: self.depth,
-            files,
             subdirs: self.subdirs.unwrap_or(0),
-            size: 0,
-            longer: 0,
             block: self.block.0,
             dirs: self.dir.unwrap_or(if own { Dirs::Own } else { Dirs::Shared }),
-            sharing: Sharing::Own,
             fsync: self.fsync,
             direct: self.direct,
             cold: self.cold,
@@ -271,6 +237,7 @@ impl Options {
             stripe_bytes: self.stripe_size.unwrap_or(0),
             stripe_width: self.stripe_width.unwrap_or(0),
             progress: self.progress.is_some(),
+            ..Workload::empty_files(files)
         }
     }
 }
@@ -290,7 +257,7 @@ mod tests {
         Line::try_parse_from(std::iter::once("x").chain(words.split_ascii_whitespace())).expect("good words").options
     }
 
-    fn plan(phases: Phases, words: &str) -> Vec<Section> {
+    fn plan(phases: Phases, words: &str) -> Vec<Workload> {
         options(words).plan(phases).expect("a good plan")
     }
 
@@ -307,62 +274,60 @@ mod tests {
 
     #[test]
     fn create_times_creates_only_and_removes_what_it_made() {
-        let [section] = &plan(Phases::One(Step::Create), "--path /p --files 7 --procs 2 --clients 3 --size 3901 --dir own")[..] else {
-            panic!("one section")
+        let [work] = &plan(Phases::One(WorkStep::Create), "--path /p --files 7 --procs 2 --clients 3 --size 3901 --dir own")[..] else {
+            panic!("one workload")
         };
-        assert_eq!(section.cycle, [(Step::Create, true), (Step::Remove, false)]);
-        let work = &section.work;
+        assert_eq!(work.steps.cycle, [(WorkStep::Create, true), (WorkStep::Remove, false)]);
         assert_eq!((work.files, work.procs, work.clients, work.size, work.dirs), (7, 2, 3, 3901, Dirs::Own));
         assert_eq!(work.sharing, Sharing::Own);
     }
 
     #[test]
     fn what_is_measured_on_existing_files_makes_them_once() {
-        for step in [Step::Stat, Step::Readdir, Step::Read] {
-            let [section] = &plan(Phases::One(step), "--path /p")[..] else { panic!("one section") };
-            assert_eq!((section.before.len(), &section.cycle[..], section.after.len()), (1, &[(step, true)][..], 1));
+        for step in [WorkStep::Stat, WorkStep::Readdir, WorkStep::Read] {
+            let [work] = &plan(Phases::One(step), "--path /p")[..] else { panic!("one workload") };
+            assert_eq!((work.steps.before.len(), &work.steps.cycle[..], work.steps.after.len()), (1, &[(step, true)][..], 1));
         }
     }
 
     #[test]
     fn streams_have_a_size_by_default_and_files_have_none() {
-        assert_eq!(plan(Phases::One(Step::Write), "--path /p")[0].work.size, STREAM_BYTES);
-        assert_eq!(plan(Phases::One(Step::Create), "--path /p")[0].work.size, 0);
+        assert_eq!(plan(Phases::One(WorkStep::Write), "--path /p")[0].size, STREAM_BYTES);
+        assert_eq!(plan(Phases::One(WorkStep::Create), "--path /p")[0].size, 0);
         let all = plan(Phases::All, "--path /p");
         assert_eq!(all.len(), 2);
-        assert!(!all[0].cycle.iter().any(|(step, _)| *step == Step::Read), "there is nothing to read in empty files");
-        assert_eq!((all[1].work.size, all[1].work.files), (256 << 20, 1));
-        let names: Vec<String> = plan(Phases::All, "--path /p --size 1K").iter().map(|section| section.phase(Step::Read)).collect();
+        assert!(!all[0].steps.cycle.iter().any(|(step, _)| *step == WorkStep::Read), "there is nothing to read in empty files");
+        assert_eq!((all[1].size, all[1].files), (256 << 20, 1));
+        let names: Vec<String> = plan(Phases::All, "--path /p --size 1K").iter().map(|work| work.steps.phase(WorkStep::Read)).collect();
         assert_eq!(names, ["read", "stream-read"]);
     }
 
     #[test]
     fn split_divides_all_bytes() {
-        let [section] = &plan(Phases::Split, "--path /p --files 3 --size 10")[..] else { panic!("one section") };
-        let work = &section.work;
+        let [work] = &plan(Phases::Split, "--path /p --files 3 --size 10")[..] else { panic!("one workload") };
         assert_eq!((work.procs, work.dirs), (4, Dirs::Own));
         assert_eq!((0..3).map(|number| work.bytes_of(number)).collect::<Vec<_>>(), [4, 3, 3]);
-        assert_eq!(section.phase(Step::Create), "split");
+        assert_eq!(work.steps.phase(WorkStep::Create), "split");
         assert!(refusal(Phases::Split, "--path /p --files 3 --size 2").contains("2 bytes"));
     }
 
     #[test]
     fn stress_fills_directories() {
-        let [section] = &plan(Phases::Stress, "--path /p --procs 5")[..] else { panic!("one section") };
-        assert_eq!((section.work.subdirs, section.work.files, section.work.attrs), (100, 500, true));
-        assert_eq!(section.phase(Step::Readdir), "stress-readdir");
+        let [work] = &plan(Phases::Stress, "--path /p --procs 5")[..] else { panic!("one workload") };
+        assert_eq!((work.subdirs, work.files, work.attrs), (100, 500, true));
+        assert_eq!(work.steps.phase(WorkStep::Readdir), "stress-readdir");
     }
 
     #[test]
     fn what_does_not_fit_together_is_refused() {
-        let create = Phases::One(Step::Create);
+        let create = Phases::One(WorkStep::Create);
         assert!(refusal(create, "--path /p --depth 2").contains("--depth"));
         assert!(refusal(create, "--fs /f --direct").contains("--direct"));
         assert!(refusal(create, "--path /p --stripe-size 64KiB").contains("--stripe-size"));
         assert!(refusal(create, "--path /p --interleaved").contains("--interleaved"));
-        assert!(refusal(Phases::One(Step::Write), "--path /p --interleaved --size 1000 --block 300").contains("300"));
-        assert!(refusal(Phases::One(Step::Write), "--path /p --size 0").contains("nothing to write"));
-        assert!(refusal(Phases::One(Step::Write), "--path /p --block 0").contains("--block"));
+        assert!(refusal(Phases::One(WorkStep::Write), "--path /p --interleaved --size 1000 --block 300").contains("300"));
+        assert!(refusal(Phases::One(WorkStep::Write), "--path /p --size 0").contains("nothing to write"));
+        assert!(refusal(Phases::One(WorkStep::Write), "--path /p --block 0").contains("--block"));
         for bad in ["--path /p --reps 0", "--path /p --procs 0", "--path /p --shared-file --interleaved", "--path /p --json --markdown x"] {
             assert!(Line::try_parse_from(std::iter::once("x").chain(bad.split_ascii_whitespace())).is_err(), "{bad}");
         }

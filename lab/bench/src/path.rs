@@ -13,9 +13,10 @@ use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use weft_trace::{EventId, OpenSpan, event};
 
+use crate::data::{MARK_BYTES, mark, noise};
 use crate::meter::Meter;
 use crate::target::{Target, Traffic};
-use crate::work::{Block, MARK_BYTES, Step, Work, mark, noise};
+use weft_workload::{Block, WorkStep, Workload};
 
 /// Direct I/O wants memory that begins at a page.
 const PAGE_BYTES: usize = 4096;
@@ -52,14 +53,14 @@ impl Target for PathTarget {
         PathClient { number, dir: None, data: Buffer::default() }
     }
 
-    fn prepare(&self, client: &mut PathClient, step: Step, work: &Work) -> Result<()> {
+    fn prepare(&self, client: &mut PathClient, step: WorkStep, work: &Workload) -> Result<()> {
         let path = self.root.join(work.dir_name(client.number));
         if client.dir.as_ref().is_none_or(|dir| dir.path != path) {
             let fd = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?.into();
             client.dir = Some(Dir { fd, path });
         }
         client.data.prepare(work.block.min(work.bytes_of(0)) as usize, client.number);
-        if step == Step::Read && work.cold {
+        if step == WorkStep::Read && work.cold {
             client.each_stream(work, |open, _| {
                 let file = open(OFlag::O_RDONLY)?;
                 // Pages that are not written back yet would stay.
@@ -71,19 +72,19 @@ impl Target for PathTarget {
         Ok(())
     }
 
-    fn run(&self, client: &mut PathClient, step: Step, work: &Work, meter: &mut Meter) -> Result<()> {
+    fn run(&self, client: &mut PathClient, step: WorkStep, work: &Workload, meter: &mut Meter) -> Result<()> {
         match step {
-            Step::Create => client.create(work, meter),
-            Step::Stat => client.each_file(work, |dir, name, _| {
+            WorkStep::Create => client.create(work, meter),
+            WorkStep::Stat => client.each_file(work, |dir, name, _| {
                 let _app = traced(event::APP_STAT);
                 fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
                 meter.done(0);
                 Ok(())
             }),
-            Step::Readdir => client.list(work, meter),
-            Step::Write => client.write(work, meter),
-            Step::Read => client.read(work, meter),
-            Step::Remove => client.remove(work, meter),
+            WorkStep::Readdir => client.list(work, meter),
+            WorkStep::Write => client.write(work, meter),
+            WorkStep::Read => client.read(work, meter),
+            WorkStep::Remove => client.remove(work, meter),
         }
     }
 
@@ -97,7 +98,7 @@ impl PathClient {
         self.dir.as_ref().expect("prepare opened it")
     }
 
-    fn create(&mut self, work: &Work, meter: &mut Meter) -> Result<()> {
+    fn create(&mut self, work: &Workload, meter: &mut Meter) -> Result<()> {
         if work.subdirs > 0 {
             let mut name = Vec::new();
             for subdir in work.subdir_names(self.number) {
@@ -126,7 +127,7 @@ impl PathClient {
         outcome
     }
 
-    fn list(&self, work: &Work, meter: &mut Meter) -> Result<()> {
+    fn list(&self, work: &Workload, meter: &mut Meter) -> Result<()> {
         for subdir in work.subdir_names(self.number) {
             let path = self.dir().path.join(subdir);
             let _app = traced(event::APP_READDIR);
@@ -145,7 +146,7 @@ impl PathClient {
         Ok(())
     }
 
-    fn write(&mut self, work: &Work, meter: &mut Meter) -> Result<()> {
+    fn write(&mut self, work: &Workload, meter: &mut Meter) -> Result<()> {
         let mut data = std::mem::take(&mut self.data);
         let client = self.number;
         let outcome = self.each_stream(work, |open, number| {
@@ -165,7 +166,7 @@ impl PathClient {
         outcome
     }
 
-    fn read(&mut self, work: &Work, meter: &mut Meter) -> Result<()> {
+    fn read(&mut self, work: &Workload, meter: &mut Meter) -> Result<()> {
         let mut data = std::mem::take(&mut self.data);
         let client = self.number;
         let outcome = self.each_stream(work, |open, number| {
@@ -183,7 +184,7 @@ impl PathClient {
                 check_mark(bytes, client, number, block)?;
                 meter.done(block.bytes);
             }
-            finish(file, &Work { fsync: false, ..work.clone() })
+            finish(file, &Workload { fsync: false, ..work.clone() })
         });
         // What was read is not the noise that writes expect.
         data.forget();
@@ -191,7 +192,7 @@ impl PathClient {
         outcome
     }
 
-    fn remove(&self, work: &Work, meter: &mut Meter) -> Result<()> {
+    fn remove(&self, work: &Workload, meter: &mut Meter) -> Result<()> {
         self.each_file(work, |dir, name, _| {
             let _app = traced(event::APP_UNLINK);
             unlinkat(dir, name, UnlinkatFlags::NoRemoveDir)?;
@@ -210,7 +211,7 @@ impl PathClient {
     }
 
     /// Calls `act` with the directory, the name and the number of each file that this client makes.
-    fn each_file(&self, work: &Work, mut act: impl FnMut(BorrowedFd<'_>, &[u8], u64) -> Result<()>) -> Result<()> {
+    fn each_file(&self, work: &Workload, mut act: impl FnMut(BorrowedFd<'_>, &[u8], u64) -> Result<()>) -> Result<()> {
         let mut name = Vec::new();
         for subdir in work.subdir_names(self.number) {
             for number in 0..work.files_of(self.number) {
@@ -223,7 +224,7 @@ impl PathClient {
 
     /// Calls `act` with the number of each file that this client writes or reads, and with what
     /// opens it.
-    fn each_stream(&self, work: &Work, mut act: impl FnMut(&dyn Fn(OFlag) -> Result<File>, u64) -> Result<()>) -> Result<()> {
+    fn each_stream(&self, work: &Workload, mut act: impl FnMut(&dyn Fn(OFlag) -> Result<File>, u64) -> Result<()>) -> Result<()> {
         let mut name = Vec::new();
         for subdir in work.subdir_names(self.number) {
             for number in 0..work.streams_of() {
@@ -234,7 +235,7 @@ impl PathClient {
         Ok(())
     }
 
-    fn name_into(&self, name: &mut Vec<u8>, work: &Work, subdir: &str, file: &str) {
+    fn name_into(&self, name: &mut Vec<u8>, work: &Workload, subdir: &str, file: &str) {
         name.clear();
         if work.full_paths {
             name.extend_from_slice(self.dir().path.as_os_str().as_bytes());
@@ -268,7 +269,7 @@ fn failed(call: &str, name: &[u8], error: Errno) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("{call} {}", name.escape_ascii()))
 }
 
-fn flags(work: &Work, flags: OFlag) -> OFlag {
+fn flags(work: &Workload, flags: OFlag) -> OFlag {
     if work.direct { flags | OFlag::O_DIRECT } else { flags }
 }
 
@@ -278,7 +279,7 @@ fn open(dir: BorrowedFd<'_>, name: &[u8], flags: OFlag) -> Result<File> {
 }
 
 /// Closes a file; network file systems tell late errors here.
-fn finish(file: File, work: &Work) -> Result<()> {
+fn finish(file: File, work: &Workload) -> Result<()> {
     if work.fsync {
         let _app = traced(event::APP_FSYNC);
         file.sync_all()?;
@@ -340,7 +341,7 @@ impl Buffer {
 ///
 /// # Errors
 /// Of the file system.
-pub fn make_dirs(root: &Path, work: &Work) -> Result<()> {
+pub fn make_dirs(root: &Path, work: &Workload) -> Result<()> {
     for name in work.dir_names() {
         let path = root.join(name);
         std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -352,7 +353,7 @@ pub fn make_dirs(root: &Path, work: &Work) -> Result<()> {
 ///
 /// # Errors
 /// Of the file system.
-pub fn remove_dirs(root: &Path, work: &Work) -> Result<()> {
+pub fn remove_dirs(root: &Path, work: &Workload) -> Result<()> {
     for name in work.dir_names() {
         let path = root.join(name);
         ensure!(path.starts_with(root) && path != root, "only what is inside is removed");
@@ -367,10 +368,9 @@ pub fn remove_dirs(root: &Path, work: &Work) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::tests::small;
-    use crate::work::{Dirs, Sharing};
+    use weft_workload::{Dirs, Sharing};
 
-    fn run(target: &PathTarget, clients: &mut [PathClient], step: Step, work: &Work) -> Result<(u64, u64)> {
+    fn run(target: &PathTarget, clients: &mut [PathClient], step: WorkStep, work: &Workload) -> Result<(u64, u64)> {
         let mut sum = (0, 0);
         for client in clients.iter_mut() {
             let mut meter = Meter::start(false);
@@ -382,7 +382,7 @@ mod tests {
         Ok(sum)
     }
 
-    fn all_steps(work: &Work, steps: &[(Step, u64)]) {
+    fn all_steps(work: &Workload, steps: &[(WorkStep, u64)]) {
         let dir = tempfile::tempdir().unwrap();
         let target = PathTarget::new(dir.path());
         make_dirs(dir.path(), work).unwrap();
@@ -400,9 +400,15 @@ mod tests {
     fn files_come_and_go() {
         for full_paths in [false, true] {
             for dirs in [Dirs::Shared, Dirs::Own] {
-                let work = Work { clients: 2, full_paths, dirs, size: 3901, attrs: full_paths, ..small() };
+                let work = Workload { clients: 2, full_paths, dirs, size: 3901, attrs: full_paths, ..Workload::empty_files(5) };
                 let listed = if dirs == Dirs::Shared { 20 } else { 10 };
-                let steps = [(Step::Create, 10), (Step::Stat, 10), (Step::Readdir, listed), (Step::Read, 10), (Step::Remove, 10)];
+                let steps = [
+                    (WorkStep::Create, 10),
+                    (WorkStep::Stat, 10),
+                    (WorkStep::Readdir, listed),
+                    (WorkStep::Read, 10),
+                    (WorkStep::Remove, 10),
+                ];
                 all_steps(&work, &steps);
             }
         }
@@ -410,16 +416,25 @@ mod tests {
 
     #[test]
     fn directories_below_are_made_and_removed_with_the_files() {
-        let work = Work { clients: 2, subdirs: 3, attrs: true, ..small() };
-        all_steps(&work, &[(Step::Create, 30), (Step::Readdir, 30), (Step::Remove, 30)]);
+        let work = Workload { clients: 2, subdirs: 3, attrs: true, ..Workload::empty_files(5) };
+        all_steps(&work, &[(WorkStep::Create, 30), (WorkStep::Readdir, 30), (WorkStep::Remove, 30)]);
     }
 
     #[test]
     fn streams_of_all_kinds() {
         for sharing in [Sharing::Own, Sharing::Parts, Sharing::Interleaved] {
-            let work = Work { clients: 3, files: 1, sharing, size: 4 * 47008, block: 47008, cold: true, fsync: true, ..small() };
+            let work = Workload {
+                clients: 3,
+                files: 1,
+                sharing,
+                size: 4 * 47008,
+                block: 47008,
+                cold: true,
+                fsync: true,
+                ..Workload::empty_files(5)
+            };
             let removed = if sharing == Sharing::Own { 3 } else { 1 };
-            all_steps(&work, &[(Step::Write, 12), (Step::Read, 12), (Step::Remove, removed)]);
+            all_steps(&work, &[(WorkStep::Write, 12), (WorkStep::Read, 12), (WorkStep::Remove, removed)]);
         }
     }
 
@@ -427,15 +442,15 @@ mod tests {
     fn wrong_data_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let target = PathTarget::new(dir.path());
-        let work = Work { files: 1, size: 100, block: 50, ..small() };
+        let work = Workload { files: 1, size: 100, block: 50, ..Workload::empty_files(5) };
         make_dirs(dir.path(), &work).unwrap();
         let mut clients = [target.client(0)];
-        run(&target, &mut clients, Step::Write, &work).unwrap();
+        run(&target, &mut clients, WorkStep::Write, &work).unwrap();
         let path = dir.path().join(work.dir_name(0)).join(work.file_name(0, 0));
         let mut content = std::fs::read(&path).unwrap();
         content[50] ^= 1;
         std::fs::write(&path, content).unwrap();
-        let error = run(&target, &mut clients, Step::Read, &work).unwrap_err();
+        let error = run(&target, &mut clients, WorkStep::Read, &work).unwrap_err();
         assert!(format!("{error:#}").contains("50 bytes at 50"), "{error:#}");
     }
 }

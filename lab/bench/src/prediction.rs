@@ -1,6 +1,6 @@
-//! How many operations of their disks data servers should need for a pass of `weft bench layers`:
-//! the same blocks, calls, clients and servers in the simulator (`docs/simulator.md`), with the
-//! cache layer told what the real one is told.
+//! How many operations of their disks data servers should need for a step of an experiment: the
+//! same blocks, calls, clients and servers in the simulator (`docs/simulator.md`), with the cache
+//! layer told what the real one is told.
 //!
 //! The model knows the disk as the layer does (an access of 30 us, 1 GiB/s). It does not know how
 //! long clients take for everything else, and that decides how many requests wait at the same time
@@ -13,8 +13,8 @@ use anyhow::{Result, anyhow};
 use weft_data_server::CacheConfig;
 use weft_model::DiskModel;
 use weft_model::units::{GIB, MIB, seconds};
-use weft_piosim::program::{WORLD, push_merged};
-use weft_piosim::{Access, Application, CacheLayerConfig, ClusterConfig, Command, Extent, Simulation};
+use weft_piosim::workloads::{Manner, Transfer};
+use weft_piosim::{CacheLayerConfig, ClusterConfig, Simulation};
 use weft_sched::LayerKind;
 
 /// Instructions a second of a modelled processor: a cycle is a nanosecond.
@@ -22,31 +22,18 @@ const CYCLES_PER_S: u64 = 1_000_000_000;
 /// Steps of the search for the time between calls.
 const STEPS: u32 = 8;
 
-/// One pass over a file that all clients share, block by block in turn.
+/// A step that writes or reads, on data servers of this machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
-    /// Clients.
-    pub clients: u64,
+pub struct Predicting<'a> {
+    /// What is written or read.
+    pub transfer: Transfer<'a>,
     /// Data servers.
-    pub servers: u16,
+    pub servers: u32,
     /// Bytes of a stripe.
     pub stripe_bytes: u64,
-    /// Bytes of a block.
-    pub block_bytes: u64,
-    /// Blocks of each client.
-    pub blocks: u64,
-    /// Blocks in one call.
-    pub per_call: u64,
-    /// Whether the pass writes.
-    pub writes: bool,
 }
 
-impl Case {
-    /// What a pass moves, in MiB.
-    pub fn mib(&self) -> f64 {
-        (self.block_bytes * self.blocks * self.clients) as f64 / MIB as f64
-    }
-
+impl Predicting<'_> {
     /// Operations of all disks with this layer, the clients computing `between_ns` nanoseconds
     /// before each call.
     ///
@@ -56,13 +43,14 @@ impl Case {
         self.simulate(cache, between_ns).map(|(operations, _)| operations)
     }
 
-    /// How long the clients compute before each call if a pass with the layer `none` takes
+    /// How long the clients compute before each call if the step with the layer `none` takes
     /// `measured_s` seconds, in nanoseconds.
     ///
     /// # Errors
-    /// As [`Case::operations`].
+    /// As [`Predicting::operations`].
     pub fn between_calls(&self, none: &CacheConfig, measured_s: f64) -> Result<u64> {
-        let calls = self.blocks.div_ceil(self.per_call);
+        let work = self.transfer.work;
+        let calls = work.blocks_of(0).div_ceil(work.blocks_per_call(0));
         let (mut low, mut high): (u64, u64) = (0, (measured_s * 1e9) as u64 / calls);
         for _ in 0..STEPS {
             let middle = low.midpoint(high);
@@ -73,17 +61,16 @@ impl Case {
 
     /// Operations and seconds.
     fn simulate(&self, cache: &CacheConfig, between_ns: u64) -> Result<(u64, f64)> {
-        let clients = u32::try_from(self.clients)?;
-        let config = self.config(clients, cache);
-        let report =
-            Simulation::new(&config, &self.application(clients, between_ns)).and_then(Simulation::run).map_err(|why| anyhow!(why))?;
+        let program = self.transfer.individual(Manner { think_cycles: between_ns, ..Manner::default() });
+        let report = Simulation::new(&self.config(cache), &program).and_then(Simulation::run).map_err(|why| anyhow!(why))?;
         Ok((report.disks().operations, seconds(report.ranks_end_nanos())))
     }
 
     /// One machine: a network that costs next to nothing.
-    fn config(&self, clients: u32, cache: &CacheConfig) -> ClusterConfig {
+    fn config(&self, cache: &CacheConfig) -> ClusterConfig {
         let disk = DiskModel::Simple { access: cache.disk.access_ns as f64 / 1e9, bandwidth: cache.disk.bytes_per_s };
-        let usual = ClusterConfig::thesis(clients, u32::from(self.servers), LayerKind::None).natural();
+        let clients = self.transfer.work.clients_in_all() as u32;
+        let usual = ClusterConfig::thesis(clients, self.servers, LayerKind::None).natural();
         let mut cpu = usual.cpu;
         cpu.instructions_per_second = CYCLES_PER_S;
         ClusterConfig {
@@ -102,28 +89,6 @@ impl Case {
             ..usual
         }
     }
-
-    fn application(&self, clients: u32, between_ns: u64) -> Application {
-        let mut app = Application::new("layers", clients);
-        let file = app.file("file", if self.writes { 0 } else { self.block_bytes * self.blocks * self.clients });
-        app.push_all(Command::FileOpen { comm: WORLD, file, truncate: self.writes });
-        for rank in 0..clients {
-            for first in (0..self.blocks).step_by(self.per_call as usize) {
-                if between_ns > 0 {
-                    app.push(rank, Command::Compute { cycles: between_ns });
-                }
-                let mut list = Vec::new();
-                for block in first..(first + self.per_call).min(self.blocks) {
-                    let offset = (block * self.clients + u64::from(rank)) * self.block_bytes;
-                    push_merged(&mut list, Extent { offset, bytes: self.block_bytes });
-                }
-                let access = Access::List(list);
-                app.push(rank, if self.writes { Command::FileWrite { file, access } } else { Command::FileRead { file, access } });
-            }
-        }
-        app.push_all(Command::FileClose { comm: WORLD, file });
-        app
-    }
 }
 
 #[cfg(test)]
@@ -131,9 +96,14 @@ mod tests {
     use super::*;
     use weft_data_server::WriteBack;
     use weft_sched::improved::DiskCost;
+    use weft_workload::{Sharing, Workload};
 
-    fn case(per_call: u64, writes: bool) -> Case {
-        Case { clients: 10, servers: 2, stripe_bytes: 65536, block_bytes: 5120, blocks: 64, per_call, writes }
+    fn work(per_call: u64) -> Workload {
+        Workload { per_call, ..Workload::sharing(Sharing::Interleaved, 10, 640 * 5120, 5120) }
+    }
+
+    fn case(work: &Workload, writes: bool) -> Predicting<'_> {
+        Predicting { transfer: Transfer { work, writes }, servers: 2, stripe_bytes: 65536 }
     }
 
     fn cache(layer: LayerKind) -> CacheConfig {
@@ -144,20 +114,21 @@ mod tests {
     fn every_piece_is_an_operation_without_a_layer_and_few_are_with_one() {
         // 640 blocks of 5 KiB; 40 of the 49 borders of stripes lie within one.
         for writes in [false, true] {
-            assert_eq!(case(1, writes).operations(&cache(LayerKind::None), 0).expect("a good case"), 680);
-            let single = case(1, writes).operations(&cache(LayerKind::ServerDirected), 0).expect("a good case");
-            let all = case(64, writes).operations(&cache(LayerKind::ServerDirected), 0).expect("a good case");
+            assert_eq!(case(&work(1), writes).operations(&cache(LayerKind::None), 0).expect("a good case"), 680);
+            let single = case(&work(1), writes).operations(&cache(LayerKind::ServerDirected), 0).expect("a good case");
+            let all = case(&work(64), writes).operations(&cache(LayerKind::ServerDirected), 0).expect("a good case");
             assert!((10..30).contains(&all) && all < single && single < 400, "{all} and {single}");
         }
         let early = CacheConfig { write_back: Some(WriteBack::default()), ..cache(LayerKind::ServerDirected) };
-        let early = case(1, true).operations(&early, 0).expect("a good case");
+        let early = case(&work(1), true).operations(&early, 0).expect("a good case");
         assert!(early <= 20, "{early} if writes are answered when they are accepted");
     }
 
     #[test]
     fn slow_clients_leave_little_to_gather() {
         let (none, directed) = (cache(LayerKind::None), cache(LayerKind::ServerDirected));
-        let case = case(1, false);
+        let work = work(1);
+        let case = case(&work, false);
         let (_, fast) = case.simulate(&none, 0).expect("a good case");
         assert_eq!(case.between_calls(&none, fast).expect("a good case"), 0, "nobody computes");
         let between = case.between_calls(&none, 20.0 * fast).expect("a good case");

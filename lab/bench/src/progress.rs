@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use weft_analysis::results::{Bin, Process};
 use weft_trace::latency::{Latency, slot_bounds_ns};
 
 use crate::meter::INTERVAL;
@@ -14,40 +14,6 @@ use crate::report::Measurement;
 /// `t_s` the end of the interval (the last one of a process ends with it) in seconds since the
 /// first client of all processes began, `count` and `bytes` are what ended in the interval.
 pub const HEADING: &str = "phase,repetition,proc,node,t_s,count,bytes\n";
-
-/// A process of one repetition, in the JSON report.
-#[derive(Debug, Serialize)]
-pub struct ProcessReport {
-    /// Repetition, from 0.
-    pub repetition: usize,
-    /// Number of the process, from 0.
-    pub proc: usize,
-    /// Its machine.
-    pub node: String,
-    /// Seconds of an interval.
-    pub interval_s: f64,
-    /// When its first interval began, in seconds since the first client of all processes.
-    pub begin_s: f64,
-    /// When it ended; its last interval may be shorter than the others.
-    pub end_s: f64,
-    /// Operations of each interval.
-    pub counts: Vec<u64>,
-    /// The bins that have entries.
-    pub latency_bins: Vec<Bin>,
-}
-
-/// A bin of a latency distribution (`docs/trace.md`).
-#[derive(Debug, Serialize)]
-pub struct Bin {
-    /// Position: 0 lies below the 50 bins, 51 above.
-    pub slot: usize,
-    /// First value in nanoseconds.
-    pub from_ns: u64,
-    /// Entries.
-    pub count: u64,
-    /// Their sum in nanoseconds.
-    pub sum_ns: u64,
-}
 
 impl Measurement {
     /// Lines of the progress file, see [`HEADING`].
@@ -67,13 +33,13 @@ impl Measurement {
     }
 
     /// The same for the JSON report, with latencies.
-    pub fn processes(&self) -> Vec<ProcessReport> {
+    pub fn processes(&self) -> Vec<Process> {
         let repetitions = self.repetitions.iter().enumerate();
         let processes =
             repetitions.flat_map(|(repetition, one)| one.outcome.progress.iter().enumerate().map(move |(p, of)| (repetition, p, of)));
-        let report = |(repetition, proc, progress): (usize, usize, &crate::crew::Progress)| ProcessReport {
-            repetition,
-            proc,
+        let report = |(repetition, proc, progress): (usize, usize, &crate::crew::Progress)| Process {
+            repetition: repetition as u32,
+            proc: proc as u32,
             node: progress.node.clone(),
             interval_s: INTERVAL.as_secs_f64(),
             begin_s: progress.late_ns as f64 / 1e9,
@@ -96,8 +62,7 @@ mod tests {
     use crate::crew::{Outcome, Progress};
     use crate::meter::Tally;
     use crate::report::Repetition;
-    use crate::work::Step;
-    use crate::work::tests::small;
+    use weft_workload::{WorkStep, Workload};
 
     fn measurement() -> Measurement {
         let mut latency = Latency::default();
@@ -107,7 +72,7 @@ mod tests {
         let progress = vec![process(0, vec![(3, 30)]), process(2_500_000, vec![(1, 10), (4, 40)])];
         let outcome = Outcome { seconds: 1.0, tally: Tally::default(), progress, cpu_us: 0, traffic: None };
         let repetitions = vec![Repetition { outcome, usage: None, ceiling: None }];
-        Measurement { phase: "create".into(), step: Step::Create, work: small(), repetitions }
+        Measurement { phase: "create".into(), step: WorkStep::Create, work: Workload::empty_files(5), repetitions }
     }
 
     #[test]

@@ -2,15 +2,14 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use weft_analysis::results::{Phase, PhaseCeiling, Spread};
 use weft_host::output::Table;
 
 use crate::crew::Outcome;
-use crate::progress::ProcessReport;
-use crate::stats::{Latencies, LatencySummary, Spread};
+use crate::stats::Latencies;
 use crate::usage::Usage;
-use crate::work::{Step, Work};
 use crate::yardstick::Ceiling;
+use weft_workload::{WorkStep, Workload};
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -31,72 +30,16 @@ pub struct Measurement {
     /// Its name: that of the step, or a special one.
     pub phase: String,
     /// The step.
-    pub step: Step,
+    pub step: WorkStep,
     /// How it was done.
-    pub work: Work,
+    pub work: Workload,
     /// At least one.
     pub repetitions: Vec<Repetition>,
 }
 
-/// One phase, summed up; the JSON form of a result.
-#[derive(Debug, Serialize)]
-pub struct Phase {
-    /// Its name.
-    pub phase: String,
-    /// Repetitions.
-    pub repetitions: usize,
-    /// Processes.
-    pub procs: u32,
-    /// Threads of each.
-    pub clients: u32,
-    /// Requests in flight of each thread.
-    pub depth: u32,
-    /// Operations of one repetition.
-    pub ops: u64,
-    /// Bytes of a file.
-    pub size_bytes: u64,
-    /// Bytes of one read or write.
-    pub block_bytes: u64,
-    /// From the start of the first client to the end of the last.
-    pub seconds: Spread,
-    /// Operations per second: files, entries, or blocks of a stream.
-    pub ops_per_s: Spread,
-    /// MiB of file data per second, if any was moved.
-    pub mib_per_s: Option<Spread>,
-    /// Requests (each with one reply) for one operation.
-    pub messages_per_op: Option<f64>,
-    /// Bytes of these requests and replies.
-    pub bytes_per_op: Option<f64>,
-    /// Processor time of the measuring processes.
-    pub client_cpu_us_per_op: f64,
-    /// Processor time of the process that serves the mount.
-    pub gateway_cpu_us_per_op: Option<f64>,
-    /// Processor time of all servers.
-    pub server_cpu_us_per_op: Option<f64>,
-    /// How long one operation took, where each waited for the one before.
-    pub latency_us: Option<LatencySummary>,
-    /// The ceiling of this phase, measured in the same run.
-    pub ceiling: Option<CeilingSpread>,
-    /// Rate as a part of the ceiling measured just before the same repetition.
-    pub ratio_to_ceiling: Option<Spread>,
-    /// What each process of each repetition did when, if it was recorded (`--progress`).
-    pub progress: Option<Vec<ProcessReport>>,
-}
-
-/// A ceiling over the repetitions.
-#[derive(Debug, Serialize)]
-pub struct CeilingSpread {
-    /// What it is.
-    pub name: String,
-    /// `ops/s` or `MiB/s`.
-    pub unit: &'static str,
-    /// Its rate.
-    #[serde(flatten)]
-    pub rate: Spread,
-}
-
 impl Repetition {
-    fn ops_per_s(&self) -> f64 {
+    /// Operations per second.
+    pub fn ops_per_s(&self) -> f64 {
         self.outcome.tally.ops as f64 / self.outcome.seconds
     }
 
@@ -111,6 +54,13 @@ impl Repetition {
 }
 
 impl Measurement {
+    /// One for each step of a workload that is told, with nothing measured yet.
+    pub fn of(work: &Workload) -> Vec<Measurement> {
+        let told = work.steps.cycle.iter().filter(|(_, is_told)| *is_told);
+        told.map(|(step, _)| Measurement { phase: work.steps.phase(*step), step: *step, work: work.clone(), repetitions: Vec::new() })
+            .collect()
+    }
+
     /// Sums up. `None` if nothing was done in it: then there is no rate.
     pub fn summary(&self) -> Option<Phase> {
         let all = &self.repetitions;
@@ -127,7 +77,7 @@ impl Measurement {
         let ceiling = || {
             let first = all.first()?.ceiling.as_ref()?;
             let rate = Spread::of(all.iter().filter_map(|one| Some(one.ceiling.as_ref()?.rate)))?;
-            Some(CeilingSpread { name: first.name.clone(), unit: first.unit, rate })
+            Some(PhaseCeiling { name: first.name.clone(), unit: first.unit.to_string(), rate })
         };
         let moved = all.iter().any(|one| one.outcome.tally.bytes > 0);
         let requests = all.iter().map(|one| Some(traffic(one)?.requests)).sum::<Option<u64>>();
@@ -141,7 +91,7 @@ impl Measurement {
             ops: all[0].outcome.tally.ops,
             size_bytes: self.work.size,
             block_bytes: self.work.block,
-            seconds: Spread::of(all.iter().map(|one| one.outcome.seconds))?,
+            seconds: Some(Spread::of(all.iter().map(|one| one.outcome.seconds))?),
             ops_per_s: Spread::of(all.iter().map(Repetition::ops_per_s))?,
             mib_per_s: moved.then(|| Spread::of(all.iter().map(Repetition::mib_per_s))).flatten(),
             messages_per_op: requests.map(per_op),
@@ -167,16 +117,15 @@ pub fn table(phases: &[Phase]) -> String {
     columns.extend(servers.then_some(">servers us/op"));
     columns.extend(ceiling.then_some([">ceiling", ">part of it", "min - max", "which"]).into_iter().flatten());
     let mut table = Table::new(&columns);
-    let spread = |spread: Spread| format!("{} - {}", number(spread.min), number(spread.max));
     let maybe = |value: Option<f64>| value.map(number).unwrap_or_default();
     for one in phases {
         let mib = one.mib_per_s;
         let mut cells = vec![
             one.phase.clone(),
             number(one.ops_per_s.median),
-            spread(one.ops_per_s),
+            range(one.ops_per_s),
             maybe(mib.map(|mib| mib.median)),
-            mib.map(spread).unwrap_or_default(),
+            mib.map(range).unwrap_or_default(),
             maybe(one.latency_us.map(|latency| latency.p50)),
             maybe(one.latency_us.map(|latency| latency.p99)),
             maybe(one.messages_per_op),
@@ -187,7 +136,7 @@ pub fn table(phases: &[Phase]) -> String {
         if ceiling {
             cells.push(one.ceiling.as_ref().map(|ceiling| format!("{} {}", number(ceiling.rate.median), ceiling.unit)).unwrap_or_default());
             cells.push(maybe(one.ratio_to_ceiling.map(|ratio| ratio.median)));
-            cells.push(one.ratio_to_ceiling.map(spread).unwrap_or_default());
+            cells.push(one.ratio_to_ceiling.map(range).unwrap_or_default());
             cells.push(one.ceiling.as_ref().map(|ceiling| ceiling.name.clone()).unwrap_or_default());
         }
         table.row(cells);
@@ -201,7 +150,7 @@ pub fn markdown(label: &str, phases: &[Phase]) -> String {
     let mut text = String::new();
     for one in phases {
         let (value, unit) = match (one.phase.as_str(), one.mib_per_s) {
-            ("split", _) => (one.seconds, "s"),
+            ("split", _) => (one.seconds.unwrap_or(one.ops_per_s), "s"),
             ("write" | "read", Some(mib)) => (mib, "MiB/s"),
             _ => (one.ops_per_s, "/s"),
         };
@@ -210,6 +159,11 @@ pub fn markdown(label: &str, phases: &[Phase]) -> String {
         let _ = writeln!(text, "| {label}{separator}{} {unit} | {median} ({min}–{max}) | {} |", one.phase, one.repetitions);
     }
     text
+}
+
+/// Smallest and greatest.
+pub fn range(spread: Spread) -> String {
+    format!("{} - {}", number(spread.min), number(spread.max))
 }
 
 /// Three digits and more are whole and grouped; smaller numbers keep three digits.
@@ -240,7 +194,6 @@ mod tests {
     use super::*;
     use crate::meter::Tally;
     use crate::target::Traffic;
-    use crate::work::tests::small;
 
     fn repetition(ops: u64, seconds: f64, ceiling: Option<f64>) -> Repetition {
         let tally = Tally { ops, bytes: ops << 20, intervals: vec![(ops, 0)], ..Tally::default() };
@@ -251,7 +204,7 @@ mod tests {
     }
 
     fn measurement(repetitions: Vec<Repetition>) -> Measurement {
-        Measurement { phase: "create".into(), step: Step::Create, work: small(), repetitions }
+        Measurement { phase: "create".into(), step: WorkStep::Create, work: Workload::empty_files(5), repetitions }
     }
 
     #[test]

@@ -6,21 +6,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use weft_analysis::results::Phase;
 use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::FsPath;
 use weft_host::output::{print, print_json};
 use weft_host::units::human_bytes;
 
 use crate::crew::{Crew, Stop};
-use crate::options::{Options, Phases, Section};
+use crate::options::{Options, Phases};
 use crate::progress::HEADING;
 use crate::report;
-use crate::report::{Measurement, Phase, Repetition};
+use crate::report::{Measurement, Repetition};
 use crate::site::Site;
 use crate::usage::Observer;
-use crate::work::{Step, Work};
 use crate::worker;
 use crate::yardstick::Yardstick;
+use weft_workload::{WorkStep, Workload};
 
 /// Runs a measuring subcommand.
 ///
@@ -48,7 +49,7 @@ pub fn run(options: &Options, phases: Phases, common: &Common) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(options: &Options, plan: &[Section], stop: &Stop, common: &Common) -> Result<Vec<Measurement>> {
+fn measure(options: &Options, plan: &[Workload], stop: &Stop, common: &Common) -> Result<Vec<Measurement>> {
     let site = match (&options.path, &options.fs) {
         (Some(path), _) => Site::in_directory(path)?,
         (None, Some(fs)) => Site::in_file_system(fs, common)?,
@@ -67,17 +68,17 @@ fn measure(options: &Options, plan: &[Section], stop: &Stop, common: &Common) ->
     let yardstick =
         options.ceiling.map(|kind| Yardstick::start(kind, site.fs())).transpose().context("there is no ceiling to compare with")?;
     let pause = Duration::from_secs_f64(options.pause);
-    let mut bench = Bench { site: &site, observer, yardstick, stop, common, reps: options.reps, pause };
+    let mut bench = Bench { site: &site, observer, yardstick, stop, common, pause };
     let mut measurements = Vec::new();
-    for section in plan {
-        measurements.extend(bench.section(section)?);
+    for work in plan {
+        measurements.extend(bench.workload(work)?);
     }
     Ok(measurements)
 }
 
 /// A run must not fill a file system that others use, and then fail.
-fn check_space(site: &Site, plan: &[Section]) -> Result<()> {
-    let wanted = plan.iter().map(|section| section.work.bytes()).max().unwrap_or(0);
+fn check_space(site: &Site, plan: &[Workload]) -> Result<()> {
+    let wanted = plan.iter().map(Workload::bytes).max().unwrap_or(0);
     if wanted == 0 {
         return Ok(());
     }
@@ -93,7 +94,7 @@ fn check_space(site: &Site, plan: &[Section]) -> Result<()> {
     Ok(())
 }
 
-/// Everything that the sections of one run share.
+/// Everything that the workloads of one run share.
 pub struct Bench<'a> {
     /// Where files are made.
     pub site: &'a Site,
@@ -105,8 +106,6 @@ pub struct Bench<'a> {
     pub stop: &'a Stop,
     /// For the processes.
     pub common: &'a Common,
-    /// Repetitions.
-    pub reps: u32,
     /// Rest before each phase.
     pub pause: Duration,
 }
@@ -116,24 +115,21 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// If they cannot be started.
-    pub fn crew(&self, work: &Work) -> Result<Crew> {
+    pub fn crew(&self, work: &Workload) -> Result<Crew> {
         let root = self.site.root();
         Crew::start(self.common, work.procs, |process| worker::Args::words(self.site.fs_arg(), &root, process, work.depth), self.stop)
     }
 
-    fn section(&mut self, section: &Section) -> Result<Vec<Measurement>> {
-        let work = &section.work;
+    fn workload(&mut self, work: &Workload) -> Result<Vec<Measurement>> {
+        let steps = &work.steps;
         let mut crew = self.crew(work)?;
         self.site.make_dirs(work)?;
-        for step in &section.before {
+        for step in &steps.before {
             crew.run(*step, work, || Ok(()))?;
         }
-        let told = section.cycle.iter().filter(|(_, told)| *told);
-        let mut measurements: Vec<Measurement> = told
-            .map(|(step, _)| Measurement { phase: section.phase(*step), step: *step, work: work.clone(), repetitions: Vec::new() })
-            .collect();
-        for repetition in 1..=self.reps {
-            for (step, told) in &section.cycle {
+        let mut measurements = Measurement::of(work);
+        for repetition in 1..=work.repetitions {
+            for (step, told) in &steps.cycle {
                 std::thread::sleep(self.pause);
                 if !told {
                     crew.run(*step, work, || Ok(()))?;
@@ -141,11 +137,11 @@ impl Bench<'_> {
                 }
                 let one = self.timed(&mut crew, *step, work)?;
                 let measurement = measurements.iter_mut().find(|one| one.step == *step).expect("one for each step that is told");
-                say(&measurement.phase, repetition, self.reps, &one);
+                say(&measurement.phase, repetition, work.repetitions, &one);
                 measurement.repetitions.push(one);
             }
         }
-        for step in &section.after {
+        for step in &steps.after {
             crew.run(*step, work, || Ok(()))?;
         }
         drop(crew);
@@ -157,7 +153,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// Of the file system, the ceiling or a server that does not answer.
-    pub fn timed(&self, crew: &mut Crew, step: Step, work: &Work) -> Result<Repetition> {
+    pub fn timed(&self, crew: &mut Crew, step: WorkStep, work: &Workload) -> Result<Repetition> {
         let ceiling = match &self.yardstick {
             Some(yardstick) => yardstick.measure(step, work)?,
             None => None,

@@ -10,8 +10,8 @@ use weft_host::connect;
 use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::FsPath;
 
-use crate::work::Work;
 use crate::{library, path};
+use weft_workload::Workload;
 
 /// A directory for one benchmark. Dropping it removes it with everything below.
 pub struct Site {
@@ -99,7 +99,7 @@ impl Site {
     ///
     /// # Errors
     /// Of the file system.
-    pub fn make_dirs(&self, work: &Work) -> Result<()> {
+    pub fn make_dirs(&self, work: &Workload) -> Result<()> {
         match &self.place {
             Place::Directory(_) => path::make_dirs(Path::new(&self.root()), work),
             Place::Library { fs, .. } => library::make_dirs(fs, self.root().as_bytes(), work),
@@ -110,7 +110,7 @@ impl Site {
     ///
     /// # Errors
     /// Of the file system.
-    pub fn remove_dirs(&self, work: &Work) -> Result<()> {
+    pub fn remove_dirs(&self, work: &Workload) -> Result<()> {
         match &self.place {
             Place::Directory(_) => path::remove_dirs(Path::new(&self.root()), work),
             Place::Library { fs, .. } => {
@@ -147,17 +147,16 @@ fn fresh_name() -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::tests::small;
 
     #[test]
     fn nothing_is_left_behind_and_nothing_else_is_touched() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("theirs"), "").unwrap();
         let site = Site::in_directory(dir.path()).unwrap();
-        site.make_dirs(&small()).unwrap();
+        site.make_dirs(&Workload::empty_files(5)).unwrap();
         let root = PathBuf::from(site.root());
         std::fs::write(root.join("shared/left"), "").unwrap();
-        site.remove_dirs(&small()).unwrap();
+        site.remove_dirs(&Workload::empty_files(5)).unwrap();
         assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0);
         std::fs::write(root.join("left"), "").unwrap();
         drop(site);

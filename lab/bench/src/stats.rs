@@ -1,32 +1,7 @@
-//! Numbers of several repetitions, and latencies of single operations.
+//! How sure a median is, and latencies of single operations.
 
 use serde::{Deserialize, Serialize};
-
-/// Median and range of a number over the repetitions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// Median repetition; of an even number of them the mean of the two in the middle.
-    pub median: f64,
-    /// Smallest repetition.
-    pub min: f64,
-    /// Greatest repetition.
-    pub max: f64,
-}
-
-impl Spread {
-    /// The spread of samples; `None` if there is none, or one of them is no number.
-    pub fn of(samples: impl IntoIterator<Item = f64>) -> Option<Spread> {
-        let mut sorted: Vec<f64> = samples.into_iter().collect();
-        if sorted.iter().any(|sample| !sample.is_finite()) {
-            return None;
-        }
-        sorted.sort_by(f64::total_cmp);
-        let (min, max) = (*sorted.first()?, *sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
-        Some(Spread { median, min, max })
-    }
-}
+use weft_analysis::results::Latency;
 
 /// Between these two samples the median of what they were taken from lies with at least 95 %,
 /// whatever its distribution: order statistics (Conover: Practical nonparametric statistics,
@@ -65,17 +40,6 @@ pub struct Latencies {
     max_ns: u64,
 }
 
-/// What a person wants to know of many latencies, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct LatencySummary {
-    /// Half of the operations took no longer.
-    pub p50: f64,
-    /// 99 of 100 took no longer.
-    pub p99: f64,
-    /// The longest.
-    pub max: f64,
-}
-
 impl Latencies {
     /// Counts one operation.
     pub fn record(&mut self, ns: u64) {
@@ -95,9 +59,9 @@ impl Latencies {
     }
 
     /// Percentiles; `None` if nothing was counted.
-    pub fn summary(&self) -> Option<LatencySummary> {
+    pub fn summary(&self) -> Option<Latency> {
         let max = us(self.max_ns);
-        Some(LatencySummary { p50: us(self.at(0.5)?).min(max), p99: us(self.at(0.99)?).min(max), max })
+        Some(Latency { p50: us(self.at(0.5)?).min(max), p99: us(self.at(0.99)?).min(max), max })
     }
 
     /// Upper end of the step that holds this fraction of all operations.
@@ -146,14 +110,6 @@ fn end_of(step: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn median_of_odd_and_even_numbers_of_samples() {
-        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
-        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
-        assert_eq!(Spread::of([]), None);
-        assert_eq!(Spread::of([1.0, f64::NAN]), None);
-    }
 
     #[test]
     fn steps_cover_all_latencies_without_gaps() {

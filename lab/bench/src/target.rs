@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use crate::meter::Meter;
-use crate::work::{Step, Work};
+use weft_workload::{WorkStep, Workload};
 
 /// A file system under measurement, as one process sees it; its threads share it.
 pub trait Target: Sync {
@@ -18,13 +18,13 @@ pub trait Target: Sync {
     ///
     /// # Errors
     /// Of the file system.
-    fn prepare(&self, client: &mut Self::Client, step: Step, work: &Work) -> Result<()>;
+    fn prepare(&self, client: &mut Self::Client, step: WorkStep, work: &Workload) -> Result<()>;
 
     /// One client's part of a step.
     ///
     /// # Errors
     /// Of the file system, and if data is not what was written.
-    fn run(&self, client: &mut Self::Client, step: Step, work: &Work, meter: &mut Meter) -> Result<()>;
+    fn run(&self, client: &mut Self::Client, step: WorkStep, work: &Workload, meter: &mut Meter) -> Result<()>;
 
     /// Requests sent and bytes sent and received by this process so far; `None` where nobody can
     /// tell.

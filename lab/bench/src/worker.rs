@@ -23,7 +23,7 @@ use crate::library::LibraryTarget;
 use crate::meter::{Meter, Tally};
 use crate::path::PathTarget;
 use crate::target::{Target, Traffic};
-use crate::work::{Step, Work};
+use weft_workload::{WorkStep, Workload};
 
 /// A process in the middle of a step goes on for so long after whoever leads it is gone.
 const END_PATIENCE: Duration = Duration::from_secs(2);
@@ -51,9 +51,9 @@ pub struct Args {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     /// What.
-    pub step: Step,
+    pub step: WorkStep,
     /// How.
-    pub work: Work,
+    pub work: Workload,
 }
 
 /// What a process answers.

@@ -10,7 +10,7 @@ use weft_ceiling::rpc::{self, Direction, Endpoint};
 use weft_ceiling::{Reps, Server, ServerRole, ServerSpawner, paths};
 use weft_host::connect::Fs;
 
-use crate::work::{Dirs, Step, Work};
+use weft_workload::{Dirs, WorkStep, Workload};
 
 /// How long one measurement of a ceiling takes.
 const TIME: Duration = Duration::from_millis(300);
@@ -95,7 +95,7 @@ impl Yardstick {
     ///
     /// # Errors
     /// If its server fails.
-    pub fn measure(&self, step: Step, work: &Work) -> Result<Option<Ceiling>> {
+    pub fn measure(&self, step: WorkStep, work: &Workload) -> Result<Option<Ceiling>> {
         match &self.0 {
             Kind::Rpc { server, transport, .. } => {
                 let endpoint = server.endpoint().expect("it was started with an endpoint");
@@ -109,15 +109,15 @@ impl Yardstick {
     }
 }
 
-fn rpc_ceiling(endpoint: &Endpoint, transport: &str, step: Step, work: &Work) -> Result<Option<Ceiling>> {
+fn rpc_ceiling(endpoint: &Endpoint, transport: &str, step: WorkStep, work: &Workload) -> Result<Option<Ceiling>> {
     let reps = Reps::new(TIME, 1);
     let connections = work.clients_in_all() as usize;
     let depth = work.depth as usize;
-    if step == Step::Readdir || (step == Step::Create && work.size > 0) {
+    if step == WorkStep::Readdir || (step == WorkStep::Create && work.size > 0) {
         return Ok(None);
     }
     if step.is_stream() {
-        let (word, direction) = if step == Step::Write { ("upload", Direction::Upload) } else { ("download", Direction::Download) };
+        let (word, direction) = if step == WorkStep::Write { ("upload", Direction::Upload) } else { ("download", Direction::Download) };
         let speed = rpc::bulk(endpoint, direction, connections, reps)?;
         return Ok(Some(Ceiling { name: format!("bulk.{transport}.{word}.{connections}c"), rate: speed.median * MIB, unit: "MiB/s" }));
     }
@@ -125,7 +125,7 @@ fn rpc_ceiling(endpoint: &Endpoint, transport: &str, step: Step, work: &Work) ->
     Ok(Some(Ceiling { name: format!("rpc.{transport}.{connections}x{depth}"), rate: result.rate.median, unit: "ops/s" }))
 }
 
-fn fuse_ceiling(null: &NullFuse, step: Step, work: &Work) -> Result<Option<Ceiling>> {
+fn fuse_ceiling(null: &NullFuse, step: WorkStep, work: &Workload) -> Result<Option<Ceiling>> {
     let reps = Reps::new(TIME, 1);
     let threads = work.clients_in_all() as usize;
     let (dirs, shared): (Vec<PathBuf>, &str) = match work.dirs {
@@ -134,16 +134,16 @@ fn fuse_ceiling(null: &NullFuse, step: Step, work: &Work) -> Result<Option<Ceili
     };
     let blocks = |rate: f64| rate * MIB;
     let (name, rate, unit) = match step {
-        Step::Create if work.size > 0 => return Ok(None),
-        Step::Create => (format!("fuse.create_close.{shared}{threads}t"), paths::create_close(&dirs, reps)?.median, "ops/s"),
-        Step::Stat => (format!("fuse.stat.{shared}{threads}t"), paths::stat(&dirs, reps)?.median, "ops/s"),
-        Step::Remove => (format!("fuse.unlink.{shared}{threads}t"), paths::unlink(&dirs, reps)?.median, "ops/s"),
-        Step::Readdir => (format!("fuse.readdir.{threads}t"), paths::read_dir(&null.list(), threads, reps)?.median, "ops/s"),
-        Step::Write | Step::Read => {
+        WorkStep::Create if work.size > 0 => return Ok(None),
+        WorkStep::Create => (format!("fuse.create_close.{shared}{threads}t"), paths::create_close(&dirs, reps)?.median, "ops/s"),
+        WorkStep::Stat => (format!("fuse.stat.{shared}{threads}t"), paths::stat(&dirs, reps)?.median, "ops/s"),
+        WorkStep::Remove => (format!("fuse.unlink.{shared}{threads}t"), paths::unlink(&dirs, reps)?.median, "ops/s"),
+        WorkStep::Readdir => (format!("fuse.readdir.{threads}t"), paths::read_dir(&null.list(), threads, reps)?.median, "ops/s"),
+        WorkStep::Write | WorkStep::Read => {
             let (block, span) = (work.block as usize, NullFuseConfig::default().file_bytes);
             let files = null.files(threads);
             let (word, speed) = match step {
-                Step::Write => ("write", paths::write_blocks(&files, block, span, reps)?),
+                WorkStep::Write => ("write", paths::write_blocks(&files, block, span, reps)?),
                 _ => ("read", paths::read_blocks(&files, block, span, reps)?),
             };
             (format!("fuse.{word}.{block}B.{threads}t"), blocks(speed.median), "MiB/s")

@@ -12,6 +12,7 @@ use crate::lines::Mark;
 use crate::palette::Fill;
 use crate::svg::{Anchor, number, shortened};
 use crate::table::Table;
+use crate::timeline::keep_used;
 
 /// A block of a lane, in the unit of the axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,6 +106,12 @@ impl Strips {
         canvas.bottom_axis(&self.x, &x);
         canvas.svg.set_height(y + 60.0 + if self.frame.note.is_empty() { 0.0 } else { 18.0 });
         canvas.finish()
+    }
+
+    /// Leaves classes that no block has out of the legend.
+    pub fn keep_used_classes(&mut self) {
+        let lanes = self.panels.iter_mut().flat_map(|panel| &mut panel.lanes);
+        keep_used(&mut self.classes, lanes.flat_map(|lane| &mut lane.strips).map(|strip| &mut strip.class).collect());
     }
 
     /// The same as a table.

@@ -1,12 +1,10 @@
-//! Lanes over time: who did what when, with arrows for requests and gradients for gauges.
-
-use std::collections::BTreeMap;
+//! Lanes over time: who did what when, with arrows for requests.
 
 use crate::axis::Axis;
 use crate::bars::plain;
 use crate::frame::{Canvas, Frame, Key, Room};
 use crate::lines::Mark;
-use crate::palette::{Fill, sequential};
+use crate::palette::Fill;
 use crate::svg::{Anchor, shortened, text_width};
 use crate::table::Table;
 
@@ -32,8 +30,6 @@ pub struct Lane {
     pub name: String,
     /// What is on it; blocks of one lane should not overlap.
     pub blocks: Vec<Block>,
-    /// A gauge instead of blocks: from this time on it has this share of its maximum, 0 to 1.
-    pub gauge: Vec<(f64, f64)>,
 }
 
 /// From a lane to another.
@@ -78,7 +74,6 @@ impl Timeline {
         let frame = Frame { height: self.frame.height.max(content as u32 + 160), ..self.frame.clone() };
         let mut canvas = Canvas::new(&frame, Room { left: widest + 28.0, right: 20.0, bottom: 50.0 }, &legend);
         let ends = self.lanes.iter().flat_map(|lane| &lane.blocks).flat_map(|block| [block.from, block.to]);
-        let ends = ends.chain(self.lanes.iter().flat_map(|lane| &lane.gauge).map(|point| point.0));
         let x = self.x.scale(ends, (canvas.left, canvas.right), 8);
         let stretch = ((canvas.height() - headings as f64 * HEADING) / self.lanes.len().max(1) as f64).min(2.0 * LANE);
         let mut y = canvas.top;
@@ -119,26 +114,13 @@ impl Timeline {
                 let (from, to) = (plain(self.x.unit, block.from), plain(self.x.unit, block.to));
                 table.row([lane.group.clone(), lane.name.clone(), class.to_string(), from, to, block.text.clone()]);
             }
-            for (time, share) in &lane.gauge {
-                let (time, share) = (plain(self.x.unit, *time), format!("{:.1} %", share * 100.0));
-                table.row([lane.group.clone(), lane.name.clone(), "gauge".to_string(), time, String::new(), share]);
-            }
         }
         table
     }
 
-    /// Count and total time of each class, in the unit of the axis: the legend's numbers.
-    pub fn totals(&self) -> Vec<(&str, u64, f64)> {
-        let mut sums: BTreeMap<usize, (u64, f64)> = BTreeMap::new();
-        for block in self.lanes.iter().flat_map(|lane| &lane.blocks) {
-            let sum = sums.entry(block.class).or_default();
-            *sum = (sum.0 + 1, sum.1 + (block.to - block.from));
-        }
-        self.classes
-            .iter()
-            .enumerate()
-            .map(|(class, (name, _))| sums.get(&class).map_or((name.as_str(), 0, 0.0), |sum| (name, sum.0, sum.1)))
-            .collect()
+    /// Leaves classes that no block has out of the legend.
+    pub fn keep_used_classes(&mut self) {
+        keep_used(&mut self.classes, self.lanes.iter_mut().flat_map(|lane| &mut lane.blocks).map(|block| &mut block.class).collect());
     }
 
     fn begins_group(&self, lane: usize) -> bool {
@@ -151,13 +133,6 @@ impl Timeline {
         canvas.svg.text((left - 8.0, y + height / 2.0 + 4.0), Anchor::End, "", &shortened(&lane.name, left - 26.0));
         canvas.svg.line((left, y + height), (right, y + height), "grid");
         let (top, height) = (y + height * 0.1, height * 0.8);
-        for (position, (time, share)) in lane.gauge.iter().enumerate() {
-            let until = lane.gauge.get(position + 1).map_or(x.to, |next| next.0);
-            if let (Some(from), Some(to)) = (x.pixel(*time), x.pixel(until)) {
-                let title = format!("{}: {:.0} %", lane.name, share * 100.0);
-                canvas.svg.rect((from, top), (to - from, height), Fill::plain(sequential(*share)), &title);
-            }
-        }
         for block in &lane.blocks {
             let (Some(from), Some(to)) = (x.pixel(block.from), x.pixel(block.to)) else { continue };
             let (name, fill) = self.classes.get(block.class).map_or(("", Fill::plain(0x666666)), |(name, fill)| (name.as_str(), *fill));
@@ -169,4 +144,13 @@ impl Timeline {
             }
         }
     }
+}
+
+/// Leaves classes out that nothing is of.
+pub(crate) fn keep_used(classes: &mut Vec<(String, Fill)>, of: Vec<&mut usize>) {
+    let used: Vec<usize> = (0..classes.len()).filter(|class| of.iter().any(|other| **other == *class)).collect();
+    for class in of {
+        *class = used.binary_search(class).unwrap_or(0);
+    }
+    *classes = used.into_iter().map(|class| classes[class].clone()).collect();
 }

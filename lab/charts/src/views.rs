@@ -207,7 +207,6 @@ pub fn waterfall(frame: Frame, waterfall: &Waterfall) -> Timeline {
                 class: stage as usize,
                 text: format!("{} {}", step.event, Unit::Seconds.format(step.dur_us / 1e6)),
             }],
-            gauge: Vec::new(),
         }
     };
     let mut timeline = Timeline {
@@ -218,19 +217,8 @@ pub fn waterfall(frame: Frame, waterfall: &Waterfall) -> Timeline {
         arrows: Vec::new(),
         marks: Vec::new(),
     };
-    keep_used_classes(&mut timeline);
+    timeline.keep_used_classes();
     timeline
-}
-
-/// Leaves classes that no block has out of the legend.
-fn keep_used_classes(timeline: &mut Timeline) {
-    let used: Vec<usize> = (0..timeline.classes.len())
-        .filter(|class| timeline.lanes.iter().flat_map(|lane| &lane.blocks).any(|b| b.class == *class))
-        .collect();
-    for block in timeline.lanes.iter_mut().flat_map(|lane| &mut lane.blocks) {
-        block.class = used.iter().position(|class| *class == block.class).unwrap_or(0);
-    }
-    timeline.classes = used.iter().map(|class| timeline.classes[*class].clone()).collect();
 }
 
 #[cfg(test)]

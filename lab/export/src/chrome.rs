@@ -31,7 +31,7 @@ pub fn write(source: &Source, out: &mut dyn Write) -> io::Result<String> {
         let thread = number + 1;
         file.meta(lane.node, Some(thread), "thread_name", json!({ "name": Source::lane_name(lane) }))?;
         file.meta(lane.node, Some(thread), "thread_sort_index", json!({ "sort_index": thread }))?;
-        for position in &lane.spans {
+        for position in &lane.items {
             file.span(source.event(*position), thread)?;
         }
     }

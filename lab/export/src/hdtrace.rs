@@ -39,7 +39,7 @@ pub fn write(source: &Source, output: &Path) -> Result<String> {
     let (mut states, mut files) = (0, 0);
     for lane in source.lanes() {
         let child = Source::lane_name(&lane).replace(' ', "");
-        let entries: Vec<Entry> = lane.spans.iter().map(|position| Entry::State(state(source, *position))).collect();
+        let entries: Vec<Entry> = lane.items.iter().map(|position| Entry::State(state(source, *position))).collect();
         states += entries.len();
         files += 1;
         let trace = Trace { entries, ..Trace::default() };

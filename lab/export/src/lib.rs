@@ -14,7 +14,9 @@ mod perfetto;
 mod proto;
 mod relations;
 mod rows;
-pub mod samples;
+#[cfg(test)]
+#[path = "../tests/samples/mod.rs"]
+mod samples;
 pub mod source;
 
 use std::fs::File;

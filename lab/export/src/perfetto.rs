@@ -122,7 +122,7 @@ struct Extras {
 
 impl Writer<'_> {
     fn lane(&mut self, track: u64, lane: &Lane) -> io::Result<()> {
-        for position in &lane.spans {
+        for position in &lane.items {
             let event = self.source.event(*position);
             let (start, end) = (self.source.start_ns(event), self.source.start_ns(event) + event.dur_ns);
             let name = self.source.name(event);

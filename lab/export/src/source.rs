@@ -6,7 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_analysis::details::flag_names;
-use weft_analysis::sublane::{Rows, SubLane, class_name, node_order};
+use weft_analysis::inputs;
+use weft_analysis::inputs::Content;
+use weft_analysis::lanes::is_span;
+use weft_analysis::sublane::{Laid, Layout, SubLane, class_name};
 use weft_base::FastMap;
 use weft_trace::event::NET_CALL;
 use weft_trace::file::TraceFile;
@@ -42,17 +45,8 @@ pub struct Source {
     answers: BTreeSet<u64>,
 }
 
-/// Spans of one sub-lane of one node that do not overlap.
-pub struct Lane {
-    /// Position of the node.
-    pub node: usize,
-    /// The part of the node.
-    pub sub_lane: SubLane,
-    /// Number within the sub-lane, from 0.
-    pub row: usize,
-    /// Positions of the spans, by beginning.
-    pub spans: Vec<u32>,
-}
+/// Positions of spans of one sub-lane of one node that do not overlap, by beginning.
+pub type Lane = Laid<u32>;
 
 /// A piece of a span: a phase, or a stretch on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +66,10 @@ impl Source {
     /// If none can be read, or events are named that no file has.
     pub fn load(paths: &[PathBuf], selection: &Selection) -> Result<Source> {
         let mut files = Vec::new();
-        for path in trace_files(paths)? {
+        for (path, content) in inputs::files(paths)? {
+            if !matches!(content, Content::Trace | Content::Unknown) {
+                continue;
+            }
             let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             match TraceFile::read(&bytes) {
                 Ok(file) => files.push(file),
@@ -169,30 +166,18 @@ impl Source {
         self.answers.contains(&staged_span.record.req)
     }
 
-    /// All spans in lanes, by `nodes_in_order` and sub-lane: each span on the lowest row that is
-    /// free when it begins.
+    /// All spans in lanes, by node and sub-lane: each span on the lowest row that is free when it
+    /// begins.
     pub fn lanes(&self) -> Vec<Lane> {
-        // The rows of each sub-lane of a node, and the spans on them.
-        type Placed = (Rows, Vec<Vec<u32>>);
-        let mut found: BTreeMap<(usize, SubLane), Placed> = BTreeMap::new();
+        let mut layout = Layout::new(&self.merged);
         for position in self.chosen.iter().copied() {
             let event = self.event(position);
-            if !matches!(event.record.kind(), EventKind::Span | EventKind::StagedSpan) {
-                continue;
+            if is_span(event) {
+                let start = self.start_ns(event);
+                layout.put((event.node, SubLane::of(event.record.event)), (start, start + event.dur_ns), position);
             }
-            let (rows, lanes) = found.entry((event.node, SubLane::of(event.record.event))).or_default();
-            let start = self.start_ns(event);
-            let row = rows.place((start, start + event.dur_ns), usize::MAX).unwrap_or(0);
-            lanes.resize(lanes.len().max(row + 1), Vec::new());
-            lanes[row].push(position);
         }
-        let place = node_order(&self.merged);
-        let lanes = found.into_iter().flat_map(|((node, sub_lane), (_, lanes))| {
-            lanes.into_iter().enumerate().map(move |(row, spans)| Lane { node, sub_lane, row, spans })
-        });
-        let mut lanes: Vec<Lane> = lanes.collect();
-        lanes.sort_by_key(|lane| (place[lane.node], lane.sub_lane, lane.row));
-        lanes
+        layout.lanes().collect()
     }
 
     /// What lies inside a span: the phases of a staged span; the way to the server and back of a
@@ -286,26 +271,6 @@ fn masks(merged: &Merged, events: &str) -> Result<Vec<Mask>> {
     Ok(parsed.into_iter().map(|mask| mask.unwrap_or(Mask::NONE)).collect())
 }
 
-/// The files that paths mean: themselves, or everything in a directory whose name ends as that of a
-/// trace.
-fn trace_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let entries = std::fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let is_trace = |path: &PathBuf| path.extension().is_some_and(|end| end == "wtrace" || end == "trace");
-        files.extend(entries.flatten().map(|entry| entry.path()).filter(is_trace));
-    }
-    files.sort();
-    if files.is_empty() {
-        bail!("there are no trace files; processes write them when they end, if WEFT_TRACE names a directory");
-    }
-    Ok(files)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,7 +284,7 @@ mod tests {
             lanes.iter().map(|lane| format!("{} {}", source.merged.nodes[lane.node].name, Source::lane_name(lane))).collect();
         assert_eq!(names, ["client0 operation", "client0 operation 2", "client0 calls", "meta0 operation", "meta0 disk"]);
         for lane in &lanes {
-            let spans: Vec<&Event> = lane.spans.iter().map(|position| source.event(*position)).collect();
+            let spans: Vec<&Event> = lane.items.iter().map(|position| source.event(*position)).collect();
             assert!(spans.windows(2).all(|pair| pair[0].end_ns() <= pair[1].start_ns));
         }
     }

@@ -6,8 +6,6 @@ pub const KIB: u64 = 1024;
 pub const MIB: u64 = 1024 * KIB;
 /// 1024 MiB.
 pub const GIB: u64 = 1024 * MIB;
-/// 1024 GiB.
-pub const TIB: u64 = 1024 * GIB;
 
 /// Nanoseconds of a duration in seconds, cut (not rounded): whole seconds first, then the rest
 /// times 10^9 in double precision. Each duration is cut by itself before it is added to anything,

@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use weft_model::units::{GIB, KIB, MIB, seconds};
 use weft_model::{DiskModel, NetworkModel};
-use weft_piosim::workloads::Interleaved;
+use weft_piosim::workloads::{Manner, Transfer};
 use weft_piosim::{ClusterConfig, Collective, Simulation};
 use weft_sched::LayerKind;
+use weft_workload::{Sharing, Workload};
 
 fn run(name: &str, config: &ClusterConfig, app: &weft_piosim::Application) {
     let start = Instant::now();
@@ -36,10 +37,10 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |index: usize, default: u64| arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(default);
     if arguments.first().is_some_and(|first| first == "individual") {
-        let test = Interleaved { ranks: 10, file_bytes: 1000 * MIB, block_bytes: number(1, 512), writes: false };
+        let work = Workload::sharing(Sharing::Interleaved, 10, 1000 * MIB, number(1, 512));
         for layer in LayerKind::ALL {
             for writes in [false, true] {
-                let app = Interleaved { writes, ..test }.individual(Some(1));
+                let app = Transfer { work: &work, writes }.individual(Manner::default());
                 let name = format!("{} {}", layer.name(), if writes { "write" } else { "read" });
                 run(&name, &ClusterConfig::thesis(10, 10, layer), &app);
             }
@@ -48,7 +49,7 @@ fn main() {
     }
     let (clients, servers) = (number(0, 1000) as u32, number(1, 1000) as u32);
     let layer = arguments.get(5).and_then(|name| name.parse().ok()).unwrap_or_default();
-    let test = Interleaved { ranks: clients, file_bytes: number(2, 1024) * GIB, block_bytes: number(3, 1024) * KIB, writes: true };
+    let work = Workload::sharing(Sharing::Interleaved, clients, number(2, 1024) * GIB, number(3, 1024) * KIB);
     let config = ClusterConfig {
         network: NetworkModel::Messages,
         link_bandwidth: 1250 * MIB,
@@ -63,7 +64,7 @@ fn main() {
         ..ClusterConfig::thesis(clients, servers, layer).natural()
     };
     let start = Instant::now();
-    let app = test.collective();
+    let app = Transfer { work: &work, writes: true }.collective();
     println!("program built in {:.1} s", start.elapsed().as_secs_f64());
     run(&format!("{clients} clients, {servers} servers, {}", layer.name()), &config, &app);
 }

@@ -180,12 +180,6 @@ impl<'a> Simulation<'a> {
         self.world.starts = vec![vec![0]; ranks];
     }
 
-    /// For each rank of each application in turn: the nanoseconds at which its commands began, and
-    /// at which the last one was over; empty if nothing was recorded.
-    pub fn command_starts(&self) -> &[Vec<u64>] {
-        &self.world.starts
-    }
-
     /// Virtual time, nanoseconds.
     pub fn now(&self) -> u64 {
         self.queue.now()

@@ -1,8 +1,9 @@
-//! The benchmark programs of the thesis (chapter 6) as applications of any size.
+//! Workloads as programs, and the database test of the thesis (section 6.5).
 
 use weft_model::random::Lcg48;
+use weft_workload::{Sharing, Workload};
 
-use crate::program::{Access, Application, Command, Extent, WORLD, push_merged};
+use crate::program::{Access, Application, Command, Extent, FileId, WORLD, push_merged};
 
 /// Reading or writing, or both in random turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,90 +16,114 @@ pub enum AccessKind {
     ReadWrite,
 }
 
-/// One file in blocks that the ranks share in turns: block `i` belongs to rank `i mod ranks`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interleaved {
-    /// Ranks.
-    pub ranks: u32,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-    /// Bytes of a block.
-    pub block_bytes: u64,
+impl AccessKind {
+    /// All.
+    pub const ALL: [AccessKind; 3] = [AccessKind::Read, AccessKind::Write, AccessKind::ReadWrite];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        ["read", "write", "read/write"][self as usize]
+    }
+}
+
+/// How ranks go over their blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// The last call is a whole one even if it goes beyond the end of the file: what the program of
+    /// the thesis did. Otherwise it has the blocks that are left.
+    pub whole_last: bool,
+    /// Cycles that a rank computes before each call.
+    pub think_cycles: u64,
+}
+
+/// One step of a workload, writing or reading all blocks: each client is a rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer<'a> {
+    /// What is transferred.
+    pub work: &'a Workload,
     /// Whether the program writes.
     pub writes: bool,
 }
 
-impl Interleaved {
-    fn blocks_per_rank(&self) -> u64 {
-        self.file_bytes / self.block_bytes / u64::from(self.ranks)
+impl Transfer<'_> {
+    fn ranks(&self) -> u32 {
+        self.work.clients_in_all() as u32
     }
 
-    fn extent(&self, block: u64, rank: u32) -> Extent {
-        Extent { offset: (block * u64::from(self.ranks) + u64::from(rank)) * self.block_bytes, bytes: self.block_bytes }
+    /// A block of a rank, also one behind its last.
+    fn extent(&self, rank: u32, number: u64, index: u64) -> Extent {
+        let bytes =
+            if index < self.work.blocks_of(number) { self.work.block_of(rank.into(), number, index).bytes } else { self.work.block };
+        Extent { offset: self.work.offset_of(rank.into(), number, index), bytes }
     }
 
-    /// Open (cutting the file if it is written), commands from `fill`, close.
-    fn application(&self, name: &str, fill: impl FnOnce(&mut Application, u32)) -> Application {
-        let mut app = Application::new(name, self.ranks);
-        let file = app.file("file", if self.writes { 0 } else { self.file_bytes });
-        app.push_all(Command::FileOpen { comm: WORLD, file, truncate: self.writes });
-        fill(&mut app, file);
-        app.push_all(Command::FileClose { comm: WORLD, file });
+    /// Open (cutting the files if they are written), commands from `fill`, close. `fill` is given
+    /// the file of a rank by its number.
+    fn application(&self, name: &str, fill: impl FnOnce(&mut Application, &dyn Fn(u32, u64) -> FileId)) -> Application {
+        let mut app = Application::new(name, self.ranks());
+        let files = match self.work.sharing {
+            Sharing::Own => (0..self.ranks()).flat_map(|rank| (0..self.work.files).map(move |number| (rank, number))).collect(),
+            Sharing::Parts | Sharing::Interleaved => vec![(0, 0)],
+        };
+        let own = self.work.sharing == Sharing::Own;
+        let mut opened = Vec::with_capacity(files.len());
+        for (rank, number) in files {
+            let name = if own { format!("file {rank}.{number}") } else { "file".to_string() };
+            let bytes = if own { self.work.bytes_of(number) } else { self.work.bytes() as u64 };
+            opened.push(app.file(&name, if self.writes { 0 } else { bytes }));
+        }
+        for &file in &opened {
+            app.push_all(Command::FileOpen { comm: WORLD, file, truncate: self.writes });
+        }
+        let of = |rank: u32, number: u64| if own { opened[(u64::from(rank) * self.work.files + number) as usize] } else { opened[0] };
+        fill(&mut app, &of);
+        for &file in &opened {
+            app.push_all(Command::FileClose { comm: WORLD, file });
+        }
         app
     }
 
-    fn operation(&self, file: u32, access: Access) -> Command {
+    fn operation(&self, file: FileId, access: Access) -> Command {
         if self.writes { Command::FileWrite { file, access } } else { Command::FileRead { file, access } }
     }
 
-    fn list(&self, rank: u32, blocks: std::ops::Range<u64>) -> Access {
+    fn list(&self, rank: u32, number: u64, blocks: std::ops::Range<u64>) -> Access {
         let mut list = Vec::with_capacity((blocks.end - blocks.start) as usize);
         for block in blocks {
-            push_merged(&mut list, self.extent(block, rank));
+            push_merged(&mut list, self.extent(rank, number, block));
         }
         Access::List(list)
     }
 
-    /// Each rank on its own, `per_operation` blocks in each operation (`None`: all in one); the
-    /// last operation has those that are left.
-    pub fn individual(&self, per_operation: Option<u64>) -> Application {
-        self.individual_up_to(self.blocks_per_rank(), per_operation)
-    }
-
-    /// As [`Interleaved::individual`], but the last operation is a whole one even if it goes beyond
-    /// the end of the file: what the program of the thesis did.
-    pub fn individual_2009(&self, per_operation: Option<u64>) -> Application {
-        self.individual_up_to(u64::MAX, per_operation)
-    }
-
-    /// No operation has blocks of a rank from number `end` on.
-    fn individual_up_to(&self, end: u64, per_operation: Option<u64>) -> Application {
-        let blocks = self.blocks_per_rank();
-        let step = per_operation.unwrap_or(blocks).max(1);
+    /// Each rank on its own, call by call.
+    pub fn individual(&self, manner: Manner) -> Application {
         self.application("individual", |app, file| {
-            for rank in 0..self.ranks {
+            for (rank, number) in (0..self.ranks()).flat_map(|rank| (0..self.work.streams_of()).map(move |number| (rank, number))) {
+                let (blocks, step) = (self.work.blocks_of(number), self.work.blocks_per_call(number));
+                let end = if manner.whole_last { u64::MAX } else { blocks };
                 for first in (0..blocks).step_by(step as usize) {
+                    if manner.think_cycles > 0 {
+                        app.push(rank, Command::Compute { cycles: manner.think_cycles });
+                    }
                     let last = first.saturating_add(step).min(end);
-                    let access = if step == 1 { Access::Contiguous(self.extent(first, rank)) } else { self.list(rank, first..last) };
-                    app.push(rank, self.operation(file, access));
+                    let access =
+                        if step == 1 { Access::Contiguous(self.extent(rank, number, first)) } else { self.list(rank, number, first..last) };
+                    app.push(rank, self.operation(file(rank, number), access));
                 }
             }
         })
     }
 
-    /// All ranks together, everything in one collective operation. Blocks that do not go round once
-    /// more belong to the first ranks.
+    /// All ranks together, everything of a file in one collective operation. Blocks that do not go
+    /// round once more belong to the first ranks.
     pub fn collective(&self) -> Application {
-        let all = self.file_bytes / self.block_bytes;
-        let (blocks, more) = (all / u64::from(self.ranks), all % u64::from(self.ranks));
+        let more = self.work.tail / self.work.block;
         self.application("collective", |app, file| {
-            for rank in 0..self.ranks {
-                let access = self.list(rank, 0..blocks + u64::from(u64::from(rank) < more));
-                let command = if self.writes {
-                    Command::FileWriteAll { comm: WORLD, file, access }
-                } else {
-                    Command::FileReadAll { comm: WORLD, file, access }
-                };
+            for (rank, number) in (0..self.ranks()).flat_map(|rank| (0..self.work.streams_of()).map(move |number| (rank, number))) {
+                let blocks = self.work.blocks_of(number) + u64::from(u64::from(rank) < more);
+                let (comm, file, access) = (WORLD, file(rank, number), self.list(rank, number, 0..blocks));
+                let command =
+                    if self.writes { Command::FileWriteAll { comm, file, access } } else { Command::FileReadAll { comm, file, access } };
                 app.push(rank, command);
             }
         })
@@ -106,12 +131,13 @@ impl Interleaved {
 
     /// Each rank its own blocks one by one, in an order drawn for all ranks together.
     pub fn random(&self, random: &mut Lcg48) -> Application {
-        let mut pairs: Vec<(u64, u32)> =
-            (0..self.blocks_per_rank()).flat_map(|block| (0..self.ranks).map(move |rank| (block, rank))).collect();
-        random.shuffle(&mut pairs);
+        let blocks = (0..self.work.streams_of()).flat_map(|number| (0..self.work.blocks_of(number)).map(move |block| (number, block)));
+        let mut all: Vec<(u64, u64, u32)> =
+            blocks.flat_map(|(number, block)| (0..self.ranks()).map(move |rank| (number, block, rank))).collect();
+        random.shuffle(&mut all);
         self.application("random", |app, file| {
-            for (block, rank) in pairs {
-                app.push(rank, self.operation(file, Access::Contiguous(self.extent(block, rank))));
+            for (number, block, rank) in all {
+                app.push(rank, self.operation(file(rank, number), Access::Contiguous(self.extent(rank, number, block))));
             }
         })
     }
@@ -189,23 +215,26 @@ impl Database {
 mod tests {
     use super::*;
 
+    fn interleaved(ranks: u32, size: u64, per_call: u64) -> Workload {
+        Workload { procs: ranks, size, block: 10, per_call, sharing: Sharing::Interleaved, ..Workload::stream() }
+    }
+
     #[test]
     fn operations_end_with_the_file() {
-        let test = Interleaved { ranks: 2, file_bytes: 100, block_bytes: 10, writes: true };
-        for per_operation in [Some(1), Some(2), Some(3), Some(100), None] {
-            let app = test.individual(per_operation);
+        for per_call in [1, 2, 3, 100, 0] {
+            let app = Transfer { work: &interleaved(2, 50, per_call), writes: true }.individual(Manner::default());
             let accesses = app.programs.iter().flat_map(|program| &program.commands).filter_map(|command| match command {
                 Command::FileWrite { access, .. } => Some(access.bytes()),
                 _ => None,
             });
-            assert_eq!(accesses.sum::<u64>(), 100, "{per_operation:?} blocks in each operation");
+            assert_eq!(accesses.sum::<u64>(), 100, "{per_call} blocks in each operation");
         }
     }
 
     #[test]
     fn in_2009_an_operation_may_go_beyond_the_end_but_starts_before_it() {
-        let test = Interleaved { ranks: 2, file_bytes: 100, block_bytes: 10, writes: true };
-        let app = test.individual_2009(Some(2));
+        let work = interleaved(2, 50, 2);
+        let app = Transfer { work: &work, writes: true }.individual(Manner { whole_last: true, ..Manner::default() });
         // Five blocks for each rank: three operations of two.
         assert_eq!(app.programs[1].commands.len(), 2 + 3);
         let Command::FileWrite { access: Access::List(list), .. } = &app.programs[1].commands[3] else { panic!("a write of a list") };
@@ -213,9 +242,24 @@ mod tests {
     }
 
     #[test]
+    fn own_files_and_the_tail_of_a_collective_operation() {
+        let own = Workload { sharing: Sharing::Own, files: 2, ..interleaved(3, 25, 1) };
+        let app = Transfer { work: &own, writes: false }.individual(Manner { think_cycles: 7, ..Manner::default() });
+        assert_eq!((app.files.len(), app.files[1].initial_bytes), (6, 25));
+        // Six files opened and closed; two files of three blocks, each after computing.
+        assert_eq!(app.programs[2].commands.len(), 12 + 2 * 3 * 2);
+        let tail = Workload { tail: 19, ..interleaved(2, 20, 1) };
+        let app = Transfer { work: &tail, writes: true }.collective();
+        let bytes = app.programs.iter().map(|program| match &program.commands[1] {
+            Command::FileWriteAll { access, .. } => access.bytes(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(bytes.collect::<Vec<_>>(), [30, 20]);
+    }
+
+    #[test]
     fn a_random_program_has_every_block_once() {
-        let test = Interleaved { ranks: 3, file_bytes: 3 * 7 * 10, block_bytes: 10, writes: false };
-        let app = test.random(&mut Lcg48::new(1));
+        let app = Transfer { work: &interleaved(3, 7 * 10, 1), writes: false }.random(&mut Lcg48::new(1));
         let mut offsets: Vec<u64> = app
             .programs
             .iter()

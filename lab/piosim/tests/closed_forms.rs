@@ -3,9 +3,10 @@
 use weft_model::units::{KIB, MIB, transfer_nanos};
 use weft_model::{NetworkModel, Topology};
 use weft_piosim::program::{Access, Application, Command, WORLD};
-use weft_piosim::workloads::Interleaved;
+use weft_piosim::workloads::{Manner, Transfer};
 use weft_piosim::{CacheLayerConfig, ClusterConfig, Collective, Report, Simulation};
 use weft_sched::LayerKind;
+use weft_workload::{Sharing, Workload};
 
 fn cluster(layer: LayerKind) -> ClusterConfig {
     ClusterConfig::thesis(4, 3, layer).natural()
@@ -178,29 +179,37 @@ fn a_rank_that_waits_for_nobody_is_named() {
     assert_eq!(problem, expected);
 }
 
-fn interleaved(writes: bool) -> Interleaved {
-    Interleaved { ranks: 4, file_bytes: 4 * 40 * 50_000, block_bytes: 50_000, writes }
+const FILE_BYTES: u64 = 4 * 40 * 50_000;
+
+fn interleaved() -> Workload {
+    Workload::sharing(Sharing::Interleaved, 4, FILE_BYTES, 50_000)
+}
+
+fn individual(writes: bool, per_call: u64) -> Application {
+    Transfer { work: &Workload { per_call, ..interleaved() }, writes }.individual(Manner::default())
 }
 
 /// Every way to read or write one file, on every layer.
 fn every_way(mut check: impl FnMut(&ClusterConfig, &Application, &str)) {
     for layer in LayerKind::ALL {
         for writes in [false, true] {
-            let test = interleaved(writes);
+            let work = interleaved();
+            let test = Transfer { work: &work, writes };
+            let individual = |per_call| individual(writes, per_call);
             let base = cluster(layer);
             let improved = ClusterConfig { cache_layer: CacheLayerConfig::improved(layer, &base.disk), disk_concurrency: 2, ..base };
-            check(&improved, &test.individual(Some(8)), &format!("{} improved, writes {writes}", layer.name()));
+            check(&improved, &individual(8), &format!("{} improved, writes {writes}", layer.name()));
             check(&improved, &test.collective(), &format!("{} improved, together, writes {writes}", layer.name()));
             for (name, app) in [
-                ("one", test.individual(Some(1))),
-                ("seven", test.individual(Some(8))),
-                ("all", test.individual(None)),
+                ("one", individual(1)),
+                ("seven", individual(8)),
+                ("all", individual(0)),
                 ("random", test.random(&mut weft_model::random::Lcg48::new(1))),
             ] {
                 check(&cluster(layer), &app, &format!("{} {name} writes {writes}", layer.name()));
             }
             let messages = ClusterConfig { network: NetworkModel::Messages, ..cluster(layer) };
-            check(&messages, &test.individual(Some(8)), &format!("{} message by message, writes {writes}", layer.name()));
+            check(&messages, &individual(8), &format!("{} message by message, writes {writes}", layer.name()));
             for (name, collective) in Collective::ALL {
                 let config = ClusterConfig { collective, collective_buffer_bytes: 300_000, ..cluster(layer) };
                 check(&config, &test.collective(), &format!("{} {name} writes {writes}", layer.name()));
@@ -213,7 +222,7 @@ fn every_way(mut check: impl FnMut(&ClusterConfig, &Application, &str)) {
 
 #[test]
 fn every_byte_reaches_the_disk_once() {
-    let bytes = interleaved(true).file_bytes;
+    let bytes = FILE_BYTES;
     every_way(|config, app, what| {
         let report = run(config, app);
         let disks = report.disks();
@@ -276,12 +285,11 @@ fn a_run_takes_at_least_the_time_of_its_busiest_disk() {
 
 #[test]
 fn little_memory_holds_writers_back_but_loses_nothing() {
-    let test = interleaved(true);
     for (layer, network) in LayerKind::ALL.into_iter().flat_map(|layer| BOTH.map(|network| (layer, network))) {
         let config = ClusterConfig { memory_bytes: MIB, network, ..cluster(layer) };
-        for app in [test.individual(Some(1)), test.individual(None)] {
+        for app in [individual(true, 1), individual(true, 0)] {
             let held_back = run(&config, &app);
-            assert_eq!(held_back.disks().bytes, test.file_bytes, "{} {network:?}", layer.name());
+            assert_eq!(held_back.disks().bytes, FILE_BYTES, "{} {network:?}", layer.name());
             // Who is held back is not done before most of the data is on disk.
             let on_disk_at_end = held_back.end_nanos - held_back.ranks_end_nanos();
             assert!(on_disk_at_end < held_back.end_nanos / 2, "{} {network:?}", layer.name());
@@ -291,7 +299,7 @@ fn little_memory_holds_writers_back_but_loses_nothing() {
 
 #[test]
 fn two_applications_share_the_servers() {
-    let (first, second) = (interleaved(true).individual(Some(1)), interleaved(true).individual(Some(1)));
+    let (first, second) = (individual(true, 1), individual(true, 1));
     let config = ClusterConfig { clients: 8, ..cluster(LayerKind::WriteBehind) };
     let placed = |application, from: u32| weft_piosim::Placed { application, nodes: (from..from + 4).collect() };
     let both =
@@ -395,13 +403,13 @@ fn bytes_behind_the_end_of_a_file_are_not_counted() {
 /// seed is one of many.
 #[test]
 fn the_order_of_ties_changes_no_byte() {
-    let app = interleaved(false).individual(Some(1));
+    let app = individual(false, 1);
     let mut ends = std::collections::BTreeSet::new();
     for seed in 0..8 {
         let config = ClusterConfig { tie_order: weft_model::TieOrder::Random(seed), ..cluster(LayerKind::ServerDirected) };
         let report = run(&config, &app);
         assert_eq!(report, run(&config, &app), "a seed is an order");
-        assert_eq!(report.program_bytes, interleaved(false).file_bytes);
+        assert_eq!(report.program_bytes, FILE_BYTES);
         ends.insert(report.end_nanos);
     }
     assert!(ends.len() > 1, "eight orders of ties, one result: {ends:?}");

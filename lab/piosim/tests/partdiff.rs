@@ -4,7 +4,7 @@ use std::path::Path;
 
 use weft_hdtrace::{ClusterModel, Project, Trace};
 use weft_piosim::from_hdtrace::{cluster, import, rank_traces};
-use weft_piosim::thesis::PARTDIFF;
+use weft_piosim::thesis::partdiff;
 use weft_piosim::{ClusterConfig, Simulation, Striping};
 
 fn inputs() -> Option<(ClusterConfig, weft_piosim::Application)> {
@@ -26,7 +26,7 @@ fn every_cell_of_the_five_tables_comes_out() {
     let Some((model, application)) = inputs() else { return };
     let known = [8_035_519_585, 4_919_366_460, 2_998_881_750, 3_001_883_856, 3_003_881_532];
     let mut slips = Vec::new();
-    for (table, nanos) in PARTDIFF.iter().zip(known) {
+    for (table, nanos) in partdiff().zip(known) {
         let report = Simulation::new(&table.config(&model), &application).expect("valid").run().expect("ends");
         assert_eq!(report.end_nanos, nanos, "{}", table.number);
         for cell in table.compare(&report) {
@@ -45,7 +45,7 @@ fn every_cell_of_the_five_tables_comes_out() {
 fn correct_striping_and_the_later_rule_give_the_known_times() {
     let Some((model, application)) = inputs() else { return };
     let known = [8_086_565_207, 4_755_096_819, 3_005_514_152, 3_012_156_240];
-    for (table, nanos) in PARTDIFF.iter().zip(known) {
+    for (table, nanos) in partdiff().zip(known) {
         let layer = weft_piosim::CacheLayerConfig::Classic {
             kind: table.layer,
             config: weft_sched::classic::ClassicConfig { granularity: 10_000_000, ..Default::default() },

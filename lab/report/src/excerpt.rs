@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weft_analysis::details;
 use weft_analysis::run::Run;
 use weft_analysis::running;
-use weft_analysis::sublane::{Rows, SubLane, node_order, nodes_in_order};
+use weft_analysis::sublane::{Layout, SubLane, nodes_in_order};
 use weft_analysis::window::Window;
 use weft_base::{ServerId, ServerRole};
 use weft_charts::{Arrow, Axis, Block as Piece, Fill, Frame, Lane, Mark, Panel, Strip, StripLane, Strips, Table, Timeline, Unit, views};
@@ -117,21 +117,12 @@ fn operation(run: &Run, position: u32) -> Timeline {
     let first = events.event(root);
     let seconds = |ns: i64| (ns - first.start_ns) as f64 / 1e9;
     records.sort_by_key(|(record, _)| run.merged.events.order(*record));
-    let order = node_order(run.merged);
     let mut classes = Classes::default();
-    let mut shelves: BTreeMap<(usize, SubLane), (Rows, Vec<Lane>)> = BTreeMap::new();
-    let mut places: BTreeMap<u32, (usize, SubLane, usize)> = BTreeMap::new();
+    let mut layout = Layout::new(run.merged);
     for (record, _) in &records {
         let event = events.event(*record);
         let Some(kind) = run.lanes.kind(events, *record).map(|kind| &run.lanes.kinds[usize::from(kind)]) else { continue };
-        let place = (order[event.node], kind.sub_lane);
-        let (rows, lanes) = shelves.entry(place).or_default();
         let begin = run.since_origin(event.start_ns).max(0) as u64;
-        let row = rows.place((begin, begin + event.dur_ns), usize::MAX).unwrap_or(0);
-        if lanes.len() == row {
-            let name = if row == 0 { kind.sub_lane.name().to_string() } else { String::new() };
-            lanes.push(Lane { group: run.merged.nodes[event.node].name.clone(), name, ..Lane::default() });
-        }
         let mut at = event.start_ns;
         let mut pieces: Vec<Piece> = Vec::new();
         for (name, stage, ns) in details::phases(run, &event) {
@@ -145,19 +136,18 @@ fn operation(run: &Run, position: u32) -> Timeline {
             let text = format!("{} {}", kind.title(), time(event.dur_ns as f64));
             pieces.push(Piece { from: seconds(event.start_ns), to: seconds(event.end_ns()), class, text });
         }
-        lanes[row].blocks.extend(pieces);
-        places.insert(*record, (place.0, place.1, row));
+        layout.put((event.node, kind.sub_lane), (begin, begin + event.dur_ns), (*record, pieces));
     }
     // Numbers of the rows in the picture.
-    let mut numbers: BTreeMap<(usize, SubLane, usize), usize> = BTreeMap::new();
+    let mut places: BTreeMap<u32, usize> = BTreeMap::new();
     let mut lanes: Vec<Lane> = Vec::new();
-    for (place, (_, rows)) in shelves {
-        for (row, lane) in rows.into_iter().enumerate() {
-            numbers.insert((place.0, place.1, row), lanes.len());
-            lanes.push(lane);
-        }
+    for laid in layout.lanes() {
+        places.extend(laid.items.iter().map(|(record, _)| (*record, lanes.len())));
+        let name = if laid.row == 0 { laid.sub_lane.name().to_string() } else { String::new() };
+        let blocks = laid.items.into_iter().flat_map(|(_, pieces)| pieces).collect();
+        lanes.push(Lane { group: run.merged.nodes[laid.node].name.clone(), name, blocks });
     }
-    let lane_of = |record: &u32| numbers[&places[record]];
+    let lane_of = |record: &u32| places[record];
     let mut arrows = Vec::new();
     for (record, _) in records.iter().filter(|(record, _)| places.contains_key(record)) {
         let call = events.event(*record);
@@ -239,7 +229,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use weft_analysis::sample::{Sample, merged};
+    use crate::sample::{Sample, merged};
 
     /// Byte for byte. After a wanted change:
     /// `UPDATE_GOLDEN=1 cargo test -p weft --bin weft report`, and look at the pictures.

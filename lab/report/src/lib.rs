@@ -10,6 +10,9 @@
 mod document;
 mod excerpt;
 pub mod plot;
+#[cfg(test)]
+#[path = "../../analysis/tests/sample/mod.rs"]
+mod sample;
 mod verdict;
 
 use std::fs;

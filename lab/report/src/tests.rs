@@ -1,6 +1,6 @@
 use super::*;
+use crate::sample::{Sample, merged};
 use weft_analysis::results::Results;
-use weft_analysis::sample::{Sample, merged};
 
 fn sample(name: &str, data: u16) -> Run {
     Run::of(name, merged(&Sample { operations: 300, data, ..Sample::default() }), Vec::new(), Results::default())

@@ -53,8 +53,8 @@ pub(super) fn stages(run: &Run, several: bool, blocks: &mut Vec<Block>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::{Sample, merged};
     use weft_analysis::results::Results;
-    use weft_analysis::sample::{Sample, merged};
 
     #[test]
     fn the_verdict_of_a_trace_and_of_a_benchmark_is_said_in_sentences() {

@@ -9,8 +9,8 @@ use weft_sched::LayerKind;
 use weft_sched::classic::{ClassicConfig, DelayedWrites, PickRule};
 use weft_sched::improved::Delay;
 
-use crate::document::{Choices, Table, integer};
-use crate::units::{bytes, count, name, number, seconds, up_to};
+use weft_plan::document::{Choices, Table, integer};
+use weft_plan::units::{bytes, count, name, number, seconds, up_to};
 
 /// Rotations a minute, bytes and the like of a disk, before it is known which keys its model has.
 type Read<T> = fn(&DeValue<'_>) -> Result<T, String>;

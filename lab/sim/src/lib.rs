@@ -5,16 +5,14 @@
 // `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod case;
 mod cluster;
-mod document;
 mod list;
-mod plan;
 mod pool;
 mod program;
 mod run;
 mod thesis;
 mod trace;
-mod units;
 mod weft_system;
 mod workload;
 
@@ -53,7 +51,7 @@ impl Args {
     /// A plan that makes no sense, or files that cannot be read or written.
     pub fn run(self) -> Result<ExitCode> {
         let threads = self.threads.map_or_else(pool::cores, usize::from);
-        let lab = plan::Lab { folder: self.lab };
+        let lab = weft_plan::files::Lab { folder: self.lab };
         match self.command {
             Command::Run(args) => args.run(&lab, threads),
             Command::List(args) => args.run(&lab),

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 use weft_host::output::{Table, print, print_json};
 
-use crate::plan::Lab;
+use weft_plan::files::Lab;
 
 /// List plans and machine profiles
 #[derive(Debug, clap::Args)]

@@ -1,10 +1,11 @@
 //! Many simulations on all cores, with a progress bar.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+use weft_host::parallel::by_threads;
 
 /// Cores of this machine.
 pub fn cores() -> usize {
@@ -18,31 +19,19 @@ pub fn cores() -> usize {
 /// left out.
 pub fn all<J: Sync, R: Send>(jobs: &[J], threads: usize, work: impl Fn(&J) -> Result<R> + Sync) -> Result<Vec<R>> {
     let bar = progress_bar(jobs.len());
-    let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Result<R>)>> = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, jobs.len().max(1)) {
-            scope.spawn(|| {
-                while let Some((index, job)) = take(jobs, &next) {
-                    let result = work(job);
-                    if result.is_err() {
-                        next.store(jobs.len(), Ordering::Relaxed);
-                    }
-                    results.lock().expect("no worker panics while it holds the lock").push((index, result));
-                    bar.inc(1);
-                }
-            });
+    let has_failed = AtomicBool::new(false);
+    let results: Vec<Mutex<Option<Result<R>>>> = jobs.iter().map(|_| Mutex::default()).collect();
+    by_threads(threads, jobs.len(), &|number| {
+        if has_failed.load(Ordering::Relaxed) {
+            return;
         }
+        let result = work(&jobs[number]);
+        has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+        *results[number].lock().expect("nobody else has this job") = Some(result);
+        bar.inc(1);
     });
     bar.finish_and_clear();
-    let mut results = results.into_inner().expect("no worker panics while it holds the lock");
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
-fn take<'j, J>(jobs: &'j [J], next: &AtomicUsize) -> Option<(usize, &'j J)> {
-    let index = next.fetch_add(1, Ordering::Relaxed);
-    jobs.get(index).map(|job| (index, job))
+    results.into_iter().filter_map(|result| result.into_inner().expect("no worker panics while it holds the lock")).collect()
 }
 
 fn progress_bar(jobs: usize) -> ProgressBar {
@@ -54,6 +43,8 @@ fn progress_bar(jobs: usize) -> ProgressBar {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     #[test]

@@ -6,9 +6,9 @@ use toml::de::DeValue;
 use weft_piosim::program::WORLD;
 use weft_piosim::{Access, Application, Command, Extent};
 
-use crate::document::{Choices, Table, integer, show, text};
-use crate::units::{bytes, count, name, up_to};
-use crate::workload::{BLOCKS_MAX, RANKS_MAX};
+use weft_plan::document::{Choices, Table, integer, show, text, truth};
+use weft_plan::units::{bytes, count, name, up_to};
+use weft_plan::workload::{BLOCKS_MAX, RANKS_MAX};
 
 /// What a step may do.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,13 +81,6 @@ fn peer(value: &DeValue<'_>) -> Result<Peer, String> {
         Ok("previous") => Ok(Peer::Previous),
         Ok("any") => Ok(Peer::Any),
         _ => integer(value).map(Peer::Rank).map_err(|_| format!("{} is no rank: a number, \"next\", \"previous\" or \"any\"", show(value))),
-    }
-}
-
-fn truth(value: &DeValue<'_>) -> Result<bool, String> {
-    match value {
-        DeValue::Boolean(truth) => Ok(*truth),
-        other => Err(format!("{} is not true or false", show(other))),
     }
 }
 

@@ -14,8 +14,11 @@ use weft_piosim::to_hdtrace::{export, export_disks};
 use weft_piosim::{ClusterConfig, Placed, Recording, Report, Simulation};
 
 use crate::cluster::Ties;
-use crate::plan::{Case, CaseSource, Lab};
-use crate::workload::Workload;
+use weft_plan::files::{CaseSource, Lab};
+
+use crate::case;
+use crate::case::Case;
+use crate::workload::Load;
 use crate::{pool, trace as files};
 
 /// Simulate a plan
@@ -34,6 +37,9 @@ weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trac
 pub struct Args {
     /// Name or file of the plan
     plan: String,
+    /// Another value of a key of the plan, with the table before it; commas make a list
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Print JSON: an array with one object for each case
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -88,7 +94,7 @@ struct Row {
 
 impl Args {
     pub fn run(self, lab: &Lab, threads: usize) -> Result<ExitCode> {
-        let cases = lab.cases(&self.plan, self.seed)?;
+        let cases = lab.plan(&self.plan, &self.set, self.seed)?.cases(case::read)?;
         if let Some(folder) = &self.trace {
             std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
@@ -106,7 +112,7 @@ impl Args {
 }
 
 fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
-    match source.build()? {
+    match source.build(case::read)? {
         Case::Model { config, workloads, ties } => model(source, number, trace, (*config, &workloads, ties)),
         Case::Weft(case) => {
             let parameters = || source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
@@ -123,7 +129,7 @@ fn model(
     source: &CaseSource,
     number: usize,
     trace: Option<&Path>,
-    (config, workloads, ties): (ClusterConfig, &[Workload], Ties),
+    (config, workloads, ties): (ClusterConfig, &[Load], Ties),
 ) -> Result<Vec<Value>> {
     let orders = match ties {
         Ties::AsConfigured => vec![config.tie_order],

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
 use weft_host::output::{Table, print, print_json};
-use weft_piosim::thesis::{Case, Cell, PARTDIFF, PartdiffTable, RunResult, cases};
+use weft_piosim::thesis::{Case, Cell, PartdiffTable, RunResult, cases, partdiff};
 use weft_piosim::{Application, ClusterConfig, Simulation};
 
 use crate::pool;
@@ -64,7 +64,7 @@ enum Job {
     /// Run number `.1` of a case.
     Case(usize, u64),
     /// A table of partdiff-par.
-    Partdiff(&'static PartdiffTable),
+    Partdiff(Box<PartdiffTable>),
 }
 
 /// What a simulation gave.
@@ -80,7 +80,7 @@ impl Args {
             Some(prefix) => table == prefix || table.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.starts_with('.')),
         };
         let cases: Vec<Case> = cases("").into_iter().filter(|case| wanted(case.table())).collect();
-        let tables: Vec<&'static PartdiffTable> = PARTDIFF.iter().filter(|table| wanted(table.number)).collect();
+        let tables: Vec<PartdiffTable> = partdiff().filter(|table| wanted(table.number)).collect();
         if cases.is_empty() && tables.is_empty() {
             bail!("the thesis has no such table: write C, C.1 to C.4 (or deeper, as C.2.1), 6, or 6.1 to 6.5");
         }
@@ -88,7 +88,7 @@ impl Args {
             cases.iter().enumerate().flat_map(|(index, case)| (0..case.runs()).map(move |seed| Job::Case(index, seed))).collect();
         let traced = if tables.is_empty() { None } else { traced(&self.trace_dir, self.table.is_some())? };
         if traced.is_some() {
-            jobs.extend(tables.into_iter().map(Job::Partdiff));
+            jobs.extend(tables.into_iter().map(|table| Job::Partdiff(Box::new(table))));
         }
         let outcomes = pool::all(&jobs, threads, |job| simulate(job, &cases, &traced))?;
         let rows = rows(&cases, &jobs, outcomes);

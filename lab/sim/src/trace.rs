@@ -17,7 +17,7 @@ use weft_trace::file::{FileHeader, FileWriter};
 use weft_trace::record::{Body, Span, StagedSpan, TraceRecord, class, coarse, fine, flags, padded};
 use weft_trace::{Anchor, Batch, EventId, EventKind, Stage};
 
-use crate::workload::Workload;
+use crate::workload::Load;
 
 /// Records of one batch.
 const BATCH: usize = 1 << 14;
@@ -83,7 +83,7 @@ fn key(number: u32) -> u64 {
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn write(folder: &Path, workloads: &[Workload], servers: u32, recording: &Recording) -> Result<()> {
+pub fn write(folder: &Path, workloads: &[Load], servers: u32, recording: &Recording) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     // The client node of each process: ranks of all applications in their order; servers follow.
     let clients: Vec<u32> = workloads.iter().flat_map(|load| load.nodes.iter().copied()).collect();
@@ -138,7 +138,7 @@ fn put_name(nodes: &mut Nodes, place: Place, object: u64, name: &str) {
 }
 
 /// Gives the span of each command, by process and position in its program.
-fn put_commands(nodes: &mut Nodes, workloads: &[Workload], recording: &Recording) -> BTreeMap<(u32, u32), u32> {
+fn put_commands(nodes: &mut Nodes, workloads: &[Load], recording: &Recording) -> BTreeMap<(u32, u32), u32> {
     let mut first_rank = Vec::new();
     let mut next = 0;
     for load in workloads {
@@ -342,22 +342,25 @@ fn extent(command: &Command) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use weft_piosim::program::WORLD;
-    use weft_piosim::workloads::Interleaved;
+    use weft_piosim::workloads::{Manner, Transfer};
     use weft_piosim::{Application, ClusterConfig, Report, Simulation};
     use weft_sched::LayerKind;
     use weft_trace::explain::{Analysis, Explanation};
     use weft_trace::file::TraceFile;
     use weft_trace::merge::merge;
+    use weft_workload::{Sharing, Workload};
 
     use super::*;
 
     #[test]
     fn files_hold_every_command_every_access_with_its_seek_and_every_byte() {
-        let application = Interleaved { ranks: 2, file_bytes: 4 << 20, block_bytes: 64 << 10, writes: true }.individual(Some(4));
+        let application =
+            Transfer { work: &Workload { per_call: 4, ..Workload::sharing(Sharing::Interleaved, 2, 4 << 20, 64 << 10) }, writes: true }
+                .individual(Manner::default());
         let config = ClusterConfig::thesis(2, 3, LayerKind::Aggregation);
         let (report, recording) = Simulation::new(&config, &application).expect("sound").run_recorded().expect("ends");
         let commands: usize = application.programs.iter().map(|program| program.commands.len()).sum();
-        let workloads = [Workload { nodes: vec![0, 1], application }];
+        let workloads = [Load { nodes: vec![0, 1], application }];
         let dir = tempfile::tempdir().expect("a directory");
         write(dir.path(), &workloads, 3, &recording).expect("written");
         let names = ["client0", "client1", "server0", "server1", "server2"];
@@ -385,7 +388,7 @@ mod tests {
         let (report, recording) = Simulation::new(config, &application).expect("sound").run_recorded().expect("ends");
         let nodes = (0..application.ranks()).map(|rank| rank % config.clients).collect();
         let dir = tempfile::tempdir().expect("a directory");
-        write(dir.path(), &[Workload { nodes, application }], config.servers, &recording).expect("written");
+        write(dir.path(), &[Load { nodes, application }], config.servers, &recording).expect("written");
         let files = std::fs::read_dir(dir.path()).expect("is there").map(|entry| entry.expect("is there").path());
         let files: Vec<_> = files.map(|path| TraceFile::read(&std::fs::read(path).expect("is there")).expect("sound")).collect();
         let merged = merge(files);
@@ -414,7 +417,10 @@ mod tests {
 
     #[test]
     fn the_disk_of_one_that_reads_alone_is_all_that_its_reads_wait_for_beside_the_network() {
-        let application = || Interleaved { ranks: 1, file_bytes: 4 << 20, block_bytes: 64 << 10, writes: false }.individual(Some(1));
+        let application = || {
+            Transfer { work: &Workload { per_call: 1, ..Workload::sharing(Sharing::Interleaved, 1, 4 << 20, 64 << 10) }, writes: false }
+                .individual(Manner::default())
+        };
         let config = ClusterConfig::thesis(1, 1, LayerKind::None);
         let (report, explanation) = explained(&config, application());
         let (disk, all) = (seconds(&explanation, "app.read", &DISKS), seconds(&explanation, "app.read", &Stage::ALL));
@@ -427,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_collective_read_waits_for_the_disks_that_are_busy_meanwhile() {
-        let application = Interleaved { ranks: 4, file_bytes: 64 << 20, block_bytes: 64 << 10, writes: false }.collective();
+        let application = Transfer { work: &Workload::sharing(Sharing::Interleaved, 4, 64 << 20, 64 << 10), writes: false }.collective();
         let config = ClusterConfig::thesis(4, 3, LayerKind::None);
         let (report, explanation) = explained(&config, application);
         let all = seconds(&explanation, "app.read_all", &Stage::ALL);
@@ -444,7 +450,10 @@ mod tests {
 
     #[test]
     fn a_write_is_explained_whether_the_server_has_room_or_not() {
-        let application = || Interleaved { ranks: 4, file_bytes: 32 << 20, block_bytes: 64 << 10, writes: true }.individual(Some(4));
+        let application = || {
+            Transfer { work: &Workload { per_call: 4, ..Workload::sharing(Sharing::Interleaved, 4, 32 << 20, 64 << 10) }, writes: true }
+                .individual(Manner::default())
+        };
         let roomy = ClusterConfig::thesis(4, 2, LayerKind::WriteBehind);
         let (_, with_room) = explained(&roomy, application());
         let (_, without) = explained(&ClusterConfig { memory_bytes: 1 << 20, ..roomy }, application());

@@ -9,34 +9,22 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use weft_model::DiskModel;
 use weft_piosim::{CacheLayerConfig, ClusterConfig};
+use weft_plan::document::{Choices, Table, integer};
+use weft_plan::units::{bytes, count, name, seconds};
+use weft_plan::workload;
 use weft_rt_sim::Profile;
 use weft_rt_sim::models::{CpuProfile, DiskProfile, NetProfile, SeekProfile};
-use weft_virtual_cluster::{ClusterShape, Directories, Durability, Engine, FileLayout, PhaseReport, TracedRun, Workload};
+use weft_virtual_cluster::{ClusterShape, Durability, Engine, PhaseReport, TracedRun};
+use weft_workload::Workload;
 
 use crate::cluster::Layered;
-use crate::document::{Choices, Table, integer};
-use crate::units::{bytes, count, name, seconds};
-use crate::workload::{blocks, interleaved};
 
 /// A case, ready to be run.
 pub struct WeftCase {
     shape: ClusterShape,
     work: Workload,
-    /// The one phase that the plan asks for; `None`: all.
-    phase: Option<&'static str>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Names,
-    Interleaved,
-    Own,
-    Segmented,
-}
-
-const KINDS: [(&str, Kind); 4] =
-    [("names", Kind::Names), ("interleaved", Kind::Interleaved), ("own", Kind::Own), ("segmented", Kind::Segmented)];
-const DIRECTORIES: [(&str, Directories); 2] = [("shared", Directories::Shared), ("own", Directories::Own)];
 const STORAGES: [(&str, Engine); 2] = [("journal", Engine::Journal), ("memory", Engine::Memory)];
 const CONTRACTS: [(&str, Durability); 3] = [("batch", Durability::Batch), ("sync", Durability::Sync), ("none", Durability::None)];
 const CACHES: [(&str, bool); 2] = [("yes", true), ("no", false)];
@@ -54,10 +42,8 @@ pub fn read<'a>(
     seed: Option<u64>,
     choices: &mut Choices,
 ) -> Result<WeftCase> {
-    let small =
-        |key: &str, number: u32| u16::try_from(number).map_err(|_| root.error(key, "Weft counts its servers and clients up to 65535"));
+    let small = |key: &str, number: u32| u16::try_from(number).map_err(|_| root.error(key, "Weft counts its servers up to 65535"));
     let mut shape = ClusterShape {
-        clients: small("clients", config.clients)?,
         data: small("servers", config.servers)?,
         stripe_bytes: u32::try_from(config.stripe_bytes).map_err(|_| root.error("stripe", "is larger than Weft has them"))?,
         cache_layer: match &config.cache_layer {
@@ -78,33 +64,14 @@ pub fn read<'a>(
     let [table] = workloads else {
         return Err(root.error("workload", "Weft's own servers and clients run one workload at a time"));
     };
-    let kind = table.swept("kind", choices, |value| name(value, &KINDS))?;
-    let kind = kind.ok_or_else(|| table.error("kind", "is missing"))?;
-    let window = table.swept("window", choices, count)?.unwrap_or(1) as usize;
-    let (work, phase) = match kind {
-        Kind::Names => {
-            let files = u64::from(table.swept("files", choices, count)?.unwrap_or(1000));
-            let directories = table.swept("directories", choices, |value| name(value, &DIRECTORIES))?.unwrap_or(Directories::Shared);
-            (Workload::Names { files, window, directories }, None)
-        }
-        kind => {
-            let layout = match kind {
-                Kind::Own => FileLayout::Own,
-                Kind::Segmented => FileLayout::Segmented,
-                _ => FileLayout::Interleaved,
-            };
-            let per_call = table.swept("per_operation", choices, blocks)?.unwrap_or(Some(1));
-            let file = interleaved(table, config, choices)?;
-            if file.ranks != config.clients {
-                return Err(table.error("ranks", "each client of Weft is one rank: leave this away"));
-            }
-            let bytes = file.file_bytes / u64::from(file.ranks) / file.block_bytes * file.block_bytes;
-            let work = Workload::Streams { bytes, block_bytes: file.block_bytes, layout, blocks_per_call: per_call.unwrap_or(0), window };
-            (work, Some(if file.writes { "write" } else { "read" }))
-        }
-    };
+    let kind = table.swept("kind", choices, |value| name(value, &workload::KINDS))?.ok_or_else(|| table.error("kind", "is missing"))?;
+    let depth = table.swept("window", choices, count)?.unwrap_or(1);
+    let work = workload::read(table, kind, config.clients, choices)?;
+    if work.procs != config.clients {
+        return Err(table.error("ranks", "each client of Weft is one rank: leave this away"));
+    }
     table.finish()?;
-    Ok(WeftCase { shape, work, phase })
+    Ok(WeftCase { shape, work: Workload { depth, fsync: true, ..work } })
 }
 
 /// The machines as the runtime in virtual time knows them.
@@ -167,8 +134,7 @@ impl WeftCase {
         if let Some(folder) = trace {
             write_files(folder, files)?;
         }
-        let wanted = phases.into_iter().filter(|phase| self.phase.is_none_or(|wanted| wanted == phase.name));
-        Ok(wanted.map(|phase| row(&phase, wall_s)).collect())
+        Ok(phases.iter().map(|phase| row(phase, wall_s)).collect())
     }
 }
 

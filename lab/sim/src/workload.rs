@@ -1,50 +1,47 @@
-//! What runs on the cluster of a plan: one or more `[[workload]]` tables, each an application.
+//! What runs on the modelled cluster of a plan: one or more `[[workload]]` tables, each an
+//! application.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use toml::de::DeValue;
 use weft_hdtrace::{ClusterModel, Project, Trace, project_stem};
 use weft_model::TieOrder;
 use weft_model::random::Lcg48;
 use weft_piosim::from_hdtrace::{cluster, import, rank_traces};
-use weft_piosim::workloads::{AccessKind, Database, Interleaved};
+use weft_piosim::workloads::{AccessKind, Database, Manner, Transfer};
 use weft_piosim::{Application, ClusterConfig};
+use weft_plan::document::{Choices, Table, integer, text};
+use weft_plan::units::{bytes, count, name, up_to};
+use weft_plan::workload;
+use weft_plan::workload::{BLOCKS_MAX, RANKS_MAX};
+use weft_workload::{BlockOrder, WorkStep, Workload};
 
-use crate::document::{Choices, Table, integer, text};
 use crate::program;
-use crate::units::{bytes, count, name, up_to};
 
-/// Kinds of workloads.
+/// What a modelled program may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Interleaved,
-    Collective,
-    Random,
+    Blocks(workload::Kind),
     Database,
     HdTrace,
     Program,
 }
 
-const KINDS: [(&str, Kind); 6] = [
-    ("interleaved", Kind::Interleaved),
-    ("collective", Kind::Collective),
-    ("random", Kind::Random),
+const KINDS: [(&str, Kind); 8] = [
+    ("interleaved", Kind::Blocks(workload::Kind::Interleaved)),
+    ("collective", Kind::Blocks(workload::Kind::Collective)),
+    ("random", Kind::Blocks(workload::Kind::Random)),
+    ("own", Kind::Blocks(workload::Kind::Own)),
+    ("segmented", Kind::Blocks(workload::Kind::Segmented)),
     ("database", Kind::Database),
     ("hdtrace", Kind::HdTrace),
     ("program", Kind::Program),
 ];
-const ACCESSES: [(&str, AccessKind); 2] = [("read", AccessKind::Read), ("write", AccessKind::Write)];
 const ALL_ACCESSES: [(&str, AccessKind); 3] =
     [("read", AccessKind::Read), ("write", AccessKind::Write), ("read_write", AccessKind::ReadWrite)];
 
-/// Ranks of one application.
-pub const RANKS_MAX: u32 = 1_000_000;
-/// Blocks that the commands of one application may name.
-pub const BLOCKS_MAX: u64 = 50_000_000;
-
 /// An application and where its ranks run.
-pub struct Workload {
+pub struct Load {
     pub application: Application,
     /// Client node of each rank.
     pub nodes: Vec<u32>,
@@ -55,7 +52,7 @@ pub struct Workload {
 ///
 /// # Errors
 /// Names file, line and key of what is wrong.
-pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Option<u64>, choices: &mut Choices) -> Result<Workload> {
+pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Option<u64>, choices: &mut Choices) -> Result<Load> {
     let kind = table.swept("kind", choices, |value| name(value, &KINDS))?.context(table.error("kind", "is missing").to_string())?;
     let first = table.swept("first_client", choices, integer)?.unwrap_or(0);
     let planned = table.swept("seed", choices, integer)?;
@@ -64,14 +61,7 @@ pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Opti
         Kind::HdTrace => traced(table, folder, choices)?,
         Kind::Program => program::read(table, config.clients, choices)?,
         Kind::Database => database(table, config, choices)?.application(&mut random),
-        Kind::Interleaved => {
-            let per_operation = table.swept("per_operation", choices, blocks)?.unwrap_or(Some(1));
-            let file = bounded(table, interleaved(table, config, choices)?)?;
-            // The program of 2009 goes beyond the end of the file with its last operation.
-            if config.tie_order == TieOrder::Thesis { file.individual_2009(per_operation) } else { file.individual(per_operation) }
-        }
-        Kind::Collective => bounded(table, interleaved(table, config, choices)?)?.collective(),
-        Kind::Random => bounded(table, interleaved(table, config, choices)?)?.random(&mut random),
+        Kind::Blocks(kind) => transfer(&workload::read(table, kind, config.clients, choices)?, config, &mut random),
     };
     table.finish()?;
     let clients = u64::from(config.clients);
@@ -81,41 +71,19 @@ pub fn read(table: &Table<'_>, config: &ClusterConfig, folder: &Path, seed: Opti
         return Err(table.error("first_client", &message));
     }
     let nodes = (0..ranks).map(|rank| u32::try_from((first + rank) % clients).expect("less than the number of clients")).collect();
-    Ok(Workload { application, nodes })
+    Ok(Load { application, nodes })
 }
 
-/// A program with so many blocks would fill the memory before it is simulated.
-fn bounded(table: &Table<'_>, file: Interleaved) -> Result<Interleaved> {
-    let blocks = file.file_bytes / file.block_bytes;
-    if blocks > BLOCKS_MAX {
-        return Err(table.error("block", &format!("{blocks} blocks are more than the {BLOCKS_MAX} that can be simulated")));
+/// The one step of the workload that is measured: writing or reading.
+fn transfer(work: &Workload, config: &ClusterConfig, random: &mut Lcg48) -> Application {
+    let writes = work.steps.cycle.iter().any(|(step, is_told)| *is_told && *step == WorkStep::Write);
+    let transfer = Transfer { work, writes };
+    match work.order {
+        // The program of 2009 goes beyond the end of the file with its last operation.
+        BlockOrder::Ascending => transfer.individual(Manner { whole_last: config.tie_order == TieOrder::Thesis, ..Manner::default() }),
+        BlockOrder::Together => transfer.collective(),
+        BlockOrder::Drawn => transfer.random(random),
     }
-    Ok(file)
-}
-
-/// A number of blocks, or `"all"` (`None`).
-pub fn blocks(value: &DeValue<'_>) -> Result<Option<u64>, String> {
-    if text(value).is_ok_and(|text| text == "all") {
-        return Ok(None);
-    }
-    count(value).map(|count| Some(u64::from(count))).map_err(|problem| format!("{problem}, nor is it \"all\""))
-}
-
-/// One file in blocks that the ranks share in turns.
-///
-/// # Errors
-/// Names file, line and key of what is wrong.
-pub fn interleaved(table: &Table<'_>, config: &ClusterConfig, choices: &mut Choices) -> Result<Interleaved> {
-    let ranks = table.swept("ranks", choices, |value| up_to(value, RANKS_MAX))?.unwrap_or(config.clients);
-    let file_bytes = table.swept("file", choices, bytes)?.unwrap_or(1000 << 20);
-    let block_bytes = table.swept("block", choices, bytes)?.unwrap_or(64 << 10);
-    let access = table.swept("access", choices, |value| name(value, &ACCESSES))?.unwrap_or(AccessKind::Write);
-    if block_bytes == 0 || file_bytes / block_bytes / u64::from(ranks) == 0 {
-        return Err(
-            table.error("block", &format!("a file of {file_bytes} bytes has no block of {block_bytes} bytes for each of {ranks} ranks"))
-        );
-    }
-    Ok(Interleaved { ranks, file_bytes, block_bytes, writes: access == AccessKind::Write })
 }
 
 fn database(table: &Table<'_>, config: &ClusterConfig, choices: &mut Choices) -> Result<Database> {

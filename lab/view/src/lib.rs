@@ -10,6 +10,9 @@ mod gauges;
 mod live;
 mod overview;
 mod query;
+#[cfg(test)]
+#[path = "../../analysis/tests/sample/mod.rs"]
+mod sample;
 mod search;
 mod site;
 
@@ -24,7 +27,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use weft_analysis::{drawn, inputs, sample};
+use weft_analysis::{drawn, inputs};
 use weft_host::connect::{Common, Fs, random};
 use weft_host::output::print;
 use weft_http::{Answer, Ask, Door, Query};
@@ -69,12 +72,6 @@ pub struct Args {
     /// Ask for no token: every user of this machine may see what is shown
     #[arg(long)]
     no_token: bool,
-    /// Do not view anything, but write a synthetic trace of about so many spans into the directory
-    #[arg(long, value_name = "SPANS", hide = true)]
-    sample: Option<u64>,
-    /// Data servers of the synthetic trace
-    #[arg(long, value_name = "N", hide = true, default_value_t = 4)]
-    sample_data: u16,
 }
 
 impl Args {
@@ -83,9 +80,6 @@ impl Args {
     /// # Errors
     /// If the address cannot be listened on, or a path does not exist.
     pub fn run(self, common: &Common) -> Result<ExitCode> {
-        if let Some(spans) = self.sample {
-            return write_sample(spans, self.sample_data, &self.paths);
-        }
         let watch = self.live.as_ref().map(|fs| self.watch(fs, common)).transpose()?;
         let inputs = inputs::inputs(&self.paths)?;
         let loopback = self.listen.is_loopback();
@@ -161,16 +155,6 @@ fn url(address: SocketAddr, hostname: &str, token: Option<&str>) -> String {
 fn open(url: &str) {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let _ = Command::new(opener).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-}
-
-fn write_sample(spans: u64, data: u16, paths: &[PathBuf]) -> Result<ExitCode> {
-    let operations = (spans as f64 / sample::SPANS_PER_OPERATION).ceil() as u64;
-    for path in paths {
-        let spans = sample::write(&sample::Sample { operations, data, ..sample::Sample::default() }, path)
-            .with_context(|| format!("cannot write the sample to {}", path.display()))?;
-        print(&format!("{spans} spans in {}\n", path.display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

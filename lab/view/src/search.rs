@@ -104,7 +104,7 @@ pub fn hits(run: &Run, text: &str, asked: Asked) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_analysis::sample::{Sample, merged};
+    use crate::sample::{Sample, merged};
     use weft_trace::events::Event;
 
     fn run() -> Run {

@@ -151,7 +151,7 @@ impl Slot {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use weft_analysis::sample::{Sample, merged};
+    use crate::sample::{Sample, merged};
 
     /// A site with a sample of so many operations.
     pub fn site(operations: u64) -> Site {
@@ -169,7 +169,7 @@ pub(crate) mod tests {
     #[test]
     fn one_run_that_cannot_be_read_does_not_hide_the_others() {
         let dir = tempfile::tempdir().unwrap();
-        weft_analysis::sample::write(&Sample { operations: 50, ..Sample::default() }, &dir.path().join("good")).unwrap();
+        crate::sample::write(&Sample { operations: 50, ..Sample::default() }, &dir.path().join("good")).unwrap();
         std::fs::create_dir(dir.path().join("empty")).unwrap();
         let input = |name: &str| Input { name: name.into(), paths: vec![dir.path().join(name)] };
         let site = Site::new(vec![input("empty"), input("good")]);

@@ -10,6 +10,7 @@ use weft_rt_sim::{Joined, NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_sched::LayerKind;
 use weft_sched::improved::DiskCost;
 use weft_wire::ClusterKey;
+use weft_workload::Workload;
 
 use crate::VirtualError;
 use crate::report::{Meter, PhaseReport};
@@ -33,8 +34,6 @@ pub struct ClusterShape {
     pub meta: u16,
     /// Number of data servers.
     pub data: u16,
-    /// Number of clients.
-    pub clients: u16,
     /// Bytes of a stripe.
     pub stripe_bytes: u32,
     /// Data servers of a file; 0: all.
@@ -54,7 +53,6 @@ impl Default for ClusterShape {
             seed: 1,
             meta: 1,
             data: 4,
-            clients: 1,
             stripe_bytes: 1 << 20,
             stripe_width: 0,
             storage: Engine::Journal,
@@ -72,9 +70,9 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts all servers and waits until they serve.
-    pub(crate) fn start(shape: &ClusterShape) -> Result<Cluster, VirtualError> {
-        for (what, count) in [("metadata server", shape.meta), ("data server", shape.data), ("client", shape.clients)] {
+    /// Starts all servers and `procs` clients, and waits until they serve.
+    pub(crate) fn start(shape: &ClusterShape, procs: u32) -> Result<Cluster, VirtualError> {
+        for (what, count) in [("metadata server", shape.meta.into()), ("data server", shape.data.into()), ("client", procs)] {
             if count == 0 {
                 return Err(VirtualError::Invalid(format!("a cluster needs at least one {what}")));
             }
@@ -92,7 +90,7 @@ impl Cluster {
         }
         let sim = Sim::new(shape.seed, shape.profile.clone());
         let servers = start_servers(&sim, &map, shape);
-        let clients = (0..shape.clients).map(|index| {
+        let clients = (0..procs).map(|index| {
             let node = sim.add_node(NodeConfig::client(format!("client{index}")));
             // Waiting for a busy disk is no failure here.
             let options = ClientOptions { deadline_ns: LIMIT_NS / 2, ..ClientOptions::new(ClientId(u64::from(index) + 1), 1) };
@@ -124,17 +122,24 @@ impl Cluster {
         Ok(flows.iter().map(|flow| flow.take().expect("the flow has ended, and no process dies without faults")).collect())
     }
 
-    /// Runs one flow on every client, all from the same moment on, as a phase with this name. Each
+    /// The machine and the library of each client of a workload: those of its process.
+    pub(crate) fn clients_of(&self, work: &Workload) -> impl Iterator<Item = &(NodeId, Client<SimRt>)> {
+        let threads = work.clients as usize;
+        (0..work.clients_in_all() as usize).map(move |client| &self.clients[client / threads])
+    }
+
+    /// Runs one flow for every client, all from the same moment on, as a phase with this name. Each
     /// flow gives the number of its operations and its bytes.
     pub(crate) fn phase<F: Future<Output = Result<(u64, u64), VirtualError>> + 'static>(
         &self,
         name: &'static str,
-        flow: impl Fn(usize, Client<SimRt>, SimRt) -> F,
+        work: &Workload,
+        flow: impl Fn(usize, Client<SimRt>) -> F,
     ) -> Result<PhaseReport, VirtualError> {
         let meter = Meter::start(self);
-        let flows = self.clients.iter().enumerate().map(|(index, (node, client))| {
+        let flows = self.clients_of(work).enumerate().map(|(index, (node, client))| {
             let client = client.clone();
-            self.sim.spawn_on(*node, |rt| flow(index, client, rt))
+            self.sim.spawn_on(*node, |_| flow(index, client))
         });
         let flows: Vec<_> = flows.collect();
         let (mut operations, mut bytes) = (0, 0);

@@ -2,29 +2,37 @@
 //! where there are some.
 
 use weft_rt_sim::Profile;
+use weft_rt_sim::models::{DiskProfile, NetProfile, SeekProfile};
 use weft_trace::explain::Analysis;
 use weft_trace::file::TraceFile;
 use weft_trace::merge::merge;
-use weft_virtual_cluster::{ClusterShape, Directories, Durability, Engine, FileLayout, TracedRun, VirtualError, Workload, run, run_traced};
+use weft_virtual_cluster::{ClusterShape, Durability, Engine, TracedRun, VirtualError, run, run_traced};
+use weft_workload::{Dirs, Sharing, Steps, WorkStep, Workload};
 
-fn names(files: u64, window: usize, directories: Directories) -> Workload {
-    Workload::Names { files, window, directories }
+fn names(procs: u32, files: u64, depth: u32, dirs: Dirs) -> Workload {
+    let steps = Steps::each(&[WorkStep::Create, WorkStep::Stat, WorkStep::Remove]);
+    Workload { procs, depth, dirs, steps, ..Workload::empty_files(files) }
 }
 
-fn interleaved(bytes: u64, block_bytes: u64, blocks_per_call: u64) -> Workload {
-    Workload::Streams { bytes, block_bytes, layout: FileLayout::Interleaved, blocks_per_call, window: 1 }
+fn stream(procs: u32, size: u64, block: u64) -> Workload {
+    let steps = Steps::each(&[WorkStep::Write, WorkStep::Read]);
+    Workload { procs, size, block, fsync: true, steps, ..Workload::stream() }
+}
+
+fn interleaved(procs: u32, size: u64, block: u64, per_call: u64) -> Workload {
+    Workload { per_call, sharing: Sharing::Interleaved, ..stream(procs, size, block) }
 }
 
 #[test]
 fn one_request_for_each_name_and_the_same_result_twice() {
-    let shape = ClusterShape { clients: 3, meta: 2, data: 2, ..ClusterShape::default() };
-    for directories in [Directories::Shared, Directories::Own] {
-        let phases = run(&shape, &names(50, 8, directories)).unwrap();
+    let shape = ClusterShape { meta: 2, data: 2, ..ClusterShape::default() };
+    for dirs in [Dirs::Shared, Dirs::Own] {
+        let phases = run(&shape, &names(3, 50, 8, dirs)).unwrap();
         assert_eq!(phases.iter().map(|phase| phase.name).collect::<Vec<_>>(), ["create", "stat", "remove"]);
         for phase in &phases {
             assert_eq!((phase.operations, phase.messages), (150, 150), "{}", phase.name);
         }
-        assert_eq!(phases, run(&shape, &names(50, 8, directories)).unwrap());
+        assert_eq!(phases, run(&shape, &names(3, 50, 8, dirs)).unwrap());
     }
 }
 
@@ -35,13 +43,13 @@ fn a_synchronous_client_waits_for_the_network_and_a_window_for_the_server() {
     // There and back, and the server's work between: cards, latency twice, one request and some
     // records.
     let round_trip = 2 * (net.send_ns + net.latency_ns) + cpu.request_ns + cpu.record_ns;
-    let alone = &run(&shape, &names(200, 1, Directories::Shared)).unwrap()[1];
+    let alone = &run(&shape, &names(1, 200, 1, Dirs::Shared)).unwrap()[1];
     let ratio = alone.ns as f64 / (200 * round_trip) as f64;
     assert!((0.9..1.3).contains(&ratio), "a stat takes {ratio} of its round trip");
     assert_eq!(alone.bottleneck(), None, "{:?}", alone.shares);
     // A request costs client and server the same here, so it takes several clients to fill the
     // server.
-    let many = &run(&ClusterShape { clients: 4, ..shape }, &names(500, 64, Directories::Shared)).unwrap()[1];
+    let many = &run(&shape, &names(4, 500, 64, Dirs::Shared)).unwrap()[1];
     assert!(many.operations_per_s() > 2.0 * alone.operations_per_s(), "a window hides latency");
     assert_eq!(many.bottleneck().map(|share| share.part), Some("processor of metadata servers"), "{:?}", many.shares);
 }
@@ -50,7 +58,7 @@ fn a_synchronous_client_waits_for_the_network_and_a_window_for_the_server() {
 fn streams_are_as_fast_as_the_slowest_part() {
     // Fast disks and processors: the card of the one client is the limit.
     let shape = ClusterShape { data: 4, storage: Engine::Memory, ..ClusterShape::default() };
-    let work = Workload::Streams { bytes: 256 << 20, block_bytes: 4 << 20, layout: FileLayout::Own, blocks_per_call: 1, window: 4 };
+    let work = Workload { depth: 4, ..stream(1, 256 << 20, 4 << 20) };
     let phases = run(&shape, &work).unwrap();
     for phase in &phases {
         let card = shape.profile.net.bytes_per_s as f64 / f64::from(1 << 20);
@@ -62,16 +70,26 @@ fn streams_are_as_fast_as_the_slowest_part() {
 
 #[test]
 fn on_rotating_disks_list_operations_save_accesses() {
+    let usual = Profile::ethernet_10g();
+    let disk = DiskProfile {
+        reads_cached: false,
+        read_ns: 0,
+        sync_ns: 0,
+        read_bytes_per_s: 50 << 20,
+        write_bytes_per_s: 50 << 20,
+        seek: Some(SeekProfile { near_ns: 5_166_666, far_ns: 14_166_666, near_bytes: 5 << 20 }),
+        ..usual.disk
+    };
+    let net = NetProfile { bytes_per_s: 100 << 20, send_ns: 5_000, latency_ns: 400_000, ..usual.net };
     let shape = ClusterShape {
-        profile: Profile::pvs_2009(),
-        clients: 10,
+        profile: Profile { net, disk, ..usual },
         data: 10,
         stripe_bytes: 64 << 10,
         contract: Durability::Batch,
         ..ClusterShape::default()
     };
-    let single = run(&shape, &interleaved(1 << 20, 5 << 10, 1)).unwrap();
-    let all = run(&shape, &interleaved(1 << 20, 5 << 10, 0)).unwrap();
+    let single = run(&shape, &interleaved(10, 1 << 20, 5 << 10, 1)).unwrap();
+    let all = run(&shape, &interleaved(10, 1 << 20, 5 << 10, 0)).unwrap();
     for (single, all) in single.iter().zip(&all) {
         assert_eq!(single.bytes, all.bytes);
         assert!(all.ns < single.ns, "{}: {} ns with lists, {} ns without", all.name, all.ns, single.ns);
@@ -88,19 +106,19 @@ fn nonsense_is_refused_with_the_reason() {
         other => panic!("{other:?}"),
     };
     let shape = ClusterShape::default;
-    assert!(invalid(ClusterShape { meta: 0, ..shape() }, names(1, 1, Directories::Own)).contains("metadata server"));
-    assert!(invalid(ClusterShape { clients: 0, ..shape() }, names(1, 1, Directories::Own)).contains("client"));
-    assert!(invalid(ClusterShape { stripe_bytes: 5000, ..shape() }, names(1, 1, Directories::Own)).contains("5000"));
-    assert!(invalid(ClusterShape { stripe_width: 9, ..shape() }, names(1, 1, Directories::Own)).contains("9 of 4"));
-    assert!(invalid(shape(), names(0, 1, Directories::Own)).contains("files"));
-    assert!(invalid(shape(), interleaved(0, 1, 1)).contains("bytes"));
+    assert!(invalid(ClusterShape { meta: 0, ..shape() }, names(1, 1, 1, Dirs::Own)).contains("metadata server"));
+    assert!(invalid(shape(), names(0, 1, 1, Dirs::Own)).contains("client"));
+    assert!(invalid(ClusterShape { stripe_bytes: 5000, ..shape() }, names(1, 1, 1, Dirs::Own)).contains("5000"));
+    assert!(invalid(ClusterShape { stripe_width: 9, ..shape() }, names(1, 1, 1, Dirs::Own)).contains("9 of 4"));
+    assert!(invalid(shape(), names(1, 0, 1, Dirs::Own)).contains("files"));
+    assert!(invalid(shape(), interleaved(1, 0, 1, 1)).contains("bytes"));
 }
 
 #[test]
 fn a_record_of_everything_changes_nothing() {
-    let shape = ClusterShape { clients: 2, data: 3, ..ClusterShape::default() };
+    let shape = ClusterShape { data: 3, ..ClusterShape::default() };
     // Longer than the rings are, for the one metadata server.
-    for work in [names(3000, 32, Directories::Shared), interleaved(1 << 20, 16 << 10, 2)] {
+    for work in [names(2, 3000, 32, Dirs::Shared), interleaved(2, 1 << 20, 16 << 10, 2)] {
         let TracedRun { phases, files } = run_traced(&shape, &work).unwrap();
         assert_eq!(phases, run(&shape, &work).unwrap());
         let merged = merge(files.iter().map(|(_, bytes)| TraceFile::read(bytes).unwrap()).collect());
@@ -108,7 +126,7 @@ fn a_record_of_everything_changes_nothing() {
         assert_eq!(files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>()[0], "meta0");
         let explained = Analysis::new(&merged).explain(1);
         let of = |name: &str| explained.kinds.iter().find(|kind| kind.operation == name).map_or(0, |kind| kind.count);
-        let (first, last) = if let Workload::Names { .. } = work { ("create", "unlink") } else { ("write", "read") };
+        let (first, last) = if work.size == 0 { ("create", "unlink") } else { ("write", "read") };
         assert_eq!(
             (of(&format!("client.{first}")) as u64, of(&format!("client.{last}")) as u64),
             (phases[0].operations, phases[0].operations)

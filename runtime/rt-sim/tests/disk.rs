@@ -5,6 +5,7 @@ mod common;
 use common::{at, sleep};
 use weft_base::{MILLISECOND, Payload, SECOND};
 use weft_rt::{Disk, DiskError, Runtime, ServerRuntime, join_all};
+use weft_rt_sim::models::{DiskProfile, SeekProfile};
 use weft_rt_sim::{DiskFaultKind, NodeConfig, NodeId, Profile, Random, Sim, SimRt};
 
 fn one_node(seed: u64) -> (Sim, NodeId) {
@@ -299,7 +300,17 @@ fn damage_behind_the_back_shows() {
 
 #[test]
 fn the_head_of_a_rotating_disk_pays_for_each_range() {
-    let profile = Profile::pvs_2009();
+    let usual = Profile::default();
+    let disk = DiskProfile {
+        reads_cached: false,
+        read_ns: 0,
+        sync_ns: 0,
+        read_bytes_per_s: 50 << 20,
+        write_bytes_per_s: 50 << 20,
+        seek: Some(SeekProfile { near_ns: 5_166_666, far_ns: 14_166_666, near_bytes: 5 << 20 }),
+        ..usual.disk
+    };
+    let profile = Profile { disk, ..usual };
     let (seek, rate) = (profile.disk.seek.unwrap(), profile.disk.write_bytes_per_s);
     let sim = Sim::new(1, profile);
     let node = sim.add_node(NodeConfig::client("client0"));

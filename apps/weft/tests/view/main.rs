@@ -4,6 +4,8 @@
 
 mod browser;
 mod page;
+#[path = "../../../../lab/analysis/tests/sample/mod.rs"]
+mod sample;
 mod soundness;
 mod viewer;
 

@@ -3,13 +3,14 @@
 use weft_model::random::Lcg48;
 use weft_sched::LayerKind;
 use weft_sched::classic::FileOrder;
+use weft_workload::{Sharing, Workload};
 
-use super::appendix_c::{APPENDIX_C, PrintedLine};
+use super::appendix_c::{PrintedLine, appendix_c};
 use crate::config::{CacheLayerConfig, ClusterConfig, Collective};
 use crate::program::Application;
 use crate::report::Report;
 use crate::simulation::Simulation;
-use crate::workloads::{AccessKind, Database, Interleaved};
+use crate::workloads::{AccessKind, Database, Manner, Transfer};
 
 /// Ranks and servers of Appendix C.
 const NODES: u32 = 10;
@@ -77,40 +78,35 @@ pub struct Cell {
 
 /// All cases whose section starts with `prefix` (empty: all of Appendix C).
 pub fn cases(prefix: &str) -> Vec<Case> {
-    APPENDIX_C.iter().filter(|line| line.0.starts_with(prefix)).map(|&line| Case { line }).collect()
+    appendix_c().filter(|line| line.section.starts_with(prefix)).map(|line| Case { line }).collect()
 }
 
 impl Case {
     /// Its section, such as `C.2.1`.
     pub fn table(&self) -> &'static str {
-        self.line.0
+        self.line.section
     }
 
     /// Its name: cache layer, block size and access.
     pub fn name(&self) -> String {
-        let access = match self.line.3 {
-            AccessKind::Read => "read",
-            AccessKind::Write => "write",
-            AccessKind::ReadWrite => "read/write",
-        };
-        format!("{} {} {access}", self.line.1.name(), self.line.2)
+        format!("{} {} {}", self.line.layer.name(), self.line.block_bytes, self.line.access.name())
     }
 
     /// Number of simulations behind the printed number: 1, or 10 for means.
     pub fn runs(&self) -> u64 {
-        if self.line.5.is_empty() { 1 } else { SEEDS }
+        if self.line.deviation.is_empty() { 1 } else { SEEDS }
     }
 
     /// The cluster it runs on.
     pub fn config(&self) -> ClusterConfig {
         let collective = if self.table() == "C.3.2" { Collective::InterleavedTwoPhase } else { Collective::TwoPhase };
-        ClusterConfig { collective, ..ClusterConfig::thesis(NODES, NODES, self.line.1) }
+        ClusterConfig { collective, ..ClusterConfig::thesis(NODES, NODES, self.line.layer) }
     }
 
     /// The cluster of run `seed` (from 0), with the order that its files had.
     fn config_of_run(&self, seed: u64) -> ClusterConfig {
         let mut config = self.config();
-        let (table, _, _, access, ..) = self.line;
+        let PrintedLine { section: table, access, .. } = self.line;
         let listed = FILE_ORDERS.iter().find(|order| (order.0, order.1, order.2) == (table, access, seed));
         if let (Some((.., files)), CacheLayerConfig::Classic { config, .. }) = (listed, &mut config.cache_layer) {
             config.file_order = FileOrder::Listed(*files);
@@ -120,9 +116,14 @@ impl Case {
 
     /// The program of run `seed` (from 0).
     pub fn application(&self, seed: u64) -> Application {
-        let (table, _, block_bytes, access, ..) = self.line;
+        let PrintedLine { section: table, block_bytes, access, .. } = self.line;
         let writes = access == AccessKind::Write;
-        let interleaved = Interleaved { ranks: NODES, file_bytes: FILE_BYTES, block_bytes, writes };
+        let work = Workload::sharing(Sharing::Interleaved, NODES, FILE_BYTES, block_bytes);
+        let all = Transfer { work: &work, writes };
+        let individual = |per_call| {
+            let work = Workload { per_call, ..work.clone() };
+            Transfer { work: &work, writes }.individual(Manner { whole_last: true, think_cycles: 0 })
+        };
         let database = |per_operation| {
             Database {
                 ranks: NODES,
@@ -140,17 +141,17 @@ impl Case {
                 let mut random = Lcg48::new(seed);
                 if writes {
                     // The original drew the read test first and went on with the same generator.
-                    Interleaved { writes: false, ..interleaved }.random(&mut random);
+                    Transfer { writes: false, ..all }.random(&mut random);
                 }
-                interleaved.random(&mut random)
+                all.random(&mut random)
             }
-            "C.2.1" => interleaved.individual_2009(Some(1)),
-            "C.2.2" => interleaved.individual_2009(Some(100)),
-            "C.2.3" => interleaved.individual_2009(None),
+            "C.2.1" => individual(1),
+            "C.2.2" => individual(100),
+            "C.2.3" => individual(0),
             "C.4.1" => database(1),
             "C.4.2" => database(10),
             "C.4.3" => database(1000),
-            _ => interleaved.collective(),
+            _ => all.collective(),
         }
     }
 
@@ -175,7 +176,7 @@ impl Case {
 
     /// Compares the results of all its runs (in the order of their seeds) with what is printed.
     pub fn compare(&self, runs: &[RunResult]) -> Cell {
-        let (table, layer, _, access, printed, deviation) = self.line;
+        let PrintedLine { section: table, layer, access, seconds: printed, deviation, .. } = self.line;
         let sum: u64 = runs.iter().map(|run| run.nanos).sum();
         let count = runs.len().max(1) as f64;
         let printed_seconds: f64 = printed.parse().unwrap_or(f64::NAN);
@@ -206,16 +207,16 @@ impl Case {
 
     /// The standard deviation in seconds that is printed beside a mean.
     pub fn printed_deviation(&self) -> Option<f64> {
-        self.line.5.parse().ok()
+        self.line.deviation.parse().ok()
     }
 
     /// The cache layer.
     pub fn layer(&self) -> LayerKind {
-        self.line.1
+        self.line.layer
     }
 
     /// Bytes of a block.
     pub fn block_bytes(&self) -> u64 {
-        self.line.2
+        self.line.block_bytes
     }
 }

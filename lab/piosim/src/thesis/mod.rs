@@ -7,6 +7,6 @@ mod appendix_c;
 mod cases;
 mod partdiff;
 
-pub use appendix_c::{APPENDIX_C, PrintedLine};
+pub use appendix_c::{PrintedLine, appendix_c};
 pub use cases::{Case, Cell, RunResult, cases};
-pub use partdiff::{PARTDIFF, PartdiffTable};
+pub use partdiff::{PartdiffTable, partdiff};

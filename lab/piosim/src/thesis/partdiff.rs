@@ -31,73 +31,24 @@ pub struct PartdiffTable {
 }
 
 /// All five.
-pub static PARTDIFF: [PartdiffTable; 5] = [
-    PartdiffTable {
-        number: "6.1",
-        layer: LayerKind::None,
-        delayed: false,
-        seconds: "8.04",
-        servers: [
-            [615, 14, 539, 62, 52_494_376],
-            [612, 11, 540, 61, 52_494_380],
-            [611, 23, 527, 61, 52_494_376],
-            [612, 29, 522, 61, 49_217_576],
-            [658, 63, 535, 60, 55_415_736],
-        ],
-    },
-    PartdiffTable {
-        number: "6.2",
-        layer: LayerKind::WriteBehind,
-        delayed: false,
-        seconds: "4.92",
-        servers: [
-            [599, 1, 536, 62, 52_494_376],
-            [592, 0, 544, 61, 52_494_380],
-            [588, 0, 524, 61, 52_494_376],
-            [601, 0, 540, 61, 49_217_576],
-            [622, 0, 564, 60, 55_415_736],
-        ],
-    },
-    PartdiffTable {
-        number: "6.3",
-        layer: LayerKind::Aggregation,
-        delayed: false,
-        seconds: "3.00",
-        servers: [
-            [146, 21, 63, 62, 52_494_376],
-            [135, 38, 36, 61, 52_494_380],
-            [121, 50, 10, 61, 52_494_376],
-            [123, 50, 11, 61, 49_217_576],
-            [129, 41, 28, 60, 55_415_736],
-        ],
-    },
-    PartdiffTable {
-        number: "6.4",
-        layer: LayerKind::ServerDirected,
-        delayed: false,
-        seconds: "3.00",
-        servers: [
-            [142, 51, 29, 62, 52_494_336],
-            [118, 50, 7, 61, 52_494_336],
-            [111, 50, 0, 61, 52_494_336],
-            [112, 50, 1, 61, 49_217_536],
-            [121, 50, 11, 60, 55_415_700],
-        ],
-    },
-    PartdiffTable {
-        number: "6.5",
-        layer: LayerKind::ServerDirected,
-        delayed: true,
-        seconds: "3.00",
-        servers: [
-            [61, 7, 2, 52, 52_494_336],
-            [63, 6, 4, 53, 52_494_336],
-            [59, 6, 0, 53, 52_494_336],
-            [60, 7, 1, 52, 49_217_536],
-            [64, 7, 4, 53, 55_415_700],
-        ],
-    },
-];
+pub fn partdiff() -> impl Iterator<Item = PartdiffTable> {
+    include_str!("partdiff.txt").lines().filter_map(read)
+}
+
+/// Nothing of a comment.
+fn read(line: &'static str) -> Option<PartdiffTable> {
+    let mut words = line.split(' ');
+    let number = words.next().filter(|word| *word != "#")?;
+    let layer = words.next()?.parse().ok()?;
+    let (delayed, seconds) = (words.next()?.parse().ok()?, words.next()?);
+    let mut servers = [[0; 5]; 5];
+    for server in &mut servers {
+        for (cell, printed) in server.iter_mut().zip(words.next()?.split(',')) {
+            *cell = printed.parse().ok()?;
+        }
+    }
+    Some(PartdiffTable { number, layer, delayed, seconds, servers })
+}
 
 impl PartdiffTable {
     /// The cluster of this table, given the one that the model file beside the trace describes.

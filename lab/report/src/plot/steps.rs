@@ -14,6 +14,10 @@ use weft_trace::merge::Event;
 
 use crate::plot::Common;
 
+#[cfg(test)]
+#[path = "../../../export/tests/samples/mod.rs"]
+mod samples;
+
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -111,7 +115,7 @@ fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
     let mut calls: Vec<(u64, usize, f64, f64)> = Vec::new();
     let mut served: Vec<(u64, usize, f64, f64)> = Vec::new();
     for lane in source.lanes().iter().filter(|lane| wanted(lane)) {
-        let spans: Vec<&Event> = lane.spans.iter().map(|position| source.event(*position)).filter(|event| inside(event)).collect();
+        let spans: Vec<&Event> = lane.items.iter().map(|position| source.event(*position)).filter(|event| inside(event)).collect();
         if spans.is_empty() {
             continue;
         }
@@ -144,7 +148,7 @@ fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
             }
         }
         let group = source.merged.nodes[lane.node].name.clone();
-        timeline.lanes.push(Lane { group, name: Source::lane_name(lane), blocks, gauge: Vec::new() });
+        timeline.lanes.push(Lane { group, name: Source::lane_name(lane), blocks });
     }
     for (request, lane, begin, end) in &calls {
         for (_, other, first, last) in served.iter().filter(|served| served.0 == *request) {
@@ -152,12 +156,7 @@ fn draw(source: &Source, label: &str, names: &[String]) -> Option<Timeline> {
             timeline.arrows.push(Arrow { from: (*other, *last), to: (*lane, *end), text: format!("reply {request:x}") });
         }
     }
-    let used: Vec<usize> =
-        (0..CLASSES.len()).filter(|class| timeline.lanes.iter().flat_map(|lane| &lane.blocks).any(|block| block.class == *class)).collect();
-    for block in timeline.lanes.iter_mut().flat_map(|lane| &mut lane.blocks) {
-        block.class = used.iter().position(|class| *class == block.class).unwrap_or(0);
-    }
-    timeline.classes = used.into_iter().map(|class| timeline.classes[class].clone()).collect();
+    timeline.keep_used_classes();
     Some(timeline)
 }
 
@@ -185,7 +184,6 @@ fn said(source: &Source, operations: &[&Event], inside: impl Fn(&Event) -> bool)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_export::samples;
 
     #[test]
     fn a_request_has_two_arrows_and_phases_lie_on_its_server() {

@@ -75,22 +75,18 @@ impl Args {
             longest = longest.max(end_s);
             panels.push(panel);
         }
-        let used = |class: &usize| panels.iter().flat_map(|panel| &panel.lanes).flat_map(|lane| &lane.strips).any(|s| s.class == *class);
-        let kept: Vec<usize> = (0..CLASSES.len()).filter(used).collect();
-        for strip in panels.iter_mut().flat_map(|panel| &mut panel.lanes).flat_map(|lane| &mut lane.strips) {
-            strip.class = kept.iter().position(|class| *class == strip.class).unwrap_or(0);
-        }
         let (from, to) = (self.from.unwrap_or(0.0), self.to.unwrap_or(longest));
-        let chart = Strips {
+        let mut chart = Strips {
             frame: Frame::new(
                 &self.common.title("Who did what when"),
                 "What lies within half a pixel has the colour of what took most of it.",
             )
             .sized(1100, 0),
             x: Axis::linear("time", Unit::Seconds).ranging(from, to.max(from + 1e-9)),
-            classes: kept.iter().map(|class| (CLASSES[*class].to_string(), fill(*class))).collect(),
+            classes: CLASSES.iter().enumerate().map(|(class, name)| (name.to_string(), fill(class))).collect(),
             panels,
         };
+        chart.keep_used_classes();
         self.common.write(&chart.svg())
     }
 

@@ -125,58 +125,6 @@ impl Profile {
         }
     }
 
-    /// Machines of a current data centre: 100 Gbit/s Ethernet with kernel sockets and a fast NVMe
-    /// disk. Rounded figures of hardware in wide use, not a measurement of any machine; what the
-    /// processor needs was measured on a virtual machine of 2024 (docs/status.md: about 1 us of
-    /// server time for a create).
-    pub fn ethernet_100g() -> Profile {
-        let base = Profile::ethernet_10g();
-        Profile {
-            net: NetProfile { bytes_per_s: 12_500_000_000, send_ns: 1_000, latency_ns: 5_000, ..base.net },
-            cpu: CpuProfile { request_ns: 1_000, record_ns: 100, checksum_bytes_per_s: 20_000_000_000, copy_bytes_per_s: 10_000_000_000 },
-            disk: DiskProfile {
-                call_ns: 800,
-                memory_bytes_per_s: 8_000_000_000,
-                read_ns: 70_000,
-                sync_ns: 20_000,
-                read_bytes_per_s: 7_000_000_000,
-                write_bytes_per_s: 5_000_000_000,
-                ..base.disk
-            },
-        }
-    }
-
-    /// The cluster of the PIOsimHD thesis (Kuhn 2009, chapter 6): gigabit Ethernet with 100 MiB/s
-    /// and 200 us for each of the two links of a path, one rotating disk for each server with 50
-    /// MiB/s, 7200 rotations a minute, 10 ms average and 1 ms track-to-track seek. The thesis
-    /// charges 1 us of processor for each step of a client and nothing for a server; the processor
-    /// figures here are five times those of [`Profile::ethernet_10g`] instead, what an age of
-    /// fifteen years may cost.
-    pub fn pvs_2009() -> Profile {
-        const LINK_NS: u64 = 200_000;
-        const HALF_ROTATION_NS: u64 = 30 * SECOND / 7200;
-        let base = Profile::ethernet_10g();
-        Profile {
-            net: NetProfile { bytes_per_s: 100 << 20, send_ns: 5_000, latency_ns: 2 * LINK_NS, ..base.net },
-            cpu: CpuProfile { request_ns: 20_000, record_ns: 5_000, checksum_bytes_per_s: 3_000_000_000, copy_bytes_per_s: 1_600_000_000 },
-            disk: DiskProfile {
-                call_ns: 7_500,
-                memory_bytes_per_s: 1_200_000_000,
-                reads_cached: false,
-                read_ns: 0,
-                sync_ns: 0,
-                read_bytes_per_s: 50 << 20,
-                write_bytes_per_s: 50 << 20,
-                jitter_ns: 0,
-                seek: Some(SeekProfile {
-                    near_ns: HALF_ROTATION_NS + MILLISECOND,
-                    far_ns: HALF_ROTATION_NS + 10 * MILLISECOND,
-                    near_bytes: 5 << 20,
-                }),
-            },
-        }
-    }
-
     /// For finding bugs as fast as possible: code is free, bandwidth is infinite, messages and disk
     /// operations take short random times so that everything that may overtake does.
     pub fn instant() -> Profile {

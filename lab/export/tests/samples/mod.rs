@@ -1,4 +1,6 @@
-//! A small trace with one record of each kind, for the tests of formats and pictures.
+//! A small trace with one record of each kind, for the tests of formats and pictures. Tests of
+//! other crates take this file in by its path.
+#![allow(dead_code)]
 
 use weft_trace::event::{self, EventTable};
 use weft_trace::file::TraceFile;
@@ -8,7 +10,7 @@ use weft_trace::record::{Body, flags};
 use weft_trace::record::{Span, StagedSpan, TraceRecord, coarse, padded};
 use weft_trace::{Anchor, Batch};
 
-use crate::source::{Selection, Source};
+use super::source::{Selection, Source};
 
 fn file(node: &str, server: Option<u16>, records: &[TraceRecord]) -> TraceFile {
     let header = FileHeader {

@@ -61,6 +61,12 @@ pub fn name<T: Copy>(value: &DeValue<'_>, names: &[(&str, T)]) -> Result<T, Stri
     found.ok_or_else(|| format!("\"{written}\" is not one of {}", all()))
 }
 
+/// A list of some names.
+pub fn names<T: Copy>(value: &DeValue<'_>, known: &[(&str, T)]) -> Result<Vec<T>, String> {
+    let DeValue::Array(items) = value else { return name(value, known).map(|one| vec![one]) };
+    items.iter().map(|item| name(item.get_ref(), known)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

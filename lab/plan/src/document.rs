@@ -16,11 +16,32 @@ pub struct Document {
     /// Name, for errors.
     name: String,
     text: String,
+    /// Keys with their tables, and values that go before those of the text.
+    set: Vec<(String, String)>,
 }
 
 impl Document {
+    /// A file of this name, for errors, with this text.
     pub fn new(name: &str, text: String) -> Document {
-        Document { name: name.to_string(), text }
+        Document { name: name.to_string(), text, set: Vec::new() }
+    }
+
+    /// The same with other values: each is `KEY=VALUE` with the tables of the key before it
+    /// (`workload.block=64KiB`). What is not a value of TOML is a text; commas make a list.
+    ///
+    /// # Errors
+    /// There is no `=`.
+    pub fn with(mut self, set: &[String]) -> Result<Document> {
+        for words in set {
+            let (key, value) = words.split_once('=').ok_or_else(|| anyhow!("{words} is not KEY=VALUE"))?;
+            let quoted = |part: &str| if DeValue::parse(part).is_ok() { part.to_string() } else { format!("{part:?}") };
+            let value = match value.split_once(',') {
+                Some(_) if DeValue::parse(value).is_err() => format!("[{}]", value.split(',').map(quoted).collect::<Vec<_>>().join(", ")),
+                _ => quoted(value),
+            };
+            self.set.push((key.to_string(), value));
+        }
+        Ok(self)
     }
 
     /// The outermost table.
@@ -52,7 +73,15 @@ pub struct Table<'a> {
 
 impl<'a> Table<'a> {
     fn new(document: &'a Document, prefix: String, table: Spanned<DeTable<'a>>) -> Table<'a> {
-        Table { document, prefix, span: table.span(), table: table.into_inner(), known: RefCell::default() }
+        let (span, mut table) = (table.span(), table.into_inner());
+        let own = document.set.iter().filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?, value)));
+        for (key, value) in own.filter(|(key, _)| !key.contains('.')) {
+            let value = DeValue::parse(value).expect("it was parsed when it was set").into_inner();
+            let key = Spanned::new(span.clone(), std::borrow::Cow::Borrowed(key));
+            table.remove(&key);
+            table.insert(key, Spanned::new(span.clone(), value));
+        }
+        Table { document, prefix, span, table, known: RefCell::default() }
     }
 
     fn find(&self, key: &str) -> Option<(&Spanned<DeValue<'a>>, Range<usize>)> {
@@ -212,6 +241,14 @@ pub fn text(value: &DeValue<'_>) -> Result<String, String> {
     }
 }
 
+/// `true` or `false`.
+pub fn truth(value: &DeValue<'_>) -> Result<bool, String> {
+    match value {
+        DeValue::Boolean(truth) => Ok(*truth),
+        other => Err(format!("{} is not true or false", show(other))),
+    }
+}
+
 /// A value as it is written.
 pub fn show(value: &DeValue<'_>) -> String {
     match value {
@@ -304,6 +341,19 @@ mod tests {
         assert_eq!(found, [[1, 7, 1], [1, 7, 3], [1, 7, 9], [2, 7, 1], [2, 7, 3], [2, 7, 9]]);
         let found = cases("a = { from = 0, to = 5, plus = 2 }", &["a"]).expect("sound");
         assert_eq!(found, [[0], [2], [4]]);
+    }
+
+    #[test]
+    fn values_that_are_set_go_before_those_of_the_file() {
+        let set = ["a=1,2", "b.c=64KiB", "b.d=[7]", "b.e=8"].map(String::from);
+        let document = Document::new("plan", "a = 5\n[b]\nc = 3".to_string()).with(&set).expect("good words");
+        let root = document.root().expect("sound");
+        assert_eq!(root.all("a", integer).expect("numbers"), [1, 2]);
+        let inner = root.table("b").expect("a table");
+        assert_eq!(inner.value("c", text).expect("a text"), Some("64KiB".to_string()));
+        assert_eq!(inner.all("d", integer).expect("numbers"), [7]);
+        assert!(inner.finish().is_err(), "nobody asked for e");
+        assert!(Document::new("plan", String::new()).with(&["a".to_string()]).is_err());
     }
 
     #[test]

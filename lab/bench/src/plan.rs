@@ -1,0 +1,143 @@
+//! `weft bench run`: an experiment of a plan on this machine. The values that a plan's keys about
+//! the file system stand for are file systems side by side; for each combination of its keys about
+//! the work they take turns, so that whatever else happens meets all alike, and each repetition is
+//! held against the one of the first file system beside it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde_json::{Map, Value};
+use weft_host::connect::Common;
+use weft_host::output::{print, print_json};
+use weft_plan::files::Lab;
+
+use crate::crew::Stop;
+use crate::experiment::Experiment;
+use crate::findings::{Row, rows, table};
+use crate::run::temporary_dir;
+use crate::setup::{Load, Variant, read};
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A plan is a TOML file, or the name of one among `weft sim list`. Each of its keys may stand for several values. With direct I/O the
+operations of the disks stand beside those that the simulator predicts for the same calls: of clients that take no time between them, and
+of clients as slow as those of the layer none.
+
+Examples:
+  weft bench run engines --reps 9
+  weft bench run tracing --reps 24 --set workload.window=1 --set workload.files=20000
+  weft bench run layers --set local.direct_io=true --set server.cache_layer=none,server_directed --dir /mnt/disk")]
+pub struct Args {
+    /// Name or file of the plan
+    plan: String,
+    /// Another value of a key of the plan, with the table before it; commas make a list
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Repetitions [default: what the plan says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    reps: Option<u32>,
+    /// Where the file systems are [default: where temporary files are]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Folder with plans/; what is not there is taken from the program itself
+    #[arg(long, default_value = "lab")]
+    lab: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    /// Measures and prints.
+    ///
+    /// # Errors
+    /// If the plan makes no sense, a file system cannot be started or fails, or gives other bytes
+    /// than were written.
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let (variants, loads) = self.cases()?;
+        let stop = Stop::at_signals()?;
+        let place = temporary_dir(self.dir.as_deref())?;
+        let experiment = Experiment { variants, place: place.path(), stop: &stop, common };
+        let mut found: Vec<Row> = Vec::new();
+        let mut parameters = loads.iter().map(|(parameters, _)| parameters);
+        experiment.run(loads.iter().map(|(_, work)| work), |work, done| {
+            let parameters = parameters.next().expect("as many as workloads");
+            found.extend(rows(&experiment.variants, parameters, work, &done)?);
+            Ok(())
+        })?;
+        if self.json {
+            print_json(&found)?;
+        } else {
+            print(&table(&found))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// File systems and workloads, each in the order of the plan.
+    fn cases(&self) -> Result<(Vec<Variant>, Vec<Load>)> {
+        let plan = Lab { folder: self.lab.clone() }.plan(&self.plan, &self.set, None)?;
+        let (mut variants, mut loads): (Vec<Variant>, Vec<Load>) = Default::default();
+        for case in plan.cases(read)? {
+            let (setup, mut work) = case.build(read)?;
+            work.repetitions = self.reps.unwrap_or(work.repetitions);
+            let values = |is_work: bool| {
+                let ours = case.parameters.iter().filter(|(key, _)| is_about_work(key) == is_work);
+                let value = |text: &str| text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from);
+                ours.map(|(key, text)| (key.clone(), value(text))).collect::<Map<String, Value>>()
+            };
+            if !variants.iter().any(|(_, known)| *known == setup) {
+                variants.push((values(false), setup));
+            }
+            if !loads.iter().any(|(_, known)| *known == work) {
+                loads.push((values(true), work));
+            }
+        }
+        Ok((variants, loads))
+    }
+}
+
+/// True for keys that change what clients do and not the file system.
+fn is_about_work(key: &str) -> bool {
+    key.starts_with("workload.") || key == "clients" || key == "local.threads"
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_host::config::{Durability, Engine};
+    use weft_workload::WorkStep;
+
+    use super::*;
+
+    fn args(plan: &str, set: &[&str]) -> Args {
+        let set = set.iter().map(|word| word.to_string()).collect();
+        Args { plan: plan.into(), set, reps: None, dir: None, lab: "/no/such/folder".into(), json: false }
+    }
+
+    #[test]
+    fn plans_are_file_systems_and_workloads() {
+        let (engines, loads) = args("engines", &[]).cases().expect("a good plan");
+        let of = |(_, setup): &Variant| (setup.engine, setup.durability);
+        let journal = [Durability::None, Durability::Batch, Durability::Sync].map(|durability| (Engine::Journal, durability));
+        assert_eq!(engines.iter().map(of).collect::<Vec<_>>(), [&[(Engine::Memory, Durability::None)][..], &journal].concat());
+        assert_eq!((loads.len(), loads[0].1.files, loads[0].1.depth, loads[0].1.repetitions), (1, 100_000, 64, 5));
+        assert_eq!(loads[0].1.steps, weft_workload::Steps::of(WorkStep::Create));
+
+        let (layers, loads) =
+            args("layers", &["server.cache_layer=none,server_directed", "local.direct_io=true"]).cases().expect("a good plan");
+        assert!(layers[1].1.up().join(" ").ends_with("--stripe-size 65536 --cache-layer server_directed --direct-io"), "{:?}", layers[1]);
+        assert_eq!((layers.len(), loads.len(), loads[0].1.procs), (2, 3 * 3 * 2, 10));
+        assert_eq!(loads[1].0["workload.access"], "read");
+
+        let (engines, loads) = args("engines", &["clients=1,4", "local.threads=2", "weft.engine=memory"]).cases().expect("a good plan");
+        assert_eq!((engines.len(), loads.len(), loads[1].1.clients_in_all()), (1, 2, 8));
+        assert_eq!(loads[1].0["clients"], 4);
+
+        let (recorded, _) = args("tracing", &[]).cases().expect("a good plan");
+        assert_eq!(recorded.iter().map(|(_, setup)| setup.record.as_deref()).collect::<Vec<_>>(), [None, Some("*")]);
+        assert_eq!(recorded[0].1.up(), recorded[1].1.up(), "one file system");
+        let wrong = args("engines", &["weft.engine=nonsense"]).cases().expect_err("no engine").to_string();
+        assert!(wrong.contains("weft.engine: unknown variant `nonsense`"), "{wrong}");
+    }
+}

@@ -1,0 +1,44 @@
+//! Temporary file systems on this machine.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// A temporary file system; dropping it stops it.
+pub struct System {
+    pub state: PathBuf,
+}
+
+impl System {
+    /// Starts it with these arguments of `weft up`.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn start(state: PathBuf, arguments: &[String]) -> Result<System> {
+        let system = System { state };
+        system.weft(std::iter::once("up").chain(arguments.iter().map(String::as_str)).map(OsString::from))?;
+        Ok(system)
+    }
+
+    fn weft(&self, words: impl IntoIterator<Item = OsString>) -> Result<()> {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut command = Command::new(&program);
+        command.args(words).arg("--state").arg(&self.state).stdin(Stdio::null());
+        // The servers must not hold pipes of this process open.
+        let ended = command.stdout(Stdio::null()).status().with_context(|| format!("cannot start {}", program.display()))?;
+        if !ended.success() {
+            bail!("a temporary file system in {} could not be started or stopped", self.state.display());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        if let Err(error) = self.weft(["down".into()]) {
+            weft_host::output::tell(&format!("{error:#}"));
+        }
+    }
+}

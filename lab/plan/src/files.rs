@@ -1,0 +1,188 @@
+//! Plans: TOML files that say what to run. Every key of a plan may stand for several values; a plan
+//! means all combinations.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::document::{Choices, Document, Table, text};
+
+/// Plans and profiles that are part of the program: they work without any file.
+const BUILT_IN: [(&str, &str); 15] = [
+    ("plans/engines.toml", include_str!("../../plans/engines.toml")),
+    ("plans/layers.toml", include_str!("../../plans/layers.toml")),
+    ("plans/tracing.toml", include_str!("../../plans/tracing.toml")),
+    ("plans/ties.toml", include_str!("../../plans/ties.toml")),
+    ("plans/checkpoints.toml", include_str!("../../plans/checkpoints.toml")),
+    ("plans/weft-creates.toml", include_str!("../../plans/weft-creates.toml")),
+    ("plans/weft-lists-2009.toml", include_str!("../../plans/weft-lists-2009.toml")),
+    ("plans/weft-streams.toml", include_str!("../../plans/weft-streams.toml")),
+    ("plans/interleaved.toml", include_str!("../../plans/interleaved.toml")),
+    ("plans/partdiff.toml", include_str!("../../plans/partdiff.toml")),
+    ("plans/thousand.toml", include_str!("../../plans/thousand.toml")),
+    ("plans/scale.toml", include_str!("../../plans/scale.toml")),
+    ("plans/racks.toml", include_str!("../../plans/racks.toml")),
+    ("profiles/pvs-2009.toml", include_str!("../../profiles/pvs-2009.toml")),
+    ("profiles/modern.toml", include_str!("../../profiles/modern.toml")),
+];
+
+/// Cases that one plan may have.
+const CASES_MAX: usize = 100_000;
+
+/// Where plans and profiles lie: a folder `lab`, and what is built in.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    /// The folder, with `plans` and `profiles` in it.
+    pub folder: PathBuf,
+}
+
+/// A plan or profile as it was found.
+struct Found {
+    name: String,
+    folder: PathBuf,
+    text: String,
+}
+
+impl Lab {
+    /// A plan or profile (`kind`) by its name or by the path of its file.
+    fn find(&self, kind: &str, name: &str) -> Result<Found> {
+        let is_path = name.contains('/') || name.ends_with(".toml");
+        let path = if is_path { PathBuf::from(name) } else { self.folder.join(kind).join(format!("{name}.toml")) };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Found { name: path.display().to_string(), folder: path.parent().unwrap_or(Path::new("")).to_path_buf(), text }),
+            Err(error) if !is_path && error.kind() == std::io::ErrorKind::NotFound => {
+                let built_in = BUILT_IN.iter().find(|(file, _)| *file == format!("{kind}/{name}.toml"));
+                let (file, text) = built_in.ok_or_else(|| anyhow!("there is no {name} among the {kind}: `weft sim list` shows them"))?;
+                Ok(Found { name: format!("built-in {file}"), folder: self.folder.join(kind), text: text.to_string() })
+            }
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+
+    /// Kind, name and description of every plan and profile, each once: the one in the folder wins
+    /// over the one built in.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not TOML.
+    pub fn list(&self) -> Result<Vec<(String, String, String)>> {
+        let mut all = Vec::new();
+        for kind in ["plans", "profiles"] {
+            let mut names: Vec<String> = std::fs::read_dir(self.folder.join(kind))
+                .into_iter()
+                .flatten()
+                .filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.strip_suffix(".toml").map(str::to_string))
+                .collect();
+            let built_in = BUILT_IN.iter().filter_map(|(file, _)| file.strip_prefix(kind)?.strip_prefix('/')?.strip_suffix(".toml"));
+            names.extend(built_in.map(str::to_string));
+            names.sort();
+            names.dedup();
+            for name in names {
+                let found = self.find(kind, &name)?;
+                let document = Document::new(&found.name, found.text);
+                let description = document.root()?.value("description", text)?.unwrap_or_default();
+                all.push((kind.trim_end_matches('s').to_string(), name, description));
+            }
+        }
+        Ok(all)
+    }
+
+    /// A plan with the profiles that it names. A `seed` given here wins over the plan's, and so
+    /// does each `KEY=VALUE` of `set`.
+    ///
+    /// # Errors
+    /// It is not there, is not TOML, or `set` is not of this form.
+    pub fn plan(&self, name: &str, set: &[String], seed: Option<u64>) -> Result<Plan> {
+        let found = self.find("plans", name)?;
+        let document = Document::new(&found.name, found.text).with(set)?;
+        let mut profiles = Vec::new();
+        for name in document.root()?.all("profile", text)? {
+            let found = self.find("profiles", &name)?;
+            profiles.push((name, Document::new(&found.name, found.text)));
+        }
+        Ok(Plan { name: found.name, document, profiles, folder: found.folder, seed })
+    }
+}
+
+/// A plan with its profiles, read anew for every case: a case of a large plan would fill the memory
+/// if all were kept.
+pub struct Plan {
+    /// Its name, for errors.
+    pub name: String,
+    document: Document,
+    profiles: Vec<(String, Document)>,
+    /// Where it lies: its paths count from here.
+    pub folder: PathBuf,
+    /// Given on the command line.
+    pub seed: Option<u64>,
+}
+
+impl Plan {
+    /// The outermost table.
+    ///
+    /// # Errors
+    /// The text is not TOML.
+    pub fn root(&self) -> Result<Table<'_>> {
+        self.document.root()
+    }
+
+    /// The profile that a case names.
+    ///
+    /// # Errors
+    /// The plan names none of those that it named first.
+    pub fn profile(&self, root: &Table<'_>, choices: &mut Choices) -> Result<Option<Table<'_>>> {
+        let chosen = root.swept("profile", choices, text)?;
+        let profile = chosen.and_then(|chosen| self.profiles.iter().find(|(name, _)| *name == chosen));
+        let profile = profile.map(|(_, document)| document.root()).transpose()?;
+        if let Some(profile) = &profile {
+            profile.value("description", text)?;
+        }
+        Ok(profile)
+    }
+
+    /// All cases; `read` reads one.
+    ///
+    /// # Errors
+    /// Names file, line and key of what is wrong.
+    pub fn cases<C>(self, read: impl Fn(&Plan, &mut Choices) -> Result<C>) -> Result<Vec<CaseSource>> {
+        let plan = Arc::new(self);
+        let mut cases = Vec::new();
+        let mut choices = Choices::default();
+        loop {
+            let picked = choices.picked();
+            read(&plan, &mut choices)?;
+            let (parameters, more) = choices.next_case();
+            cases.push(CaseSource { plan: plan.clone(), picked, parameters });
+            if !more {
+                return Ok(cases);
+            }
+            if cases.len() == CASES_MAX {
+                return Err(anyhow!("{}: more than {CASES_MAX} cases", plan.name));
+            }
+        }
+    }
+}
+
+/// One case of a plan.
+pub struct CaseSource {
+    plan: Arc<Plan>,
+    picked: Vec<(usize, usize)>,
+    /// The keys that stand for several values, and the values of this case.
+    pub parameters: Vec<(String, String)>,
+}
+
+impl CaseSource {
+    /// The plan and the values of this case, for errors.
+    pub fn describe(&self) -> String {
+        let values: Vec<String> = self.parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        if values.is_empty() { self.plan.name.clone() } else { format!("{} with {}", self.plan.name, values.join(", ")) }
+    }
+
+    /// Reads the case again.
+    ///
+    /// # Errors
+    /// As [`Plan::cases`].
+    pub fn build<C>(&self, read: impl Fn(&Plan, &mut Choices) -> Result<C>) -> Result<C> {
+        read(&self.plan, &mut Choices::repeat(self.picked.clone()))
+    }
+}

@@ -1,0 +1,90 @@
+//! `[[workload]]` tables as workloads.
+
+use anyhow::Result;
+use toml::de::DeValue;
+use weft_workload::{BlockOrder, Dirs, Sharing, Steps, WorkStep, Workload};
+
+use crate::document::{Choices, Table, text};
+use crate::units::{bytes, count, name, names, up_to};
+
+/// Workloads of files and blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Empty files made, looked at and removed.
+    Names,
+    /// One file, block after block the next client's.
+    Interleaved,
+    /// One file, a part for each client.
+    Segmented,
+    /// A file for each client.
+    Own,
+    /// As `Interleaved`, all clients together in one operation.
+    Collective,
+    /// As `Interleaved`, in an order that is drawn.
+    Random,
+}
+
+/// Kinds that real clients can do, with their names.
+pub const KINDS: [(&str, Kind); 4] =
+    [("names", Kind::Names), ("interleaved", Kind::Interleaved), ("own", Kind::Own), ("segmented", Kind::Segmented)];
+const ACCESSES: [(&str, WorkStep); 2] = [("read", WorkStep::Read), ("write", WorkStep::Write)];
+
+/// Clients of one workload.
+pub const RANKS_MAX: u32 = 1_000_000;
+/// Blocks that one workload may name: a program with more would fill the memory.
+pub const BLOCKS_MAX: u64 = 50_000_000;
+
+/// Reads what a kind needs; each of `clients` is a process unless the plan says otherwise.
+///
+/// # Errors
+/// Names file, line and key of what is wrong.
+pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) -> Result<Workload> {
+    match kind {
+        Kind::Names => {
+            let files = u64::from(table.swept("files", choices, count)?.unwrap_or(1000));
+            let dirs = table.swept("directories", choices, |value| name(value, &Dirs::ALL))?.unwrap_or(Dirs::Shared);
+            let told = table.value("measure", |value| names(value, &WorkStep::ALL))?;
+            let steps = [WorkStep::Create, WorkStep::Stat, WorkStep::Remove];
+            let is_told = |step| told.as_ref().is_none_or(|told| told.contains(&step));
+            let mut cycle: Vec<(WorkStep, bool)> = steps.into_iter().map(|step| (step, is_told(step))).collect();
+            cycle.retain(|(step, is_told)| *is_told || *step != WorkStep::Stat);
+            Ok(Workload { procs: clients, dirs, steps: Steps { cycle, ..Steps::default() }, ..Workload::empty_files(files) })
+        }
+        kind => blocks(table, kind, clients, choices),
+    }
+}
+
+fn blocks(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) -> Result<Workload> {
+    let (sharing, order) = match kind {
+        Kind::Own => (Sharing::Own, BlockOrder::Ascending),
+        Kind::Segmented => (Sharing::Parts, BlockOrder::Ascending),
+        Kind::Collective => (Sharing::Interleaved, BlockOrder::Together),
+        Kind::Random => (Sharing::Interleaved, BlockOrder::Drawn),
+        Kind::Interleaved | Kind::Names => (Sharing::Interleaved, BlockOrder::Ascending),
+    };
+    let per_call = match order {
+        BlockOrder::Ascending => table.swept("per_operation", choices, per_operation)?.unwrap_or(1),
+        BlockOrder::Together | BlockOrder::Drawn => 1,
+    };
+    let ranks = table.swept("ranks", choices, |value| up_to(value, RANKS_MAX))?.unwrap_or(clients);
+    let file_bytes = table.swept("file", choices, bytes)?.unwrap_or(1000 << 20);
+    let block = table.swept("block", choices, bytes)?.unwrap_or(64 << 10);
+    let access = table.swept("access", choices, |value| name(value, &ACCESSES))?.unwrap_or(WorkStep::Write);
+    if block == 0 || file_bytes / block / u64::from(ranks) == 0 {
+        let problem = format!("a file of {file_bytes} bytes has no block of {block} bytes for each of {ranks} ranks");
+        return Err(table.error("block", &problem));
+    }
+    let blocks = file_bytes / block;
+    if blocks > BLOCKS_MAX {
+        return Err(table.error("block", &format!("{blocks} blocks are more than the {BLOCKS_MAX} that can be simulated")));
+    }
+    Ok(Workload { per_call, order, steps: Steps::of(access), ..Workload::sharing(sharing, ranks, file_bytes, block) })
+}
+
+/// A number of blocks, or `"all"` (0).
+fn per_operation(value: &DeValue<'_>) -> Result<u64, String> {
+    if text(value).is_ok_and(|text| text == "all") {
+        return Ok(0);
+    }
+    count(value).map(u64::from).map_err(|problem| format!("{problem}, nor is it \"all\""))
+}

@@ -1,0 +1,83 @@
+//! Cases of a plan: the machines, and what runs on them.
+
+use anyhow::Result;
+use weft_piosim::ClusterConfig;
+use weft_plan::document::{Choices, Table, text};
+use weft_plan::files::Plan;
+use weft_plan::units::name;
+
+use crate::cluster;
+use crate::cluster::Ties;
+use crate::weft_system;
+use crate::weft_system::WeftCase;
+use crate::workload;
+use crate::workload::Load;
+
+/// A case, ready to be simulated.
+pub enum Case {
+    /// Programs and I/O servers as models.
+    Model { config: Box<ClusterConfig>, workloads: Vec<Load>, ties: Ties },
+    /// Weft's own servers and clients.
+    Weft(Box<WeftCase>),
+}
+
+/// What runs on the machines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum System {
+    Model,
+    Weft,
+}
+
+const SYSTEMS: [(&str, System); 2] = [("model", System::Model), ("weft", System::Weft)];
+
+/// Reads a case of a plan.
+///
+/// # Errors
+/// Names file, line and key of what is wrong.
+pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
+    let root = plan.root()?;
+    root.value("description", text)?;
+    check_machines(&root)?;
+    let profile = plan.profile(&root, choices)?;
+    let model = match root.swept("cluster_model", choices, text)? {
+        Some(path) => {
+            Some(workload::read_model(&plan.folder.join(&path)).map_err(|error| root.error("cluster_model", &format!("{error:#}")))?)
+        }
+        None => None,
+    };
+    let config = cluster::read(&root, profile.as_ref(), model, choices)?;
+    let tables = root.tables("workload")?;
+    if tables.is_empty() {
+        return Err(root.error("workload", "is missing: a plan needs at least one [[workload]]"));
+    }
+    let ties = cluster::ties(&root, plan.seed, choices)?;
+    let case = match root.swept("system", choices, |value| name(value, &SYSTEMS))?.unwrap_or(System::Model) {
+        System::Weft if ties != Ties::AsConfigured => {
+            return Err(root.error("ties", "is for modelled servers; the order of Weft's own follows from `seed`"));
+        }
+        System::Weft => Case::Weft(Box::new(weft_system::read(&root, profile.as_ref(), &tables, &config, plan.seed, choices)?)),
+        System::Model => {
+            // What Weft's own servers cost means nothing here.
+            root.table("weft")?;
+            profile.as_ref().map(|profile| profile.table("weft")).transpose()?;
+            let read = |table: &Table<'_>| workload::read(table, &config, &plan.folder, plan.seed, choices);
+            Case::Model { workloads: tables.iter().map(read).collect::<Result<Vec<_>>>()?, config: Box::new(config), ties }
+        }
+    };
+    // What `weft bench run` wants to know means nothing here.
+    root.table("local")?;
+    profile.iter().try_for_each(Table::finish)?;
+    root.finish()?;
+    Ok(case)
+}
+
+/// A plan has a profile or a cluster model, not both and not neither.
+fn check_machines(root: &Table<'_>) -> Result<()> {
+    let profiles = root.all("profile", text)?;
+    let models = root.all("cluster_model", text)?;
+    match (profiles.is_empty(), models.is_empty()) {
+        (false, false) => Err(root.error("cluster_model", "a plan has a profile or a cluster model, not both")),
+        (true, true) => Err(root.error("profile", "is missing: the name of a machine profile, such as \"pvs-2009\"")),
+        _ => Ok(()),
+    }
+}

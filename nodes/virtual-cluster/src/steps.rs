@@ -1,0 +1,218 @@
+//! The steps of a workload by the client library: every client a flow on the machine of its
+//! process.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_base::{Credentials, Handle, ROOT_HANDLE};
+use weft_client::{CreateOptions, OpenFile, run_window};
+use weft_rt::Bulk;
+use weft_workload::{BlockOrder, Dirs, Sharing, WorkStep, Workload};
+
+use crate::cluster::Cluster;
+use crate::{PhaseReport, VirtualError};
+
+const WHO: Credentials = Credentials::ROOT;
+
+/// A workload under way.
+pub(crate) struct Driver<'a> {
+    cluster: &'a Cluster,
+    work: &'a Workload,
+    /// Where each client makes its files; empty before the first.
+    dirs: Vec<Handle>,
+    /// What the creates of each client found out, for the questions that follow.
+    handles: Vec<Rc<RefCell<Vec<Handle>>>>,
+    /// What each client writes and reads; empty before the first.
+    files: Vec<Arc<OpenFile>>,
+}
+
+fn failed(what: &'static str) -> impl Fn(weft_client::Error) -> VirtualError {
+    move |error| VirtualError::Failed(what.into(), error.status)
+}
+
+/// Says what is missing in a workload, or what clients in virtual time do not do.
+fn check(work: &Workload) -> Result<(), VirtualError> {
+    let Workload { files, size, block, depth, subdirs, longer, order, .. } = *work;
+    let steps: Vec<WorkStep> = work.steps.before.iter().copied().chain(work.steps.cycle.iter().map(|(step, _)| *step)).collect();
+    let streams = steps.iter().any(|step| step.is_stream());
+    let problem = match streams {
+        _ if steps.contains(&WorkStep::Readdir) => "clients in virtual time list no directories",
+        _ if subdirs > 0 || longer > 0 || order != BlockOrder::Ascending => "clients in virtual time have no such work",
+        true if size == 0 || block == 0 || depth == 0 => "a workload needs bytes, a block size and a window",
+        true if files != 1 => "clients in virtual time write and read one file each",
+        false if files == 0 || depth == 0 => "a workload needs files and a window",
+        false if size > 0 => "files made in virtual time are empty",
+        _ => return Ok(()),
+    };
+    Err(VirtualError::Invalid(problem.into()))
+}
+
+/// Runs all steps up to the last one that is told.
+pub(crate) fn run(cluster: &Cluster, work: &Workload) -> Result<Vec<PhaseReport>, VirtualError> {
+    check(work)?;
+    let handles = (0..work.clients_in_all()).map(|_| Rc::default()).collect();
+    let mut driver = Driver { cluster, work, dirs: Vec::new(), handles, files: Vec::new() };
+    for step in &work.steps.before {
+        driver.step(*step)?;
+    }
+    let cycle = &work.steps.cycle;
+    // Nothing needs to be cleaned up.
+    let last = cycle.iter().rposition(|(_, is_told)| *is_told).map_or(0, |last| last + 1);
+    let mut phases = Vec::new();
+    for repetition in 1..=work.repetitions {
+        let wanted = if repetition == work.repetitions { last } else { cycle.len() };
+        for (step, is_told) in &cycle[..wanted] {
+            let phase = driver.step(*step)?;
+            phases.extend(is_told.then_some(phase));
+        }
+    }
+    Ok(phases)
+}
+
+impl Driver<'_> {
+    fn step(&mut self, step: WorkStep) -> Result<PhaseReport, VirtualError> {
+        match step {
+            WorkStep::Write | WorkStep::Read if self.files.is_empty() => self.files = self.open()?,
+            WorkStep::Create if self.dirs.is_empty() => self.dirs = self.make_directories()?,
+            _ => {}
+        }
+        match step {
+            WorkStep::Create => self.create(),
+            WorkStep::Stat => self.stat(),
+            WorkStep::Remove if self.files.is_empty() => self.remove(),
+            WorkStep::Write => self.write(),
+            WorkStep::Read => self.read(),
+            WorkStep::Remove | WorkStep::Readdir => Err(VirtualError::Invalid(format!("no step {} here", step.name()))),
+        }
+    }
+
+    fn window(&self) -> usize {
+        self.work.depth as usize
+    }
+
+    fn names(&self, client: usize) -> impl Iterator<Item = Bytes> + use<> {
+        (0..self.work.files).map(move |file| Bytes::from(format!("file.{client}.{file}")))
+    }
+
+    fn create(&self) -> Result<PhaseReport, VirtualError> {
+        let (files, window) = (self.work.files, self.window());
+        self.cluster.phase("create", self.work, |index, client| {
+            let (dir, names, handles) = (self.dirs[index], self.names(index), self.handles[index].clone());
+            async move {
+                let options = CreateOptions { exclusive: true, ..CreateOptions::default() };
+                let flows = names.map(|name| {
+                    let (client, options) = (&client, &options);
+                    async move { client.create_many(&WHO, dir, &[name], options).await.remove(0) }
+                });
+                for attr in run_window(flows, window).await {
+                    handles.borrow_mut().push(attr.map_err(failed("create"))?.handle);
+                }
+                Ok((files, 0))
+            }
+        })
+    }
+
+    fn stat(&self) -> Result<PhaseReport, VirtualError> {
+        let (files, window) = (self.work.files, self.window());
+        self.cluster.phase("stat", self.work, |index, client| {
+            let handles = self.handles[index].borrow().clone();
+            async move {
+                let flows = handles.iter().map(|handle| client.getattr(*handle));
+                run_window(flows, window).await.into_iter().try_for_each(|attr| attr.map(drop)).map_err(failed("stat"))?;
+                Ok((files, 0))
+            }
+        })
+    }
+
+    fn remove(&self) -> Result<PhaseReport, VirtualError> {
+        let (files, window) = (self.work.files, self.window());
+        self.handles.iter().for_each(|handles| handles.borrow_mut().clear());
+        self.cluster.phase("remove", self.work, |index, client| {
+            let (dir, names) = (self.dirs[index], self.names(index));
+            async move {
+                let flows = names.map(|name| {
+                    let client = &client;
+                    async move { client.unlink(&WHO, dir, &name).await }
+                });
+                run_window(flows, window).await.into_iter().collect::<Result<(), _>>().map_err(failed("remove"))?;
+                Ok((files, 0))
+            }
+        })
+    }
+
+    fn write(&self) -> Result<PhaseReport, VirtualError> {
+        let (window, fsync) = (self.window(), self.work.fsync);
+        self.cluster.phase("write", self.work, |index, client| {
+            let (file, calls, bytes) = (self.files[index].clone(), self.calls(index), self.work.size);
+            async move {
+                let flows = calls.iter().map(|call| {
+                    let (client, file) = (&client, &file);
+                    let len = call.iter().map(|(_, bytes)| bytes).sum();
+                    async move { client.write_list(file, call, Bulk::Synthetic { len, tag: index as u64 + 1 }).await }
+                });
+                run_window(flows, window).await.into_iter().collect::<Result<(), _>>().map_err(failed("write"))?;
+                if fsync {
+                    client.fsync(&file, false).await.map_err(failed("fsync"))?;
+                }
+                Ok((calls.len() as u64, bytes))
+            }
+        })
+    }
+
+    fn read(&self) -> Result<PhaseReport, VirtualError> {
+        let window = self.window();
+        self.cluster.phase("read", self.work, |index, client| {
+            let (file, calls, bytes) = (self.files[index].clone(), self.calls(index), self.work.size);
+            async move {
+                let flows = calls.iter().map(|call| {
+                    let (client, file) = (&client, &file);
+                    client.read_list(file, call)
+                });
+                let mut read = 0;
+                for pieces in run_window(flows, window).await {
+                    read += pieces.map_err(failed("read"))?.iter().flatten().map(|piece| piece.len()).sum::<u64>();
+                }
+                if read != bytes {
+                    return Err(VirtualError::Stuck(format!("client {index} read {read} of {bytes} bytes")));
+                }
+                Ok((calls.len() as u64, read))
+            }
+        })
+    }
+
+    /// What one client does, call by call: offset and length of each block.
+    fn calls(&self, client: usize) -> Vec<Vec<(u64, u64)>> {
+        let ranges = |call: Vec<weft_workload::Block>| call.iter().map(|block| (block.offset, block.bytes)).collect();
+        self.work.calls_of(client as u64, 0).map(ranges).collect()
+    }
+
+    /// Makes and opens the files: one for each client, which may all be the same.
+    fn open(&self) -> Result<Vec<Arc<OpenFile>>, VirtualError> {
+        let flows = self.cluster.clients_of(self.work).enumerate().map(|(index, (node, client))| {
+            let client = client.clone();
+            let name = if self.work.sharing == Sharing::Own { format!("file.{index}") } else { "file".into() };
+            self.cluster.sim.spawn_on(*node, move |_| async move {
+                client.create(&WHO, ROOT_HANDLE, name.as_bytes(), &CreateOptions::default()).await.map(|(_, file, _)| file)
+            })
+        });
+        let flows: Vec<_> = flows.collect();
+        self.cluster.wait(&flows)?.into_iter().map(|file| file.map_err(failed("create"))).collect()
+    }
+
+    /// One directory for each client, which may all be the same.
+    fn make_directories(&self) -> Result<Vec<Handle>, VirtualError> {
+        let (node, client) = self.cluster.clients[0].clone();
+        let (count, dirs) = (self.work.clients_in_all() as usize, self.work.dirs);
+        let made = self.cluster.sim.spawn_on(node, move |_| async move {
+            let mut made = Vec::new();
+            for index in 0..if dirs == Dirs::Shared { 1 } else { count } {
+                made.push(client.mkdir(&WHO, ROOT_HANDLE, format!("dir.{index}").as_bytes(), 0o755).await?.handle);
+            }
+            made.resize(count, made[0]);
+            Ok(made)
+        });
+        self.cluster.wait(&[made])?.remove(0).map_err(failed("mkdir"))
+    }
+}
