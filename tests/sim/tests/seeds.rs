@@ -14,7 +14,7 @@ fn good(report: &Report) {
 }
 
 #[test]
-fn the_first_seeds_of_every_weather_are_good() {
+fn the_first_seeds_of_every_fault_profile_are_good() {
     let mut counts: BTreeMap<FaultProfile, usize> = BTreeMap::new();
     for seed in 0..150 {
         let count = counts.entry(Plan::new(seed, None).fault_profile).or_default();
