@@ -8,8 +8,8 @@
 # STEPs: library (creates by the library, 64 in flight and one at a time, by each build's own client), and those of lab/compare-mount.sh; without one
 # library, empty, small, streams and interleaved. NEW's `weft bench` works on both mounts.
 # Environment: that of lab/compare-mount.sh; TRANSPORT (device, uring; default device); SERVERS (options of `weft up`, default "--meta 1 --data 1"),
-# OLD_SERVERS (those of the second build, if they differ). What the seals of messages over TCP cost, with one build:
-#   SERVERS="--meta 1 --data 1 --listen tcp" OLD_SERVERS="--meta 1 --data 1 --listen tcp --no-seals" lab/two-builds.sh WEFT WEFT library streams
+# OLD_SERVERS (those of the second build, if they differ). What encryption over TCP costs, with one build:
+#   SERVERS="--meta 1 --data 1 --listen tcp" OLD_SERVERS="--meta 1 --data 1 --listen tcp --no-encryption" lab/two-builds.sh WEFT WEFT library streams
 set -euo pipefail
 
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" | sed '$d'; exit 2; }

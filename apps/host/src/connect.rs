@@ -132,6 +132,7 @@ impl Fs {
         crate::faults::begin("client", config.as_ref())?;
         let mut settings = ClientConfig::from_map(&map, key).map_err(|error| anyhow!("{name}: {error}"))?;
         settings.share_memory = config.as_ref().is_none_or(|config| config.shared_memory);
+        settings.encrypt_tcp = config.as_ref().is_some_and(|config| config.encrypt_tcp);
         let mut options = ClientOptions::new(settings.client, settings.incarnation);
         let rt = ClientRt::new(settings);
         options.deadline_ns = common.timeout().as_nanos() as u64;

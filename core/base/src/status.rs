@@ -91,8 +91,8 @@ statuses! {
     BadMessage = 24, 74, "malformed message";
     /// No common protocol version.
     VersionMismatch = 25, 71, "no common protocol version";
-    /// The peer could not prove that it holds the cluster key.
-    AuthenticationFailed = 26, 13, "the peer does not hold the cluster key";
+    /// The peer could not prove the key that this connection is about.
+    AuthenticationFailed = 26, 13, "the peer does not hold the right key";
     /// A request that its client has already given up or finished.
     StaleRequest = 27, 5, "the request is older than what its client still waits for";
     /// A transaction met another one; its coordinator tries again.
@@ -135,8 +135,8 @@ statuses! {
     KeyReadsOnly = 49, 30, "the key of this client allows no changes";
     /// The client's key does not speak for this user, or not for servers (EPERM).
     KeyForbids = 50, 1, "the key of this client does not allow it for this user";
-    /// A frame does not have the seal that its connection expects.
-    SealBroken = 51, 71, "a message does not have its seal: somebody has changed, repeated or put it in on the way";
+    /// An envelope of an encrypted connection is not the one that comes next.
+    SealBroken = 51, 71, "an encrypted message does not have its seal: somebody has changed, repeated or put it in on the way";
     /// A status of a newer version.
     Unknown = 65535, 5, "an error that this version does not know";
 }

@@ -1,13 +1,12 @@
 //! Capabilities: what a metadata server signs and a data server checks, so that nobody reads or
 //! writes a datafile without having opened its file.
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use ring::hmac;
 use weft_base::{ClientId, Handle, Result, Status, WallTime};
 
 use crate::{Reader, Wire};
 
-/// The secret that all servers and clients of a file system share: 32 bytes.
+/// A secret of 32 bytes: the key of the servers of a file system, or one that follows from it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterKey(pub [u8; 32]);
 
@@ -21,14 +20,14 @@ impl ClusterKey {
     /// HMAC-SHA256 (RFC 2104) of the concatenated parts under this key, begun by a label that
     /// separates its uses.
     pub fn mac(&self, label: &[u8], parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        let mut mac = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.0));
         mac.update(&(label.len() as u64).to_le_bytes());
         mac.update(label);
         for part in parts {
             mac.update(&(part.len() as u64).to_le_bytes());
             mac.update(part);
         }
-        mac.finalize().into_bytes().into()
+        mac.sign().as_ref().try_into().expect("an HMAC-SHA256 has 32 bytes")
     }
 }
 

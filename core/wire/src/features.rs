@@ -24,8 +24,9 @@ macro_rules! features {
 features! {
     /// Bulk data in memory that client and server share ([`Flags::SHARED`](crate::Flags::SHARED)).
     0 SHARED_MEMORY "shared memory";
-    /// Every frame after the handshake has a seal ([`Sealer`](crate::Sealer)). Over TCP only.
-    1 SEALS "seals";
+    /// Everything after the handshake travels in envelopes ([`Cipher`](crate::Cipher)). Over TCP
+    /// only.
+    2 ENCRYPTION "encryption";
 }
 
 impl Features {
@@ -76,7 +77,7 @@ mod tests {
 
     #[test]
     fn sets_have_names() {
-        assert_eq!(Features(0b11 | 1 << 40).to_string(), "shared memory, seals, number 40");
+        assert_eq!(Features(0b101 | 1 << 40).to_string(), "shared memory, encryption, number 40");
         assert_eq!(Features(0b110).without(Features(0b010)), Features(0b100));
         assert!(Features::KNOWN.contains(Features::SHARED_MEMORY));
     }

@@ -1,5 +1,5 @@
 //! The first messages of a connection: both sides agree on a version and on features, and prove
-//! that they hold the cluster key, without sending it. Pure: bytes in, bytes and decisions out; the
+//! that they hold the same key, without sending it. Pure: bytes in, bytes and decisions out; the
 //! runtime moves them.
 //!
 //! ```text
@@ -25,7 +25,7 @@ use weft_base::{ClientId, ExtensionError, FsId, Result, ServerId, Status};
 use crate::capability::equal_in_constant_time;
 use crate::{
     ClusterKey, ExtensionList, Features, HANDSHAKE_VERSION, Header, KeyId, KeyRights, KeyRing, MessageKind, PROTOCOL_VERSION,
-    PROTOCOL_VERSION_OLDEST, SessionSeals, Wire, crc32c, wire_struct,
+    PROTOCOL_VERSION_OLDEST, SessionCiphers, Wire, crc32c, wire_struct,
 };
 
 wire_struct! {
@@ -146,12 +146,12 @@ impl ClientHandshake {
         ClientHandshake { hello, key }
     }
 
-    /// A hello for the versions of this code, without seals.
+    /// A hello for the versions of this code, without encryption.
     pub fn hello(fs_id: FsId, fs_name: &str, server: ServerId, client: ClientId, incarnation: u32, nonce: [u8; NONCE_BYTES]) -> Hello {
         Hello {
             version_oldest: PROTOCOL_VERSION_OLDEST,
             version_newest: PROTOCOL_VERSION,
-            features: Features::KNOWN.without(Features::SEALS),
+            features: Features::KNOWN.without(Features::ENCRYPTION),
             needs: Features::default(),
             key: KeyId::SERVERS,
             fs_id,
@@ -193,17 +193,23 @@ impl ClientHandshake {
         Ok(Proof { proof: Bytes::copy_from_slice(&client_proof(&self.key, &self.hello, challenge)) })
     }
 
-    /// The seals of the frames that follow, if they were agreed on.
-    pub fn seals(&self, challenge: &Challenge) -> Option<SessionSeals> {
-        let has_seals = challenge.features.contains(Features::SEALS);
-        has_seals.then(|| SessionSeals::new(&self.key, &self.hello.to_bytes(), &agreed(challenge)))
+    /// What encrypts everything that follows, if that was agreed on.
+    pub fn ciphers(&self, challenge: &Challenge) -> Option<SessionCiphers> {
+        let is_encrypted = challenge.features.contains(Features::ENCRYPTION);
+        is_encrypted.then(|| SessionCiphers::new(&self.key, &self.hello.to_bytes(), &agreed(challenge)))
     }
 
     /// What a person is told if the server refuses with `status`: the words of the server, if it
     /// has some, without what could move a cursor.
     pub fn explain(&self, status: Status, challenge: &Challenge) -> String {
         let words: String = challenge.reason.chars().filter(|letter| !letter.is_control()).take(REASON_BYTES_MAX).collect();
-        if words.is_empty() { status.to_string() } else { words }
+        match status {
+            _ if !words.is_empty() => words,
+            Status::AuthenticationFailed => {
+                format!("the server does not hold {} as we do: it is of another file system, or was replaced", self.hello.key)
+            }
+            status => status.to_string(),
+        }
     }
 }
 
@@ -240,7 +246,7 @@ impl ServerHandshake {
     /// For a server of this file system.
     pub fn new(keys: impl Into<Arc<KeyRing>>, fs_id: FsId, fs_name: &str, server: ServerId) -> ServerHandshake {
         let (fs_name, keys) = (fs_name.to_string(), keys.into());
-        let features = Features::KNOWN.without(Features::SEALS);
+        let features = Features::KNOWN.without(Features::ENCRYPTION);
         ServerHandshake { keys, fs_id, fs_name, server, features, needs: Features::default(), sent: None }
     }
 
@@ -294,12 +300,20 @@ impl ServerHandshake {
         Ok(Accepted { client, incarnation, features: challenge.features, key, generation, access })
     }
 
-    /// The seals of the frames that follow the welcome, if they were agreed on and the client was
+    /// What encrypts everything that follows the welcome, if that was agreed on and the client was
     /// accepted.
-    pub fn seals(&self) -> Option<SessionSeals> {
-        let (hello, challenge) = self.sent.as_ref().filter(|(_, challenge)| challenge.features.contains(Features::SEALS))?;
+    pub fn ciphers(&self) -> Option<SessionCiphers> {
+        let (hello, challenge) = self.sent.as_ref().filter(|(_, challenge)| challenge.features.contains(Features::ENCRYPTION))?;
         let (key, ..) = self.keys.find(hello.key)?;
-        Some(SessionSeals::new(&key, &hello.to_bytes(), &agreed(challenge)))
+        Some(SessionCiphers::new(&key, &hello.to_bytes(), &agreed(challenge)))
+    }
+
+    /// What a person is told of a client that was not accepted.
+    pub fn explain(&self, status: Status) -> String {
+        match (status, &self.sent) {
+            (Status::AuthenticationFailed, Some((hello, _))) => format!("the client does not hold {}", hello.key),
+            _ => status.to_string(),
+        }
     }
 
     /// The last message, for what [`ServerHandshake::accept`] said.
@@ -343,7 +357,7 @@ impl ServerHandshake {
                 format!("the server needs what the client does not have: {}", self.needs.without(hello.features))
             }
             Status::FeatureMissing => format!("the client needs what the server does not have: {}", hello.needs.without(self.features)),
-            Status::AuthenticationFailed => format!("key {} is not in the list of keys, or was revoked", hello.key.0),
+            Status::AuthenticationFailed => format!("{} is not in the list of keys, or was revoked", hello.key),
             Status::NewerExtension => hello.extensions.check().map_or_else(|error| format!("the client was {error}"), |()| String::new()),
             _ => String::new(),
         }
@@ -366,6 +380,7 @@ fn agreed(challenge: &Challenge) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LENGTH_BYTES;
 
     const KEY: ClusterKey = ClusterKey([1; 32]);
     const FS: FsId = FsId(77);
@@ -423,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_come_to_the_same_seals_if_both_want_them() {
+    fn both_sides_come_to_the_same_keys_if_both_want_encryption() {
         for (ours, theirs) in [(true, true), (true, false), (false, true)] {
             let features = |wanted| if wanted { Features::KNOWN } else { Features::SHARED_MEMORY };
             let mut server =
@@ -432,9 +447,13 @@ mod tests {
             let challenge = server.challenge(hello.clone(), [2; NONCE_BYTES]);
             let client = ClientHandshake::new(KEY, hello);
             server.accept(&client.answer(&challenge).unwrap()).unwrap();
-            let seals = [client.seals(&challenge), server.seals()].map(|seals| seals.map(|mut seals| seals.to_server.seal([&b"x"[..]])));
-            assert_eq!(seals[0], seals[1]);
-            assert_eq!(seals[0].is_some(), ours && theirs);
+            let (ours_made, theirs_made) = (client.ciphers(&challenge), server.ciphers());
+            assert_eq!((ours_made.is_some(), theirs_made.is_some()), (ours && theirs, ours && theirs));
+            if let (Some(mut client), Some(mut server)) = (ours_made, theirs_made) {
+                let mut envelope = Vec::new();
+                client.to_server.seal(&mut &mut [std::io::IoSlice::new(b"x")][..], &mut envelope);
+                assert_eq!(server.to_server.open(&mut envelope, LENGTH_BYTES), Ok(1));
+            }
         }
     }
 

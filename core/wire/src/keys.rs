@@ -30,6 +30,15 @@ impl KeyId {
     }
 }
 
+impl std::fmt::Display for KeyId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            KeyId::SERVERS => f.write_str("the key of the servers"),
+            KeyId(id) => write!(f, "key {id}"),
+        }
+    }
+}
+
 impl Wire for KeyId {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);

@@ -7,18 +7,19 @@
 pub mod capability;
 pub mod codec;
 mod disk_use;
+mod envelope;
 mod features;
 pub mod handshake;
 mod header;
 mod keys;
 pub mod ops;
 mod partition;
-mod seal;
 mod tx;
 mod types;
 
 pub use capability::{Capability, ClusterKey, Rights};
 pub use codec::{ExtensionList, Reader, Wire};
+pub use envelope::{Cipher, ENVELOPE_BYTES_MAX, LENGTH_BYTES, SEAL_BYTES, SessionCiphers};
 pub use features::Features;
 pub use header::{
     BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HANDSHAKE_VERSION, HEADER_BYTES, Header, MessageKind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST,
@@ -27,8 +28,6 @@ pub use header::{
 pub use keys::{ClientKey, Credential, KeyId, KeyRights, KeyRing, NOBODY, parse_users, rights_to_text};
 pub use ops::{Op, Operation, Request};
 pub use partition::{HASH_MAX, HASH_MIN, NameKey};
-
-pub use seal::{SEAL_BYTES, Sealer, Sealing, SessionSeals};
 
 use bytes::Bytes;
 use weft_base::{Payload, Status};

@@ -37,7 +37,7 @@ fn shard(directory: &Path, stop: &StopHandle) -> ShardConfig {
         fs_id: map.fs_id,
         fs_name: map.fs_name,
         keys: Some(KEY.into()),
-        seal_tcp: false,
+        encrypt_tcp: false,
         listen: vec![address],
         disk: DiskConfig::Directory(directory.to_path_buf()),
         servers: Vec::new(),

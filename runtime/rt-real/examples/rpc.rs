@@ -198,7 +198,7 @@ impl WeftServer {
             disk: DiskConfig::Memory { capacity_bytes: 0 },
             servers: Vec::new(),
             share_memory: true,
-            seal_tcp: false,
+            encrypt_tcp: false,
             stop: stop.clone(),
             log: Log::to_stderr("server"),
         };
@@ -220,6 +220,7 @@ impl WeftServer {
             servers: vec![(SERVER, self.address.clone())],
             client: random_client_id(None),
             share_memory: true,
+            encrypt_tcp: false,
             incarnation: 1,
         })
     }

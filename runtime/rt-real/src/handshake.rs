@@ -8,7 +8,7 @@ use weft_base::{ClientId, FsId, Nanos, SECOND, ServerId, Status};
 use weft_wire::handshake::{
     Accepted, Challenge, ClientHandshake, Hello, NONCE_BYTES, Proof, RegionAnswer, RegionOffer, ServerHandshake, Welcome, frame,
 };
-use weft_wire::{Credential, Features, Frame, MessageKind, SessionSeals, Wire};
+use weft_wire::{Credential, Features, Frame, MessageKind, SessionCiphers, Wire};
 
 use crate::address::Address;
 use crate::inbound::{Broken, FrameReader, Limits};
@@ -30,6 +30,8 @@ pub(crate) struct Introduction {
     pub(crate) incarnation: u32,
     /// Offer a server on this machine shared memory for bulk data.
     pub(crate) share: bool,
+    /// Nothing goes over TCP that is not encrypted.
+    pub(crate) needs_encryption: bool,
 }
 
 /// Why there is no connection: the status for the program and the words for people.
@@ -51,8 +53,8 @@ pub(crate) struct Dialed {
     pub(crate) fd: OwnedFd,
     /// What is shared with the server.
     pub(crate) region: Option<Memory>,
-    /// The seals of frames, if they have some.
-    pub(crate) seals: Option<SessionSeals>,
+    /// What encrypts it, if that was agreed on.
+    pub(crate) ciphers: Option<SessionCiphers>,
 }
 
 /// As [`dial`], at the first of these addresses where the server is; those that fail go behind the
@@ -77,17 +79,18 @@ pub(crate) fn dial(address: &Address, introduction: &Introduction, deadline: Nan
     let deadline = deadline.min(clock::now() + HANDSHAKE_NS_MAX);
     let socket = address.connect(deadline).map_err(|error| DialError::new(Status::Unreachable, error))?;
     let wanted = match address {
-        // There is nothing to seal with.
+        // There is nothing to encrypt with.
         _ if introduction.key.is_none() => Features::SHARED_MEMORY,
         Address::Tcp { .. } => Features::KNOWN,
         Address::Unix(_) => Features::SHARED_MEMORY,
     };
-    let (features, seals) = introduce(socket.as_fd(), introduction, wanted, deadline)?;
+    let needs = if introduction.needs_encryption { wanted.and(Features::ENCRYPTION) } else { Features::default() };
+    let (features, ciphers) = introduce(socket.as_fd(), introduction, wanted, needs, deadline)?;
     let region = match address {
         Address::Unix(_) if introduction.share && features.contains(Features::SHARED_MEMORY) => share(socket.as_fd(), deadline)?,
         _ => None,
     };
-    Ok(Dialed { fd: socket, region, seals })
+    Ok(Dialed { fd: socket, region, ciphers })
 }
 
 /// Offers shared memory. `None` if the server does not want it or there is none to have: then bulk
@@ -116,15 +119,15 @@ fn share(fd: BorrowedFd<'_>, deadline: Nanos) -> Result<Option<Memory>, DialErro
 }
 
 /// What was agreed with a server.
-type Agreed = (Features, Option<SessionSeals>);
+type Agreed = (Features, Option<SessionCiphers>);
 
-/// Returns the features that both have, and the seals that follow from the keys.
-fn introduce(fd: BorrowedFd<'_>, who: &Introduction, wanted: Features, deadline: Nanos) -> Result<Agreed, DialError> {
+/// Returns the features that both have, and what encrypts the connection.
+fn introduce(fd: BorrowedFd<'_>, who: &Introduction, wanted: Features, needs: Features, deadline: Nanos) -> Result<Agreed, DialError> {
     let mut nonce = [0; NONCE_BYTES];
     clock::fill_random(&mut nonce);
     let hello = ClientHandshake::hello(who.fs_id, &who.fs_name, who.server, who.client, who.incarnation, nonce);
     let Credential { id, key } = who.key.clone().unwrap_or(OPEN_KEY.into());
-    let hello = Hello { key: id, features: wanted, ..hello };
+    let hello = Hello { key: id, features: wanted, needs, ..hello };
     let client = ClientHandshake::new(key, hello.clone());
     let mut reader = FrameReader::new(Limits::HANDSHAKE);
     send_all(fd, &frame(&hello), deadline)?;
@@ -134,7 +137,7 @@ fn introduce(fd: BorrowedFd<'_>, who: &Introduction, wanted: Features, deadline:
     let welcome: Welcome = receive(fd, &mut reader, deadline)?;
     match welcome.status {
         0 if reader.within_frame() => Err(DialError::new(Status::BadMessage, "the server speaks before it is asked")),
-        0 => Ok((challenge.features, client.seals(&challenge))),
+        0 => Ok((challenge.features, client.ciphers(&challenge))),
         code => Err(DialError::new(Status::from_code(code), Status::from_code(code))),
     }
 }
@@ -187,7 +190,7 @@ pub(crate) enum Step {
     /// Send this and wait for the next message.
     Answer(Vec<u8>),
     /// Send this; the stranger is this client.
-    Accept(Vec<u8>, Accepted, Option<Box<SessionSeals>>),
+    Accept(Vec<u8>, Accepted, Option<Box<SessionCiphers>>),
     /// Send this and close, for this reason.
     Refuse(Vec<u8>, String),
 }
@@ -225,8 +228,8 @@ impl Greeting {
         let accepted = self.state.accept(&Proof::from_bytes(message.body)?);
         let welcome = frame(&self.state.welcome(accepted));
         Ok(match accepted {
-            Ok(accepted) => Step::Accept(welcome, accepted, self.state.seals().map(Box::new)),
-            Err(status) => Step::Refuse(welcome, status.to_string()),
+            Ok(accepted) => Step::Accept(welcome, accepted, self.state.ciphers().map(Box::new)),
+            Err(status) => Step::Refuse(welcome, self.state.explain(status)),
         })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Small messages are cut out of one receive buffer by reference. Bulk data of
 //! [`BULK_DIRECT_BYTES`] and more is received straight into a buffer of its own from the pool, and
-//! its checksum is computed piece by piece while the bytes are still in the cache.
+//! its checksum is computed piece by piece while the bytes are still in the cache. On an encrypted
+//! connection envelopes are opened where they lie, and there are no checksums.
 //!
 //! Invariant: memory for a frame is bounded by [`Limits`] before anything is allocated for it.
 
@@ -11,8 +12,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use bytes::{Buf, Bytes, BytesMut};
 use weft_base::{Payload, Status};
-use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, HEADER_BYTES, Header, SEAL_BYTES, Sealer, Sealing, crc32c, crc32c_append};
+use weft_wire::{BODY_BYTES_MAX, BULK_BYTES_MAX, Cipher, Frame, HEADER_BYTES, Header, LENGTH_BYTES, crc32c, crc32c_append};
 
+use crate::envelopes::Envelopes;
 use crate::pool::{self, PooledBuf};
 use crate::sys;
 
@@ -79,13 +81,22 @@ enum Stage {
     /// A header is known, body and small bulk data are to come.
     Rest(Header),
     /// Bulk data flows into its own buffer.
-    Bulk { header: Header, body: Bytes, bulk: PooledBuf, crc: u32 },
+    Bulk {
+        header: Header,
+        body: Bytes,
+        bulk: PooledBuf,
+        /// Bytes of `bulk` that are content.
+        content: usize,
+        crc: u32,
+    },
 }
 
 /// The receiving half of one connection.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     buffer: BytesMut,
+    /// Bytes of `buffer` that are content; behind them may be a part of an envelope.
+    content: usize,
     stage: Stage,
     limits: Limits,
     after_bulk: bool,
@@ -94,36 +105,33 @@ pub(crate) struct FrameReader {
     /// A descriptor may come beside the next frame.
     descriptor_awaited: bool,
     descriptor: Option<OwnedFd>,
-    /// Frames have seals.
-    sealer: Option<Sealer>,
-    /// The seal of the frame that is being received, over what has come of it, and the one that
-    /// came with it.
-    seal: Option<(Sealing, [u8; SEAL_BYTES])>,
+    /// Opens what comes on an encrypted connection.
+    envelopes: Option<Envelopes>,
 }
 
 impl FrameReader {
     pub(crate) fn new(limits: Limits) -> FrameReader {
         FrameReader {
             buffer: BytesMut::new(),
+            content: 0,
             stage: Stage::Header,
             limits,
             after_bulk: false,
             region: false,
             descriptor_awaited: false,
             descriptor: None,
-            sealer: None,
-            seal: None,
+            envelopes: None,
         }
     }
 
-    /// Frames have seals from now on.
-    pub(crate) fn set_sealer(&mut self, sealer: Sealer) {
-        self.sealer = Some(sealer);
+    /// From now on everything comes in envelopes.
+    pub(crate) fn set_cipher(&mut self, cipher: Cipher) {
+        self.envelopes = Some(Envelopes::new(cipher));
     }
 
-    /// True if frames have seals.
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.sealer.is_some()
+    /// True if everything comes in envelopes.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.envelopes.is_some()
     }
 
     /// Accepts frames that name places of a shared region from now on. Whether a place is inside is
@@ -165,8 +173,8 @@ impl FrameReader {
     pub(crate) fn half_bytes(&self) -> usize {
         let taken = match &self.stage {
             Stage::Header => 0,
-            Stage::Rest(_) => self.head_bytes(),
-            Stage::Bulk { body, bulk, .. } => self.head_bytes() + body.len() + bulk.0.len(),
+            Stage::Rest(_) => HEADER_BYTES,
+            Stage::Bulk { body, bulk, .. } => HEADER_BYTES + body.len() + bulk.0.len(),
         };
         taken + self.buffer.len()
     }
@@ -209,7 +217,7 @@ impl FrameReader {
                 Err(error) => return Err(Broken::Io(error)),
             };
             total.bytes += received;
-            self.advance(received, frames).map_err(Broken::Malformed)?;
+            self.advance(frames).map_err(Broken::Malformed)?;
             // A short read means that the socket is empty; after bulk data the caller has enough to
             // do.
             if received < asked || (self.after_bulk && frames.len() > complete_before && matches!(self.stage, Stage::Header)) {
@@ -222,12 +230,21 @@ impl FrameReader {
     /// Makes room and says how many bytes to ask for.
     fn room(&mut self) -> usize {
         let needed = match &self.stage {
-            Stage::Bulk { header, bulk, .. } => return header.bulk_bytes as usize - bulk.0.len(),
-            Stage::Header => self.head_bytes(),
+            Stage::Bulk { header, bulk, content, .. } => {
+                let whole = header.bulk_bytes as usize;
+                let Some(envelopes) = &self.envelopes else { return whole - bulk.0.len() };
+                // With the length of the next one, if there is one.
+                let is_last = envelopes.next_content().is_none_or(|next| content + next >= whole);
+                return envelopes.missing(bulk.0.len() - content) + if is_last { 0 } else { LENGTH_BYTES };
+            }
+            Stage::Header => HEADER_BYTES,
             Stage::Rest(header) if is_direct(header) => header.body_bytes as usize,
             Stage::Rest(header) => header.body_bytes as usize + header.following_bulk_bytes(),
         };
-        let missing = needed.saturating_sub(self.buffer.len());
+        let missing = match &self.envelopes {
+            None => needed.saturating_sub(self.buffer.len()),
+            Some(envelopes) => envelopes.missing(self.buffer.len() - self.content).max(needed.saturating_sub(self.content)),
+        };
         let room = self.buffer.capacity() - self.buffer.len();
         if room < missing.max(ROOM_BYTES_MIN) {
             if self.limits.bulk == 0 {
@@ -240,19 +257,37 @@ impl FrameReader {
         if self.after_bulk { room.min(missing.max(AFTER_BULK_BYTES)) } else { room }
     }
 
-    /// Bytes of a header, with its seal if there are seals.
-    fn head_bytes(&self) -> usize {
-        if self.is_sealed() { HEADER_BYTES + SEAL_BYTES } else { HEADER_BYTES }
+    /// Opens what has come, if it came in envelopes, and adds to the checksum of bulk data.
+    fn open(&mut self) -> Result<(), Status> {
+        match (&mut self.stage, &mut self.envelopes) {
+            (Stage::Bulk { bulk, content, crc, .. }, None) => {
+                *crc = crc32c_append(*crc, &bulk.0[*content..]);
+                *content = bulk.0.len();
+            }
+            (Stage::Bulk { header, bulk, content, .. }, Some(envelopes)) => {
+                let opened = envelopes.open(&mut bulk.0, *content)?;
+                bulk.0.truncate(opened.all);
+                *content = opened.content;
+                // An envelope with bulk data has nothing else in it.
+                let more = envelopes.next_content().unwrap_or(0);
+                if opened.content + more > header.bulk_bytes as usize {
+                    return Err(Status::BadMessage);
+                }
+            }
+            (_, None) => self.content = self.buffer.len(),
+            (_, Some(envelopes)) => {
+                let opened = envelopes.open(&mut self.buffer, self.content)?;
+                self.buffer.truncate(opened.all);
+                self.content = opened.content;
+            }
+        }
+        Ok(())
     }
 
-    fn advance(&mut self, received: usize, frames: &mut Vec<Frame>) -> Result<(), Status> {
-        if let Stage::Bulk { header, bulk, crc, .. } = &mut self.stage {
-            let start = bulk.0.len() - received;
-            *crc = crc32c_append(*crc, &bulk.0[start..]);
-            if let Some((seal, _)) = &mut self.seal {
-                seal.update(&bulk.0[start..]);
-            }
-            if bulk.0.len() < header.bulk_bytes as usize {
+    fn advance(&mut self, frames: &mut Vec<Frame>) -> Result<(), Status> {
+        self.open()?;
+        if let Stage::Bulk { header, content, .. } = &self.stage {
+            if *content < header.bulk_bytes as usize {
                 return Ok(());
             }
             self.finish_bulk(frames)?;
@@ -260,7 +295,7 @@ impl FrameReader {
         loop {
             match &self.stage {
                 Stage::Header => {
-                    let Some(head) = self.buffer.first_chunk::<HEADER_BYTES>() else { return Ok(()) };
+                    let Some(head) = self.buffer[..self.content].first_chunk::<HEADER_BYTES>() else { return Ok(()) };
                     let header = Header::decode(head)?;
                     if header.body_bytes as usize > self.limits.body || header.bulk_bytes as usize > self.limits.bulk {
                         return Err(Status::TooBig);
@@ -268,40 +303,36 @@ impl FrameReader {
                     if header.names_region() && !self.region {
                         return Err(Status::BadMessage);
                     }
-                    if let Some(sealer) = &mut self.sealer {
-                        let Some((head, rest)) = self.buffer.split_first_chunk::<HEADER_BYTES>() else { return Ok(()) };
-                        let Some(came) = rest.first_chunk::<SEAL_BYTES>() else { return Ok(()) };
-                        let mut seal = sealer.begin();
-                        seal.update(head);
-                        self.seal = Some((seal, *came));
-                    }
-                    self.buffer.advance(self.head_bytes());
+                    self.skip(HEADER_BYTES);
                     self.stage = Stage::Rest(header);
                 }
                 Stage::Rest(header) if is_direct(header) => {
                     let header = *header;
-                    if self.buffer.len() < header.body_bytes as usize {
+                    if self.content < header.body_bytes as usize {
                         return Ok(());
                     }
                     let body = self.take(header.body_bytes, header.body_crc)?;
                     let mut bulk = pool::take(header.bulk_bytes as usize);
-                    let here = self.buffer.len().min(header.bulk_bytes as usize);
-                    bulk.0.extend_from_slice(&self.buffer[..here]);
-                    self.buffer.advance(here);
-                    let crc = crc32c(&bulk.0);
-                    if let Some((seal, _)) = &mut self.seal {
-                        seal.update(&bulk.0);
-                    }
-                    self.stage = Stage::Bulk { header, body, bulk, crc };
+                    let content = self.content.min(header.bulk_bytes as usize);
+                    bulk.0.extend_from_slice(&self.buffer[..content]);
+                    self.skip(content);
                     self.after_bulk = true;
-                    if here < header.bulk_bytes as usize {
+                    let is_whole = content == header.bulk_bytes as usize;
+                    if !is_whole {
+                        // A part of the next envelope.
+                        bulk.0.extend_from_slice(&self.buffer);
+                        self.buffer.clear();
+                    }
+                    let crc = if self.is_encrypted() { 0 } else { crc32c(&bulk.0) };
+                    self.stage = Stage::Bulk { header, body, bulk, content, crc };
+                    if !is_whole {
                         return Ok(());
                     }
                     self.finish_bulk(frames)?;
                 }
                 Stage::Rest(header) => {
                     let header = *header;
-                    if self.buffer.len() < header.body_bytes as usize + header.following_bulk_bytes() {
+                    if self.content < header.body_bytes as usize + header.following_bulk_bytes() {
                         return Ok(());
                     }
                     let body = self.take(header.body_bytes, header.body_crc)?;
@@ -309,7 +340,6 @@ impl FrameReader {
                     let bulk = if header.names_region() { Bytes::new() } else { self.take(header.bulk_bytes, header.bulk_crc)? };
                     self.after_bulk = false;
                     self.stage = Stage::Header;
-                    self.check_seal()?;
                     frames.push(Frame { header, body, bulk: Payload::Real(bulk) });
                 }
                 Stage::Bulk { .. } => unreachable!("bulk data was finished above or ended the loop"),
@@ -318,31 +348,26 @@ impl FrameReader {
     }
 
     fn finish_bulk(&mut self, frames: &mut Vec<Frame>) -> Result<(), Status> {
-        if let Stage::Bulk { header, body, bulk, crc } = std::mem::replace(&mut self.stage, Stage::Header) {
-            if crc != header.bulk_crc {
+        if let Stage::Bulk { header, body, bulk, crc, .. } = std::mem::replace(&mut self.stage, Stage::Header) {
+            if !self.is_encrypted() && crc != header.bulk_crc {
                 return Err(Status::BadChecksum);
             }
-            self.check_seal()?;
             frames.push(Frame { header, body, bulk: Payload::Real(bulk.freeze()) });
         }
         Ok(())
     }
 
-    /// The frame is complete: nobody sees it unless it has its seal.
-    fn check_seal(&mut self) -> Result<(), Status> {
-        let is_broken = self.seal.take().is_some_and(|(seal, came)| !seal.is(&came));
-        if is_broken { Err(Status::SealBroken) } else { Ok(()) }
+    /// Content that is not needed any more.
+    fn skip(&mut self, len: usize) {
+        self.buffer.advance(len);
+        self.content -= len;
     }
 
     fn take(&mut self, len: u32, crc: u32) -> Result<Bytes, Status> {
-        if len == 0 {
-            return if crc == crc32c(&[]) { Ok(Bytes::new()) } else { Err(Status::BadChecksum) };
-        }
-        let bytes = self.buffer.split_to(len as usize).freeze();
-        if let Some((seal, _)) = &mut self.seal {
-            seal.update(&bytes);
-        }
-        if crc32c(&bytes) == crc { Ok(bytes) } else { Err(Status::BadChecksum) }
+        let bytes = if len == 0 { Bytes::new() } else { self.buffer.split_to(len as usize).freeze() };
+        self.content -= bytes.len();
+        // A seal is worth more than a checksum.
+        if self.is_encrypted() || crc32c(&bytes) == crc { Ok(bytes) } else { Err(Status::BadChecksum) }
     }
 }
 
@@ -369,7 +394,7 @@ mod tests {
 
     fn wire(frame: &Frame) -> Vec<u8> {
         let mut out = Vec::new();
-        encode(&mut out, frame.header, &frame.body, &[&frame.bulk.to_bytes()], None);
+        encode(&mut out, frame.header, &frame.body, &[&frame.bulk.to_bytes()], true);
         out.extend_from_slice(&frame.bulk.to_bytes());
         out
     }

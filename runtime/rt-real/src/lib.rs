@@ -24,6 +24,7 @@ mod address;
 mod client;
 mod clock;
 mod disk;
+mod envelopes;
 mod fault;
 mod handshake;
 mod inbound;

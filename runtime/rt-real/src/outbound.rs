@@ -1,5 +1,6 @@
 //! From frames to the bytes of a connection: checksums, lengths, and a queue that is flushed with
-//! one system call where the socket takes all of it. Bulk data is never copied.
+//! one system call where the socket takes all of it. Bulk data is never copied, except to be
+//! encrypted.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -8,11 +9,13 @@ use std::os::fd::BorrowedFd;
 use bytes::Bytes;
 use weft_base::Status;
 use weft_wire::{
-    BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, Frame, HEADER_BYTES, Header, REGION_PAGE_BYTES, SEAL_BYTES, Sealer, Sealing, crc32c,
+    BODY_BYTES_MAX, BULK_BYTES_MAX, Cipher, ENVELOPE_BYTES_MAX, Flags, Frame, HEADER_BYTES, Header, REGION_PAGE_BYTES, crc32c,
     crc32c_append,
 };
 
+use crate::envelopes::BEHIND_BYTES;
 use crate::inbound::BULK_DIRECT_BYTES;
+use crate::pool::{self, PooledBuf};
 use crate::region::Memory;
 use crate::sys;
 
@@ -20,23 +23,21 @@ use crate::sys;
 const CHUNK_BYTES: usize = 256 << 10;
 /// Pieces given to the kernel in one call.
 const PIECES_MAX: usize = 16;
+/// So many bytes of envelopes are made before they are sent: the peer opens them while the next are
+/// made.
+pub(crate) const SEALED_BYTES: usize = 256 << 10;
 
-/// Appends the header, with lengths and checksums filled in, its seal if it gets one, and the body.
-/// The bulk data is only looked at.
-pub(crate) fn encode(out: &mut Vec<u8>, mut header: Header, body: &[u8], bulk: &[&[u8]], seal: Option<Sealing>) {
+/// Appends the header, with lengths and checksums filled in, and the body. The bulk data is only
+/// looked at. What is encrypted has seals and `has_checksums` not.
+pub(crate) fn encode(out: &mut Vec<u8>, mut header: Header, body: &[u8], bulk: &[&[u8]], has_checksums: bool) {
     header.forget_region();
     header.body_bytes = body.len() as u32;
     header.bulk_bytes = bulk.iter().map(|piece| piece.len() as u32).sum();
-    header.body_crc = crc32c(body);
-    header.bulk_crc = bulk.iter().fold(0, |crc, piece| crc32c_append(crc, piece));
-    let head = header.encode();
-    out.extend_from_slice(&head);
-    if let Some(mut seal) = seal {
-        seal.update(&head);
-        seal.update(body);
-        bulk.iter().for_each(|piece| seal.update(piece));
-        out.extend_from_slice(&seal.finish());
-    }
+    (header.body_crc, header.bulk_crc) = match has_checksums {
+        true => (crc32c(body), bulk.iter().fold(0, |crc, piece| crc32c_append(crc, piece))),
+        false => (0, 0),
+    };
+    out.extend_from_slice(&header.encode());
     out.extend_from_slice(body);
 }
 
@@ -81,8 +82,11 @@ pub(crate) struct OutQueue {
     bytes: usize,
     /// An empty buffer for the next small chunk.
     spare: Vec<u8>,
-    /// Makes the seals of frames, if they have some.
-    sealer: Option<Sealer>,
+    /// Encrypts what leaves, if that was agreed on.
+    cipher: Option<Cipher>,
+    /// Envelopes that leave before the chunks, and how many of their bytes are sent.
+    sealed: PooledBuf,
+    sealed_sent: usize,
 }
 
 /// What a flush has done.
@@ -93,12 +97,16 @@ pub(crate) struct Flushed {
 }
 
 impl OutQueue {
-    /// Frames have seals from now on. Bytes that are complete already get none.
-    pub(crate) fn set_sealer(&mut self, sealer: Sealer) {
-        self.sealer = Some(sealer);
+    /// From now on everything leaves in envelopes, except what waits already.
+    pub(crate) fn set_cipher(&mut self, cipher: Cipher) {
+        let waiting = std::mem::take(&mut self.chunks);
+        let sent = std::mem::take(&mut self.sent);
+        waiting.iter().for_each(|chunk| self.sealed.0.extend_from_slice(chunk.as_ref()));
+        self.sealed_sent = sent;
+        self.cipher = Some(cipher);
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait; those that are not encrypted yet become a few more.
     pub(crate) fn len(&self) -> usize {
         self.bytes
     }
@@ -115,10 +123,10 @@ impl OutQueue {
             let page = (offset / REGION_PAGE_BYTES) as u32;
             return encode_naming(self.small(), frame.header, &frame.body, Flags::SHARED, page, bulk.len());
         }
-        let seal = self.sealer.as_mut().map(Sealer::begin);
-        self.bytes += frame.wire_bytes() as usize + if seal.is_some() { SEAL_BYTES } else { 0 };
+        self.bytes += frame.wire_bytes() as usize;
+        let has_checksums = self.cipher.is_none();
         let out = self.small();
-        encode(out, frame.header, &frame.body, &[&bulk], seal);
+        encode(out, frame.header, &frame.body, &[&bulk], has_checksums);
         if bulk.len() < BULK_DIRECT_BYTES {
             out.extend_from_slice(&bulk);
         } else {
@@ -147,11 +155,20 @@ impl OutQueue {
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<Flushed> {
         let mut total = Flushed { bytes: 0, calls: 0 };
         while self.bytes > 0 {
+            self.seal();
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
-            let count = self.chunks.len().min(PIECES_MAX);
-            for (i, (piece, chunk)) in pieces.iter_mut().zip(&self.chunks).enumerate() {
-                *piece = IoSlice::new(&chunk.as_ref()[if i == 0 { self.sent } else { 0 }..]);
-            }
+            let count = match self.cipher {
+                Some(_) => {
+                    pieces[0] = IoSlice::new(&self.sealed.0[self.sealed_sent..]);
+                    1
+                }
+                None => {
+                    for (i, (piece, chunk)) in pieces.iter_mut().zip(&self.chunks).enumerate() {
+                        *piece = IoSlice::new(&chunk.as_ref()[if i == 0 { self.sent } else { 0 }..]);
+                    }
+                    self.chunks.len().min(PIECES_MAX)
+                }
+            };
             let offered: usize = pieces[..count].iter().map(|piece| piece.len()).sum();
             total.calls += 1;
             let sent = match sys::send(fd, &pieces[..count]) {
@@ -160,16 +177,46 @@ impl OutQueue {
                 Err(error) => return Err(error),
             };
             total.bytes += sent;
-            self.remove(sent);
+            self.bytes -= sent;
+            match self.cipher {
+                Some(_) => self.sealed_sent += sent,
+                None => self.remove(sent),
+            }
             if sent < offered {
                 break;
             }
         }
+        if self.bytes == 0 {
+            // Connections that have nothing to say share buffers.
+            (self.sealed, self.sealed_sent) = (PooledBuf::default(), 0);
+        }
         Ok(total)
     }
 
+    /// On an encrypted connection, makes the next envelopes when those before have left.
+    fn seal(&mut self) {
+        let Some(mut cipher) = self.cipher.take_if(|_| self.sealed_sent == self.sealed.0.len()) else { return };
+        let wanted = self.bytes.min(SEALED_BYTES);
+        if self.sealed.0.capacity() < wanted + BEHIND_BYTES {
+            self.sealed = pool::take(wanted);
+        }
+        self.sealed.0.clear();
+        self.sealed_sent = 0;
+        while let Some(chunk) = self.chunks.front()
+            && let Some(room) = self.sealed.0.capacity().checked_sub(self.sealed.0.len() + BEHIND_BYTES).filter(|room| *room > 0)
+        {
+            // Bulk data has envelopes of its own, so that it is received where it belongs.
+            let rest = &chunk.as_ref()[self.sent..];
+            let content = rest.len().min(room).min(ENVELOPE_BYTES_MAX);
+            cipher.seal(&mut &mut [IoSlice::new(&rest[..content])][..], &mut self.sealed.0);
+            self.bytes += BEHIND_BYTES;
+            self.remove(content);
+        }
+        self.cipher = Some(cipher);
+    }
+
+    /// Takes bytes off the chunks.
     fn remove(&mut self, sent: usize) {
-        self.bytes -= sent;
         self.sent += sent;
         while let Some(first) = self.chunks.front() {
             let len = first.as_ref().len();
@@ -205,7 +252,7 @@ mod tests {
             let header = Header::request(Op::Write, ServerId(0), RequestId { sequence: i, ..RequestId::default() }, 0);
             let bulk: Vec<u8> = (0..(i as usize * 997) % 40_000).map(|byte| (byte as u64 + i) as u8).collect();
             let frame = Frame { header, body: vec![i as u8; 30].into(), bulk: Payload::Real(bulk.clone().into()) };
-            encode(&mut expected, header, &frame.body, &[&bulk], None);
+            encode(&mut expected, header, &frame.body, &[&bulk], true);
             expected.extend_from_slice(&bulk);
             queue.push(frame, None);
         }

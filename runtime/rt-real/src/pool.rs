@@ -5,6 +5,8 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 
+use crate::envelopes::BEHIND_BYTES;
+
 /// Smallest and largest buffer that is kept, as powers of two.
 const CLASS_FIRST: u32 = 14;
 const CLASS_LAST: u32 = 23;
@@ -28,10 +30,10 @@ fn pool() -> std::sync::MutexGuard<'static, Pool> {
     POOL.lock().expect("no code panics while it holds this lock")
 }
 
-/// An empty buffer with room for `len` bytes.
+/// An empty buffer with room for `len` bytes, and for what stands behind them in an envelope.
 pub(crate) fn take(len: usize) -> PooledBuf {
     let Some(class) = class_of(len) else {
-        return PooledBuf(Vec::with_capacity(len));
+        return PooledBuf(Vec::with_capacity(len + BEHIND_BYTES));
     };
     let kept = {
         let mut pool = pool();
@@ -39,11 +41,11 @@ pub(crate) fn take(len: usize) -> PooledBuf {
         pool.kept_bytes -= kept.as_ref().map_or(0, Vec::capacity);
         kept
     };
-    PooledBuf(kept.unwrap_or_else(|| Vec::with_capacity(1 << (class as u32 + CLASS_FIRST))))
+    PooledBuf(kept.unwrap_or_else(|| Vec::with_capacity((1 << (class as u32 + CLASS_FIRST)) + BEHIND_BYTES)))
 }
 
 /// A buffer that goes back to the pool when it is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PooledBuf(pub(crate) Vec<u8>);
 
 impl PooledBuf {
@@ -63,7 +65,8 @@ impl Drop for PooledBuf {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.0);
         let capacity = buffer.capacity();
-        let Some(class) = class_of(capacity).filter(|_| capacity.is_power_of_two() && capacity >= 1 << CLASS_FIRST) else {
+        let room = capacity.saturating_sub(BEHIND_BYTES);
+        let Some(class) = class_of(room).filter(|_| room.is_power_of_two() && room >= 1 << CLASS_FIRST) else {
             return;
         };
         buffer.clear();

@@ -20,7 +20,7 @@ fn config(directory: &std::path::Path, stop: &StopHandle) -> ShardConfig {
         disk: DiskConfig::Directory(directory.to_path_buf()),
         servers: Vec::new(),
         share_memory: true,
-        seal_tcp: false,
+        encrypt_tcp: false,
         stop: stop.clone(),
         log: Log::new(|_| {}),
     }

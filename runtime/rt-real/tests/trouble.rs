@@ -88,7 +88,7 @@ fn a_client_without_the_key_is_refused_by_the_server_too() {
     let welcome: handshake::Welcome = read_body(&mut stream);
     assert_eq!(Status::from_code(welcome.status), Status::AuthenticationFailed);
     assert!(is_closed(&mut stream));
-    server.expect_line("does not hold the cluster key");
+    server.expect_line("does not hold the key of the servers");
     // A request instead of a handshake leads nowhere either.
     let mut stream = connect(&server.address);
     stream.write_all(&header(ClientId(1)).encode()).expect("sent");
@@ -283,7 +283,7 @@ fn without_a_key_a_server_keeps_to_its_machine() {
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
         share_memory: true,
-        seal_tcp: false,
+        encrypt_tcp: false,
         stop: StopHandle::new().expect("an event"),
         log: Log::new(|_| {}),
     };
@@ -309,7 +309,7 @@ fn sockets_in_the_file_system() {
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
         share_memory: true,
-        seal_tcp: false,
+        encrypt_tcp: false,
         stop: StopHandle::new().expect("an event"),
         log: Log::new(|_| {}),
     };
@@ -342,7 +342,7 @@ fn main_ends_and_its_last_replies_leave() {
         disk: DiskConfig::Memory { capacity_bytes: 1 },
         servers: Vec::new(),
         share_memory: true,
-        seal_tcp: false,
+        encrypt_tcp: false,
         stop,
         log: Log::new(|_| {}),
     };

@@ -12,8 +12,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use weft_base::{ClientId, FsId, Payload, RequestId, ServerId, Status};
 use weft_wire::handshake::{ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, RegionAnswer, RegionOffer, Welcome, frame};
 use weft_wire::{
-    ClusterKey, Credential, Features, Flags, Frame, HEADER_BYTES, Header, KeyId, MessageKind, Op, Operation, SEAL_BYTES, SessionSeals,
-    Wire, crc32c,
+    ClusterKey, Credential, Features, Flags, Frame, HEADER_BYTES, Header, KeyId, LENGTH_BYTES, MessageKind, Op, Operation, SEAL_BYTES,
+    SessionCiphers, Wire, crc32c,
 };
 
 /// A server answers or closes within this time, or something is wrong.
@@ -28,8 +28,9 @@ pub struct Peer {
     /// Who the server says it is.
     pub server: ServerId,
     sequence: u64,
-    /// Of the messages over TCP, as honest clients have them.
-    seals: Option<SessionSeals>,
+    /// What encrypts TCP, as honest clients do; and what was read and not asked for yet.
+    ciphers: Option<SessionCiphers>,
+    inbox: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -97,7 +98,7 @@ impl Peer {
             }
             _ => panic!("no address: {address}"),
         };
-        Ok(Peer { stream, client: ClientId(0), server: ANY_SERVER, sequence: 0, seals: None })
+        Ok(Peer { stream, client: ClientId(0), server: ANY_SERVER, sequence: 0, ciphers: None, inbox: Vec::new() })
     }
 
     /// Connects and proves the key.
@@ -125,7 +126,7 @@ impl Peer {
     pub fn join_with(address: &str, key: &ClusterKey, hello: Hello) -> io::Result<Peer> {
         let mut peer = Peer::connect(address)?;
         let hello = match &peer.stream {
-            Stream::Tcp(_) => Hello { features: hello.features.with(Features::SEALS), ..hello },
+            Stream::Tcp(_) => Hello { features: hello.features.with(Features::ENCRYPTION), ..hello },
             Stream::Unix(_) => hello,
         };
         let client = hello.client;
@@ -140,26 +141,32 @@ impl Peer {
             return Err(io::Error::other(Status::from_code(welcome.status)));
         }
         peer.client = client;
-        peer.seals = handshake.seals(&challenge);
+        peer.ciphers = handshake.ciphers(&challenge);
         Ok(peer)
     }
 
-    /// Sends any bytes. Whole frames at their beginning get their seals.
+    /// Sends any bytes. Bulk data of whole frames at their beginning gets envelopes of its own.
     ///
     /// # Errors
     /// Of the socket.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(seals) = &mut self.seals else { return self.stream.write_all(bytes) };
-        let (mut out, mut rest) = (Vec::with_capacity(bytes.len() + SEAL_BYTES), bytes);
-        while let Some((head, behind)) = rest.split_first_chunk::<HEADER_BYTES>()
-            && let Ok(header) = Header::decode(head)
-            && let Some((frame, next)) = behind.split_at_checked(header.body_bytes as usize + header.following_bulk_bytes())
-        {
-            let seal = seals.to_server.seal([&head[..], frame]);
-            out.extend_from_slice(&[&head[..], &seal, frame].concat());
-            rest = next;
+        let Some(ciphers) = &mut self.ciphers else { return self.stream.write_all(bytes) };
+        let (mut out, mut rest) = (Vec::with_capacity(bytes.len()), bytes);
+        while !rest.is_empty() {
+            let ends = rest.first_chunk::<HEADER_BYTES>().and_then(|head| {
+                let header = Header::decode(head).ok()?;
+                let end = HEADER_BYTES + header.body_bytes as usize;
+                rest.get(..end + header.following_bulk_bytes()).map(|whole| [end, whole.len()])
+            });
+            let [head, end] = ends.unwrap_or([rest.len(); 2]);
+            for part in [&rest[..head], &rest[head..end]] {
+                let mut pieces = &mut [io::IoSlice::new(part)][..];
+                while !pieces.is_empty() && !pieces[0].is_empty() {
+                    ciphers.to_server.seal(&mut pieces, &mut out);
+                }
+            }
+            rest = &rest[end..];
         }
-        out.extend_from_slice(rest);
         self.stream.write_all(&out)
     }
 
@@ -169,27 +176,33 @@ impl Peer {
     /// Of the socket (`UnexpectedEof` if the server has closed), `InvalidData` if the server sends
     /// nonsense.
     pub fn receive(&mut self) -> io::Result<Frame> {
-        let mut block = [0; HEADER_BYTES];
-        self.stream.read_exact(&mut block)?;
-        let header = Header::decode(&block).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))?;
-        let seal = self.seals.is_some().then(|| self.take(SEAL_BYTES)).transpose()?;
+        let block = self.take(HEADER_BYTES)?;
+        let block = block.first_chunk().expect("so many bytes were taken");
+        let header = Header::decode(block).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))?;
         let body = self.take(header.body_bytes as usize)?;
         let bulk = self.take(header.following_bulk_bytes())?;
-        if let Some(seals) = &mut self.seals
-            && Some(&seals.to_client.seal([&block[..], &body, &bulk])[..]) != seal.as_deref()
-        {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, Status::SealBroken));
-        }
-        if crc32c(&body) != header.body_crc || (!header.names_region() && crc32c(&bulk) != header.bulk_crc) {
+        let has_checksums = self.ciphers.is_none();
+        if has_checksums && (crc32c(&body) != header.body_crc || (!header.names_region() && crc32c(&bulk) != header.bulk_crc)) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, Status::BadChecksum));
         }
         Ok(Frame { header, body, bulk: Payload::Real(bulk) })
     }
 
     fn take(&mut self, len: usize) -> io::Result<Bytes> {
-        let mut bytes = vec![0; len];
-        self.stream.read_exact(&mut bytes)?;
-        Ok(bytes.into())
+        let Some(ciphers) = &mut self.ciphers else {
+            let mut bytes = vec![0; len];
+            self.stream.read_exact(&mut bytes)?;
+            return Ok(bytes.into());
+        };
+        while self.inbox.len() < len {
+            let mut length = [0; LENGTH_BYTES];
+            self.stream.read_exact(&mut length)?;
+            let mut envelope = vec![0; u32::from_le_bytes(length) as usize + SEAL_BYTES];
+            self.stream.read_exact(&mut envelope)?;
+            let content = ciphers.to_client.open(&mut envelope, 0).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))?;
+            self.inbox.extend_from_slice(&envelope[..content]);
+        }
+        Ok(self.inbox.drain(..len).collect::<Vec<u8>>().into())
     }
 
     fn handshake_message<T: Wire>(&mut self) -> io::Result<T> {

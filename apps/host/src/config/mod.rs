@@ -68,8 +68,8 @@ pub struct Config {
     pub direct_io: bool,
     /// Clients and servers on one machine may share memory for bulk data.
     pub shared_memory: bool,
-    /// Messages over TCP have seals.
-    pub seal_tcp: bool,
+    /// Everything over TCP is encrypted; servers and clients refuse each other otherwise.
+    pub encrypt_tcp: bool,
     /// A laboratory may hold processes up (`WEFT_FAULT`).
     pub allow_faults: bool,
     /// Stripe size of new files in bytes.
@@ -191,7 +191,7 @@ impl Config {
             cache_layer: fs.cache_layer.unwrap_or(usual_layer(fs.direct_io.unwrap_or(false))),
             direct_io: fs.direct_io.unwrap_or(false),
             shared_memory: fs.shared_memory.unwrap_or(true),
-            seal_tcp: fs.seal_tcp.unwrap_or(true),
+            encrypt_tcp: fs.encrypt_tcp.unwrap_or(true),
             allow_faults: fs.allow_faults.unwrap_or(false),
             stripe_bytes,
             stripe_width: fs.stripe_width.map_or(0, Spanned::into_inner),
@@ -227,7 +227,9 @@ struct RawFs {
     cache_layer: Option<LayerKind>,
     direct_io: Option<bool>,
     shared_memory: Option<bool>,
-    seal_tcp: Option<bool>,
+    /// Named as in configs of before there was encryption, too.
+    #[serde(alias = "seal_tcp")]
+    encrypt_tcp: Option<bool>,
     allow_faults: Option<bool>,
     stripe_size: Option<Spanned<String>>,
     stripe_width: Option<Spanned<u16>>,

@@ -25,8 +25,8 @@ pub struct Draft {
     pub cache_layer: LayerKind,
     /// Data servers go to their disks past the page cache.
     pub direct_io: bool,
-    /// Messages over TCP have seals.
-    pub seal_tcp: bool,
+    /// Everything over TCP is encrypted.
+    pub encrypt_tcp: bool,
     /// A laboratory may hold processes up.
     pub allow_faults: bool,
     /// Stripe size of new files in bytes.
@@ -89,7 +89,11 @@ impl Draft {
         writeln!(out, "cache_layer = \"{}\"   # order of accesses to the disks of data servers: {layers}", self.cache_layer)?;
         writeln!(out, "direct_io = {}             # past the page cache", self.direct_io)?;
         writeln!(out, "shared_memory = true          # between clients and servers of one machine, for bulk data")?;
-        writeln!(out, "seal_tcp = {}              # nobody on the way changes messages over TCP; without: faster", self.seal_tcp)?;
+        writeln!(
+            out,
+            "encrypt_tcp = {}           # nobody on the way reads or changes what goes over TCP; who does not encrypt is refused",
+            self.encrypt_tcp
+        )?;
         if self.allow_faults {
             writeln!(out, "allow_faults = true           # a laboratory may hold processes up (WEFT_FAULT): never where data matters")?;
         }
@@ -167,7 +171,7 @@ mod tests {
             durability: Durability::Sync,
             cache_layer: LayerKind::WriteBehind,
             direct_io: true,
-            seal_tcp: false,
+            encrypt_tcp: false,
             allow_faults: true,
             stripe_bytes: 65536,
             stripe_width: 1,
@@ -184,7 +188,7 @@ mod tests {
         );
         assert_eq!((config.stripe_bytes, config.stripe_width, config.root_uid, config.root_gid), (65536, 1, 1000, 100));
         assert_eq!((config.cache_layer, config.direct_io, config.allow_faults), (LayerKind::WriteBehind, true, true));
-        assert!(!config.seal_tcp);
+        assert!(!config.encrypt_tcp);
         assert_eq!(config.servers[1].capacity, Some(3 << 30));
         assert_eq!(config.servers[0].dir, dir.path().join("servers/meta0 \"x\""));
         assert!(!dir.path().join("weft.toml.new").exists());

@@ -60,9 +60,10 @@ pub struct Settings {
     /// matters
     #[arg(long)]
     pub allow_faults: bool,
-    /// Messages over TCP get no seals: faster, for networks in which nobody else can send
+    /// What goes over TCP is neither encrypted nor kept from being changed on the way: faster, for
+    /// networks of the cluster alone
     #[arg(long)]
-    pub no_seals: bool,
+    pub no_encryption: bool,
     /// Stripe size of new files, a power of two from 4KiB to 64MiB
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = config::parse_stripe_size)]
     pub stripe_size: u32,
@@ -84,7 +85,7 @@ impl Settings {
             durability: self.durability,
             cache_layer: self.cache_layer.unwrap_or(config::usual_layer(self.direct_io)),
             direct_io: self.direct_io,
-            seal_tcp: !self.no_seals,
+            encrypt_tcp: !self.no_encryption,
             allow_faults: self.allow_faults,
             stripe_bytes: self.stripe_size,
             stripe_width: self.stripe_width,

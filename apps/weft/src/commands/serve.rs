@@ -106,7 +106,7 @@ impl Args {
             disk: disk(server, &config)?,
             servers: config.servers.iter().map(|server| (server.id, server.address.clone())).collect(),
             share_memory: config.shared_memory,
-            seal_tcp: config.seal_tcp,
+            encrypt_tcp: config.encrypt_tcp,
             stop,
             log,
         };

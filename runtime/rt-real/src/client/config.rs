@@ -27,6 +27,9 @@ pub struct ClientConfig {
     /// Offer servers on this machine, reached by Unix sockets, memory to share, so that bulk data
     /// crosses no socket.
     pub share_memory: bool,
+    /// Refuse servers over TCP that do not encrypt; otherwise it is theirs to say. Without a key
+    /// nothing is encrypted.
+    pub encrypt_tcp: bool,
 }
 
 impl ClientConfig {
@@ -44,6 +47,7 @@ impl ClientConfig {
             servers,
             incarnation: 1,
             share_memory: true,
+            encrypt_tcp: false,
         })
     }
 }

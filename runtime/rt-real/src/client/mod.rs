@@ -126,8 +126,8 @@ impl ClientRt {
     /// Makes a runtime; connections are made when they are needed.
     pub fn new(config: ClientConfig) -> ClientRt {
         let counters = Arc::new(Counters::default());
-        let ClientConfig { fs_id, fs_name, key, servers, client, incarnation, share_memory: share } = config;
-        let me = Introduction { fs_id, fs_name, key, server: ANY_SERVER, client, incarnation, share };
+        let ClientConfig { fs_id, fs_name, key, servers, client, incarnation, share_memory: share, encrypt_tcp: needs_encryption } = config;
+        let me = Introduction { fs_id, fs_name, key, server: ANY_SERVER, client, incarnation, share, needs_encryption };
         let links = Links::new(servers, &me, &counters);
         ClientRt(Arc::new(Inner { me, links, counters }))
     }
@@ -146,6 +146,7 @@ impl ClientRt {
             client: clock::random_client_id(key),
             incarnation: 1,
             share_memory: false,
+            encrypt_tcp: false,
         });
         let fetch = async {
             let request = RequestId { client: rt.client(), incarnation: 1, sequence: 1 };

@@ -79,9 +79,9 @@ pub struct ShardConfig {
     pub servers: Vec<(ServerId, Address)>,
     /// Accept memory that clients on this machine offer to share for bulk data.
     pub share_memory: bool,
-    /// Messages over TCP have seals, so that nobody on the way changes them; clients without are
-    /// refused. Without keys there are none.
-    pub seal_tcp: bool,
+    /// Everything over TCP is encrypted; clients and servers that cannot are refused. Without keys
+    /// nothing is.
+    pub encrypt_tcp: bool,
     /// Ends it.
     pub stop: StopHandle,
     /// Where it reports what happens to connections.
@@ -242,7 +242,7 @@ impl Shard {
         let mut net = Net::new(greeting, keys, listeners, LimitedLog::new(config.log.clone()))?;
         net.peers = config.servers.iter().map(|(server, address)| (*server, Peer::new(address.clone()))).collect();
         net.share_memory = config.share_memory;
-        net.seal_tcp = config.seal_tcp && config.keys.is_some();
+        net.encrypt_tcp = config.encrypt_tcp && config.keys.is_some();
         let executor = Executor::new()?;
         net.epoll.add(executor.event().as_fd(), TOKEN_WAKE)?;
         net.epoll.add(config.stop.0.event.as_fd(), TOKEN_STOP)?;

@@ -24,7 +24,7 @@ use weft_rt::{Arrival, FaultPoint, PeerId, Usage};
 use weft_trace::OpenStagedSpan;
 use weft_trace::event::served;
 use weft_wire::handshake::{self, Accepted, RegionAnswer, RegionOffer, ServerHandshake};
-use weft_wire::{Features, Flags, Frame, Header, KeyId, KeyRights, MessageKind, SessionSeals, Wire};
+use weft_wire::{Features, Flags, Frame, Header, KeyId, KeyRights, MessageKind, SessionCiphers, Wire};
 
 use pressure::{Pressure, Sums};
 use strangers::Strangers;
@@ -153,8 +153,8 @@ pub(crate) struct Net {
     listeners: Vec<Listener>,
     /// Accept memory that clients offer to share.
     pub(crate) share_memory: bool,
-    /// Frames that come over TCP have seals.
-    pub(crate) seal_tcp: bool,
+    /// What comes over TCP is encrypted.
+    pub(crate) encrypt_tcp: bool,
     /// Listeners are out of the epoll set while there are no descriptors.
     accepting: bool,
     conns: Vec<(u32, Option<Conn>)>,
@@ -198,7 +198,7 @@ impl Net {
             keys,
             listeners,
             share_memory: true,
-            seal_tcp: false,
+            encrypt_tcp: false,
             accepting: true,
             conns: Vec::new(),
             free: Vec::new(),
@@ -329,7 +329,7 @@ impl Net {
             let token = token(index, *generation);
             match conn.role {
                 Role::Client { proved: (key, generation, access), .. } if !ring.still_accepts(key, generation, access) => {
-                    self.close(token, &format!("key {} was revoked, replaced or got other rights", key.0));
+                    self.close(token, &format!("{key} was revoked, replaced or got other rights"));
                 }
                 Role::Stranger { .. } => self.close(token, "the keys have changed"),
                 Role::Client { .. } | Role::Server(_) => {}
@@ -386,9 +386,9 @@ impl Net {
         sys::set_nonblocking(dialed.fd.as_fd())?;
         let token = self.insert(dialed.fd, Role::Server(server), Limits::OPEN)?;
         if let Some(conn) = self.conn_mut(token) {
-            if let Some(SessionSeals { to_server, to_client }) = dialed.seals {
-                conn.reader.set_sealer(to_client);
-                conn.out.set_sealer(to_server);
+            if let Some(SessionCiphers { to_server, to_client }) = dialed.ciphers {
+                conn.reader.set_cipher(to_client);
+                conn.out.set_cipher(to_server);
             }
             queued.into_iter().for_each(|frame| conn.out.push(frame, None));
         }
@@ -486,9 +486,9 @@ impl Net {
                 self.close(token, &status.to_string());
                 break;
             }
-            // Behind the proof of a stranger nothing may come before its welcome: it would have no
-            // seal.
-            if is_stranger && complete > 1 && self.conn(token).is_some_and(|conn| conn.reader.is_sealed()) {
+            // Behind the proof of a stranger nothing may come before its welcome: it would not be
+            // encrypted.
+            if is_stranger && complete > 1 && self.conn(token).is_some_and(|conn| conn.reader.is_encrypted()) {
                 self.close(token, Status::SealBroken.text());
                 break;
             }
@@ -594,15 +594,15 @@ impl Net {
                 conn.out.push_bytes(&bytes);
                 self.mark_dirty(token);
             }
-            Step::Accept(bytes, Accepted { client, incarnation, features, key, generation, access }, seals) => {
+            Step::Accept(bytes, Accepted { client, incarnation, features, key, generation, access }, ciphers) => {
                 conn.out.push_bytes(&bytes);
-                if let Some(seals) = seals {
-                    let SessionSeals { to_server, to_client } = *seals;
+                if let Some(ciphers) = ciphers {
+                    let SessionCiphers { to_server, to_client } = *ciphers;
                     if conn.reader.within_frame() {
                         return self.close(token, Status::BadMessage.text());
                     }
-                    conn.reader.set_sealer(to_server);
-                    conn.out.set_sealer(to_client);
+                    conn.reader.set_cipher(to_server);
+                    conn.out.set_cipher(to_client);
                 }
                 // A descriptor can only come by a Unix socket; on another one the offer is answered
                 // with a refusal.

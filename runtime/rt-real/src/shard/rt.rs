@@ -96,6 +96,7 @@ impl ShardRt {
                 client,
                 incarnation,
                 share: false,
+                needs_encryption: config.encrypt_tcp,
             };
             let dialing = self.0.dialers.run(move || {
                 let outcome = dial_any(&mut addresses, &introduction, Nanos::NEVER);

@@ -43,8 +43,8 @@ impl TestServer {
         TestServer::start_as(SERVER, listen, key, Vec::new())
     }
 
-    /// Messages over TCP have seals.
-    pub fn start_sealed() -> TestServer {
+    /// Everything over TCP is encrypted.
+    pub fn start_encrypted() -> TestServer {
         TestServer::start_with(SERVER, tcp(), Some(KEY), Vec::new(), true)
     }
 
@@ -57,7 +57,7 @@ impl TestServer {
         listen: Address,
         key: Option<ClusterKey>,
         servers: Vec<(ServerId, Address)>,
-        seal_tcp: bool,
+        encrypt_tcp: bool,
     ) -> TestServer {
         let stop = StopHandle::new().expect("an event");
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -74,7 +74,7 @@ impl TestServer {
                 disk: DiskConfig::Memory { capacity_bytes: 1 << 20 },
                 servers,
                 share_memory: true,
-                seal_tcp,
+                encrypt_tcp,
                 stop: config_stop,
                 log: Log::new(move |line| log_lines.lock().expect("not poisoned").push(line.to_string())),
             };
@@ -187,6 +187,7 @@ pub fn config(address: &Address, key: Option<ClusterKey>) -> ClientConfig {
         servers: vec![(SERVER, address.clone())],
         client: weft_rt_real::random_client_id(None),
         share_memory: true,
+        encrypt_tcp: false,
         incarnation: 1,
     }
 }

@@ -39,7 +39,7 @@ impl Net {
                     return self.pause_accepting(true);
                 }
             };
-            let is_sealed = self.seal_tcp && matches!(listening.address, Address::Tcp { .. });
+            let is_encrypted = self.encrypt_tcp && matches!(listening.address, Address::Tcp { .. });
             let source = match listening.address {
                 Address::Unix(_) => {
                     sys::tune_unix(fd.as_fd());
@@ -52,16 +52,16 @@ impl Net {
                     sys::peer_ip(fd.as_fd()).map_or(Source::Unknown, Source::of)
                 }
             };
-            self.let_in(fd, source, is_sealed, now);
+            self.let_in(fd, source, is_encrypted, now);
         }
     }
 
-    fn let_in(&mut self, fd: OwnedFd, source: Source, is_sealed: bool, now: Nanos) {
+    fn let_in(&mut self, fd: OwnedFd, source: Source, is_encrypted: bool, now: Nanos) {
         while let Some(stranger) = self.strangers.in_the_way(source) {
             self.close(stranger, "another stranger needs its place");
         }
-        let greeting = match is_sealed {
-            true => self.greeting.clone().with_features(Features::KNOWN, Features::SEALS),
+        let greeting = match is_encrypted {
+            true => self.greeting.clone().with_features(Features::KNOWN, Features::ENCRYPTION),
             false => self.greeting.clone(),
         };
         let greeting = Greeting::new(greeting);
