@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use weft_base::{ClientId, Credentials, Result, Status};
+use weft_base::{ClientId, Credentials, Handle, Result, Status};
 
+use crate::ops::{AllowedBy, CloseRequest, Space};
 use crate::{ClusterKey, Op, Reader, Request, Rights, Wire};
 
 /// Number of a key.
@@ -66,7 +67,7 @@ impl From<ClusterKey> for Credential {
 impl Op {
     /// True for what servers ask each other, and no client.
     pub const fn is_between_servers(self) -> bool {
-        matches!(self, Op::Meet | Op::TxPrepare | Op::TxDecide | Op::TxStatus)
+        matches!(self.allowed_by(), AllowedBy::ServersKey)
     }
 }
 
@@ -111,22 +112,33 @@ impl KeyRights {
         if !self.is_limited() {
             return Ok(());
         }
-        match op {
-            // They write on the disks of servers, and name what others do.
-            Op::Trace | Op::TraceRead => Err(Status::KeyForbids),
-            Op::Open | Op::Close | Op::CloseMany => Ok(()),
-            op if self.is_read_only && (op.changes() || op == Op::Write) => Err(Status::KeyReadsOnly),
+        match op.allowed_by() {
+            AllowedBy::UnlimitedKey => Err(Status::KeyForbids),
+            // Whether they change something is in the request.
+            AllowedBy::Open => Ok(()),
+            AllowedBy::User if op == Op::Open => Ok(()),
+            _ if self.is_read_only && op.space() != Space::Untouched => Err(Status::KeyReadsOnly),
             _ => Ok(()),
         }
     }
 
-    /// Sees to it that a request asks for no more than the key allows: root may become nobody.
+    /// True if it speaks for every user. If not, its client is believed nothing that would stand
+    /// for a permission: that its kernel has looked at permission bits, and what it has open.
+    fn is_for_everybody(&self) -> bool {
+        *self == KeyRights { is_read_only: self.is_read_only, ..KeyRights::CLIENT }
+    }
+
+    /// Sees to it that a request asks for no more than the key allows: root may become nobody, and
+    /// what its client says it has open is no more than `opened` says.
     ///
     /// # Errors
     /// [`Status::KeyForbids`] for a user that the key does not speak for; [`Status::KeyReadsOnly`].
-    pub fn check_request(&self, request: &mut Request) -> Result<()> {
+    pub fn check_request(&self, request: &mut Request, opened: impl Fn(Handle) -> Rights) -> Result<()> {
         if self.is_read_only && changes_in_passing(request) {
             return Err(Status::KeyReadsOnly);
+        }
+        if !self.is_for_everybody() {
+            believe(request, opened);
         }
         match who_asks(request) {
             Some(who) => self.check_user(who),
@@ -135,8 +147,7 @@ impl KeyRights {
     }
 
     fn check_user(&self, who: &mut Credentials) -> Result<()> {
-        // Such a client is not believed that its kernel has looked at permission bits.
-        who.checked_by_kernel &= *self == KeyRights { is_read_only: self.is_read_only, ..KeyRights::CLIENT };
+        who.checked_by_kernel &= self.is_for_everybody();
         if self.squashes_root {
             if who.uid == 0 {
                 who.uid = NOBODY;
@@ -161,6 +172,28 @@ fn changes_in_passing(request: &Request) -> bool {
         Request::CloseMany(many) => many.closes.iter().any(|close| close.written.is_some()),
         Request::Reclaim(reclaim) => reclaim.opens.iter().any(|open| more_than_read(open.rights)),
         _ => false,
+    }
+}
+
+/// Takes out of a request what its client says of files that it does not have open for writing.
+fn believe(request: &mut Request, opened: impl Fn(Handle) -> Rights) {
+    let writes = |handle: Handle| opened(handle).contains(Rights::WRITE);
+    let report = |close: &mut CloseRequest| {
+        if let Some(written) = close.written.as_mut().filter(|_| !writes(close.handle)) {
+            // As after a truncation: the data servers are asked what was written.
+            written.truncate_epoch = u32::MAX;
+        }
+    };
+    match request {
+        Request::SetAttr(request) => request.opened_for_write &= writes(request.handle),
+        Request::Close(request) => report(request),
+        Request::CloseMany(request) => request.closes.iter_mut().for_each(report),
+        Request::Reclaim(request) => {
+            for open in request.opens.iter_mut().filter(|open| !writes(open.handle)) {
+                open.rights = open.rights.and(Rights::READ);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -334,8 +367,8 @@ pub fn parse_users(text: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{DirTarget, OpenRequest, PingRequest, UnlinkRequest};
-    use weft_base::Handle;
+    use crate::ops::{CloseManyRequest, DirTarget, OpenFile, OpenRequest, PingRequest, ReclaimRequest, UnlinkRequest, Written};
+    use weft_base::DataTime;
 
     const SERVER: ClusterKey = ClusterKey([7; 32]);
 
@@ -345,6 +378,10 @@ mod tests {
 
     fn who(uid: u32) -> Credentials {
         Credentials { uid, gid: uid, groups: vec![0, 4], checked_by_kernel: true }
+    }
+
+    fn nothing(_: Handle) -> Rights {
+        Rights::default()
     }
 
     fn unlink(uid: u32) -> Request {
@@ -401,7 +438,7 @@ mod tests {
     #[test]
     fn a_key_that_only_reads_changes_nothing() {
         let access = KeyRights { is_read_only: true, ..KeyRights::CLIENT };
-        for op in [Op::Create, Op::Mkdir, Op::Unlink, Op::Rename, Op::SetAttr, Op::SetXattr, Op::RemoveXattr, Op::Write] {
+        for op in [Op::Create, Op::Mkdir, Op::Unlink, Op::Rename, Op::SetAttr, Op::SetXattr, Op::RemoveXattr, Op::Write, Op::ObjectRemove] {
             assert_eq!(access.check_operation(op), Err(Status::KeyReadsOnly), "{op:?}");
         }
         for op in [Op::Lookup, Op::ReadDir, Op::Open, Op::Close, Op::Read, Op::ObjectStat, Op::Ping] {
@@ -409,25 +446,50 @@ mod tests {
         }
         let open =
             |rights| Request::Open(OpenRequest { handle: Handle(3), rights, truncate: false, open_sequence: 1, who: who(7), judged: None });
-        assert_eq!(access.check_request(&mut open(Rights::READ)), Ok(()));
-        assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE))), Err(Status::KeyReadsOnly));
-        assert_eq!(access.check_request(&mut Request::Ping(PingRequest {})), Ok(()));
+        assert_eq!(access.check_request(&mut open(Rights::READ), nothing), Ok(()));
+        assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE)), nothing), Err(Status::KeyReadsOnly));
+        assert_eq!(access.check_request(&mut Request::Ping(PingRequest {}), nothing), Ok(()));
+    }
+
+    #[test]
+    fn a_client_of_some_users_is_not_believed_what_it_has_open() {
+        let (mine, other) = (Handle(3), Handle(4));
+        let opened = |handle| if handle == mine { Rights::READ.with(Rights::WRITE) } else { Rights::READ };
+        let range = KeyRights { uid_min: 1000, uid_max: 1999, ..KeyRights::CLIENT };
+        let asked = |access: KeyRights, mut request: Request| {
+            access.check_request(&mut request, opened).unwrap();
+            request
+        };
+        let close = |handle, truncate_epoch| {
+            let written = Some(Written { end_bytes: 9, mtime: DataTime::NONE, truncate_epoch });
+            CloseRequest { handle, open_sequence: 1, keeps: Rights::READ, written }
+        };
+        let closes = |epoch| Request::CloseMany(CloseManyRequest { closes: vec![close(mine, 2), close(other, epoch)] });
+        let reclaim = |rights| {
+            let open = |handle, rights| OpenFile { handle, rights, open_sequence: 1 };
+            Request::Reclaim(ReclaimRequest { opens: vec![open(mine, Rights::OF_OPENS), open(other, rights)] })
+        };
+        assert_eq!(asked(range, Request::Close(close(mine, 2))), Request::Close(close(mine, 2)));
+        assert_eq!(asked(range, closes(2)), closes(u32::MAX));
+        assert_eq!(asked(range, reclaim(Rights::OF_OPENS)), reclaim(Rights::READ));
+        assert_eq!(asked(KeyRights::CLIENT, closes(2)), closes(2), "who speaks for everybody is believed");
+        assert_eq!(asked(KeyRights::CLIENT, reclaim(Rights::OF_OPENS)), reclaim(Rights::OF_OPENS));
     }
 
     #[test]
     fn a_key_speaks_for_its_users_only() {
         let range = KeyRights { uid_min: 1000, uid_max: 1999, ..KeyRights::CLIENT };
-        assert_eq!(range.check_request(&mut unlink(1500)), Ok(()));
+        assert_eq!(range.check_request(&mut unlink(1500), nothing), Ok(()));
         for uid in [0, 999, 2000] {
-            assert_eq!(range.check_request(&mut unlink(uid)), Err(Status::KeyForbids));
+            assert_eq!(range.check_request(&mut unlink(uid), nothing), Err(Status::KeyForbids));
         }
         let squash = KeyRights { squashes_root: true, ..KeyRights::CLIENT };
         let mut request = unlink(0);
-        assert_eq!(squash.check_request(&mut request), Ok(()));
+        assert_eq!(squash.check_request(&mut request, nothing), Ok(()));
         let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
         assert_eq!(who, Credentials { uid: NOBODY, gid: NOBODY, groups: vec![], checked_by_kernel: false });
         let mut request = unlink(5);
-        assert_eq!(squash.check_request(&mut request), Ok(()));
+        assert_eq!(squash.check_request(&mut request, nothing), Ok(()));
         let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
         assert_eq!((who.uid, who.groups, who.checked_by_kernel), (5, vec![4], false), "nobody is in the group of root either");
     }

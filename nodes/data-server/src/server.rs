@@ -8,7 +8,7 @@ use weft_rt::{Arrival, Disk, FaultPoint, PeerId, ServerRuntime, Work};
 use weft_serving::{Intake, OutgoingReplies, OutgoingReply, ServedRequest, ServerLoad, Service, Shell, connection};
 use weft_trace::EventId;
 use weft_wire::ops::ServerInfo;
-use weft_wire::{Frame, Header, Request};
+use weft_wire::{Frame, Header, Request, Rights};
 
 use crate::checkpoint::checkpoint_flow;
 use crate::clients::Verdict;
@@ -168,7 +168,7 @@ impl<R: ServerRuntime> Server<R> {
         let mut served = self.shell.begin(&header);
         let admitted = self.shell.admit(peer, &header, served.op()).and_then(|op| match self.clients.borrow_mut().admit(&header) {
             Verdict::Stale => Err(Status::StaleRequest),
-            verdict => Ok((verdict == Verdict::Executed, self.shell.decode(peer, op, body)?)),
+            verdict => Ok((verdict == Verdict::Executed, self.shell.decode(peer, op, body, |_| Rights::default())?)),
         });
         match admitted {
             Ok((executed, request)) => {

@@ -78,7 +78,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 return Ok(Step::Later);
             }
         }
-        let request = self.shell.decode(peer, op, body)?;
+        let request = self.shell.decode(peer, op, body, |handle| {
+            let state = self.state.borrow();
+            let has = state.opened_by(header.request.client, handle).map_or(Rights::default(), |(rights, _)| rights);
+            // After a restart of this server, files that somebody was writing to: this client may
+            // have been the one.
+            let may_have_had = op == Op::Reclaim && state.is_in_grace() && state.is_uncertain(handle);
+            if may_have_had { has.with(Rights::WRITE) } else { has }
+        })?;
         if let Some(served) = self.current.borrow_mut().as_mut() {
             self.shell.asked(served, &request, is_first);
         }

@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
-use weft_base::{FastMap, Result};
+use weft_base::{FastMap, Handle, Result};
 use weft_rt::PeerId;
-use weft_wire::{KeyRights, Op, Request};
+use weft_wire::{KeyRights, Op, Request, Rights};
 
 /// The rights of connected peers. Peers that may do everything are not in the table.
 #[derive(Debug, Default)]
@@ -46,12 +46,13 @@ impl Peers {
         self.limited.get() > 0
     }
 
-    /// Reads a request and sees to it that it asks for no more than the peer's key allows.
+    /// Reads a request and sees to it that it asks for no more than the peer's key allows; `opened`
+    /// is what the peer has open.
     #[cold]
-    pub(crate) fn decode_limited(&self, peer: PeerId, op: u16, body: Bytes) -> Result<Request> {
+    pub(crate) fn decode_limited(&self, peer: PeerId, op: u16, body: Bytes, opened: impl Fn(Handle) -> Rights) -> Result<Request> {
         let mut request = Request::decode(op, body)?;
         if let Some(rights) = self.by_peer.borrow().get(&peer) {
-            rights.check_request(&mut request)?;
+            rights.check_request(&mut request, opened)?;
         }
         Ok(request)
     }

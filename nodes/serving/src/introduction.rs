@@ -6,7 +6,9 @@
 //! ```text
 //! another server                       metadata server 0
 //!   Meet {me, birth, yours, epoch} ───▶  met before? the same birth : remembered in the superblock
-//!                                        not in the map, or under another name or address? the next epoch of the map has it
+//!                                        not in the map, or under another name or address? (NotReady, and it is asked back there:
+//!      ◀── Meet {me, birth, epoch}
+//!   {birth, epoch, me} ───────────────▶  the same? the next epoch of the map has it; it asks again)
 //!      ◀── {birth, epoch, map} ────────  (or StoreReplaced, or WrongServer if `yours` is not its birth: the asker stops)
 //!   remembers births and map in its superblock
 //!                                        the map is new? everybody else is told:
@@ -23,9 +25,12 @@ use std::rc::Rc;
 use weft_base::{ClusterMap, Result, ServerEntry, ServerId, Status, WallTime};
 use weft_journal::Superblock;
 use weft_rt::{Disk, Signal};
+use weft_wire::ops::MeetRequest;
 
 /// The metadata server that knows all others.
 pub(crate) const REGISTRAR: ServerId = ServerId(0);
+/// Servers that are asked back at a time, at most.
+const CLAIMS_MAX: usize = 16;
 /// A tenth of a second, in nanoseconds.
 const TENTH_NS: i64 = 100_000_000;
 /// The beginning of 2026 in tenths of a second of Unix time.
@@ -62,6 +67,10 @@ pub struct Introduction {
     pub(crate) told: RefCell<BTreeMap<ServerId, u32>>,
     /// The map has changed.
     pub(crate) changed: Signal,
+    /// Who says that it is a new server, or has another name or address, and is not asked back yet.
+    pub(crate) claims: RefCell<BTreeMap<ServerId, MeetRequest>>,
+    /// There is a claim.
+    pub(crate) claimed: Signal,
 }
 
 impl Introduction {
@@ -81,6 +90,8 @@ impl Introduction {
             is_noting: Cell::new(false),
             told: RefCell::default(),
             changed: Signal::new(),
+            claims: RefCell::default(),
+            claimed: Signal::new(),
         }
     }
 
@@ -120,6 +131,20 @@ impl Introduction {
             Some(known) => known.clone().meet(server, birth).map(drop),
             None => Ok(()),
         }
+    }
+
+    /// Notes a claim until its server was asked back.
+    ///
+    /// # Errors
+    /// [`Status::Busy`] if there are too many.
+    pub(crate) fn claim(&self, request: MeetRequest) -> Result<()> {
+        let mut claims = self.claims.borrow_mut();
+        if claims.len() >= CLAIMS_MAX && !claims.contains_key(&request.server.id) {
+            return Err(Status::Busy);
+        }
+        claims.insert(request.server.id, request);
+        self.claimed.notify();
+        Ok(())
     }
 
     /// Why this map cannot be taken, in words.

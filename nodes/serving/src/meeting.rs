@@ -37,7 +37,8 @@ pub async fn introduce<S: Service>(server: Rc<S>) {
         ask_everybody(&*server).await;
     }
     keep_own_words(&server).await;
-    tell_others(server).await;
+    shell.rt.spawn(ask_claimants(server.clone()));
+    tell_others(server.clone()).await;
 }
 
 async fn introduce_to_registrar<S: Service>(server: &S) {
@@ -127,6 +128,42 @@ async fn tell_others<S: Service>(server: Rc<S>) {
     }
 }
 
+/// Metadata server 0 asks back whoever says that it is a new server, or has another name or address:
+/// one message changes no map.
+async fn ask_claimants<S: Service>(server: Rc<S>) {
+    let Shell { rt, introduction, .. } = server.shell();
+    while !server.shell().has_failed() {
+        let claimed = introduction.claimed.wait();
+        let claims = introduction.claims.take();
+        if claims.is_empty() {
+            claimed.await;
+            continue;
+        }
+        join_all(claims.into_values().map(|claim| ask_back(&*server, claim))).await;
+        // Nobody is looked for where it is not.
+        rt.learn_servers(&introduction.map());
+    }
+}
+
+/// Asks a server at the address that somebody has named for it. If it is there and says the same of
+/// itself, the next map has it; it hears of that when it introduces itself again.
+async fn ask_back<S: Service>(server: &S, claim: MeetRequest) {
+    let Shell { rt, caller, introduction, .. } = server.shell();
+    let id = claim.server.id;
+    let Some(next) = introduction.map().with_server(&claim.server) else { return };
+    rt.learn_servers(&next);
+    let request = MeetRequest { yours: 0, ..request_to(introduction, id, None) };
+    let Ok(reply) = caller.call(id, &request, rt.now() + ATTEMPT_NS).await else { return };
+    if (reply.birth, reply.server.as_ref()) != (claim.birth, Some(&claim.server)) {
+        return;
+    }
+    // A store that was made again is told so when it introduces itself.
+    if take_in_time(server, &[(id, claim.birth)], || introduction.map().with_server(&claim.server)).await == Ok(true) {
+        introduction.told.borrow_mut().insert(id, introduction.epoch());
+        introduction.changed.notify();
+    }
+}
+
 fn request_to(introduction: &Introduction, other: ServerId, map: Option<&ClusterMap>) -> MeetRequest {
     MeetRequest {
         server: introduction.me.clone(),
@@ -141,7 +178,7 @@ fn request_to(introduction: &Introduction, other: ServerId, map: Option<&Cluster
 pub(crate) async fn meet<S: Service>(server: &S, request: MeetRequest) -> Result<MeetReply> {
     let Shell { introduction, identity, .. } = server.shell();
     if !introduction.is_needed {
-        return Ok(MeetReply { birth: introduction.birth(), epoch: introduction.epoch(), map: None });
+        return Ok(reply(introduction, None));
     }
     if request.yours != 0 && request.yours != introduction.birth() {
         if !introduction.is_known() {
@@ -160,12 +197,16 @@ pub(crate) async fn meet<S: Service>(server: &S, request: MeetRequest) -> Result
             introduction.changed.notify();
             return Err(Status::NotReady);
         }
-        let met = [(request.server.id, request.birth)];
-        let next = introduction.map().with_server(&request.server);
-        next.as_ref().map_or(Ok(()), ClusterMap::check)?;
-        if take(server, &met, next).await? {
-            introduction.changed.notify();
+        if request.server.id == REGISTRAR {
+            return Err(Status::WrongServer);
         }
+        if let Some(next) = introduction.map().with_server(&request.server) {
+            next.check()?;
+            introduction.check_birth(request.server.id, request.birth)?;
+            introduction.claim(request)?;
+            return Err(Status::NotReady);
+        }
+        take(server, &[(request.server.id, request.birth)], None).await?;
         introduction.told.borrow_mut().insert(request.server.id, introduction.epoch());
     } else {
         introduction.check_birth(request.server.id, request.birth)?;
@@ -180,7 +221,11 @@ pub(crate) async fn meet<S: Service>(server: &S, request: MeetRequest) -> Result
         }
     }
     let map = is_registrar.then(|| (*introduction.map()).clone());
-    Ok(MeetReply { birth: introduction.birth(), epoch: introduction.epoch(), map })
+    Ok(reply(introduction, map))
+}
+
+fn reply(introduction: &Introduction, map: Option<ClusterMap>) -> MeetReply {
+    MeetReply { birth: introduction.birth(), epoch: introduction.epoch(), map, server: Some(introduction.me.clone()) }
 }
 
 /// Notes births and a new map, and goes by that map from now on. True if it is new.

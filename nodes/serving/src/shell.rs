@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
-use weft_base::{ClientId, MILLISECOND, Nanos, Result, ServerId, Status};
+use weft_base::{ClientId, Handle, MILLISECOND, Nanos, Result, ServerId, Status};
 use weft_call::Caller;
 use weft_journal::JournalStats;
 use weft_live::Live;
@@ -11,7 +11,7 @@ use weft_rt::{Disk, PeerId, ServerRuntime, Signal};
 use weft_trace::event::{LOAD, LOAD_DISK};
 use weft_wire::handshake::ANY_SERVER;
 use weft_wire::ops::{ServerInfo, TraceService};
-use weft_wire::{Frame, Header, NameKey, Op, Request};
+use weft_wire::{Frame, Header, NameKey, Op, Request, Rights};
 
 use crate::access::Peers;
 use crate::served::Parking;
@@ -197,15 +197,16 @@ impl<R: ServerRuntime> Shell<R> {
         Ok(op)
     }
 
-    /// Reads the body of a request. It asks for no more than the key of the peer allows.
+    /// Reads the body of a request. It asks for no more than the key of the peer allows; `opened` is
+    /// what the peer has open of a file, as far as this server knows.
     ///
     /// # Errors
     /// As [`Request::of`], and for what the key does not allow.
     #[inline]
-    pub fn decode(&self, peer: PeerId, op: Op, body: Bytes) -> Result<Request> {
+    pub fn decode(&self, peer: PeerId, op: Op, body: Bytes, opened: impl Fn(Handle) -> Rights) -> Result<Request> {
         match self.access.has_limited() {
             false => Request::of(op, body),
-            true => self.access.decode_limited(peer, op.code(), body),
+            true => self.access.decode_limited(peer, op.code(), body, opened),
         }
     }
 

@@ -9,7 +9,7 @@ use weft_rt::{Arrival, Bulk, DiskError, Outgoing, PeerId, Runtime, ServerRuntime
 use weft_rt_sim::{Joined, NodeConfig, NodeId, Profile, Sim, SimRt};
 use weft_trace::EventId;
 use weft_wire::ops::{GetAttrRequest, GetMapReply, GetMapRequest, LiveReply, LiveRequest, ServerInfo};
-use weft_wire::{ClusterKey, Frame, Header, Operation, Request, Wire};
+use weft_wire::{ClusterKey, Frame, Header, Operation, Request, Rights, Wire};
 
 use crate::{
     Durability, Engine, Intake, Life, OutgoingReplies, OutgoingReply, Parked, ServedRequest, ServerError, ServerLoad, Service,
@@ -54,7 +54,8 @@ impl Toy {
         let (shell, header, is_first) = (&self.shell, frame.header, waited.is_none());
         let (mut served, until) = waited.unwrap_or_else(|| (shell.begin(&header), None));
         self.stage.log.borrow_mut().push("executes");
-        let asked = shell.admit(peer, &header, served.op()).and_then(|op| shell.decode(peer, op, frame.body.clone()));
+        let asked =
+            shell.admit(peer, &header, served.op()).and_then(|op| shell.decode(peer, op, frame.body.clone(), |_| Rights::default()));
         if let Ok(request) = &asked {
             shell.asked(&mut served, request, is_first);
         }

@@ -15,7 +15,7 @@
 //! Bulk data between processes of one machine takes memory that both share (`region`), everything
 //! else the socket.
 //!
-//! All `unsafe` is in `sys.rs` and `region/memory.rs`.
+//! All `unsafe` is in `sys` and `region/memory.rs`.
 // A full disk or a reader who has gone must not end a process, and these macros panic then: see
 // `write_line` of `weft-rt-real`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

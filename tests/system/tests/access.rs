@@ -195,6 +195,38 @@ fn a_message_alone_does_not_make_a_server_an_old_copy() {
     assert!(fs.status().0);
 }
 
+/// Who has the servers' key says that there is another server, and that data0 is elsewhere. Nobody
+/// is there, or says the same of itself, so the cluster map stays as it is.
+#[test]
+fn a_message_alone_does_not_change_the_cluster_map() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    let key = read_key(&fs.state().join("server.key"));
+    let mut peer = Peer::join(&addresses(&fs)[0], &key, ClientId(5)).unwrap();
+    let map = |peer: &mut Peer| peer.ask(&GetMapRequest {}, &[]).unwrap().unwrap().0.map;
+    let before = map(&mut peer);
+    let data0 = before.data[0].clone();
+    // A socket at which somebody listens who does not hold the key.
+    let listener = std::os::unix::net::UnixListener::bind(fs.path("trap")).unwrap();
+    let trap = format!("unix:{}", fs.path("trap").display());
+    let named = |id, name: &str, address: &str| weft_base::ServerEntry { id, name: name.into(), address: address.into() };
+    for server in [
+        named(ServerId::data(1), "data1", "unix:/nowhere"),
+        named(ServerId::data(2), "data2", &trap),
+        named(data0.id, "data0", &trap),
+        named(data0.id, "other", &data0.address),
+        named(ServerId(1), "meta1", &data0.address),
+        named(ServerId(0), "meta0", &trap),
+    ] {
+        let claim = MeetRequest { server: server.clone(), birth: 1, yours: 0, epoch: 0, map: None };
+        let refused = peer.ask(&claim, &[]).unwrap().map(drop);
+        assert!(refused.is_err(), "{server:?}");
+    }
+    drop(listener);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(map(&mut peer), before);
+    ok(weft().arg("mkdir").arg(fs.at("/dir")));
+}
+
 /// Sends every damaged message of every type to a server of each kind; all servers live and work
 /// afterwards.
 #[test]
@@ -225,9 +257,7 @@ fn damaged_messages_do_not_stop_a_server() {
                     client += 1;
                     Peer::join(&address, key, ClientId(client)).unwrap_or_else(|error| panic!("{address}: {error}"))
                 };
-                // Servers believe each other who is in the cluster map (SECURITY.md), so a damaged
-                // Meet rightly adds one to it.
-                for request in samples::requests(about).into_iter().filter(|request| request.op() != Op::Meet) {
+                for request in samples::requests(about) {
                     let (body, bulk) = (request.encode(), samples::bulk(&request));
                     let mut peer = join();
                     let mut sent = 0;
@@ -251,6 +281,7 @@ fn damaged_messages_do_not_stop_a_server() {
         }
     });
     assert_eq!(["meta0", "meta1", "data0", "data1"].map(|name| fs.pid(name)).to_vec(), pids, "no server has ended");
+    assert_eq!(addresses(&fs).len(), 4, "no message alone makes a server");
     assert!(fs.status().0);
     // They still do their work, and find their way through what was changed when they start again.
     let works = |name: &str| {

@@ -4,11 +4,15 @@
 use std::fs;
 use std::time::Duration;
 
-use weft_base::{Credentials, ROOT_HANDLE, ServerEntry, ServerId, Status};
+use weft_base::{Credentials, DataTime, Handle, ROOT_HANDLE, ServerEntry, ServerId, Status};
+use weft_system_tests::fuzzing::samples::{self, Subject};
 use weft_system_tests::socket::{Peer, read_credential, read_key};
 use weft_system_tests::{FileSystem, Need, available, fails, ok, wait_until, weft};
-use weft_wire::ops::{DirTarget, LookupRequest, MeetRequest, PingRequest, ReadRequest, TxDecideRequest, TxId};
-use weft_wire::{Capability, Credential, KeyId, Rights};
+use weft_wire::ops::{
+    CloseRequest, DirTarget, LookupRequest, MeetRequest, OpenFile, PingRequest, ReadRequest, ReclaimRequest, SetAttrRequest,
+    TxDecideRequest, TxId, Written,
+};
+use weft_wire::{Capability, Credential, KeyId, Op, Rights};
 
 /// Longer than a server takes to follow the list of keys: a second.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -127,6 +131,129 @@ fn promise_keys_have_rights() {
         peer.ask(&LookupRequest { at, name: "file".into(), who }, &[]).unwrap().map(drop)
     };
     assert_eq!((ask(0), ask(1500), ask(2000)), (Err(Status::KeyForbids), Ok(()), Err(Status::KeyForbids)));
+}
+
+/// Name and rights of a key, what it forbids, and what it forbids because it only reads.
+type Limits = (&'static str, &'static [&'static str], &'static [Op], &'static [Op]);
+
+/// A request of every operation, from clients whose keys are limited.
+#[test]
+fn every_operation_keeps_to_the_limits_of_a_key() {
+    use Op::*;
+    let fs = FileSystem::up(&["--data", "1"]);
+    fs::write(fs.path("file"), "content").unwrap();
+    ok(weft().arg("cp").arg(fs.path("file")).arg(fs.at("/file")));
+    let stat = |path: &str| serde_json::from_str::<serde_json::Value>(&ok(weft().args(["stat", "--json"]).arg(fs.at(path)))).unwrap();
+    let before = stat("/file");
+    let file = Handle(before[0]["inode"].as_u64().expect("the number of an inode"));
+    let limits: [Limits; 3] = [
+        (
+            "reader",
+            &["--read-only"],
+            &[Meet, TxPrepare, TxDecide, TxStatus, Trace, TraceRead],
+            &[
+                Create,
+                Mkdir,
+                Unlink,
+                Rmdir,
+                Rename,
+                Link,
+                SetAttr,
+                Open,
+                Close,
+                SetXattr,
+                RemoveXattr,
+                Reclaim,
+                CloseMany,
+                Write,
+                ObjectTruncate,
+                ObjectRemove,
+                ObjectEpoch,
+            ],
+        ),
+        // The requests are those of user 1000.
+        (
+            "others",
+            &["--users", "2000-2999"],
+            &[
+                Meet,
+                TxPrepare,
+                TxDecide,
+                TxStatus,
+                Trace,
+                TraceRead,
+                Lookup,
+                Create,
+                Mkdir,
+                Unlink,
+                Rmdir,
+                Rename,
+                Link,
+                ReadDir,
+                SetAttr,
+                Open,
+                GetXattr,
+                SetXattr,
+                ListXattr,
+                RemoveXattr,
+            ],
+            &[],
+        ),
+        ("people", &["--users", "1000-1999"], &[Meet, TxPrepare, TxDecide, TxStatus, Trace, TraceRead], &[]),
+    ];
+    let addresses = addresses(&fs);
+    for (name, rights, forbidden, read_only) in limits {
+        let credential = add_key(&fs, name, rights);
+        for (number, request) in samples::requests(&Subject { file, ..Subject::fixed() }).into_iter().enumerate() {
+            // A client of its own: what was answered before is answered again.
+            let client = credential.id.client((number as u64 + 100) << 20);
+            let op = request.op();
+            let server = usize::from(op.role() == Some(weft_base::ServerRole::Data));
+            let mut peer = Peer::join_as(&addresses[server], &credential, client).expect("a client is welcome");
+            let bytes = peer.request(op, &request.encode(), &samples::bulk(&request));
+            peer.send(&bytes).unwrap();
+            let status = peer.receive().unwrap().status();
+            let expected = [(forbidden, Status::KeyForbids), (read_only, Status::KeyReadsOnly)];
+            let expected = expected.into_iter().find(|(ops, _)| ops.contains(&op)).map(|(_, status)| status);
+            match expected {
+                Some(expected) => assert_eq!(status, Err(expected), "{name}: {}", op.name()),
+                None => assert!(!matches!(status, Err(Status::KeyForbids | Status::KeyReadsOnly)), "{name}: {}: {status:?}", op.name()),
+            }
+            // Nobody has a capability: the data is out of reach.
+            if op.role() == Some(weft_base::ServerRole::Data) {
+                assert!(status.is_err(), "{name}: {}", op.name());
+            }
+        }
+        // Who may not write to the file has changed nothing of it, whatever he says he has open.
+        assert_eq!(ok(weft().arg("cat").arg(fs.at("/file"))), "content", "{name}");
+        assert_eq!(stat("/file")[0]["size"], before[0]["size"], "{name}");
+    }
+}
+
+/// Who is limited to some users says that he has a file open for writing, and how large it is.
+#[test]
+fn a_client_of_some_users_is_not_believed_what_it_has_open() {
+    let fs = FileSystem::up(&["--data", "1"]);
+    fs::write(fs.path("file"), "content").unwrap();
+    ok(weft().arg("cp").arg(fs.path("file")).arg(fs.at("/file")));
+    let stat = || {
+        let stat: serde_json::Value = serde_json::from_str(&ok(weft().args(["stat", "--json"]).arg(fs.at("/file")))).unwrap();
+        stat[0].clone()
+    };
+    let handle = Handle(stat()["inode"].as_u64().expect("the number of an inode"));
+    let credential = add_key(&fs, "people", &["--users", "1000-1999"]);
+    let mut peer = Peer::join_as(&addresses(&fs)[0], &credential, credential.id.client(12 << 20)).unwrap();
+    let who = Credentials { uid: 1500, gid: 1500, groups: vec![], checked_by_kernel: true };
+    let open = OpenFile { handle, rights: Rights::WRITE, open_sequence: 1 };
+    peer.ask(&ReclaimRequest { opens: vec![open] }, &[]).unwrap().unwrap();
+    let (mode, uid, gid, atime, mtime) = (None, None, None, None, None);
+    let cut = SetAttrRequest { handle, mode, uid, gid, size: Some(0), atime, mtime, who, opened_for_write: true };
+    assert_eq!(peer.ask(&cut, &[]).unwrap().map(drop), Err(Status::AccessDenied));
+    let written = Written { end_bytes: 1 << 40, mtime: DataTime { epoch: 0, at: weft_base::WallTime(5) }, truncate_epoch: 0 };
+    let close = CloseRequest { handle, open_sequence: 1, keeps: Rights::default(), written: Some(written) };
+    peer.ask(&close, &[]).unwrap().unwrap();
+    assert_eq!(stat()["size"], 7, "the data servers know how large it is");
+    assert_eq!(ok(weft().arg("cat").arg(fs.at("/file"))), "content");
 }
 
 #[test]

@@ -38,7 +38,7 @@ macro_rules! operations {
     ($(
         $(#[doc = $doc:literal])*
         $code:literal $name:ident ( $request:ty ) -> $reply:ty, $role:ident $goes_to:literal,
-            $effect:ident, $space:ident, $class:ident, traced $event:literal, about $($about:ident).+;
+            $effect:ident, $space:ident, $class:ident, by $allowed_by:ident, traced $event:literal, about $($about:ident).+;
     )*) => {
         /// Every operation by name and number. The numbers are part of the wire format.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +92,11 @@ macro_rules! operations {
             /// What kind of work it is.
             pub const fn class(self) -> Class {
                 match self { $( Op::$name => Class::$class, )* }
+            }
+
+            /// By what a request of it is allowed.
+            pub const fn allowed_by(self) -> AllowedBy {
+                match self { $( Op::$name => AllowedBy::$allowed_by, )* }
             }
 
             /// Reads the body of a successful reply, whatever it says.
@@ -170,96 +175,108 @@ macro_rules! operations {
 // Number, name, request and reply; who answers it;
 //     once: executed exactly once, by the reply table, or reads: may be repeated (as writes to
 //     datafiles may: the same bytes at the same place); what it does to free space; its class in
-//     dashboards; its name in traces (`other`: it shares an event); what it is about.
+//     dashboards; by what it is allowed; its name in traces (`other`: it shares an event); what it is about.
 operations! {
     // Any server.
     /// Who are you, and how are you?
-    1 Ping(PingRequest) -> ServerInfo, Any "any server", reads, Untouched, Other, traced "other", about nothing;
+    1 Ping(PingRequest) -> ServerInfo, Any "any server", reads, Untouched, Other, by Key, traced "other", about nothing;
     /// The cluster map.
-    2 GetMap(GetMapRequest) -> GetMapReply, Any "any server", reads, Untouched, Other, traced "other", about nothing;
+    2 GetMap(GetMapRequest) -> GetMapReply, Any "any server", reads, Untouched, Other, by Key, traced "other", about nothing;
     /// Switch the recording of traces, and how does it stand?
-    3 Trace(TraceRequest) -> TraceReply, Any "any server", reads, Untouched, Other, traced "other", about nothing;
+    3 Trace(TraceRequest) -> TraceReply, Any "any server", reads, Untouched, Other, by UnlimitedKey, traced "other", about nothing;
     /// Give a piece of a file that the recording has written.
-    4 TraceRead(TraceReadRequest) -> TraceReadReply, Any "any server", reads, Untouched, Other, traced "other", about nothing;
+    4 TraceRead(TraceReadRequest) -> TraceReadReply, Any "any server",
+        reads, Untouched, Other, by UnlimitedKey, traced "other", about nothing;
     /// Another server introduces itself.
-    5 Meet(MeetRequest) -> MeetReply, Any "metadata server 0; any server", reads, Untouched, Other, traced "other", about nothing;
+    5 Meet(MeetRequest) -> MeetReply, Any "metadata server 0; any server",
+        reads, Untouched, Other, by ServersKey, traced "other", about nothing;
     /// How busy are you, and with what?
-    8 Live(LiveRequest) -> LiveReply, Any "any server", reads, Untouched, Other, traced "other", about nothing;
+    8 Live(LiveRequest) -> LiveReply, Any "any server", reads, Untouched, Other, by Key, traced "other", about nothing;
 
     // Metadata servers, by name in a directory.
     /// What does this name lead to?
-    16 Lookup(LookupRequest) -> LookupReply, Meta "server of the name", reads, Untouched, MetaRead, traced "lookup", about at.dir;
+    16 Lookup(LookupRequest) -> LookupReply, Meta "server of the name", reads, Untouched, MetaRead, by User, traced "lookup", about at.dir;
     /// Make (and open) a file, symlink, pipe, socket or device.
-    17 Create(CreateRequest) -> CreateReply, Meta "server of the name", once, Needed, MetaChange, traced "create", about at.dir;
+    17 Create(CreateRequest) -> CreateReply, Meta "server of the name", once, Needed, MetaChange, by User, traced "create", about at.dir;
     /// Make a directory.
-    18 Mkdir(MkdirRequest) -> MkdirReply, Meta "server of the name", once, Needed, MetaChange, traced "mkdir", about at.dir;
+    18 Mkdir(MkdirRequest) -> MkdirReply, Meta "server of the name", once, Needed, MetaChange, by User, traced "mkdir", about at.dir;
     /// Remove a name that does not lead to a directory.
-    19 Unlink(UnlinkRequest) -> UnlinkReply, Meta "server of the name", once, Freed, MetaChange, traced "unlink", about at.dir;
+    19 Unlink(UnlinkRequest) -> UnlinkReply, Meta "server of the name", once, Freed, MetaChange, by User, traced "unlink", about at.dir;
     /// Remove an empty directory.
-    20 Rmdir(RmdirRequest) -> RmdirReply, Meta "server of the name", once, Freed, MetaChange, traced "rmdir", about at.dir;
+    20 Rmdir(RmdirRequest) -> RmdirReply, Meta "server of the name", once, Freed, MetaChange, by User, traced "rmdir", about at.dir;
     /// Move a name. Goes to the server of the old name.
-    21 Rename(RenameRequest) -> RenameReply, Meta "server of the old name", once, Needed, MetaChange, traced "rename", about from.dir;
+    21 Rename(RenameRequest) -> RenameReply, Meta "server of the old name",
+        once, Needed, MetaChange, by User, traced "rename", about from.dir;
     /// Add a name to an object. Goes to the server of the new name.
-    22 Link(LinkRequest) -> LinkReply, Meta "server of the new name", once, Needed, MetaChange, traced "link", about to.dir;
+    22 Link(LinkRequest) -> LinkReply, Meta "server of the new name", once, Needed, MetaChange, by User, traced "link", about to.dir;
     /// List entries.
     23 ReadDir(ReadDirRequest) -> ReadDirReply, Meta "server of the directory's partition",
-        reads, Untouched, MetaRead, traced "readdir", about at.dir;
+        reads, Untouched, MetaRead, by User, traced "readdir", about at.dir;
 
     // Metadata servers, by handle.
     /// Attributes.
-    32 GetAttr(GetAttrRequest) -> FileState, Meta "server of the inode", reads, Untouched, MetaRead, traced "getattr", about handle;
+    32 GetAttr(GetAttrRequest) -> FileState, Meta "server of the inode",
+        reads, Untouched, MetaRead, by Handle, traced "getattr", about handle;
     /// Attributes of many objects of one server.
     33 GetAttrMany(GetAttrManyRequest) -> GetAttrManyReply, Meta "server of the inodes",
-        reads, Untouched, MetaRead, traced "getattrmany", about nothing;
+        reads, Untouched, MetaRead, by Handle, traced "getattrmany", about nothing;
     /// Change attributes; truncate.
-    34 SetAttr(SetAttrRequest) -> FileState, Meta "server of the inode", once, Freed, MetaChange, traced "setattr", about handle;
+    34 SetAttr(SetAttrRequest) -> FileState, Meta "server of the inode", once, Freed, MetaChange, by User, traced "setattr", about handle;
     /// Open by handle.
-    35 Open(OpenRequest) -> OpenReply, Meta "server of the inode", once, Needed, MetaRead, traced "open", about handle;
+    35 Open(OpenRequest) -> OpenReply, Meta "server of the inode", once, Needed, MetaRead, by User, traced "open", about handle;
     /// Report what was written, give up rights.
-    36 Close(CloseRequest) -> (), Meta "server of the inode", once, Freed, Other, traced "close", about handle;
+    36 Close(CloseRequest) -> (), Meta "server of the inode", once, Freed, Other, by Open, traced "close", about handle;
     /// Target of a symlink.
-    37 Readlink(ReadlinkRequest) -> ReadlinkReply, Meta "server of the inode", reads, Untouched, MetaRead, traced "readlink", about handle;
+    37 Readlink(ReadlinkRequest) -> ReadlinkReply, Meta "server of the inode",
+        reads, Untouched, MetaRead, by Handle, traced "readlink", about handle;
     /// Value of an extended attribute.
-    38 GetXattr(GetXattrRequest) -> GetXattrReply, Meta "server of the inode", reads, Untouched, MetaRead, traced "getxattr", about handle;
+    38 GetXattr(GetXattrRequest) -> GetXattrReply, Meta "server of the inode",
+        reads, Untouched, MetaRead, by User, traced "getxattr", about handle;
     /// Set an extended attribute.
-    39 SetXattr(SetXattrRequest) -> (), Meta "server of the inode", once, Needed, MetaChange, traced "setxattr", about handle;
+    39 SetXattr(SetXattrRequest) -> (), Meta "server of the inode", once, Needed, MetaChange, by User, traced "setxattr", about handle;
     /// Names of extended attributes.
     40 ListXattr(ListXattrRequest) -> ListXattrReply, Meta "server of the inode",
-        reads, Untouched, MetaRead, traced "listxattr", about handle;
+        reads, Untouched, MetaRead, by User, traced "listxattr", about handle;
     /// Remove an extended attribute.
-    41 RemoveXattr(RemoveXattrRequest) -> (), Meta "server of the inode", once, Freed, MetaChange, traced "removexattr", about handle;
+    41 RemoveXattr(RemoveXattrRequest) -> (), Meta "server of the inode",
+        once, Freed, MetaChange, by User, traced "removexattr", about handle;
     /// Everything acknowledged so far is on stable storage when this is answered.
-    42 SyncMeta(SyncMetaRequest) -> (), Meta "metadata server", reads, Untouched, Other, traced "sync", about nothing;
+    42 SyncMeta(SyncMetaRequest) -> (), Meta "metadata server", reads, Untouched, Other, by Key, traced "sync", about nothing;
     /// After a restart of the server: what the client has open.
-    43 Reclaim(ReclaimRequest) -> (), Meta "metadata server", reads, Untouched, Other, traced "reclaim", about nothing;
+    43 Reclaim(ReclaimRequest) -> (), Meta "metadata server", reads, Untouched, Other, by Open, traced "reclaim", about nothing;
     /// Many closes at once.
-    44 CloseMany(CloseManyRequest) -> CloseManyReply, Meta "server of the inodes", once, Freed, Other, traced "closemany", about nothing;
+    44 CloseMany(CloseManyRequest) -> CloseManyReply, Meta "server of the inodes",
+        once, Freed, Other, by Open, traced "closemany", about nothing;
 
     // Between metadata servers.
     /// Prepare a part of a transaction.
-    64 TxPrepare(TxPrepareRequest) -> TxPrepareReply, Meta "participant", once, Freed, Other, traced "prepare", about nothing;
+    64 TxPrepare(TxPrepareRequest) -> TxPrepareReply, Meta "participant",
+        once, Freed, Other, by ServersKey, traced "prepare", about nothing;
     /// Commit or abort a prepared part.
-    65 TxDecide(TxDecideRequest) -> (), Meta "participant", once, Freed, Other, traced "decide", about nothing;
+    65 TxDecide(TxDecideRequest) -> (), Meta "participant", once, Freed, Other, by ServersKey, traced "decide", about nothing;
     /// What became of a transaction?
-    66 TxStatus(TxStatusRequest) -> TxStatusReply, Meta "coordinator", reads, Untouched, Other, traced "status", about nothing;
+    66 TxStatus(TxStatusRequest) -> TxStatusReply, Meta "coordinator",
+        reads, Untouched, Other, by ServersKey, traced "status", about nothing;
     /// The parent of a directory.
-    67 Parent(ParentRequest) -> ParentReply, Meta "server of the directory", reads, Untouched, MetaRead, traced "parent", about dir;
+    67 Parent(ParentRequest) -> ParentReply, Meta "server of the directory",
+        reads, Untouched, MetaRead, by Handle, traced "parent", about dir;
 
     // Data servers.
     /// Write pieces of a datafile; the bytes are the bulk data.
-    96 Write(WriteRequest) -> WriteReply, Data "data server", reads, Needed, DataWrite, traced "write", about handle;
+    96 Write(WriteRequest) -> WriteReply, Data "data server", reads, Needed, DataWrite, by Capability, traced "write", about handle;
     /// Read pieces of a datafile; the bytes are the reply's bulk data.
-    97 Read(ReadRequest) -> ReadReply, Data "data server", reads, Untouched, DataRead, traced "read", about handle;
+    97 Read(ReadRequest) -> ReadReply, Data "data server", reads, Untouched, DataRead, by Capability, traced "read", about handle;
     /// Local size and times of a datafile.
-    98 ObjectStat(ObjectStatRequest) -> ObjectStatReply, Data "data server", reads, Untouched, Other, traced "stat", about handle;
+    98 ObjectStat(ObjectStatRequest) -> ObjectStatReply, Data "data server",
+        reads, Untouched, Other, by Capability, traced "stat", about handle;
     /// Cut a datafile.
-    99 ObjectTruncate(ObjectTruncateRequest) -> (), Data "data server", reads, Freed, Other, traced "truncate", about handle;
+    99 ObjectTruncate(ObjectTruncateRequest) -> (), Data "data server", reads, Freed, Other, by Capability, traced "truncate", about handle;
     /// Bring a datafile to stable storage.
-    100 ObjectSync(ObjectSyncRequest) -> (), Data "data server", reads, Untouched, Other, traced "sync", about handle;
+    100 ObjectSync(ObjectSyncRequest) -> (), Data "data server", reads, Untouched, Other, by Capability, traced "sync", about handle;
     /// Remove a datafile.
-    101 ObjectRemove(ObjectRemoveRequest) -> (), Data "data server", reads, Freed, Other, traced "remove", about handle;
+    101 ObjectRemove(ObjectRemoveRequest) -> (), Data "data server", reads, Freed, Other, by Capability, traced "remove", about handle;
     /// Writes from now on come after a time that was set.
-    102 ObjectEpoch(ObjectEpochRequest) -> (), Data "data server", reads, Needed, Other, traced "epoch", about handle;
+    102 ObjectEpoch(ObjectEpochRequest) -> (), Data "data server", reads, Needed, Other, by Capability, traced "epoch", about handle;
 }
 impl Wire for Rights {
     fn put(&self, out: &mut Vec<u8>) {

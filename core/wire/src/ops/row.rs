@@ -26,3 +26,23 @@ pub enum Class {
     /// transactions between servers, questions of dashboards.
     Other,
 }
+
+/// By what a request is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllowedBy {
+    /// By the key alone: it names no object.
+    Key,
+    /// By the key of the servers: they ask it each other.
+    ServersKey,
+    /// By a client's key without limits: it writes on the disks of servers, and names what others
+    /// do.
+    UnlimitedKey,
+    /// By the permission bits for the user that it names.
+    User,
+    /// By the handle: whoever knows it is told what does not need a permission.
+    Handle,
+    /// By what its client has open.
+    Open,
+    /// By a capability.
+    Capability,
+}

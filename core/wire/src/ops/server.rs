@@ -84,6 +84,10 @@ wire_struct! {
         pub epoch: u32,
         /// Given by metadata server 0: the cluster map, the asker in it.
         pub map: Option<ClusterMap>,
+        optional {
+            /// Who answers, as its own configuration says.
+            2 pub server: ServerEntry,
+        }
     }
 
     /// Nothing to say.

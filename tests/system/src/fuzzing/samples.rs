@@ -321,7 +321,7 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     vec![
         with_number(Op::Ping, &info.to_bytes()),
         with_number(Op::GetMap, &GetMapReply { map: map.clone(), name_key: NameKey([6; 16]) }.to_bytes()),
-        with_number(Op::Meet, &MeetReply { birth: 9, epoch: 1, map: Some(map) }.to_bytes()),
+        with_number(Op::Meet, &MeetReply { birth: 9, epoch: 1, map: Some(map), server: None }.to_bytes()),
         with_number(Op::Lookup, &LookupReply { handle, kind, state: state_given.clone() }.to_bytes()),
         with_number(Op::Create, &CreateReply { created: true, handle, kind, state: state_given.clone(), capability, dir }.to_bytes()),
         with_number(Op::Mkdir, &MkdirReply { state: state.clone(), dir }.to_bytes()),

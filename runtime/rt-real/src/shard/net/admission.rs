@@ -1,14 +1,15 @@
-//! Who comes in: new connections, and the first moments of strangers.
+//! Who comes in: new connections, the first moments of strangers, and whose key is worth nothing any
+//! more.
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use weft_base::{Nanos, SECOND};
-use weft_wire::Features;
+use weft_base::{Nanos, SECOND, ServerId};
+use weft_wire::{Features, Frame, SessionCiphers};
 
 use super::strangers::Source;
-use super::{Net, Role, TOKEN_LISTENERS};
+use super::{Net, Role, TOKEN_LISTENERS, token};
 use crate::address::Address;
-use crate::handshake::{Greeting, HANDSHAKE_NS_MAX};
+use crate::handshake::{Dialed, Greeting, HANDSHAKE_NS_MAX};
 use crate::inbound::Limits;
 use crate::sys;
 
@@ -94,6 +95,44 @@ impl Net {
         for (i, listener) in self.listeners.iter().enumerate() {
             // Only fails for a descriptor that is not in the set, and these are.
             let _ = self.epoll.change(listener.fd.as_fd(), TOKEN_LISTENERS - i as u64, !pause, false);
+        }
+    }
+
+    /// Takes a connection to another server, greeted already, and queues what waits for it.
+    pub(crate) fn adopt(&mut self, server: ServerId, dialed: Dialed, queued: Vec<Frame>) -> std::io::Result<u64> {
+        sys::set_nonblocking(dialed.fd.as_fd())?;
+        let token = self.insert(dialed.fd, Role::Server(server), Limits::OPEN)?;
+        if let Some(conn) = self.conn_mut(token) {
+            if let Some(SessionCiphers { to_server, to_client }) = dialed.ciphers {
+                conn.reader.set_cipher(to_client);
+                conn.out.set_cipher(to_server);
+            }
+            queued.into_iter().for_each(|frame| conn.out.push(frame, None));
+        }
+        self.mark_dirty(token);
+        Ok(token)
+    }
+
+    /// If the keys have changed, ends the connections whose key is not what it was. Strangers in
+    /// the middle of their handshake go too.
+    pub(crate) fn look_at_keys(&mut self) {
+        let version = self.keys.version();
+        if version == self.keys_version {
+            return;
+        }
+        self.keys_version = version;
+        let ring = self.keys.ring();
+        self.greeting = self.greeting.clone().with_keys(ring.clone());
+        for index in 0..self.conns.len() {
+            let (generation, Some(conn)) = &self.conns[index] else { continue };
+            let token = token(index, *generation);
+            match conn.role {
+                Role::Client { proved: (key, generation, access), .. } if !ring.still_accepts(key, generation, access) => {
+                    self.close(token, &format!("{key} was revoked, replaced or got other rights"));
+                }
+                Role::Stranger { .. } => self.close(token, "the keys have changed"),
+                Role::Client { .. } | Role::Server(_) => {}
+            }
         }
     }
 }
