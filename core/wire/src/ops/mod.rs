@@ -175,7 +175,8 @@ macro_rules! operations {
 // Number, name, request and reply; who answers it;
 //     once: executed exactly once, by the reply table, or reads: may be repeated (as writes to
 //     datafiles may: the same bytes at the same place); what it does to free space; its class in
-//     dashboards; by what it is allowed; its name in traces (`other`: it shares an event); what it is about.
+//     dashboards; by what it is allowed; its name in traces (`other`: it shares an event); what it
+//     is about.
 operations! {
     // Any server.
     /// Who are you, and how are you?
