@@ -128,8 +128,8 @@ async fn tell_others<S: Service>(server: Rc<S>) {
     }
 }
 
-/// Metadata server 0 asks back whoever says that it is a new server, or has another name or address:
-/// one message changes no map.
+/// Metadata server 0 asks back whoever says that it is a new server, or has another name or
+/// address: one message changes no map.
 async fn ask_claimants<S: Service>(server: Rc<S>) {
     let Shell { rt, introduction, .. } = server.shell();
     while !server.shell().has_failed() {

@@ -197,8 +197,8 @@ impl<R: ServerRuntime> Shell<R> {
         Ok(op)
     }
 
-    /// Reads the body of a request. It asks for no more than the key of the peer allows; `opened` is
-    /// what the peer has open of a file, as far as this server knows.
+    /// Reads the body of a request. It asks for no more than the key of the peer allows; `opened`
+    /// is what the peer has open of a file, as far as this server knows.
     ///
     /// # Errors
     /// As [`Request::of`], and for what the key does not allow.

@@ -1,5 +1,5 @@
-//! Who comes in: new connections, the first moments of strangers, and whose key is worth nothing any
-//! more.
+//! Who comes in: new connections, the first moments of strangers, and whose key is worth nothing
+//! any more.
 
 use std::os::fd::{AsFd, OwnedFd};
 
