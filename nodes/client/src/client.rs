@@ -42,7 +42,7 @@ impl<R: Runtime> Client<R> {
     /// A client of the file system that `map` describes. Sends nothing.
     pub fn new(rt: R, map: ClusterMap, options: ClientOptions) -> Client<R> {
         let servers = Servers::new(rt, map, &options);
-        let knowledge = Knowledge::new(options.attr_cache_ns);
+        let knowledge = Knowledge::default();
         let (opens, silent) = (OpenTable::default(), Silent::default());
         let inner = Inner { servers, options, opens, knowledge, silent };
         Client { inner: Arc::new(inner), until: Nanos::NEVER }
@@ -86,13 +86,13 @@ impl<R: Runtime> Client<R> {
         Flow { operation, handle, deadline: deadline.min(self.until) }
     }
 
-    /// Notes when a question is asked whose answer may be kept.
+    /// Notes when a question is asked.
     pub(crate) fn ask(&self) -> Asked {
-        self.inner.knowledge.ask(self.rt().now(), self.inner.opens.reports())
+        Asked { at: self.rt().now(), after_reports: self.inner.opens.reports() }
     }
 
     /// This client is about to change something: see [`Changing`].
     pub(crate) fn changing<'a>(&'a self, touched: Touched<'a>) -> Changing<'a> {
-        self.inner.knowledge.changing(touched, self.rt().now(), self.inner.opens.reports())
+        self.inner.knowledge.changing(touched, self.ask())
     }
 }

@@ -16,9 +16,6 @@ pub struct ClientOptions {
     pub incarnation: u32,
     /// Longest time of one operation in nanoseconds, retries included.
     pub deadline_ns: u64,
-    /// Age in nanoseconds up to which attributes and names that this client has seen may be
-    /// answered again without asking. 0 (the default): always ask.
-    pub attr_cache_ns: u64,
     /// Most requests that one call of a batch (`create_many`, list I/O) keeps in flight.
     pub window: usize,
 }
@@ -26,7 +23,7 @@ pub struct ClientOptions {
 impl ClientOptions {
     /// The defaults for a client with this identity.
     pub fn new(client: ClientId, incarnation: u32) -> ClientOptions {
-        ClientOptions { client, incarnation, deadline_ns: 30 * SECOND, attr_cache_ns: 0, window: 256 }
+        ClientOptions { client, incarnation, deadline_ns: 30 * SECOND, window: 256 }
     }
 }
 

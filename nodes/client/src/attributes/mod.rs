@@ -49,8 +49,7 @@ enum Judged {
 }
 
 impl<R: Runtime> Client<R> {
-    /// Attributes of an object, size and mtime exact (unless `attr_cache_ns` allows an older
-    /// answer).
+    /// Attributes of an object, size and mtime exact.
     ///
     /// # Errors
     /// [`Status::Stale`] if the object is gone; servers that do not answer.
@@ -61,16 +60,6 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::getattr`] as a part of another operation.
     pub(crate) async fn getattr_in(&self, flow: Flow, handle: Handle) -> Result<Attr> {
-        if let Some(mut attr) = self.inner.knowledge.attr(handle, self.rt().now())
-            && self.inner.opens.get(handle).is_none_or(|inode| inode.view(&mut attr, u64::MAX) == View::Exact)
-        {
-            return Ok(attr);
-        }
-        self.getattr_now(flow, handle).await
-    }
-
-    /// Attributes as of now, whatever the cache holds.
-    pub(crate) async fn getattr_now(&self, flow: Flow, handle: Handle) -> Result<Attr> {
         let mut later = None;
         for _ in 0..SETTLE_TRIES {
             let asked = self.ask();
@@ -95,7 +84,7 @@ impl<R: Runtime> Client<R> {
         let handle = state.attr.handle;
         match self.settle_once(flow, state, asked).await? {
             Settled::Exact(attr) | Settled::Later(attr) => Ok(attr),
-            Settled::Unknown => self.getattr_now(flow, handle).await,
+            Settled::Unknown => self.getattr_in(flow, handle).await,
         }
     }
 
@@ -157,7 +146,7 @@ impl<R: Runtime> Client<R> {
     /// Remembers what was answered to a question.
     fn keep(&self, attr: &Attr, inode: Option<&OpenInode>, asked: Asked) {
         if let Some(inode) = inode {
-            inode.learn(attr, asked.at);
+            inode.learn(attr);
         }
         self.inner.knowledge.learned(asked, attr);
     }

@@ -36,7 +36,7 @@ impl<R: Runtime> Client<R> {
                 }
                 // It was not a data server that kept silent: there is no hurry.
                 None if error.status.is_transient() => {
-                    let attr = self.getattr_now(flow, flow.handle).await?;
+                    let attr = self.getattr_in(flow, flow.handle).await?;
                     Ok(Seen { attr, is_exact: true })
                 }
                 None => Err(error),

@@ -15,7 +15,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use weft_base::{Attr, DataTime, Handle, Layout, Nanos, Status};
+use weft_base::{Attr, DataTime, Handle, Layout, Status};
 use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire, Written};
 use weft_wire::{Capability, Rights};
 
@@ -51,8 +51,6 @@ struct State {
     mtime_epoch: u32,
     /// Largest size heard of in this epoch, in bytes.
     size: u64,
-    /// When the server that said so was asked.
-    size_at: Nanos,
     /// Largest end of own writes in this epoch, in bytes.
     own_end: u64,
     unreported: Option<Unreported>,
@@ -134,8 +132,6 @@ pub(super) struct Report {
 pub(super) struct KnownSize {
     pub(super) bytes: u64,
     pub(super) epoch: u32,
-    /// When the server was asked.
-    pub(super) at: Nanos,
 }
 
 impl OpenInode {
@@ -331,15 +327,14 @@ impl OpenInode {
         View::Exact
     }
 
-    /// Exact attributes, asked for at `asked_at`, have arrived.
-    pub(crate) fn learn(&self, attr: &Attr, asked_at: Nanos) {
+    /// Exact attributes have arrived.
+    pub(crate) fn learn(&self, attr: &Attr) {
         let mut state = self.lock();
         if attr.truncate_epoch >= state.epoch {
             if attr.truncate_epoch > state.epoch {
                 (state.epoch, state.size, state.own_end) = (attr.truncate_epoch, 0, 0);
             }
             state.size = state.size.max(attr.size);
-            state.size_at = state.size_at.max(asked_at);
         }
     }
 
@@ -351,7 +346,7 @@ impl OpenInode {
     /// The size known so far.
     pub(super) fn known_size(&self) -> KnownSize {
         let state = self.lock();
-        KnownSize { bytes: state.size, epoch: state.epoch, at: state.size_at }
+        KnownSize { bytes: state.size, epoch: state.epoch }
     }
 
     /// The newest change that is not on stable storage yet, for [`OpenInode::synced`]; changes of

@@ -68,8 +68,8 @@ impl<R: Runtime> Client<R> {
         let end = ranges.iter().filter(|range| range.bytes > 0).map(|range| range.offset + range.bytes).max().unwrap_or(0);
         let inode = file.inode();
         let mut known = inode.known_size();
-        // True once this read has learned the size, or if the caller allows one of that age.
-        let mut size_is_exact = self.rt().now().since(known.at) < self.options().attr_cache_ns;
+        // True once this read has learned the size.
+        let mut size_is_exact = false;
         for _ in 0..READ_TRIES {
             let clamped: Vec<FileRange> = ranges.iter().map(|range| clamp(range, known.bytes)).collect();
             let lists = split(&inode.layout, &clamped).map_err(|status| flow.error(status))?;
@@ -78,8 +78,8 @@ impl<R: Runtime> Client<R> {
                 (parts?, Some(size?))
             } else {
                 let parts = self.read_messages(flow, inode, lists).await?;
-                let hole = parts.iter().any(|part| part.data.is_none());
-                let may_be_cut = hole && (!size_is_exact || self.options().attr_cache_ns == 0);
+                // What reads as a hole may have been cut off.
+                let may_be_cut = parts.iter().any(|part| part.data.is_none());
                 (parts, if may_be_cut { Some(Box::pin(self.size_now(flow, inode)).await?) } else { None })
             };
             match size {
@@ -94,9 +94,8 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn size_now(&self, flow: Flow, inode: &OpenInode) -> Result<KnownSize> {
-        let at = self.rt().now();
-        let attr = self.getattr_now(flow, inode.handle).await?;
-        Ok(KnownSize { bytes: attr.size, epoch: attr.truncate_epoch, at })
+        let attr = self.getattr_in(flow, inode.handle).await?;
+        Ok(KnownSize { bytes: attr.size, epoch: attr.truncate_epoch })
     }
 
     /// Parts of the buffer in its order.

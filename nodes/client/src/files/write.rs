@@ -78,7 +78,6 @@ impl<R: Runtime> Client<R> {
         let running = inode.begin_write();
         let outcome = self.write_messages(flow, inode, lists, &data, (running.mtime_epoch, sync)).await;
         inode.end_write(running, end, outcome.as_ref().ok().copied());
-        self.inner.knowledge.written(inode.handle);
         outcome.map(drop)
     }
 

@@ -176,7 +176,7 @@ impl<R: Runtime> Client<R> {
         }
         let flows = busy.into_iter().map(|position| async move {
             let flow = Flow { handle: handles[position], ..flow };
-            let seen = self.getattr_now(flow, flow.handle).await.map(|attr| Seen { attr, is_exact: true });
+            let seen = self.getattr_in(flow, flow.handle).await.map(|attr| Seen { attr, is_exact: true });
             (position, seen)
         });
         for (position, seen) in run_window(flows, SETTLE_WINDOW).await {

@@ -61,10 +61,6 @@ impl<R: Runtime> Client<R> {
         if may_search && self.inner.knowledge.is_absent(dir, &name, self.rt().now()) {
             return Err(flow.error(Status::NotFound));
         }
-        if self.inner.knowledge.keeps_answers() {
-            let attr = self.lookup_in(flow, who, dir, &name).await?;
-            return Ok(Seen { attr, is_exact: true });
-        }
         for _ in 0..LOOKUP_TRIES {
             let asked = self.ask();
             let reply = self.lookup_request(flow, who, dir, &name).await?;
@@ -87,21 +83,14 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::lookup`] as a part of another operation.
     pub(crate) async fn lookup_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<Attr> {
-        if let Some((handle, _)) = self.cached_name(who, dir, name)
-            && let Ok(attr) = self.getattr_in(Flow { handle, ..flow }, handle).await
-            && attr.nlink > 0
-        {
-            return Ok(attr);
-        }
         let mut later = None;
         for _ in 0..LOOKUP_TRIES {
             let asked = self.ask();
             let reply = self.lookup_request(flow, who, dir, name).await?;
-            self.inner.knowledge.learned_name(asked, dir, name, reply.handle, reply.kind);
             let found = Flow { handle: reply.handle, ..flow };
             let outcome = match reply.state {
                 Some(state) => self.settle_once(found, state, asked).await,
-                None => self.getattr_now(found, reply.handle).await.map(Settled::Exact),
+                None => self.getattr_in(found, reply.handle).await.map(Settled::Exact),
             };
             match outcome {
                 // Removed in between, too: attributes without links are for those who hold the
@@ -130,20 +119,8 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::lookup_handle`] as a part of another operation.
     pub(crate) async fn lookup_handle_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<(Handle, FileKind)> {
-        if let Some(found) = self.cached_name(who, dir, name) {
-            return Ok(found);
-        }
-        let asked = self.ask();
         let reply = self.lookup_request(flow, who, dir, name).await?;
-        self.inner.knowledge.learned_name(asked, dir, name, reply.handle, reply.kind);
         Ok((reply.handle, reply.kind))
-    }
-
-    /// What a name leads to, if it is kept, for callers whom the server would not refuse to search
-    /// the directory.
-    fn cached_name(&self, who: &Credentials, dir: Handle, name: &Bytes) -> Option<(Handle, FileKind)> {
-        let may_search = who.checked_by_kernel || who.uid == 0;
-        if may_search { self.inner.knowledge.name(dir, name, self.rt().now()) } else { None }
     }
 
     async fn lookup_request(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<LookupReply> {
@@ -214,7 +191,7 @@ impl<R: Runtime> Client<R> {
     pub(crate) async fn unlink_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<()> {
         let change = self.changing(Touched::Name(dir, name));
         let reply = self.call_in_dir(flow, dir, By::Name(name), |at| UnlinkRequest { at, name: name.clone(), who: who.clone() }).await?;
-        change.done(Effect::Removed(reply.dir, reply.handle));
+        change.done(Effect::Removed(reply.dir));
         Ok(())
     }
 
@@ -273,14 +250,14 @@ impl<R: Runtime> Client<R> {
         if kind == FileKind::Directory {
             return Err(flow.error(Status::NotPermitted));
         }
-        let change = self.changing(Touched::NameOf(to_dir, &to_name, handle));
+        let change = self.changing(Touched::Name(to_dir, &to_name));
         let asked = change.asked;
         let make = |to| LinkRequest { handle, kind, to, to_name: to_name.clone(), who: who.clone() };
         let reply = self.call_in_dir(flow, to_dir, By::Name(&to_name), make).await?;
         change.done(Effect::Made(reply.dir));
         match reply.state {
             Some(state) => self.settle_change(flow, state, asked).await,
-            None => self.getattr_now(flow, handle).await,
+            None => self.getattr_in(flow, handle).await,
         }
     }
 
@@ -355,7 +332,7 @@ impl<R: Runtime> Client<R> {
         let flow = Flow { handle: reply.handle, ..flow };
         match reply.state {
             Some(state) => self.settle(flow, state, asked).await,
-            None => self.getattr_now(flow, reply.handle).await,
+            None => self.getattr_in(flow, reply.handle).await,
         }
     }
 

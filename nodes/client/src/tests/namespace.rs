@@ -7,7 +7,7 @@ use weft_rt::Runtime;
 use weft_wire::ops::Op;
 
 use super::world::{Fate, LATENCY, META0, META1, ROOT, World};
-use crate::{Client, ClientOptions, CreateOptions, RenameFlags, SetAttr};
+use crate::{Client, ClientOptions, CreateOptions, RenameFlags};
 
 #[test]
 fn attributes_cost_a_second_request_only_if_the_inode_is_elsewhere() {
@@ -193,27 +193,6 @@ fn paths_mean_what_they_mean_everywhere() {
     assert_eq!(parent("/dir/root/up"), Ok((dir, Bytes::from_static(b"up"))));
     assert_eq!(parent("/new/"), Ok((ROOT_HANDLE, Bytes::from_static(b"new"))));
     assert_eq!(parent("/"), Err(Status::Invalid));
-}
-
-#[test]
-fn cached_answers_are_as_old_as_allowed_and_own_changes_show_at_once() {
-    let world = World::new(1, 1, 1 << 20);
-    let client = world.client_with(ClientOptions { attr_cache_ns: SECOND, ..ClientOptions::new(ClientId(1), 1) });
-    let other = world.client(2);
-    let handle = world.add(ROOT_HANDLE, "x", 0, FileKind::File, "");
-    let mode = |bits| SetAttr { mode: Some(bits), ..SetAttr::default() };
-    assert_eq!(world.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect("it is there").mode, 0o644);
-    world.run(other.setattr(&ROOT, handle, &mode(0o600))).expect("the server changes it");
-    world.take_sent();
-    assert_eq!(world.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).expect("cached").mode, 0o644);
-    assert_eq!(world.run(client.getattr(handle)).expect("cached").mode, 0o644);
-    assert!(world.take_sent().is_empty());
-    world.run(world.sleep_until(world.now() + SECOND));
-    assert_eq!(world.run(client.getattr(handle)).expect("asked again").mode, 0o600);
-    world.run(client.setattr(&ROOT, handle, &mode(0o640))).expect("the server changes it");
-    assert_eq!(world.run(client.getattr(handle)).expect("own change").mode, 0o640);
-    world.run(client.unlink(&ROOT, ROOT_HANDLE, b"x")).expect("the server removes it");
-    assert_eq!(world.run(client.lookup(&ROOT, ROOT_HANDLE, b"x")).map_err(|error| error.status), Err(Status::NotFound));
 }
 
 /// A program that makes files in a directory that it has made does not pay for the kernel's
