@@ -1,13 +1,13 @@
 #!/bin/bash
 # Everything that CI checks, the quick things first. Stops at the first failure and says which step it was.
 #
-# WEFT_SIM_SEEDS sets the seeds of the simulation (default 0..2000).
+# WEFT_SIM_SEEDS sets the seeds of the simulation (default 0..20000).
 set -euo pipefail
 # Tests send SIGHUP and SIGINT, which nohup and shells in the background have programs ignore.
 [ -n "${WEFT_SIGNALS_RESET:-}" ] || WEFT_SIGNALS_RESET=1 exec env --default-signal=HUP,INT,QUIT bash "$0" "$@"
 cd "$(dirname "$0")/.."
 PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin"
-seeds="${WEFT_SIM_SEEDS:-0..2000}"
+seeds="${WEFT_SIM_SEEDS:-0..20000}"
 
 step() {
     printf '\n== %s\n' "$*"
