@@ -230,8 +230,8 @@ fn a_reply_that_leaves_takes_its_staged_span_along() {
     assert_eq!(node.records().iter().map(|record| record.req).collect::<Vec<_>>(), [1, 2]);
 }
 
-/// The request that ends a recording: its reply leaves when nothing is recorded any more, or only by
-/// other nodes of the process (here: other tests).
+/// The request that ends a recording: its reply leaves when nothing is recorded any more, or only
+/// by other nodes of the process (here: other tests).
 #[test]
 fn what_was_under_way_when_a_recording_ended_is_no_part_of_the_next_one() {
     let node = TracedNode::new(Mode::Bench, 64);
