@@ -24,6 +24,13 @@ clean() {
 }
 trap clean EXIT
 
+# wait_for COMMAND...: until it succeeds, at most a minute.
+wait_for() {
+    for _ in $(seq 300); do "$@" > /dev/null 2>&1 && return; sleep 0.2; done
+    echo "${0##*/}: a minute passed without $*" >&2
+    exit 1
+}
+
 # dump NAME STEP OPERATIONS: notes the instructions since the last dump, of each process.
 dump() {
     local pid role place
@@ -77,9 +84,9 @@ for word; do
     counted() { valgrind --tool=callgrind --callgrind-out-file="$work/$name.$1" "$program" "${@:2}" > "$work/$1.log" 2>&1 & pids+=($!); }
     counted meta serve --config "$state/weft.toml" --server meta0
     counted data serve --config "$state/weft.toml" --server data0
-    until "$program" ping "$state" > /dev/null 2>&1; do sleep 0.5; done
+    wait_for "$program" ping "$state"
     counted mount mount -f -o "transport=${TRANSPORT:-device},cache_ms=500" "$state" "$state.mnt"
-    until mountpoint -q "$state.mnt"; do sleep 0.2; done
+    wait_for mountpoint -q "$state.mnt"
     mkdir "$state.mnt/d"
     sleep 1
     dump "$name" start 1
