@@ -89,9 +89,14 @@ impl DataTime {
         DataTime { epoch, at: NEVER }
     }
 
+    /// Whether this tells of a change, and not only of an epoch without one.
+    pub fn is_of_a_change(self) -> bool {
+        self.at != NEVER
+    }
+
     /// The later one of this and what a data server says, if that tells of a write at all.
     pub fn later(self, written: DataTime) -> DataTime {
-        if written.at == NEVER { self } else { self.max(written) }
+        if written.is_of_a_change() { self.max(written) } else { self }
     }
 
     /// The epoch of writes that come after everything in `epoch`.

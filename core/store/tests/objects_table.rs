@@ -96,6 +96,20 @@ fn overwriting_in_place_needs_no_record() {
 }
 
 #[test]
+fn the_first_write_in_place_after_a_time_was_set_has_a_record() {
+    let mut table = ObjectTable::new(MIB);
+    write(&mut table, key(1), 0, 10000);
+    let epoch = table.plan_epoch(key(1), 4).expect("a later epoch");
+    table.apply(&epoch);
+    let plan = table.plan_write(key(1), 100, 10).expect("space");
+    let mtime = DataTime { epoch: 4, ..NOW };
+    let record = table.record_for(&plan, mtime).expect("nothing came between").expect("the time must be kept");
+    table.apply(&record);
+    assert_eq!(table.stat(key(1)).expect("it exists").mtime, mtime);
+    assert_eq!(table.record_for(&plan, mtime), Ok(None), "the next one is like any write in place");
+}
+
+#[test]
 fn holes_share_blocks_with_what_is_written_later() {
     let mut table = ObjectTable::new(MIB);
     write(&mut table, key(1), 5000, 10);

@@ -13,7 +13,7 @@ pub enum ClosePlan {
     /// It is done with the record.
     Done,
     /// A truncation came between: the size must be asked at the data servers first, then close
-    /// again without `written`.
+    /// again with the time of the writes and without their end.
     AskData,
 }
 

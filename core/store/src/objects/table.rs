@@ -100,8 +100,8 @@ impl ObjectTable {
         let size_bytes = object.map_or(0, |object| object.size_bytes);
         // The first write after a time was set is kept also if it is in place: it decides whose
         // time is shown.
-        let is_later = object.is_none_or(|object| mtime.epoch > object.mtime.epoch);
-        if plan.len == 0 || (extents.is_empty() && end <= size_bytes && !is_later) {
+        let is_first = object.is_none_or(|object| mtime.epoch > object.mtime.epoch || !object.mtime.is_of_a_change());
+        if plan.len == 0 || (extents.is_empty() && end <= size_bytes && !is_first) {
             return Ok(None);
         }
         let truncate_epoch = object.map_or(0, |object| object.truncate_epoch);

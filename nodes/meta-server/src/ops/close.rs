@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weft_base::{Result, Status};
 use weft_namespace::{Change, ClosePlan, Record};
 use weft_rt::{PeerId, ServerRuntime};
-use weft_wire::ops::{CLOSES_MAX, CloseManyReply, CloseManyRequest, CloseRequest};
+use weft_wire::ops::{CLOSES_MAX, CloseManyReply, CloseManyRequest, CloseRequest, Written};
 use weft_wire::{Header, Op, Wire};
 
 use crate::engine::Engine;
@@ -21,8 +21,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let (this, answered) = (Rc::clone(self), *header);
         Ok(self.start_flow(peer, header, async move {
             this.settle_size(request.handle).await?;
-            let unwritten = CloseRequest { written: None, ..request };
-            match this.try_close(&answered, &unwritten)? {
+            // The size is the data servers' word now. The time that they keep may be an older one:
+            // they may have restarted since they told the writer of it.
+            let truncate_epoch = this.state.borrow().inode(request.handle)?.truncate_epoch;
+            let written = request.written.map(|written| Written { end_bytes: 0, truncate_epoch, ..written });
+            match this.try_close(&answered, &CloseRequest { written, ..request })? {
                 Some(Step::Answer(body, _)) => Ok(body),
                 _ => Err(Status::Busy),
             }
