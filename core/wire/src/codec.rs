@@ -279,6 +279,11 @@ impl ExtensionList {
         ExtensionList(out.into())
     }
 
+    /// The value of one of them.
+    pub fn get(&self, tag: u16) -> Option<&[u8]> {
+        Extensions::filling(&self.0).map_while(|extension| extension.ok()).find(|(found, _)| *found == tag).map(|(_, value)| value)
+    }
+
     /// Refuses what must be understood and is not.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use weft_base::{Result, Status};
 
 use crate::ClusterKey;
+use crate::exchange::SharedSecret;
 
 /// Most bytes that are encrypted in one envelope.
 pub const ENVELOPE_BYTES_MAX: usize = 64 << 10;
@@ -43,8 +44,12 @@ pub struct SessionCiphers {
 }
 
 impl SessionCiphers {
-    /// Of the connection that was made with this key and these messages.
-    pub(crate) fn new(key: &ClusterKey, hello: &[u8], challenge: &[u8]) -> SessionCiphers {
+    /// Of the connection that was made with this key and these messages, and where both sides have
+    /// come to a secret by [exchange](crate::KeyPair), with that. Then the long-term key alone
+    /// opens nothing: it only extracts (RFC 5869, section 2.2, with the long-term key as salt).
+    pub(crate) fn new(key: &ClusterKey, shared: Option<&SharedSecret>, hello: &[u8], challenge: &[u8]) -> SessionCiphers {
+        let extracted = shared.map(|SharedSecret(shared)| ClusterKey(key.mac(b"weft exchange", &[shared, hello, challenge])));
+        let key = extracted.as_ref().unwrap_or(key);
         let cipher = |label: &[u8]| Cipher::new(ClusterKey(key.mac(label, &[hello, challenge])));
         SessionCiphers { to_server: cipher(b"weft to server"), to_client: cipher(b"weft to client") }
     }
@@ -104,7 +109,7 @@ mod tests {
     use super::*;
 
     fn ciphers() -> SessionCiphers {
-        SessionCiphers::new(&ClusterKey([3; 32]), b"hello", b"challenge")
+        SessionCiphers::new(&ClusterKey([3; 32]), None, b"hello", b"challenge")
     }
 
     fn sealed(cipher: &mut Cipher, content: &[u8]) -> Vec<u8> {
@@ -165,7 +170,7 @@ mod tests {
         let mut receiver = ciphers().to_server;
         assert!(opened(&mut receiver, &first).is_ok());
         assert_eq!(opened(&mut receiver, &first), refused, "repeated");
-        let mut other = SessionCiphers::new(&ClusterKey([3; 32]), b"hello", b"another challenge");
+        let mut other = SessionCiphers::new(&ClusterKey([3; 32]), None, b"hello", b"another challenge");
         assert_eq!(opened(&mut other.to_server, &first), refused, "on another connection");
     }
 

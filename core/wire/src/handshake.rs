@@ -12,7 +12,8 @@
 //!      ◀── RegionAnswer {status}
 //! ```
 //! Both proofs are an HMAC over both nonces and all that was agreed, so neither can be replayed or
-//! moved to another connection.
+//! moved to another connection. Hello and Challenge may carry public keys ([`KeyPair`]) for what
+//! encrypts the rest.
 //!
 //! Hello and Challenge are what two programs of any two versions read of each other, so their fixed
 //! fields never change; what comes later is an optional field (`docs/formats.md`).
@@ -23,9 +24,10 @@ use bytes::Bytes;
 use weft_base::{ClientId, ExtensionError, FsId, Result, ServerId, Status};
 
 use crate::capability::equal_in_constant_time;
+use crate::exchange::{REFUSED_KEY, SharedSecret, public_key_in};
 use crate::{
-    ClusterKey, ExtensionList, Features, HANDSHAKE_VERSION, Header, KeyId, KeyRights, KeyRing, MessageKind, PROTOCOL_VERSION,
-    PROTOCOL_VERSION_OLDEST, SessionCiphers, Wire, crc32c, wire_struct,
+    ClusterKey, ExtensionList, Features, HANDSHAKE_VERSION, Header, KeyId, KeyPair, KeyRights, KeyRing, MessageKind, PROTOCOL_VERSION,
+    PROTOCOL_VERSION_OLDEST, PUBLIC_KEY_BYTES, SessionCiphers, Wire, crc32c, wire_struct,
 };
 
 wire_struct! {
@@ -138,12 +140,50 @@ pub fn frame(message: &impl Wire) -> Vec<u8> {
 pub struct ClientHandshake {
     hello: Hello,
     key: ClusterKey,
+    exchange: Exchange,
+}
+
+/// How far one side is with the exchange of keys.
+#[derive(Debug)]
+enum Exchange {
+    /// It offers none, or the other side does not know it: the long-term key protects alone.
+    Without,
+    /// Our public key is on its way.
+    Offered(KeyPair),
+    /// Both sides have come to this.
+    Agreed(SharedSecret),
+}
+
+impl Exchange {
+    /// Goes on with the public key that the other side has sent, if it has.
+    fn agree(self, theirs: Option<[u8; PUBLIC_KEY_BYTES]>) -> Result<Exchange> {
+        match (self, theirs) {
+            (Exchange::Offered(pair), Some(theirs)) => Ok(Exchange::Agreed(pair.agree(&theirs)?)),
+            _ => Ok(Exchange::Without),
+        }
+    }
+
+    fn secret(&self) -> Option<&SharedSecret> {
+        if let Exchange::Agreed(secret) = self { Some(secret) } else { None }
+    }
 }
 
 impl ClientHandshake {
     /// Begins with the key that the hello names.
     pub fn new(key: ClusterKey, hello: Hello) -> ClientHandshake {
-        ClientHandshake { hello, key }
+        ClientHandshake { hello, key, exchange: Exchange::Without }
+    }
+
+    /// Offers an exchange of keys as well: what is encrypted then stays secret if the key is lost
+    /// later. The hello grows by the public key.
+    pub fn with_exchange(self, pair: KeyPair) -> ClientHandshake {
+        let hello = Hello { extensions: pair.extensions(), ..self.hello };
+        ClientHandshake { hello, exchange: Exchange::Offered(pair), ..self }
+    }
+
+    /// The message to begin with.
+    pub fn first_message(&self) -> &Hello {
+        &self.hello
     }
 
     /// A hello for the versions of this code, without encryption.
@@ -168,8 +208,9 @@ impl ClientHandshake {
     ///
     /// # Errors
     /// The server's refusal, [`Status::AuthenticationFailed`] if the server does not hold the key,
-    /// [`Status::WrongServer`] or [`Status::WrongFileSystem`] if it is not the one that was meant.
-    pub fn answer(&self, challenge: &Challenge) -> Result<Proof> {
+    /// [`Status::WrongServer`] or [`Status::WrongFileSystem`] if it is not the one that was meant,
+    /// [`Status::BadMessage`] if its public key is none.
+    pub fn answer(&mut self, challenge: &Challenge) -> Result<Proof> {
         if challenge.status != 0 {
             return Err(Status::from_code(challenge.status));
         }
@@ -190,13 +231,15 @@ impl ClientHandshake {
         if self.hello.server != ANY_SERVER && self.hello.server != challenge.server {
             return Err(Status::WrongServer);
         }
+        let theirs = public_key_in(&challenge.extensions)?;
+        self.exchange = std::mem::replace(&mut self.exchange, Exchange::Without).agree(theirs)?;
         Ok(Proof { proof: Bytes::copy_from_slice(&client_proof(&self.key, &self.hello, challenge)) })
     }
 
-    /// What encrypts everything that follows, if that was agreed on.
+    /// What encrypts everything that follows an answered challenge, if that was agreed on.
     pub fn ciphers(&self, challenge: &Challenge) -> Option<SessionCiphers> {
         let is_encrypted = challenge.features.contains(Features::ENCRYPTION);
-        is_encrypted.then(|| SessionCiphers::new(&self.key, &self.hello.to_bytes(), &agreed(challenge)))
+        is_encrypted.then(|| SessionCiphers::new(&self.key, self.exchange.secret(), &self.hello.to_bytes(), &agreed(challenge)))
     }
 
     /// What a person is told if the server refuses with `status`: the words of the server, if it
@@ -205,6 +248,7 @@ impl ClientHandshake {
         let words: String = challenge.reason.chars().filter(|letter| !letter.is_control()).take(REASON_BYTES_MAX).collect();
         match status {
             _ if !words.is_empty() => words,
+            Status::BadMessage if challenge.status == 0 => format!("the server was not understood: {REFUSED_KEY}"),
             Status::AuthenticationFailed => {
                 format!("the server does not hold {} as we do: it is of another file system, or was replaced", self.hello.key)
             }
@@ -231,7 +275,7 @@ pub struct Accepted {
 }
 
 /// The server's side of one connection.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ServerHandshake {
     keys: Arc<KeyRing>,
     fs_id: FsId,
@@ -239,7 +283,17 @@ pub struct ServerHandshake {
     server: ServerId,
     features: Features,
     needs: Features,
-    sent: Option<(Hello, Challenge)>,
+    /// Makes the key pair of a connection.
+    pair: Option<fn() -> KeyPair>,
+    sent: Option<Sent>,
+}
+
+/// What both sides have said before the client's proof.
+#[derive(Debug)]
+struct Sent {
+    hello: Hello,
+    challenge: Challenge,
+    exchange: Exchange,
 }
 
 impl ServerHandshake {
@@ -247,7 +301,18 @@ impl ServerHandshake {
     pub fn new(keys: impl Into<Arc<KeyRing>>, fs_id: FsId, fs_name: &str, server: ServerId) -> ServerHandshake {
         let (fs_name, keys) = (fs_name.to_string(), keys.into());
         let features = Features::KNOWN.without(Features::ENCRYPTION);
-        ServerHandshake { keys, fs_id, fs_name, server, features, needs: Features::default(), sent: None }
+        ServerHandshake { keys, fs_id, fs_name, server, features, needs: Features::default(), pair: None, sent: None }
+    }
+
+    /// The same for another connection.
+    pub fn for_connection(&self) -> ServerHandshake {
+        ServerHandshake { keys: self.keys.clone(), fs_name: self.fs_name.clone(), sent: None, ..*self }
+    }
+
+    /// Exchanges keys with clients that offer it, when a connection is encrypted. `pair` makes a
+    /// key pair for one connection.
+    pub fn with_exchange(self, pair: fn() -> KeyPair) -> ServerHandshake {
+        ServerHandshake { pair: Some(pair), ..self }
     }
 
     /// Of a server that can use `features` and refuses clients without `needs`.
@@ -280,8 +345,14 @@ impl ServerHandshake {
             extensions: ExtensionList::default(),
         };
         if let (None, Some((key, ..))) = (refusal, self.keys.find(hello.key)) {
+            let is_exchanged = challenge.features.contains(Features::ENCRYPTION) && matches!(public_key_in(&hello.extensions), Ok(Some(_)));
+            let pair = self.pair.filter(|_| is_exchanged).map(|pair| pair());
+            if let Some(pair) = &pair {
+                challenge.extensions = pair.extensions();
+            }
             challenge.proof = Bytes::copy_from_slice(&server_proof(&key, &hello, &challenge));
-            self.sent = Some((hello, challenge.clone()));
+            let exchange = pair.map_or(Exchange::Without, Exchange::Offered);
+            self.sent = Some(Sent { hello, challenge: challenge.clone(), exchange });
         }
         challenge
     }
@@ -289,13 +360,16 @@ impl ServerHandshake {
     /// Checks the client's proof; afterwards the peer is who it says.
     ///
     /// # Errors
-    /// [`Status::AuthenticationFailed`]; send the welcome with that status and close.
-    pub fn accept(&self, proof: &Proof) -> Result<Accepted> {
-        let (hello, challenge) = self.sent.as_ref().ok_or(Status::BadMessage)?;
+    /// [`Status::AuthenticationFailed`], [`Status::BadMessage`] if its public key leads to no
+    /// secret; send the welcome with that status and close.
+    pub fn accept(&mut self, proof: &Proof) -> Result<Accepted> {
+        let Sent { hello, challenge, exchange } = self.sent.as_mut().ok_or(Status::BadMessage)?;
         let (key, generation, access) = self.keys.find(hello.key).ok_or(Status::AuthenticationFailed)?;
         if !equal_in_constant_time(&proof.proof, &client_proof(&key, hello, challenge)) || !hello.key.is_of(hello.client) {
             return Err(Status::AuthenticationFailed);
         }
+        // Only now: the costly half of the exchange is for those who hold a key.
+        *exchange = std::mem::replace(exchange, Exchange::Without).agree(public_key_in(&hello.extensions)?)?;
         let Hello { client, incarnation, key, .. } = *hello;
         Ok(Accepted { client, incarnation, features: challenge.features, key, generation, access })
     }
@@ -303,15 +377,17 @@ impl ServerHandshake {
     /// What encrypts everything that follows the welcome, if that was agreed on and the client was
     /// accepted.
     pub fn ciphers(&self) -> Option<SessionCiphers> {
-        let (hello, challenge) = self.sent.as_ref().filter(|(_, challenge)| challenge.features.contains(Features::ENCRYPTION))?;
+        let Sent { hello, challenge, exchange } =
+            self.sent.as_ref().filter(|sent| sent.challenge.features.contains(Features::ENCRYPTION))?;
         let (key, ..) = self.keys.find(hello.key)?;
-        Some(SessionCiphers::new(&key, &hello.to_bytes(), &agreed(challenge)))
+        Some(SessionCiphers::new(&key, exchange.secret(), &hello.to_bytes(), &agreed(challenge)))
     }
 
     /// What a person is told of a client that was not accepted.
     pub fn explain(&self, status: Status) -> String {
         match (status, &self.sent) {
-            (Status::AuthenticationFailed, Some((hello, _))) => format!("the client does not hold {}", hello.key),
+            (Status::AuthenticationFailed, Some(sent)) => format!("the client does not hold {}", sent.hello.key),
+            (Status::BadMessage, Some(_)) => format!("the client was not understood: {REFUSED_KEY}"),
             _ => status.to_string(),
         }
     }
@@ -336,6 +412,8 @@ impl ServerHandshake {
             Some(Status::WrongServer)
         } else if self.keys.find(hello.key).is_none() {
             Some(Status::AuthenticationFailed)
+        } else if public_key_in(&hello.extensions).is_err() {
+            Some(Status::BadMessage)
         } else {
             None
         }
@@ -358,6 +436,7 @@ impl ServerHandshake {
             }
             Status::FeatureMissing => format!("the client needs what the server does not have: {}", hello.needs.without(self.features)),
             Status::AuthenticationFailed => format!("{} is not in the list of keys, or was revoked", hello.key),
+            Status::BadMessage if public_key_in(&hello.extensions).is_err() => format!("the client was not understood: {REFUSED_KEY}"),
             Status::NewerExtension => hello.extensions.check().map_or_else(|error| format!("the client was {error}"), |()| String::new()),
             _ => String::new(),
         }

@@ -8,6 +8,7 @@ pub mod capability;
 pub mod codec;
 mod disk_use;
 mod envelope;
+mod exchange;
 mod features;
 pub mod handshake;
 mod header;
@@ -20,6 +21,7 @@ mod types;
 pub use capability::{Capability, ClusterKey, Rights};
 pub use codec::{ExtensionList, Reader, Wire};
 pub use envelope::{Cipher, ENVELOPE_BYTES_MAX, LENGTH_BYTES, SEAL_BYTES, SessionCiphers};
+pub use exchange::{KeyPair, PUBLIC_KEY_BYTES};
 pub use features::Features;
 pub use header::{
     BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HANDSHAKE_VERSION, HEADER_BYTES, Header, MessageKind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST,

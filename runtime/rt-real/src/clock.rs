@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ring::rand::SystemRandom;
 use weft_base::{ClientId, Nanos, WallTime};
-use weft_wire::{Credential, KeyId};
+use weft_wire::{Credential, KeyId, KeyPair};
 
 use crate::sys;
 
@@ -24,6 +25,11 @@ pub(crate) fn wall() -> WallTime {
 /// Fills a buffer from the system's generator.
 pub(crate) fn fill_random(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the kernel's generator is always there after boot");
+}
+
+/// A key pair for one connection.
+pub(crate) fn key_pair() -> KeyPair {
+    KeyPair::generate(&SystemRandom::new())
 }
 
 /// A number that nobody can guess. Drawn from the kernel in blocks: one system call for 32 numbers.

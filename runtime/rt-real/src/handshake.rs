@@ -128,9 +128,12 @@ fn introduce(fd: BorrowedFd<'_>, who: &Introduction, wanted: Features, needs: Fe
     let hello = ClientHandshake::hello(who.fs_id, &who.fs_name, who.server, who.client, who.incarnation, nonce);
     let Credential { id, key } = who.key.clone().unwrap_or(OPEN_KEY.into());
     let hello = Hello { key: id, features: wanted, needs, ..hello };
-    let client = ClientHandshake::new(key, hello.clone());
+    let mut client = ClientHandshake::new(key, hello);
+    if wanted.contains(Features::ENCRYPTION) {
+        client = client.with_exchange(clock::key_pair());
+    }
     let mut reader = FrameReader::new(Limits::HANDSHAKE);
-    send_all(fd, &frame(&hello), deadline)?;
+    send_all(fd, &frame(client.first_message()), deadline)?;
     let challenge: Challenge = receive(fd, &mut reader, deadline)?;
     let proof = client.answer(&challenge).map_err(|status| DialError::new(status, client.explain(status, &challenge)))?;
     send_all(fd, &frame(&proof), deadline)?;

@@ -45,6 +45,7 @@ fn read_body<M: Wire>(stream: &mut TcpStream) -> M {
     M::from_bytes(body.into()).expect("a good body")
 }
 
+/// Of a client that does not know the exchange of keys.
 fn hello() -> Hello {
     Hello { features: Features::KNOWN, ..ClientHandshake::hello(FS, NAME, SERVER, ME, 1, [7; 16]) }
 }
@@ -79,7 +80,7 @@ impl Client {
         let mut stream = connect(&server.address);
         stream.write_all(&handshake::frame(&hello())).expect("sent");
         let challenge: Challenge = read_body(&mut stream);
-        let client = ClientHandshake::new(KEY, hello());
+        let mut client = ClientHandshake::new(KEY, hello());
         let proof = client.answer(&challenge).expect("the server holds the key");
         stream.write_all(&handshake::frame(&proof)).expect("sent");
         assert_eq!(read_body::<Welcome>(&mut stream).status, 0);
@@ -193,6 +194,43 @@ fn somebody_on_the_way_sees_neither_names_nor_data() {
         // Nor which operation it is, and for whom.
         assert_ne!(tap.has_heard(&[b"WEFT", &[3, 1][..], &Op::Ping.code().to_le_bytes()].concat()), is_secret);
     }
+}
+
+/// The first message in these bytes, and what follows it.
+fn split_message<M: Wire>(bytes: &[u8]) -> (M, &[u8]) {
+    let header = Header::decode(bytes.first_chunk().expect("a header")).expect("a good header");
+    let (body, rest) = bytes[HEADER_BYTES..].split_at(header.body_bytes as usize);
+    (M::from_bytes(body.to_vec().into()).expect("a good body"), rest)
+}
+
+/// Clients and servers of now exchange keys: the long-term key opens nothing that was recorded. A
+/// client that does not know the exchange still connects, and there it does.
+#[test]
+fn the_key_does_not_open_what_was_recorded() {
+    let server = TestServer::start_encrypted();
+    let tap = Tap::on(&server, |bytes| bytes);
+    let rt = client(&tap.address, Some(KEY));
+    rt.block_on(ask(&rt, ECHO, b"a word that is secret", b"", AMPLE)).expect("answered");
+    let heard = tap.heard.lock().expect("not poisoned").clone();
+    let (first, rest) = split_message::<Hello>(&heard);
+    let (challenge, rest) = split_message::<Challenge>(rest);
+    let (_, rest) = split_message::<Proof>(rest);
+    let (_, recorded) = split_message::<Welcome>(rest);
+    let opens = |hello: Hello, challenge: &Challenge, recorded: &[u8]| {
+        let bytes = u32::from_le_bytes(*recorded.first_chunk().expect("a length")) as usize + SEAL_BYTES;
+        let ciphers = ClientHandshake::new(KEY, hello).ciphers(challenge).expect("encryption was agreed on");
+        let mut envelope = recorded[LENGTH_BYTES..][..bytes].to_vec();
+        { ciphers }.to_server.open(&mut envelope, 0).is_ok()
+    };
+    assert!(!opens(first, &challenge, recorded));
+    let mut stream = connect(&server.address);
+    stream.write_all(&handshake::frame(&hello())).expect("sent");
+    let challenge: Challenge = read_body(&mut stream);
+    let mut before = ClientHandshake::new(KEY, hello());
+    stream.write_all(&handshake::frame(&before.answer(&challenge).expect("the server holds the key"))).expect("sent");
+    assert_eq!(read_body::<Welcome>(&mut stream).status, 0);
+    let recorded = envelope(&mut before.ciphers(&challenge).expect("agreed on").to_server, b"word");
+    assert!(opens(hello(), &challenge, &recorded));
 }
 
 #[test]

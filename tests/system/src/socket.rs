@@ -131,7 +131,7 @@ impl Peer {
         };
         let client = hello.client;
         peer.send(&frame(&hello))?;
-        let handshake = ClientHandshake::new(key.clone(), hello);
+        let mut handshake = ClientHandshake::new(key.clone(), hello);
         let challenge: Challenge = peer.handshake_message()?;
         peer.server = challenge.server;
         let proof = handshake.answer(&challenge).map_err(io::Error::other)?;

@@ -14,7 +14,7 @@ const ACCEPTED: Accepted = Accepted {
 
 fn run(client_key: ClusterKey, hello: Hello) -> Result<Accepted> {
     let mut server = ServerHandshake::new(KeyRing::new(KEY), FS, "weft", ServerId(1));
-    let client = ClientHandshake::new(client_key, hello.clone());
+    let mut client = ClientHandshake::new(client_key, hello.clone());
     let challenge = server.challenge(hello, [2; NONCE_BYTES]);
     let proof = client.answer(&challenge)?;
     server.accept(&proof)
@@ -63,7 +63,7 @@ fn both_sides_come_to_the_same_keys_if_both_want_encryption() {
             ServerHandshake::new(KeyRing::new(KEY), FS, "weft", ServerId(1)).with_features(features(theirs), Features::default());
         let hello = Hello { features: features(ours), ..hello() };
         let challenge = server.challenge(hello.clone(), [2; NONCE_BYTES]);
-        let client = ClientHandshake::new(KEY, hello);
+        let mut client = ClientHandshake::new(KEY, hello);
         server.accept(&client.answer(&challenge).unwrap()).unwrap();
         let (ours_made, theirs_made) = (client.ciphers(&challenge), server.ciphers());
         assert_eq!((ours_made.is_some(), theirs_made.is_some()), (ours && theirs, ours && theirs));
@@ -117,7 +117,7 @@ fn a_feature_that_is_needed_and_missing_is_named() {
         let mut server = ServerHandshake::new(KeyRing::new(KEY), FS, "weft", ServerId(1)).with_features(server.0, server.1);
         let hello = Hello { features: client.0, needs: client.1, ..hello() };
         let challenge = server.challenge(hello.clone(), [2; NONCE_BYTES]);
-        let client = ClientHandshake::new(KEY, hello);
+        let mut client = ClientHandshake::new(KEY, hello);
         assert_eq!(client.answer(&challenge), Err(Status::FeatureMissing));
         client.explain(Status::FeatureMissing, &challenge)
     };
@@ -131,12 +131,12 @@ fn extensions_are_part_of_what_is_proved() {
     let with = |list: &[(u16, &[u8])]| ExtensionList::of(list);
     // As a newer client and a newer server say them, and an older one reads them.
     let read = |hello: &Hello| Hello::from_bytes(hello.to_bytes()).unwrap();
-    let hello = Hello { extensions: with(&[(2, b"new")]), ..hello() };
+    let hello = Hello { extensions: with(&[(6, b"new")]), ..hello() };
     let mut server = ServerHandshake::new(KeyRing::new(KEY), FS, "weft", ServerId(1));
     let challenge = server.challenge(read(&hello), [2; NONCE_BYTES]);
-    let client = ClientHandshake::new(KEY, hello.clone());
+    let mut client = ClientHandshake::new(KEY, hello.clone());
     assert_eq!(server.accept(&client.answer(&challenge).unwrap()), Ok(ACCEPTED));
-    let stripped = Challenge { extensions: with(&[(4, b"put in on the way")]), ..challenge };
+    let stripped = Challenge { extensions: with(&[(8, b"put in on the way")]), ..challenge };
     assert_eq!(client.answer(&stripped), Err(Status::AuthenticationFailed));
     let hello = Hello { extensions: with(&[(9, b"must")]), ..hello };
     let challenge = server.challenge(read(&hello), [2; NONCE_BYTES]);
@@ -160,4 +160,105 @@ fn a_client_without_the_key_cannot_finish() {
     assert_eq!(server.accept(&Proof { proof: Bytes::new() }), Err(Status::BadMessage));
     server.challenge(hello(), [2; NONCE_BYTES]);
     assert_eq!(server.accept(&Proof { proof: Bytes::from_static(&[0; 32]) }), Err(Status::AuthenticationFailed));
+}
+
+fn pair() -> KeyPair {
+    KeyPair::generate(&ring::rand::SystemRandom::new())
+}
+
+/// A client and a server that encrypt; which of them knows the exchange.
+fn encrypting(client_knows: bool, server_knows: bool) -> (ClientHandshake, ServerHandshake) {
+    let client = ClientHandshake::new(KEY, Hello { features: Features::KNOWN, ..hello() });
+    let server = ServerHandshake::new(KeyRing::new(KEY), FS, "weft", ServerId(1)).with_features(Features::KNOWN, Features::ENCRYPTION);
+    let client = if client_knows { client.with_exchange(pair()) } else { client };
+    (client, if server_knows { server.with_exchange(pair) } else { server })
+}
+
+/// What travels: hello and challenge, and the first envelope to the server with the word `secret`.
+fn record(client_knows: bool, server_knows: bool) -> (Hello, Challenge, Vec<u8>) {
+    let (mut client, mut server) = encrypting(client_knows, server_knows);
+    let hello = Hello::from_bytes(client.first_message().to_bytes()).unwrap();
+    let challenge = Challenge::from_bytes(server.challenge(hello.clone(), [2; NONCE_BYTES]).to_bytes()).unwrap();
+    server.accept(&client.answer(&challenge).unwrap()).unwrap();
+    let mut envelope = Vec::new();
+    client.ciphers(&challenge).unwrap().to_server.seal(&mut &mut [std::io::IoSlice::new(b"secret")][..], &mut envelope);
+    let mut received = envelope.clone();
+    assert_eq!(server.ciphers().unwrap().to_server.open(&mut received, LENGTH_BYTES), Ok(6), "the server reads it");
+    (hello, challenge, envelope)
+}
+
+fn opens(mut ciphers: SessionCiphers, envelope: &[u8]) -> bool {
+    ciphers.to_server.open(&mut envelope.to_vec(), LENGTH_BYTES).is_ok()
+}
+
+#[test]
+fn who_learns_the_key_later_cannot_read_what_was_recorded() {
+    let (hello, challenge, envelope) = record(true, true);
+    let (hello_bytes, challenge_bytes) = (hello.to_bytes(), agreed(&challenge));
+    let of = |shared: Option<[u8; 32]>| SessionCiphers::new(&KEY, shared.map(SharedSecret).as_ref(), &hello_bytes, &challenge_bytes);
+    let public = |extensions: &ExtensionList| public_key_in(extensions).unwrap().expect("it travels");
+    let (ours, theirs) = (public(&hello.extensions), public(&challenge.extensions));
+    // All that a key pair of the one who has recorded it leads to.
+    let (one, other) = (pair().agree(&ours).unwrap(), pair().agree(&theirs).unwrap());
+    for guess in [None, Some([0; 32]), Some(ours), Some(theirs), Some(one.0), Some(other.0)] {
+        assert!(!opens(of(guess), &envelope), "{guess:?}");
+    }
+    // Without the exchange the same attack works.
+    for (client_knows, server_knows) in [(false, true), (true, false), (false, false)] {
+        let (hello, challenge, envelope) = record(client_knows, server_knows);
+        assert!(opens(SessionCiphers::new(&KEY, None, &hello.to_bytes(), &agreed(&challenge)), &envelope));
+        assert_eq!(public_key_in(&challenge.extensions), Ok(None));
+    }
+}
+
+#[test]
+fn each_connection_has_its_own_secret() {
+    let keys: Vec<_> = (0..2).map(|_| record(true, true)).collect();
+    assert!(keys[0].0 != keys[1].0 && keys[0].1 != keys[1].1 && keys[0].2 != keys[1].2);
+}
+
+#[test]
+fn the_exchange_cannot_be_taken_out_or_changed_on_the_way() {
+    let refused = Err(Status::AuthenticationFailed);
+    let (other, nothing) = (pair().extensions(), ExtensionList::default());
+    // In the hello: the server proves another one than was sent.
+    for extensions in [other.clone(), nothing.clone()] {
+        let (mut client, mut server) = encrypting(true, true);
+        let changed = Hello { extensions, ..client.first_message().clone() };
+        let challenge = server.challenge(changed, [2; NONCE_BYTES]);
+        assert_eq!(client.answer(&challenge), refused);
+    }
+    // In the challenge.
+    for extensions in [other, nothing] {
+        let (mut client, mut server) = encrypting(true, true);
+        let challenge = server.challenge(client.first_message().clone(), [2; NONCE_BYTES]);
+        assert_eq!(client.answer(&Challenge { extensions, ..challenge }), refused);
+    }
+}
+
+#[test]
+fn public_keys_that_are_none_are_refused_by_name() {
+    let low_order = [&[1][..], &[0; 31]].concat();
+    for key in [&[0; 32][..], &[7; 31], &[7; 33], &[]] {
+        let hello = Hello { features: Features::KNOWN, extensions: ExtensionList::of(&[(2, key)]), ..hello() };
+        let challenge = encrypting(true, true).1.challenge(hello, [2; NONCE_BYTES]);
+        assert_eq!(challenge.status, Status::BadMessage.code());
+        assert!(challenge.reason.contains("public key for the exchange"), "{}", challenge.reason);
+    }
+    // One of low order is found when the client has proved itself.
+    let hello = Hello { features: Features::KNOWN, extensions: ExtensionList::of(&[(2, &low_order)]), ..hello() };
+    let (_, mut server) = encrypting(true, true);
+    let challenge = server.challenge(hello.clone(), [2; NONCE_BYTES]);
+    let proof = ClientHandshake::new(KEY, hello).answer(&challenge).unwrap();
+    assert_eq!(server.accept(&proof), Err(Status::BadMessage));
+    assert!(server.explain(Status::BadMessage).contains("public key for the exchange"));
+    // Of a server that holds the key.
+    for key in [&[0; 32][..], &low_order, &[7; 31]] {
+        let (mut client, mut server) = encrypting(true, false);
+        let mut challenge = server.challenge(client.first_message().clone(), [2; NONCE_BYTES]);
+        challenge.extensions = ExtensionList::of(&[(2, key)]);
+        challenge.proof = Bytes::copy_from_slice(&server_proof(&KEY, client.first_message(), &challenge));
+        assert_eq!(client.answer(&challenge), Err(Status::BadMessage));
+        assert!(client.explain(Status::BadMessage, &challenge).contains("public key for the exchange"));
+    }
 }

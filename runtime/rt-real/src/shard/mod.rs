@@ -238,7 +238,7 @@ impl Shard {
             DiskConfig::Memory { capacity_bytes } => RealDisk::Memory(MemDisk::new(*capacity_bytes)),
         };
         let keys = config.keys.clone().unwrap_or_else(|| Keys::new(KeyRing::open(OPEN_KEY)));
-        let greeting = ServerHandshake::new(keys.ring(), config.fs_id, &config.fs_name, config.server);
+        let greeting = ServerHandshake::new(keys.ring(), config.fs_id, &config.fs_name, config.server).with_exchange(clock::key_pair);
         let mut net = Net::new(greeting, keys, listeners, LimitedLog::new(config.log.clone()))?;
         net.peers = config.servers.iter().map(|(server, address)| (*server, Peer::new(address.clone()))).collect();
         net.share_memory = config.share_memory;

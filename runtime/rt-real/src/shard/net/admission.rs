@@ -62,8 +62,8 @@ impl Net {
             self.close(stranger, "another stranger needs its place");
         }
         let greeting = match is_encrypted {
-            true => self.greeting.clone().with_features(Features::KNOWN, Features::ENCRYPTION),
-            false => self.greeting.clone(),
+            true => self.greeting.for_connection().with_features(Features::KNOWN, Features::ENCRYPTION),
+            false => self.greeting.for_connection(),
         };
         let greeting = Greeting::new(greeting);
         let role = Role::Stranger { greeting: Box::new(greeting), since: now, until: now + FIRST_BYTE_NS_MAX };
@@ -122,7 +122,7 @@ impl Net {
         }
         self.keys_version = version;
         let ring = self.keys.ring();
-        self.greeting = self.greeting.clone().with_keys(ring.clone());
+        self.greeting = self.greeting.for_connection().with_keys(ring.clone());
         for index in 0..self.conns.len() {
             let (generation, Some(conn)) = &self.conns[index] else { continue };
             let token = token(index, *generation);
