@@ -1,0 +1,13 @@
+//! `weft papers` as its users see it.
+
+mod program;
+
+use program::{fails, ok, weft};
+
+#[test]
+fn papers_are_listed_and_others_are_refused() {
+    let list = ok(&mut weft(["papers"]));
+    assert!(list.lines().any(|line| line.starts_with("2009 ")), "{list}");
+    assert!(fails(&mut weft(["papers", "1984"])).contains("there is no paper 1984: write one of"));
+    assert!(fails(&mut weft(["papers", "--check", "."])).contains("which papers?"));
+}

@@ -1,0 +1,116 @@
+//! Answers of commands, and the numbers in them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value as Json;
+use toml::Table;
+
+use crate::paper::Value;
+
+/// What commands answered; each runs once.
+#[derive(Debug)]
+pub struct Answers {
+    program: PathBuf,
+    answers: BTreeMap<String, Vec<Json>>,
+}
+
+impl Answers {
+    /// Of commands of the program that runs now.
+    ///
+    /// # Errors
+    /// The program cannot be found.
+    pub fn of_this_program() -> Result<Answers> {
+        let program = std::env::current_exe().context("this program cannot be found")?;
+        Ok(Answers { program, answers: BTreeMap::new() })
+    }
+
+    /// The rows of a command's answer. The command is that of a paper: words with spaces between.
+    ///
+    /// # Errors
+    /// It fails, or answers with something else than JSON.
+    pub fn rows(&mut self, command: &str) -> Result<&[Json]> {
+        if !self.answers.contains_key(command) {
+            let answer = self.run(command).with_context(|| command.to_string())?;
+            self.answers.insert(command.to_string(), answer);
+        }
+        Ok(&self.answers[command])
+    }
+
+    fn run(&self, command: &str) -> Result<Vec<Json>> {
+        let mut words = command.split_whitespace();
+        if words.next() != Some("weft") {
+            bail!("a command of a paper begins with weft");
+        }
+        let output = Command::new(&self.program).args(words).output()?;
+        match serde_json::from_slice(&output.stdout) {
+            Ok(Json::Array(rows)) => Ok(rows),
+            Ok(row) => Ok(vec![row]),
+            Err(error) if output.status.success() => Err(error).context("the answer is not JSON"),
+            Err(_) => bail!("{}; {}", output.status, String::from_utf8_lossy(&output.stderr).trim()),
+        }
+    }
+}
+
+/// The value in `rows`.
+///
+/// # Errors
+/// Not exactly one row, or the field is not a number.
+pub fn number(rows: &[Json], value: &Value) -> Result<f64> {
+    let number = field(one_row(rows, &value.r#where)?, &value.field)?;
+    let over = value.over.as_ref().map_or(Ok(1.0), |over| field(one_row(rows, over)?, &value.field))?;
+    Ok(number / over * value.times)
+}
+
+fn one_row<'a>(rows: &'a [Json], wanted: &Table) -> Result<&'a Json> {
+    let mut found = rows.iter().filter(|row| wanted.iter().all(|(key, wanted)| is(field_of(row, key), wanted)));
+    match (found.next(), found.count()) {
+        (Some(row), 0) => Ok(row),
+        (None, _) => bail!("no row has {wanted}"),
+        (Some(_), more) => bail!("{} rows have {wanted}", more + 1),
+    }
+}
+
+/// A field by its whole name, or by the names of nested objects.
+fn field_of<'a>(row: &'a Json, name: &str) -> Option<&'a Json> {
+    row.get(name).or_else(|| name.split('.').try_fold(row, |row, name| row.get(name)))
+}
+
+fn field(row: &Json, name: &str) -> Result<f64> {
+    field_of(row, name).and_then(Json::as_f64).ok_or_else(|| anyhow!("there is no number {name} in {row}"))
+}
+
+fn is(json: Option<&Json>, wanted: &toml::Value) -> bool {
+    match (json, wanted) {
+        (Some(Json::String(text)), toml::Value::String(wanted)) => text == wanted,
+        (Some(Json::Bool(json)), toml::Value::Boolean(wanted)) => json == wanted,
+        (Some(json), toml::Value::Integer(wanted)) => json.as_f64() == Some(*wanted as f64),
+        (Some(json), toml::Value::Float(wanted)) => json.as_f64() == Some(*wanted),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_number_is_taken_from_exactly_one_row() {
+        let rows =
+            [json!({"clients": 1, "mode": "old", "rate": {"median": 8.0}}), json!({"clients": 2, "mode": "old", "rate": {"median": 4.0}})];
+        let value = |rest: &str| toml::from_str::<Value>(&format!("label = \"\"\nfield = \"rate.median\"\n{rest}")).expect("a value");
+        assert_eq!(number(&rows, &value("where = { clients = 1 }")).expect("one row"), 8.0);
+        assert_eq!(
+            number(&rows, &value("where = { clients = 2 }\nover = { clients = 1, mode = \"old\" }\ntimes = 100")).expect("two rows"),
+            50.0
+        );
+        for (rest, problem) in [("where = { clients = 3 }", "no row has"), ("where = { mode = \"old\" }", "2 rows have")] {
+            let error = number(&rows, &value(rest)).expect_err(rest);
+            assert!(error.to_string().contains(problem), "{error}");
+        }
+        assert!(number(&[json!({"rate": 1})], &value("")).expect_err("no object").to_string().contains("no number rate.median"));
+    }
+}
