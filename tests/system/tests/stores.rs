@@ -139,6 +139,47 @@ fn promise_a_running_file_system_grows() {
     check_files(&fs);
 }
 
+/// It grows under a mount with an open file: what is open goes on, and what the mount makes then
+/// goes to the new servers, too.
+#[test]
+fn promise_a_mounted_file_system_grows() {
+    if !available("promise_a_mounted_file_system_grows", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    let (mnt, source) = (fs.mnt(), content((7, FILE_BYTES)));
+    let path = mnt.join("open");
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+    let (first, second) = source.split_at(source.len() / 2);
+    file.write_all_at(first, 0).unwrap();
+    append(&fs, &format!("{}{}", entry("data1", "data"), entry("meta1", "meta")));
+    ok(weft().args(["up", "--state"]).arg(fs.state()));
+    file.write_all_at(second, first.len() as u64).unwrap();
+    file.sync_all().unwrap();
+    assert!(fs::read(&path).unwrap() == source, "the file that was open");
+
+    // The mount hears of the new map with the answers to what it does.
+    let mut made = 0;
+    let is_used = |dir: &Path, server: &str| {
+        let stat: Value = serde_json::from_str(&ok(weft().args(["stat", "--json"]).arg(fs.at(&format!("/{}", dir.display()))))).unwrap();
+        let on_data = stat[0]["data_servers"].as_array().is_some_and(|names| names.iter().any(|name| name == server));
+        on_data || stat[0]["metadata_server"] == server
+    };
+    wait_until("files and directories of the mount on the new servers", PATIENCE, || {
+        made += 1;
+        let dir = format!("dir{made}");
+        fs::create_dir(mnt.join(&dir)).unwrap();
+        let name = Path::new(&dir).join("file");
+        fs::write(mnt.join(&name), &source).unwrap();
+        is_used(&name, "data1") && is_used(Path::new(&dir), "meta1")
+    });
+    for number in 1..=made {
+        assert!(fs::read(mnt.join(format!("dir{number}/file"))).unwrap() == source, "file {number}");
+    }
+    let other = fs.mount("second", "");
+    assert!(fs::read(other.join("open")).unwrap() == source && fs::read_dir(&other).unwrap().count() == made + 1);
+}
+
 /// A config in the state directory under another name, so that paths are the same.
 fn elsewhere(fs: &FileSystem, text: &str) -> PathBuf {
     let file = fs.state().join("other.toml");
