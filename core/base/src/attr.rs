@@ -95,7 +95,7 @@ pub struct Attr {
     pub mtime: WallTime,
     /// The place of that change in their order (files only; see [`DataTime`]).
     pub mtime_epoch: u32,
-    /// Last change of the inode.
+    /// Last change of the inode; 0 only if times are not kept ([`Attr::has_no_metafile`]).
     pub ctime: WallTime,
     /// Counts changes of the inode and its data as known to the metadata server.
     pub version: u64,
@@ -114,8 +114,18 @@ impl Attr {
         DataTime { epoch: self.mtime_epoch, at: self.mtime }
     }
 
+    /// True for a file of a directory with the hint `no_metafile`: its owner, mode and times are
+    /// not kept, but the same for all such files (Kuhn 2007, section 4.5). No other file has a
+    /// change time of 0, which is always that of a server's clock.
+    pub fn has_no_metafile(&self) -> bool {
+        self.kind == FileKind::File && self.ctime == WallTime(0)
+    }
+
     /// Takes a write in that may be later than what is known.
     pub fn written(&mut self, write: DataTime) {
+        if self.has_no_metafile() {
+            return;
+        }
         let DataTime { epoch, at } = self.data_time().later(write);
         (self.mtime_epoch, self.mtime) = (epoch, at);
         self.ctime = self.ctime.max(write.at);

@@ -1,16 +1,19 @@
 //! `weft-layout`: where the bytes of a file lie. Which byte of which datafile holds a byte of the
 //! file ([`pieces`], [`split`]), how long datafiles of a file of a given length are and the other
-//! way round ([`local_bytes`], [`file_bytes`]), which layouts are allowed ([`check`]), and where
-//! new files and directories go ([`first_data_server`], [`directory_server`]).
+//! way round ([`local_bytes`], [`file_bytes`]), which layouts are allowed ([`check`]), what
+//! directories say about them ([`Hints`]), and where new files and directories go
+//! ([`first_data_server`], [`directory_server`]).
 //!
 //! It never knows addresses, never does I/O and never decides from anything but its arguments:
 //! every client and server computes the same.
 
+mod hints;
 mod list;
 mod placement;
 mod size;
 mod stripe;
 
+pub use hints::{BadHint, HINT_PREFIX, HINT_PREFIX_PVFS2, HintName, Hints, NoHint};
 pub use list::{BufferSlice, DatafileList, LocalRange, split};
 pub use placement::{directory_server, first_data_server};
 pub use size::{FILE_BYTES_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN, WIDTH_MAX, check, file_bytes, file_end, local_bytes};

@@ -27,6 +27,9 @@ impl InodeFlags {
     pub const TOLD: InodeFlags = InodeFlags(8);
     /// Somebody appends to it, or did so when [`InodeFlags::WRITING`] was set.
     pub const APPENDING: InodeFlags = InodeFlags(16);
+    /// It was made in a directory with the hint `no_metafile`: owner, mode and times are those of
+    /// [`Inode::new_without_metafile`] for ever, and nothing else is kept.
+    pub const NO_METAFILE: InodeFlags = InodeFlags(32);
 
     /// True if all bits of `other` are set.
     pub fn has(self, other: InodeFlags) -> bool {
@@ -108,6 +111,18 @@ impl Inode {
         }
     }
 
+    /// A new file of a directory with the hint `no_metafile`: of root, readable and writable for
+    /// everybody, with times of 0 (Kuhn 2007, section 4.5).
+    pub fn new_without_metafile(layout: Layout) -> Inode {
+        let inode = Inode::new(FileKind::File, 0o666, 0, 0, layout, WallTime(0));
+        Inode { flags: InodeFlags::NO_METAFILE, ..inode }
+    }
+
+    /// True if its owner, mode and times are not kept.
+    pub fn has_no_metafile(&self) -> bool {
+        self.flags.has(InodeFlags::NO_METAFILE)
+    }
+
     /// A new directory in `parent`.
     pub fn new_directory(parent: Handle, mode: u32, uid: u32, gid: u32, layout: Layout, now: WallTime) -> Inode {
         Inode { parent, ..Inode::new(FileKind::Directory, mode, uid, gid, layout, now) }
@@ -116,7 +131,8 @@ impl Inode {
     /// The same inode after a change at `now`: change time and version move on. The change time is
     /// always that of a server's clock, and of several servers' clocks the latest.
     pub fn changed(&self, now: WallTime) -> Inode {
-        Inode { ctime: self.ctime.max(now), version: self.version + 1, ..self.clone() }
+        let ctime = if self.has_no_metafile() { self.ctime } else { self.ctime.max(now) };
+        Inode { ctime, version: self.version + 1, ..self.clone() }
     }
 
     /// When the data was changed last, with the place of that change.
@@ -126,6 +142,9 @@ impl Inode {
 
     /// Takes in a write that a data server told of; it may be older than what is known.
     pub(crate) fn written(&mut self, write: DataTime) {
+        if self.has_no_metafile() {
+            return;
+        }
         let DataTime { epoch, at } = self.data_time().later(write);
         (self.mtime_epoch, self.mtime) = (epoch, at);
         self.ctime = self.ctime.max(write.at);

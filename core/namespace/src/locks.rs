@@ -49,7 +49,7 @@ fn locked(part: &TxPart) -> Locked<'_> {
         TxPart::RemoveDirectory { dir, .. } | TxPart::SetParent { dir, .. } => Locked::Inode(*dir),
         TxPart::ChangeLinks { handle, .. } => Locked::Inode(*handle),
         // Nobody knows its handle before it is agreed to; then see `lock`.
-        TxPart::MakeDirectory { .. } => Locked::Nothing,
+        TxPart::MakeDirectory { .. } | TxPart::InheritHints { .. } => Locked::Nothing,
         TxPart::MoveToken {} => Locked::MoveToken,
     }
 }

@@ -308,7 +308,10 @@ impl State {
     pub fn attr(&self, handle: Handle, inode: &Inode) -> Attr {
         let directory = if inode.is_directory() { self.directories.get(&handle) } else { None };
         let attr = match directory {
-            Some(directory) => inode.directory_attr(handle, directory.len(), directory.subdirectories()),
+            Some(directory) => Attr {
+                layout: self.hints(handle).apply(inode.layout),
+                ..inode.directory_attr(handle, directory.len(), directory.subdirectories())
+            },
             None => inode.attr(handle),
         };
         Attr { bare: !self.xattrs.has_any(handle), ..attr }

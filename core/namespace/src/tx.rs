@@ -49,6 +49,9 @@ impl State {
                     made += 1;
                     Handle::new(self.settings.server, self.next_counter + made - 1)
                 }
+                // The directory that the part before made.
+                TxPart::InheritHints { .. } if made > 0 => Handle::new(self.settings.server, self.next_counter + made - 1),
+                TxPart::InheritHints { .. } => return Err(Status::Invalid),
                 TxPart::RemoveDirectory { dir, must_own } => {
                     let inode = self.prepare_inode(*dir, who, *must_own)?;
                     if !inode.is_directory() {
@@ -73,6 +76,10 @@ impl State {
                     if inode.flags.has(InodeFlags::TRUNCATING) {
                         // Its answer is fixed already and shows this link count.
                         return Err(conflict);
+                    }
+                    if *delta > 0 && inode.has_no_metafile() {
+                        // Its name and itself are one.
+                        return Err(Status::NotPermitted);
                     }
                     if *delta > 0 && inode.nlink >= LINKS_MAX {
                         return Err(Status::TooManyLinks);
@@ -151,6 +158,11 @@ impl State {
                 let inode = Inode::new_directory(*parent, *mode, *uid, *gid, *layout, now);
                 record.changes.push(Change::PutInode { handle: made, inode });
             }
+            TxPart::InheritHints { hints } => record.changes.extend(hints.iter().map(|(name, value)| Change::PutXattr {
+                handle: made,
+                name: name.clone(),
+                value: value.clone(),
+            })),
             TxPart::RemoveDirectory { dir, .. } => record.changes.push(Change::DeleteInode { handle: *dir }),
             TxPart::ChangeLinks { handle, delta, .. } => {
                 if let Some(inode) = self.inodes.get(*handle) {

@@ -52,18 +52,6 @@ fn attributes_of_all_objects_are_bounded_counted_and_given_back() {
 }
 
 #[test]
-fn hints_that_nobody_understands_are_refused() {
-    let mut m = Machine::new();
-    let file = m.create(TOP, "f").unwrap();
-    for hint in ["user.pvfs2.no_metafile", "user.pvfs2.dist_name", "user.weft.stripe_size", "user.weft."] {
-        assert_eq!(set(&mut m, file, hint, 1), Err(Status::NotSupported), "{hint}");
-    }
-    for own in ["user.weft", "user.pvfs2", "user.weftling", "user.x"] {
-        assert_eq!(set(&mut m, file, own, 1), Ok(()), "{own}");
-    }
-}
-
-#[test]
 fn an_open_is_checked_also_if_another_user_of_the_client_has_the_file_open() {
     let mut m = Machine::new();
     let (owner, other) = (user(10, 10), user(11, 11));

@@ -66,6 +66,12 @@ pub enum TxPart {
         /// What files in it inherit.
         layout: Layout,
     },
+    /// The directory that the part before makes shall have these hints (names and values of
+    /// extended attributes).
+    InheritHints {
+        /// Of the directory that it is made in.
+        hints: Vec<(Bytes, Bytes)>,
+    },
     /// The directory shall be gone; it must be empty and becomes closed for new entries when this
     /// is prepared.
     RemoveDirectory {
@@ -129,6 +135,7 @@ wire_for_parts! {
     5 ChangeLinks { handle, kind, delta, must_own }
     6 SetParent { dir, parent, must_own }
     7 MoveToken {}
+    8 InheritHints { hints }
 }
 
 wire_struct! {

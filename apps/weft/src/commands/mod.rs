@@ -7,6 +7,7 @@ mod df;
 mod down;
 mod explain;
 mod genconfig;
+mod hint;
 mod inspect;
 mod key;
 mod ln;
@@ -69,6 +70,7 @@ enum Command {
     Mv(mv::Args),
     Ln(ln::Args),
     Xattr(xattr::Args),
+    Hint(hint::Args),
     Df(df::Args),
     Ping(ping::Args),
     Top(top::Args),
@@ -112,6 +114,7 @@ impl Cli {
             Command::Mv(args) => args.run(common),
             Command::Ln(args) => args.run(common),
             Command::Xattr(args) => args.run(common),
+            Command::Hint(args) => args.run(common),
             Command::Df(args) => args.run(common),
             Command::Ping(args) => args.run(common),
             Command::Top(args) => args.run(common),

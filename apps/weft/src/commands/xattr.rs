@@ -86,12 +86,12 @@ impl Args {
                 let (at, handle) = open(&place, common)?;
                 let flags = weft_client::XattrFlags { create_only: create, replace_only: replace };
                 let set = at.fs.run_at(&at.path, at.fs.client.set_xattr(&at.fs.who, handle, name.as_bytes(), value.as_bytes(), flags));
-                set.with_context(|| match is_hint(name.as_bytes()) {
-                    true => format!(
-                        "the hint {} has no meaning here; Weft has no hints in attributes, and their names are reserved",
+                set.with_context(|| match weft_layout::HintName::of_attribute(name.as_bytes()) {
+                    Ok(_) => format!(
+                        "the hint {} has no meaning with this value or at this object (see `weft hint --help`)",
                         show_name(name.as_bytes())
                     ),
-                    false => format!("set {}", show_name(name.as_bytes())),
+                    Err(_) => format!("set {}", show_name(name.as_bytes())),
                 })?;
             }
             Action::List { place, json } => {
@@ -115,11 +115,6 @@ impl Args {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// True if other file systems are told by an attribute of this name what to do.
-fn is_hint(name: &[u8]) -> bool {
-    name.starts_with(b"user.pvfs2.") || name.starts_with(b"user.weft.")
 }
 
 fn open(place: &OsString, common: &Common) -> Result<(FsPlace, weft_base::Handle)> {

@@ -61,7 +61,11 @@ impl State {
 
     fn new_inode(&self, cx: &RequestContext<'_>, request: &CreateRequest, dir: &Inode) -> Result<Inode> {
         let who = &request.who;
-        let layout = self.file_layout(request, dir)?;
+        let hints = self.hints(request.at.dir);
+        let layout = self.file_layout(request, hints.apply(dir.layout))?;
+        if hints.no_metafile && request.kind == FileKind::File {
+            return Ok(Inode::new_without_metafile(Layout { width: 1, ..layout }));
+        }
         let inherits_group = dir.mode & MODE_SETGID != 0;
         let gid = if inherits_group { dir.gid } else { who.gid };
         let mut mode = request.mode;
@@ -95,12 +99,12 @@ impl State {
     }
 
     /// What the directory says, unless the request says otherwise.
-    fn file_layout(&self, request: &CreateRequest, dir: &Inode) -> Result<Layout> {
+    fn file_layout(&self, request: &CreateRequest, of_dir: Layout) -> Result<Layout> {
         let place = &self.placement;
         if place.generation == 0 {
             return Err(Status::NotReady);
         }
-        let mut layout = dir.layout;
+        let mut layout = of_dir;
         if request.stripe_bytes != 0 {
             layout.stripe_bytes = request.stripe_bytes;
         }

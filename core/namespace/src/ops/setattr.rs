@@ -27,7 +27,8 @@ impl State {
     /// # Errors
     /// [`Status::NotPermitted`], [`Status::AccessDenied`], [`Status::IsDirectory`] and
     /// [`Status::Invalid`] (size of something that has none), [`Status::FileTooBig`],
-    /// [`Status::Busy`], and as [`State::inode`].
+    /// [`Status::NotSupported`] (another owner, mode or time of a file whose directory had the hint
+    /// `no_metafile`), [`Status::Busy`], and as [`State::inode`].
     pub fn prepare_setattr(&self, cx: &RequestContext<'_>, request: &SetAttrRequest, record: &mut Record) -> Result<SizePlan<FileState>> {
         let (handle, who) = (request.handle, &request.who);
         let inode = self.inode(handle)?;
@@ -60,6 +61,9 @@ impl State {
         }
         if let Some(mtime) = &request.mtime {
             self.set_mtime(cx, handle, &mut changed, mtime.at.unwrap_or(cx.now));
+        }
+        if inode.has_no_metafile() {
+            keep_nothing(inode, &mut changed, request)?;
         }
         let result = match plan {
             Some(()) => SizePlan::Truncate(self.file_state(cx, handle, &truncated(&changed))),
@@ -150,6 +154,22 @@ impl State {
         record.changes.push(Change::PutInode { handle, inode: changed });
         Ok(result)
     }
+}
+
+/// A file of a directory with the hint `no_metafile` keeps neither owner nor mode nor times. What
+/// comes with a change of its size, or sets its times to now as a write does, has no effect.
+///
+/// # Errors
+/// [`Status::NotSupported`] if more than that is asked for.
+fn keep_nothing(inode: &Inode, changed: &mut Inode, request: &SetAttrRequest) -> Result<()> {
+    let explicit = |time: &Option<SetTime>| matches!(time, Some(SetTime { at: Some(_) }));
+    let others = (changed.mode, changed.uid, changed.gid) != (inode.mode, inode.uid, inode.gid);
+    if request.size.is_none() && (others || explicit(&request.atime) || explicit(&request.mtime)) {
+        return Err(Status::NotSupported);
+    }
+    (changed.mode, changed.uid, changed.gid) = (inode.mode, inode.uid, inode.gid);
+    (changed.atime, changed.mtime, changed.mtime_epoch) = (inode.atime, inode.mtime, inode.mtime_epoch);
+    Ok(())
 }
 
 /// The capabilities of a program.

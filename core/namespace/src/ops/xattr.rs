@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use weft_base::{Credentials, FileKind, Handle, Result, Status};
+use weft_layout::{HintName, Hints};
 use weft_wire::ops::{GetXattrReply, ListXattrReply, RemoveXattrRequest, SetXattrRequest};
 
 use crate::access::owns;
@@ -15,9 +16,6 @@ pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
 /// What the attributes of one object may take together, in bytes: one value of the greatest length,
 /// or some hundreds of small ones.
 pub const XATTR_TOTAL_BYTES_MAX: usize = (64 << 10) + 4096;
-/// Names that are kept for what file systems tell each other through attributes. Weft understands
-/// none of them: a hint without an effect is refused, so that nobody relies on it.
-const RESERVED: [&[u8]; 2] = [b"user.pvfs2.", b"user.weft."];
 
 impl State {
     /// The value of an attribute.
@@ -29,6 +27,7 @@ impl State {
     pub fn get_xattr(&self, handle: Handle, name: &Bytes, who: &Credentials) -> Result<GetXattrReply> {
         let inode = self.inode(handle)?;
         check_xattr(who, inode, name, READ)?;
+        let name = &canonical(name);
         self.check_readable(handle, inode)?;
         let value = self.xattrs.get(handle, name).ok_or(Status::NoAttribute)?;
         Ok(GetXattrReply { value: value.clone() })
@@ -49,14 +48,19 @@ impl State {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// As [`State::get_xattr`], and [`Status::NotSupported`] for reserved names,
-    /// [`Status::Exists`], [`Status::TooBig`] (value), [`Status::NoSpace`] (those of the object, or
-    /// of all objects of this server, are too large together).
+    /// As [`State::get_xattr`], and [`Status::Invalid`] for a hint that has no meaning or stands at
+    /// anything but a directory, [`Status::NotPermitted`] for a hint of somebody who does not own
+    /// the directory, [`Status::NotSupported`] for a file without a metafile, [`Status::Exists`],
+    /// [`Status::TooBig`] (value), [`Status::NoSpace`] (those of the object, or of all objects of
+    /// this server, are too large together).
     pub fn prepare_set_xattr(&self, cx: &RequestContext<'_>, request: &SetXattrRequest, record: &mut Record) -> Result<()> {
-        let (handle, name) = (request.handle, &request.name);
+        let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
-        check_xattr(&request.who, inode, name, WRITE)?;
-        if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
+        check_xattr(&request.who, inode, &request.name, WRITE)?;
+        if let Ok(hint) = HintName::of_attribute(name) {
+            self.check_hint(handle, inode, hint, request)?;
+        }
+        if inode.has_no_metafile() {
             return Err(Status::NotSupported);
         }
         if request.value.len() > XATTR_VALUE_BYTES_MAX {
@@ -87,9 +91,12 @@ impl State {
     /// # Errors
     /// As [`State::get_xattr`].
     pub fn prepare_remove_xattr(&self, cx: &RequestContext<'_>, request: &RemoveXattrRequest, record: &mut Record) -> Result<()> {
-        let (handle, name) = (request.handle, &request.name);
+        let (handle, name) = (request.handle, &canonical(&request.name));
         let inode = self.inode(handle)?;
-        check_xattr(&request.who, inode, name, WRITE)?;
+        check_xattr(&request.who, inode, &request.name, WRITE)?;
+        if HintName::of_attribute(name).is_ok() && !owns(&request.who, inode) {
+            return Err(Status::NotPermitted);
+        }
         self.check_writable(handle, inode)?;
         if self.xattrs.get(handle, name).is_none() {
             return Err(Status::NoAttribute);
@@ -97,6 +104,45 @@ impl State {
         record.changes.push(Change::DeleteXattr { handle, name: name.clone() });
         record.changes.push(Change::PutInode { handle, inode: inode.changed(cx.now) });
         Ok(())
+    }
+}
+
+impl State {
+    /// The hints of a directory with their values.
+    pub(crate) fn hint_values(&self, dir: Handle) -> impl Iterator<Item = (HintName, &Bytes)> {
+        let of_attribute = |name: &Bytes| HintName::of_attribute(name).ok().flatten();
+        self.xattrs.of(dir).filter_map(move |(name, value)| Some((of_attribute(name)?, value)))
+    }
+
+    /// What a directory says about the files that are made in it.
+    pub fn hints(&self, dir: Handle) -> Hints {
+        let mut hints = Hints::default();
+        if self.xattrs.has_any(dir) {
+            for (name, value) in self.hint_values(dir) {
+                // They were checked when they were set.
+                let _ = hints.set(name, value);
+            }
+        }
+        hints
+    }
+
+    /// Checks that a hint may be set so: by the owner of the directory, since it decides about the
+    /// files of others, and with a meaning.
+    fn check_hint(&self, handle: Handle, inode: &Inode, hint: Option<HintName>, request: &SetXattrRequest) -> Result<()> {
+        let (Some(hint), true) = (hint, inode.is_directory()) else { return Err(Status::Invalid) };
+        if !owns(&request.who, inode) {
+            return Err(Status::NotPermitted);
+        }
+        let mut hints = self.hints(handle);
+        hints.set(hint, &request.value).and_then(|()| hints.check()).map_err(|_| Status::Invalid)
+    }
+}
+
+/// The name under which an attribute is kept: hints have two.
+fn canonical(name: &Bytes) -> Bytes {
+    match HintName::of_attribute(name) {
+        Ok(Some(hint)) => Bytes::from_static(hint.attribute().as_bytes()),
+        _ => name.clone(),
     }
 }
 

@@ -14,7 +14,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(super) fn plan_mkdir(&self, state: &State, request: &MkdirRequest) -> Result<Planned> {
         let parts = state.plan_mkdir(request)?;
         let make = parts.iter().find(|part| matches!(part.part, TxPart::MakeDirectory { .. })).ok_or(Status::Invalid)?;
-        let reply = NameReply::Made { part: make.part.clone(), dir: request.at.dir };
+        let hints = parts.iter().find_map(|part| match &part.part {
+            TxPart::InheritHints { hints } => Some(hints.clone()),
+            _ => None,
+        });
+        let reply = NameReply::Made { part: make.part.clone(), hints: hints.unwrap_or_default(), dir: request.at.dir };
         Ok(Planned::Change(NameChange { parts, cycles: Vec::new(), who: request.who.clone(), reply }))
     }
 }

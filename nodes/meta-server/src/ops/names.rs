@@ -43,8 +43,8 @@ pub(crate) enum NameReply {
     Renamed { dir: Option<Handle>, replaced: bool },
     /// The object with its new name.
     Linked(LinkRequest),
-    /// The new directory, made by this part, with its name in this directory.
-    Made { part: TxPart, dir: Handle },
+    /// The new directory, made by this part with these hints, with its name in this directory.
+    Made { part: TxPart, hints: Vec<(Bytes, Bytes)>, dir: Handle },
     /// What became of this directory, which has lost the name of another.
     Removed { dir: Handle },
 }
@@ -62,8 +62,8 @@ impl NameReply {
                 let (state, dir) = (state.linked_state(cx, request, record), change_of(request.to.dir, record));
                 LinkReply { state, dir }.to_bytes()
             }
-            NameReply::Made { part, dir } => {
-                let state = state.made_state(cx, made.ok_or(Status::Io)?, part)?;
+            NameReply::Made { part, hints, dir } => {
+                let state = state.made_state(cx, made.ok_or(Status::Io)?, part, hints)?;
                 MkdirReply { state, dir: change_of(*dir, record) }.to_bytes()
             }
             NameReply::Removed { dir } => RmdirReply { dir: change_of(*dir, record) }.to_bytes(),

@@ -1,0 +1,246 @@
+//! Directory hints: what a directory says about the files that are made in it (Kuhn 2007, section
+//! 3.1.3). On the wire and in the store they are extended attributes of the directory; their names
+//! begin with [`HINT_PREFIX`], or with that of PVFS2 ([`HINT_PREFIX_PVFS2`]), which means the same.
+
+use std::fmt;
+
+use weft_base::Layout;
+
+use crate::{STRIPE_BYTES_MAX, STRIPE_BYTES_MIN, WIDTH_MAX};
+
+/// How the attributes begin whose names are hints.
+pub const HINT_PREFIX: &str = "user.weft.";
+/// How the names of PVFS2 for the same hints begin.
+pub const HINT_PREFIX_PVFS2: &str = "user.pvfs2.";
+
+/// The hints, by their names without a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HintName {
+    /// `dist_name`: how files are cut.
+    DistName,
+    /// `dist_params`: `strip_size:BYTES`, the stripe size as PVFS2 says it.
+    DistParams,
+    /// `num_dfiles`: datafiles of a file.
+    NumDfiles,
+    /// `stripe_size`: bytes of a stripe.
+    StripeSize,
+    /// `no_metafile`: files without attributes of their own (section 3.2).
+    NoMetafile,
+}
+
+impl HintName {
+    /// All of them.
+    pub const ALL: [HintName; 5] =
+        [HintName::DistName, HintName::DistParams, HintName::NumDfiles, HintName::StripeSize, HintName::NoMetafile];
+
+    /// Without a prefix.
+    pub fn short(self) -> &'static str {
+        match self {
+            HintName::DistName => "dist_name",
+            HintName::DistParams => "dist_params",
+            HintName::NumDfiles => "num_dfiles",
+            HintName::StripeSize => "stripe_size",
+            HintName::NoMetafile => "no_metafile",
+        }
+    }
+
+    /// The name of the attribute that holds it.
+    pub fn attribute(self) -> &'static str {
+        match self {
+            HintName::DistName => "user.weft.dist_name",
+            HintName::DistParams => "user.weft.dist_params",
+            HintName::NumDfiles => "user.weft.num_dfiles",
+            HintName::StripeSize => "user.weft.stripe_size",
+            HintName::NoMetafile => "user.weft.no_metafile",
+        }
+    }
+
+    /// The hint of an attribute, by either name; `None`: its name is kept for hints, but this is
+    /// none.
+    ///
+    /// # Errors
+    /// [`NoHint`]: an attribute like any other.
+    pub fn of_attribute(name: &[u8]) -> Result<Option<HintName>, NoHint> {
+        let short = [HINT_PREFIX, HINT_PREFIX_PVFS2].iter().find_map(|prefix| name.strip_prefix(prefix.as_bytes())).ok_or(NoHint)?;
+        Ok(HintName::ALL.into_iter().find(|hint| hint.short().as_bytes() == short))
+    }
+}
+
+/// The name of an attribute is not among those that are kept for hints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoHint;
+
+/// Why the value of a hint is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadHint {
+    /// No distribution that Weft has.
+    Distribution,
+    /// Not of the form `strip_size:BYTES`.
+    Parameters,
+    /// No power of two from 4 KiB to 64 MiB.
+    StripeSize,
+    /// No number of datafiles from 1 to 4096.
+    Datafiles,
+    /// No whole number from 0.
+    NoMetafile,
+    /// `stripe_size` and `dist_params` name different sizes.
+    TwoStripeSizes,
+    /// `dist_name` says `basic` and `num_dfiles` more than 1.
+    BasicHasOneDatafile,
+}
+
+impl fmt::Display for BadHint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BadHint::Distribution => "dist_name is simple_stripe or basic",
+            BadHint::Parameters => "dist_params is strip_size:BYTES, a power of two from 4096 to 67108864",
+            BadHint::StripeSize => "stripe_size is a power of two from 4096 to 67108864 (bytes)",
+            BadHint::Datafiles => "num_dfiles is a number from 1 to 4096",
+            BadHint::NoMetafile => "no_metafile is 1 (on) or 0 (off)",
+            BadHint::TwoStripeSizes => "stripe_size and dist_params name different sizes: clear one of them first",
+            BadHint::BasicHasOneDatafile => "files of the distribution basic have one datafile, and num_dfiles says more",
+        })
+    }
+}
+
+/// The hints of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Hints {
+    /// `dist_name`: true for `basic` (all of a file in one datafile), false for `simple_stripe`.
+    pub basic: Option<bool>,
+    /// `dist_params`: bytes of a stripe.
+    pub strip_bytes: Option<u32>,
+    /// `stripe_size`: bytes of a stripe.
+    pub stripe_bytes: Option<u32>,
+    /// `num_dfiles`.
+    pub width: Option<u16>,
+    /// `no_metafile`, if it is on.
+    pub no_metafile: bool,
+}
+
+impl Hints {
+    /// Takes the value of an attribute in, as programs give it: text, perhaps with a NUL behind it
+    /// (as `pvfs2-xattr` sends).
+    ///
+    /// # Errors
+    /// Why it has no meaning; then nothing is changed.
+    pub fn set(&mut self, name: HintName, value: &[u8]) -> Result<(), BadHint> {
+        let text = std::str::from_utf8(value).unwrap_or_default();
+        let text = text.strip_suffix('\0').unwrap_or(text);
+        match name {
+            HintName::DistName => {
+                self.basic = Some(match text {
+                    "simple_stripe" => false,
+                    "basic" | "basic_dist" => true,
+                    _ => return Err(BadHint::Distribution),
+                });
+            }
+            HintName::DistParams => {
+                let bytes = text.strip_prefix("strip_size:").and_then(stripe_bytes);
+                self.strip_bytes = Some(bytes.ok_or(BadHint::Parameters)?);
+            }
+            HintName::NumDfiles => {
+                let width = decimal(text).and_then(|width| u16::try_from(width).ok());
+                self.width = Some(width.filter(|width| (1..=WIDTH_MAX).contains(width)).ok_or(BadHint::Datafiles)?);
+            }
+            HintName::StripeSize => self.stripe_bytes = Some(stripe_bytes(text).ok_or(BadHint::StripeSize)?),
+            // Any number but 0 means on (section 4.2.3).
+            HintName::NoMetafile => self.no_metafile = decimal(text).ok_or(BadHint::NoMetafile)? != 0,
+        }
+        Ok(())
+    }
+
+    /// Checks that the hints do not contradict each other. `no_metafile` beside `num_dfiles` is no
+    /// contradiction: it stands for one datafile whatever that says (section 4.4).
+    ///
+    /// # Errors
+    /// Which two do.
+    pub fn check(&self) -> Result<(), BadHint> {
+        if let (Some(one), Some(other)) = (self.stripe_bytes, self.strip_bytes)
+            && one != other
+        {
+            return Err(BadHint::TwoStripeSizes);
+        }
+        if self.basic == Some(true) && self.width.is_some_and(|width| width > 1) {
+            return Err(BadHint::BasicHasOneDatafile);
+        }
+        Ok(())
+    }
+
+    /// The layout of new files in a directory with these hints that would have `layout` without.
+    pub fn apply(&self, layout: Layout) -> Layout {
+        let stripe_bytes = self.stripe_bytes.or(self.strip_bytes).unwrap_or(layout.stripe_bytes);
+        let one = self.no_metafile || self.basic == Some(true);
+        let width = if one { 1 } else { self.width.unwrap_or(layout.width) };
+        Layout { stripe_bytes, width, ..layout }
+    }
+}
+
+/// A number as people write it: digits only.
+fn decimal(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+fn stripe_bytes(text: &str) -> Option<u32> {
+    decimal(text).filter(|bytes| bytes.is_power_of_two() && (STRIPE_BYTES_MIN..=STRIPE_BYTES_MAX).contains(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_prefixes_name_the_same_hints() {
+        for hint in HintName::ALL {
+            assert_eq!(HintName::of_attribute(hint.attribute().as_bytes()), Ok(Some(hint)));
+            assert_eq!(HintName::of_attribute(format!("{HINT_PREFIX_PVFS2}{}", hint.short()).as_bytes()), Ok(Some(hint)));
+        }
+        assert_eq!(HintName::of_attribute(b"user.weft.stripe_sise"), Ok(None));
+        assert_eq!(HintName::of_attribute(b"user.pvfs2."), Ok(None));
+        for other in [&b"user.weft"[..], b"user.weftling.no_metafile", b"trusted.weft.no_metafile"] {
+            assert_eq!(HintName::of_attribute(other), Err(NoHint));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_and_changes_nothing() {
+        let bad = [
+            (HintName::DistName, "twodee", BadHint::Distribution),
+            (HintName::DistParams, "65536", BadHint::Parameters),
+            (HintName::DistParams, "strip_size:1000", BadHint::Parameters),
+            (HintName::StripeSize, "nonsense", BadHint::StripeSize),
+            (HintName::StripeSize, "2048", BadHint::StripeSize),
+            (HintName::StripeSize, "+65536", BadHint::StripeSize),
+            (HintName::NumDfiles, "0", BadHint::Datafiles),
+            (HintName::NumDfiles, "4097", BadHint::Datafiles),
+            (HintName::NumDfiles, "", BadHint::Datafiles),
+            (HintName::NoMetafile, "yes", BadHint::NoMetafile),
+            (HintName::NoMetafile, "-1", BadHint::NoMetafile),
+        ];
+        for (name, value, why) in bad {
+            let mut hints = Hints::default();
+            assert_eq!(hints.set(name, value.as_bytes()), Err(why), "{value}");
+            assert_eq!(hints, Hints::default());
+        }
+        assert_eq!(Hints::default().set(HintName::NumDfiles, b"\xff"), Err(BadHint::Datafiles));
+    }
+
+    #[test]
+    fn hints_change_the_layout_of_new_files() {
+        let plain = Layout { stripe_bytes: 1 << 20, width: 4, first: 0, generation: 0 };
+        let with = |set: &[(HintName, &str)]| {
+            let mut hints = Hints::default();
+            set.iter().for_each(|(name, value)| hints.set(*name, value.as_bytes()).unwrap());
+            hints.check().map(|()| (hints.apply(plain).stripe_bytes, hints.apply(plain).width))
+        };
+        assert_eq!(with(&[]), Ok((1 << 20, 4)));
+        assert_eq!(with(&[(HintName::StripeSize, "65536\0"), (HintName::NumDfiles, "2")]), Ok((65536, 2)));
+        assert_eq!(with(&[(HintName::DistName, "simple_stripe"), (HintName::DistParams, "strip_size:65536")]), Ok((65536, 4)));
+        assert_eq!(with(&[(HintName::DistName, "basic_dist")]), Ok((1 << 20, 1)));
+        assert_eq!(with(&[(HintName::NoMetafile, "7"), (HintName::NumDfiles, "3")]), Ok((1 << 20, 1)));
+        assert_eq!(with(&[(HintName::NoMetafile, "0"), (HintName::NumDfiles, "3")]), Ok((1 << 20, 3)));
+        assert_eq!(with(&[(HintName::StripeSize, "65536"), (HintName::DistParams, "strip_size:4096")]), Err(BadHint::TwoStripeSizes));
+        assert_eq!(with(&[(HintName::DistName, "basic"), (HintName::NumDfiles, "2")]), Err(BadHint::BasicHasOneDatafile));
+    }
+}
