@@ -4,6 +4,13 @@ mod program;
 
 use program::{fails, ok, weft};
 
+/// The numbers of 2009 have tests of their own in `lab/piosim`, which take less time.
+#[test]
+fn verdicts_are_those_of_the_pages() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results");
+    ok(&mut weft(["papers", "2006", "--check", folder]));
+}
+
 #[test]
 fn papers_are_listed_and_others_are_refused() {
     let list = ok(&mut weft(["papers"]));

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use toml::Table;
 
 /// The papers, in the order of their years.
-const FILES: [(&str, &str); 1] = [("2009", include_str!("../2009.toml"))];
+const FILES: [(&str, &str); 2] = [("2006", include_str!("../2006.toml")), ("2009", include_str!("../2009.toml"))];
 
 /// A paper and its results.
 #[derive(Debug, Deserialize)]

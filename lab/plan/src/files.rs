@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 15] = [
+const BUILT_IN: [(&str, &str); 19] = [
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/layers.toml", include_str!("../../plans/layers.toml")),
     ("plans/tracing.toml", include_str!("../../plans/tracing.toml")),
@@ -23,6 +23,10 @@ const BUILT_IN: [(&str, &str); 15] = [
     ("plans/thousand.toml", include_str!("../../plans/thousand.toml")),
     ("plans/scale.toml", include_str!("../../plans/scale.toml")),
     ("plans/racks.toml", include_str!("../../plans/racks.toml")),
+    ("plans/blocks-2006.toml", include_str!("../../plans/blocks-2006.toml")),
+    ("plans/creates-2006.toml", include_str!("../../plans/creates-2006.toml")),
+    ("plans/large-2006.toml", include_str!("../../plans/large-2006.toml")),
+    ("profiles/pvfs2-2006.toml", include_str!("../../profiles/pvfs2-2006.toml")),
     ("profiles/pvs-2009.toml", include_str!("../../profiles/pvs-2009.toml")),
     ("profiles/modern.toml", include_str!("../../profiles/modern.toml")),
 ];
