@@ -71,6 +71,9 @@ impl Experiment<'_> {
         mut tell: impl FnMut(&'w Workload, Vec<Done>) -> Result<()>,
     ) -> Result<()> {
         let ups: Vec<Vec<String>> = self.variants.iter().map(|(_, setup)| setup.up()).collect();
+        if self.variants.iter().any(|(_, setup)| setup.restart) {
+            return self.run_apart(&ups, loads, tell);
+        }
         let mut systems: Vec<(&[String], System)> = Vec::new();
         for (number, up) in ups.iter().enumerate() {
             // What differs only in what is recorded is one file system.
@@ -102,6 +105,43 @@ impl Experiment<'_> {
         Ok(())
     }
 
+    /// The same, but every repetition has servers and a file system that were just made, and no
+    /// other ones beside them.
+    fn run_apart<'w>(
+        &self,
+        ups: &[Vec<String>],
+        loads: impl Iterator<Item = &'w Workload>,
+        mut tell: impl FnMut(&'w Workload, Vec<Done>) -> Result<()>,
+    ) -> Result<()> {
+        for work in loads {
+            let mut done: Vec<Option<Done>> = self.variants.iter().map(|_| None).collect();
+            for repetition in 1..=work.repetitions {
+                let there = 0..ups.len();
+                let order: Vec<usize> = if repetition % 2 == 1 { there.collect() } else { there.rev().collect() };
+                for number in order {
+                    self.stop.check()?;
+                    let system = System::start(self.place.join(format!("fs{number}")), &ups[number])?;
+                    let site = Site::in_file_system(system.state.as_os_str(), self.common)?;
+                    site.make_dirs(work)?;
+                    let mut series = Series::new(self, &self.variants[number].1, &site, &system, work)?;
+                    series.repeat(repetition)?;
+                    let one = series.end()?;
+                    done[number] = Some(match done[number].take() {
+                        Some(before) => before.and(one),
+                        None => one,
+                    });
+                    // What is to be thrown away whole is not removed file by file.
+                    site.leave();
+                    let state = system.state.clone();
+                    drop(system);
+                    std::fs::remove_dir_all(&state).with_context(|| format!("cannot remove {}", state.display()))?;
+                }
+            }
+            tell(work, done.into_iter().flatten().collect())?;
+        }
+        Ok(())
+    }
+
     fn is_recorded(&self) -> bool {
         self.variants.iter().any(|(_, setup)| setup.record.is_some())
     }
@@ -125,6 +165,19 @@ pub struct Done {
     pub steps: Vec<(Measurement, Vec<Used>)>,
     /// Of all repetitions.
     pub records: Records,
+}
+
+impl Done {
+    /// With the repetitions of another series of the same work.
+    fn and(mut self, other: Done) -> Done {
+        for ((measurement, disks), (more, more_disks)) in self.steps.iter_mut().zip(other.steps) {
+            measurement.repetitions.extend(more.repetitions);
+            disks.extend(more_disks);
+        }
+        self.records.taken += other.records.taken;
+        self.records.lost += other.records.lost;
+        self
+    }
 }
 
 impl<'a> Series<'a> {

@@ -166,6 +166,7 @@ mod tests {
             layer: Some(layer),
             direct_io: false,
             record: None,
+            restart: false,
         };
         let named = |name: &str| Map::from_iter([("server.cache_layer".to_string(), Value::from(name))]);
         let variants = [(named("none"), setup(LayerKind::None)), (named("aggregation"), setup(LayerKind::Aggregation))];

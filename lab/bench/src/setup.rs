@@ -46,6 +46,8 @@ pub struct Setup {
     pub direct_io: bool,
     /// Events that are recorded, if any.
     pub record: Option<String>,
+    /// Each repetition has a file system of its own, made just before.
+    pub restart: bool,
 }
 
 /// A file system with the values that make it another one than the others.
@@ -81,15 +83,18 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     let engine = weft.swept("engine", choices, value_of::<Engine>)?.unwrap_or(Engine::Journal);
     let durability = match engine {
         Engine::Memory => Durability::None,
-        Engine::Journal => weft.swept("durability", choices, value_of::<Durability>)?.unwrap_or(Durability::Batch),
+        Engine::Journal | Engine::Db | Engine::Dbpf => {
+            weft.swept("durability", choices, value_of::<Durability>)?.unwrap_or(Durability::Batch)
+        }
     };
     let local = root.table("local")?;
     let direct_io = local.swept("direct_io", choices, truth)?.unwrap_or(false);
     let threads = local.swept("threads", choices, |value| up_to(value, 1024))?.unwrap_or(1);
     let record = local.swept("record", choices, text)?.filter(|events| events != "none");
+    let restart = local.value("restart", truth)?.unwrap_or(false);
     let repetitions = local.value("repetitions", |value| up_to(value, 1000))?.unwrap_or(3);
     local.finish()?;
-    let setup = Setup { servers, stripe_bytes, meta, engine, durability, layer, direct_io, record };
+    let setup = Setup { servers, stripe_bytes, meta, engine, durability, layer, direct_io, record, restart };
 
     let tables = root.tables("workload")?;
     let [table] = &tables[..] else { return Err(root.error("workload", "one workload at a time runs on this machine")) };

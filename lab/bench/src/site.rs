@@ -17,6 +17,7 @@ use weft_workload::Workload;
 pub struct Site {
     place: Place,
     name: String,
+    is_left: bool,
 }
 
 enum Place {
@@ -34,7 +35,7 @@ impl Site {
         let parent = std::path::absolute(parent).with_context(|| format!("cannot tell where {} is", parent.display()))?;
         let path = parent.join(&name);
         std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Site { place: Place::Directory(parent), name })
+        Ok(Site { place: Place::Directory(parent), name, is_left: false })
     }
 
     /// Makes a directory in a file system, named `FS` or `FS:/PATH`, by the library.
@@ -47,7 +48,7 @@ impl Site {
         let name = fresh_name()?;
         let dir = fs.stat(&at.path, true)?.handle;
         fs.run_at(&at.path, fs.client.mkdir(&fs.who, dir, name.as_bytes(), 0o755))?;
-        Ok(Site { place: Place::Library { fs: Box::new(fs), arg: at.fs, parent: at.path }, name })
+        Ok(Site { place: Place::Library { fs: Box::new(fs), arg: at.fs, parent: at.path }, name, is_left: false })
     }
 
     /// The file system, if the library is used.
@@ -121,6 +122,11 @@ impl Site {
         }
     }
 
+    /// Leaves it where it is.
+    pub fn leave(mut self) {
+        self.is_left = true;
+    }
+
     fn remove(&self) -> Result<()> {
         match &self.place {
             Place::Directory(_) => Ok(std::fs::remove_dir_all(self.root())?),
@@ -134,7 +140,9 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        if let Err(error) = self.remove() {
+        if !self.is_left
+            && let Err(error) = self.remove()
+        {
             weft_host::output::tell(&format!("{} could not be removed: {error:#}", self.root().display()));
         }
     }

@@ -41,7 +41,11 @@ pub const BLOCKS_MAX: u64 = 50_000_000;
 pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) -> Result<Workload> {
     match kind {
         Kind::Names => {
-            let files = u64::from(table.swept("files", choices, count)?.unwrap_or(1000));
+            let files = match table.swept("files_in_all", choices, count)? {
+                // As near to it as all clients with the same number come.
+                Some(all) => u64::from(all.div_ceil(clients)),
+                None => u64::from(table.swept("files", choices, count)?.unwrap_or(1000)),
+            };
             let dirs = table.swept("directories", choices, |value| name(value, &Dirs::ALL))?.unwrap_or(Dirs::Shared);
             let told = table.value("measure", |value| names(value, &WorkStep::ALL))?;
             let steps = [WorkStep::Create, WorkStep::Stat, WorkStep::Remove];

@@ -25,7 +25,8 @@ pub struct WeftCase {
     work: Workload,
 }
 
-const STORAGES: [(&str, Engine); 2] = [("journal", Engine::Journal), ("memory", Engine::Memory)];
+const STORAGES: [(&str, Engine); 4] =
+    [("journal", Engine::Journal), ("memory", Engine::Memory), ("db", Engine::Db), ("dbpf", Engine::Dbpf)];
 const CONTRACTS: [(&str, Durability); 3] = [("batch", Durability::Batch), ("sync", Durability::Sync), ("none", Durability::None)];
 const CACHES: [(&str, bool); 2] = [("yes", true), ("no", false)];
 

@@ -21,8 +21,9 @@ pub async fn open<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result
     let superblock = find_store(rt.disk(), &config.serving).await?;
     match (config.serving.engine, superblock) {
         (Engine::Memory, _) => open_memory(rt, config).await,
-        (Engine::Journal, Some(superblock)) => recover(rt, config, superblock).await,
-        (Engine::Journal, None) => format(rt, config).await,
+        // How metadata is kept makes no difference for data.
+        (Engine::Journal | Engine::Db | Engine::Dbpf, Some(superblock)) => recover(rt, config, superblock).await,
+        (Engine::Journal | Engine::Db | Engine::Dbpf, None) => format(rt, config).await,
     }
 }
 

@@ -62,7 +62,7 @@ impl From<JournalError> for Status {
 
 impl JournalError {
     /// For `map_err`: names the action that the disk refused.
-    pub(crate) fn during(action: impl Into<String>) -> impl FnOnce(DiskError) -> JournalError {
+    pub fn during(action: impl Into<String>) -> impl FnOnce(DiskError) -> JournalError {
         move |error| match error {
             DiskError::NoSpace => JournalError::NoSpace,
             error => JournalError::Disk { action: action.into(), error },

@@ -1,13 +1,13 @@
 //! Starting: format or recover, then serve.
 
 use weft_base::{ServerId, ServerRole};
-use weft_journal::{Found, Journal};
+use weft_journal::{Found, Superblock};
 use weft_namespace::{Change, Record, Settings, State, encode};
 use weft_rt::{Disk, ServerRuntime};
 use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal};
 use weft_wire::NameKey;
 
-use crate::engine::{JournalEngine, MemoryEngine};
+use crate::engine::{Engine as KeepsRecords, JournalEngine, MemoryEngine, Plan, RowEngine};
 use crate::server::Server;
 use crate::{Engine, MetaServerConfig, ServerError};
 
@@ -31,8 +31,24 @@ pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<()
             serve(rt, MemoryEngine::<R::Disk>::new(), config, life, state).await
         }
         Engine::Journal => {
-            let (journal, life) = open(&rt, &config, &mut state).await?;
+            let superblock = find_or_format(&rt, &config).await?;
+            let (journal, power_was_cut) = replay_journal(&rt, &config.serving, &superblock, |found| {
+                let (Found::Checkpoint(bytes) | Found::Journal(_, bytes)) = found;
+                let mut record = Record::decode(bytes.to_vec().into())?;
+                state.apply(&mut record);
+                Ok(())
+            })
+            .await?;
             let engine = JournalEngine::new(journal, &config.serving);
+            let life = begin(&rt, superblock, power_was_cut, &engine, &mut state).await?;
+            serve(rt, engine, config, life, state).await
+        }
+        Engine::Db | Engine::Dbpf => {
+            let superblock = find_or_format(&rt, &config).await?;
+            let power_was_cut = superblock.boot_id != rt.disk().boot_id();
+            let take = |change| state.apply_change(change);
+            let engine = RowEngine::recover(rt.disk(), plan(&config), &config.serving, take).await?;
+            let life = begin(&rt, superblock, power_was_cut, &engine, &mut state).await?;
             serve(rt, engine, config, life, state).await
         }
     }
@@ -45,16 +61,34 @@ pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<()
 /// [`ServerError::Journal`]. What a failed attempt leaves behind is no metadata; try again.
 pub async fn format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Result<(), ServerError> {
     check_config(config)?;
-    let journal = make_journal(rt, &config.serving).await?;
+    match config.serving.engine {
+        Engine::Memory | Engine::Journal => {
+            let journal = make_journal(rt, &config.serving).await?;
+            put_root(rt, config, &JournalEngine::new(journal, &config.serving)).await?;
+        }
+        Engine::Db | Engine::Dbpf => {
+            let engine = RowEngine::make(rt.disk(), plan(config), &config.serving).await?;
+            put_root(rt, config, &engine).await?;
+            engine.bring_to_rest().await?;
+        }
+    }
+    make_superblock(rt, &config.serving, rt.disk().boot_id()).await.map(drop)
+}
+
+async fn put_root<R: ServerRuntime>(rt: &R, config: &MetaServerConfig, engine: &impl KeepsRecords) -> Result<(), ServerError> {
     let changes = root_changes(rt, config);
     if !changes.is_empty() {
         let mut record = Vec::new();
         encode(&changes, &mut record);
-        journal.append(&record);
-        journal.commit().await?;
-        journal.sync().await?;
+        let root = engine.append(&record);
+        engine.commit().await?;
+        engine.sync_through(root).await?;
     }
-    make_superblock(rt, &config.serving, rt.disk().boot_id()).await.map(drop)
+    Ok(())
+}
+
+fn plan(config: &MetaServerConfig) -> Plan {
+    if config.serving.engine == Engine::Dbpf { Plan::PerObject } else { Plan::One }
 }
 
 fn check_config(config: &MetaServerConfig) -> Result<(), ServerError> {
@@ -93,47 +127,49 @@ fn root_changes<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Vec<Chan
     State::format(0o755, config.root_uid, config.root_gid, config.serving.map.default_layout(), rt.wall())
 }
 
-async fn open<R: ServerRuntime>(rt: &R, config: &MetaServerConfig, state: &mut State) -> Result<(Journal<R::Disk>, Life), ServerError> {
+async fn find_or_format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Result<Superblock, ServerError> {
     let mut found = find_store(rt.disk(), &config.serving).await?;
     if found.is_none() {
         format(rt, config).await?;
         found = find_store(rt.disk(), &config.serving).await?;
     }
-    let superblock = found.ok_or_else(|| ServerError::NotFormatted(config.serving.name.clone()))?;
-    let (journal, power_was_cut) = replay_journal(rt, &config.serving, &superblock, |found| {
-        let (Found::Checkpoint(bytes) | Found::Journal(_, bytes)) = found;
-        let mut record = Record::decode(bytes.to_vec().into())?;
-        state.apply(&mut record);
-        Ok(())
-    })
-    .await?;
+    found.ok_or_else(|| ServerError::NotFormatted(config.serving.name.clone()))
+}
+
+/// The state is what an earlier life has left: counts one start more.
+async fn begin<R: ServerRuntime>(
+    rt: &R,
+    superblock: Superblock,
+    power_was_cut: bool,
+    engine: &impl KeepsRecords,
+    state: &mut State,
+) -> Result<Life, ServerError> {
     if superblock.boot > 0 {
         // Whatever is promised now, it was perhaps not when files were opened.
         state.begin_grace(power_was_cut);
         if power_was_cut {
-            skip_lost_handles(&journal, state).await?;
+            skip_lost_handles(engine, state).await?;
         }
     }
-    let life = begin_life(rt.disk(), superblock, rt.disk().boot_id()).await?;
-    Ok((journal, life))
+    begin_life(rt.disk(), superblock, rt.disk().boot_id()).await
 }
 
 /// A power cut may have taken files whose handles clients and data servers still know. These
 /// handles are never given out again; the next power cut must not undo that, so it is made durable
 /// before the superblock says that this one is dealt with.
-async fn skip_lost_handles<D: Disk>(journal: &Journal<D>, state: &mut State) -> Result<(), ServerError> {
+async fn skip_lost_handles(engine: &impl KeepsRecords, state: &mut State) -> Result<(), ServerError> {
     let next = state.next_handle().counter() + HANDLES_LOST_MAX;
     let mut record = Record { changes: vec![Change::PutCounter { next }], open: None };
     let mut encoded = Vec::new();
     record.encode(&mut encoded);
-    journal.append(&encoded);
+    let lsn = engine.append(&encoded);
     state.apply(&mut record);
-    journal.commit().await?;
-    journal.sync().await?;
+    engine.commit().await?;
+    engine.sync_through(lsn).await?;
     Ok(())
 }
 
-async fn serve<R: ServerRuntime, E: crate::engine::Engine>(
+async fn serve<R: ServerRuntime, E: KeepsRecords>(
     rt: R,
     engine: E,
     config: MetaServerConfig,

@@ -68,8 +68,12 @@ fn requests_that_arrive_together_share_a_journal_write() {
 
 #[test]
 fn acknowledged_changes_survive_the_death_of_the_process() {
+    KEPT.into_iter().for_each(acknowledged_changes_survive_the_death_of_the_process_in);
+}
+
+fn acknowledged_changes_survive_the_death_of_the_process_in(engine: Engine) {
     for durability in [Durability::None, Durability::Batch, Durability::Sync] {
-        let cluster = Cluster::new(4, 1, |config| config.serving.durability = durability);
+        let cluster = Cluster::new(4, 1, |config| (config.serving.engine, config.serving.durability) = (engine, durability));
         let client = cluster.caller(1);
         for round in 0..5 {
             let creator = client.clone();
@@ -81,16 +85,20 @@ fn acknowledged_changes_survive_the_death_of_the_process() {
             cluster.crash_and_restart(0);
             let lister = client.clone();
             let names = cluster.block_on(|| async move { lister.list(ROOT_HANDLE).await.unwrap() });
-            assert_eq!(names.len(), 20 * (round + 1), "{durability:?}");
+            assert_eq!(names.len(), 20 * (round + 1), "{engine} {durability}");
         }
     }
 }
 
 #[test]
 fn synced_changes_survive_a_power_cut() {
+    KEPT.into_iter().for_each(synced_changes_survive_a_power_cut_in);
+}
+
+fn synced_changes_survive_a_power_cut_in(engine: Engine) {
     for (durability, wait_ns) in [(Durability::Sync, 0), (Durability::Batch, SECOND)] {
         for seed in 0..5 {
-            let cluster = Cluster::new(seed, 1, |config| config.serving.durability = durability);
+            let cluster = Cluster::new(seed, 1, |config| (config.serving.engine, config.serving.durability) = (engine, durability));
             let client = cluster.caller(1);
             let creator = client.clone();
             cluster.block_on(|| async move {
@@ -102,15 +110,19 @@ fn synced_changes_survive_a_power_cut() {
             cluster.sim.run_for(wait_ns);
             cluster.power_cycle(0);
             let names = cluster.block_on(|| async move { client.list(ROOT_HANDLE).await.unwrap() });
-            assert_eq!(names.len(), 20, "{durability:?} seed {seed}: {names:?}");
+            assert_eq!(names.len(), 20, "{engine} {durability} seed {seed}: {names:?}");
         }
     }
 }
 
 #[test]
 fn sync_meta_makes_everything_durable_even_without_a_contract() {
+    KEPT.into_iter().for_each(sync_meta_makes_everything_durable_even_without_a_contract_in);
+}
+
+fn sync_meta_makes_everything_durable_even_without_a_contract_in(engine: Engine) {
     for seed in 0..5 {
-        let cluster = Cluster::new(seed, 1, |config| config.serving.durability = Durability::None);
+        let cluster = Cluster::new(seed, 1, |config| (config.serving.engine, config.serving.durability) = (engine, Durability::None));
         let client = cluster.caller(1);
         let creator = client.clone();
         cluster.block_on(|| async move {
@@ -121,7 +133,7 @@ fn sync_meta_makes_everything_durable_even_without_a_contract() {
         });
         cluster.power_cycle(0);
         let names = cluster.block_on(|| async move { client.list(ROOT_HANDLE).await.unwrap() });
-        assert_eq!(names.len(), 20, "seed {seed}");
+        assert_eq!(names.len(), 20, "{engine} seed {seed}");
     }
 }
 
@@ -157,11 +169,15 @@ fn checkpoints_bound_the_journal_and_lose_nothing() {
 
 #[test]
 fn a_repeated_request_is_answered_from_the_table_even_after_a_restart() {
+    KEPT.into_iter().for_each(a_repeated_request_is_answered_from_the_table_even_after_a_restart_in);
+}
+
+fn a_repeated_request_is_answered_from_the_table_even_after_a_restart_in(engine: Engine) {
     use weft_base::{ClientId, RequestId};
     use weft_rt::{Bulk, Outgoing, Runtime};
     use weft_wire::{Flags, Header, Op, Wire};
 
-    let cluster = Cluster::new(6, 1, |_| {});
+    let cluster = Cluster::new(6, 1, |config| config.serving.engine = engine);
     let send = |sequence: u64, span: u32, file: &'static str| {
         let rt = cluster.sim.rt(cluster.client);
         cluster.block_on(move || async move {
@@ -226,7 +242,11 @@ fn starting_needs_a_directory_of_this_server() {
 
 #[test]
 fn a_full_disk_refuses_changes_answers_questions_and_recovers() {
-    let cluster = Cluster::new(8, 1, |config| config.serving.journal_segment_bytes = 256 << 10);
+    KEPT.into_iter().for_each(a_full_disk_refuses_changes_answers_questions_and_recovers_in);
+}
+
+fn a_full_disk_refuses_changes_answers_questions_and_recovers_in(engine: Engine) {
+    let cluster = Cluster::new(8, 1, |config| (config.serving.engine, config.serving.journal_segment_bytes) = (engine, 256 << 10));
     let client = cluster.caller(1);
     let node = cluster.meta[0];
     let first = client.clone();

@@ -11,17 +11,30 @@ pub enum Engine {
     Memory,
     /// A journal and checkpoints.
     Journal,
+    /// Yardstick, as the module ALT of Kunkel 2006: one embedded database for all metadata. Data
+    /// servers keep theirs as with a journal.
+    Db,
+    /// Yardstick, as PVFS2's module DBPF: an embedded database for each object. Data servers keep
+    /// theirs as with a journal.
+    Dbpf,
 }
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Engine; 2] = [Engine::Memory, Engine::Journal];
+    pub const ALL: [Engine; 4] = [Engine::Memory, Engine::Journal, Engine::Db, Engine::Dbpf];
+
+    /// True if what it holds outlives the process.
+    pub const fn is_kept(self) -> bool {
+        !matches!(self, Engine::Memory)
+    }
 
     /// Its name in configurations, superblocks and statistics.
     pub const fn name(self) -> &'static str {
         match self {
             Engine::Memory => "memory",
             Engine::Journal => "journal",
+            Engine::Db => "db",
+            Engine::Dbpf => "dbpf",
         }
     }
 
@@ -30,6 +43,8 @@ impl Engine {
         match self {
             Engine::Memory => "Nowhere but in memory: an upper bound for measurements; everything is lost when a server stops",
             Engine::Journal => "In memory with a journal and checkpoints on disk",
+            Engine::Db => "Yardstick: all metadata in one embedded database, as the module ALT of PVFS2 (2006)",
+            Engine::Dbpf => "Yardstick: an embedded database for each file and directory, as the module DBPF of PVFS2 (2006)",
         }
     }
 }
@@ -89,7 +104,7 @@ impl FromStr for Engine {
         Engine::ALL
             .into_iter()
             .find(|engine| engine.name() == name)
-            .ok_or_else(|| format!("unknown variant `{name}`, expected `memory` or `journal`"))
+            .ok_or_else(|| format!("unknown variant `{name}`, expected `memory`, `journal`, `db` or `dbpf`"))
     }
 }
 

@@ -10,14 +10,14 @@ use weft_base::Result as Replayed;
 use weft_journal::{Found, Journal, Superblock};
 use weft_rt::{Disk, ServerRuntime};
 
-use crate::{Engine, ServerError, ServingConfig, first_map};
+use crate::{ServerError, ServingConfig, first_map};
 
 /// Which start of which store this is.
 #[derive(Clone, Debug)]
 pub struct Life {
     /// Counts the starts; never 0.
     pub boot: u32,
-    /// Of the engine `journal`.
+    /// Of an engine that keeps something.
     pub superblock: Option<Superblock>,
 }
 
@@ -44,7 +44,7 @@ pub async fn find_store<D: Disk>(disk: &D, config: &ServingConfig) -> Result<Opt
     let found = Superblock::load(disk).await?;
     match &found {
         Some(superblock) => superblock.check_owner(&config.map, config.server, config.engine.name()).map_err(ServerError::Store)?,
-        None if config.engine == Engine::Journal && !config.create => return Err(ServerError::NotFormatted(config.name.clone())),
+        None if config.engine.is_kept() && !config.create => return Err(ServerError::NotFormatted(config.name.clone())),
         None => {}
     }
     Ok(found)

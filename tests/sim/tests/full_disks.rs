@@ -3,7 +3,7 @@
 
 use weft_base::{MILLISECOND, ROOT_HANDLE, SECOND, Status};
 use weft_rt_sim::{Joined, Random};
-use weft_sim_tests::cluster::{BATCH_NS, ClusterConfig, Durability};
+use weft_sim_tests::cluster::{BATCH_NS, ClusterConfig, Durability, Engine};
 use weft_sim_tests::history::{Action, Name, Outcome};
 use weft_sim_tests::plan::OperationMix;
 use weft_sim_tests::stage::{Stage, Tolerance};
@@ -22,13 +22,14 @@ fn with_client(stage: &mut Stage, client: &mut Option<(weft_rt_sim::NodeId, Work
     *client = Some((node, worker.expect("no client dies here")));
 }
 
-fn campaign(seed: u64) {
+fn campaign(seed: u64, storage: Engine) {
     let mut random = Random::new(seed ^ 0xF111);
     let contract = if random.coin() { Durability::Batch } else { Durability::Sync };
     let config = ClusterConfig {
         meta: random.between(1, 2) as usize,
         data: 2,
         contract,
+        storage,
         segment_bytes: 256 << 10,
         checkpoint_bytes: if random.coin() { 2 << 10 } else { 64 << 10 },
         ..ClusterConfig::small()
@@ -71,11 +72,17 @@ fn campaign(seed: u64) {
     let over = stage.recover().and_then(|()| stage.examine(true, FULL));
     let (problems, undecided) = stage.judge(FULL);
     if over.is_err() || !problems.is_empty() || undecided {
-        panic!("seed {seed}: {over:?}\n{}\n{}", problems.join("\n"), stage.shared.borrow().history);
+        panic!("seed {seed}, {storage}: {over:?}\n{}\n{}", problems.join("\n"), stage.shared.borrow().history);
     }
 }
 
 #[test]
 fn twenty_rounds_of_full_disks() {
-    (7000..7012).for_each(campaign);
+    (7000..7012).for_each(|seed| campaign(seed, Engine::Journal));
+}
+
+#[test]
+fn rounds_of_full_disks_with_embedded_databases() {
+    (7000..7003).for_each(|seed| campaign(seed, Engine::Db));
+    (7003..7006).for_each(|seed| campaign(seed, Engine::Dbpf));
 }

@@ -59,7 +59,7 @@ impl Args {
         let config = Config::load(&self.config)?;
         let server = config.server(&self.server)?;
         stores::check(&config)?;
-        if self.create && config.engine == Engine::Journal && !stores::is_made(&server.dir) {
+        if self.create && config.engine.is_kept() && !stores::is_made(&server.dir) {
             stores::check_running(&config, server.id)?;
         }
         weft_host::faults::begin(&server.name, Some(&config))?;
@@ -173,7 +173,7 @@ fn check_dir(server: &ServerConfig, config: &Config, create: bool) -> Result<()>
 }
 
 fn disk(server: &ServerConfig, config: &Config) -> Result<DiskConfig> {
-    if config.engine == Engine::Journal {
+    if config.engine.is_kept() {
         let directory = server.dir.clone();
         let is_direct = config.direct_io && server.id.role() == ServerRole::Data;
         return Ok(match is_direct {

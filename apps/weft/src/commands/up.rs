@@ -215,8 +215,9 @@ impl Args {
                 );
             }
         }
-        if self.settings.engine == Engine::Memory && config.engine != Engine::Memory {
-            bail!("{} was made with the engine journal; --engine memory cannot change that", self.state.given().display());
+        if self.settings.engine != Engine::Journal && config.engine != self.settings.engine {
+            let (given, made, asked) = (self.state.given(), config.engine, self.settings.engine);
+            bail!("{} was made with the engine {made}; --engine {asked} cannot change that", given.display());
         }
         if self.settings.stripe_size != STRIPE_BYTES_DEFAULT && self.settings.stripe_size != config.stripe_bytes {
             bail!(

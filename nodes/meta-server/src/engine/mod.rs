@@ -4,6 +4,7 @@
 
 mod journal;
 mod memory;
+mod rows;
 
 use std::future::Future;
 
@@ -12,6 +13,7 @@ use weft_rt::Disk;
 
 pub(crate) use journal::JournalEngine;
 pub(crate) use memory::MemoryEngine;
+pub(crate) use rows::{Plan, RowEngine};
 
 /// How much room there is for records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -345,6 +345,9 @@ pub async fn directory_on(client: &TestClient, server: ServerId, prefix: &str) -
     panic!("no directory was placed on {server}");
 }
 
+/// Engines that keep what they hold: one conformance suite for all of them.
+pub const KEPT: [Engine; 3] = [Engine::Journal, Engine::Db, Engine::Dbpf];
+
 /// Engines and durability contracts that tests run under.
 pub fn contracts() -> Vec<(Engine, Durability)> {
     vec![
@@ -352,5 +355,9 @@ pub fn contracts() -> Vec<(Engine, Durability)> {
         (Engine::Journal, Durability::None),
         (Engine::Journal, Durability::Batch),
         (Engine::Journal, Durability::Sync),
+        (Engine::Db, Durability::Batch),
+        (Engine::Db, Durability::Sync),
+        (Engine::Dbpf, Durability::Batch),
+        (Engine::Dbpf, Durability::Sync),
     ]
 }

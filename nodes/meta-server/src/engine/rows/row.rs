@@ -1,0 +1,150 @@
+//! Changes as rows of databases: keys whose order is that of a snapshot, values that are changes.
+//! A row says what is there now: reading all rows and applying their changes makes the state.
+
+use bytes::Bytes;
+use weft_base::{ClientId, Handle, Result, ServerId};
+use weft_namespace::Change;
+use weft_wire::ops::TxId;
+use weft_wire::{Reader, Wire};
+
+/// First bytes of keys, in the order in which rows are applied.
+mod kind {
+    pub(super) const COUNTER: u8 = 1;
+    pub(super) const PREPARED: u8 = 2;
+    pub(super) const DECIDED: u8 = 3;
+    pub(super) const INODE: u8 = 4;
+    pub(super) const LAYOUT: u8 = 5;
+    pub(super) const TARGET: u8 = 6;
+    pub(super) const XATTR: u8 = 7;
+    pub(super) const ENTRY: u8 = 8;
+    pub(super) const REPLY: u8 = 9;
+}
+
+/// What a change does to a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RowChange {
+    /// The row is this.
+    Put(Vec<u8>, Vec<u8>),
+    /// The row is gone.
+    Delete(Vec<u8>),
+    /// All rows from the first key to before the second are gone.
+    DeleteRange(Vec<u8>, Vec<u8>),
+    /// The inode of this row has other times and another version, as the change says.
+    Touch(Vec<u8>, Change),
+}
+
+/// Whose database it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    /// The server: attributes, transactions, replies.
+    Server,
+    /// An object: what only concerns it (the key/value pairs of Trove).
+    Object(Handle),
+}
+
+/// A change as rows. An object that is gone is told by [`Change::DeleteInode`] itself: its own
+/// database, where it has one, goes with it.
+pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
+    use Owner::{Object, Server};
+    use RowChange::{Delete, DeleteRange, Put, Touch};
+    match change {
+        Change::PutInode { handle, .. } => put(Server, Put(of_handle(kind::INODE, *handle), value(change))),
+        Change::DeleteInode { handle } => {
+            put(Server, Delete(of_handle(kind::INODE, *handle)));
+            for kind in kind::LAYOUT..=kind::ENTRY {
+                put(Object(*handle), DeleteRange(of_handle(kind, *handle), end(of_handle(kind, *handle))));
+            }
+        }
+        Change::Touch { handle, .. } => put(Server, Touch(of_handle(kind::INODE, *handle), change.clone())),
+        Change::PutEntry { dir, name, .. } => put(Object(*dir), Put(of_name(kind::ENTRY, *dir, name), value(change))),
+        Change::DeleteEntry { dir, name } => put(Object(*dir), Delete(of_name(kind::ENTRY, *dir, name))),
+        Change::PutTarget { handle, .. } => put(Object(*handle), Put(of_handle(kind::TARGET, *handle), value(change))),
+        Change::PutXattr { handle, name, .. } => put(Object(*handle), Put(of_name(kind::XATTR, *handle, name), value(change))),
+        Change::DeleteXattr { handle, name } => put(Object(*handle), Delete(of_name(kind::XATTR, *handle, name))),
+        Change::PutPrepared { tx, .. } => put(Server, Put(of_tx(kind::PREPARED, tx), value(change))),
+        Change::DeletePrepared { tx } => put(Server, Delete(of_tx(kind::PREPARED, tx))),
+        Change::PutDecided { tx, .. } => put(Server, Put(of_tx(kind::DECIDED, tx), value(change))),
+        Change::DeleteDecided { tx } => put(Server, Delete(of_tx(kind::DECIDED, tx))),
+        Change::PutReply { client, incarnation, sequence, finished_below, .. } => {
+            // Answers to older lives, and those that the client has, are dropped.
+            let oldest = of_client(*client);
+            put(Server, DeleteRange(oldest, of_reply(*client, *incarnation, *finished_below)));
+            put(Server, Put(of_reply(*client, *incarnation, *sequence), value(change)));
+        }
+        Change::ForgetClient { client } => put(Server, DeleteRange(of_client(*client), end(of_client(*client)))),
+        Change::PutCounter { .. } => put(Server, Put(vec![kind::COUNTER], value(change))),
+    }
+}
+
+/// The row of an object's layout in its own database: the inode of which it is taken.
+pub(crate) fn layout_row(handle: Handle, inode: &Change) -> RowChange {
+    RowChange::Put(of_handle(kind::LAYOUT, handle), value(inode))
+}
+
+/// The change that a row is.
+///
+/// # Errors
+/// [`weft_base::Status::BadMessage`] if it is none.
+pub(crate) fn change_of(value: &[u8]) -> Result<Change> {
+    Change::get(&mut Reader::new(Bytes::copy_from_slice(value)))
+}
+
+/// True if the row is the layout of an object.
+pub(crate) fn is_layout(key: &[u8]) -> bool {
+    key.first() == Some(&kind::LAYOUT)
+}
+
+/// The inode's row after a change of its times; `None` if the row is no inode.
+pub(crate) fn touched(row: &[u8], touch: &Change) -> Option<Vec<u8>> {
+    let (Ok(Change::PutInode { handle, mut inode }), Change::Touch { mtime, ctime, version, .. }) = (change_of(row), touch) else {
+        return None;
+    };
+    (inode.mtime, inode.ctime, inode.version) = (*mtime, *ctime, *version);
+    Some(value(&Change::PutInode { handle, inode }))
+}
+
+/// The counter of handles behind all that a change names of this server.
+pub(crate) fn counter_behind(change: &Change, server: ServerId) -> u64 {
+    let handle = match change {
+        Change::PutInode { handle, .. } => Some(*handle),
+        Change::PutPrepared { prepared, .. } => prepared.made(),
+        Change::PutCounter { next } => return *next,
+        _ => None,
+    };
+    handle.filter(|handle| handle.server() == server).map_or(0, |handle| handle.counter() + 1)
+}
+
+fn value(change: &Change) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
+    change.put(&mut out);
+    out
+}
+
+fn of_handle(kind: u8, handle: Handle) -> Vec<u8> {
+    [&[kind][..], &handle.0.to_be_bytes()].concat()
+}
+
+fn of_name(kind: u8, handle: Handle, name: &[u8]) -> Vec<u8> {
+    [&[kind][..], &handle.0.to_be_bytes(), name].concat()
+}
+
+fn of_tx(kind: u8, tx: &TxId) -> Vec<u8> {
+    [&[kind][..], &tx.coordinator.0.to_be_bytes(), &tx.number.to_be_bytes()].concat()
+}
+
+fn of_client(client: ClientId) -> Vec<u8> {
+    [&[kind::REPLY][..], &client.0.to_be_bytes()].concat()
+}
+
+fn of_reply(client: ClientId, incarnation: u32, sequence: u64) -> Vec<u8> {
+    [&of_client(client)[..], &incarnation.to_be_bytes(), &sequence.to_be_bytes()].concat()
+}
+
+/// The first key behind all keys that begin with `prefix`; no prefix here is all ones.
+fn end(mut prefix: Vec<u8>) -> Vec<u8> {
+    while prefix.pop_if(|last| *last == u8::MAX).is_some() {}
+    if let Some(last) = prefix.last_mut() {
+        *last += 1;
+    }
+    prefix
+}
