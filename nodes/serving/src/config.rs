@@ -23,8 +23,8 @@ pub struct ServingConfig {
     pub key: ClusterKey,
     /// Make a new, empty store if the disk holds none; otherwise that is an error.
     pub create: bool,
-    /// Serve only when the others know the store of this server (of an engine that keeps one). Tests
-    /// of one server alone say no.
+    /// Serve only when the others know the store of this server (of an engine that keeps one).
+    /// Tests of one server alone say no.
     pub meets_others: bool,
     /// What keeps its state over a restart.
     pub engine: Engine,
