@@ -60,20 +60,27 @@ pub fn file_of<'a>(run: &'a Run, event: &Event) -> Option<&'a str> {
     }
 }
 
+/// Flags by their names.
+const FLAGS: [(u16, &str); 9] = [
+    (flags::SERVER, "server"),
+    (flags::SIMULATED, "simulated"),
+    (flags::ERROR, "failed"),
+    (flags::RETRY, "retry"),
+    (flags::SAMPLED, "sampled"),
+    (flags::SYNC, "sync"),
+    (flags::HIT, "cached"),
+    (flags::SHARED, "shared"),
+    (flags::OPEN, "running"),
+];
+
 /// Names of the flags that are set.
 pub fn flag_names(bits: u16) -> Vec<&'static str> {
-    let names = [
-        (flags::SERVER, "server"),
-        (flags::SIMULATED, "simulated"),
-        (flags::ERROR, "failed"),
-        (flags::RETRY, "retry"),
-        (flags::SAMPLED, "sampled"),
-        (flags::SYNC, "sync"),
-        (flags::HIT, "cached"),
-        (flags::SHARED, "shared"),
-        (flags::OPEN, "running"),
-    ];
-    names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect()
+    FLAGS.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect()
+}
+
+/// The flag of this name; 0 if there is none.
+pub fn flag(name: &str) -> u16 {
+    FLAGS.into_iter().find(|(_, known)| *known == name).map_or(0, |(bit, _)| bit)
 }
 
 /// The layer of messages: only there the peer is filled in, and 0 is the first metadata server.

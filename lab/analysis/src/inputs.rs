@@ -29,6 +29,10 @@ pub enum Content {
     Progress,
     /// Names of objects (a list beside traces).
     Names,
+    /// A project of HDTrace (XML); its traces, statistics and relations lie beside it.
+    HdTrace,
+    /// One of those.
+    HdTracePart,
     /// Nothing that is known.
     Unknown,
 }
@@ -36,9 +40,10 @@ pub enum Content {
 /// Bytes that are looked at to tell what a file is.
 const HEAD: usize = 512;
 
-/// The runs that words of the command line name: every directory is one, the single trace files
-/// together are one, every single result of `weft bench` is one, and a progress file belongs to the
-/// result before it. `NAME=PATH` gives a name; paths of the same name are one run.
+/// The runs that words of the command line name: every directory and every project of HDTrace is
+/// one, the single trace files together are one, every single result of `weft bench` is one, and a
+/// progress file belongs to the result before it. `NAME=PATH` gives a name; paths of the same name
+/// are one run.
 ///
 /// # Errors
 /// If a path does not exist.
@@ -52,7 +57,8 @@ pub fn inputs(words: &[PathBuf]) -> Result<Vec<Input>> {
             _ if data.is_dir() => Kind::Directory,
             Content::Json => Kind::Result,
             Content::Progress => Kind::Progress,
-            Content::Trace | Content::Names | Content::Unknown => Kind::Traces,
+            Content::HdTrace => Kind::Project,
+            Content::Trace | Content::Names | Content::HdTracePart | Content::Unknown => Kind::Traces,
         };
         let joins = |(position, (other, before, _)): (usize, &(Option<String>, Kind, Vec<PathBuf>))| match (&name, other) {
             (Some(name), Some(other)) => name == other,
@@ -94,9 +100,18 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Content)>> {
         let entries = fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))?;
         let found = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file());
         let mut found: Vec<(PathBuf, Content)> = found.map(|path| (path.clone(), content(&path))).collect();
-        found.retain(|(_, content)| *content != Content::Unknown);
+        found.retain(|(_, content)| !matches!(content, Content::Unknown | Content::HdTracePart));
+        // A project beside recordings of Weft is what was exported of them.
+        if found.iter().any(|(_, content)| *content == Content::Trace) {
+            found.retain(|(_, content)| *content != Content::HdTrace);
+        }
+        let projects = found.iter().filter(|(_, content)| *content == Content::HdTrace).map(|(path, _)| path.display().to_string());
+        let projects: Vec<String> = projects.collect();
+        if projects.len() > 1 {
+            bail!("{} holds several projects of HDTrace; name one, or several as runs: {}", path.display(), projects.join(" "));
+        }
         if found.is_empty() {
-            bail!("{} holds no trace file of Weft and no result of weft bench", path.display());
+            bail!("{} holds no trace file of Weft, no project of HDTrace and no result of weft bench", path.display());
         }
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         files.extend(found);
@@ -107,6 +122,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Content)>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Directory,
+    Project,
     Traces,
     Result,
     Progress,
@@ -140,6 +156,9 @@ fn content(path: &Path) -> Content {
         return Content::Names;
     }
     let text = String::from_utf8_lossy(&head);
+    if let Some(content) = of_hdtrace(&text) {
+        return content;
+    }
     let first = text.trim_start().chars().next();
     let line = text.lines().next().unwrap_or("");
     let columns: Vec<&str> = line.split(',').map(str::trim).collect();
@@ -148,6 +167,22 @@ fn content(path: &Path) -> Content {
         Some('{' | '[') => Content::Json,
         _ if has(&["proc", "process"]) && has(&["t_s", "start_ms"]) && has(&["count", "ops"]) => Content::Progress,
         _ => Content::Unknown,
+    }
+}
+
+/// Files of HDTrace: XML with one of three outermost elements, or the length of the header of a
+/// statistics file and that header.
+fn of_hdtrace(head: &str) -> Option<Content> {
+    let length_end = head.find(|letter: char| !letter.is_ascii_digit()).filter(|digits| (1..=10).contains(digits));
+    if length_end.is_some_and(|digits| head[digits..].trim_start().starts_with("<Statistics")) {
+        return Some(Content::HdTracePart);
+    }
+    let elements = head.split('<').skip(1).find(|element| !element.starts_with(['?', '!']))?;
+    let name = elements.split(|letter: char| letter.is_whitespace() || matches!(letter, '>' | '/')).next();
+    match name.filter(|_| head.trim_start().starts_with('<')) {
+        Some("Application") => Some(Content::HdTrace),
+        Some("Program" | "relation") => Some(Content::HdTracePart),
+        _ => None,
     }
 }
 

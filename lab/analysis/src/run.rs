@@ -1,7 +1,7 @@
 //! A run that is looked at: its files on one time line, its lanes, and what is found out in the
 //! background once the page can be shown.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -22,6 +22,7 @@ use crate::lanes::{Lanes, Spans};
 use crate::results::Results;
 use crate::room;
 use crate::sublane::SubLane;
+use crate::traces;
 
 /// Suspects that are listed for each kind of operation.
 const SUSPECTS: usize = 5;
@@ -111,10 +112,13 @@ impl Run {
     /// If none of them can be read, or they need more memory than there is.
     pub fn load(input: &Input, progress: impl Fn(u64, u64) + Sync) -> Result<Run> {
         let mut files = inputs::files(&input.paths)?;
-        let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+        let size = |path: &Path, content: Content| match content {
+            Content::HdTrace => crate::hdtrace::bytes(path),
+            _ => fs::metadata(path).map_or(0, |data| data.len()),
+        };
         // The largest first: who has done a small one takes the next.
-        files.sort_by_cached_key(|(path, _)| std::cmp::Reverse(size(path)));
-        let total: u64 = files.iter().map(|(path, _)| size(path)).sum();
+        files.sort_by_cached_key(|(path, content)| std::cmp::Reverse(size(path, *content)));
+        let total: u64 = files.iter().map(|(path, content)| size(path, *content)).sum();
         room::check(total)?;
         progress(0, total);
         let done = AtomicU64::new(0);
@@ -127,7 +131,7 @@ impl Run {
                 let more = len as u64 - more;
                 progress(done.fetch_add(more, Ordering::Relaxed) + more, total);
             });
-            read.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((path.clone(), size(path), part));
+            read.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((path.clone(), size(path, *content), part));
         });
         let mut read = read.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         // In the order of the names, whoever was read first.
@@ -136,8 +140,8 @@ impl Run {
         let mut lists = Vec::new();
         for (path, bytes, part) in read {
             let refused = match part {
-                Ok(Part::Trace(file)) => {
-                    traces.push(*file);
+                Ok(Part::Traces(files)) => {
+                    traces.extend(files);
                     None
                 }
                 Ok(Part::Json(bytes)) => results.add_json(&bytes).err(),
@@ -328,7 +332,7 @@ fn having<N: Ord + Copy>(sorted: &[(N, u32)], number: N) -> impl Iterator<Item =
 
 /// What one file says.
 enum Part {
-    Trace(Box<TraceFile>),
+    Traces(Vec<TraceFile>),
     Json(Vec<u8>),
     Progress(String),
     Names(String),
@@ -341,10 +345,8 @@ impl Part {
             Content::Json => fs::read(path).map(Part::Json).map_err(text),
             Content::Progress => fs::read(path).map(|bytes| Part::Progress(String::from_utf8_lossy(&bytes).into_owned())).map_err(text),
             Content::Names => fs::read(path).map(|bytes| Part::Names(String::from_utf8_lossy(&bytes).into_owned())).map_err(text),
-            Content::Trace | Content::Unknown => {
-                let file = File::open(path).map_err(text)?;
-                let bytes = file.metadata().map_or(0, |data| data.len() as usize);
-                TraceFile::read_from(file, bytes, progress).map(|file| Part::Trace(Box::new(file))).map_err(|error| error.to_string())
+            Content::Trace | Content::HdTrace | Content::HdTracePart | Content::Unknown => {
+                traces::read(path, content, progress).map(Part::Traces)
             }
         }
     }

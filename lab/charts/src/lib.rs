@@ -7,6 +7,7 @@
 
 mod axis;
 mod bars;
+mod calls;
 mod frame;
 mod heat;
 mod lines;
@@ -22,6 +23,7 @@ pub mod views;
 
 pub use axis::{Axis, Unit};
 pub use bars::{Bars, Overlay, Series};
+pub use calls::CallClass;
 pub use frame::{Frame, Plot};
 pub use heat::HeatMap;
 pub use lines::{Line, Lines, Mark, Style};

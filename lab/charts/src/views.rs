@@ -5,7 +5,8 @@ use weft_trace::explain::{Explanation, KindReport, StageReport, Waterfall};
 use weft_trace::latency::{self, Latency, SLOTS, Stacked};
 
 use crate::{
-    Axis, Bars, Block, Fill, Frame, Lane, Line, Lines, Overlay, Pattern, Rows, Series, SmallRows, Style, Timeline, Unit, categorical, seek,
+    Axis, Bars, Block, CallClass, Fill, Frame, Lane, Line, Lines, Overlay, Pattern, Rows, Series, SmallRows, Style, Timeline, Unit,
+    categorical, seek,
 };
 
 /// The distribution of figures 4.12 to 4.15 of Vef's thesis: the number of operations in each of
@@ -103,7 +104,8 @@ pub fn stage_fill(stage: Stage) -> Fill {
 /// shades of grey, so that operations stand out; disk accesses are told apart by [`seek`] where
 /// that is asked for.
 pub fn event_fill(name: &str) -> Fill {
-    let done = name.rsplit('.').next().unwrap_or(name);
+    let plain = name.rsplit('.').next().unwrap_or(name).to_lowercase();
+    let done = plain.strip_prefix("file_").unwrap_or(&plain);
     Fill::plain(match (name, done) {
         ("net.call", _) => 0x8C8C8C,
         ("net.send", _) => 0xA8A49C,
@@ -128,7 +130,18 @@ pub fn event_fill(name: &str) -> Fill {
         (_, "window") => 0xF0E442,
         (_, "lock") => 0xA0A040,
         (_, "pause") => 0xFFF59D,
-        _ => 0x5A5A5A,
+        _ => match CallClass::of(name) {
+            Some(CallClass::Compute) => 0xD0D0D0,
+            Some(CallClass::Communication) => match done {
+                "barrier" => 0x6A5ACD,
+                "send" | "recv" | "sendrecv" => categorical(2).color,
+                done if done.starts_with("wait") => 0x9FB6CD,
+                _ => 0x3C8DA8,
+            },
+            Some(CallClass::Read) => 0x009E73,
+            Some(CallClass::Write) => 0xE69F00,
+            Some(CallClass::Metadata) | None => 0x5A5A5A,
+        },
     })
 }
 

@@ -177,6 +177,42 @@ mod tests {
     use crate::samples;
 
     #[test]
+    fn what_was_exported_opens_as_the_same_run() {
+        use weft_trace::explain::Analysis;
+        let dir = tempfile::tempdir().expect("a directory");
+        let before = samples::two_creates();
+        let output = dir.path().join("run.proj");
+        write(&before, &output).expect("written");
+        let after = Source::load(&[output], &Default::default()).expect("opens");
+        let spans = |source: &Source| {
+            let of = |event: &weft_trace::merge::Event| {
+                let node = source.merged.nodes[event.node].name.clone();
+                (node, source.name(event), source.start_ns(event), event.dur_ns / 16, event.record.req, event.record.flags)
+            };
+            let mut all: Vec<_> = source.events().filter(|event| weft_analysis::lanes::is_span(event)).map(of).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(spans(&after), spans(&before));
+        let nodes = |source: &Source| source.merged.nodes.iter().map(|node| (node.name.clone(), node.server)).collect::<Vec<_>>();
+        assert_eq!(nodes(&after), nodes(&before));
+        let gauges = |source: &Source| {
+            let of = |event: &weft_trace::merge::Event| match &event.record.body {
+                Body::Counter(gauges) => Some((source.start_ns(event), source.name(event), *gauges)),
+                _ => None,
+            };
+            source.events().filter_map(of).collect::<Vec<_>>()
+        };
+        assert!(!gauges(&before).is_empty());
+        assert_eq!(gauges(&after), gauges(&before));
+        let explained = |source: &Source| {
+            let explained = Analysis::new(&source.merged).explain(0);
+            explained.kinds.iter().map(|kind| (kind.operation.clone(), kind.count, (kind.covered * 1e3) as u64)).collect::<Vec<_>>()
+        };
+        assert_eq!(explained(&after), explained(&before));
+    }
+
+    #[test]
     fn our_own_reader_opens_everything_again() {
         let dir = tempfile::tempdir().expect("a directory");
         let source = samples::two_creates();

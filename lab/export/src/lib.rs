@@ -44,7 +44,7 @@ Examples:
   weft export traces/ --format parquet -o run.parquet       # duckdb -c \"select event, quantile_cont(duration_ns, .99) from 'run.parquet' group by 1\"
   weft export traces/ --format hdtrace -o run.proj          # for the viewers of 2009")]
 pub struct Args {
-    /// Trace files, or directories with trace files
+    /// Trace files, directories with trace files, or projects of HDTrace (.proj)
     #[arg(required = true, value_name = "FILE|DIR")]
     traces: Vec<PathBuf>,
     /// What to write

@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use weft_analysis::details::flag_names;
 use weft_analysis::inputs;
 use weft_analysis::inputs::Content;
 use weft_analysis::lanes::is_span;
 use weft_analysis::sublane::{Laid, Layout, SubLane, class_name};
+use weft_analysis::traces;
 use weft_base::FastMap;
 use weft_trace::event::NET_CALL;
-use weft_trace::file::TraceFile;
 use weft_trace::merge::{Event, Merged, merge};
 use weft_trace::record::{Body, fine, flags};
 use weft_trace::{EventKind, Mask};
@@ -67,12 +67,11 @@ impl Source {
     pub fn load(paths: &[PathBuf], selection: &Selection) -> Result<Source> {
         let mut files = Vec::new();
         for (path, content) in inputs::files(paths)? {
-            if !matches!(content, Content::Trace | Content::Unknown) {
+            if matches!(content, Content::Json | Content::Progress | Content::Names) {
                 continue;
             }
-            let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            match TraceFile::read(&bytes) {
-                Ok(file) => files.push(file),
+            match traces::read(&path, content, |_| {}) {
+                Ok(read) => files.extend(read),
                 Err(reason) => weft_host::output::tell(&format!("{}: {reason}", path.display())),
             }
         }

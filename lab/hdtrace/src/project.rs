@@ -210,7 +210,9 @@ impl Reading<'_> {
         let mut levels = Vec::new();
         let mut next = topology.child("Level");
         while let Some(level) = next {
-            levels.extend(self.sound(self.lookup.required(level, "type").map(str::to_owned)));
+            // The oldest tools called the type a name.
+            let name = level.attribute("name").filter(|_| level.attribute("type").is_none());
+            levels.extend(self.sound(name.map_or_else(|| self.lookup.required(level, "type"), Ok).map(str::to_owned)));
             next = level.child("Level");
         }
         levels
@@ -219,8 +221,12 @@ impl Reading<'_> {
     /// The depth of the tree is bounded by that of the document.
     fn nodes(&mut self, parent: &Element) -> Vec<TopologyNode> {
         let mut nodes = Vec::new();
-        for child in parent.children_named("Node") {
-            if let Some(name) = self.sound(self.lookup.required(child, "name").map(str::to_owned)) {
+        // The oldest tools called a node a label, and its name a value.
+        let named = [("Node", "name"), ("Label", "value")];
+        for (child, attribute) in
+            parent.children.iter().filter_map(|child| named.iter().find(|(name, _)| child.name == *name).map(|(_, of)| (child, of)))
+        {
+            if let Some(name) = self.sound(self.lookup.required(child, attribute).map(str::to_owned)) {
                 let kind = child.attribute("type").map(str::to_owned);
                 nodes.push(TopologyNode { name, kind, children: self.nodes(child) });
             }

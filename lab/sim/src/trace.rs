@@ -14,7 +14,7 @@ use weft_model::{JobKind, Seek};
 use weft_piosim::{Access, Command, Recording, RequestSpan};
 use weft_trace::event::{self, EventInfo, EventPart, EventTable, PHASES_MAX};
 use weft_trace::file::{FileHeader, FileWriter};
-use weft_trace::record::{Body, Span, StagedSpan, TraceRecord, class, coarse, fine, flags, padded};
+use weft_trace::record::{Body, Span, StagedSpan, TraceRecord, class, coarse, fine, flags};
 use weft_trace::{Anchor, Batch, EventId, EventKind, Stage};
 
 use crate::workload::Load;
@@ -112,7 +112,8 @@ pub fn write(folder: &Path, workloads: &[Load], servers: u32, recording: &Record
     // Files of all applications are numbered together.
     let names = workloads.iter().flat_map(|load| load.application.files.iter().map(|file| file.name.as_str()));
     if let Some(place) = nodes.0.keys().next().copied() {
-        (1..).zip(names).for_each(|(object, name)| put_name(&mut nodes, place, object, name));
+        let records = (1..).zip(names).flat_map(|(object, name)| weft_trace::names::records(object, name));
+        records.for_each(|record| nodes.put(place, NAMES, record));
     }
     for ((is_server, number), rings) in nodes.0 {
         let name = if is_server { format!("server{number}") } else { format!("client{number}") };
@@ -121,20 +122,6 @@ pub fn write(folder: &Path, workloads: &[Load], servers: u32, recording: &Record
         std::fs::write(&path, file(name, server, rings)).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
-}
-
-/// The name of an object, in as many pieces as it needs.
-fn put_name(nodes: &mut Nodes, place: Place, object: u64, name: &str) {
-    let mut rest = name;
-    for lane in 0.. {
-        let record = TraceRecord { req: object, lane, ..TraceRecord::new(0, event::TRACE_NAME, Body::Text(padded(rest))) };
-        let used = record.text().len();
-        nodes.put(place, NAMES, record);
-        rest = &rest[used..];
-        if rest.is_empty() || used == 0 {
-            return;
-        }
-    }
 }
 
 /// Gives the span of each command, by process and position in its program.

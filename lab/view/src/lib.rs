@@ -43,6 +43,7 @@ Examples:
   weft view traces/                       # every trace file in the directory, on one time line
   weft view meta0.trace data0.trace --port 7070 --no-open
   weft view before/ after/                # two runs, to compare them
+  weft view real=run.proj simulated=case0/  # a project of HDTrace (2009) beside a simulation of it
   weft view real=traces/ model=sim.trace  # with names; paths of one name are one run
   weft view before.json after.json progress.csv ceiling.json   # results of weft bench
   weft view traces/ --listen 0.0.0.0      # for other machines
@@ -50,8 +51,8 @@ Examples:
 
 It prints an address with a token; without it nobody sees anything, other users of this machine neither.")]
 pub struct Args {
-    /// Traces and results of weft bench: each directory is a run, single trace files together are
-    /// one
+    /// Traces, projects of HDTrace and results of weft bench: each directory and project is a run,
+    /// single trace files together are one
     #[arg(required_unless_present = "live", value_name = "[NAME=]FILE|DIR")]
     paths: Vec<PathBuf>,
     /// Show live numbers of this file system

@@ -4,14 +4,31 @@
 use std::collections::BTreeMap;
 
 use crate::EventKind;
+use crate::event::TRACE_NAME;
 use crate::merge::Merged;
-use crate::record::Body;
+use crate::record::{Body, TraceRecord, padded};
 
 /// How a list of names begins; a line with a handle (hexadecimal), a tabulator and a path for each
 /// object follows.
 pub const HEAD: &str = "weft-names 1";
 /// Names that are kept, at most.
 const NAMES_MAX: usize = 1 << 20;
+
+/// The records of the name of an object: as many pieces as it needs, without a time.
+pub fn records(object: u64, name: &str) -> Vec<TraceRecord> {
+    let mut records = Vec::new();
+    let mut rest = name;
+    for lane in 0..u16::MAX {
+        let record = TraceRecord { req: object, lane, ..TraceRecord::new(0, TRACE_NAME, Body::Text(padded(rest))) };
+        let used = record.text().len();
+        records.push(record);
+        rest = &rest[used..];
+        if rest.is_empty() || used == 0 {
+            break;
+        }
+    }
+    records
+}
 
 /// Names by handle.
 #[derive(Debug, Default)]

@@ -1,13 +1,14 @@
 //! `weft explain`: where the time of operations went: of recorded ones, or of a running file
 //! system's.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
+use weft_analysis::inputs::{self, Content};
+use weft_analysis::traces;
 use weft_charts::{Frame, views};
 use weft_host::connect::Common;
 use weft_host::fs_arg::CONFIG_NAME;
@@ -33,6 +34,7 @@ Examples:
   weft explain ~/fs                 the next 3 s of a running file system
   weft explain ~/fs --seconds 10 --keep t
   weft explain t                    from the files of `weft trace`
+  weft explain run.proj             from a project of HDTrace, with the files beside it
   weft explain t --slowest 10
   weft explain t --svg where.svg")]
 pub struct Args {
@@ -116,8 +118,12 @@ impl Args {
             }
             traces => files(traces)?,
         };
-        let read_all: Vec<Mutex<Option<Result<TraceFile>>>> = files.iter().map(|_| Mutex::default()).collect();
-        at_once(files.len(), &|number| *read_all[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(read(&files[number])));
+        let read_all: Vec<Mutex<Option<Result<Vec<TraceFile>>>>> = files.iter().map(|_| Mutex::default()).collect();
+        at_once(files.len(), &|number| {
+            let (file, content) = &files[number];
+            let read = traces::read(file, *content, |_| {}).map_err(|reason| anyhow!("{}: {reason}", file.display()));
+            *read_all[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
+        });
         let read_all = read_all.into_iter().filter_map(|read| read.into_inner().unwrap_or_else(PoisonError::into_inner));
         let (sound, damaged): (Vec<_>, Vec<_>) = read_all.partition(Result::is_ok);
         let damaged = damaged.into_iter().filter_map(Result::err).map(|error| format!("{error:#}: this file is left out"));
@@ -125,7 +131,7 @@ impl Args {
         if sound.is_empty() {
             bail!("{}", problems.join("; "));
         }
-        let merged = merge_by(sound.into_iter().flatten().collect(), &at_once);
+        let merged = merge_by(sound.into_iter().flatten().flatten().collect(), &at_once);
         let analysis = Analysis::by(&merged, &at_once);
         let mut report = Report {
             explanation: analysis.explain_by(self.suspects, i64::MIN, i64::MAX, &at_once),
@@ -159,15 +165,10 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
     if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("between 0.01 and 3600 seconds".into()) }
 }
 
-fn files(traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for trace in traces {
-        match trace.is_dir() {
-            true => files.extend(files_in(trace)?),
-            false => files.push(trace.clone()),
-        }
-    }
-    files.sort();
+/// The traces among what was named; what lies beside them in a folder is for other commands.
+fn files(traces: &[PathBuf]) -> Result<Vec<(PathBuf, Content)>> {
+    let mut files = inputs::files(traces)?;
+    files.retain(|(_, content)| !matches!(content, Content::Json | Content::Progress | Content::Names));
     if files.is_empty() {
         bail!("no trace files there; `weft trace` makes some, and processes for which WEFT_TRACE names a folder, when they end");
     }
@@ -187,12 +188,6 @@ fn refuse_a_second_recording(folder: &Path) -> Result<()> {
         // Not there yet, or whatever is wrong with it is said when it is written to.
         _ => Ok(()),
     }
-}
-
-fn read(file: &Path) -> Result<TraceFile> {
-    let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let bytes = input.metadata().map_or(0, |data| data.len() as usize);
-    TraceFile::read_from(input, bytes, |_| {}).with_context(|| file.display().to_string())
 }
 
 fn nodes(merged: &Merged) -> Vec<NodeRow> {

@@ -48,7 +48,7 @@ enum What {
 /// What all pictures have in common.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Files or directories, a panel each
+    /// Files, directories or projects of HDTrace, a panel each
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// The file to write

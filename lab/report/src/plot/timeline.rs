@@ -6,11 +6,12 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use weft_analysis::sublane::{SubLane, nodes_in_order};
-use weft_charts::{Axis, Fill, Frame, Mark, Panel, Strip, StripLane, Strips, Unit, categorical, seek};
+use weft_charts::{Axis, CallClass, Fill, Frame, Mark, Panel, Strip, StripLane, Strips, Unit, categorical, seek};
 use weft_export::source::{Selection, Source};
+use weft_trace::EventKind;
 use weft_trace::event::DISK_SYNC;
 use weft_trace::merge::Event;
-use weft_trace::record::{Body, flags};
+use weft_trace::record::{Body, Span, flags};
 
 use crate::plot::Common;
 
@@ -98,6 +99,11 @@ impl Args {
         for node in nodes_in_order(&source.merged) {
             let name = &source.merged.nodes[node].name;
             let is_client = source.merged.nodes[node].server.is_none();
+            let sorts = source.merged.events.node_times(node);
+            if !sorts.sorts().iter().any(|sort| matches!(sort.kind, EventKind::Span | EventKind::StagedSpan)) && !sorts.sorts().is_empty() {
+                // A host of which only gauges are known.
+                continue;
+            }
             let lane = |name: &str, is_minor, wanted: &dyn Fn(&Event) -> Option<usize>| {
                 let strip = |event: &Event| {
                     let class = wanted(event)?;
@@ -135,6 +141,9 @@ fn said(source: &Source, last_s: f64) -> String {
     let [_, none, near, far] = classes;
     let accesses: u64 = classes.iter().sum();
     let flushes = disks().filter(|event| disk_class(event) == FLUSH).count();
+    if accesses == 0 && flushes == 0 {
+        return format!("{last_s:.2} s, no disk recorded");
+    }
     let flushes = if flushes == 0 { String::new() } else { format!(", {flushes} flushes") };
     format!("{last_s:.2} s, {accesses} disk accesses: {none} without a seek, {near} near, {far} far{flushes}")
 }
@@ -145,14 +154,15 @@ fn main_class(source: &Source, event: &Event, is_client: bool) -> Option<usize> 
     let part = SubLane::of(event.record.event);
     match (is_client, part) {
         (true, SubLane::Application | SubLane::Operation) => {
-            let name = source.name(event);
-            Some(match name.split('.').nth(1).unwrap_or_default() {
-                "compute" => 0,
-                "read" | "write" | "read_all" | "write_all" | "fsync" => 2,
-                "open" | "close" | "create" | "stat" | "unlink" | "mkdir" | "rmdir" | "rename" | "readdir" | "getattr" | "setattr"
-                | "lookup" | "view" | "other" => 3,
-                _ => 1,
-            })
+            // What a library did inside a call belongs to that call.
+            let is_inside = part == SubLane::Application && matches!(event.record.body, Body::Span(Span { parent: 1.., .. }));
+            let class = match CallClass::of(&source.name(event)) {
+                Some(CallClass::Compute) => 0,
+                Some(CallClass::Read | CallClass::Write) => 2,
+                Some(CallClass::Metadata) => 3,
+                Some(CallClass::Communication) | None => 1,
+            };
+            (!is_inside).then_some(class)
         }
         (false, SubLane::Disk) => is_access(&event).then(|| disk_class(event)),
         _ => None,
@@ -194,7 +204,7 @@ fn iterations(source: &Source, bytes: u64) -> Vec<Mark> {
 #[cfg(test)]
 mod tests {
     use weft_trace::event::DISK_WRITE;
-    use weft_trace::record::{Span, TraceRecord};
+    use weft_trace::record::TraceRecord;
 
     use super::*;
 

@@ -1,0 +1,117 @@
+//! The records of one process while they are put together.
+
+use std::collections::BTreeMap;
+
+use weft_base::ServerId;
+use weft_hdtrace::Time;
+use weft_trace::file::{FileHeader, FileWriter, TraceFile};
+use weft_trace::record::{DURATION_MAX, TraceRecord};
+use weft_trace::{Anchor, Batch, EventKind, EventTable};
+
+/// Records of one batch.
+const BATCH: usize = 1 << 14;
+/// The ring of gauges and names; threads are numbered from 0.
+pub const OWN_RING: u32 = 1 << 30;
+
+/// A process, or a host with statistics.
+#[derive(Debug)]
+pub struct Process {
+    /// Names of the topology, joined by `/`.
+    pub name: String,
+    /// The outermost of them.
+    pub host: String,
+    /// Its number, if it does something for other processes.
+    pub server: Option<u16>,
+    /// What happened, each with its thread.
+    pub records: Vec<(u32, TraceRecord)>,
+    /// Positions of states in `records`, by beginning and name.
+    pub states: BTreeMap<(u64, String), usize>,
+    /// Threads so far.
+    pub threads: u32,
+    /// The earliest time of the project.
+    base: Time,
+    spans: u32,
+}
+
+impl Process {
+    /// A process at this place of the topology; times count from `base`.
+    pub fn new(path: &[String], base: Time) -> Process {
+        let (name, host) = (path.join("/"), path.first().cloned().unwrap_or_default());
+        Process { server: server_number(&name), name, host, records: Vec::new(), states: BTreeMap::new(), threads: 0, base, spans: 0 }
+    }
+
+    /// True if nothing is known about it.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Nanoseconds since the earliest time of the project.
+    pub fn at(&self, time: Time) -> u64 {
+        u64::try_from((time - self.base).0).unwrap_or(0)
+    }
+
+    /// Nanoseconds from one time to another.
+    ///
+    /// # Errors
+    /// A part of a sentence.
+    pub fn duration(begin: Time, end: Time) -> Result<u64, String> {
+        let ns = u64::try_from((end - begin).0).map_err(|_| format!("ends at {end}, before it begins at {begin}"))?;
+        if ns > DURATION_MAX { Err("takes longer than three days".to_string()) } else { Ok(ns) }
+    }
+
+    /// The identity of a new span.
+    pub fn next_span(&mut self) -> u32 {
+        self.spans += 1;
+        self.spans
+    }
+
+    /// Adds a record; gives its position among those of the process.
+    pub fn put(&mut self, ring: u32, record: TraceRecord) -> usize {
+        self.records.push((ring, record));
+        self.records.len() - 1
+    }
+
+    /// Adds the record of a state of this name.
+    pub fn put_state(&mut self, ring: u32, name: &str, record: TraceRecord) {
+        let begin = record.t0;
+        let position = self.put(ring, record);
+        self.states.insert((begin, name.to_string()), position);
+    }
+
+    /// All of it, as if Weft had recorded it.
+    pub fn file(self, events: &EventTable, domain: &str) -> TraceFile {
+        let header = FileHeader {
+            node: self.name,
+            server: self.server,
+            process: 1,
+            clock: "monotonic".into(),
+            clock_domain: domain.to_string(),
+            anchor: Anchor { ticks: 0, mono_ns: 0, wall_ns: self.base.0 },
+            events: events.clone(),
+            machine: self.host,
+        };
+        let mut rings: BTreeMap<u32, Vec<TraceRecord>> = BTreeMap::new();
+        self.records.into_iter().for_each(|(ring, record)| rings.entry(ring).or_default().push(record));
+        let (mut writer, mut bytes) = FileWriter::begin(&header);
+        for (ring, mut records) in rings {
+            // As they would have been written: when they were over.
+            if records.iter().any(|record| record.kind() != EventKind::Text) {
+                records.sort_by_key(|record| record.t0.saturating_add(record.duration()));
+            }
+            let mut first = 0;
+            for chunk in records.chunks(BATCH) {
+                writer.batch(&Batch { ring, first, records: chunk.iter().map(TraceRecord::to_words).collect() }, &mut bytes);
+                first += chunk.len() as u64;
+            }
+        }
+        writer.end(&mut bytes);
+        TraceFile::read(&bytes).expect("written just now")
+    }
+}
+
+/// The number of a server of Weft by its name, `meta0`, `data3` or `server3`; exports of Weft have
+/// such nodes.
+fn server_number(name: &str) -> Option<u16> {
+    let index = |role: &str| name.strip_prefix(role)?.parse::<u16>().ok().filter(|index| *index < ServerId::FIRST_DATA);
+    index("meta").or_else(|| index("data").or_else(|| index("server")).map(|index| ServerId::data(index).0))
+}
