@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use weft_base::{Attr, ClusterMap, Credentials, FileKind, FsId, Handle, ServerEntry, Status};
+use weft_base::{Attr, ClusterMap, Credentials, FileKind, FsId, Handle, ROOT_HANDLE, ServerEntry, Status};
 use weft_client::{Client, ClientOptions};
 use weft_rt_real::{Address, ClientConfig, ClientRt};
 use weft_wire::Credential;
@@ -130,10 +130,12 @@ impl Fs {
 
     fn connect(map: ClusterMap, key: Option<Credential>, config: Option<Config>, name: String, common: &Common) -> Result<Fs> {
         crate::faults::begin("client", config.as_ref())?;
+        let root = key.as_ref().map_or(ROOT_HANDLE, |key| key.root);
         let mut settings = ClientConfig::from_map(&map, key).map_err(|error| anyhow!("{name}: {error}"))?;
         settings.share_memory = config.as_ref().is_none_or(|config| config.shared_memory);
         settings.encrypt_tcp = config.as_ref().is_some_and(|config| config.encrypt_tcp);
         let mut options = ClientOptions::new(settings.client, settings.incarnation);
+        options.root = root;
         let rt = ClientRt::new(settings);
         options.deadline_ns = common.timeout().as_nanos() as u64;
         Ok(Fs { client: Client::new(rt, map, options), who: credentials()?, name, config })

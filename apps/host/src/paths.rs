@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weft_base::{FileKind, Handle, ROOT_HANDLE};
+use weft_base::{FileKind, Handle};
 
 use crate::connect::Fs;
 use crate::output::show_name;
@@ -73,11 +73,11 @@ impl Names {
     }
 
     fn find_files(&mut self, fs: &Fs, keys: &[u64], mut files: Vec<u64>) {
-        let mut dirs: Vec<(u64, Vec<u8>)> = vec![(ROOT_HANDLE.0, b"/".to_vec())];
+        let mut dirs: Vec<(u64, Vec<u8>)> = vec![(fs.client.root().0, b"/".to_vec())];
         for key in keys {
             if let Some((_, Some(found))) = self.found.get(key)
                 && found.is_dir
-                && *key != ROOT_HANDLE.0
+                && *key != fs.client.root().0
             {
                 dirs.push((*key, found.path.clone()));
             }
@@ -103,7 +103,7 @@ impl Names {
 fn path_of_dir(fs: &Fs, dir: Handle) -> Option<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut at = dir;
-    while at != ROOT_HANDLE {
+    while at != fs.client.root() {
         if names.len() == DEPTH {
             return None;
         }

@@ -27,6 +27,9 @@ features! {
     /// Everything after the handshake travels in envelopes ([`Cipher`](crate::Cipher)). Over TCP
     /// only.
     2 ENCRYPTION "encryption";
+    /// The client shows tags for handles ([`HandleTags`](crate::HandleTags)), which limited keys
+    /// need.
+    3 HANDLE_TAGS "handle tags";
 }
 
 impl Features {
@@ -43,7 +46,7 @@ impl Features {
         Features(self.0 & other.0)
     }
     /// What this set has and the other one lacks.
-    pub fn without(self, other: Features) -> Features {
+    pub const fn without(self, other: Features) -> Features {
         Features(self.0 & !other.0)
     }
 }

@@ -397,6 +397,12 @@ impl ServerHandshake {
         Welcome { status: accepted.map_or_else(Status::code, |_| 0) }
     }
 
+    /// What the client must have: its key may need more than the server does.
+    fn needs(&self, hello: &Hello) -> Features {
+        let is_limited = self.keys.find(hello.key).is_some_and(|(.., access)| access.needs_tags());
+        self.needs.with(if is_limited { Features::HANDLE_TAGS } else { Features::default() })
+    }
+
     fn refusal(&self, hello: &Hello) -> Option<Status> {
         if hello.nonce.len() != NONCE_BYTES {
             Some(Status::BadMessage)
@@ -404,7 +410,7 @@ impl ServerHandshake {
             Some(if error == ExtensionError::Malformed { Status::BadMessage } else { Status::NewerExtension })
         } else if hello.version_oldest > PROTOCOL_VERSION || hello.version_newest < PROTOCOL_VERSION_OLDEST {
             Some(Status::VersionMismatch)
-        } else if !hello.features.contains(self.needs) || !self.features.contains(hello.needs) {
+        } else if !hello.features.contains(self.needs(hello)) || !self.features.contains(hello.needs) {
             Some(Status::FeatureMissing)
         } else if (hello.fs_id.0 != 0 && hello.fs_id != self.fs_id) || (!hello.fs_name.is_empty() && hello.fs_name != self.fs_name) {
             Some(Status::WrongFileSystem)
@@ -431,8 +437,8 @@ impl ServerHandshake {
                 versions(PROTOCOL_VERSION_OLDEST, PROTOCOL_VERSION),
                 versions(hello.version_oldest, hello.version_newest)
             ),
-            Status::FeatureMissing if !hello.features.contains(self.needs) => {
-                format!("the server needs what the client does not have: {}", self.needs.without(hello.features))
+            Status::FeatureMissing if !hello.features.contains(self.needs(hello)) => {
+                format!("the server needs what the client does not have: {}", self.needs(hello).without(hello.features))
             }
             Status::FeatureMissing => format!("the client needs what the server does not have: {}", hello.needs.without(self.features)),
             Status::AuthenticationFailed => format!("{} is not in the list of keys, or was revoked", hello.key),

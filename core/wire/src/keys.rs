@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use weft_base::{ClientId, Credentials, Handle, Result, Status};
+use weft_base::{ClientId, Credentials, Handle, ROOT_HANDLE, Result, Status};
 
 use crate::ops::{AllowedBy, CloseRequest, Space};
 use crate::{ClusterKey, Op, Reader, Request, Rights, Wire};
@@ -56,11 +56,13 @@ pub struct Credential {
     pub id: KeyId,
     /// The secret.
     pub key: ClusterKey,
+    /// The directory that its client takes for the root.
+    pub root: Handle,
 }
 
 impl From<ClusterKey> for Credential {
     fn from(key: ClusterKey) -> Credential {
-        Credential { id: KeyId::SERVERS, key }
+        Credential { id: KeyId::SERVERS, key, root: ROOT_HANDLE }
     }
 }
 
@@ -84,6 +86,8 @@ pub struct KeyRights {
     pub uid_max: u32,
     /// Root is nobody.
     pub squashes_root: bool,
+    /// The directory in which everything is that it may reach: what its client takes for the root.
+    pub root: Handle,
 }
 
 /// User and group that root becomes for a key that squashes root.
@@ -93,7 +97,8 @@ impl KeyRights {
     /// All that servers may.
     pub const SERVER: KeyRights = KeyRights { is_server: true, ..KeyRights::CLIENT };
     /// All that a client may.
-    pub const CLIENT: KeyRights = KeyRights { is_server: false, is_read_only: false, uid_min: 0, uid_max: u32::MAX, squashes_root: false };
+    pub const CLIENT: KeyRights =
+        KeyRights { is_server: false, is_read_only: false, uid_min: 0, uid_max: u32::MAX, squashes_root: false, root: ROOT_HANDLE };
 
     /// True if requests must be looked at before they are executed.
     pub fn is_limited(&self) -> bool {
@@ -114,6 +119,8 @@ impl KeyRights {
         }
         match op.allowed_by() {
             AllowedBy::UnlimitedKey => Err(Status::KeyForbids),
+            // They tell of objects of which the client may not know.
+            _ if self.needs_tags() && matches!(op, Op::Live | Op::Parent) => Err(Status::KeyForbids),
             // Whether they change something is in the request.
             AllowedBy::Open => Ok(()),
             AllowedBy::User if op == Op::Open => Ok(()),
@@ -125,7 +132,13 @@ impl KeyRights {
     /// True if it speaks for every user. If not, its client is believed nothing that would stand
     /// for a permission: that its kernel has looked at permission bits, and what it has open.
     fn is_for_everybody(&self) -> bool {
-        *self == KeyRights { is_read_only: self.is_read_only, ..KeyRights::CLIENT }
+        *self == KeyRights { is_read_only: self.is_read_only, is_server: self.is_server, root: self.root, ..KeyRights::CLIENT }
+    }
+
+    /// True if its client may name only objects of which it was told
+    /// ([`HandleTags`](crate::HandleTags)).
+    pub fn needs_tags(&self) -> bool {
+        self.root != ROOT_HANDLE || !self.is_for_everybody()
     }
 
     /// Sees to it that a request asks for no more than the key allows: root may become nobody, and
@@ -313,6 +326,11 @@ impl KeyRing {
         Some((self.server.of_client(id, key.generation), key.generation, key.access))
     }
 
+    /// What is handed out to a client.
+    pub fn credential(&self, id: KeyId) -> Option<Credential> {
+        self.find(id).map(|(key, _, access)| Credential { id, key, root: access.root })
+    }
+
     /// True if a client that has proved this key may stay.
     pub fn still_accepts(&self, id: KeyId, generation: u32, access: KeyRights) -> bool {
         self.find(id).is_some_and(|(_, newest, allowed)| (newest, allowed) == (generation, access))
@@ -321,13 +339,14 @@ impl KeyRing {
 
 /// Rights in words, as the list has them.
 pub fn rights_to_text(key: &ClientKey) -> String {
-    let KeyRights { is_read_only, uid_min, uid_max, squashes_root, .. } = key.access;
+    let KeyRights { is_read_only, uid_min, uid_max, squashes_root, root, .. } = key.access;
     let mut words = vec![match (uid_min, uid_max) {
         (0, u32::MAX) => "users=any".to_string(),
         (min, max) => format!("users={min}-{max}"),
     }];
     words.extend(is_read_only.then(|| "read-only".to_string()));
     words.extend(squashes_root.then(|| "root-squash".to_string()));
+    words.extend((root != ROOT_HANDLE).then(|| format!("subtree={}", root.0)));
     words.extend(key.is_revoked.then(|| "revoked".to_string()));
     words.join(" ")
 }
@@ -345,9 +364,10 @@ fn parse_line(line: &str) -> std::result::Result<(KeyId, ClientKey), String> {
             "root-squash" => key.access.squashes_root = true,
             "revoked" => key.is_revoked = true,
             // What is not understood must not become more than it was.
-            word => match word.strip_prefix("users=").and_then(parse_users) {
-                Some((min, max)) => (key.access.uid_min, key.access.uid_max) = (min, max),
-                None => return Err(format!("the right `{word}` is not known")),
+            word => match (word.strip_prefix("users=").map(parse_users), word.strip_prefix("subtree=").map(str::parse)) {
+                (Some(Some((min, max))), _) => (key.access.uid_min, key.access.uid_max) = (min, max),
+                (_, Some(Ok(root @ 1..))) => key.access.root = Handle(root),
+                _ => return Err(format!("the right `{word}` is not known")),
             },
         }
     }
@@ -365,132 +385,4 @@ pub fn parse_users(text: &str) -> Option<(u32, u32)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ops::{CloseManyRequest, DirTarget, OpenFile, OpenRequest, PingRequest, ReclaimRequest, UnlinkRequest, Written};
-    use weft_base::DataTime;
-
-    const SERVER: ClusterKey = ClusterKey([7; 32]);
-
-    fn ring(list: &str) -> KeyRing {
-        KeyRing::new(SERVER).with_list(&format!("{HEADING}\n{list}")).unwrap()
-    }
-
-    fn who(uid: u32) -> Credentials {
-        Credentials { uid, gid: uid, groups: vec![0, 4], checked_by_kernel: true }
-    }
-
-    fn nothing(_: Handle) -> Rights {
-        Rights::default()
-    }
-
-    fn unlink(uid: u32) -> Request {
-        let at = DirTarget { dir: Handle(1), map_epoch: 1 };
-        Request::Unlink(UnlinkRequest { at, name: b"x"[..].into(), who: who(uid) })
-    }
-
-    #[test]
-    fn a_client_can_prove_nothing_but_its_own_key() {
-        let ring = ring("1 1 default users=any\n2 3 nightly users=1000-1999 read-only root-squash\n3 1 old users=any revoked\n");
-        let (first, ..) = ring.find(KeyId(1)).unwrap();
-        let (second, generation, access) = ring.find(KeyId(2)).unwrap();
-        assert!(first != second && first != SERVER && second != SERVER);
-        assert_eq!((generation, access.is_read_only, access.uid_min, access.uid_max), (3, true, 1000, 1999));
-        assert_ne!(second, SERVER.of_client(KeyId(2), 2), "a replaced key is another one");
-        assert!(ring.find(KeyId(3)).is_none() && ring.find(KeyId(4)).is_none());
-        assert_eq!(ring.find(KeyId::SERVERS), Some((SERVER, 0, KeyRights::SERVER)));
-        assert!(ring.still_accepts(KeyId(2), 3, access) && !ring.still_accepts(KeyId(2), 2, access));
-        assert_eq!(KeyRing::new(SERVER).with_list(&ring.list()).unwrap().list(), ring.list());
-    }
-
-    #[test]
-    fn a_list_that_is_not_understood_is_refused() {
-        for (list, words) in [
-            ("1 1", "the name is missing"),
-            ("0 1 x", "a number from 1"),
-            ("1 x x", "no number"),
-            ("1 1 x subtree=/a", "`subtree=/a` is not known"),
-            ("1 1 x users=9-3", "users=9-3"),
-            ("1 1 x\n1 1 y", "line 3: key 1 is there twice"),
-        ] {
-            let error = KeyRing::new(SERVER).with_list(&format!("{HEADING}\n{list}")).unwrap_err();
-            assert!(error.contains(words), "{error}");
-        }
-        assert!(KeyRing::new(SERVER).with_list("weft keys 2\n").is_err());
-    }
-
-    #[test]
-    fn identities_belong_to_keys() {
-        let client = KeyId(5).client(u64::MAX);
-        assert!(KeyId(5).is_of(client) && KeyId::SERVERS.is_of(client) && !KeyId(6).is_of(client));
-    }
-
-    #[test]
-    fn only_servers_send_what_servers_send() {
-        for op in Op::ALL {
-            let refused = op.is_between_servers().then_some(Status::KeyForbids);
-            assert_eq!(KeyRights::CLIENT.check_operation(*op).err(), refused, "{op:?}");
-            assert_eq!(KeyRights::SERVER.check_operation(*op), Ok(()));
-        }
-        assert!(Op::TxDecide.is_between_servers() && Op::Meet.is_between_servers());
-    }
-
-    #[test]
-    fn a_key_that_only_reads_changes_nothing() {
-        let access = KeyRights { is_read_only: true, ..KeyRights::CLIENT };
-        for op in [Op::Create, Op::Mkdir, Op::Unlink, Op::Rename, Op::SetAttr, Op::SetXattr, Op::RemoveXattr, Op::Write, Op::ObjectRemove] {
-            assert_eq!(access.check_operation(op), Err(Status::KeyReadsOnly), "{op:?}");
-        }
-        for op in [Op::Lookup, Op::ReadDir, Op::Open, Op::Close, Op::Read, Op::ObjectStat, Op::Ping] {
-            assert_eq!(access.check_operation(op), Ok(()), "{op:?}");
-        }
-        let open =
-            |rights| Request::Open(OpenRequest { handle: Handle(3), rights, truncate: false, open_sequence: 1, who: who(7), judged: None });
-        assert_eq!(access.check_request(&mut open(Rights::READ), nothing), Ok(()));
-        assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE)), nothing), Err(Status::KeyReadsOnly));
-        assert_eq!(access.check_request(&mut Request::Ping(PingRequest {}), nothing), Ok(()));
-    }
-
-    #[test]
-    fn a_client_of_some_users_is_not_believed_what_it_has_open() {
-        let (mine, other) = (Handle(3), Handle(4));
-        let opened = |handle| if handle == mine { Rights::READ.with(Rights::WRITE) } else { Rights::READ };
-        let range = KeyRights { uid_min: 1000, uid_max: 1999, ..KeyRights::CLIENT };
-        let asked = |access: KeyRights, mut request: Request| {
-            access.check_request(&mut request, opened).unwrap();
-            request
-        };
-        let close = |handle, truncate_epoch| {
-            let written = Some(Written { end_bytes: 9, mtime: DataTime::NONE, truncate_epoch });
-            CloseRequest { handle, open_sequence: 1, keeps: Rights::READ, written }
-        };
-        let closes = |epoch| Request::CloseMany(CloseManyRequest { closes: vec![close(mine, 2), close(other, epoch)] });
-        let reclaim = |rights| {
-            let open = |handle, rights| OpenFile { handle, rights, open_sequence: 1 };
-            Request::Reclaim(ReclaimRequest { opens: vec![open(mine, Rights::OF_OPENS), open(other, rights)] })
-        };
-        assert_eq!(asked(range, Request::Close(close(mine, 2))), Request::Close(close(mine, 2)));
-        assert_eq!(asked(range, closes(2)), closes(u32::MAX));
-        assert_eq!(asked(range, reclaim(Rights::OF_OPENS)), reclaim(Rights::READ));
-        assert_eq!(asked(KeyRights::CLIENT, closes(2)), closes(2), "who speaks for everybody is believed");
-        assert_eq!(asked(KeyRights::CLIENT, reclaim(Rights::OF_OPENS)), reclaim(Rights::OF_OPENS));
-    }
-
-    #[test]
-    fn a_key_speaks_for_its_users_only() {
-        let range = KeyRights { uid_min: 1000, uid_max: 1999, ..KeyRights::CLIENT };
-        assert_eq!(range.check_request(&mut unlink(1500), nothing), Ok(()));
-        for uid in [0, 999, 2000] {
-            assert_eq!(range.check_request(&mut unlink(uid), nothing), Err(Status::KeyForbids));
-        }
-        let squash = KeyRights { squashes_root: true, ..KeyRights::CLIENT };
-        let mut request = unlink(0);
-        assert_eq!(squash.check_request(&mut request, nothing), Ok(()));
-        let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
-        assert_eq!(who, Credentials { uid: NOBODY, gid: NOBODY, groups: vec![], checked_by_kernel: false });
-        let mut request = unlink(5);
-        assert_eq!(squash.check_request(&mut request, nothing), Ok(()));
-        let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
-        assert_eq!((who.uid, who.groups, who.checked_by_kernel), (5, vec![4], false), "nobody is in the group of root either");
-    }
-}
+mod tests;

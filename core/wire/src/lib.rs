@@ -10,6 +10,7 @@ mod disk_use;
 mod envelope;
 mod exchange;
 mod features;
+mod handle_tags;
 pub mod handshake;
 mod header;
 mod keys;
@@ -23,6 +24,7 @@ pub use codec::{ExtensionList, Reader, Wire};
 pub use envelope::{Cipher, ENVELOPE_BYTES_MAX, LENGTH_BYTES, SEAL_BYTES, SessionCiphers};
 pub use exchange::{KeyPair, PUBLIC_KEY_BYTES};
 pub use features::Features;
+pub use handle_tags::{HandleTag, HandleTags, Tagged, put_tags};
 pub use header::{
     BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HANDSHAKE_VERSION, HEADER_BYTES, Header, MessageKind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST,
     REGION_BYTES_MAX, REGION_PAGE_BYTES,

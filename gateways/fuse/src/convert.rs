@@ -24,11 +24,6 @@ pub fn inode(node: InodeNumber) -> INodeNo {
     INodeNo(node.0)
 }
 
-/// The object that an inode number of the kernel names.
-pub fn node(inode: INodeNo) -> InodeNumber {
-    InodeNumber(inode.0)
-}
-
 /// Who asks. The kernel has checked permissions with all groups of the caller
 /// (`default_permissions`), so none are sent.
 pub fn credentials(request: &Request) -> Credentials {

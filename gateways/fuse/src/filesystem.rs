@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_base::{Payload, Status};
+use weft_base::{Payload, ROOT_HANDLE, Status};
 use weft_client::{RenameFlags as NameFlags, SetAttr, XattrFlags};
-use weft_posix::{Family, Gateway, Listed, Lock, LockKind, Opened, Posix, Refusal};
+use weft_posix::{Family, Gateway, InodeNumber, Listed, Lock, LockKind, Opened, Posix, Refusal};
 use weft_rt::{Bulk, ThreadRuntime};
 use weft_trace::event;
 
 use crate::convert::{
-    attributes, caller, credentials, errno, file_type, fopen_flags, inode, kind_of_mode, name_only, node, open_how, set_time, write_how,
+    attributes, caller, credentials, errno, file_type, fopen_flags, inode, kind_of_mode, name_only, open_how, set_time, write_how,
 };
 use crate::gateway::Above;
 use crate::kernel::{
@@ -40,6 +40,11 @@ pub struct WeftFilesystem<R: ThreadRuntime> {
 impl<R: ThreadRuntime> WeftFilesystem<R> {
     pub fn new(posix: Arc<Posix<R, Above>>, threads: Arc<Threads>) -> WeftFilesystem<R> {
         WeftFilesystem { posix, threads }
+    }
+
+    /// The object that an inode number of the kernel names. Every mount begins with number 1.
+    fn node(&self, inode: INodeNo) -> InodeNumber {
+        if inode == INodeNo(ROOT_HANDLE.0) { self.posix.root() } else { InodeNumber(inode.0) }
     }
 }
 
@@ -77,15 +82,15 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let served = self.begin(event::FUSE_LOOKUP, request, parent);
-        let result = self.run(self.posix.lookup(&caller(request), node(parent), name.as_bytes()));
+        let result = self.run(self.posix.lookup(&caller(request), self.node(parent), name.as_bytes()));
         self.reply_entry(served, reply, result);
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
         let served = self.begin(event::FUSE_GETATTR, request, ino);
-        let result = match self.posix.known_attr(node(ino)) {
+        let result = match self.posix.known_attr(self.node(ino)) {
             Some(shown) => Ok(shown),
-            None => self.run(self.posix.getattr(node(ino))),
+            None => self.run(self.posix.getattr(self.node(ino))),
         };
         self.reply_attr(served, reply, result);
     }
@@ -114,13 +119,13 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
             mtime: mtime.map(set_time),
             opened_for_write: file.is_some(),
         };
-        let result = self.run(self.posix.setattr(&credentials(request), node(ino), &change));
+        let result = self.run(self.posix.setattr(&credentials(request), self.node(ino), &change));
         self.reply_attr(served, reply, result);
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        let target = answer!(served, reply, self.run(self.posix.readlink(node(ino))));
+        let target = answer!(served, reply, self.run(self.posix.readlink(self.node(ino))));
         served.replies();
         reply.data(&target);
     }
@@ -128,32 +133,32 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, rdev: u32, reply: ReplyEntry) {
         let mut served = self.begin(event::FUSE_OTHER, request, parent);
         let kind = answer!(served, reply, kind_of_mode(mode).ok_or(Status::Invalid));
-        let result = self.run(self.posix.mknod(&credentials(request), node(parent), name.as_bytes(), kind, mode & 0o7777, rdev));
+        let result = self.run(self.posix.mknod(&credentials(request), self.node(parent), name.as_bytes(), kind, mode & 0o7777, rdev));
         self.reply_entry(served, reply, result);
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let served = self.begin(event::FUSE_MKDIR, request, parent);
-        let result = self.run(self.posix.mkdir(&credentials(request), node(parent), name.as_bytes(), mode & 0o7777));
+        let result = self.run(self.posix.mkdir(&credentials(request), self.node(parent), name.as_bytes(), mode & 0o7777));
         self.reply_entry(served, reply, result);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let served = self.begin(event::FUSE_UNLINK, request, parent);
-        let result = self.run(self.posix.unlink(&credentials(request), node(parent), name.as_bytes()));
+        let result = self.run(self.posix.unlink(&credentials(request), self.node(parent), name.as_bytes()));
         self.reply_done(served, reply, result);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let served = self.begin(event::FUSE_RMDIR, request, parent);
-        let result = self.run(self.posix.rmdir(&credentials(request), node(parent), name.as_bytes()));
+        let result = self.run(self.posix.rmdir(&credentials(request), self.node(parent), name.as_bytes()));
         self.reply_done(served, reply, result);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let served = self.begin(event::FUSE_OTHER, request, parent);
         let target = target.as_os_str().as_bytes();
-        let result = self.run(self.posix.symlink(&credentials(request), node(parent), name.as_bytes(), target));
+        let result = self.run(self.posix.symlink(&credentials(request), self.node(parent), name.as_bytes(), target));
         self.reply_entry(served, reply, result);
     }
 
@@ -175,20 +180,20 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         }
         let flags =
             NameFlags { no_replace: flags.contains(RenameFlags::RENAME_NOREPLACE), exchange: flags.contains(RenameFlags::RENAME_EXCHANGE) };
-        let (from, to) = ((node(parent), name.as_bytes()), (node(newparent), newname.as_bytes()));
+        let (from, to) = ((self.node(parent), name.as_bytes()), (self.node(newparent), newname.as_bytes()));
         let result = self.run(self.posix.rename(&credentials(request), from, to, flags));
         self.reply_done(served, reply, result);
     }
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let served = self.begin(event::FUSE_OTHER, request, ino);
-        let result = self.run(self.posix.link(&credentials(request), node(ino), node(newparent), newname.as_bytes()));
+        let result = self.run(self.posix.link(&credentials(request), self.node(ino), self.node(newparent), newname.as_bytes()));
         self.reply_entry(served, reply, result);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let mut served = self.begin(event::FUSE_OPEN, request, ino);
-        let opened = self.run(self.posix.open(&caller(request), node(ino), open_how(flags.0)));
+        let opened = self.run(self.posix.open(&caller(request), self.node(ino), open_how(flags.0)));
         let opened = answer!(served, reply, opened);
         served.replies();
         if !reply.opened(FileHandle(opened.number), fopen_flags(&opened)) {
@@ -198,7 +203,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
         let mut served = self.begin(event::FUSE_CREATE, request, parent);
-        let created = self.run(self.posix.create(&caller(request), node(parent), name.as_bytes(), mode & 0o7777, open_how(flags)));
+        let created = self.run(self.posix.create(&caller(request), self.node(parent), name.as_bytes(), mode & 0o7777, open_how(flags)));
         let (shown, opened) = answer!(served, reply, created);
         let Opened { number, .. } = opened;
         served.replies();
@@ -259,7 +264,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         // Writes are at the servers when they return, and the servers know that this client has the
         // file open.
         if self.posix.keeps_locks() {
-            self.run(self.posix.descriptor_closed(node(ino), owner.0));
+            self.run(self.posix.descriptor_closed(self.node(ino), owner.0));
         }
         served.replies();
         reply.ok();
@@ -272,7 +277,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
             return reply.error(Errno::ENOSYS);
         }
         let wanted = lock_of(Family::Fcntl, file, owner, lock);
-        let found = answer!(served, reply, self.run(self.posix.lock_in_the_way(node(ino), &wanted)));
+        let found = answer!(served, reply, self.run(self.posix.lock_in_the_way(self.node(ino), &wanted)));
         served.replies();
         match found {
             None => reply.lock(&FileLock { kind: libc::F_UNLCK, ..*lock }),
@@ -300,14 +305,14 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
             return reply.error(Errno::ENOSYS);
         }
         let wanted = lock_of(if bsd { Family::Flock } else { Family::Fcntl }, file, owner, lock);
-        let unlock = || self.run(self.posix.unlock(node(ino), wanted.family, wanted.owner, wanted.start, wanted.end));
+        let unlock = || self.run(self.posix.unlock(self.node(ino), wanted.family, wanted.owner, wanted.start, wanted.end));
         if lock.kind == libc::F_UNLCK {
             unlock();
             served.replies();
             return reply.ok();
         }
         let is_awaited = || reply.is_awaited();
-        let outcome = self.run(self.posix.lock(node(ino), wanted, if sleep { Some(&is_awaited) } else { None }));
+        let outcome = self.run(self.posix.lock(self.node(ino), wanted, if sleep { Some(&is_awaited) } else { None }));
         match outcome {
             Ok(()) => {
                 served.replies();
@@ -355,7 +360,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
         served.replies();
-        let number = self.posix.open_dir(node(ino));
+        let number = self.posix.open_dir(self.node(ino));
         if !reply.opened(FileHandle(number), FopenFlags::empty()) {
             self.posix.close_dir(number);
         }
@@ -393,7 +398,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn fsyncdir(&self, request: &Request, ino: INodeNo, _file: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let served = self.begin(event::FUSE_OTHER, request, ino);
-        let result = self.run(self.posix.fsync_dir(node(ino)));
+        let result = self.run(self.posix.fsync_dir(self.node(ino)));
         self.reply_done(served, reply, result);
     }
 
@@ -410,19 +415,19 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn setxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _position: u32, reply: ReplyEmpty) {
         let served = self.begin(event::FUSE_OTHER, request, ino);
         let flags = XattrFlags { create_only: flags & libc::XATTR_CREATE != 0, replace_only: flags & libc::XATTR_REPLACE != 0 };
-        let result = self.run(self.posix.set_xattr(&credentials(request), node(ino), name.as_bytes(), value, flags));
+        let result = self.run(self.posix.set_xattr(&credentials(request), self.node(ino), name.as_bytes(), value, flags));
         self.reply_done(served, reply, result);
     }
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        let value = answer!(served, reply, self.run(self.posix.get_xattr(&credentials(request), node(ino), name.as_bytes())));
+        let value = answer!(served, reply, self.run(self.posix.get_xattr(&credentials(request), self.node(ino), name.as_bytes())));
         reply_xattr(&mut served, reply, size, &value);
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let mut served = self.begin(event::FUSE_OTHER, request, ino);
-        let names = answer!(served, reply, self.run(self.posix.list_xattr(&credentials(request), node(ino))));
+        let names = answer!(served, reply, self.run(self.posix.list_xattr(&credentials(request), self.node(ino))));
         let mut list = Vec::new();
         for name in names {
             list.extend_from_slice(&name);
@@ -433,7 +438,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let served = self.begin(event::FUSE_OTHER, request, ino);
-        let result = self.run(self.posix.remove_xattr(&credentials(request), node(ino), name.as_bytes()));
+        let result = self.run(self.posix.remove_xattr(&credentials(request), self.node(ino), name.as_bytes()));
         self.reply_done(served, reply, result);
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use weft_base::{FastMap, FileKind, Handle, ROOT_HANDLE};
+use weft_base::{FastMap, FileKind, Handle};
 use weft_host::connect::Fs;
 use weft_host::output::show_name;
 use weft_host::paths::joined;
@@ -88,10 +88,11 @@ fn objects(files: &[PathBuf]) -> BTreeSet<u64> {
 /// wanted themselves first, as files lie where work is done.
 fn walk(fs: &Fs, wanted: &mut BTreeSet<u64>, mut found: impl FnMut(u64, Vec<u8>)) {
     let deadline = Instant::now() + PATIENCE;
-    if wanted.remove(&ROOT_HANDLE.0) {
-        found(ROOT_HANDLE.0, b"/".to_vec());
+    let root = fs.client.root();
+    if wanted.remove(&root.0) {
+        found(root.0, b"/".to_vec());
     }
-    let mut dirs: VecDeque<(Handle, Vec<u8>)> = VecDeque::from([(ROOT_HANDLE, b"/".to_vec())]);
+    let mut dirs: VecDeque<(Handle, Vec<u8>)> = VecDeque::from([(root, b"/".to_vec())]);
     while let Some((dir, path)) = dirs.pop_front() {
         let mut cookie = 0;
         loop {

@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use bytes::Bytes;
 use weft_base::{ClientId, MILLISECOND, Nanos, Payload, RequestId, Result, SECOND, ServerId, Status};
 use weft_rt::{Bulk, FaultPoint, Outgoing, Runtime, Work};
-use weft_wire::{Flags, Frame, HEADER_BYTES, Header, Op, Operation, Wire};
+use weft_wire::{Flags, Frame, HEADER_BYTES, Header, Op, Operation};
 
 use crate::sequence::Sequences;
+use crate::told::ToldHandles;
 
 /// The first attempt waits at most so long, in nanoseconds; after that the request is sent again
 /// under the same number.
@@ -40,6 +41,8 @@ pub struct Caller<R> {
     any_restarted: AtomicBool,
     /// The newest epoch of the cluster map of which a server has told.
     newest_map: AtomicU32,
+    /// The objects of which servers have told, for a limited key.
+    told: ToldHandles,
 }
 
 /// What a caller knows about one server.
@@ -70,7 +73,15 @@ pub struct CallerStats {
 impl<R: Runtime> Caller<R> {
     /// A caller with a fresh identity.
     pub fn new(rt: R, client: ClientId, incarnation: u32) -> Caller<R> {
-        Caller { rt, client, incarnation, peers: RwLock::default(), any_restarted: AtomicBool::new(false), newest_map: AtomicU32::new(0) }
+        Caller {
+            rt,
+            client,
+            incarnation,
+            peers: RwLock::default(),
+            any_restarted: AtomicBool::new(false),
+            newest_map: AtomicU32::new(0),
+            told: ToldHandles::default(),
+        }
     }
 
     /// The runtime.
@@ -104,9 +115,10 @@ impl<R: Runtime> Caller<R> {
         bulk: Bulk<'_>,
         deadline: Nanos,
     ) -> Result<(O::Reply, Payload)> {
-        let encode = || operation.to_bytes();
+        let told = &self.told;
+        let encode = || told.encode(operation);
         let reply = self.deliver(server, O::OP, encode(), &encode, bulk, deadline).await?;
-        Ok((O::Reply::from_bytes(reply.body)?, reply.bulk))
+        Ok((told.decode::<O>(reply.body)?, reply.bulk))
     }
 
     /// The part of [`Caller::call_with_bulk`] that is the same code for all operations: it is

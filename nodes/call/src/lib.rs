@@ -9,6 +9,7 @@ mod caller;
 mod sequence;
 #[cfg(test)]
 mod tests;
+mod told;
 mod window;
 
 pub use caller::{Caller, CallerStats};

@@ -58,6 +58,11 @@ impl<R: Runtime> Client<R> {
         &self.inner.options
     }
 
+    /// The directory at which its paths begin.
+    pub fn root(&self) -> Handle {
+        self.inner.options.root
+    }
+
     /// This client for what its user sees as one operation: all calls together take as long as one
     /// may ([`ClientOptions::deadline_ns`]), counted from now.
     pub fn for_one_operation(&self) -> Client<R> {

@@ -1,7 +1,7 @@
 //! What goes into and comes out of the operations of a client.
 
 use bytes::Bytes;
-use weft_base::{Attr, ClientId, FileKind, Handle, SECOND};
+use weft_base::{Attr, ClientId, FileKind, Handle, ROOT_HANDLE, SECOND};
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
@@ -18,12 +18,14 @@ pub struct ClientOptions {
     pub deadline_ns: u64,
     /// Most requests that one call of a batch (`create_many`, list I/O) keeps in flight.
     pub window: usize,
+    /// The directory that the client takes for the root: that of its key.
+    pub root: Handle,
 }
 
 impl ClientOptions {
     /// The defaults for a client with this identity.
     pub fn new(client: ClientId, incarnation: u32) -> ClientOptions {
-        ClientOptions { client, incarnation, deadline_ns: 30 * SECOND, window: 256 }
+        ClientOptions { client, incarnation, deadline_ns: 30 * SECOND, window: 256, root: ROOT_HANDLE }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::error_counts::ErrorCounts;
 use crate::gateway::Gateway;
 use crate::listing::Listing;
 use crate::locks::Locks;
+use crate::node::InodeNumber;
 use crate::pages::Pages;
 use crate::set_id::SetId;
 use crate::table::Table;
@@ -73,6 +74,11 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// The runtime.
     pub fn rt(&self) -> &R {
         self.client.rt()
+    }
+
+    /// The directory that the file system begins with.
+    pub fn root(&self) -> InodeNumber {
+        InodeNumber::of(self.client.root())
     }
 
     /// The gateway above.

@@ -5,20 +5,34 @@ use std::cell::{Cell, RefCell};
 use bytes::Bytes;
 use weft_base::{FastMap, Handle, Result};
 use weft_rt::PeerId;
-use weft_wire::{KeyRights, Op, Request, Rights};
+use weft_wire::{ClusterKey, Frame, HandleTags, KeyId, KeyRights, Op, Request, Rights, Tagged};
 
 /// The rights of connected peers. Peers that may do everything are not in the table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Peers {
-    by_peer: RefCell<FastMap<PeerId, KeyRights>>,
+    /// The key of the servers.
+    key: ClusterKey,
+    by_peer: RefCell<FastMap<PeerId, PeerRights>>,
     /// Peers whose requests must be looked at: with none of them nothing is looked up.
     limited: Cell<usize>,
 }
 
+#[derive(Debug)]
+struct PeerRights {
+    access: KeyRights,
+    /// Given if the peer may name only objects of which it was told.
+    tags: Option<HandleTags>,
+}
+
 impl Peers {
-    pub(crate) fn connected(&self, peer: PeerId, access: KeyRights) {
+    pub(crate) fn new(key: ClusterKey) -> Peers {
+        Peers { key, by_peer: RefCell::default(), limited: Cell::new(0) }
+    }
+
+    pub(crate) fn connected(&self, peer: PeerId, key: KeyId, generation: u32, access: KeyRights) {
         if access != KeyRights::SERVER {
-            self.by_peer.borrow_mut().insert(peer, access);
+            let tags = access.needs_tags().then(|| HandleTags::new(&self.key, key, generation, access.root));
+            self.by_peer.borrow_mut().insert(peer, PeerRights { access, tags });
             self.limited.set(self.limited.get() + usize::from(access.is_limited()));
         }
     }
@@ -26,7 +40,7 @@ impl Peers {
     /// True if the peer was limited: nobody knows its rights any more, so what it has asked must
     /// not be looked at again.
     pub(crate) fn disconnected(&self, peer: PeerId) -> bool {
-        let was_limited = self.by_peer.borrow_mut().remove(&peer).is_some_and(|access| access.is_limited());
+        let was_limited = self.by_peer.borrow_mut().remove(&peer).is_some_and(|rights| rights.access.is_limited());
         self.limited.set(self.limited.get() - usize::from(was_limited));
         was_limited
     }
@@ -37,7 +51,7 @@ impl Peers {
         if self.limited.get() == 0 && !op.is_between_servers() {
             return Ok(());
         }
-        self.by_peer.borrow().get(&peer).map_or(Ok(()), |access| access.check_operation(op))
+        self.by_peer.borrow().get(&peer).map_or(Ok(()), |rights| rights.access.check_operation(op))
     }
 
     /// True if there are peers whose requests must be looked at.
@@ -49,12 +63,23 @@ impl Peers {
     /// Reads a request and sees to it that it asks for no more than the peer's key allows; `opened`
     /// is what the peer has open.
     #[cold]
-    pub(crate) fn decode_limited(&self, peer: PeerId, op: u16, body: Bytes, opened: impl Fn(Handle) -> Rights) -> Result<Request> {
-        let mut request = Request::decode(op, body)?;
-        if let Some(rights) = self.by_peer.borrow().get(&peer) {
-            rights.check_request(&mut request, opened)?;
-        }
+    pub(crate) fn decode_limited(&self, peer: PeerId, op: Op, body: Bytes, opened: impl Fn(Handle) -> Rights) -> Result<Request> {
+        let peers = self.by_peer.borrow();
+        let Some(PeerRights { access, tags }) = peers.get(&peer) else { return Request::of(op, body) };
+        let Tagged { message: mut request, tags: shown } = Request::tagged(op, body)?;
+        access.check_request(&mut request, &opened)?;
+        tags.as_ref().map_or(Ok(()), |tags| tags.check(&request, &shown, opened))?;
         Ok(request)
+    }
+
+    /// Adds to a reply the tags of the handles that it tells, if the peer needs them.
+    #[cold]
+    pub(crate) fn tell(&self, peer: PeerId, frame: &mut Frame) {
+        let peers = self.by_peer.borrow();
+        let tags = peers.get(&peer).and_then(|rights| rights.tags.as_ref());
+        let (Some(tags), Some(op), 0) = (tags, Op::from_code(frame.header.op), frame.header.status) else { return };
+        let told = tags.told(op, std::mem::take(&mut frame.body));
+        frame.body = told.expect("a server can read its own replies");
     }
 }
 
@@ -66,14 +91,14 @@ mod tests {
 
     #[test]
     fn every_peer_has_the_rights_of_its_own_key() {
-        let peers = Peers::default();
+        let peers = Peers::new(ClusterKey([7; 32]));
         let (server, client, reader) = (PeerId(1), PeerId(2), PeerId(3));
-        peers.connected(server, KeyRights::SERVER);
-        peers.connected(client, KeyRights::CLIENT);
+        peers.connected(server, KeyId::SERVERS, 0, KeyRights::SERVER);
+        peers.connected(client, KeyId(1), 1, KeyRights::CLIENT);
         let ask = |peer, op| peers.check_operation(peer, op);
         assert_eq!((ask(server, Op::TxDecide), ask(client, Op::TxDecide)), (Ok(()), Err(Status::KeyForbids)));
         assert_eq!(ask(client, Op::Create), Ok(()));
-        peers.connected(reader, KeyRights { is_read_only: true, ..KeyRights::CLIENT });
+        peers.connected(reader, KeyId(2), 1, KeyRights { is_read_only: true, ..KeyRights::CLIENT });
         assert_eq!((ask(reader, Op::Create), ask(client, Op::Create)), (Err(Status::KeyReadsOnly), Ok(())));
         assert!(peers.disconnected(reader) && !peers.disconnected(client));
         assert_eq!(peers.limited.get(), 0);

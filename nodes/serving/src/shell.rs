@@ -113,7 +113,7 @@ impl<R: ServerRuntime> Shell<R> {
             identity,
             started: now,
             introduction,
-            access: Peers::default(),
+            access: Peers::new(config.key.clone()),
             live: RefCell::new(Live::new(now)),
             parking: Parking::default(),
             turn: Turn { at: Cell::new(now), began: Cell::new(0), worked_until: Cell::new(0) },
@@ -206,7 +206,7 @@ impl<R: ServerRuntime> Shell<R> {
     pub fn decode(&self, peer: PeerId, op: Op, body: Bytes, opened: impl Fn(Handle) -> Rights) -> Result<Request> {
         match self.access.has_limited() {
             false => Request::of(op, body),
-            true => self.access.decode_limited(peer, op.code(), body, opened),
+            true => self.access.decode_limited(peer, op, body, opened),
         }
     }
 
@@ -218,6 +218,9 @@ impl<R: ServerRuntime> Shell<R> {
     pub fn reply(&self, peer: PeerId, mut frame: Frame) {
         frame.header.server_boot = self.identity.boot;
         frame.header.set_map_epoch(self.introduction.epoch());
+        if self.access.has_limited() {
+            self.access.tell(peer, &mut frame);
+        }
         self.rt.reply(peer, frame);
     }
 

@@ -57,8 +57,8 @@ pub fn connection<S: Service>(server: &S, arrival: Arrival) {
     let shell = server.shell();
     match arrival {
         Arrival::Request { .. } => unreachable!("requests are for the server"),
-        Arrival::Connected { peer, client, incarnation, access } => {
-            shell.access.connected(peer, access);
+        Arrival::Connected { peer, client, incarnation, key, generation, access } => {
+            shell.access.connected(peer, key, generation, access);
             shell.live.borrow_mut().clients.connected(client, shell.rt.peer_name(peer));
             server.connected(client, incarnation);
         }

@@ -82,7 +82,7 @@ pub(crate) fn dial(address: &Address, introduction: &Introduction, deadline: Nan
         // There is nothing to encrypt with.
         _ if introduction.key.is_none() => Features::SHARED_MEMORY,
         Address::Tcp { .. } => Features::KNOWN,
-        Address::Unix(_) => Features::SHARED_MEMORY,
+        Address::Unix(_) => Features::KNOWN.without(Features::ENCRYPTION),
     };
     let needs = if introduction.needs_encryption { wanted.and(Features::ENCRYPTION) } else { Features::default() };
     let (features, ciphers) = introduce(socket.as_fd(), introduction, wanted, needs, deadline)?;
@@ -126,7 +126,7 @@ fn introduce(fd: BorrowedFd<'_>, who: &Introduction, wanted: Features, needs: Fe
     let mut nonce = [0; NONCE_BYTES];
     clock::fill_random(&mut nonce);
     let hello = ClientHandshake::hello(who.fs_id, &who.fs_name, who.server, who.client, who.incarnation, nonce);
-    let Credential { id, key } = who.key.clone().unwrap_or(OPEN_KEY.into());
+    let Credential { id, key, .. } = who.key.clone().unwrap_or(OPEN_KEY.into());
     let hello = Hello { key: id, features: wanted, needs, ..hello };
     let mut client = ClientHandshake::new(key, hello);
     if wanted.contains(Features::ENCRYPTION) {

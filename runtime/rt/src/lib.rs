@@ -19,7 +19,7 @@ use std::future::Future;
 
 use bytes::Bytes;
 use weft_base::{ClientId, ClusterMap, Nanos, Payload, ServerId, Status, WallTime};
-use weft_wire::{Frame, Header, KeyRights};
+use weft_wire::{Frame, Header, KeyId, KeyRights};
 
 pub use combine::{Either, join_all, race};
 pub use fault::{DELAY_NS_MAX, Delays, FaultPoint};
@@ -167,7 +167,11 @@ pub enum Arrival {
         client: ClientId,
         /// Its life.
         incarnation: u32,
-        /// What the key that it has proved allows.
+        /// The key that it has proved,
+        key: KeyId,
+        /// its generation,
+        generation: u32,
+        /// and what it allows.
         access: KeyRights,
     },
     /// A connection is gone. Requests of it that are not answered yet may go on; their replies are

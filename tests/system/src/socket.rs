@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use weft_base::{ClientId, FsId, Payload, RequestId, ServerId, Status};
+use weft_base::{ClientId, FsId, Handle, Payload, RequestId, ServerId, Status};
 use weft_wire::handshake::{ANY_SERVER, Challenge, ClientHandshake, Hello, NONCE_BYTES, RegionAnswer, RegionOffer, Welcome, frame};
 use weft_wire::{
-    ClusterKey, Credential, Features, Flags, Frame, HEADER_BYTES, Header, KeyId, LENGTH_BYTES, MessageKind, Op, Operation, SEAL_BYTES,
-    SessionCiphers, Wire, crc32c,
+    ClusterKey, Credential, Features, Flags, Frame, HEADER_BYTES, HandleTag, Header, KeyId, LENGTH_BYTES, MessageKind, Op, Operation,
+    SEAL_BYTES, SessionCiphers, Tagged, Wire, crc32c,
 };
 
 /// A server answers or closes within this time, or something is wrong.
@@ -70,11 +70,13 @@ pub fn read_credential(file: &Path) -> Credential {
     let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let (id, digits) = text.trim().split_once(':').unwrap_or(("0", text.trim()));
     let id = KeyId(id.parse().expect("the number of a key"));
+    let (digits, root) = digits.split_once(':').unwrap_or((digits, "1"));
+    let root = Handle(root.parse().expect("a handle"));
     let mut key = [0; 32];
     for (index, byte) in key.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&digits[index * 2..index * 2 + 2], 16).expect("a key is 64 hexadecimal digits");
     }
-    Credential { id, key: ClusterKey(key) }
+    Credential { id, key: ClusterKey(key), root }
 }
 
 impl Peer {
@@ -272,6 +274,23 @@ impl Peer {
                 },
             };
         }
+    }
+
+    /// As [`Peer::ask`], with these tags of the handles in the request; with those of the reply.
+    ///
+    /// # Errors
+    /// As [`Peer::ask`].
+    pub fn ask_showing<O: Operation>(&mut self, request: &O, tags: &[HandleTag]) -> io::Result<Result<Tagged<O::Reply>, Status>> {
+        let mut body = request.to_bytes().to_vec();
+        weft_wire::put_tags(tags, &mut body);
+        let bytes = self.request(O::OP, &body, &[]);
+        self.send(&bytes)?;
+        let frame = self.receive()?;
+        let body = match frame.status() {
+            Err(status) => return Ok(Err(status)),
+            Ok(()) => frame.body,
+        };
+        Tagged::from_bytes(body).map(Ok).map_err(|status| io::Error::new(io::ErrorKind::InvalidData, status))
     }
 
     /// A frame with the next number and correct lengths and checksums, whatever is in it.

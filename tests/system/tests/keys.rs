@@ -60,7 +60,7 @@ fn promise_a_client_is_no_server() {
         assert_eq!(meta.ask(&meet, &[]).unwrap().map(drop), Err(Status::KeyForbids));
         // The name of the key of servers, and that of another client.
         for (id, client) in [(KeyId::SERVERS, client), (KeyId(77), KeyId(77).client(5)), (own.id, KeyId(77).client(5))] {
-            assert!(Peer::join_as(&addresses[0], &Credential { id, key: own.key.clone() }, client).is_err(), "{id:?}");
+            assert!(Peer::join_as(&addresses[0], &Credential { id, ..own.clone() }, client).is_err(), "{id:?}");
         }
         // A capability that a client signs opens nothing, one that a server signs does.
         let mut data = Peer::join_as(&addresses[1], &own, client).expect("a client is welcome");
@@ -196,10 +196,12 @@ fn every_operation_keeps_to_the_limits_of_a_key() {
                 SetXattr,
                 ListXattr,
                 RemoveXattr,
+                Live,
+                Parent,
             ],
             &[],
         ),
-        ("people", &["--users", "1000-1999"], &[Meet, TxPrepare, TxDecide, TxStatus, Trace, TraceRead], &[]),
+        ("people", &["--users", "1000-1999"], &[Meet, TxPrepare, TxDecide, TxStatus, Trace, TraceRead, Live, Parent], &[]),
     ];
     let addresses = addresses(&fs);
     for (name, rights, forbidden, read_only) in limits {
@@ -244,14 +246,20 @@ fn a_client_of_some_users_is_not_believed_what_it_has_open() {
     let credential = add_key(&fs, "people", &["--users", "1000-1999"]);
     let mut peer = Peer::join_as(&addresses(&fs)[0], &credential, credential.id.client(12 << 20)).unwrap();
     let who = Credentials { uid: 1500, gid: 1500, groups: vec![], checked_by_kernel: true };
+    let at = DirTarget { dir: ROOT_HANDLE, map_epoch: 0 };
+    let found = peer.ask_showing(&LookupRequest { at, name: "file".into(), who: who.clone() }, &[]).unwrap().unwrap();
+    assert_eq!(found.message.handle, handle);
+    let tags = &found.tags[..];
     let open = OpenFile { handle, rights: Rights::WRITE, open_sequence: 1 };
-    peer.ask(&ReclaimRequest { opens: vec![open] }, &[]).unwrap().unwrap();
+    let reclaim = ReclaimRequest { opens: vec![open] };
+    assert_eq!(peer.ask(&reclaim, &[]).unwrap().map(drop), Err(Status::Stale), "it does not show that it was told of the file");
+    peer.ask_showing(&reclaim, tags).unwrap().unwrap();
     let (mode, uid, gid, atime, mtime) = (None, None, None, None, None);
     let cut = SetAttrRequest { handle, mode, uid, gid, size: Some(0), atime, mtime, who, opened_for_write: true };
-    assert_eq!(peer.ask(&cut, &[]).unwrap().map(drop), Err(Status::AccessDenied));
+    assert_eq!(peer.ask_showing(&cut, tags).unwrap().map(drop), Err(Status::AccessDenied));
     let written = Written { end_bytes: 1 << 40, mtime: DataTime { epoch: 0, at: weft_base::WallTime(5) }, truncate_epoch: 0 };
     let close = CloseRequest { handle, open_sequence: 1, keeps: Rights::default(), written: Some(written) };
-    peer.ask(&close, &[]).unwrap().unwrap();
+    peer.ask_showing(&close, tags).unwrap().unwrap();
     assert_eq!(stat()["size"], 7, "the data servers know how large it is");
     assert_eq!(ok(weft().arg("cat").arg(fs.at("/file"))), "content");
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! server.key   the key of the servers, 0600: 64 hexadecimal digits; on machines with servers only
 //! keys         the list of clients' keys, without secrets; on machines with servers only
-//! key          the key of a client, 0600: NUMBER:64 hexadecimal digits
+//! key          the key of a client, 0600: NUMBER:64 hexadecimal digits; of a subtree, also
+//!              :the handle of its directory
 //! ```
 
 use std::fs::{self, File};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use weft_base::{Handle, ROOT_HANDLE};
 use weft_rt_real::{Keys, Level, write_line};
 use weft_wire::{ClientKey, ClusterKey, Credential, KeyId, KeyRights, KeyRing};
 
@@ -58,8 +60,8 @@ impl KeyFiles {
         let ring = self.ring()?;
         if !client.exists() {
             let first = ring.clients().iter().find(|(_, key)| key.name == FIRST_KEY && !key.is_revoked);
-            let (id, key) = first.with_context(|| format!("{} has no key `{FIRST_KEY}`", self.list.display()))?;
-            write_credential(client, *id, &ring.server().key.of_client(*id, key.generation))?;
+            let (id, _) = first.with_context(|| format!("{} has no key `{FIRST_KEY}`", self.list.display()))?;
+            write_credential(client, &ring.credential(*id).context("the key is worth nothing")?)?;
         }
         Ok(())
     }
@@ -138,8 +140,9 @@ impl Config {
 ///
 /// # Errors
 /// Of the disk.
-pub fn write_credential(file: &Path, id: KeyId, key: &ClusterKey) -> Result<()> {
-    write_in_one_step(file, format!("{}:{}\n", id.0, hex(&key.0)).as_bytes(), 0o600)
+pub fn write_credential(file: &Path, Credential { id, key, root }: &Credential) -> Result<()> {
+    let root = if *root == ROOT_HANDLE { String::new() } else { format!(":{}", root.0) };
+    write_in_one_step(file, format!("{}:{}{root}\n", id.0, hex(&key.0)).as_bytes(), 0o600)
 }
 
 /// Reads a key file, which nobody else may read.
@@ -151,7 +154,12 @@ pub fn read_key(file: &Path) -> Result<Credential> {
     let text = read_secret(file)?;
     let (id, digits) = text.split_once(':').unwrap_or(("0", &text));
     let id = id.parse().ok().with_context(|| format!("{} is no key: NUMBER:DIGITS is expected", file.display()))?;
-    Ok(Credential { id: KeyId(id), key: parse_key(file, digits)? })
+    let (digits, root) = match digits.split_once(':') {
+        Some((digits, root)) => (digits, root.parse().ok().filter(|root| *root != 0).map(Handle)),
+        None => (digits, Some(ROOT_HANDLE)),
+    };
+    let root = root.with_context(|| format!("{} is no key: the directory behind the last `:` is no handle", file.display()))?;
+    Ok(Credential { id: KeyId(id), key: parse_key(file, digits)?, root })
 }
 
 fn read_server_key(file: &Path) -> Result<ClusterKey> {
@@ -201,9 +209,13 @@ mod tests {
         write(&format!("{digits}\n"));
         assert_eq!(read_key(&file).unwrap(), ClusterKey([15; 32]).into());
         write(&format!("7:{digits}\n"));
-        assert_eq!(read_key(&file).unwrap(), Credential { id: KeyId(7), key: ClusterKey([15; 32]) });
+        assert_eq!(read_key(&file).unwrap(), Credential { id: KeyId(7), key: ClusterKey([15; 32]), root: ROOT_HANDLE });
+        write(&format!("7:{digits}:32768\n"));
+        assert_eq!(read_key(&file).unwrap().root, Handle(32768));
         assert!(read_server_key(&file).unwrap_err().to_string().contains("key of a client"));
-        for bad in ["", "0f0f", &"0g".repeat(32), &"é".repeat(32), &format!("x:{digits}")] {
+        for bad in
+            ["", "0f0f", &"0g".repeat(32), &"é".repeat(32), &format!("x:{digits}"), &format!("7:{digits}:x"), &format!("7:{digits}:0")]
+        {
             write(bad);
             let message = format!("{:#}", read_key(&file).unwrap_err());
             assert!(message.contains("is no key") && (bad.is_empty() || !message.contains(bad)), "{message}");

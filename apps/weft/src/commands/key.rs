@@ -1,14 +1,18 @@
 //! `weft key`: the keys of clients. It changes the list of keys on this machine; servers look at it
 //! every second.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use weft_base::{FileKind, Handle, ROOT_HANDLE};
 use weft_host::config::{self, Config, KeyFiles, read_key, write_credential};
+use weft_host::connect::{Common, Fs};
 use weft_host::fs_arg::CONFIG_NAME;
-use weft_host::output::{Table, print, print_json};
+use weft_host::output::{Table, print, print_json, show_name};
 use weft_wire::{ClientKey, KeyId, KeyRights, KeyRing, parse_users, rights_to_text};
 
 /// Add, list, revoke and replace keys of clients, where the servers run
@@ -41,6 +45,10 @@ enum What {
         /// Root is nobody (65534)
         #[arg(long)]
         root_squash: bool,
+        /// A directory of the file system, which its holder takes for the root: nothing else can be
+        /// reached. The key stays with the directory when that is renamed
+        #[arg(long, value_name = "PATH")]
+        subtree: Option<OsString>,
         /// The file for the key [default: NAME.key]
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -88,21 +96,22 @@ struct Row {
 }
 
 impl Args {
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self, common: &Common) -> Result<ExitCode> {
         let given = self.state.context("say which file system: --state DIR")?;
-        let file = if given.is_dir() { given.join(CONFIG_NAME) } else { given };
+        let file = if given.is_dir() { given.join(CONFIG_NAME) } else { given.clone() };
         let config = Config::load(&file)?;
         let files = config.key_files.clone().with_context(|| format!("{} names no server_key_file: it has no keys", file.display()))?;
         let mut ring = files.ring()?;
         match self.what {
             What::List { json } => return list(&ring, json),
-            What::Add { name, users: (uid_min, uid_max), read_only, root_squash, output } => {
+            What::Add { name, users: (uid_min, uid_max), read_only, root_squash, subtree, output } => {
                 if ring.clients().values().any(|key| key.name == name) {
                     bail!("there is a key `{name}` already; names of revoked keys are not used again");
                 }
                 let newest = ring.clients().keys().next_back().map_or(0, |id| id.0);
                 let id = KeyId(newest.checked_add(1).context("there are no more numbers for keys")?);
-                let access = KeyRights { is_read_only: read_only, uid_min, uid_max, squashes_root: root_squash, ..KeyRights::CLIENT };
+                let root = subtree.map_or(Ok(ROOT_HANDLE), |path| directory(config, &given, path.as_bytes(), common))?;
+                let access = KeyRights { is_server: false, is_read_only: read_only, uid_min, uid_max, squashes_root: root_squash, root };
                 let output = new_file(output, &name)?;
                 ring.clients_mut().insert(id, ClientKey { name: name.clone(), generation: 1, access, is_revoked: false });
                 hand_out(&files, &ring, id, &output)?;
@@ -132,9 +141,18 @@ impl Args {
 
 /// The secret is written before the list knows it, so that nobody waits for a key that is lost.
 fn hand_out(files: &KeyFiles, ring: &KeyRing, id: KeyId, output: &Path) -> Result<()> {
-    let (key, ..) = ring.find(id).context("the key is revoked")?;
-    write_credential(output, id, &key)?;
+    write_credential(output, &ring.credential(id).context("the key is revoked")?)?;
     files.write_list(ring)
+}
+
+/// The directory at a path of the file system that the config says.
+fn directory(config: Config, given: &Path, path: &[u8], common: &Common) -> Result<Handle> {
+    let fs = Fs::from_config(config, given.display().to_string(), common)?;
+    let attr = fs.stat(path, true)?;
+    if attr.kind != FileKind::Directory {
+        bail!("{}:{}: not a directory, and a key is for a directory and all below it", fs.name, show_name(path));
+    }
+    Ok(attr.handle)
 }
 
 fn new_file(output: Option<PathBuf>, name: &str) -> Result<PathBuf> {

@@ -128,7 +128,7 @@ impl Cli {
             Command::Papers(args) => args.run(),
             Command::Genconfig(args) => args.run(),
             Command::Inspect(args) => args.run(),
-            Command::Key(args) => args.run(),
+            Command::Key(args) => args.run(common),
             Command::Completion(args) => args.run(),
             Command::Man(args) => args.run(),
             Command::Serve(args) => args.run(),

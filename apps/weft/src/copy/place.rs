@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use weft_base::{Attr, FileKind, Handle, Payload, ROOT_HANDLE, Status, WallTime};
+use weft_base::{Attr, FileKind, Handle, Payload, Status, WallTime};
 use weft_client::{CreateOptions, OpenFile, SetAttr};
 use weft_host::connect::Fs;
 use weft_host::output::show_name;
@@ -103,7 +103,7 @@ impl Place {
     /// If the directory of its last name does not exist.
     pub fn remote(fs: Arc<Fs>, path: &[u8]) -> Result<Place> {
         let (dir, name) = if path.iter().all(|byte| *byte == b'/') {
-            (ROOT_HANDLE, Vec::new())
+            (fs.client.root(), Vec::new())
         } else {
             fs.parent(path).map(|(dir, name)| (dir, name.to_vec()))?
         };
@@ -135,7 +135,7 @@ impl Place {
         match self {
             Place::Local(place) => Ok(Place::Local(place.child(child, follow)?)),
             Place::Remote { fs, path, .. } => {
-                let handle = meta.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
+                let handle = meta.identity.map_or(fs.client.root(), |(_, _, handle)| Handle(handle));
                 let path = [path.strip_suffix(b"/").unwrap_or(path), b"/", child].concat();
                 Ok(Place::Remote { fs: fs.clone(), dir: handle, name: child.to_vec(), path, named: follow })
             }
@@ -183,7 +183,7 @@ impl Place {
         match self {
             Place::Local(place) => place.list().with_context(|| format!("cannot list {}", self.display())),
             Place::Remote { fs, path, .. } => {
-                let handle = self.meta(self.follows())?.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
+                let handle = self.meta(self.follows())?.identity.map_or(fs.client.root(), |(_, _, handle)| Handle(handle));
                 Ok(fs.list(path, handle, false)?.into_iter().map(|item| item.name.to_vec()).collect())
             }
         }
@@ -286,7 +286,7 @@ impl Place {
         match self {
             Place::Local(place) => Ok(Source::Local(place.open().with_context(|| format!("cannot read {}", self.display()))?)),
             Place::Remote { fs, path, .. } => {
-                let handle = self.meta(self.follows())?.identity.map_or(ROOT_HANDLE, |(_, _, handle)| Handle(handle));
+                let handle = self.meta(self.follows())?.identity.map_or(fs.client.root(), |(_, _, handle)| Handle(handle));
                 let (_, file) = fs.run_at(path, fs.client.open(&fs.who, handle, Rights::READ, false))?;
                 Ok(Source::Remote(fs.clone(), file))
             }

@@ -6,7 +6,7 @@ const FS: FsId = FsId(77);
 const ACCEPTED: Accepted = Accepted {
     client: ClientId(3),
     incarnation: 4,
-    features: Features::SHARED_MEMORY,
+    features: Features::KNOWN.without(Features::ENCRYPTION),
     key: KeyId::SERVERS,
     generation: 0,
     access: KeyRights::SERVER,
@@ -124,6 +124,21 @@ fn a_feature_that_is_needed_and_missing_is_named() {
     let (none, shared) = (Features::default(), Features::SHARED_MEMORY);
     assert!(refused((shared, shared), (none, none)).ends_with("the client does not have: shared memory"));
     assert!(refused((shared, none), (newer, newer)).ends_with("the server does not have: number 60"));
+}
+
+#[test]
+fn a_limited_key_needs_a_client_that_shows_tags() {
+    let list = "weft keys 1\n1 1 all users=any\n2 1 reader users=any read-only\n3 1 inside subtree=99\n4 1 people users=7\n";
+    let ring = Arc::new(KeyRing::new(KEY).with_list(list).unwrap());
+    for (key, is_refused) in [(1, false), (2, false), (3, true), (4, true)] {
+        let mut server = ServerHandshake::new(ring.clone(), FS, "weft", ServerId(1));
+        let hello = Hello { key: KeyId(key), features: Features::SHARED_MEMORY, ..hello() };
+        let challenge = server.challenge(hello.clone(), [2; NONCE_BYTES]);
+        assert_eq!(challenge.status == Status::FeatureMissing.code(), is_refused, "{key}");
+        assert_eq!(challenge.reason.ends_with("the client does not have: handle tags"), is_refused, "{}", challenge.reason);
+        let challenge = server.challenge(Hello { features: Features::HANDLE_TAGS, ..hello }, [2; NONCE_BYTES]);
+        assert_eq!(challenge.status, 0, "{key}");
+    }
 }
 
 #[test]

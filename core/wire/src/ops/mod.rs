@@ -22,6 +22,7 @@ pub use self::row::*;
 pub use self::server::*;
 pub use self::trace::*;
 pub use crate::disk_use::DiskUse;
+use crate::handle_tags::Tagged;
 pub use crate::partition::{Partition, PartitionMap};
 pub use crate::tx::*;
 use crate::{Rights, Wire};
@@ -32,13 +33,22 @@ pub trait Operation: Wire + Sync {
     const OP: Op;
     /// What a successful reply carries.
     type Reply: Wire;
+
+    /// Calls `see` with each handle that the request names, in one order.
+    fn each_handle(&self, see: &mut dyn FnMut(Handle));
+
+    /// Calls `see` with each handle of which a reply tells the client, in one order. Not with those
+    /// that the request has named.
+    fn each_told(reply: &Self::Reply, see: &mut dyn FnMut(Handle));
 }
 
 macro_rules! operations {
     ($(
         $(#[doc = $doc:literal])*
         $code:literal $name:ident ( $request:ty ) -> $reply:ty, $role:ident $goes_to:literal,
-            $effect:ident, $space:ident, $class:ident, by $allowed_by:ident, traced $event:literal, about $($about:ident).+;
+            $effect:ident, $space:ident, $class:ident, by $allowed_by:ident, traced $event:literal, about $($about:ident).+
+                $( and $($other:ident).+ )? $( each $($each:ident).+ )?
+                $(, tells $($told:ident).+ $( each $($told_each:ident).+ )?)?;
     )*) => {
         /// Every operation by name and number. The numbers are part of the wire format.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,6 +109,15 @@ macro_rules! operations {
                 match self { $( Op::$name => AllowedBy::$allowed_by, )* }
             }
 
+            /// Calls `see` with each handle of which the body of a successful reply tells.
+            ///
+            /// # Errors
+            /// [`Status::BadMessage`] for a malformed body.
+            pub fn each_told(self, body: Bytes, see: &mut dyn FnMut(Handle)) -> Result<()> {
+                match self { $( Op::$name => <$request>::each_told(&<$reply>::from_bytes(body)?, see), )* }
+                Ok(())
+            }
+
             /// Reads the body of a successful reply, whatever it says.
             ///
             /// # Errors
@@ -132,6 +151,24 @@ macro_rules! operations {
                 }
             }
 
+            /// As [`Request::of`], with the tags of the handles that it names.
+            ///
+            /// # Errors
+            /// [`Status::BadMessage`] for a malformed body.
+            pub fn tagged(op: Op, body: Bytes) -> Result<Tagged<Request>> {
+                Ok(match op {
+                    $( Op::$name => {
+                        let Tagged { message, tags } = Tagged::<$request>::from_bytes(body)?;
+                        Tagged { message: Request::$name(message), tags }
+                    } )*
+                })
+            }
+
+            /// Calls `see` with each handle that it names, in one order.
+            pub fn each_handle(&self, see: &mut dyn FnMut(Handle)) {
+                match self { $( Request::$name(request) => request.each_handle(see), )* }
+            }
+
             /// The encoded body.
             pub fn encode(&self) -> Bytes {
                 match self { $( Request::$name(request) => request.to_bytes(), )* }
@@ -160,12 +197,31 @@ macro_rules! operations {
         $( impl Operation for $request {
             const OP: Op = Op::$name;
             type Reply = $reply;
+
+            #[allow(unused_variables)] // requests that name no object
+            fn each_handle(&self, see: &mut dyn FnMut(Handle)) {
+                operations!(@see self see $($about).+);
+                $( see(self.$($other).+); )?
+                $( operations!(@each self see $($each).+); )?
+            }
+
+            #[allow(unused_variables)] // replies that tell of no object
+            fn each_told(reply: &$reply, see: &mut dyn FnMut(Handle)) {
+                $(
+                    operations!(@see reply see $($told).+);
+                    $( operations!(@each reply see $($told_each).+); )?
+                )?
+            }
         } )*
     };
     (@role Any) => { None };
     (@role $role:ident) => { Some(ServerRole::$role) };
     (@changes once) => { true };
     (@changes reads) => { false };
+    (@see $message:ident $see:ident nothing) => {};
+    (@see $message:ident $see:ident $($field:ident).+) => { $see($message.$($field).+) };
+    (@each $message:ident $see:ident $list:ident) => { $message.$list.iter().for_each(|handle| $see(*handle)) };
+    (@each $message:ident $see:ident $list:ident . $field:ident) => { $message.$list.iter().for_each(|element| $see(element.$field)) };
     (@about $request:ident nothing) => { Handle(0) };
     (@about $request:ident $($about:ident).+) => { $request.$($about).+ };
     (@datafile Data $request:ident) => { Some(($request.handle, $request.index)) };
@@ -176,7 +232,8 @@ macro_rules! operations {
 //     once: executed exactly once, by the reply table, or reads: may be repeated (as writes to
 //     datafiles may: the same bytes at the same place); what it does to free space; its class in
 //     dashboards; by what it is allowed; its name in traces (`other`: it shares an event); what it
-//     is about.
+//     is about, with the other object (`and`) or the list of objects (`each`) that it names; of
+//     which objects the reply tells (`tells`).
 operations! {
     // Any server.
     /// Who are you, and how are you?
@@ -196,23 +253,23 @@ operations! {
 
     // Metadata servers, by name in a directory.
     /// What does this name lead to?
-    16 Lookup(LookupRequest) -> LookupReply, Meta "server of the name", reads, Untouched, MetaRead, by User, traced "lookup", about at.dir;
+    16 Lookup(LookupRequest) -> LookupReply, Meta "server of the name", reads, Untouched, MetaRead, by User, traced "lookup", about at.dir, tells handle;
     /// Make (and open) a file, symlink, pipe, socket or device.
-    17 Create(CreateRequest) -> CreateReply, Meta "server of the name", once, Needed, MetaChange, by User, traced "create", about at.dir;
+    17 Create(CreateRequest) -> CreateReply, Meta "server of the name", once, Needed, MetaChange, by User, traced "create", about at.dir, tells handle;
     /// Make a directory.
-    18 Mkdir(MkdirRequest) -> MkdirReply, Meta "server of the name", once, Needed, MetaChange, by User, traced "mkdir", about at.dir;
+    18 Mkdir(MkdirRequest) -> MkdirReply, Meta "server of the name", once, Needed, MetaChange, by User, traced "mkdir", about at.dir, tells state.attr.handle;
     /// Remove a name that does not lead to a directory.
     19 Unlink(UnlinkRequest) -> UnlinkReply, Meta "server of the name", once, Freed, MetaChange, by User, traced "unlink", about at.dir;
     /// Remove an empty directory.
     20 Rmdir(RmdirRequest) -> RmdirReply, Meta "server of the name", once, Freed, MetaChange, by User, traced "rmdir", about at.dir;
     /// Move a name. Goes to the server of the old name.
     21 Rename(RenameRequest) -> RenameReply, Meta "server of the old name",
-        once, Needed, MetaChange, by User, traced "rename", about from.dir;
+        once, Needed, MetaChange, by User, traced "rename", about from.dir and to.dir;
     /// Add a name to an object. Goes to the server of the new name.
-    22 Link(LinkRequest) -> LinkReply, Meta "server of the new name", once, Needed, MetaChange, by User, traced "link", about to.dir;
+    22 Link(LinkRequest) -> LinkReply, Meta "server of the new name", once, Needed, MetaChange, by User, traced "link", about to.dir and handle;
     /// List entries.
     23 ReadDir(ReadDirRequest) -> ReadDirReply, Meta "server of the directory's partition",
-        reads, Untouched, MetaRead, by User, traced "readdir", about at.dir;
+        reads, Untouched, MetaRead, by User, traced "readdir", about at.dir, tells nothing each entries.handle;
 
     // Metadata servers, by handle.
     /// Attributes.
@@ -220,7 +277,7 @@ operations! {
         reads, Untouched, MetaRead, by Handle, traced "getattr", about handle;
     /// Attributes of many objects of one server.
     33 GetAttrMany(GetAttrManyRequest) -> GetAttrManyReply, Meta "server of the inodes",
-        reads, Untouched, MetaRead, by Handle, traced "getattrmany", about nothing;
+        reads, Untouched, MetaRead, by Handle, traced "getattrmany", about nothing each handles;
     /// Change attributes; truncate.
     34 SetAttr(SetAttrRequest) -> FileState, Meta "server of the inode", once, Freed, MetaChange, by User, traced "setattr", about handle;
     /// Open by handle.
@@ -244,10 +301,10 @@ operations! {
     /// Everything acknowledged so far is on stable storage when this is answered.
     42 SyncMeta(SyncMetaRequest) -> (), Meta "metadata server", reads, Untouched, Other, by Key, traced "sync", about nothing;
     /// After a restart of the server: what the client has open.
-    43 Reclaim(ReclaimRequest) -> (), Meta "metadata server", reads, Untouched, Other, by Open, traced "reclaim", about nothing;
+    43 Reclaim(ReclaimRequest) -> (), Meta "metadata server", reads, Untouched, Other, by Open, traced "reclaim", about nothing each opens.handle;
     /// Many closes at once.
     44 CloseMany(CloseManyRequest) -> CloseManyReply, Meta "server of the inodes",
-        once, Freed, Other, by Open, traced "closemany", about nothing;
+        once, Freed, Other, by Open, traced "closemany", about nothing each closes.handle;
 
     // Between metadata servers.
     /// Prepare a part of a transaction.

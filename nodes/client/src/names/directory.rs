@@ -57,6 +57,8 @@ impl<R: Runtime> Client<R> {
             }
             behind = reply.until;
         };
+        // A client with a limited key is not told of it: `..` is then as in the root.
+        let parent = if parent == Handle(0) { dir } else { parent };
         let end = until == u64::MAX;
         let mut items: Vec<DirItem> = Vec::with_capacity(entries.len());
         let mut unsettled = Vec::new();

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use weft_base::{Attr, Credentials, FileKind, Handle, ROOT_HANDLE, Status, check_name};
+use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_rt::Runtime;
 use weft_wire::ops::ReadlinkRequest;
 
@@ -30,7 +30,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::NotFound`], [`Status::NotDirectory`], [`Status::TooManySymlinks`],
     /// [`Status::NameTooLong`], permissions, servers that do not answer.
     pub async fn resolve(&self, who: &Credentials, path: &[u8], follow: bool) -> Result<Attr> {
-        let flow = self.flow("lookup", ROOT_HANDLE);
+        let flow = self.flow("lookup", self.root());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         match self.walk(flow, who, path, follow).await? {
             Place::Directory(dir) => self.getattr_in(Flow { handle: dir, ..flow }, dir).await,
@@ -49,7 +49,7 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// As [`Client::resolve`]; [`Status::Invalid`] for a path that ends without a name (`/`, `..`).
     pub async fn resolve_parent(&self, who: &Credentials, path: &[u8]) -> Result<(Handle, Bytes)> {
-        let flow = self.flow("lookup", ROOT_HANDLE);
+        let flow = self.flow("lookup", self.root());
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         match self.walk(flow, who, path, false).await? {
             Place::Directory(dir) => Err(Flow { handle: dir, ..flow }.error(Status::Invalid)),
@@ -59,7 +59,7 @@ impl<R: Runtime> Client<R> {
 
     async fn walk(&self, flow: Flow, who: &Credentials, path: &[u8], follow: bool) -> Result<Place> {
         // The directories on the way, so that `..` needs no question.
-        let mut way = vec![ROOT_HANDLE];
+        let mut way = vec![self.root()];
         let mut names: VecDeque<Bytes> = split(&Bytes::copy_from_slice(path));
         let follow = follow || path.ends_with(b"/");
         let mut symlinks = 0;

@@ -1,7 +1,7 @@
 //! Messages on their way: cards, latency, faults, delivery.
 
 use weft_rt::{Arrival, FaultPoint, PeerId};
-use weft_wire::{Flags, Frame, KeyRights, MessageKind, Op};
+use weft_wire::{Flags, Frame, KeyId, KeyRights, MessageKind, Op};
 
 use super::{EndState, HANDSHAKE_BYTES, Message, Parcel};
 use crate::ids::{End, NodeId};
@@ -196,7 +196,8 @@ impl State {
         connection.server_life = server.life;
         let (client, incarnation) = (connection.client, connection.incarnation);
         // Virtual networks have no strangers: everybody may do everything.
-        self.push_arrival(node, Arrival::Connected { peer: PeerId(u64::from(id)), client, incarnation, access: KeyRights::SERVER });
+        let (peer, key, access) = (PeerId(u64::from(id)), KeyId::SERVERS, KeyRights::SERVER);
+        self.push_arrival(node, Arrival::Connected { peer, client, incarnation, key, generation: 0, access });
         self.send(id, End::Client, Parcel::Accept);
     }
 

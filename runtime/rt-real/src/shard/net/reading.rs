@@ -179,7 +179,7 @@ impl Net {
                 }
                 self.strangers.remove(token);
                 self.mark_dirty(token);
-                self.arrive(Arrival::Connected { peer: PeerId(token), client, incarnation, access });
+                self.arrive(Arrival::Connected { peer: PeerId(token), client, incarnation, key, generation, access });
             }
             Step::Refuse(bytes, reason) => {
                 conn.out.push_bytes(&bytes);

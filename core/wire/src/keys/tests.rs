@@ -1,0 +1,154 @@
+use super::*;
+use crate::ops::{CloseManyRequest, DirTarget, OpenFile, OpenRequest, PingRequest, ReclaimRequest, UnlinkRequest, Written};
+use weft_base::DataTime;
+
+const SERVER: ClusterKey = ClusterKey([7; 32]);
+
+fn ring(list: &str) -> KeyRing {
+    KeyRing::new(SERVER).with_list(&format!("{HEADING}\n{list}")).unwrap()
+}
+
+fn who(uid: u32) -> Credentials {
+    Credentials { uid, gid: uid, groups: vec![0, 4], checked_by_kernel: true }
+}
+
+fn nothing(_: Handle) -> Rights {
+    Rights::default()
+}
+
+fn unlink(uid: u32) -> Request {
+    let at = DirTarget { dir: Handle(1), map_epoch: 1 };
+    Request::Unlink(UnlinkRequest { at, name: b"x"[..].into(), who: who(uid) })
+}
+
+#[test]
+fn a_client_can_prove_nothing_but_its_own_key() {
+    let ring = ring(
+        "1 1 default users=any\n2 3 nightly users=1000-1999 read-only root-squash\n3 1 old users=any revoked\n5 1 inside users=any subtree=99\n",
+    );
+    let (first, ..) = ring.find(KeyId(1)).unwrap();
+    let (second, generation, access) = ring.find(KeyId(2)).unwrap();
+    assert!(first != second && first != SERVER && second != SERVER);
+    assert_eq!((generation, access.is_read_only, access.uid_min, access.uid_max), (3, true, 1000, 1999));
+    assert_ne!(second, SERVER.of_client(KeyId(2), 2), "a replaced key is another one");
+    let inside = ring.credential(KeyId(5)).unwrap();
+    assert_eq!(
+        (inside.key, inside.root, ring.credential(KeyId(2)).unwrap().root),
+        (SERVER.of_client(KeyId(5), 1), Handle(99), ROOT_HANDLE)
+    );
+    assert!(ring.find(KeyId(3)).is_none() && ring.find(KeyId(4)).is_none());
+    assert_eq!(ring.find(KeyId::SERVERS), Some((SERVER, 0, KeyRights::SERVER)));
+    assert!(ring.still_accepts(KeyId(2), 3, access) && !ring.still_accepts(KeyId(2), 2, access));
+    assert_eq!(KeyRing::new(SERVER).with_list(&ring.list()).unwrap().list(), ring.list());
+}
+
+#[test]
+fn a_list_that_is_not_understood_is_refused() {
+    for (list, words) in [
+        ("1 1", "the name is missing"),
+        ("0 1 x", "a number from 1"),
+        ("1 x x", "no number"),
+        ("1 1 x subtree=/a", "`subtree=/a` is not known"),
+        ("1 1 x subtree=0", "`subtree=0` is not known"),
+        ("1 1 x users=9-3", "users=9-3"),
+        ("1 1 x\n1 1 y", "line 3: key 1 is there twice"),
+    ] {
+        let error = KeyRing::new(SERVER).with_list(&format!("{HEADING}\n{list}")).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    }
+    assert!(KeyRing::new(SERVER).with_list("weft keys 2\n").is_err());
+}
+
+#[test]
+fn identities_belong_to_keys() {
+    let client = KeyId(5).client(u64::MAX);
+    assert!(KeyId(5).is_of(client) && KeyId::SERVERS.is_of(client) && !KeyId(6).is_of(client));
+}
+
+#[test]
+fn only_servers_send_what_servers_send() {
+    for op in Op::ALL {
+        let refused = op.is_between_servers().then_some(Status::KeyForbids);
+        assert_eq!(KeyRights::CLIENT.check_operation(*op).err(), refused, "{op:?}");
+        assert_eq!(KeyRights::SERVER.check_operation(*op), Ok(()));
+    }
+    assert!(Op::TxDecide.is_between_servers() && Op::Meet.is_between_servers());
+}
+
+#[test]
+fn a_key_that_needs_tags_is_told_nothing_of_others() {
+    let limited = [
+        KeyRights { root: Handle(99), ..KeyRights::CLIENT },
+        KeyRights { uid_min: 5, ..KeyRights::CLIENT },
+        KeyRights { squashes_root: true, ..KeyRights::CLIENT },
+    ];
+    for access in limited {
+        assert!(access.needs_tags() && access.is_limited());
+        for op in [Op::Live, Op::Parent, Op::Trace] {
+            assert_eq!(access.check_operation(op), Err(Status::KeyForbids), "{op:?}");
+        }
+    }
+    for access in [KeyRights::CLIENT, KeyRights::SERVER, KeyRights { is_read_only: true, ..KeyRights::CLIENT }] {
+        assert!(!access.needs_tags());
+        assert_eq!((access.check_operation(Op::Live), access.check_operation(Op::Parent)), (Ok(()), Ok(())));
+    }
+}
+
+#[test]
+fn a_key_that_only_reads_changes_nothing() {
+    let access = KeyRights { is_read_only: true, ..KeyRights::CLIENT };
+    for op in [Op::Create, Op::Mkdir, Op::Unlink, Op::Rename, Op::SetAttr, Op::SetXattr, Op::RemoveXattr, Op::Write, Op::ObjectRemove] {
+        assert_eq!(access.check_operation(op), Err(Status::KeyReadsOnly), "{op:?}");
+    }
+    for op in [Op::Lookup, Op::ReadDir, Op::Open, Op::Close, Op::Read, Op::ObjectStat, Op::Ping] {
+        assert_eq!(access.check_operation(op), Ok(()), "{op:?}");
+    }
+    let open =
+        |rights| Request::Open(OpenRequest { handle: Handle(3), rights, truncate: false, open_sequence: 1, who: who(7), judged: None });
+    assert_eq!(access.check_request(&mut open(Rights::READ), nothing), Ok(()));
+    assert_eq!(access.check_request(&mut open(Rights::READ.with(Rights::WRITE)), nothing), Err(Status::KeyReadsOnly));
+    assert_eq!(access.check_request(&mut Request::Ping(PingRequest {}), nothing), Ok(()));
+}
+
+#[test]
+fn a_client_of_some_users_is_not_believed_what_it_has_open() {
+    let (mine, other) = (Handle(3), Handle(4));
+    let opened = |handle| if handle == mine { Rights::READ.with(Rights::WRITE) } else { Rights::READ };
+    let range = KeyRights { uid_min: 1000, uid_max: 1999, ..KeyRights::CLIENT };
+    let asked = |access: KeyRights, mut request: Request| {
+        access.check_request(&mut request, opened).unwrap();
+        request
+    };
+    let close = |handle, truncate_epoch| {
+        let written = Some(Written { end_bytes: 9, mtime: DataTime::NONE, truncate_epoch });
+        CloseRequest { handle, open_sequence: 1, keeps: Rights::READ, written }
+    };
+    let closes = |epoch| Request::CloseMany(CloseManyRequest { closes: vec![close(mine, 2), close(other, epoch)] });
+    let reclaim = |rights| {
+        let open = |handle, rights| OpenFile { handle, rights, open_sequence: 1 };
+        Request::Reclaim(ReclaimRequest { opens: vec![open(mine, Rights::OF_OPENS), open(other, rights)] })
+    };
+    assert_eq!(asked(range, Request::Close(close(mine, 2))), Request::Close(close(mine, 2)));
+    assert_eq!(asked(range, closes(2)), closes(u32::MAX));
+    assert_eq!(asked(range, reclaim(Rights::OF_OPENS)), reclaim(Rights::READ));
+    assert_eq!(asked(KeyRights::CLIENT, closes(2)), closes(2), "who speaks for everybody is believed");
+    assert_eq!(asked(KeyRights::CLIENT, reclaim(Rights::OF_OPENS)), reclaim(Rights::OF_OPENS));
+}
+
+#[test]
+fn a_key_speaks_for_its_users_only() {
+    let range = KeyRights { uid_min: 1000, uid_max: 1999, ..KeyRights::CLIENT };
+    assert_eq!(range.check_request(&mut unlink(1500), nothing), Ok(()));
+    for uid in [0, 999, 2000] {
+        assert_eq!(range.check_request(&mut unlink(uid), nothing), Err(Status::KeyForbids));
+    }
+    let squash = KeyRights { squashes_root: true, ..KeyRights::CLIENT };
+    let mut request = unlink(0);
+    assert_eq!(squash.check_request(&mut request, nothing), Ok(()));
+    let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
+    assert_eq!(who, Credentials { uid: NOBODY, gid: NOBODY, groups: vec![], checked_by_kernel: false });
+    let mut request = unlink(5);
+    assert_eq!(squash.check_request(&mut request, nothing), Ok(()));
+    let Request::Unlink(UnlinkRequest { who, .. }) = request else { panic!("the same request") };
+    assert_eq!((who.uid, who.groups, who.checked_by_kernel), (5, vec![4], false), "nobody is in the group of root either");
+}
