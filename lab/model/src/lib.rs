@@ -9,6 +9,7 @@
 pub mod cpu;
 pub mod disk;
 pub mod engine;
+pub mod flow;
 pub mod network;
 pub mod random;
 pub mod units;

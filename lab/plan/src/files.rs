@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 19] = [
+const BUILT_IN: &[(&str, &str)] = &[
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/layers.toml", include_str!("../../plans/layers.toml")),
     ("plans/tracing.toml", include_str!("../../plans/tracing.toml")),
@@ -27,6 +27,11 @@ const BUILT_IN: [(&str, &str); 19] = [
     ("plans/creates-2006.toml", include_str!("../../plans/creates-2006.toml")),
     ("plans/large-2006.toml", include_str!("../../plans/large-2006.toml")),
     ("profiles/pvfs2-2006.toml", include_str!("../../profiles/pvfs2-2006.toml")),
+    ("plans/scale-creates.toml", include_str!("../../plans/scale-creates.toml")),
+    ("plans/scale-traces.toml", include_str!("../../plans/scale-traces.toml")),
+    ("plans/scale-better.toml", include_str!("../../plans/scale-better.toml")),
+    ("plans/scale-weft.toml", include_str!("../../plans/scale-weft.toml")),
+    ("profiles/scale-2016.toml", include_str!("../../profiles/scale-2016.toml")),
     ("profiles/pvs-2009.toml", include_str!("../../profiles/pvs-2009.toml")),
     ("profiles/modern.toml", include_str!("../../profiles/modern.toml")),
 ];

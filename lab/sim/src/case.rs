@@ -8,6 +8,8 @@ use weft_plan::units::name;
 
 use crate::cluster;
 use crate::cluster::Ties;
+use crate::scale_system;
+use crate::scale_system::ScaleCase;
 use crate::weft_system;
 use crate::weft_system::WeftCase;
 use crate::workload;
@@ -19,6 +21,8 @@ pub enum Case {
     Model { config: Box<ClusterConfig>, workloads: Vec<Load>, ties: Ties },
     /// Weft's own servers and clients.
     Weft(Box<WeftCase>),
+    /// Spectrum Scale of 2016.
+    Scale(Box<ScaleCase>),
 }
 
 /// What runs on the machines.
@@ -26,9 +30,10 @@ pub enum Case {
 enum System {
     Model,
     Weft,
+    Scale,
 }
 
-const SYSTEMS: [(&str, System); 2] = [("model", System::Model), ("weft", System::Weft)];
+const SYSTEMS: [(&str, System); 3] = [("model", System::Model), ("weft", System::Weft), ("scale", System::Scale)];
 
 /// Reads a case of a plan.
 ///
@@ -52,20 +57,21 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
     }
     let ties = cluster::ties(&root, plan.seed, choices)?;
     let case = match root.swept("system", choices, |value| name(value, &SYSTEMS))?.unwrap_or(System::Model) {
-        System::Weft if ties != Ties::AsConfigured => {
-            return Err(root.error("ties", "is for modelled servers; the order of Weft's own follows from `seed`"));
+        System::Weft | System::Scale if ties != Ties::AsConfigured => {
+            return Err(root.error("ties", "is for modelled servers; the order of other systems is fixed or follows from `seed`"));
         }
         System::Weft => Case::Weft(Box::new(weft_system::read(&root, profile.as_ref(), &tables, &config, plan.seed, choices)?)),
+        System::Scale => Case::Scale(Box::new(scale_system::read(&root, profile.as_ref(), &tables, &config, choices)?)),
         System::Model => {
-            // What Weft's own servers cost means nothing here.
-            root.table("weft")?;
-            profile.as_ref().map(|profile| profile.table("weft")).transpose()?;
             let read = |table: &Table<'_>| workload::read(table, &config, &plan.folder, plan.seed, choices);
             Case::Model { workloads: tables.iter().map(read).collect::<Result<Vec<_>>>()?, config: Box::new(config), ties }
         }
     };
-    // What `weft bench run` wants to know means nothing here.
-    root.table("local")?;
+    // What other systems and `weft bench run` want to know means nothing here.
+    for section in ["weft", "scale", "scale_tasks", "local"] {
+        root.table(section)?;
+        profile.as_ref().map(|profile| profile.table(section)).transpose()?;
+    }
     profile.iter().try_for_each(Table::finish)?;
     root.finish()?;
     Ok(case)

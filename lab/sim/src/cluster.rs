@@ -12,9 +12,6 @@ use weft_sched::improved::Delay;
 use weft_plan::document::{Choices, Table, integer};
 use weft_plan::units::{bytes, count, name, number, seconds, up_to};
 
-/// Rotations a minute, bytes and the like of a disk, before it is known which keys its model has.
-type Read<T> = fn(&DeValue<'_>) -> Result<T, String>;
-
 const LAYERS: [(&str, LayerKind); 4] = [
     ("none", LayerKind::None),
     ("write_behind", LayerKind::WriteBehind),
@@ -115,7 +112,7 @@ impl<'p, 'a> Layered<'p, 'a> {
     }
 
     /// A value that must be in one of them.
-    fn required<T>(&mut self, key: &str, read: Read<T>) -> Result<T> {
+    pub fn required<T>(&mut self, key: &str, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Result<T> {
         match self.get(key, read)? {
             Some(value) => Ok(value),
             None => Err(self.plan.error(key, "is missing, in the plan and in its profile")),
@@ -282,6 +279,7 @@ fn server(mut section: Layered<'_, '_>, config: &mut ClusterConfig) -> Result<()
     section.finish()
 }
 
-fn nanos(value: &DeValue<'_>) -> Result<u64, String> {
+/// A time in nanoseconds.
+pub fn nanos(value: &DeValue<'_>) -> Result<u64, String> {
     seconds(value).map(|seconds| (seconds * 1e9).round() as u64)
 }

@@ -11,6 +11,9 @@ mod list;
 mod pool;
 mod program;
 mod run;
+mod scale_system;
+#[cfg(test)]
+mod scale_tests;
 mod thesis;
 mod trace;
 mod weft_system;

@@ -114,6 +114,11 @@ impl Args {
 fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
     match source.build(case::read)? {
         Case::Model { config, workloads, ties } => model(source, number, trace, (*config, &workloads, ties)),
+        Case::Scale(case) => {
+            let parameters = source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
+            let row = case.run().with_context(|| source.describe())?;
+            Ok(vec![Value::Object(parameters.chain(row).collect())])
+        }
         Case::Weft(case) => {
             let parameters = || source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
             let folder = trace.map(|folder| folder.join(format!("case{number}")));
@@ -229,7 +234,7 @@ fn columns(rows: &[Value]) -> Vec<String> {
 }
 
 /// Names of results, in the order of [`Row`].
-const RESULTS: [&str; 22] = [
+const RESULTS: [&str; 37] = [
     "phase",
     "seconds",
     "seconds_min",
@@ -248,6 +253,21 @@ const RESULTS: [&str; 22] = [
     "fast",
     "slow",
     "disk_busy",
+    "fine_after_files",
+    "fine_after_s",
+    "lookup_percent",
+    "create_percent",
+    "open_percent",
+    "splits",
+    "leaves",
+    "metanode_changes",
+    "expansions",
+    "accesses",
+    "functions",
+    "lookup_tasks",
+    "create_tasks",
+    "latencies",
+    "rates",
     "waits_for",
     "busy",
     "events",
@@ -274,7 +294,10 @@ fn delimited(rows: &[Value]) -> String {
 /// The columns that people look at first.
 fn aligned(rows: &[Value]) -> String {
     let hidden = ["ranks_seconds", "operations", "bytes", "network_bytes", "disk_bytes", "disk_syncs", "shares", "wall_s"];
-    let columns: Vec<String> = columns(rows).into_iter().filter(|name| !hidden.contains(&name.as_str())).collect();
+    // Lists and tables in a cell are for programs.
+    let is_shown =
+        |name: &String| !hidden.contains(&name.as_str()) && rows.iter().all(|row| !row[name].is_array() && !row[name].is_object());
+    let columns: Vec<String> = columns(rows).into_iter().filter(is_shown).collect();
     let shown = |row: &Value, column: &String| match (&row[column.as_str()], column.as_str()) {
         (Value::Number(number), "seconds" | "seconds_min" | "seconds_max") => format!("{:.9}", number.as_f64().unwrap_or_default()),
         (Value::Number(number), "operations_per_second") => format!("{:.0}", number.as_f64().unwrap_or_default()),
