@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use weft_charts::{
-    Arrow, Axis, Bars, Block, Frame, HeatMap, Lane, Line, Lines, Mark, Panel, Rows, Series, Strip, StripLane, Strips, Style, Table,
-    Timeline, Unit, categorical, seek, views,
+    Arrow, Axis, Bar, BarSeries, Bars, Block, Frame, GroupedBars, HeatMap, Lane, Line, Lines, Mark, Panel, Rows, Series, Strip, StripLane,
+    Strips, Style, Table, Timeline, Unit, categorical, seek, views,
 };
 use weft_trace::explain::{Explanation, KindReport, StageReport, Step, Waterfall};
 use weft_trace::latency::{Stacked, slot_bounds_ns};
@@ -399,4 +399,25 @@ proptest::proptest! {
         let line = Line { name: texts[1].clone(), color: 1, style: Style::Line, points };
         well_formed(&Lines { frame: Frame::new(&texts[1], ""), x: axis.clone(), y: axis, lines: vec![line], marks: vec![] }.svg());
     }
+}
+
+#[test]
+fn bars_side_by_side_with_ranges_and_what_was_expected() {
+    let bar = |value: f64, range, expected| Some(Bar { value, range, expected });
+    let chart = GroupedBars {
+        frame: Frame::new("Throughput by cache layer", "10 clients, 10 servers").sized(640, 320),
+        x_label: "access and block".into(),
+        categories: ["read, 5 KiB", "write, 5 KiB"].map(String::from).to_vec(),
+        y: Axis::linear("throughput in MiB/s", Unit::Number),
+        series: vec![
+            BarSeries {
+                name: "none".into(),
+                fill: categorical(0),
+                bars: vec![bar(8.5, None, Some(8.4)), bar(9.0, Some((8.0, 11.0)), None)],
+            },
+            BarSeries { name: "aggregation".into(), fill: categorical(1), bars: vec![bar(0.0, None, None), None] },
+        ],
+        expected: "as printed".into(),
+    };
+    golden("grouped", &chart.svg(), &chart.table());
 }

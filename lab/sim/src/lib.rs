@@ -7,7 +7,9 @@
 
 mod case;
 mod cluster;
+mod figures;
 mod list;
+mod picture;
 mod pool;
 mod program;
 mod run;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use weft_hdtrace::{Project, Trace, trace_file};
 use weft_host::output::{print, print_json};
+use weft_model::DiskStatistics;
 use weft_model::TieOrder;
 use weft_piosim::to_hdtrace::{export, export_disks};
 use weft_piosim::{ClusterConfig, Placed, Recording, Report, Simulation};
@@ -19,7 +20,7 @@ use weft_plan::files::{CaseSource, Lab};
 use crate::case;
 use crate::case::Case;
 use crate::workload::Load;
-use crate::{pool, trace as files};
+use crate::{picture, pool, trace as files};
 
 /// Simulate a plan
 ///
@@ -33,7 +34,7 @@ use crate::{pool, trace as files};
 /// spread.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  weft sim run interleaved\n  weft sim run lab/plans/scale.toml --json\n  \
-weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trace traces")]
+weft sim run my.toml --csv --seed 7 > results.csv\n  weft sim run my.toml --trace traces\n  weft sim run interleaved --plot bars.svg")]
 pub struct Args {
     /// Name or file of the plan
     plan: String,
@@ -46,6 +47,10 @@ pub struct Args {
     /// Print CSV: a line for each case
     #[arg(long)]
     csv: bool,
+    /// Draw the results as bars into this file (.svg; .csv: the numbers of the bars): the cache
+    /// layers (or the last key with several values) side by side for each value of the others
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Seed of random workloads, instead of those in the plan; with ties = "random" also the first
     /// seed of the orders
     #[arg(long)]
@@ -90,6 +95,21 @@ struct Row {
     events: u64,
     /// Real time of the simulation.
     wall_s: f64,
+    /// The disks one by one (JSON only).
+    per_server: Vec<ServerRow>,
+}
+
+/// What the disk of one server did.
+#[derive(Serialize)]
+struct ServerRow {
+    server: usize,
+    disk_operations: u64,
+    disk_bytes: u64,
+    no_seek: u64,
+    fast: u64,
+    slow: u64,
+    /// Share of the time that it was busy.
+    disk_busy: f64,
 }
 
 impl Args {
@@ -100,6 +120,10 @@ impl Args {
         }
         let numbered: Vec<(usize, &CaseSource)> = cases.iter().enumerate().collect();
         let rows = pool::all(&numbered, threads, |(number, case)| simulate(case, *number, self.trace.as_deref()))?.concat();
+        if let Some(path) = &self.plot {
+            let parameters: Vec<String> = columns(&rows).into_iter().filter(|name| !RESULTS[1..].contains(&name.as_str())).collect();
+            picture::write(path, &self.plan, &rows, &parameters)?;
+        }
         if self.json {
             print_json(&rows)?;
         } else if self.csv {
@@ -213,6 +237,19 @@ fn row(source: &CaseSource, report: &Report, wall_s: f64) -> Row {
         disk_busy: (busy * 1e4).round() / 1e4,
         events: report.events,
         wall_s,
+        per_server: report.servers.iter().enumerate().map(|(server, of)| server_row(server, &of.disk, report.end_nanos)).collect(),
+    }
+}
+
+fn server_row(server: usize, disk: &DiskStatistics, end_nanos: u64) -> ServerRow {
+    ServerRow {
+        server,
+        disk_operations: disk.operations,
+        disk_bytes: disk.bytes,
+        no_seek: disk.no_seek,
+        fast: disk.fast,
+        slow: disk.slow,
+        disk_busy: (disk.busy_nanos as f64 / end_nanos.max(1) as f64 * 1e4).round() / 1e4,
     }
 }
 
@@ -220,8 +257,9 @@ fn row(source: &CaseSource, report: &Report, wall_s: f64) -> Row {
 fn columns(rows: &[Value]) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
     for row in rows {
-        for key in row.as_object().into_iter().flat_map(Map::keys) {
-            if !columns.contains(key) {
+        for (key, value) in row.as_object().into_iter().flatten() {
+            // A table has no room for a list.
+            if !columns.contains(key) && !value.is_array() {
                 columns.push(key.clone());
             }
         }
@@ -317,6 +355,35 @@ fn aligned(rows: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_disks_of_all_servers_sum_up_to_the_row_and_stay_out_of_tables() {
+        let plan = "description = \"d\"\nprofile = \"pvs-2009\"\nclients = 2\nservers = 3\n[server]\nrules = \"2009\"\n\
+                    cache_layer = [\"none\", \"aggregation\"]\n[[workload]]\nkind = \"interleaved\"\nfile = \"4MiB\"\nblock = \"64KiB\"\n\
+                    per_operation = 1\naccess = \"write\"\n";
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("small.toml");
+        std::fs::write(&path, plan).expect("written");
+        let lab = Lab { folder: folder.path().to_path_buf() };
+        let cases = lab.plan(&path.display().to_string(), &[], None).expect("read").cases(case::read).expect("sound");
+        let rows: Vec<Value> = cases.iter().enumerate().flat_map(|(number, case)| simulate(case, number, None).expect("ends")).collect();
+        for row in &rows {
+            let servers = row["per_server"].as_array().expect("a list");
+            for name in ["disk_operations", "disk_bytes", "no_seek", "fast", "slow"] {
+                assert_eq!(
+                    servers.iter().filter_map(|server| server[name].as_u64()).sum::<u64>(),
+                    row[name].as_u64().expect("a number"),
+                    "{name}"
+                );
+            }
+            assert_eq!(servers.len(), 3);
+        }
+        assert!(!delimited(&rows).contains("per_server") && !aligned(&rows).contains("per_server"));
+        let picture = folder.path().join("bars.csv");
+        picture::write(&picture, "small", &rows, &["server.cache_layer".to_string()]).expect("drawn");
+        let bars = std::fs::read_to_string(picture).expect("there");
+        assert_eq!(bars.lines().count(), 3, "a line for each layer below the names: {bars}");
+    }
 
     #[test]
     fn csv_has_parameters_first_and_quotes_what_needs_it() {

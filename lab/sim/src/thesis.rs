@@ -11,6 +11,7 @@ use weft_host::output::{Table, print, print_json};
 use weft_piosim::thesis::{Case, Cell, PartdiffTable, RunResult, cases, partdiff};
 use weft_piosim::{Application, ClusterConfig, Simulation};
 
+use crate::figures;
 use crate::pool;
 use crate::workload::{read_model, read_project};
 
@@ -21,7 +22,9 @@ use crate::workload::{read_model, read_project};
 /// fitted if it is equal only because orders of files were searched until it was. Tables 6.1 to 6.5
 /// need the traced application.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  weft sim thesis\n  weft sim thesis --table C.3.2\n  weft sim thesis --table 6.3 --json")]
+#[command(
+    after_help = "Examples:\n  weft sim thesis\n  weft sim thesis --table C.3.2\n  weft sim thesis --table 6.3 --json\n  weft sim thesis --plot figures"
+)]
 pub struct Args {
     /// Only this table or section: C, C.1 to C.4 (or deeper, as C.2.1), 6, 6.1 to 6.5
     #[arg(long)]
@@ -32,6 +35,10 @@ pub struct Args {
     /// Print JSON: an array with one object for each number
     #[arg(long)]
     json: bool,
+    /// Draw figures 6.2 to 6.12 of what was simulated into this folder: bars as simulated, dots as
+    /// printed
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
 }
 
 /// A number of the thesis.
@@ -91,7 +98,14 @@ impl Args {
             jobs.extend(tables.into_iter().map(|table| Job::Partdiff(Box::new(table))));
         }
         let outcomes = pool::all(&jobs, threads, |job| simulate(job, &cases, &traced))?;
-        let rows = rows(&cases, &jobs, outcomes);
+        let (runs, partdiff) = sorted(&cases, &jobs, outcomes);
+        if let Some(folder) = &self.plot {
+            let ran: Vec<figures::Ran<'_>> = cases.iter().zip(&runs).map(|(case, (runs, _))| (case, runs.as_slice())).collect();
+            let files = figures::write(folder, &ran, &traced_times(&partdiff))?;
+            weft_host::output::tell(&format!("{}: {}", folder.display(), files.join(", ")));
+        }
+        let compared = cases.iter().zip(runs).map(|(case, (runs, wall_s))| row(case.compare(&runs), wall_s));
+        let rows: Vec<Row> = compared.chain(partdiff).collect();
         let agree = rows.iter().all(|row| row.agrees);
         if self.json {
             print_json(&rows)?;
@@ -134,7 +148,20 @@ fn simulate(job: &Job, cases: &[Case], traced: &Option<(ClusterConfig, Applicati
     }
 }
 
-fn rows(cases: &[Case], jobs: &[Job], outcomes: Vec<Outcome>) -> Vec<Row> {
+/// The seconds of Tables 6.1 to 6.5.
+fn traced_times(rows: &[Row]) -> Vec<figures::Traced> {
+    let times = rows.iter().filter(|row| row.case == "time");
+    let layer = |row: &Row| {
+        partdiff().find(|table| table.number == row.table).map_or_else(String::new, |table| {
+            let delayed = if table.delayed { ", delayed" } else { "" };
+            format!("{}: {}{delayed}", table.number, table.layer.name())
+        })
+    };
+    times.map(|row| (layer(row), row.simulated, row.printed)).collect()
+}
+
+/// The runs of each case with their real seconds, and what is said of the traced application.
+fn sorted(cases: &[Case], jobs: &[Job], outcomes: Vec<Outcome>) -> (Vec<(Vec<RunResult>, f64)>, Vec<Row>) {
     let mut runs: Vec<(Vec<RunResult>, f64)> = vec![(Vec::new(), 0.0); cases.len()];
     let mut partdiff = Vec::new();
     for (job, outcome) in jobs.iter().zip(outcomes) {
@@ -147,8 +174,7 @@ fn rows(cases: &[Case], jobs: &[Job], outcomes: Vec<Outcome>) -> Vec<Row> {
             (Job::Partdiff(_), Outcome::Run(..)) => {}
         }
     }
-    let compared = cases.iter().zip(runs).map(|(case, (runs, wall_s))| row(case.compare(&runs), wall_s));
-    compared.chain(partdiff).collect()
+    (runs, partdiff)
 }
 
 fn row(cell: Cell, wall_s: f64) -> Row {

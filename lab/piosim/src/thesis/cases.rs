@@ -47,6 +47,8 @@ pub struct RunResult {
     pub nanos: u64,
     /// Events executed.
     pub events: u64,
+    /// Bytes that the programs read and wrote.
+    pub bytes: u64,
 }
 
 /// A printed number beside the simulated one.
@@ -171,7 +173,7 @@ impl Case {
     /// As [`Case::report`].
     pub fn run(&self, seed: u64) -> Result<RunResult, String> {
         let report = self.report(seed)?;
-        Ok(RunResult { nanos: report.end_nanos, events: report.events })
+        Ok(RunResult { nanos: report.end_nanos, events: report.events, bytes: report.program_bytes })
     }
 
     /// Compares the results of all its runs (in the order of their seeds) with what is printed.
@@ -208,6 +210,16 @@ impl Case {
     /// The standard deviation in seconds that is printed beside a mean.
     pub fn printed_deviation(&self) -> Option<f64> {
         self.line.deviation.parse().ok()
+    }
+
+    /// The seconds that are printed.
+    pub fn printed_seconds(&self) -> f64 {
+        self.line.seconds.parse().unwrap_or(f64::NAN)
+    }
+
+    /// Reading or writing.
+    pub fn access(&self) -> AccessKind {
+        self.line.access
     }
 
     /// The cache layer.
