@@ -80,9 +80,9 @@ impl Args {
         if self.all {
             return Ok(all);
         }
-        if let Some(stranger) = self.papers.iter().find(|name| all.iter().all(|paper| paper.name != **name)) {
+        if let Some(unknown) = self.papers.iter().find(|name| all.iter().all(|paper| paper.name != **name)) {
             let names: Vec<&str> = all.iter().map(|paper| paper.name.as_str()).collect();
-            bail!("there is no paper {stranger}: write one of {}", names.join(", "));
+            bail!("there is no paper {unknown}: write one of {}", names.join(", "));
         }
         if self.papers.is_empty() && (self.write.is_some() || self.check.is_some()) {
             bail!("which papers? Name them, or write --all");

@@ -3,16 +3,17 @@
 //! writing; truncations and removals against everything; a copy of a request against the request
 //! ([`Claim`]).
 //!
-//! A request that may go becomes a *flight*, a flow of its own; the others wait for those that are
-//! in their way, and whoever comes after them waits behind them, so nothing starves. What has
-//! waited has changed nothing, and is judged again before it starts: its client may have given it
-//! up meanwhile, or a copy of it has been executed.
+//! A request that may run becomes a flow of its own. The others wait for those that are in their
+//! way, and later ones wait behind them, so nothing starves. What has waited has changed nothing,
+//! and is judged again before it starts: its client may have given it up meanwhile, or a copy of it
+//! has been executed.
 //!
-//! In the page cache an access is short, and a turn ends when all of its requests have landed. With
-//! direct I/O an access takes as long as the disk takes, and requests that arrive meanwhile shall
-//! meet in the cache layer those that wait; so a turn does not wait for the flights that it starts,
-//! and a later one journals and answers what has landed. With a bounded number of requests or bytes
-//! under way nothing is received: the connections fill up and hold the clients back.
+//! In the page cache an access is short, and a turn ends when all of its requests have finished.
+//! With direct I/O an access takes as long as the disk takes, and requests that arrive meanwhile
+//! shall meet in the cache layer those that wait; so a turn does not wait for the requests that it
+//! starts, and a later one journals and answers what has finished. While the number of requests or
+//! bytes in flight is at its bound nothing is received: the connections fill up and hold the
+//! clients back.
 
 use std::rc::Rc;
 
@@ -22,11 +23,11 @@ use weft_serving::{OutgoingReplies, OutgoingReply};
 
 use crate::clients::Verdict;
 use crate::done::When;
-use crate::flights::{AdmittedRequest, Claim, Flight};
+use crate::in_flight::{AdmittedRequest, Claim, RunningRequest};
 use crate::state::Server;
 
 impl<R: ServerRuntime> Server<R> {
-    /// Starts requests; gives the answers of those that need no order, and of what has landed.
+    /// Starts requests; gives the answers of those that need no order, and of what has finished.
     pub async fn start_all(self: &Rc<Self>, mut jobs: Vec<AdmittedRequest>, answers: &mut OutgoingReplies<Self>) {
         let cache = &self.objects.container.cache;
         let waits = !cache.is_served_aside();
@@ -46,18 +47,18 @@ impl<R: ServerRuntime> Server<R> {
         let mut starting = Vec::with_capacity(jobs.len());
         for job in jobs {
             match Claim::of(&job, by_bytes) {
-                Some(claim) => starting.extend(self.flights.take(claim, job)),
+                Some(claim) => starting.extend(self.in_flight.take(claim, job)),
                 None => answers.push(self.execute_one(job).await),
             }
         }
         // New space is given out in this order, so neighbours in the object become neighbours on
         // the disk.
-        starting.sort_by_key(Flight::place);
-        starting.into_iter().for_each(|flight| self.launch(flight));
+        starting.sort_by_key(RunningRequest::place);
+        starting.into_iter().for_each(|request| self.launch(request));
         if waits {
-            self.beside_cache(self.flights.all_landed()).await;
+            self.beside_cache(self.in_flight.all_finished()).await;
         }
-        self.flights.take_landed(answers);
+        self.in_flight.take_finished(answers);
     }
 
     /// Waits for requests while the cache layer, if it gathers, does what they have asked of the
@@ -72,16 +73,17 @@ impl<R: ServerRuntime> Server<R> {
         }
     }
 
-    fn launch(self: &Rc<Self>, flight: Flight) {
+    fn launch(self: &Rc<Self>, request: RunningRequest) {
         let server = self.clone();
         self.rt.spawn(async move {
-            let mut next = Some(flight);
-            while let Some(flight) = next {
-                let (object, number) = (flight.object, flight.number);
-                let answer = if flight.has_waited { server.execute_late(flight.job).await } else { server.execute_one(flight.job).await };
-                let mut freed = server.flights.land(object, number, answer).into_iter();
+            let mut next = Some(request);
+            while let Some(request) = next {
+                let (object, number) = (request.object, request.number);
+                let answer =
+                    if request.has_waited { server.execute_late(request.job).await } else { server.execute_one(request.job).await };
+                let mut freed = server.in_flight.finish(object, number, answer).into_iter();
                 next = freed.next();
-                freed.for_each(|flight| server.launch(flight));
+                freed.for_each(|request| server.launch(request));
             }
             if server.objects.container.cache.is_served_aside() {
                 server.shell.wake();

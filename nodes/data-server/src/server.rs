@@ -14,7 +14,7 @@ use crate::checkpoint::checkpoint_flow;
 use crate::clients::Verdict;
 use crate::done::When;
 use crate::durability::sync_flow;
-use crate::flights::AdmittedRequest;
+use crate::in_flight::AdmittedRequest;
 use crate::objects::Objects;
 use crate::ops;
 use crate::recovery::open;
@@ -66,13 +66,13 @@ impl<R: ServerRuntime> Service for Server<R> {
         self.clients.borrow_mut().disconnected(client, now);
     }
 
-    /// A server that is asked to stop lets everything land first.
+    /// A server that is asked to stop lets everything finish first.
     fn intake(&self, is_to_stop: bool) -> Intake {
-        if self.flights.have_landed() {
+        if self.in_flight.have_finished() {
             Intake::Busy
-        } else if is_to_stop && self.flights.is_empty() {
+        } else if is_to_stop && self.in_flight.is_empty() {
             Intake::Over
-        } else if is_to_stop || !self.flights.has_room() {
+        } else if is_to_stop || !self.in_flight.has_room() {
             Intake::Closed
         } else {
             Intake::Open

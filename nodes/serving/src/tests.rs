@@ -305,7 +305,7 @@ fn a_repetition_takes_the_place_of_the_request_that_waits() {
 }
 
 #[test]
-fn strangers_and_requests_for_others_are_refused() {
+fn unauthenticated_peers_and_requests_for_others_are_refused() {
     let play = Play::new();
     let wrong = play.send(1, ServerId(1), GetAttrRequest { handle: Handle(1) });
     let map = play.send(2, weft_wire::handshake::ANY_SERVER, GetMapRequest {});

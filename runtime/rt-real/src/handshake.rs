@@ -187,12 +187,12 @@ fn expired(deadline: Nanos) -> Result<(), DialError> {
     if clock::now() >= deadline { Err(DialError::new(Status::TimedOut, "no answer to the handshake")) } else { Ok(()) }
 }
 
-/// What the server does after a message of a stranger.
+/// What the server does after a message of a client that is not authenticated.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Send this and wait for the next message.
     Answer(Vec<u8>),
-    /// Send this; the stranger is this client.
+    /// Send this; the peer is this client.
     Accept(Vec<u8>, Accepted, Option<Box<SessionCiphers>>),
     /// Send this and close, for this reason.
     Refuse(Vec<u8>, String),
@@ -210,7 +210,7 @@ impl Greeting {
         Greeting { state, greeted: false }
     }
 
-    /// Handles the stranger's next message.
+    /// Handles the peer's next message.
     pub(crate) fn step(&mut self, message: Frame) -> Result<Step, Status> {
         if message.header.kind != MessageKind::Handshake {
             return Err(Status::BadMessage);

@@ -38,7 +38,7 @@ pub(crate) struct Limits {
 impl Limits {
     /// For peers that have proved who they are.
     pub(crate) const OPEN: Limits = Limits { body: BODY_BYTES_MAX, bulk: BULK_BYTES_MAX };
-    /// For strangers.
+    /// Before the handshake is over.
     pub(crate) const HANDSHAKE: Limits = Limits { body: 4 << 10, bulk: 0 };
 }
 
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_cannot_make_us_allocate() {
+    fn unauthenticated_peers_cannot_make_us_allocate() {
         for (body, bulk) in [(Limits::HANDSHAKE.body + 1, 0), (0, 1)] {
             let (_, end) = feed(&wire(&frame(1, body, bulk)), 4096, Limits::HANDSHAKE);
             assert!(matches!(end, Err(Broken::Malformed(Status::TooBig))), "{end:?}");

@@ -65,7 +65,7 @@ fn resident_bytes() -> usize {
 static MEMORY: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[test]
-fn idle_connections_of_strangers_lock_nobody_out() {
+fn idle_unauthenticated_connections_lock_nobody_out() {
     let _alone = MEMORY.lock();
     let server = TestServer::start(tcp(), Some(KEY));
     let known = server.client();
@@ -92,8 +92,8 @@ fn idle_connections_of_strangers_lock_nobody_out() {
         assert_eq!(rt.stats().connects, 1);
     }
     known.block_on(ask(&known, ECHO, b"", b"", AMPLE)).expect("who is known stays");
-    assert_eq!(known.stats().connects, 1, "and was never dropped for a stranger");
-    server.expect_line("another stranger needs its place");
+    assert_eq!(known.stats().connects, 1, "and was never dropped for an unauthenticated one");
+    server.expect_line("another one that is not authenticated needs its place");
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn garbage_ends_only_its_own_connection() {
 }
 
 #[test]
-fn a_silent_stranger_holds_up_nobody_and_is_dropped() {
+fn a_silent_unauthenticated_connection_holds_up_nobody_and_is_dropped() {
     let server = TestServer::start(tcp(), Some(KEY));
     let begin = Instant::now();
     let mut silent: Vec<_> = (0..20).map(|_| connect(&server.address)).collect();

@@ -19,7 +19,7 @@ fn ports(fs: &FileSystem) -> Vec<u16> {
 }
 
 #[test]
-fn promise_strangers_keep_nobody_out() {
+fn promise_unauthenticated_connections_keep_nobody_out() {
     let fs = FileSystem::up(&["--listen", "tcp", "--meta", "1", "--data", "1"]);
     let ports = ports(&fs);
     assert_eq!(ports.len(), 2);

@@ -1,10 +1,10 @@
 //! The connections of one server: listeners, clients, and other servers that it asks.
 //!
 //! ```text
-//! inbound:   Stranger ──handshake──▶ Client ──error, end, silence while we send──▶ gone (Disconnected)
+//! inbound:   Unauthenticated ──handshake──▶ Client ──error, end, silence while we send──▶ gone (Disconnected)
 //! outbound:  a helper thread dials and shakes hands ──▶ Server ──error, end──▶ gone (its requests: Unreachable)
 //! ```
-//! Bounds: strangers ([`strangers`], [`admission`]); what a peer may make this server keep
+//! Bounds: unauthenticated connections ([`unauthenticated`], [`admission`]); what a peer may make this server keep
 //! ([`pressure`]); nothing is read from a connection that does not take its replies
 //! ([`OUT_BYTES_PAUSE`]) or while the server has not taken what arrived ([`ARRIVED_BYTES_MAX`]); a
 //! connection that takes nothing for [`STALL_NS_MAX`] is dropped.
@@ -12,7 +12,7 @@
 mod admission;
 mod pressure;
 mod reading;
-mod strangers;
+mod unauthenticated;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,7 +28,7 @@ use weft_wire::handshake::ServerHandshake;
 use weft_wire::{Flags, Frame, Header, KeyId, KeyRights};
 
 use pressure::{Pressure, Sums};
-use strangers::Strangers;
+use unauthenticated::Unauthenticated;
 
 use super::log::LimitedLog;
 use super::peers::Peer;
@@ -71,7 +71,7 @@ const LISTENERS_MAX: u64 = 1 << 16;
 #[derive(Debug)]
 enum Role {
     /// Nobody knows yet.
-    Stranger { greeting: Box<Greeting>, since: Nanos, until: Nanos },
+    Unauthenticated { greeting: Box<Greeting>, since: Nanos, until: Nanos },
     /// A client, or a server that asks us.
     Client {
         client: ClientId,
@@ -160,7 +160,7 @@ pub(crate) struct Net {
     accepting: bool,
     conns: Vec<(u32, Option<Conn>)>,
     free: Vec<usize>,
-    strangers: Strangers,
+    unauthenticated: Unauthenticated,
     sums: Sums,
     /// When somebody may be late.
     sweep_at: Nanos,
@@ -203,7 +203,7 @@ impl Net {
             accepting: true,
             conns: Vec::new(),
             free: Vec::new(),
-            strangers: Strangers::default(),
+            unauthenticated: Unauthenticated::default(),
             sums: Sums::default(),
             sweep_at: Nanos::NEVER,
             peers: BTreeMap::new(),
@@ -467,11 +467,11 @@ impl Net {
         self.free.push(index);
         self.uncount(&conn);
         let who = match conn.role {
-            Role::Stranger { .. } => {
-                self.strangers.remove(token);
+            Role::Unauthenticated { .. } => {
+                self.unauthenticated.remove(token);
                 // A descriptor is free again.
                 self.pause_accepting(false);
-                "a stranger".to_string()
+                "an unauthenticated peer".to_string()
             }
             Role::Client { client, incarnation, .. } => {
                 self.arrive(Arrival::Disconnected { peer: PeerId(token), client, incarnation });

@@ -195,7 +195,7 @@ impl State {
         connection.server_end = EndState::Open;
         connection.server_life = server.life;
         let (client, incarnation) = (connection.client, connection.incarnation);
-        // Virtual networks have no strangers: everybody may do everything.
+        // Virtual networks authenticate nobody: everybody may do everything.
         let (peer, key, access) = (PeerId(u64::from(id)), KeyId::SERVERS, KeyRights::SERVER);
         self.push_arrival(node, Arrival::Connected { peer, client, incarnation, key, generation: 0, access });
         self.send(id, End::Client, Parcel::Accept);

@@ -1,4 +1,4 @@
-//! Who comes in: new connections, the first moments of strangers, and whose key is worth nothing
+//! Who comes in: new connections, their first moments, and whose key is worth nothing
 //! any more.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use weft_base::{Nanos, SECOND, ServerId};
 use weft_wire::{Features, Frame, SessionCiphers};
 
-use super::strangers::Source;
+use super::unauthenticated::Source;
 use super::{Net, Role, TOKEN_LISTENERS, token};
 use crate::address::Address;
 use crate::handshake::{Dialed, Greeting, HANDSHAKE_NS_MAX};
@@ -16,7 +16,7 @@ use crate::sys;
 /// Connections accepted from one listener in one turn: the handshakes of those before them go on in
 /// between.
 const ACCEPTED_PER_TURN: usize = 64;
-/// A stranger that has said nothing at all after this time goes, in nanoseconds.
+/// A new peer that has said nothing at all after this time goes, in nanoseconds.
 const FIRST_BYTE_NS_MAX: u64 = 2 * SECOND;
 
 impl Net {
@@ -28,9 +28,9 @@ impl Net {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     if sys::is_out_of_descriptors(&error)
-                        && let Some(stranger) = self.strangers.least_wanted()
+                        && let Some(token) = self.unauthenticated.least_wanted()
                     {
-                        self.close(stranger, "its descriptor is needed");
+                        self.close(token, "its descriptor is needed");
                         continue;
                     }
                     // The peer was gone before we came, or everything is in use. Without a pause
@@ -58,32 +58,32 @@ impl Net {
     }
 
     fn let_in(&mut self, fd: OwnedFd, source: Source, is_encrypted: bool, now: Nanos) {
-        while let Some(stranger) = self.strangers.in_the_way(source) {
-            self.close(stranger, "another stranger needs its place");
+        while let Some(token) = self.unauthenticated.in_the_way(source) {
+            self.close(token, "another one that is not authenticated needs its place");
         }
         let greeting = match is_encrypted {
             true => self.greeting.for_connection().with_features(Features::KNOWN, Features::ENCRYPTION),
             false => self.greeting.for_connection(),
         };
         let greeting = Greeting::new(greeting);
-        let role = Role::Stranger { greeting: Box::new(greeting), since: now, until: now + FIRST_BYTE_NS_MAX };
+        let role = Role::Unauthenticated { greeting: Box::new(greeting), since: now, until: now + FIRST_BYTE_NS_MAX };
         match self.insert(fd, role, Limits::HANDSHAKE) {
             Ok(token) => {
-                self.strangers.add(token, source);
+                self.unauthenticated.add(token, source);
                 self.sweep_at = self.sweep_at.min(now + FIRST_BYTE_NS_MAX);
                 // Who is in earnest has sent its first message already, and has it in before the
-                // next stranger comes.
+                // next one comes.
                 self.read(token, false, now);
             }
             Err(error) => self.log.line(&format!("cannot watch a connection: {error}")),
         }
     }
 
-    /// A stranger has sent something: now it has the time of a handshake.
-    pub(super) fn heard_stranger(&mut self, token: u64) {
-        if let Some(Role::Stranger { since, until, .. }) = self.conn_mut(token).map(|conn| &mut conn.role) {
+    /// A new peer has sent something: now it has the time of a handshake.
+    pub(super) fn heard_unauthenticated(&mut self, token: u64) {
+        if let Some(Role::Unauthenticated { since, until, .. }) = self.conn_mut(token).map(|conn| &mut conn.role) {
             *until = *since + HANDSHAKE_NS_MAX;
-            self.strangers.heard(token);
+            self.unauthenticated.heard(token);
         }
     }
 
@@ -113,7 +113,7 @@ impl Net {
         Ok(token)
     }
 
-    /// If the keys have changed, ends the connections whose key is not what it was. Strangers in
+    /// If the keys have changed, ends the connections whose key is not what it was. Handshakes in
     /// the middle of their handshake go too.
     pub(crate) fn look_at_keys(&mut self) {
         let version = self.keys.version();
@@ -130,7 +130,7 @@ impl Net {
                 Role::Client { proved: (key, generation, access), .. } if !ring.still_accepts(key, generation, access) => {
                     self.close(token, &format!("{key} was revoked, replaced or got other rights"));
                 }
-                Role::Stranger { .. } => self.close(token, "the keys have changed"),
+                Role::Unauthenticated { .. } => self.close(token, "the keys have changed"),
                 Role::Client { .. } | Role::Server(_) => {}
             }
         }

@@ -195,7 +195,7 @@ impl Net {
 
     /// When a connection is to be dropped if nothing changes, and why.
     pub(super) fn patience(&self, conn: &Conn) -> (Nanos, &'static str) {
-        if let Role::Stranger { until, .. } = &conn.role {
+        if let Role::Unauthenticated { until, .. } = &conn.role {
             return (*until, "no handshake in time");
         }
         let stall = if self.sums.unsent_bytes > UNSENT_BYTES_MAX { SHORT_NS_MAX } else { STALL_NS_MAX };

@@ -1,4 +1,4 @@
-//! What comes: handshakes of strangers, requests of clients, replies of other servers.
+//! What comes: handshakes of new peers, requests of clients, replies of other servers.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ impl Net {
         }
         let mut frames = std::mem::take(&mut self.frames);
         let mut scratch = std::mem::take(&mut self.scratch);
-        let mut is_stranger = false;
+        let mut is_unauthenticated = false;
         let outcome = match self.conn_mut(token) {
             Some(conn) => {
-                let known = !matches!(conn.role, Role::Stranger { .. });
-                is_stranger = !known;
+                let known = !matches!(conn.role, Role::Unauthenticated { .. });
+                is_unauthenticated = !known;
                 if known {
                     conn.reader.exchange(&mut scratch);
                 }
@@ -44,16 +44,16 @@ impl Net {
         self.scratch = scratch;
         let (bytes, complete) = (outcome.as_ref().map_or(0, |received| received.bytes), frames.len());
         if bytes > 0 {
-            self.heard_stranger(token);
+            self.heard_unauthenticated(token);
         }
         for frame in frames.drain(..) {
             if let Err(status) = self.dispatch(token, frame) {
                 self.close(token, &status.to_string());
                 break;
             }
-            // Behind the proof of a stranger nothing may come before its welcome: it would not be
+            // Behind the proof of a new peer nothing may come before its welcome: it would not be
             // encrypted.
-            if is_stranger && complete > 1 && self.conn(token).is_some_and(|conn| conn.reader.is_encrypted()) {
+            if is_unauthenticated && complete > 1 && self.conn(token).is_some_and(|conn| conn.reader.is_encrypted()) {
                 self.close(token, Status::SealBroken.text());
                 break;
             }
@@ -113,7 +113,7 @@ impl Net {
                 }
                 Ok(())
             }
-            Role::Stranger { greeting, .. } => {
+            Role::Unauthenticated { greeting, .. } => {
                 let step = greeting.step(frame)?;
                 self.greet(token, step);
                 Ok(())
@@ -177,7 +177,7 @@ impl Net {
                 if may_offer {
                     conn.reader.await_descriptor();
                 }
-                self.strangers.remove(token);
+                self.unauthenticated.remove(token);
                 self.mark_dirty(token);
                 self.arrive(Arrival::Connected { peer: PeerId(token), client, incarnation, key, generation, access });
             }

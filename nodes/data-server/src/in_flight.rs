@@ -1,10 +1,11 @@
-//! Requests and what they need for themselves; those that are under way ([`Flights`]).
+//! Requests that are in flight ([`InFlight`]): they run, or wait until those in their way have
+//! finished.
 //!
 //! ```text
-//!          take: nobody in its way             land
-//! (admitted) ─────────────────────▶ flying ─────────▶ landed ──▶ (answered by a turn)
+//!          take: nobody in its way             finish
+//! (admitted) ─────────────────────▶ running ───────▶ finished ─▶ (answered by a turn)
 //!      │ take: somebody is             ▲
-//!      └──────────────▶ waiting ───────┘ land of the last one in its way
+//!      └──────────────▶ waiting ───────┘ finish of the last one in its way
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -19,9 +20,9 @@ use weft_wire::{Header, Request};
 
 use crate::done::When;
 
-/// Most requests under way.
-const FLIGHTS_MAX: usize = 4096;
-/// Most bytes of data under way, the last request not counted.
+/// Most requests in flight.
+const REQUESTS_MAX: usize = 4096;
+/// Most bytes of data in flight, the last request not counted.
 const BYTES_MAX: u64 = 128 << 20;
 
 /// A request that may be executed.
@@ -35,8 +36,8 @@ pub struct AdmittedRequest {
     pub served: ServedRequest,
 }
 
-/// A request that may be executed now. It ends with [`Flights::land`].
-pub struct Flight {
+/// A request that may be executed now. It ends with [`InFlight::finish`].
+pub struct RunningRequest {
     pub object: ObjectKey,
     pub number: u64,
     /// Others were in its way.
@@ -44,7 +45,7 @@ pub struct Flight {
     pub job: AdmittedRequest,
 }
 
-impl Flight {
+impl RunningRequest {
     /// Its object, and where in it a read or write begins.
     pub fn place(&self) -> (ObjectKey, u64) {
         let pieces = match &self.job.request {
@@ -56,24 +57,24 @@ impl Flight {
     }
 }
 
-/// All requests under way.
+/// All requests in flight.
 #[derive(Default)]
-pub struct Flights {
+pub struct InFlight {
     objects: RefCell<BTreeMap<ObjectKey, Traffic>>,
-    landed: RefCell<Vec<OutgoingReply<When>>>,
-    /// Flights that have not landed, those that wait included.
+    finished: RefCell<Vec<OutgoingReply<When>>>,
+    /// Requests that have not finished, those that wait included.
     count: Cell<usize>,
     bytes: Cell<u64>,
     last: Cell<u64>,
-    /// The last one has landed.
+    /// The last one has finished.
     idle: Signal,
 }
 
 /// What is going on at one object.
 #[derive(Default)]
 struct Traffic {
-    flying: BTreeMap<u64, Claim>,
-    /// In the order of arrival. The first one is in the way of a flight, or it would fly.
+    running: BTreeMap<u64, Claim>,
+    /// In the order of arrival. One that runs is in the way of the first, or that would run.
     waiting: VecDeque<(Claim, AdmittedRequest)>,
 }
 
@@ -145,52 +146,52 @@ fn overlap(ours: &[Piece], theirs: &[Piece]) -> bool {
 }
 
 impl Traffic {
-    fn may_fly(&self, claim: &Claim) -> bool {
-        !self.flying.values().any(|other| claim.meets(other))
+    fn may_run(&self, claim: &Claim) -> bool {
+        !self.running.values().any(|other| claim.meets(other))
     }
 }
 
-impl Flights {
+impl InFlight {
     /// True while more requests may be received.
     pub fn has_room(&self) -> bool {
-        self.count.get() < FLIGHTS_MAX && self.bytes.get() < BYTES_MAX
+        self.count.get() < REQUESTS_MAX && self.bytes.get() < BYTES_MAX
     }
 
-    /// True if some have landed and are not answered.
-    pub fn have_landed(&self) -> bool {
-        !self.landed.borrow().is_empty()
+    /// True if some have finished and are not answered.
+    pub fn have_finished(&self) -> bool {
+        !self.finished.borrow().is_empty()
     }
 
     /// True if nothing is under way or waits to be answered.
     pub fn is_empty(&self) -> bool {
-        self.count.get() == 0 && !self.have_landed()
+        self.count.get() == 0 && !self.have_finished()
     }
 
-    /// Takes a request: gives it back if it may fly now, or lets it wait.
-    pub fn take(&self, claim: Claim, job: AdmittedRequest) -> Option<Flight> {
+    /// Takes a request: gives it back if it may run now, or lets it wait.
+    pub fn take(&self, claim: Claim, job: AdmittedRequest) -> Option<RunningRequest> {
         self.count.set(self.count.get() + 1);
         self.bytes.set(self.bytes.get() + claim.bytes);
         let (object, mut objects) = (claim.object, self.objects.borrow_mut());
         let traffic = objects.entry(object).or_default();
-        if !traffic.waiting.is_empty() || !traffic.may_fly(&claim) {
+        if !traffic.waiting.is_empty() || !traffic.may_run(&claim) {
             traffic.waiting.push_back((claim, job));
             return None;
         }
         let number = self.next_number();
-        traffic.flying.insert(number, claim);
-        Some(Flight { object, number, has_waited: false, job })
+        traffic.running.insert(number, claim);
+        Some(RunningRequest { object, number, has_waited: false, job })
     }
 
-    /// Waits until everything has landed.
-    pub async fn all_landed(&self) {
+    /// Waits until everything has finished.
+    pub async fn all_finished(&self) {
         while self.count.get() > 0 {
             self.idle.wait().await;
         }
     }
 
-    /// The answers of what has landed.
-    pub fn take_landed(&self, answers: &mut Vec<OutgoingReply<When>>) {
-        answers.append(&mut self.landed.borrow_mut());
+    /// The answers of what has finished.
+    pub fn take_finished(&self, answers: &mut Vec<OutgoingReply<When>>) {
+        answers.append(&mut self.finished.borrow_mut());
     }
 
     fn next_number(&self) -> u64 {
@@ -198,23 +199,23 @@ impl Flights {
         self.last.get()
     }
 
-    /// A flight has landed: gives those that may fly now.
-    pub fn land(&self, object: ObjectKey, number: u64, answer: OutgoingReply<When>) -> Vec<Flight> {
-        self.landed.borrow_mut().push(answer);
+    /// A request has finished: gives those that may run now.
+    pub fn finish(&self, object: ObjectKey, number: u64, answer: OutgoingReply<When>) -> Vec<RunningRequest> {
+        self.finished.borrow_mut().push(answer);
         let mut objects = self.objects.borrow_mut();
-        let traffic = objects.get_mut(&object).expect("a flight is at its object until it lands");
-        let claim = traffic.flying.remove(&number).expect("it lands once");
+        let traffic = objects.get_mut(&object).expect("a request is at its object until it finishes");
+        let claim = traffic.running.remove(&number).expect("it finishes once");
         self.count.set(self.count.get() - 1);
         self.bytes.set(self.bytes.get() - claim.bytes);
         let mut next = Vec::new();
-        while traffic.waiting.front().is_some_and(|(claim, _)| traffic.may_fly(claim)) {
+        while traffic.waiting.front().is_some_and(|(claim, _)| traffic.may_run(claim)) {
             let (claim, job) = traffic.waiting.pop_front().expect("just seen");
             let number = self.next_number();
-            traffic.flying.insert(number, claim);
-            next.push(Flight { object, number, has_waited: true, job });
+            traffic.running.insert(number, claim);
+            next.push(RunningRequest { object, number, has_waited: true, job });
         }
-        if traffic.flying.is_empty() {
-            assert!(traffic.waiting.is_empty(), "what waits is in the way of a flight: it would wait for ever");
+        if traffic.running.is_empty() {
+            assert!(traffic.waiting.is_empty(), "nothing runs that what waits could wait for");
             objects.remove(&object);
         }
         if self.count.get() == 0 {
