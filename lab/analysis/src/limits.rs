@@ -4,8 +4,7 @@
 use serde_json::{Value, json};
 use weft_charts::{Axis, Frame, Line, Lines, Style, Unit, categorical};
 
-use crate::bounds::CLUSTER_2006;
-pub use crate::bounds::Facts;
+pub use crate::bounds::{CLUSTER_2006, Facts};
 use crate::results::Ceiling;
 use crate::run::Run;
 
@@ -233,6 +232,8 @@ pub fn chart(run: &Run, facts: &Facts, which: &str, clients_max: u64, width: u32
                     &at,
                     |c| facts.create_synchronous(c),
                 ),
+                bound(5, format!("the same on the worst disk: {}", seconds(facts.worst_access_s)), &at, |c| facts.create_worst(c)),
+                bound(6, format!("and on the best: {}", seconds(facts.best_access_s)), &at, |c| facts.create_optimistic(c)),
             ];
             let lines = lines.into_iter().flatten().chain(dots(&points)).collect();
             over(

@@ -119,8 +119,9 @@ mod tests {
     fn plans_are_file_systems_and_workloads() {
         let (engines, loads) = args("engines", &[]).cases().expect("a good plan");
         let of = |(_, setup): &Variant| (setup.engine, setup.durability);
-        let journal = [Durability::None, Durability::Batch, Durability::Sync].map(|durability| (Engine::Journal, durability));
-        assert_eq!(engines.iter().map(of).collect::<Vec<_>>(), [&[(Engine::Memory, Durability::None)][..], &journal].concat());
+        let kept = |engine| [Durability::None, Durability::Batch, Durability::Sync].map(|durability| (engine, durability));
+        let all = [&[(Engine::Memory, Durability::None)][..], &kept(Engine::Journal), &kept(Engine::Db)].concat();
+        assert_eq!(engines.iter().map(of).collect::<Vec<_>>(), all);
         assert_eq!((loads.len(), loads[0].1.files, loads[0].1.depth, loads[0].1.repetitions), (1, 100_000, 64, 5));
         assert_eq!(loads[0].1.steps, weft_workload::Steps::of(WorkStep::Create));
 
@@ -129,6 +130,13 @@ mod tests {
         assert!(layers[1].1.up().join(" ").ends_with("--stripe-size 65536 --cache-layer server_directed --direct-io"), "{:?}", layers[1]);
         assert_eq!((layers.len(), loads.len(), loads[0].1.procs), (2, 3 * 3 * 2, 10));
         assert_eq!(loads[1].0["workload.access"], "read");
+
+        let (engines, loads) = args("creates-engines", &[]).cases().expect("a good plan");
+        assert_eq!((engines.len(), loads.len()), (7, 2 * 3), "memory, and three engines under two contracts");
+        assert!(engines.iter().all(|(_, setup)| setup.restart));
+        assert!(loads.iter().any(|(_, work)| (work.procs, work.files) == (5, 640)), "3200 files of all");
+        let (engines, loads) = args("blocks-engines", &[]).cases().expect("a good plan");
+        assert_eq!((engines.len(), loads.len()), (2, 2 * 7 * 2));
 
         let (engines, loads) = args("engines", &["clients=1,4", "local.threads=2", "weft.engine=memory"]).cases().expect("a good plan");
         assert_eq!((engines.len(), loads.len(), loads[1].1.clients_in_all()), (1, 2, 8));

@@ -11,6 +11,8 @@ use crate::document::{Choices, Document, Table, text};
 /// Plans and profiles that are part of the program: they work without any file.
 const BUILT_IN: &[(&str, &str)] = &[
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
+    ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
+    ("plans/blocks-engines.toml", include_str!("../../plans/blocks-engines.toml")),
     ("plans/layers.toml", include_str!("../../plans/layers.toml")),
     ("plans/tracing.toml", include_str!("../../plans/tracing.toml")),
     ("plans/ties.toml", include_str!("../../plans/ties.toml")),

@@ -18,6 +18,7 @@
 //! record and reply 0.5, capability 0.5, its share of the journal write 0.3.
 
 mod config;
+mod dump;
 mod engine;
 mod flows;
 mod housekeeping;
@@ -30,5 +31,6 @@ mod step;
 mod tx;
 
 pub use config::MetaServerConfig;
+pub use dump::DUMP_NAME;
 pub use start::{format, run};
 pub use weft_serving::{Durability, Engine, ServerError, ServingConfig};

@@ -199,6 +199,10 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
     }
 
     async fn bring_to_rest(&self) -> Result<(), ServerError> {
+        if self.config.serving.engine == weft_serving::Engine::Memory {
+            // Nothing was promised: whoever stops a server on a full disk is not held up.
+            crate::dump::write(self.rt.disk(), |cursor, changes| self.state.borrow().snapshot_from(cursor, changes)).await.ok();
+        }
         Ok(self.engine.bring_to_rest().await?)
     }
 

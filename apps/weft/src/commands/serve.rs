@@ -153,7 +153,7 @@ fn ended<E: std::fmt::Display>(name: &str, outcome: Option<Result<(), E>>) -> Re
 /// The folder must be there and not empty unless it is to be made; what is in it the server checks
 /// itself.
 fn check_dir(server: &ServerConfig, config: &Config, create: bool) -> Result<()> {
-    if config.engine == Engine::Memory {
+    if config.engine == Engine::Memory && server.id.role() == ServerRole::Data {
         return Ok(());
     }
     if create {
@@ -173,7 +173,8 @@ fn check_dir(server: &ServerConfig, config: &Config, create: bool) -> Result<()>
 }
 
 fn disk(server: &ServerConfig, config: &Config) -> Result<DiskConfig> {
-    if config.engine.is_kept() {
+    // A metadata server without a store writes its tree as text there when it ends.
+    if config.engine.is_kept() || server.id.role() == ServerRole::Meta {
         let directory = server.dir.clone();
         let is_direct = config.direct_io && server.id.role() == ServerRole::Data;
         return Ok(match is_direct {

@@ -19,6 +19,7 @@ use weft_host::state::StateDir;
 use weft_host::units::ByteSize;
 use weft_host::{mount_list, mounts, stores};
 use weft_journal::bytes_to_begin;
+use weft_meta_server::DUMP_NAME;
 use weft_store::journal::SEGMENT_BYTES_DEFAULT;
 use weft_wire::ops::ServerInfo;
 
@@ -135,6 +136,13 @@ impl Args {
         let place = self.mount_again(&state, &config, common)?;
         lock.release();
         print(&self.report(&state, &config, started.len(), elapsed, place.as_deref()))?;
+        let is_meta = |name: &str| config.server(name).is_ok_and(|server| server.id.role() == ServerRole::Meta);
+        if !new && config.engine == Engine::Memory && started.iter().any(|server| is_meta(&server.name)) {
+            tell(&format!(
+                "the engine memory keeps nothing: {} begins empty; {DUMP_NAME} in the folder of each metadata server lists what was there",
+                config.fs_name
+            ));
+        }
         if let Some(signals) = signals {
             signals.wait();
             let lock = state.lock()?;

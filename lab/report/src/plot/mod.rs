@@ -4,6 +4,7 @@
 
 mod bench;
 mod steps;
+mod sweep;
 mod timeline;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +21,8 @@ Examples:
   weft plot timeline traces/case0 traces/case1 -o disks.svg --label none --label aggregation
   weft plot steps create/ list/ -o steps.svg
   weft plot running progress.csv -o running.svg
-  weft plot latency result.json -o latency.svg")]
+  weft plot latency result.json -o latency.svg
+  weft plot sweep engines.json --over clients -o clients.svg")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -43,6 +45,13 @@ enum What {
         after_help = "Example:\n  weft bench create --fs ~/fs --progress p.csv --json > r.json && weft plot latency r.json -o latency.svg"
     )]
     Latency(bench::LatencyArgs),
+    /// A sweep as a family of pictures: the rates of `weft bench run PLAN --json` over one key, a
+    /// line for each file system, a panel for each combination of the other keys, with the bounds of
+    /// Kunkel 2006, chapter 4
+    #[command(
+        after_help = "Example:\n  weft bench run engines --json > e.json && weft plot sweep e.json --over files_in_all --hardware 2006 -o e.svg"
+    )]
+    Sweep(sweep::Args),
 }
 
 /// What all pictures have in common.
@@ -73,6 +82,7 @@ impl Args {
             What::Steps(args) => args.run()?,
             What::Running(args) => args.run()?,
             What::Latency(args) => args.run()?,
+            What::Sweep(args) => args.run()?,
         }
         Ok(ExitCode::SUCCESS)
     }
