@@ -46,8 +46,8 @@ enum What {
     )]
     Latency(bench::LatencyArgs),
     /// A sweep as a family of pictures: the rates of `weft bench run PLAN --json` over one key, a
-    /// line for each file system, a panel for each combination of the other keys, with the bounds of
-    /// Kunkel 2006, chapter 4
+    /// line for each file system, a panel for each combination of the other keys, with the bounds
+    /// of Kunkel 2006, chapter 4
     #[command(
         after_help = "Example:\n  weft bench run engines --json > e.json && weft plot sweep e.json --over files_in_all --hardware 2006 -o e.svg"
     )]

@@ -33,6 +33,9 @@ pub struct Args {
     ceiling: Option<PathBuf>,
 }
 
+/// A line by its name: where, and the smallest, the median and the largest rate there.
+type Named = (String, Vec<(f64, [f64; 3])>);
+
 /// A rate, and the values of the keys under which it was measured.
 struct Row {
     values: BTreeMap<String, String>,
@@ -128,7 +131,7 @@ fn charts(rows: &[Row], over: Option<&str>, label: &str, facts: &dyn Fn(usize, u
         }
     }
     let chart = |((step, family), members): ((&str, String), Vec<&Row>)| {
-        let mut named: Vec<(String, Vec<(f64, [f64; 3])>)> = Vec::new();
+        let mut named: Vec<Named> = Vec::new();
         for row in &members {
             let (line, Some(at)) = (name(row, &lines, false), number(&row.values[over])) else { continue };
             match named.iter_mut().find(|(known, _)| *known == line) {
@@ -155,7 +158,7 @@ fn charts(rows: &[Row], over: Option<&str>, label: &str, facts: &dyn Fn(usize, u
 }
 
 /// A line through the medians, and a bar from the smallest to the largest at each.
-fn measured((number, (name, mut points)): (usize, (String, Vec<(f64, [f64; 3])>))) -> Vec<Line> {
+fn measured((number, (name, mut points)): (usize, Named)) -> Vec<Line> {
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
     let color = categorical(number).color;
     let medians = points.iter().map(|(at, rates)| (*at, rates[1])).collect();
@@ -255,7 +258,7 @@ mod tests {
     #[test]
     fn what_cannot_be_drawn_says_why() {
         let rows = [sample("db", 200, 1, 10.0), sample("dbpf", 200, 1, 10.0)];
-        let error = |over| format!("{:#}", drawn(&rows, over).err().expect("nothing to draw"));
+        let error = |over| format!("{:#}", drawn(&rows, over).expect_err("nothing to draw"));
         assert!(error(Some("engine")).contains("none") && error(None).contains("none"));
         assert!(rows_error(b"{}") && rows_error(b"[{\"phase\": \"create\"}]") && rows_error(b"x"));
     }
