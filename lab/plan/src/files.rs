@@ -33,6 +33,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("plans/scale-traces.toml", include_str!("../../plans/scale-traces.toml")),
     ("plans/scale-better.toml", include_str!("../../plans/scale-better.toml")),
     ("plans/scale-weft.toml", include_str!("../../plans/scale-weft.toml")),
+    ("plans/dnfsp-split.toml", include_str!("../../plans/dnfsp-split.toml")),
+    ("profiles/i-cluster2.toml", include_str!("../../profiles/i-cluster2.toml")),
     ("profiles/scale-2016.toml", include_str!("../../profiles/scale-2016.toml")),
     ("profiles/pvs-2009.toml", include_str!("../../profiles/pvs-2009.toml")),
     ("profiles/modern.toml", include_str!("../../profiles/modern.toml")),

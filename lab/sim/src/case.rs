@@ -8,6 +8,8 @@ use weft_plan::units::name;
 
 use crate::cluster;
 use crate::cluster::Ties;
+use crate::dnfsp_system;
+use crate::dnfsp_system::DnfspCase;
 use crate::scale_system;
 use crate::scale_system::ScaleCase;
 use crate::weft_system;
@@ -23,6 +25,8 @@ pub enum Case {
     Weft(Box<WeftCase>),
     /// Spectrum Scale of 2016.
     Scale(Box<ScaleCase>),
+    /// dNFSp's metadata servers.
+    Dnfsp(Box<DnfspCase>),
 }
 
 /// What runs on the machines.
@@ -31,9 +35,10 @@ enum System {
     Model,
     Weft,
     Scale,
+    Dnfsp,
 }
 
-const SYSTEMS: [(&str, System); 3] = [("model", System::Model), ("weft", System::Weft), ("scale", System::Scale)];
+const SYSTEMS: [(&str, System); 4] = [("model", System::Model), ("weft", System::Weft), ("scale", System::Scale), ("dnfsp", System::Dnfsp)];
 
 /// Reads a case of a plan.
 ///
@@ -57,10 +62,11 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
     }
     let ties = cluster::ties(&root, plan.seed, choices)?;
     let case = match root.swept("system", choices, |value| name(value, &SYSTEMS))?.unwrap_or(System::Model) {
-        System::Weft | System::Scale if ties != Ties::AsConfigured => {
+        System::Weft | System::Scale | System::Dnfsp if ties != Ties::AsConfigured => {
             return Err(root.error("ties", "is for modelled servers; the order of other systems is fixed or follows from `seed`"));
         }
         System::Weft => Case::Weft(Box::new(weft_system::read(&root, profile.as_ref(), &tables, &config, plan.seed, choices)?)),
+        System::Dnfsp => Case::Dnfsp(Box::new(dnfsp_system::read(&root, profile.as_ref(), &tables, &config, choices)?)),
         System::Scale => Case::Scale(Box::new(scale_system::read(&root, profile.as_ref(), &tables, &config, choices)?)),
         System::Model => {
             let read = |table: &Table<'_>| workload::read(table, &config, &plan.folder, plan.seed, choices);
@@ -68,7 +74,7 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
         }
     };
     // What other systems and `weft bench run` want to know means nothing here.
-    for section in ["weft", "scale", "scale_tasks", "local"] {
+    for section in ["weft", "scale", "scale_tasks", "dnfsp", "local"] {
         root.table(section)?;
         profile.as_ref().map(|profile| profile.table(section)).transpose()?;
     }

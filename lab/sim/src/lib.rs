@@ -7,6 +7,7 @@
 
 mod case;
 mod cluster;
+mod dnfsp_system;
 mod figures;
 mod list;
 mod picture;

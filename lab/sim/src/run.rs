@@ -138,6 +138,11 @@ impl Args {
 fn simulate(source: &CaseSource, number: usize, trace: Option<&Path>) -> Result<Vec<Value>> {
     match source.build(case::read)? {
         Case::Model { config, workloads, ties } => model(source, number, trace, (*config, &workloads, ties)),
+        Case::Dnfsp(case) => {
+            let parameters = source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
+            let row = case.run().with_context(|| source.describe())?;
+            Ok(vec![Value::Object(parameters.chain(row).collect())])
+        }
         Case::Scale(case) => {
             let parameters = source.parameters.iter().map(|(key, text)| (key.clone(), parameter(text)));
             let row = case.run().with_context(|| source.describe())?;

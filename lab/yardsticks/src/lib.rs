@@ -1,5 +1,6 @@
 //! File systems of two papers as models in virtual time, to measure Weft against: IBM Spectrum
-//! Scale's file create of 2016 ([`scale`]) and the two ways of dNFSp's metadata servers.
+//! Scale's file create of 2016 ([`scale`]) and the two ways of dNFSp's metadata servers
+//! ([`dnfsp`]).
 //!
 //! Which simulator, and why: they stand on the event list of `lab/model`, as flows
 //! (`weft_model::flow`). `runtime/rt-sim` runs real servers that speak Weft's messages; these
@@ -10,4 +11,5 @@
 //! It never talks to a network or a disk, and no printed result feeds it: only parameters, each
 //! with its source in the profile (`lab/profiles`), those that were fitted marked as such.
 
+pub mod dnfsp;
 pub mod scale;
