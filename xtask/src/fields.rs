@@ -11,7 +11,7 @@ const WIDE: [(&str, usize); 10] = [
     ("core/base/src/attr.rs: Attr", 16),
     ("core/namespace/src/inode.rs: Inode", 17),
     ("core/wire/src/header.rs: Header", 13),
-    ("core/workload/src/lib.rs: Workload", 24),
+    ("core/workload/src/lib.rs: Workload", 26),
     ("gateways/fuse/src/kernel/types.rs: FileAttr", 13),
     ("runtime/rt-sim/src/node.rs: Node", 27),
     ("runtime/rt-sim/src/world.rs: State", 13),

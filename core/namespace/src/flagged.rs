@@ -15,7 +15,7 @@ pub(crate) struct Flags {
 
 impl Flags {
     pub(crate) fn of(inode: &Inode) -> Flags {
-        Flags { inode: inode.flags, is_orphan: inode.nlink == 0 && !inode.is_directory() }
+        Flags { inode: inode.flags, is_orphan: inode.nlink == 0 && !inode.is_directory() && !inode.flags.has(InodeFlags::CLASSIC) }
     }
 }
 

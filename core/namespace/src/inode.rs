@@ -30,6 +30,10 @@ impl InodeFlags {
     /// It was made in a directory with the hint `no_metafile`: owner, mode and times are those of
     /// [`Inode::new_without_metafile`] for ever, and nothing else is kept.
     pub const NO_METAFILE: InodeFlags = InodeFlags(32);
+    /// It was made by the steps of the protocol of PVFS2 (`ops/classic.rs`): without a name it is
+    /// the business of its client, and its size is asked at the data servers. Weft's own changes of
+    /// its names take the flag away.
+    pub const CLASSIC: InodeFlags = InodeFlags(64);
 
     /// True if all bits of `other` are set.
     pub fn has(self, other: InodeFlags) -> bool {

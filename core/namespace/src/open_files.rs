@@ -103,7 +103,7 @@ impl State {
     /// True if this file has no name, nobody has it open, and nobody is waited for who might say
     /// so.
     pub(crate) fn is_reapable(&self, handle: Handle, inode: &Inode) -> bool {
-        inode.nlink == 0 && !self.is_in_grace() && !self.opens.is_open(handle)
+        inode.nlink == 0 && !inode.flags.has(crate::InodeFlags::CLASSIC) && !self.is_in_grace() && !self.opens.is_open(handle)
     }
 
     /// True if there is such a file.

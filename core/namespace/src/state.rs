@@ -321,9 +321,12 @@ impl State {
     pub fn file_state(&self, cx: &RequestContext<'_>, handle: Handle, inode: &Inode) -> FileState {
         let attr = self.attr(handle, inode);
         let elsewhere = inode.kind == FileKind::File && (self.opens.has_writer(handle, Some(cx.client)) || self.may_be_written(handle));
+        let is_classic = inode.flags.has(InodeFlags::CLASSIC);
+        // Its client removes what has no name.
+        let rights = if is_classic && inode.nlink == 0 { Rights::READ.with(Rights::MANAGE) } else { Rights::READ };
         FileState {
             attr,
-            ask_data: elsewhere.then(|| cx.capability(handle, Rights::READ)),
+            ask_data: (elsewhere || is_classic).then(|| cx.capability(handle, rights)),
             partitions: inode.is_directory().then(|| self.partitions(handle)),
         }
     }
@@ -432,7 +435,8 @@ impl State {
         if nlink == 0 && !kept {
             return Change::DeleteInode { handle };
         }
-        Change::PutInode { handle, inode: Inode { nlink, ..inode.changed(now) } }
+        let flags = inode.flags.without(InodeFlags::CLASSIC);
+        Change::PutInode { handle, inode: Inode { nlink, flags, ..inode.changed(now) } }
     }
 
     /// Checks the permission to search, and to change if `write`, a directory.

@@ -35,6 +35,21 @@ impl Dirs {
     pub const ALL: [(&'static str, Dirs); 2] = [("shared", Dirs::Shared), ("own", Dirs::Own)];
 }
 
+/// How a client library makes, lists and removes files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Weft's own: one request.
+    Weft,
+    /// A yardstick: the steps of PVFS2, a request each (Kuhn 2007, section 3.3).
+    Classic,
+}
+
+impl Protocol {
+    /// All, with their names in plans and options.
+    pub const ALL: [(&'static str, Protocol); 2] = [("weft", Protocol::Weft), ("classic", Protocol::Classic)];
+}
+
 /// Which files the clients write and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -106,6 +121,10 @@ pub struct Workload {
     pub attrs: bool,
     /// Open and close each file that is made (a library can make files without opening them).
     pub open: bool,
+    /// How files are made, listed and removed (client library only).
+    pub protocol: Protocol,
+    /// In directories with the hint `no_metafile` (client library only).
+    pub no_metafile: bool,
     /// Stripe size of new files in bytes; 0: what the directory says.
     pub stripe_bytes: u32,
     /// Datafiles of new files; 0: what the directory says.
@@ -149,6 +168,8 @@ impl Workload {
             full_paths: false,
             attrs: false,
             open: false,
+            protocol: Protocol::Weft,
+            no_metafile: false,
             stripe_bytes: 0,
             stripe_width: 0,
             progress: false,

@@ -87,7 +87,8 @@ impl Experiment<'_> {
         let place_of = |up: &[String]| systems.iter().position(|(known, _)| *known == up).expect("each was started");
         for work in loads {
             sites.iter().try_for_each(|site| site.make_dirs(work))?;
-            let series = ups.iter().zip(&self.variants).map(|(up, (_, setup))| {
+            let works: Vec<Workload> = self.variants.iter().map(|(_, setup)| setup.by(work)).collect();
+            let series = ups.iter().zip(&self.variants).zip(&works).map(|((up, (_, setup)), work)| {
                 let place = place_of(up);
                 Series::new(self, setup, &sites[place], &systems[place].1, work)
             });

@@ -166,6 +166,8 @@ mod tests {
             layer: Some(layer),
             direct_io: false,
             record: None,
+            protocol: weft_workload::Protocol::Weft,
+            no_metafile: false,
             restart: false,
         };
         let named = |name: &str| Map::from_iter([("server.cache_layer".to_string(), Value::from(name))]);

@@ -10,15 +10,17 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use weft_base::{FileKind, Handle, Payload};
-use weft_client::{CreateOptions, OpenFile, run_window};
+use weft_client::{ClassicClient, CreateOptions, OpenFile, XattrFlags, run_window};
 use weft_host::connect::Fs;
+use weft_layout::HintName;
 use weft_rt::Bulk;
+use weft_rt_real::ClientRt;
 use weft_wire::Rights;
 
 use crate::data::{MARK_BYTES, mark, noise};
 use crate::meter::Meter;
 use crate::target::{Target, Traffic};
-use weft_workload::{Block, WorkStep, Workload};
+use weft_workload::{Block, Protocol, WorkStep, Workload};
 
 /// Names given to one call of a batch: many windows, so that the end of a batch, when the window
 /// drains, does not count.
@@ -42,6 +44,8 @@ pub struct LibraryClient {
     folders: Vec<Folder>,
     /// Written data.
     noise: Vec<u8>,
+    /// For the protocol of PVFS2.
+    classic: ClassicClient<ClientRt>,
 }
 
 struct Folder {
@@ -70,6 +74,20 @@ impl LibraryTarget {
         [&self.root[..], b"/", work.dir_name(client.number).as_bytes()].concat()
     }
 
+    /// Says whether files of a client's directory have a metafile, if the file system says
+    /// otherwise.
+    fn hint(&self, dir: Handle, work: &Workload, path: &[u8]) -> Result<()> {
+        let name = HintName::NoMetafile.attribute().as_bytes();
+        let (client, who) = (&self.fs.client, &self.fs.who);
+        let present = self.fs.run(client.get_xattr(who, dir, name)).is_ok();
+        let flags = XattrFlags { create_only: false, replace_only: false };
+        match (work.no_metafile, present) {
+            (true, false) => self.run_at(path, client.set_xattr(who, dir, name, b"1", flags)),
+            (false, true) => self.run_at(path, client.remove_xattr(who, dir, name)),
+            _ => Ok(()),
+        }
+    }
+
     fn run_at<T>(&self, path: &[u8], flow: impl Future<Output = weft_client::Result<T>>) -> Result<T> {
         self.fs.run_at(path, flow)
     }
@@ -83,7 +101,8 @@ impl Target for LibraryTarget {
     type Client = LibraryClient;
 
     fn client(&self, number: u64) -> LibraryClient {
-        LibraryClient { number, prepared: None, dir: Handle(0), folders: Vec::new(), noise: Vec::new() }
+        let classic = ClassicClient::new(self.fs.client.clone());
+        LibraryClient { number, prepared: None, dir: Handle(0), folders: Vec::new(), noise: Vec::new(), classic }
     }
 
     fn prepare(&self, client: &mut LibraryClient, step: WorkStep, work: &Workload) -> Result<()> {
@@ -91,6 +110,7 @@ impl Target for LibraryTarget {
         if client.prepared.as_ref() != Some(work) || makes_files {
             let path = self.path(work, client);
             client.dir = self.fs.stat(&path, false)?.handle;
+            self.hint(client.dir, work, &path)?;
             let names = |count: u64| (0..count).map(|number| work.file_name(client.number, number).into()).collect::<Vec<Bytes>>();
             let names = names(work.files_of(client.number).max(work.streams_of()));
             client.folders = work
@@ -106,7 +126,9 @@ impl Target for LibraryTarget {
 
     fn run(&self, client: &mut LibraryClient, step: WorkStep, work: &Workload, meter: &mut Meter) -> Result<()> {
         let path = self.path(work, client);
-        let mut part = Part { target: self, work, number: client.number, noise: &client.noise, path: &path, meter: RefCell::new(meter) };
+        let classic = (work.protocol == Protocol::Classic).then_some(&client.classic);
+        let mut part =
+            Part { target: self, work, number: client.number, noise: &client.noise, path: &path, meter: RefCell::new(meter), classic };
         for folder in &mut client.folders {
             let below = !folder.name.is_empty();
             match step {
@@ -151,6 +173,8 @@ struct Part<'a> {
     noise: &'a [u8],
     path: &'a [u8],
     meter: RefCell<&'a mut Meter>,
+    /// Given if files are made, listed and removed by the steps of PVFS2.
+    classic: Option<&'a ClassicClient<ClientRt>>,
 }
 
 impl Part<'_> {
@@ -182,6 +206,9 @@ impl Part<'_> {
         let unopened = self.work.size == 0 && !self.work.open && !self.work.fsync;
         let options = self.options(Rights::WRITE);
         let (fs, dir) = (self.fs(), folder.handle);
+        if let Some(classic) = self.classic {
+            return self.classic_changes(&folder.names[..files], |name| classic.create(&fs.who, dir, name, 0o644));
+        }
         folder.handles = match (unopened, self.work.depth) {
             (true, 1) => {
                 let mut handles = Vec::with_capacity(files);
@@ -224,6 +251,22 @@ impl Part<'_> {
         Ok(attr.handle)
     }
 
+    /// A change of each name by the steps of PVFS2.
+    fn classic_changes<'n, F>(&'n self, names: &'n [Bytes], change: impl Fn(&'n Bytes) -> F) -> Result<()>
+    where
+        F: Future<Output = weft_client::Result<()>>,
+    {
+        let flows = names.iter().map(|name| {
+            let change = change(name);
+            async move {
+                change.await?;
+                self.count(0);
+                Ok(())
+            }
+        });
+        self.target.first_error(self.path, self.fs().run(run_window(flows, self.depth()))).map(drop)
+    }
+
     fn stat(&self, folder: &Folder) -> Result<()> {
         let fs = self.fs();
         if self.work.depth == 1 {
@@ -242,6 +285,11 @@ impl Part<'_> {
 
     fn list(&self, folder: &Folder) -> Result<()> {
         let fs = self.fs();
+        if let Some(classic) = self.classic {
+            let listed = self.target.run_at(self.path, classic.list(&fs.who, folder.handle))?;
+            self.meter.borrow_mut().done_among_others(listed, 0);
+            return Ok(());
+        }
         let mut cookie = 0;
         loop {
             let flow = fs.client.readdir(&fs.who, folder.handle, cookie, LIST_BYTES, self.work.attrs);
@@ -356,6 +404,9 @@ impl Part<'_> {
     fn remove(&self, folder: &Folder) -> Result<()> {
         let fs = self.fs();
         let names = &folder.names[..self.work.files_of(self.number) as usize];
+        if let Some(classic) = self.classic {
+            return self.classic_changes(names, |name| classic.remove(&fs.who, folder.handle, name));
+        }
         if self.work.depth == 1 {
             for name in names {
                 self.target.run_at(self.path, fs.client.unlink(&fs.who, folder.handle, name))?;

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weft_host::units::ByteSize;
 
 use crate::yardstick::CeilingKind;
-use weft_workload::{Dirs, Sharing, Steps, WorkStep, Workload};
+use weft_workload::{Dirs, Protocol, Sharing, Steps, WorkStep, Workload};
 
 /// Files of each client unless the person says otherwise.
 const FILES: u64 = 5000;
@@ -79,6 +79,13 @@ pub struct Options {
     /// Ask for the attributes of every entry that is listed
     #[arg(long, help_heading = "How")]
     attrs: bool,
+    /// How files are made, listed and removed: `classic` is a yardstick, the steps of PVFS2 in 2007
+    /// with a request each (library)
+    #[arg(long, value_parser = PossibleValuesParser::new(["weft", "classic"]).map(protocol), default_value = "weft", help_heading = "How")]
+    protocol: Protocol,
+    /// Make files in directories with the hint no_metafile (library)
+    #[arg(long, help_heading = "How")]
+    no_metafile: bool,
     /// Stripe size of new files (library) [default: what the directory says]
     #[arg(long, value_name = "SIZE", value_parser = weft_host::config::parse_stripe_size, help_heading = "How")]
     stripe_size: Option<u32>,
@@ -111,6 +118,10 @@ pub struct Options {
 
 fn dirs(name: String) -> Dirs {
     Dirs::ALL.into_iter().find(|(known, _)| *known == name).map_or(Dirs::Shared, |(_, dirs)| dirs)
+}
+
+fn protocol(name: String) -> Protocol {
+    Protocol::ALL.into_iter().find(|(known, _)| *known == name).map_or(Protocol::Weft, |(_, protocol)| protocol)
 }
 
 /// Seconds of rest, at most an hour.
@@ -188,6 +199,11 @@ impl Options {
         let by_path = !self.by_library();
         only(by_path && self.depth > 1, "--depth", "the library: give --fs without --path")?;
         only(by_path && (self.stripe_size.is_some() || self.stripe_width.is_some()), "--stripe-size and --stripe-width", "the library")?;
+        only(by_path && (self.protocol != Protocol::Weft || self.no_metafile), "--protocol and --no-metafile", "the library")?;
+        let classic = matches!(phases, Phases::Stress | Phases::One(WorkStep::Create | WorkStep::Readdir | WorkStep::Remove));
+        only(self.protocol == Protocol::Classic && !classic, "--protocol classic", "create, readdir, remove and stress")?;
+        let empty = self.size_or(0) == 0 && !self.open && !self.fsync;
+        only(self.protocol == Protocol::Classic && !empty, "--protocol classic", "empty files that are not opened")?;
         only(!by_path && (self.direct || self.cold || self.full_paths), "--direct, --cold and --full-paths", "--path")?;
         only(!streams && self.sharing() != Sharing::Own, "--shared-file and --interleaved", "write, read, streams and all")?;
         only(streams && phases != Phases::All && self.subdirs.is_some(), "--subdirs", "create, stat, readdir, remove, all and stress")?;
@@ -234,6 +250,8 @@ impl Options {
             full_paths: self.full_paths,
             attrs: self.attrs && (listing || phases == Phases::All),
             open: self.open,
+            protocol: self.protocol,
+            no_metafile: self.no_metafile,
             stripe_bytes: self.stripe_size.unwrap_or(0),
             stripe_width: self.stripe_width.unwrap_or(0),
             progress: self.progress.is_some(),

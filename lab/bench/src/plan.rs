@@ -98,9 +98,10 @@ impl Args {
     }
 }
 
-/// True for keys that change what clients do and not the file system.
+/// True for keys that change what clients do and not the file system, or the way to it.
 fn is_about_work(key: &str) -> bool {
-    key.starts_with("workload.") || key == "clients" || key == "local.threads"
+    let is_of_setup = matches!(key, "workload.protocol" | "workload.no_metafile");
+    (key.starts_with("workload.") && !is_of_setup) || key == "clients" || key == "local.threads"
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use weft_plan::document::{Choices, text, truth};
 use weft_plan::files::Plan;
 use weft_plan::units::{bytes, name, up_to};
 use weft_plan::workload;
-use weft_workload::Workload;
+use weft_workload::{Protocol, Workload};
 
 /// Keys of a plan that say something to models only.
 const OF_MODELS: [&str; 11] = [
@@ -48,6 +48,10 @@ pub struct Setup {
     pub record: Option<String>,
     /// Each repetition has a file system of its own, made just before.
     pub restart: bool,
+    /// How files are made, listed and removed.
+    pub protocol: Protocol,
+    /// In directories with the hint `no_metafile`.
+    pub no_metafile: bool,
 }
 
 /// A file system with the values that make it another one than the others.
@@ -94,8 +98,6 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     let restart = local.value("restart", truth)?.unwrap_or(false);
     let repetitions = local.value("repetitions", |value| up_to(value, 1000))?.unwrap_or(3);
     local.finish()?;
-    let setup = Setup { servers, stripe_bytes, meta, engine, durability, layer, direct_io, record, restart };
-
     let tables = root.tables("workload")?;
     let [table] = &tables[..] else { return Err(root.error("workload", "one workload at a time runs on this machine")) };
     let kind = table.swept("kind", choices, |value| name(value, &workload::KINDS))?.ok_or_else(|| table.error("kind", "is missing"))?;
@@ -106,10 +108,18 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     }
     table.finish()?;
     root.finish()?;
-    Ok((setup, Workload { procs: clients, clients: threads, depth, repetitions, ..work }))
+    let Workload { protocol, no_metafile, .. } = work;
+    let setup = Setup { servers, stripe_bytes, meta, engine, durability, layer, direct_io, record, restart, protocol, no_metafile };
+    let work = Workload { procs: clients, clients: threads, depth, repetitions, protocol: Protocol::Weft, no_metafile: false, ..work };
+    Ok((setup, work))
 }
 
 impl Setup {
+    /// The work as it is done here: protocols and hints take turns as file systems do.
+    pub fn by(&self, work: &Workload) -> Workload {
+        Workload { protocol: self.protocol, no_metafile: self.no_metafile, ..work.clone() }
+    }
+
     /// Arguments of `weft up`.
     pub fn up(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();

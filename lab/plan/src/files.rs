@@ -9,7 +9,8 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: &[(&str, &str)] = &[
+const BUILT_IN: [(&str, &str); 30] = [
+    ("plans/directory-hints.toml", include_str!("../../plans/directory-hints.toml")),
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
     ("plans/blocks-engines.toml", include_str!("../../plans/blocks-engines.toml")),
@@ -36,6 +37,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("plans/dnfsp-split.toml", include_str!("../../plans/dnfsp-split.toml")),
     ("profiles/i-cluster2.toml", include_str!("../../profiles/i-cluster2.toml")),
     ("profiles/scale-2016.toml", include_str!("../../profiles/scale-2016.toml")),
+    ("profiles/pvs-2007.toml", include_str!("../../profiles/pvs-2007.toml")),
     ("profiles/pvs-2009.toml", include_str!("../../profiles/pvs-2009.toml")),
     ("profiles/modern.toml", include_str!("../../profiles/modern.toml")),
 ];

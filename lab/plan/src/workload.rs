@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use toml::de::DeValue;
-use weft_workload::{BlockOrder, Dirs, Sharing, Steps, WorkStep, Workload};
+use weft_workload::{BlockOrder, Dirs, Protocol, Sharing, Steps, WorkStep, Workload};
 
-use crate::document::{Choices, Table, text};
+use crate::document::{Choices, Table, text, truth};
 use crate::units::{bytes, count, name, names, up_to};
 
 /// Workloads of files and blocks.
@@ -48,11 +48,16 @@ pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) 
             };
             let dirs = table.swept("directories", choices, |value| name(value, &Dirs::ALL))?.unwrap_or(Dirs::Shared);
             let told = table.value("measure", |value| names(value, &WorkStep::ALL))?;
-            let steps = [WorkStep::Create, WorkStep::Stat, WorkStep::Remove];
-            let is_told = |step| told.as_ref().is_none_or(|told| told.contains(&step));
+            let protocol = table.swept("protocol", choices, |value| name(value, &Protocol::ALL))?.unwrap_or(Protocol::Weft);
+            let no_metafile = table.swept("no_metafile", choices, truth)?.unwrap_or(false);
+            let steps = [WorkStep::Create, WorkStep::Stat, WorkStep::Readdir, WorkStep::Remove];
+            // Lists only if that is said.
+            let is_told = |step| told.as_ref().map_or(step != WorkStep::Readdir, |told| told.contains(&step));
             let mut cycle: Vec<(WorkStep, bool)> = steps.into_iter().map(|step| (step, is_told(step))).collect();
-            cycle.retain(|(step, is_told)| *is_told || *step != WorkStep::Stat);
-            Ok(Workload { procs: clients, dirs, steps: Steps { cycle, ..Steps::default() }, ..Workload::empty_files(files) })
+            cycle.retain(|(step, is_told)| *is_told || !matches!(step, WorkStep::Stat | WorkStep::Readdir));
+            let attrs = is_told(WorkStep::Readdir);
+            let work = Workload { procs: clients, dirs, protocol, no_metafile, attrs, ..Workload::empty_files(files) };
+            Ok(Workload { steps: Steps { cycle, ..Steps::default() }, ..work })
         }
         kind => blocks(table, kind, clients, choices),
     }

@@ -5,6 +5,7 @@
 //! It never knows which runtime drives it, and never holds a lock across a wait.
 
 mod attributes;
+mod classic;
 mod client;
 mod error;
 mod files;
@@ -16,6 +17,7 @@ mod servers;
 mod tests;
 mod types;
 
+pub use classic::ClassicClient;
 pub use client::Client;
 pub use error::{Error, Result};
 pub use files::OpenFile;

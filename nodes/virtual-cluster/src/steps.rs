@@ -7,14 +7,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_base::{Credentials, Handle, ROOT_HANDLE};
-use weft_client::{CreateOptions, OpenFile, run_window};
+use weft_client::{ClassicClient, CreateOptions, OpenFile, XattrFlags, run_window};
+use weft_layout::HintName;
 use weft_rt::Bulk;
-use weft_workload::{BlockOrder, Dirs, Sharing, WorkStep, Workload};
+use weft_workload::{BlockOrder, Dirs, Protocol, Sharing, WorkStep, Workload};
 
 use crate::cluster::Cluster;
 use crate::{PhaseReport, VirtualError};
 
 const WHO: Credentials = Credentials::ROOT;
+/// Bytes of one page of a listing.
+const LIST_BYTES: u32 = 64 << 10;
 
 /// A workload under way.
 pub(crate) struct Driver<'a> {
@@ -38,7 +41,6 @@ fn check(work: &Workload) -> Result<(), VirtualError> {
     let steps: Vec<WorkStep> = work.steps.before.iter().copied().chain(work.steps.cycle.iter().map(|(step, _)| *step)).collect();
     let streams = steps.iter().any(|step| step.is_stream());
     let problem = match streams {
-        _ if steps.contains(&WorkStep::Readdir) => "clients in virtual time list no directories",
         _ if subdirs > 0 || longer > 0 || order != BlockOrder::Ascending => "clients in virtual time have no such work",
         true if size == 0 || block == 0 || depth == 0 => "a workload needs bytes, a block size and a window",
         true if files != 1 => "clients in virtual time write and read one file each",
@@ -79,12 +81,15 @@ impl Driver<'_> {
             _ => {}
         }
         match step {
+            WorkStep::Create if self.is_classic() => self.classic_create(),
+            WorkStep::Remove if self.is_classic() => self.classic_remove(),
             WorkStep::Create => self.create(),
             WorkStep::Stat => self.stat(),
             WorkStep::Remove if self.files.is_empty() => self.remove(),
             WorkStep::Write => self.write(),
             WorkStep::Read => self.read(),
-            WorkStep::Remove | WorkStep::Readdir => Err(VirtualError::Invalid(format!("no step {} here", step.name()))),
+            WorkStep::Readdir => self.list(),
+            WorkStep::Remove => Err(VirtualError::Invalid(format!("no step {} here", step.name()))),
         }
     }
 
@@ -110,6 +115,64 @@ impl Driver<'_> {
                     handles.borrow_mut().push(attr.map_err(failed("create"))?.handle);
                 }
                 Ok((files, 0))
+            }
+        })
+    }
+
+    fn is_classic(&self) -> bool {
+        self.work.protocol == Protocol::Classic
+    }
+
+    fn classic_create(&self) -> Result<PhaseReport, VirtualError> {
+        let (files, window) = (self.work.files, self.window());
+        self.cluster.phase("create", self.work, |index, client| {
+            let (dir, names) = (self.dirs[index], self.names(index));
+            async move {
+                let classic = ClassicClient::new(client);
+                let flows = names.map(|name| {
+                    let classic = &classic;
+                    async move { classic.create(&WHO, dir, &name, 0o644).await }
+                });
+                run_window(flows, window).await.into_iter().collect::<Result<(), _>>().map_err(failed("create"))?;
+                Ok((files, 0))
+            }
+        })
+    }
+
+    fn classic_remove(&self) -> Result<PhaseReport, VirtualError> {
+        let (files, window) = (self.work.files, self.window());
+        self.cluster.phase("remove", self.work, |index, client| {
+            let (dir, names) = (self.dirs[index], self.names(index));
+            async move {
+                let classic = ClassicClient::new(client);
+                let flows = names.map(|name| {
+                    let classic = &classic;
+                    async move { classic.remove(&WHO, dir, &name).await }
+                });
+                run_window(flows, window).await.into_iter().collect::<Result<(), _>>().map_err(failed("remove"))?;
+                Ok((files, 0))
+            }
+        })
+    }
+
+    /// Lists the directory of each client with the attributes of its entries.
+    fn list(&self) -> Result<PhaseReport, VirtualError> {
+        let (classic, attrs) = (self.is_classic(), self.work.attrs);
+        self.cluster.phase("readdir", self.work, |index, client| {
+            let dir = self.dirs[index];
+            async move {
+                if classic {
+                    return Ok((ClassicClient::new(client).list(&WHO, dir).await.map_err(failed("readdir"))?, 0));
+                }
+                let (mut cookie, mut listed) = (0, 0);
+                loop {
+                    let page = client.readdir(&WHO, dir, cookie, LIST_BYTES, attrs).await.map_err(failed("readdir"))?;
+                    listed += page.entries.len() as u64;
+                    match page.entries.last() {
+                        Some(last) if !page.end => cookie = last.cookie,
+                        _ => return Ok((listed, 0)),
+                    }
+                }
             }
         })
     }
@@ -204,11 +267,16 @@ impl Driver<'_> {
     /// One directory for each client, which may all be the same.
     fn make_directories(&self) -> Result<Vec<Handle>, VirtualError> {
         let (node, client) = self.cluster.clients[0].clone();
-        let (count, dirs) = (self.work.clients_in_all() as usize, self.work.dirs);
+        let (count, dirs, no_metafile) = (self.work.clients_in_all() as usize, self.work.dirs, self.work.no_metafile);
         let made = self.cluster.sim.spawn_on(node, move |_| async move {
             let mut made = Vec::new();
             for index in 0..if dirs == Dirs::Shared { 1 } else { count } {
-                made.push(client.mkdir(&WHO, ROOT_HANDLE, format!("dir.{index}").as_bytes(), 0o755).await?.handle);
+                let dir = client.mkdir(&WHO, ROOT_HANDLE, format!("dir.{index}").as_bytes(), 0o755).await?.handle;
+                if no_metafile {
+                    let flags = XattrFlags { create_only: false, replace_only: false };
+                    client.set_xattr(&WHO, dir, HintName::NoMetafile.attribute().as_bytes(), b"1", flags).await?;
+                }
+                made.push(dir);
             }
             made.resize(count, made[0]);
             Ok(made)

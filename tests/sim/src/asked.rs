@@ -44,6 +44,13 @@ pub const NOT_ASKED: &[(Op, &str)] = &[
     (Op::Trace, "virtual time records in another way"),
     (Op::TraceRead, "virtual time records in another way"),
     (Op::Live, "only after a history, to learn what it has asked for"),
+    (Op::ClassicDirectory, "a yardstick of measurements: `nodes/virtual-cluster/tests/classic.rs`"),
+    (Op::ClassicReserve, "the same"),
+    (Op::ClassicMakeMetafile, "the same"),
+    (Op::ClassicSetMetafile, "the same"),
+    (Op::ClassicInsertEntry, "the same"),
+    (Op::ClassicRemoveEntry, "the same"),
+    (Op::ClassicRemoveMetafile, "the same"),
     (Op::ListXattr, "they have one attribute, and ask for its value"),
     (Op::TxStatus, "only after a crash between the phases of a transaction: in some seeds"),
 ];

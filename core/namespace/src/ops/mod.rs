@@ -7,6 +7,7 @@ use weft_wire::{Request, Wire};
 
 use crate::{Record, RequestContext, State};
 
+mod classic;
 mod close;
 mod create;
 mod getattr;
@@ -47,6 +48,13 @@ impl State {
             Request::ListXattr(request) => body(self.list_xattr(request.handle, &request.who)),
             Request::SetXattr(request) => body(self.prepare_set_xattr(cx, request, record)),
             Request::RemoveXattr(request) => body(self.prepare_remove_xattr(cx, request, record)),
+            Request::ClassicDirectory(request) => body(self.classic_look(request)),
+            Request::ClassicReserve(request) => body(self.prepare_classic_reserve(cx, request, record)),
+            Request::ClassicMakeMetafile(request) => body(self.prepare_classic_make(cx, request, record)),
+            Request::ClassicSetMetafile(request) => body(self.prepare_classic_set(cx, request, record)),
+            Request::ClassicInsertEntry(request) => body(self.prepare_classic_insert(cx, request, record)),
+            Request::ClassicRemoveEntry(request) => body(self.prepare_classic_remove_entry(cx, request, record)),
+            Request::ClassicRemoveMetafile(request) => body(self.prepare_classic_remove(cx, request, record)),
             Request::Parent(request) => body(self.parent(request.dir).map(|parent| ParentReply { parent })),
             _ => return None,
         })

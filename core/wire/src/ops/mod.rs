@@ -1,6 +1,7 @@
 //! The table of operations: one row for each, from which everything follows that other crates know
 //! of it. `ARCHITECTURE.md` ("How to change things") says what else a new row needs.
 
+mod classic;
 mod data;
 mod inodes;
 mod live;
@@ -13,6 +14,7 @@ mod trace;
 use bytes::Bytes;
 use weft_base::{Handle, Result, ServerRole, Status};
 
+pub use self::classic::*;
 pub use self::data::*;
 pub use self::inodes::*;
 pub use self::live::*;
@@ -305,6 +307,29 @@ operations! {
     /// Many closes at once.
     44 CloseMany(CloseManyRequest) -> CloseManyReply, Meta "server of the inodes",
         once, Freed, Other, by Open, traced "closemany", about nothing each closes.handle;
+
+    // Metadata servers: steps of the protocol of PVFS2, a yardstick.
+    /// Create, step 1: attributes and hints of a directory.
+    48 ClassicDirectory(ClassicDirectoryRequest) -> ClassicDirectoryReply, Meta "server of the directory",
+        reads, Untouched, MetaRead, by UnlimitedKey, traced "classic_directory", about dir;
+    /// Handles for files without a metafile.
+    49 ClassicReserve(ClassicReserveRequest) -> ClassicReserveReply, Meta "server of the directory",
+        once, Needed, MetaChange, by UnlimitedKey, traced "classic_reserve", about dir;
+    /// Create, step 2: a metafile without a name.
+    50 ClassicMakeMetafile(ClassicMakeMetafileRequest) -> ClassicMakeMetafileReply, Meta "server of the directory",
+        once, Needed, MetaChange, by UnlimitedKey, traced "classic_make", about dir;
+    /// Create, step 4: attributes of a metafile.
+    51 ClassicSetMetafile(ClassicSetMetafileRequest) -> (), Meta "server of the inode",
+        once, Needed, MetaChange, by UnlimitedKey, traced "classic_set", about capability.handle;
+    /// Create, step 5: a name for it.
+    52 ClassicInsertEntry(ClassicInsertEntryRequest) -> (), Meta "server of the name",
+        once, Needed, MetaChange, by UnlimitedKey, traced "classic_insert", about at.dir;
+    /// Removal, step 1: a name is gone.
+    53 ClassicRemoveEntry(ClassicRemoveEntryRequest) -> ClassicRemoveEntryReply, Meta "server of the name",
+        once, Freed, MetaChange, by UnlimitedKey, traced "classic_take", about at.dir;
+    /// Removal, step 4: a metafile without a name is gone.
+    54 ClassicRemoveMetafile(ClassicRemoveMetafileRequest) -> (), Meta "server of the inode",
+        once, Freed, MetaChange, by UnlimitedKey, traced "classic_remove", about capability.handle;
 
     // Between metadata servers.
     /// Prepare a part of a transaction.
