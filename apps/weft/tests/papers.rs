@@ -8,7 +8,7 @@ use program::{fails, ok, weft};
 #[test]
 fn verdicts_are_those_of_the_pages() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results");
-    ok(&mut weft(["papers", "2006", "--check", folder]));
+    ok(&mut weft(["papers", "2006", "2007", "2016", "dnfsp", "--check", folder]));
 }
 
 #[test]

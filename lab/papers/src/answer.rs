@@ -73,9 +73,10 @@ fn one_row<'a>(rows: &'a [Json], wanted: &Table) -> Result<&'a Json> {
     }
 }
 
-/// A field by its whole name, or by the names of nested objects.
+/// A field by its whole name, or by the names of nested objects and the positions in lists.
 fn field_of<'a>(row: &'a Json, name: &str) -> Option<&'a Json> {
-    row.get(name).or_else(|| name.split('.').try_fold(row, |row, name| row.get(name)))
+    let inside = |of: &'a Json, name: &str| name.parse::<usize>().ok().and_then(|position| of.get(position)).or_else(|| of.get(name));
+    row.get(name).or_else(|| name.split('.').try_fold(row, inside))
 }
 
 fn field(row: &Json, name: &str) -> Result<f64> {
@@ -111,6 +112,8 @@ mod tests {
             let error = number(&rows, &value(rest)).expect_err(rest);
             assert!(error.to_string().contains(problem), "{error}");
         }
+        let list: Value = toml::from_str("label = \"\"\nfield = \"tasks.1.seconds\"").expect("a value");
+        assert_eq!(number(&[json!({"tasks": [{"seconds": 1}, {"seconds": 2}]})], &list).expect("the second"), 2.0);
         assert!(number(&[json!({"rate": 1})], &value("")).expect_err("no object").to_string().contains("no number rate.median"));
     }
 }

@@ -4,8 +4,14 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use toml::Table;
 
-/// The papers, in the order of their years.
-const FILES: [(&str, &str); 2] = [("2006", include_str!("../2006.toml")), ("2009", include_str!("../2009.toml"))];
+/// The papers.
+const FILES: [(&str, &str); 5] = [
+    ("2006", include_str!("../2006.toml")),
+    ("2007", include_str!("../2007.toml")),
+    ("2009", include_str!("../2009.toml")),
+    ("2016", include_str!("../2016.toml")),
+    ("dnfsp", include_str!("../dnfsp.toml")),
+];
 
 /// A paper and its results.
 #[derive(Debug, Deserialize)]

@@ -1,5 +1,5 @@
-//! Requests that are in flight ([`InFlight`]): they run, or wait until those in their way have
-//! finished.
+//! Requests that are in flight ([`InFlightRequests`]): they run, or wait until those in their way
+//! have finished.
 //!
 //! ```text
 //!          take: nobody in its way             finish
@@ -36,7 +36,7 @@ pub struct AdmittedRequest {
     pub served: ServedRequest,
 }
 
-/// A request that may be executed now. It ends with [`InFlight::finish`].
+/// A request that may be executed now. It ends with [`InFlightRequests::finish`].
 pub struct RunningRequest {
     pub object: ObjectKey,
     pub number: u64,
@@ -59,7 +59,7 @@ impl RunningRequest {
 
 /// All requests in flight.
 #[derive(Default)]
-pub struct InFlight {
+pub struct InFlightRequests {
     objects: RefCell<BTreeMap<ObjectKey, Traffic>>,
     finished: RefCell<Vec<OutgoingReply<When>>>,
     /// Requests that have not finished, those that wait included.
@@ -151,7 +151,7 @@ impl Traffic {
     }
 }
 
-impl InFlight {
+impl InFlightRequests {
     /// True while more requests may be received.
     pub fn has_room(&self) -> bool {
         self.count.get() < REQUESTS_MAX && self.bytes.get() < BYTES_MAX

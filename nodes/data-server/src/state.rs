@@ -14,7 +14,7 @@ use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::container::Container;
 use crate::grants::Grants;
-use crate::in_flight::InFlight;
+use crate::in_flight::InFlightRequests;
 use crate::objects::{Objects, Removed};
 use crate::{DataServerConfig, ServerError};
 
@@ -22,7 +22,7 @@ use crate::{DataServerConfig, ServerError};
 pub struct Server<R: ServerRuntime> {
     pub rt: R,
     pub shell: Shell<R>,
-    pub in_flight: InFlight,
+    pub in_flight: InFlightRequests,
     pub clients: RefCell<Clients>,
     pub objects: Objects<R>,
     grants: RefCell<Grants>,
@@ -45,7 +45,7 @@ impl<R: ServerRuntime> Server<R> {
         let container = Container::new(rt.clone(), container, Cache::new(config.cache));
         Rc::new(Server {
             shell: Shell::new(rt.clone(), &config.serving, life, client),
-            in_flight: InFlight::default(),
+            in_flight: InFlightRequests::default(),
             clients: RefCell::default(),
             grants: RefCell::new(Grants::new(config.serving.key.clone())),
             objects: Objects::new(rt.clone(), config, container, journal, table, removed),

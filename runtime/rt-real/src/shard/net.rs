@@ -4,10 +4,10 @@
 //! inbound:   Unauthenticated ──handshake──▶ Client ──error, end, silence while we send──▶ gone (Disconnected)
 //! outbound:  a helper thread dials and shakes hands ──▶ Server ──error, end──▶ gone (its requests: Unreachable)
 //! ```
-//! Bounds: unauthenticated connections ([`unauthenticated`], [`admission`]); what a peer may make this server keep
-//! ([`pressure`]); nothing is read from a connection that does not take its replies
-//! ([`OUT_BYTES_PAUSE`]) or while the server has not taken what arrived ([`ARRIVED_BYTES_MAX`]); a
-//! connection that takes nothing for [`STALL_NS_MAX`] is dropped.
+//! Bounds: unauthenticated connections ([`unauthenticated`], [`admission`]); what a peer may make
+//! this server keep ([`pressure`]); nothing is read from a connection that does not take its
+//! replies ([`OUT_BYTES_PAUSE`]) or while the server has not taken what arrived
+//! ([`ARRIVED_BYTES_MAX`]); a connection that takes nothing for [`STALL_NS_MAX`] is dropped.
 
 mod admission;
 mod pressure;
