@@ -109,3 +109,10 @@ fn a_removed_file_has_no_size() {
 fn a_write_in_place_keeps_its_time_over_restarts() {
     [22_351, 35_489, 42_304, 53_315, 55_400].into_iter().for_each(stays_good);
 }
+
+/// A data server had flushed its journal and not its data for the time that it was told of: after a
+/// power cut the record was not believed, and an older time was shown again.
+#[test]
+fn a_time_that_was_set_outlives_a_power_cut_of_its_data_server() {
+    [11_722].into_iter().for_each(stays_good);
+}

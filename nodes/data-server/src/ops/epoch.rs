@@ -7,8 +7,8 @@ use weft_store::objects::ObjectTable;
 use weft_wire::ops::ObjectEpochRequest;
 use weft_wire::{Header, Op, Rights};
 
-use super::{object, when_cut};
-use crate::done::{Done, When};
+use super::{object, when_written};
+use crate::done::Done;
 use crate::state::Server;
 
 /// Begins the epoch, unless the datafile is in it or a later one already.
@@ -21,7 +21,7 @@ pub async fn epoch<R: ServerRuntime>(server: &Server<R>, header: &Header, reques
         false => Ok(table.plan_epoch(key, request.mtime_epoch)),
     };
     server.objects.change(Op::ObjectEpoch, plan).await?;
-    // The record tells of no data, so a flush of the journal is enough.
-    let when = if server.objects.acknowledges_durable() { when_cut(server) } else { When::Now };
-    Ok(Done { when, ..Done::now(&()) })
+    // The record says how large the object is. So it is believed after a power cut only if a sync
+    // of the data before it was noted, although it brings no data of its own.
+    Ok(Done { when: when_written(server, false), ..Done::now(&()) })
 }
