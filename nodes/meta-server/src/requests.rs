@@ -104,6 +104,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// when the data servers know; and a file that was opened before a restart of this server is
     /// open again.
     fn answer_again(&self, header: &Header, op: Op, body: Bytes, answer: Result<Bytes>) -> Result<Step> {
+        if let Some(served) = self.current.borrow_mut().as_mut() {
+            served.repeated();
+        }
         let answer = answer?;
         match op {
             Op::TxPrepare | Op::TxDecide => return Ok(Step::WhenDurable(answer, self.engine.last())),

@@ -23,7 +23,15 @@ impl<R: ServerRuntime> Shell<R> {
         if trace.is_on() {
             trace.request(request_key(header.request, header.server), header.op, self.identity.server.0);
         }
-        ServedRequest { trace, came: self.turn.at.get(), op, client: header.request.client, object: Handle(0), ticket: None }
+        ServedRequest {
+            trace,
+            came: self.turn.at.get(),
+            op,
+            client: header.request.client,
+            object: Handle(0),
+            ticket: None,
+            is_repeated: false,
+        }
     }
 
     /// What the request is about is known.
@@ -72,9 +80,13 @@ impl<R: ServerRuntime> Shell<R> {
 
     /// The answer leaves.
     #[inline]
-    pub fn answer(&self, mut served: ServedRequest, peer: PeerId, frame: Frame, now: Nanos) {
+    pub fn answer(&self, mut served: ServedRequest, peer: PeerId, mut frame: Frame, now: Nanos) {
         self.ended(&mut served, frame.header.status != 0, now);
         served.trace.leave();
+        // A repetition may name another operation than the one that was executed.
+        if !served.is_repeated && served.op == Op::from_code(frame.header.op) {
+            self.tell(peer, &mut frame);
+        }
         self.reply(peer, frame);
     }
 

@@ -34,6 +34,8 @@ pub struct ServedRequest {
     pub(crate) object: Handle,
     /// Its place among those that wait.
     pub(crate) ticket: Option<Ticket>,
+    /// It was answered before.
+    pub(crate) is_repeated: bool,
 }
 
 impl ServedRequest {
@@ -61,6 +63,12 @@ impl ServedRequest {
     /// It has waited for locks or other servers until then.
     pub fn waited(&mut self, ticks: u64) {
         self.trace.phase(served::LOCK, ticks);
+    }
+
+    /// It was answered before. Nothing says that it is the same operation now, so the answer tells
+    /// its client of no object.
+    pub fn repeated(&mut self) {
+        self.is_repeated = true;
     }
 
     /// Its changes are kept.

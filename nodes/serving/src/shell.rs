@@ -218,10 +218,16 @@ impl<R: ServerRuntime> Shell<R> {
     pub fn reply(&self, peer: PeerId, mut frame: Frame) {
         frame.header.server_boot = self.identity.boot;
         frame.header.set_map_epoch(self.introduction.epoch());
-        if self.access.has_limited() {
-            self.access.tell(peer, &mut frame);
-        }
         self.rt.reply(peer, frame);
+    }
+
+    /// Adds to the answer to a request that was executed what a client with a limited key must show
+    /// later.
+    #[inline]
+    pub(crate) fn tell(&self, peer: PeerId, frame: &mut Frame) {
+        if self.access.has_limited() {
+            self.access.tell(peer, frame);
+        }
     }
 
     // ---- What is told about the server

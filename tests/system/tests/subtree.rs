@@ -10,8 +10,10 @@ use weft_base::{Credentials, FileKind, Handle, ROOT_HANDLE, ServerRole, Status};
 use weft_system_tests::fuzzing::samples::{self, Subject};
 use weft_system_tests::socket::{Peer, read_credential, read_key};
 use weft_system_tests::{FileSystem, Need, available, fails, ok, wait_until, weft};
-use weft_wire::ops::{AllowedBy, DirTarget, GetAttrManyRequest, GetAttrRequest, LinkRequest, LookupRequest, ReadDirRequest, RenameRequest};
-use weft_wire::{Credential, HandleTag, Op};
+use weft_wire::ops::{
+    AllowedBy, DirTarget, GetAttrManyRequest, GetAttrRequest, LinkRequest, LookupRequest, ReadDirRequest, RenameRequest, SetXattrRequest,
+};
+use weft_wire::{Credential, HandleTag, Header, Op, Wire};
 
 /// Longer than a server takes to follow the list of keys: a second.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -211,4 +213,28 @@ fn promise_a_subtree_is_all_that_its_key_reaches() {
     fs::remove_file(mnt.join("renamed")).unwrap();
     assert_eq!(names(&mnt), ["dir", "link", "made", "symlink"]);
     assert_eq!(names(&mnt.join("dir")), ["moved"]);
+}
+
+/// The number of an answered request, used for another operation: its answer is read as one of the
+/// wrong kind, which must neither end the server nor give a tag.
+#[test]
+fn an_answer_is_not_taken_for_that_of_another_operation() {
+    let fs = with_two_directories();
+    let inside = handle(&fs, "/inside");
+    let credential = add_key(&fs, "guest", &["--subtree", "/inside"]);
+    let mut peer = Peer::join_as(&addresses(&fs)[0], &credential, credential.id.client(9 << 20)).unwrap();
+    let requests = samples::requests(&Subject { dir: inside, file: inside, ..Subject::fixed() });
+    let second = requests.iter().find(|request| request.op() == Op::Mkdir).expect("a sample of each operation");
+    let (name, value) = (b"user.x"[..].into(), b"value"[..].into());
+    let first = SetXattrRequest { handle: inside, name, value, create_only: false, replace_only: false, who: Credentials::ROOT };
+    let bytes = peer.request(Op::SetXattr, &first.to_bytes(), &[]);
+    peer.send(&bytes).unwrap();
+    assert_eq!(peer.receive().unwrap().status(), Ok(()), "the root needs no tag");
+    let number = Header::decode(bytes.first_chunk().unwrap()).unwrap().request;
+    let bytes = peer.request(second.op(), &second.encode(), &[]);
+    let header = Header { request: number, ..Header::decode(bytes.first_chunk().unwrap()).unwrap() };
+    peer.send(&[&header.encode()[..], &second.encode()].concat()).unwrap();
+    let answer = peer.receive().unwrap();
+    assert_eq!((answer.status(), answer.body.len()), (Ok(()), 0), "the first answer, without tags");
+    peer.ask(&GetAttrRequest { handle: inside }, &[]).unwrap().expect("the server lives");
 }
