@@ -7,7 +7,8 @@
 #
 # STEPs: library (creates by the library, 64 in flight and one at a time, by each build's own client), and those of lab/compare-mount.sh; without one
 # library, empty, small, streams and interleaved. NEW's `weft bench` works on both mounts.
-# Environment: that of lab/compare-mount.sh; TRANSPORT (device, uring; default device); SERVERS (options of `weft up`, default "--meta 1 --data 1"),
+# Environment: that of lab/compare-mount.sh; TRANSPORT (device, uring; default device); OPTIONS (more options of `weft mount`), OLD_OPTIONS (those of
+# the second build, if they differ); SERVERS (options of `weft up`, default "--meta 1 --data 1"),
 # OLD_SERVERS (those of the second build, if they differ). What encryption over TCP costs, with one build:
 #   SERVERS="--meta 1 --data 1 --listen tcp" OLD_SERVERS="--meta 1 --data 1 --listen tcp --no-encryption" lab/two-builds.sh WEFT WEFT library streams
 set -euo pipefail
@@ -31,7 +32,9 @@ for build in new old; do
     # shellcheck disable=SC2086
     "${!build}" up --state "$work/$build" $servers > "$work/said" 2>&1 || { cat "$work/said" >&2; exit 1; }
     mkdir "$work/$build.mnt"
-    "${!build}" mount -o "transport=${TRANSPORT:-device}" "$work/$build" "$work/$build.mnt" > "$work/said" 2>&1 || { cat "$work/said" >&2; exit 1; }
+    options=${OPTIONS-}
+    [ "$build" = new ] || options=${OLD_OPTIONS-$options}
+    "${!build}" mount -o "transport=${TRANSPORT:-device}${options:+,$options}" "$work/$build" "$work/$build.mnt" > "$work/said" 2>&1 || { cat "$work/said" >&2; exit 1; }
 done
 
 library() {

@@ -39,6 +39,9 @@ pub struct Arguments {
     /// Servers join while clients work.
     #[arg(long, conflicts_with = "renames")]
     growing: bool,
+    /// Most clients keep what they are told under leases.
+    #[arg(long, conflicts_with_all = ["renames", "growing"])]
+    leases: bool,
     /// Ends after so many seeds that failed.
     #[arg(long, default_value_t = 5)]
     failures: u64,
@@ -141,6 +144,7 @@ fn run_one(seed: u64, arguments: &Arguments) -> Report {
     let plan = match arguments {
         Arguments { renames: true, .. } => Plan::renames(seed, arguments.ops),
         Arguments { growing: true, .. } => Plan::growing(seed, arguments.ops),
+        Arguments { leases: true, .. } => Plan::leased(seed, arguments.ops),
         _ => Plan::new(seed, arguments.ops),
     };
     let mut report = run_plan(&plan, arguments.verbose);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use program::{ok, weft, words};
+use program::{fails, ok, weft, words};
 
 /// Runs a benchmark with `--json`; gives its phases.
 fn phases(command: &mut Command) -> Vec<Value> {
@@ -234,4 +234,78 @@ fn plans_run_on_this_machine() {
     assert!(!wrong.status.success() && words(&wrong).contains("local.nonsense: no such key"), "{}", words(&wrong));
     let model = weft(["bench", "run", "checkpoints"]).output().unwrap();
     assert!(!model.status.success() && words(&model).contains("\"program\" is not one of"), "{}", words(&model));
+}
+
+#[test]
+fn mdtest_makes_directories_and_files_in_a_tree_and_leaves_nothing() {
+    let (demo, dir) = (Demo::up(), tempfile::tempdir().unwrap());
+    let marks = tempfile::NamedTempFile::new().unwrap();
+    let tree = ["--files", "6", "--procs", "2", "--tree-depth", "1", "--tree-branching", "2", "--reps", "2"];
+    for place in [["--path", dir.path().to_str().unwrap()], ["--fs", &demo.state()]] {
+        let mut command = weft(["bench", "mdtest", "--warm-up", "1"]);
+        let progress = tempfile::NamedTempFile::new().unwrap();
+        command.args(place).args(tree).args(["--progress-every", "5", "--progress"]).arg(progress.path());
+        command.arg("--before-each").arg(format!("echo x >> {}", marks.path().display()));
+        let phases = phases(&mut command);
+        let steps = ["create", "stat", "remove"];
+        let expected: Vec<String> = [("directory", steps), ("file", steps)]
+            .iter()
+            .flat_map(|(kind, steps)| steps.map(|step| format!("{kind}-{step}")))
+            .chain(["tree-create".to_string(), "tree-remove".to_string()])
+            .collect();
+        let mut found: Vec<String> = names(&phases).into_iter().map(String::from).collect();
+        found.sort_by_key(|name| (name.starts_with("tree"), expected.iter().position(|known| known == name)));
+        assert_eq!(found, expected);
+        for phase in phases.iter().filter(|phase| !phase["phase"].as_str().unwrap().starts_with("tree")) {
+            assert_eq!((&phase["ops"], &phase["repetitions"]), (&(6 * 2 * 3).into(), &2.into()), "three directories, two processes");
+            assert!(phase["ops_per_s_mean"].as_f64() > Some(0.0) && phase["ops_per_s_deviation"].as_f64() >= Some(0.0), "{phase}");
+        }
+        let csv = std::fs::read_to_string(progress.path()).unwrap();
+        let counts: Vec<u64> = csv
+            .lines()
+            .filter(|line| line.starts_with("file-create,1,0,"))
+            .map(|line| line.split(',').nth(5).unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(counts, [5, 5, 5, 3], "18 files of a process, every 5: {csv}");
+    }
+    // Two kinds of items, a warm-up and two repetitions, two places.
+    assert_eq!(std::fs::read_to_string(marks.path()).unwrap().lines().count(), 2 * 3 * 2);
+    assert!(is_empty(dir.path()));
+    let said = fails(&mut weft(["bench", "mdtest", "--fs", &demo.state(), "--before-each", "exit 3", "--files", "1"]));
+    assert!(said.contains("exit 3"), "{said}");
+}
+
+#[test]
+fn messages_between_all_pairs_of_servers_have_parameters_and_a_picture() {
+    let demo = Demo::up();
+    let picture = demo.0.path().join("logp.svg");
+    let few = ["--seconds", "0.005", "--reps", "1", "--transfer", "1MiB", "--sizes", "0,4KiB,64KiB"];
+    let mut command = weft(["bench", "logp", &demo.state()]);
+    let rows = phases(command.args(few).arg("--plot").arg(&picture));
+    let of = |what: &str| rows.iter().filter(|row| row["what"] == what).collect::<Vec<_>>();
+    assert_eq!(of("messages").len(), 4 * 3, "all pairs of four servers, both ways");
+    for pair in of("messages") {
+        assert_ne!(pair["from"], pair["to"]);
+        assert!(pair["gap"]["fixed_us"].is_f64() && pair["points"].as_array().unwrap().len() == 3, "{pair}");
+        for point in pair["points"].as_array().unwrap() {
+            for key in ["send_us", "receive_us", "round_trip_us", "gap_us"] {
+                assert!(point[key].as_f64() > Some(0.0), "{key}: {point}");
+            }
+        }
+    }
+    let nodes: Vec<(u64, u64)> =
+        of("transfer means").iter().map(|row| (row["nodes"].as_u64().unwrap(), row["pairs"].as_u64().unwrap())).collect();
+    assert_eq!(nodes, [(2, 2), (3, 6), (4, 12)]);
+    let [means] = of("means")[..] else { panic!("one row of means") };
+    assert!(means["o_s_us"].as_f64() > Some(0.0) && means["pairs"] == 12, "{means}");
+    let svg = std::fs::read_to_string(picture).unwrap();
+    assert!(svg.contains("Bandwidth") && svg.contains("g(m)"));
+
+    let two = phases(weft(["bench", "logp", &demo.state(), "--only", "meta1,data0"]).args(few));
+    assert!(two.iter().all(|row| row["from"].is_null() || row["from"] == "meta1" || row["from"] == "data0"));
+    let said = fails(&mut weft(["bench", "logp", &demo.state(), "--only", "data9"]));
+    assert!(said.contains("data9"), "{said}");
+    ok(weft(["down", "--state", &demo.state()]).stdout(Stdio::null()));
+    let said = fails(&mut weft(["bench", "logp", &demo.state()]));
+    assert!(said.contains("does not answer") && said.contains("meta0"), "{said}");
 }

@@ -80,7 +80,7 @@ fn applications_share_a_cluster() {
 #[test]
 fn errors_in_a_plan_name_line_and_key() {
     let cases = [
-        ("clienst = 3", "", "p.toml:4: clienst: no such key; here may stand behaviour, clients, "),
+        ("clienst = 3", "", "p.toml:4: clienst: no such key; here may stand allreduce, bcast, behaviour, clients, "),
         ("stripe = \"64 parsecs\"", "", "p.toml:4: stripe: `parsecs` is not a unit of size"),
         (
             "[server]\ncache_layer = [\n  \"none\",\n  \"fast\"]",

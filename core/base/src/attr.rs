@@ -57,7 +57,9 @@ impl FileKind {
 ///
 /// Datafile `i` is on the data server at position `(first + i) % n` of the `n` in the file's
 /// generation ([`ClusterMap::data_server`](crate::ClusterMap::data_server)); with the distribution
-/// `simple_stripe` byte `b` of the file is in datafile `(b / stripe_bytes) % width`.
+/// `simple_stripe` byte `b` of the file is in datafile `(b / stripe_bytes) % width`. With the
+/// distribution `varstrip` the strips of the file say it, which its metadata server keeps beside
+/// the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Bytes in one stripe, a power of two from 4 KiB to 64 MiB.
@@ -66,8 +68,27 @@ pub struct Layout {
     pub width: u16,
     /// Position in the generation of the data server that holds datafile 0.
     pub first: u16,
-    /// The list of data servers, by the epoch of the map that began it; 0 for what is no file.
+    /// The list of data servers, by the epoch of the map that began it; 0 for what is no file. With
+    /// [`Layout::VARSTRIP`] in it the distribution is `varstrip`: whoever does not know that knows
+    /// no such generation either, and asks no data server for bytes at wrong places.
     pub generation: u32,
+}
+
+impl Layout {
+    /// The bit of [`Layout::generation`] that says `varstrip`; no map has so many epochs.
+    pub const VARSTRIP: u32 = 1 << 31;
+
+    /// True if the strips of the file say where its bytes are.
+    #[inline]
+    pub fn is_varstrip(&self) -> bool {
+        self.generation & Layout::VARSTRIP != 0
+    }
+
+    /// The list of data servers, by the epoch of the map that began it.
+    #[inline]
+    pub fn generation_id(&self) -> u32 {
+        self.generation & !Layout::VARSTRIP
+    }
 }
 
 /// The attributes of one object, as `stat` shows them.

@@ -103,7 +103,7 @@ impl ClusterMap {
     /// is too old.
     pub fn data_server(&self, layout: &Layout, index: u32) -> Result<ServerId> {
         // Files in use are mostly young.
-        let generation = self.generations.iter().rev().find(|generation| generation.id == layout.generation);
+        let generation = self.generations.iter().rev().find(|generation| generation.id == layout.generation_id());
         let data = &generation.ok_or(Status::StaleMap)?.data;
         Ok(data[(usize::from(layout.first) + index as usize) % data.len()])
     }
@@ -165,7 +165,7 @@ impl ClusterMap {
             && sorted(&self.data, ServerRole::Data)
             && self.generations.iter().all(known)
             && ids.windows(2).all(|pair| pair[0] < pair[1])
-            && ids.last().is_some_and(|last| *last <= self.epoch)
+            && ids.last().is_some_and(|last| *last <= self.epoch && last & Layout::VARSTRIP == 0)
             && self.generations.is_empty() == (self.epoch == 0);
         if good { Ok(()) } else { Err(Status::BadMessage) }
     }

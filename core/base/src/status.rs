@@ -125,8 +125,8 @@ statuses! {
     StoreReplaced = 40, 5, "the store of the server is not the one that it had";
     /// Another client has locks on the file (ENOLCK).
     LockedElsewhere = 45, 37, "programs of another mount hold locks on the file";
-    /// One client appends to the file, and another one writes to it.
-    SharedAppend = 46, 16, "a file that one mount appends to can be written by no other at the same time";
+    /// Another client appends to the file as if it were alone, and does not stop to do so.
+    SharedAppend = 46, 16, "another mount appends to the file, and does not hear that others want to write to it";
     /// A message has an extension with an odd number that the receiver does not know.
     NewerExtension = 47, 95, "the peer is newer: its message needs an extension that this version does not know";
     /// One side needs a feature of the protocol that the other one lacks.
@@ -137,6 +137,10 @@ statuses! {
     KeyForbids = 50, 1, "the key of this client does not allow it for this user";
     /// An envelope of an encrypted connection is not the one that comes next.
     SealBroken = 51, 71, "an encrypted message does not have its seal: somebody has changed, repeated or put it in on the way";
+    /// The file or the client has as many locks as a server keeps (ENOLCK).
+    TooManyLocks = 52, 37, "the server keeps no more locks for this file or client";
+    /// Others have the file open for writing: whoever appends does so under a lock.
+    OthersWrite = 53, 16, "other mounts write to the file that was to be appended to by one alone";
     /// A status of a newer version.
     Unknown = 65535, 5, "an error that this version does not know";
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use weft_base::Layout;
 
-use crate::{STRIPE_BYTES_MAX, STRIPE_BYTES_MIN, WIDTH_MAX};
+use crate::{STRIPE_BYTES_MAX, STRIPE_BYTES_MIN, Strips, WIDTH_MAX};
 
 /// How the attributes begin whose names are hints.
 pub const HINT_PREFIX: &str = "user.weft.";
@@ -18,7 +18,8 @@ pub const HINT_PREFIX_PVFS2: &str = "user.pvfs2.";
 pub enum HintName {
     /// `dist_name`: how files are cut.
     DistName,
-    /// `dist_params`: `strip_size:BYTES`, the stripe size as PVFS2 says it.
+    /// `dist_params`: `strip_size:BYTES`, the stripe size as PVFS2 says it, or the strips of
+    /// `varstrip` ([`Strips`]).
     DistParams,
     /// `num_dfiles`: datafiles of a file.
     NumDfiles,
@@ -77,6 +78,10 @@ pub enum BadHint {
     Distribution,
     /// Not of the form `strip_size:BYTES`.
     Parameters,
+    /// No list of strips.
+    Strips,
+    /// `dist_params` holds what another distribution than that of `dist_name` takes.
+    ParametersOfAnother,
     /// No power of two from 4 KiB to 64 MiB.
     StripeSize,
     /// No number of datafiles from 1 to 4096.
@@ -92,8 +97,14 @@ pub enum BadHint {
 impl fmt::Display for BadHint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BadHint::Distribution => "dist_name is simple_stripe or basic",
-            BadHint::Parameters => "dist_params is strip_size:BYTES, a power of two from 4096 to 67108864",
+            BadHint::Distribution => "dist_name is simple_stripe, basic or varstrip",
+            BadHint::Parameters => {
+                "dist_params is strip_size:BYTES, a power of two from 4096 to 67108864, or strips:DATAFILE:BYTES;DATAFILE:BYTES... for varstrip"
+            }
+            BadHint::Strips => {
+                "strips are strips:DATAFILE:BYTES;DATAFILE:BYTES..., at most 256, each of 4K to 64M, and datafiles count from 0 without gaps"
+            }
+            BadHint::ParametersOfAnother => "strips are for the distribution varstrip, and strip_size for the others: clear dist_name or dist_params first",
             BadHint::StripeSize => "stripe_size is a power of two from 4096 to 67108864 (bytes)",
             BadHint::Datafiles => "num_dfiles is a number from 1 to 4096",
             BadHint::NoMetafile => "no_metafile is 1 (on) or 0 (off)",
@@ -103,13 +114,26 @@ impl fmt::Display for BadHint {
     }
 }
 
+/// The values of `dist_name`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DistName {
+    /// Stripes of equal size go round the datafiles.
+    SimpleStripe,
+    /// All of a file lies in one datafile.
+    Basic,
+    /// A list of strips is repeated over the file.
+    Varstrip,
+}
+
 /// The hints of a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Hints {
-    /// `dist_name`: true for `basic` (all of a file in one datafile), false for `simple_stripe`.
-    pub basic: Option<bool>,
+    /// `dist_name`.
+    pub distribution: Option<DistName>,
     /// `dist_params`: bytes of a stripe.
     pub strip_bytes: Option<u32>,
+    /// `dist_params`: a list of strips.
+    pub strips: Option<Strips>,
     /// `stripe_size`: bytes of a stripe.
     pub stripe_bytes: Option<u32>,
     /// `num_dfiles`.
@@ -129,15 +153,20 @@ impl Hints {
         let text = text.strip_suffix('\0').unwrap_or(text);
         match name {
             HintName::DistName => {
-                self.basic = Some(match text {
-                    "simple_stripe" => false,
-                    "basic" | "basic_dist" => true,
+                self.distribution = Some(match text {
+                    "simple_stripe" => DistName::SimpleStripe,
+                    "basic" | "basic_dist" => DistName::Basic,
+                    "varstrip" | "varstrip_dist" => DistName::Varstrip,
                     _ => return Err(BadHint::Distribution),
                 });
             }
             HintName::DistParams => {
-                let bytes = text.strip_prefix("strip_size:").and_then(stripe_bytes);
-                self.strip_bytes = Some(bytes.ok_or(BadHint::Parameters)?);
+                (self.strip_bytes, self.strips) = if text.starts_with("strips:") {
+                    (None, Some(Strips::parse(text)?))
+                } else {
+                    let bytes = text.strip_prefix("strip_size:").and_then(stripe_bytes);
+                    (Some(bytes.ok_or(BadHint::Parameters)?), None)
+                };
             }
             HintName::NumDfiles => {
                 let width = decimal(text).and_then(|width| u16::try_from(width).ok());
@@ -150,8 +179,9 @@ impl Hints {
         Ok(())
     }
 
-    /// Checks that the hints do not contradict each other. `no_metafile` beside `num_dfiles` is no
-    /// contradiction: it stands for one datafile whatever that says (section 4.4).
+    /// Checks that the hints do not contradict each other. `no_metafile` beside `num_dfiles` or
+    /// strips is no contradiction: it stands for one datafile whatever they say (section 4.4). Nor
+    /// are strips beside `num_dfiles` or `stripe_size`: the strips count.
     ///
     /// # Errors
     /// Which two do.
@@ -161,23 +191,40 @@ impl Hints {
         {
             return Err(BadHint::TwoStripeSizes);
         }
-        if self.basic == Some(true) && self.width.is_some_and(|width| width > 1) {
+        let name = self.distribution;
+        let is_varstrip = name == Some(DistName::Varstrip);
+        if self.strips.is_some() && name.is_some() && !is_varstrip || self.strip_bytes.is_some() && is_varstrip {
+            return Err(BadHint::ParametersOfAnother);
+        }
+        if name == Some(DistName::Basic) && self.width.is_some_and(|width| width > 1) {
             return Err(BadHint::BasicHasOneDatafile);
         }
         Ok(())
     }
 
+    /// The strips of new files, which have some only if `dist_name` and `dist_params` say so
+    /// together.
+    pub fn strips(&self) -> Option<&Strips> {
+        let are_wanted = self.distribution == Some(DistName::Varstrip) && !self.no_metafile;
+        self.strips.as_ref().filter(|_| are_wanted)
+    }
+
     /// The layout of new files in a directory with these hints that would have `layout` without.
+    /// That it has strips is not in it yet.
     pub fn apply(&self, layout: Layout) -> Layout {
         let stripe_bytes = self.stripe_bytes.or(self.strip_bytes).unwrap_or(layout.stripe_bytes);
-        let one = self.no_metafile || self.basic == Some(true);
-        let width = if one { 1 } else { self.width.unwrap_or(layout.width) };
+        let one = self.no_metafile || self.distribution == Some(DistName::Basic);
+        let width = match self.strips() {
+            Some(strips) => strips.width(),
+            None if one => 1,
+            None => self.width.unwrap_or(layout.width),
+        };
         Layout { stripe_bytes, width, ..layout }
     }
 }
 
 /// A number as people write it: digits only.
-fn decimal(text: &str) -> Option<u32> {
+pub(crate) fn decimal(text: &str) -> Option<u32> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
 }
@@ -209,6 +256,7 @@ mod tests {
             (HintName::DistName, "twodee", BadHint::Distribution),
             (HintName::DistParams, "65536", BadHint::Parameters),
             (HintName::DistParams, "strip_size:1000", BadHint::Parameters),
+            (HintName::DistParams, "strips:0:1000", BadHint::Strips),
             (HintName::StripeSize, "nonsense", BadHint::StripeSize),
             (HintName::StripeSize, "2048", BadHint::StripeSize),
             (HintName::StripeSize, "+65536", BadHint::StripeSize),
@@ -238,6 +286,12 @@ mod tests {
         assert_eq!(with(&[(HintName::StripeSize, "65536\0"), (HintName::NumDfiles, "2")]), Ok((65536, 2)));
         assert_eq!(with(&[(HintName::DistName, "simple_stripe"), (HintName::DistParams, "strip_size:65536")]), Ok((65536, 4)));
         assert_eq!(with(&[(HintName::DistName, "basic_dist")]), Ok((1 << 20, 1)));
+        let (name, params) = ((HintName::DistName, "varstrip"), (HintName::DistParams, "strips:0:64K;1:128K;0:4K"));
+        assert_eq!(with(&[name, params, (HintName::NumDfiles, "3")]), Ok((1 << 20, 2)));
+        assert_eq!((with(&[name]), with(&[params])), (Ok((1 << 20, 4)), Ok((1 << 20, 4))), "one without the other says nothing");
+        assert_eq!(with(&[name, params, (HintName::NoMetafile, "1")]), Ok((1 << 20, 1)));
+        assert_eq!(with(&[(HintName::DistName, "simple_stripe"), params]), Err(BadHint::ParametersOfAnother));
+        assert_eq!(with(&[name, (HintName::DistParams, "strip_size:65536")]), Err(BadHint::ParametersOfAnother));
         assert_eq!(with(&[(HintName::NoMetafile, "7"), (HintName::NumDfiles, "3")]), Ok((1 << 20, 1)));
         assert_eq!(with(&[(HintName::NoMetafile, "0"), (HintName::NumDfiles, "3")]), Ok((1 << 20, 3)));
         assert_eq!(with(&[(HintName::StripeSize, "65536"), (HintName::DistParams, "strip_size:4096")]), Err(BadHint::TwoStripeSizes));

@@ -1,9 +1,9 @@
 //! List I/O: many ranges of a file at once, sorted by datafile, so that each server gets one
 //! message with the whole pattern.
 
-use weft_base::{Layout, Result, Status, StripeIndex};
+use weft_base::{Result, Status, StripeIndex};
 
-use crate::{FileRange, file_end, pieces};
+use crate::{Distribution, FileRange, file_end, pieces};
 
 /// A contiguous range of a datafile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,15 +42,15 @@ pub struct DatafileList {
 /// # Errors
 /// [`Status::Invalid`] if the ranges overlap or are out of order, [`Status::FileTooBig`] if one
 /// ends beyond the longest file.
-pub fn split(layout: &Layout, ranges: &[FileRange]) -> Result<Vec<DatafileList>> {
-    let mut lists: Vec<DatafileList> = Vec::with_capacity(usize::from(layout.width).min(64));
+pub fn split(distribution: &Distribution, ranges: &[FileRange]) -> Result<Vec<DatafileList>> {
+    let mut lists: Vec<DatafileList> = Vec::with_capacity(usize::from(distribution.width()).min(64));
     let (mut file_end_before, mut buffer_start) = (0, 0);
     for range in ranges {
         if range.offset < file_end_before {
             return Err(Status::Invalid);
         }
         file_end_before = file_end(range.offset, range.bytes)?;
-        for piece in pieces(layout, range.offset, range.bytes) {
+        for piece in pieces(distribution, range.offset, range.bytes) {
             let at = match lists.binary_search_by_key(&piece.index, |list| list.index) {
                 Ok(at) => at,
                 Err(at) => {
@@ -148,7 +148,7 @@ impl Cut {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stripe::tests::{place, tiny_layout};
+    use super::super::stripe::tests::tiny_distribution;
     use super::*;
     use proptest::prelude::*;
 
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn stripes_of_one_datafile_become_one_range() {
-        let layout = Layout { stripe_bytes: 4096, width: 2, first: 0, generation: 1 };
-        let lists = split(&layout, &[FileRange { offset: 0, bytes: 16384 }]).unwrap();
+        let distribution = Distribution::Stripes { stripe_bytes: 4096, width: 2 };
+        let lists = split(&distribution, &[FileRange { offset: 0, bytes: 16384 }]).unwrap();
         assert_eq!(lists.len(), 2);
         assert_eq!(lists[1].ranges, [LocalRange { offset: 0, bytes: 8192 }]);
         assert_eq!(lists[1].slices, [BufferSlice { start: 4096, bytes: 4096 }, BufferSlice { start: 12288, bytes: 4096 }]);
@@ -171,12 +171,12 @@ mod tests {
 
     #[test]
     fn disorder_is_refused() {
-        let layout = Layout { stripe_bytes: 4096, width: 2, first: 0, generation: 1 };
+        let distribution = Distribution::Stripes { stripe_bytes: 4096, width: 2 };
         let range = |offset, bytes| FileRange { offset, bytes };
-        assert_eq!(split(&layout, &[range(10, 5), range(14, 1)]), Err(Status::Invalid));
-        assert_eq!(split(&layout, &[range(10, 5), range(0, 1)]), Err(Status::Invalid));
-        assert_eq!(split(&layout, &[range(u64::MAX, 1)]), Err(Status::FileTooBig));
-        assert_eq!(split(&layout, &[range(10, 0), range(10, 0)]), Ok(vec![]));
+        assert_eq!(split(&distribution, &[range(10, 5), range(14, 1)]), Err(Status::Invalid));
+        assert_eq!(split(&distribution, &[range(10, 5), range(0, 1)]), Err(Status::Invalid));
+        assert_eq!(split(&distribution, &[range(u64::MAX, 1)]), Err(Status::FileTooBig));
+        assert_eq!(split(&distribution, &[range(10, 0), range(10, 0)]), Ok(vec![]));
     }
 
     /// Ordered, disjoint ranges from gaps and lengths.
@@ -194,15 +194,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_agree_with_the_byte_model(layout in tiny_layout(), parts in proptest::collection::vec((0u64..20, 0u64..30), 0..12)) {
+        fn lists_agree_with_the_byte_model((distribution, places) in tiny_distribution(), parts in proptest::collection::vec((0u64..20, 0u64..30), 0..12)) {
             let ranges = ranges(parts);
             let file_bytes = ranges.iter().flat_map(|range| range.offset..range.offset + range.bytes);
             let mut expected: Vec<_> = file_bytes.zip(0u64..).map(|(byte, start)| {
-                let (datafile, local) = place(&layout, byte);
+                let (datafile, local) = places[byte as usize];
                 (datafile, local, start)
             }).collect();
             expected.sort_unstable();
-            let lists = split(&layout, &ranges).unwrap();
+            let lists = split(&distribution, &ranges).unwrap();
             for list in &lists {
                 prop_assert!(list.ranges.windows(2).all(|pair| pair[0].offset + pair[0].bytes < pair[1].offset));
             }
@@ -212,11 +212,11 @@ mod tests {
 
         #[test]
         fn cutting_keeps_every_byte_within_the_bounds(
-            layout in tiny_layout(),
+            (distribution, _) in tiny_distribution(),
             parts in proptest::collection::vec((0u64..5, 0u64..30), 0..12),
             (bytes_max, ranges_max, slices_max) in (1u64..20, 1usize..4, 1usize..4),
         ) {
-            for list in split(&layout, &ranges(parts)).unwrap() {
+            for list in split(&distribution, &ranges(parts)).unwrap() {
                 let before = bytes_of(&list);
                 let cut = list.cut(bytes_max, ranges_max, slices_max);
                 for part in &cut {

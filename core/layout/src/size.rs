@@ -3,6 +3,8 @@
 
 use weft_base::{Layout, Result, Status, StripeIndex};
 
+use crate::Distribution;
+
 /// Smallest stripe in bytes.
 pub const STRIPE_BYTES_MIN: u32 = 4 << 10;
 /// Largest stripe in bytes.
@@ -32,9 +34,12 @@ pub fn file_end(offset: u64, bytes: u64) -> Result<u64> {
 
 /// Length in bytes of datafile `index` of a file of `file_bytes` bytes that has no holes at the
 /// ends of its datafiles. A truncation to `file_bytes` cuts the datafile to this length.
-pub fn local_bytes(layout: &Layout, index: StripeIndex, file_bytes: u64) -> u64 {
-    let stripe_bytes = u64::from(layout.stripe_bytes);
-    let round_bytes = u128::from(stripe_bytes) * u128::from(layout.width);
+pub fn local_bytes(distribution: &Distribution, index: StripeIndex, file_bytes: u64) -> u64 {
+    let (stripe_bytes, width) = match distribution {
+        Distribution::Stripes { stripe_bytes, width } => (u64::from(*stripe_bytes), *width),
+        Distribution::Strips(strips) => return strips.local_bytes(index.0, file_bytes),
+    };
+    let round_bytes = u128::from(stripe_bytes) * u128::from(width);
     let rounds = (u128::from(file_bytes) / round_bytes) as u64;
     let rest = (u128::from(file_bytes) % round_bytes) as u64;
     let before = stripe_bytes.saturating_mul(u64::from(index.0));
@@ -44,14 +49,17 @@ pub fn local_bytes(layout: &Layout, index: StripeIndex, file_bytes: u64) -> u64 
 /// Length of a file in bytes, given the local length of every datafile in the order of their
 /// indexes: the byte behind the last one that exists. Saturates at `u64::MAX` for lengths that no
 /// file can have.
-pub fn file_bytes(layout: &Layout, local_bytes: impl IntoIterator<Item = u64>) -> u64 {
-    local_bytes.into_iter().zip(0..).map(|(local, index)| end_in_file(layout, index, local)).max().unwrap_or(0)
+pub fn file_bytes(distribution: &Distribution, local_bytes: impl IntoIterator<Item = u64>) -> u64 {
+    local_bytes.into_iter().zip(0..).map(|(local, index)| end_in_file(distribution, index, local)).max().unwrap_or(0)
 }
 
 /// Where the end of datafile `index`, `local` bytes long, lies in the file.
-fn end_in_file(layout: &Layout, index: u64, local: u64) -> u64 {
+fn end_in_file(distribution: &Distribution, index: u64, local: u64) -> u64 {
+    let (stripe_bytes, width) = match distribution {
+        Distribution::Stripes { stripe_bytes, width } => (u128::from(*stripe_bytes), u128::from(*width)),
+        Distribution::Strips(strips) => return strips.end_in_file(index, local),
+    };
     let Some(last) = local.checked_sub(1) else { return 0 };
-    let (stripe_bytes, width) = (u128::from(layout.stripe_bytes), u128::from(layout.width));
     let (round, within) = (u128::from(last) / stripe_bytes, u128::from(last) % stripe_bytes);
     let end = (round * width + u128::from(index)) * stripe_bytes + within + 1;
     u64::try_from(end).unwrap_or(u64::MAX)
@@ -59,7 +67,7 @@ fn end_in_file(layout: &Layout, index: u64, local: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stripe::tests::{place, tiny_layout};
+    use super::super::stripe::tests::tiny_distribution;
     use super::*;
     use proptest::prelude::*;
 
@@ -90,33 +98,33 @@ mod tests {
 
     #[test]
     fn the_largest_numbers_do_not_overflow() {
-        let layout = Layout { stripe_bytes: STRIPE_BYTES_MAX, width: WIDTH_MAX, first: 0, generation: 1 };
-        assert_eq!(file_bytes(&layout, [u64::MAX; 3]), u64::MAX);
-        let locals = (0..u32::from(WIDTH_MAX)).map(|index| local_bytes(&layout, StripeIndex(index), FILE_BYTES_MAX));
-        assert_eq!(file_bytes(&layout, locals), FILE_BYTES_MAX);
+        let distribution = Distribution::Stripes { stripe_bytes: STRIPE_BYTES_MAX, width: WIDTH_MAX };
+        assert_eq!(file_bytes(&distribution, [u64::MAX; 3]), u64::MAX);
+        let locals = (0..u32::from(WIDTH_MAX)).map(|index| local_bytes(&distribution, StripeIndex(index), FILE_BYTES_MAX));
+        assert_eq!(file_bytes(&distribution, locals), FILE_BYTES_MAX);
     }
 
     proptest! {
         #[test]
-        fn lengths_agree_with_the_byte_model(layout in tiny_layout(), size in 0u64..300) {
-            let mut expected = vec![0; usize::from(layout.width)];
+        fn lengths_agree_with_the_byte_model((distribution, places) in tiny_distribution(), size in 0u64..300) {
+            let mut expected = vec![0; usize::from(distribution.width())];
             for byte in 0..size {
-                let (datafile, local) = place(&layout, byte);
+                let (datafile, local) = places[byte as usize];
                 expected[datafile as usize] = expected[datafile as usize].max(local + 1);
             }
-            let got: Vec<_> = (0..u32::from(layout.width)).map(|index| local_bytes(&layout, StripeIndex(index), size)).collect();
+            let got: Vec<_> = (0..u32::from(distribution.width())).map(|index| local_bytes(&distribution, StripeIndex(index), size)).collect();
             prop_assert_eq!(&got, &expected);
-            prop_assert_eq!(file_bytes(&layout, got), size);
+            prop_assert_eq!(file_bytes(&distribution, got), size);
         }
 
         #[test]
-        fn a_sparse_file_ends_behind_its_last_byte(layout in tiny_layout(), bytes in proptest::collection::vec(0u64..300, 0..5)) {
-            let mut locals = vec![0; usize::from(layout.width)];
+        fn a_sparse_file_ends_behind_its_last_byte((distribution, places) in tiny_distribution(), bytes in proptest::collection::vec(0u64..300, 0..5)) {
+            let mut locals = vec![0; usize::from(distribution.width())];
             for byte in &bytes {
-                let (datafile, local) = place(&layout, *byte);
+                let (datafile, local) = places[*byte as usize];
                 locals[datafile as usize] = locals[datafile as usize].max(local + 1);
             }
-            prop_assert_eq!(file_bytes(&layout, locals), bytes.iter().max().map_or(0, |last| last + 1));
+            prop_assert_eq!(file_bytes(&distribution, locals), bytes.iter().max().map_or(0, |last| last + 1));
         }
     }
 }

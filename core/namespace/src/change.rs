@@ -3,7 +3,7 @@
 //! ends exactly where the live state was (`weft_store::checkpoint`).
 
 use bytes::Bytes;
-use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime};
+use weft_base::{ClientId, FileKind, Handle, RequestId, Result, ServerId, Status, WallTime, extension_header};
 use weft_wire::ops::{TxId, TxPart};
 use weft_wire::{Reader, Rights, Wire, wire_struct};
 
@@ -14,6 +14,9 @@ pub const RECORD_VERSION: u8 = 3;
 
 /// In place of the number of a change: extensions follow to the end of the record.
 const EXTENSIONS: u8 = 0;
+/// The extension of a record with an inode of the distribution `varstrip`; it has no value. Weft
+/// before it refuses the record by its number.
+const VARSTRIP: u16 = 1;
 
 wire_struct! {
     /// A part of a transaction that a participant has agreed to: kept until the coordinator
@@ -72,11 +75,11 @@ pub enum Change {
         /// Its version.
         version: u64,
     },
-    /// The target of a symlink.
+    /// The target of a symlink, or the strips of a file with the distribution `varstrip`.
     PutTarget {
-        /// The symlink.
+        /// The object.
         handle: Handle,
-        /// Its target.
+        /// Its target, or `strips:DATAFILE:BYTES;...`.
         target: Bytes,
     },
     /// An extended attribute has this value.
@@ -138,6 +141,26 @@ pub enum Change {
         /// The client.
         client: ClientId,
     },
+    /// The client has had locks of programs here: after a restart it is waited for.
+    PutLocker {
+        /// The client.
+        client: ClientId,
+    },
+    /// It has none any more.
+    DeleteLocker {
+        /// The client.
+        client: ClientId,
+    },
+    /// This client may believe what it is told until it hears otherwise (`weft-lease`).
+    PutHolder {
+        /// The client.
+        client: ClientId,
+    },
+    /// This client believes nothing any more.
+    DeleteHolder {
+        /// The client.
+        client: ClientId,
+    },
     /// Handles below this were given out (48-bit counter of this server).
     PutCounter {
         /// The next free counter.
@@ -182,6 +205,10 @@ wire_for_changes! {
     13 PutReply { client, incarnation, sequence, finished_below, body }
     14 ForgetClient { client }
     15 PutCounter { next }
+    16 PutLocker { client }
+    17 DeleteLocker { client }
+    18 PutHolder { client }
+    19 DeleteHolder { client }
 }
 
 /// What an operation does to the volatile table of open files.
@@ -247,14 +274,18 @@ impl Record {
         if u8::get(&mut reader)? != RECORD_VERSION {
             return Err(Status::VersionMismatch);
         }
-        let mut changes = Vec::new();
+        let (mut changes, mut is_marked) = (Vec::new(), false);
         while let Some(code) = reader.peek() {
             if code == EXTENSIONS {
                 reader.take(1)?;
-                reader.skip_extensions()?;
+                is_marked = reader.take_mark(VARSTRIP)?;
                 break;
             }
             changes.push(Change::get(&mut reader)?);
+        }
+        // A record has one encoding.
+        if is_marked != changes.iter().any(has_strips) {
+            return Err(Status::BadMessage);
         }
         Ok(Record { changes, open: None })
     }
@@ -264,6 +295,14 @@ impl Record {
 pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
     RECORD_VERSION.put(out);
     changes.iter().for_each(|change| change.put(out));
+    if changes.iter().any(has_strips) {
+        EXTENSIONS.put(out);
+        out.extend_from_slice(&extension_header(VARSTRIP, 0));
+    }
+}
+
+fn has_strips(change: &Change) -> bool {
+    matches!(change, Change::PutInode { inode, .. } if inode.layout.is_varstrip())
 }
 
 impl Change {
@@ -302,7 +341,11 @@ mod tests {
             Change::DeleteDecided { tx },
             Change::PutReply { client: ClientId(6), incarnation: 1, sequence: 2, finished_below: 1, body: Bytes::from_static(b"r") },
             Change::ForgetClient { client: ClientId(6) },
+            Change::PutLocker { client: ClientId(6) },
+            Change::DeleteLocker { client: ClientId(6) },
             Change::PutCounter { next: 77 },
+            Change::PutHolder { client: ClientId(6) },
+            Change::DeleteHolder { client: ClientId(6) },
         ]
     }
 
@@ -332,8 +375,20 @@ mod tests {
             Record::decode(out.into()).map(|record| record.changes)
         };
         assert_eq!(with(2), Ok(samples()[1..3].to_vec()));
-        assert_eq!(with(1), Err(Status::NewerExtension));
+        assert_eq!(with(3), Err(Status::NewerExtension));
         assert_eq!(with(0), Err(Status::BadMessage));
+    }
+
+    #[test]
+    fn a_record_with_strips_is_refused_by_older_programs() {
+        let layout = Layout { stripe_bytes: 4096, width: 2, first: 0, generation: 1 | Layout::VARSTRIP };
+        let inode = Inode::new(FileKind::File, 0o640, 7, 8, layout, WallTime(5));
+        let target = Bytes::from_static(b"strips:0:4096;1:8192");
+        let changes = vec![Change::PutInode { handle: Handle(3), inode }, Change::PutTarget { handle: Handle(3), target }];
+        let mut out = Vec::new();
+        encode(&changes, &mut out);
+        assert_eq!(out[out.len() - 7..], [EXTENSIONS, 1, 0, 0, 0, 0, 0], "an odd tag");
+        assert_eq!(Record::decode(out.into()).map(|record| record.changes), Ok(changes));
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod replies;
 mod snapshot;
 mod state;
 mod table;
+mod told;
 mod tx;
 mod xattrs;
 
@@ -40,4 +41,5 @@ pub use placement::Placement;
 pub use replies::Admission;
 pub use snapshot::SnapshotCursor;
 pub use state::{RequestContext, Settings, State};
+pub use told::told;
 pub use tx::{ServerPart, lead_to_made, made_directory};

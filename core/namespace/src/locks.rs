@@ -124,6 +124,11 @@ impl Locks {
         }
     }
 
+    /// True if neither the object nor a name in it is locked.
+    pub(crate) fn is_free(&self, handle: Handle) -> bool {
+        !self.names.contains_key(&handle) && !self.inodes.contains_key(&handle)
+    }
+
     /// True if no lock exists.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.inodes.is_empty() && self.move_token.is_none()

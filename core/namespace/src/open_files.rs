@@ -23,10 +23,19 @@ impl State {
         self.opens.of(client, handle)
     }
 
-    /// True if a client that has not told yet what it had open before a restart may have had this
-    /// file open in a way that excludes these rights.
-    pub fn may_be_excluded(&self, handle: Handle, rights: Rights) -> bool {
+    /// Clients other than this one that append to the file as if they were alone.
+    pub fn other_appenders(&self, client: ClientId, handle: Handle) -> impl Iterator<Item = ClientId> {
+        self.opens.others_with(handle, client, Rights::APPEND)
+    }
+
+    /// True if another client, which has not told yet what it had open before a restart, may have
+    /// had this file open in a way that excludes these rights of this one.
+    pub fn may_be_excluded(&self, client: ClientId, handle: Handle, rights: Rights) -> bool {
         let Some(inode) = self.peek(handle) else { return false };
+        let had = self.opened_by(client, handle).map_or(Rights::default(), |(rights, _)| rights);
+        if had.contains(Rights::APPEND) && had.contains(rights) {
+            return false;
+        }
         let appends = rights.contains(Rights::APPEND) && self.may_be_written(handle);
         let appended = rights.contains(Rights::WRITE) && inode.flags.has(InodeFlags::APPENDING) && self.may_be_written(handle);
         self.is_in_grace() && (rights.contains(Rights::LOCK) || appends || appended)
@@ -37,9 +46,8 @@ impl State {
     pub fn reclaimable(&self, client: ClientId, handle: Handle, rights: Rights) -> Rights {
         let rights = rights.and(Rights::OF_OPENS);
         let lost = |right: Rights, by: Rights| rights.contains(right) && self.opens.others_have(handle, client, by);
-        let without = |rights: Rights, right: Rights| Rights(rights.0 & !right.0);
-        let rights = if lost(Rights::LOCK, Rights::LOCK) { without(rights, Rights::LOCK) } else { rights };
-        if lost(Rights::APPEND, Rights::WRITE) { without(rights, Rights::APPEND) } else { rights }
+        let rights = if lost(Rights::LOCK, Rights::LOCK) { rights.without(Rights::LOCK) } else { rights };
+        if lost(Rights::APPEND, Rights::WRITE) { rights.without(Rights::APPEND) } else { rights }
     }
 
     /// Drops everything that a lost client had open. Sizes of files that it had open for writing

@@ -96,7 +96,13 @@ impl Opens {
 
     /// True if any other client has these rights.
     pub(crate) fn others_have(&self, handle: Handle, client: ClientId, rights: Rights) -> bool {
-        self.by_handle.get(&handle).is_some_and(|opens| opens.iter().any(|open| open.client != client && open.rights.contains(rights)))
+        self.others_with(handle, client, rights).next().is_some()
+    }
+
+    /// The other clients that have these rights.
+    pub(crate) fn others_with(&self, handle: Handle, client: ClientId, rights: Rights) -> impl Iterator<Item = ClientId> {
+        let opens = self.by_handle.get(&handle).map_or(&[][..], Vec::as_slice);
+        opens.iter().filter(move |open| open.client != client && open.rights.contains(rights)).map(|open| open.client)
     }
 
     pub(crate) fn count(&self) -> usize {

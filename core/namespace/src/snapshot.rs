@@ -9,7 +9,7 @@ use crate::{Change, State};
 /// Where the next slice of a snapshot begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SnapshotCursor {
-    /// The beginning: counter and transactions.
+    /// The beginning: counter, transactions and clients with locks.
     #[default]
     Start,
     /// Inodes (with targets and extended attributes) from this handle on.
@@ -34,8 +34,10 @@ impl State {
                 let prepared =
                     self.transactions.prepared.iter().map(|(tx, prepared)| Change::PutPrepared { tx: *tx, prepared: prepared.clone() });
                 changes.extend(prepared);
+                changes.extend(self.lockers().iter().map(|client| Change::PutLocker { client: *client }));
                 let decided = self.transactions.decided.iter();
                 changes.extend(decided.map(|(tx, participants)| Change::PutDecided { tx: *tx, participants: participants.clone() }));
+                changes.extend(self.holders().iter().map(|client| Change::PutHolder { client: *client }));
                 SnapshotCursor::Inodes(Handle(0))
             }
             SnapshotCursor::Inodes(first) => self.inodes_from(first, max_changes, &mut changes),

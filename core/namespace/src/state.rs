@@ -1,6 +1,6 @@
 //! The state of a metadata server and the one function that changes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use weft_base::{Attr, ClientId, Credentials, FileKind, Handle, ROOT_HANDLE, RequestId, Result, ServerId, Status, WallTime};
@@ -75,8 +75,12 @@ pub struct State {
     pub(crate) xattrs: Xattrs,
     pub(crate) transactions: Transactions,
     pub(crate) replies: Replies,
+    /// Clients that have had locks of programs.
+    lockers: BTreeSet<ClientId>,
     /// Counter of the next new handle.
     pub(crate) next_counter: u64,
+    /// Clients that may believe what they were told.
+    holders: BTreeSet<ClientId>,
 
     // Derived from the above.
     pub(crate) flagged: Flagged,
@@ -98,8 +102,10 @@ impl State {
             xattrs: Xattrs::default(),
             transactions: Transactions::default(),
             replies: Replies::default(),
+            lockers: BTreeSet::new(),
             // Counter 0 names nothing, 1 is the root.
             next_counter: 2,
+            holders: BTreeSet::new(),
             flagged: Flagged::default(),
             graves: Graves::default(),
             opens: Opens::default(),
@@ -172,7 +178,15 @@ impl State {
                 self.replies.put(RequestId { client, incarnation, sequence }, finished_below, body);
             }
             Change::ForgetClient { client } => self.replies.forget(client),
+            Change::PutLocker { client } => {
+                self.lockers.insert(client);
+            }
+            Change::DeleteLocker { client } => {
+                self.lockers.remove(&client);
+            }
             Change::PutCounter { next } => self.next_counter = self.next_counter.max(next),
+            Change::PutHolder { client } => drop(self.holders.insert(client)),
+            Change::DeleteHolder { client } => drop(self.holders.remove(&client)),
         }
     }
 
@@ -199,7 +213,7 @@ impl State {
         if old.is_directory() {
             self.directories.remove(&handle);
         }
-        if old.kind == FileKind::Symlink {
+        if old.kind == FileKind::Symlink || old.layout.is_varstrip() {
             self.targets.remove(&handle);
         }
         self.xattrs.delete_all(handle);
@@ -358,6 +372,12 @@ impl State {
         self.transactions.locks.check_write_inode(handle)
     }
 
+    /// True if no transaction is at the attributes or the entries of a directory: what is told of
+    /// them now holds until somebody asks for a change.
+    pub fn is_settled(&self, dir: Handle) -> bool {
+        self.transactions.locks.is_free(dir)
+    }
+
     /// True if transactions hold locks.
     pub fn has_locks(&self) -> bool {
         !self.transactions.locks.is_empty()
@@ -381,6 +401,16 @@ impl State {
         if !matches!(&body, Err(status) if status.is_transient() || *status == Status::SharedAppend) {
             self.replies.put_volatile(request, finished_below, body);
         }
+    }
+
+    /// Clients that have had locks of programs and were not lost since.
+    pub fn lockers(&self) -> &BTreeSet<ClientId> {
+        &self.lockers
+    }
+
+    /// Clients that may believe what they were told, also by an earlier life of this server.
+    pub fn holders(&self) -> &BTreeSet<ClientId> {
+        &self.holders
     }
 
     /// All clients with answers that are kept, sorted.

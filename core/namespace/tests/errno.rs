@@ -6,7 +6,7 @@ mod common;
 use bytes::Bytes;
 use common::*;
 use weft_base::{Credentials, FileKind, Handle, Status, WallTime};
-use weft_namespace::{MODE_SETGID, MODE_STICKY, SizePlan};
+use weft_namespace::{MODE_SETGID, MODE_STICKY, Record, SizePlan};
 use weft_wire::Rights;
 use weft_wire::ops::*;
 
@@ -398,4 +398,46 @@ fn listings_are_complete_in_pages_of_any_size() {
         names.sort();
         assert_eq!(names, expected);
     }
+}
+
+#[test]
+fn names_are_found_together_as_alone() {
+    let mut m = Machine::new();
+    let (owner, other) = (user(10, 20), user(11, 21));
+    let open = m.mkdir_as(&owner, TOP, "open", 0o755).unwrap();
+    let closed = m.mkdir_as(&owner, TOP, "closed", 0o700).unwrap();
+    let mut files = Vec::new();
+    for (dir, file, mode) in [(open, "all", 0o644), (open, "mine", 0o600), (closed, "all", 0o644)] {
+        files.push(m.create_as(&owner, dir, file, mode).unwrap());
+    }
+    let names = |dir, names: &[&str]| NamesInDir { at: at(dir), names: names.iter().map(|text| name(text)).collect() };
+    let dirs = vec![
+        names(open, &["all", "none", "mine", "", "all"]),
+        names(closed, &["all"]),
+        names(files[0], &["x"]),
+        names(TOP, &["open"]),
+        names(Handle(7 << 48), &["far"]),
+    ];
+    let all: Vec<(DirTarget, Bytes)> = dirs.iter().flat_map(|dir| dir.names.iter().map(|name| (dir.at.clone(), name.clone()))).collect();
+    for who in [&owner, &other, &ROOT] {
+        let request = LookupManyRequest { dirs: dirs.clone(), who: who.clone() };
+        let found = m.look(|state, cx| state.lookup_many(cx, &request)).unwrap().found;
+        assert_eq!(found.len(), all.len());
+        for ((at, name), found) in all.iter().zip(found) {
+            let alone = LookupRequest { at: at.clone(), name: name.clone(), who: who.clone() };
+            let alone = m.look(|state, cx| state.lookup(cx, &alone));
+            let read = found.as_ref().ok().and_then(|found| found.read);
+            assert_eq!(found.map(|found| LookupReply { handle: found.handle, kind: found.kind, state: found.state }), alone);
+            // The right to read is what an open would give, and no more.
+            let handle = alone.map_or(Handle(0), |found| found.handle);
+            let wanted = OpenRequest { handle, rights: Rights::READ, truncate: false, open_sequence: 1, who: who.clone(), judged: None };
+            let opened = m.look(|state, cx| state.prepare_open(cx, &wanted, &mut Record::default()));
+            assert_eq!(read, opened.ok().map(|opened| opened.capability), "{name:?}");
+        }
+    }
+    let many = |count: usize| LookupManyRequest { dirs: vec![names(open, &vec!["all"; count])], who: ROOT };
+    assert!(m.look(|state, cx| state.lookup_many(cx, &many(LOOKUPS_MAX))).is_ok());
+    assert_eq!(m.look(|state, cx| state.lookup_many(cx, &many(LOOKUPS_MAX + 1))), Err(Status::TooBig));
+    let empty = LookupManyRequest { dirs: vec![names(open, &[]); LOOKUPS_MAX + 1], who: ROOT };
+    assert_eq!(m.look(|state, cx| state.lookup_many(cx, &empty)), Err(Status::TooBig));
 }

@@ -214,3 +214,42 @@ fn only_files_are_without_a_metafile() {
         assert!(m.state.peek(handle).unwrap().ctime > WallTime(0), "{kind:?}");
     }
 }
+
+#[test]
+fn a_file_keeps_the_strips_that_it_was_made_with() {
+    let mut m = Machine::new();
+    let dir = m.mkdir(ROOT_HANDLE, "d").unwrap();
+    assert_eq!(set(&mut m, dir, "user.pvfs2.dist_params", "strips:0:64K;1:64K;2:64K"), Err(Status::Invalid), "there are two data servers");
+    set(&mut m, dir, "user.pvfs2.dist_name", "varstrip_dist").unwrap();
+    set(&mut m, dir, "user.pvfs2.dist_params", "strips:0:64K;1:128K;0:4K").unwrap();
+    let below = m.mkdir(dir, "below").unwrap();
+    let strips = |m: &Machine, file: Handle| m.state.strips(file).map(|reply| reply.strips);
+    let wanted = Ok(bytes::Bytes::from_static(b"strips:0:65536;1:131072;0:4096"));
+    for place in [dir, below] {
+        let file = m.create(place, "f").unwrap();
+        let layout = m.state.peek(file).unwrap().layout;
+        assert_eq!((layout.is_varstrip(), layout.generation_id(), layout.width, layout.first), (true, 1, 2, 0));
+        assert_eq!(strips(&m, file), wanted);
+        m.rename(place, "f", ROOT_HANDLE, "moved").unwrap();
+        let again = restarted(&m);
+        assert_eq!(again.strips(file).map(|reply| reply.strips), wanted, "after a rename and a restart");
+        assert!(again.distribution(file, &layout).is_ok());
+        assert_eq!(again.datafiles(file, &Inode { flags: InodeFlags::HAS_DATA, size: 1, ..again.peek(file).unwrap().clone() }), 2);
+        m.unlink(ROOT_HANDLE, "moved").unwrap();
+        assert!(m.state.strips(file).is_err());
+    }
+    // What the request says counts more; what is no file has none.
+    let plain = CreateRequest { stripe_width: 1, ..create(dir, "plain") };
+    let plain = m.change(|state, cx, record| state.prepare_create(cx, &plain, record)).unwrap().handle;
+    assert_eq!(strips(&m, plain), Err(Status::Invalid));
+    let pipe = CreateRequest { kind: FileKind::Fifo, ..create(dir, "pipe") };
+    let pipe = m.change(|state, cx, record| state.prepare_create(cx, &pipe, record)).unwrap().handle;
+    assert!(!m.state.peek(pipe).unwrap().layout.is_varstrip());
+    let own = CreateRequest { strips: Some(name("strips:0:8K")), ..create(ROOT_HANDLE, "own") };
+    let own = m.change(|state, cx, record| state.prepare_create(cx, &own, record)).unwrap().handle;
+    assert_eq!(strips(&m, own), Ok(name("strips:0:8192")));
+    for bad in ["strips:0:1", "strips:0:8K;1:8K;2:8K", "0:8K", ""] {
+        let request = CreateRequest { strips: Some(name(bad)), ..create(ROOT_HANDLE, "bad") };
+        assert_eq!(m.change(|state, cx, record| state.prepare_create(cx, &request, record)).map(|_| ()), Err(Status::Invalid), "{bad}");
+    }
+}

@@ -50,7 +50,8 @@ impl Rights {
     /// Decide on locks of programs on the file: one client at a time. Only between clients and
     /// metadata servers.
     pub const LOCK: Rights = Rights(8);
-    /// Append: nobody else writes meanwhile. Only between clients and metadata servers.
+    /// Append without a lock: nobody else writes meanwhile. Only between clients and metadata
+    /// servers.
     pub const APPEND: Rights = Rights(16);
     /// What data servers know of.
     pub const OF_DATA: Rights = Rights(1 | 2 | 4);
@@ -68,6 +69,10 @@ impl Rights {
     /// Both.
     pub fn with(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)
+    }
+    /// These, but not `other`.
+    pub fn without(self, other: Rights) -> Rights {
+        Rights(self.0 & !other.0)
     }
 }
 

@@ -119,12 +119,22 @@ impl Reader {
         self.0.first().copied()
     }
 
-    /// Takes extensions up to the end, of which none is known.
+    /// Takes extensions up to the end, of which only `mark` is known, which has no value. Says
+    /// whether it is there.
     ///
     /// # Errors
-    /// [`Status::BadMessage`]; [`Status::NewerExtension`] if one of them must be understood.
-    pub fn skip_extensions(&mut self) -> Result<()> {
-        get_extensions(&mut (), &std::mem::take(&mut self.0))
+    /// [`Status::BadMessage`]; [`Status::NewerExtension`] if another must be understood.
+    pub fn take_mark(&mut self, mark: u16) -> Result<bool> {
+        let list = std::mem::take(&mut self.0);
+        let mut is_there = false;
+        for extension in Extensions::filling(&list) {
+            match extension.map_err(|_| Status::BadMessage)? {
+                (tag, []) if tag == mark => is_there = true,
+                (tag, _) if tag == mark => return Err(Status::BadMessage),
+                (tag, _) => refuse_unknown(tag).map_err(|_: ExtensionError| Status::NewerExtension)?,
+            }
+        }
+        Ok(is_there)
     }
 
     /// Says that the value ends here.

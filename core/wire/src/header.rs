@@ -53,6 +53,16 @@ impl Flags {
     /// A request without bulk data: its reply may put bulk data into the shared region, at most
     /// `bulk_bytes` bytes from the page that stands in place of the bulk checksum.
     pub const ROOM: Flags = Flags(8);
+    /// A request whose answer may come much later: clients send it over a connection of its own, so
+    /// that nobody else's replies are read by whoever waits for it.
+    pub const WAITS: Flags = Flags(32);
+    /// A reply: its client may believe what it says of names until it hears otherwise, but not what
+    /// it says of the objects that they lead to. About a directory itself: it is changed so often
+    /// that nobody is told.
+    pub const NAMES: Flags = Flags(64);
+    /// A reply: its client may believe what it says until it hears otherwise
+    /// ([`Op::Notices`](crate::Op::Notices)).
+    pub const LEASED: Flags = Flags(16);
 
     /// True if all bits of `other` are set.
     pub fn contains(self, other: Flags) -> bool {
@@ -65,6 +75,39 @@ impl Flags {
     /// Without the bits of `other`.
     pub fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
+    }
+}
+
+/// What a client may believe of a reply until it hears otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum LeaseScope {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What names lead to.
+    Names,
+    /// That, and the attributes of these objects.
+    All,
+}
+
+impl LeaseScope {
+    /// As a reply says it.
+    pub fn flags(self) -> Flags {
+        match self {
+            LeaseScope::Nothing => Flags::default(),
+            LeaseScope::Names => Flags::NAMES,
+            LeaseScope::All => Flags::LEASED,
+        }
+    }
+}
+
+impl From<Flags> for LeaseScope {
+    fn from(flags: Flags) -> LeaseScope {
+        match () {
+            () if flags.contains(Flags::LEASED) => LeaseScope::All,
+            () if flags.contains(Flags::NAMES) => LeaseScope::Names,
+            () => LeaseScope::Nothing,
+        }
     }
 }
 

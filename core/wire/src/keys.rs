@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use weft_base::{ClientId, Credentials, Handle, ROOT_HANDLE, Result, Status};
 
-use crate::ops::{AllowedBy, CloseRequest, Space};
+use crate::ops::{AllowedBy, CloseRequest, Family, Space};
 use crate::{ClusterKey, Op, Reader, Request, Rights, Wire};
 
 /// Number of a key.
@@ -145,7 +145,8 @@ impl KeyRights {
     /// what its client says it has open is no more than `opened` says.
     ///
     /// # Errors
-    /// [`Status::KeyForbids`] for a user that the key does not speak for; [`Status::KeyReadsOnly`].
+    /// [`Status::KeyForbids`] for a user that the key does not speak for;
+    /// [`Status::KeyReadsOnly`].
     pub fn check_request(&self, request: &mut Request, opened: impl Fn(Handle) -> Rights) -> Result<()> {
         if self.is_read_only && changes_in_passing(request) {
             return Err(Status::KeyReadsOnly);
@@ -157,6 +158,24 @@ impl KeyRights {
             Some(who) => self.check_user(who),
             None => Ok(()),
         }
+    }
+
+    /// Sees to it that nobody is kept by a lock from a file that the client may not open, or from
+    /// appending to one that it may not write to.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] for a lock on a file that the client does not have open so.
+    pub fn check_opened(&self, request: &Request, opened: impl Fn(Handle) -> Rights) -> Result<()> {
+        let (locked, family) = match request {
+            Request::Lock(request) => (request.handle, request.lock.family),
+            Request::LockTest(request) => (request.handle, request.lock.family),
+            _ => return Ok(()),
+        };
+        let is_open = |rights: Rights| match family {
+            Family::Append => rights.contains(Rights::WRITE),
+            Family::Fcntl | Family::Flock => rights != Rights::default(),
+        };
+        if self.is_for_everybody() || is_open(opened(locked)) { Ok(()) } else { Err(Status::AccessDenied) }
     }
 
     fn check_user(&self, who: &mut Credentials) -> Result<()> {
@@ -221,6 +240,8 @@ fn who_asks(request: &mut Request) -> Option<&mut Credentials> {
         Request::Rename(request) => &mut request.who,
         Request::Link(request) => &mut request.who,
         Request::ReadDir(request) => &mut request.who,
+        Request::LookupMany(request) => &mut request.who,
+        Request::RemoveEntries(request) => &mut request.who,
         Request::SetAttr(request) => &mut request.who,
         Request::Open(request) => &mut request.who,
         Request::GetXattr(request) => &mut request.who,

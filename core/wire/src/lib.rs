@@ -26,8 +26,8 @@ pub use exchange::{KeyPair, PUBLIC_KEY_BYTES};
 pub use features::Features;
 pub use handle_tags::{HandleTag, HandleTags, Tagged, put_tags};
 pub use header::{
-    BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HANDSHAKE_VERSION, HEADER_BYTES, Header, MessageKind, PROTOCOL_VERSION, PROTOCOL_VERSION_OLDEST,
-    REGION_BYTES_MAX, REGION_PAGE_BYTES,
+    BODY_BYTES_MAX, BULK_BYTES_MAX, Flags, HANDSHAKE_VERSION, HEADER_BYTES, Header, LeaseScope, MessageKind, PROTOCOL_VERSION,
+    PROTOCOL_VERSION_OLDEST, REGION_BYTES_MAX, REGION_PAGE_BYTES,
 };
 pub use keys::{ClientKey, Credential, KeyId, KeyRights, KeyRing, NOBODY, parse_users, rights_to_text};
 pub use ops::{Op, Operation, Request};

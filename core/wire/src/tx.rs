@@ -1,7 +1,7 @@
 //! What servers say to each other to change two of them as one: the parts of a logged transaction.
 
 use bytes::Bytes;
-use weft_base::{Credentials, FileKind, Handle, Layout, Result, ServerId, Status, WallTime};
+use weft_base::{ClientId, Credentials, FileKind, Handle, Layout, Result, ServerId, Status, WallTime};
 
 use crate::{Reader, Wire, wire_struct};
 
@@ -149,6 +149,10 @@ wire_struct! {
         pub who: Credentials,
         /// The time stamps of the change.
         pub time: WallTime,
+        optional {
+            /// The client that wants it: it needs no notice of its own change.
+            2 pub client: ClientId,
+        }
     }
 
     /// Yes or no. A refusal is an answer, not an error, so that nobody repeats the request while it

@@ -14,10 +14,14 @@
 //! assert_eq!(offsets, [1, 3, 5], "every second block is the second client's");
 //! ```
 
+mod drawn;
+mod items;
 mod steps;
 
+pub use items::{Every, Items, ItemsKind, Naming};
 pub use steps::{Steps, WorkStep};
 
+use drawn::drawn_order;
 use serde::{Deserialize, Serialize};
 
 /// Which directories the files are in.
@@ -87,10 +91,10 @@ pub struct Workload {
     pub clients: u32,
     /// Requests that one client keeps in flight.
     pub depth: u32,
-    /// Files of each client; with `subdirs`, files in each of these.
+    /// Files (or directories) of each client; with directories below its own, in each of these.
     pub files: u64,
-    /// Directories of each client below its own, made and removed with the files; 0: none.
-    pub subdirs: u32,
+    /// What is made there besides, under which names, in which directories.
+    pub items: Items,
     /// Bytes of a file; in shared files of the part of one client.
     pub size: u64,
     /// So many files, the first ones, have one byte more.
@@ -100,7 +104,8 @@ pub struct Workload {
     pub tail: u64,
     /// Bytes of one block.
     pub block: u64,
-    /// Blocks of one read or write; 0: all of a client.
+    /// Blocks of one read or write, files of one call of the step that reads many; 0: all of a
+    /// client.
     pub per_call: u64,
     /// In which order.
     pub order: BlockOrder,
@@ -129,8 +134,8 @@ pub struct Workload {
     pub stripe_bytes: u32,
     /// Datafiles of new files; 0: what the directory says.
     pub stripe_width: u16,
-    /// Record what was done in each interval.
-    pub progress: bool,
+    /// Record what was done in each interval of this length.
+    pub progress: Option<Every>,
 }
 
 /// A part of a file.
@@ -153,7 +158,7 @@ impl Workload {
             clients: 1,
             depth: 1,
             files,
-            subdirs: 0,
+            items: Items::default(),
             size: 0,
             longer: 0,
             tail: 0,
@@ -172,7 +177,7 @@ impl Workload {
             no_metafile: false,
             stripe_bytes: 0,
             stripe_width: 0,
-            progress: false,
+            progress: None,
         }
     }
 
@@ -191,7 +196,7 @@ impl Workload {
 
     /// Bytes that all its files have together.
     pub fn bytes(&self) -> u128 {
-        let files = u128::from(self.files) * u128::from(self.subdirs.max(1));
+        let files = u128::from(self.files) * u128::from(self.items.folders());
         let of_client = files * u128::from(self.size) + u128::from(self.longer);
         u128::from(self.clients_in_all()) * of_client + u128::from(self.tail)
     }
@@ -202,12 +207,18 @@ impl Workload {
     }
 
     /// Names of the directories that must be there before the first step, below the place of the
-    /// work.
+    /// work: those of a tree behind the one that they are in.
     pub fn dir_names(&self) -> Vec<String> {
-        match self.dirs {
+        let of_clients = match self.dirs {
             Dirs::Shared => vec![self.dir_name(0)],
             Dirs::Own => (0..self.clients_in_all()).map(|client| self.dir_name(client)).collect(),
-        }
+        };
+        let below = |dir: String| {
+            let tree = self.items.tree().into_iter().filter(|name| !name.is_empty());
+            let names: Vec<String> = tree.map(|name| format!("{dir}/{name}")).collect();
+            std::iter::once(dir).chain(names)
+        };
+        of_clients.into_iter().flat_map(below).collect()
     }
 
     /// The directory of a client.
@@ -221,8 +232,8 @@ impl Workload {
     /// The directories in which a client's files are, relative to its own; the empty name is its
     /// own.
     pub fn subdir_names(&self, client: u64) -> Vec<String> {
-        match self.subdirs {
-            0 => vec![String::new()],
+        match self.items.subdirs {
+            0 => self.items.tree(),
             count => (0..count).map(|number| format!("d{client}-{number:03}")).collect(),
         }
     }
@@ -239,7 +250,7 @@ impl Workload {
     /// Name of a file in its directory.
     pub fn file_name(&self, client: u64, number: u64) -> String {
         match self.sharing {
-            Sharing::Own => format!("f{client}.{number:07}"),
+            Sharing::Own => self.items.name(client, number),
             Sharing::Parts | Sharing::Interleaved => "shared-file".to_string(),
         }
     }
@@ -280,6 +291,12 @@ impl Workload {
     /// Blocks of one read or write of a file, at most.
     pub fn blocks_per_call(&self, number: u64) -> u64 {
         if self.per_call == 0 { self.blocks_of(number).max(1) } else { self.per_call }
+    }
+
+    /// So many files, in the order that is drawn for this client and in groups for one call each.
+    pub fn drawn_calls(&self, client: u64, files: usize) -> Vec<Vec<usize>> {
+        let per_call = if self.per_call == 0 { files.max(1) } else { self.per_call as usize };
+        drawn_order(client, files).chunks(per_call).map(<[usize]>::to_vec).collect()
     }
 
     /// The reads or writes of a client in one file, each with its blocks.
@@ -336,6 +353,21 @@ mod tests {
         assert_eq!((0..3).map(|client| work.files_of(client)).collect::<Vec<_>>(), [1, 0, 0]);
         assert_eq!(work.streams_of(), 1);
         assert_eq!(work.file_name(0, 0), work.file_name(2, 0));
+    }
+
+    #[test]
+    fn a_tree_is_there_before_the_first_step_and_has_items_in_each_directory() {
+        let items = Items { depth: 2, branching: 2, ..Items::default() };
+        let work = Workload { size: 5, items, ..Workload::empty_files(3) };
+        let below = ["", "t0", "t1", "t0/t0", "t0/t1", "t1/t0", "t1/t1"];
+        assert_eq!(work.subdir_names(7), below);
+        assert_eq!(work.dir_names(), ["shared", "shared/t0", "shared/t1", "shared/t0/t0", "shared/t0/t1", "shared/t1/t0", "shared/t1/t1"]);
+        assert_eq!((work.items.folders(), work.bytes()), (7, 7 * 3 * 5));
+        let flat = Workload { items: Items { subdirs: 2, ..Items::default() }, ..work };
+        assert_eq!(
+            (flat.subdir_names(1), flat.dir_names()),
+            (vec!["d1-000".to_string(), "d1-001".to_string()], vec!["shared".to_string()])
+        );
     }
 
     #[test]

@@ -19,17 +19,21 @@ pub enum WorkStep {
     Read,
     /// Removes all files. Counts files.
     Remove,
+    /// Reads all files as a whole, in a drawn order, many of them in each call, and checks that the
+    /// first block is the one that was written (client library only). Counts files.
+    ReadMany,
 }
 
 impl WorkStep {
     /// All, with their names in plans and results.
-    pub const ALL: [(&'static str, WorkStep); 6] = [
+    pub const ALL: [(&'static str, WorkStep); 7] = [
         ("create", WorkStep::Create),
         ("stat", WorkStep::Stat),
         ("readdir", WorkStep::Readdir),
         ("write", WorkStep::Write),
         ("read", WorkStep::Read),
         ("remove", WorkStep::Remove),
+        ("read-many", WorkStep::ReadMany),
     ];
 
     /// Its name in results.
@@ -59,11 +63,11 @@ pub struct Steps {
 impl Steps {
     /// Measures one step: what it needs is made before it, and nothing is left behind.
     pub fn of(step: WorkStep) -> Steps {
-        use WorkStep::{Create, Read, Readdir, Remove, Stat, Write};
+        use WorkStep::{Create, Read, ReadMany, Readdir, Remove, Stat, Write};
         match step {
             Create | Write => Steps { cycle: vec![(step, true), (Remove, false)], ..Steps::default() },
             Remove => Steps { cycle: vec![(Create, false), (Remove, true)], ..Steps::default() },
-            Stat | Readdir => Steps { before: vec![Create], cycle: vec![(step, true)], after: vec![Remove], ..Steps::default() },
+            Stat | Readdir | ReadMany => Steps { before: vec![Create], cycle: vec![(step, true)], after: vec![Remove], ..Steps::default() },
             Read => Steps { before: vec![Write], cycle: vec![(Read, true)], after: vec![Remove], ..Steps::default() },
         }
     }

@@ -4,13 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use weft_base::{Payload, ROOT_HANDLE, Status};
 use weft_client::{RenameFlags as NameFlags, SetAttr, XattrFlags};
-use weft_posix::{Family, Gateway, InodeNumber, Listed, Lock, LockKind, Opened, Posix, Refusal};
+use weft_posix::{Gateway, InodeNumber, Listed, Opened, Posix, Refusal};
 use weft_rt::{Bulk, ThreadRuntime};
 use weft_trace::event;
+use weft_wire::ops::{Family, Lock, LockKind};
 
 use crate::convert::{
     attributes, caller, credentials, errno, file_type, fopen_flags, inode, kind_of_mode, name_only, open_how, set_time, write_how,
@@ -19,7 +20,7 @@ use crate::gateway::Above;
 use crate::kernel::{
     Errno, FileHandle, FileLock, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags,
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, Ttls, WriteFlags,
 };
 use crate::mount::REQUEST_BYTES_MAX;
 use crate::threads::Threads;
@@ -29,7 +30,7 @@ const BACKGROUND_REQUESTS: u16 = 64;
 
 mod answers;
 
-use answers::{GENERATION, answer, lock_of, reply_xattr, ttl};
+use answers::{GENERATION, answer, lock_of, reply_xattr, ttls, ttls_of};
 
 /// The file system as the kernel sees it.
 pub struct WeftFilesystem<R: ThreadRuntime> {
@@ -207,7 +208,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         let (shown, opened) = answer!(served, reply, created);
         let Opened { number, .. } = opened;
         served.replies();
-        if !reply.created(&ttl(&shown), &attributes(&shown.attr), GENERATION, FileHandle(number), fopen_flags(&opened)) {
+        if !reply.created(ttls(&shown), &attributes(&shown.attr), GENERATION, FileHandle(number), fopen_flags(&opened)) {
             self.release_file(number);
         }
     }
@@ -307,7 +308,7 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
         let wanted = lock_of(if bsd { Family::Flock } else { Family::Fcntl }, file, owner, lock);
         let unlock = || self.run(self.posix.unlock(self.node(ino), wanted.family, wanted.owner, wanted.start, wanted.end));
         if lock.kind == libc::F_UNLCK {
-            unlock();
+            answer!(served, reply, unlock());
             served.replies();
             return reply.ok();
         }
@@ -317,7 +318,8 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
             Ok(()) => {
                 served.replies();
                 if !reply.ok_if_awaited() {
-                    unlock();
+                    // What a server does not hear it is told later.
+                    let _ = unlock();
                 }
             }
             Err(Refusal::Taken) => {
@@ -377,12 +379,11 @@ impl<R: ThreadRuntime> Filesystem for WeftFilesystem<R> {
     fn readdirplus(&self, request: &Request, ino: INodeNo, file: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let mut served = self.begin(event::FUSE_READDIR, request, ino);
         let add = |Listed { cookie, name, node, kind, shown }: Listed<'_>| match shown {
-            Some((attr, ttl_ns)) => {
-                let ttl = Duration::from_nanos(ttl_ns);
-                reply.add(inode(node), cookie, OsStr::from_bytes(name), &ttl, &attributes(attr), GENERATION)
+            Some((attr, ttls_ns)) => {
+                reply.add(inode(node), cookie, OsStr::from_bytes(name), ttls_of(ttls_ns), &attributes(attr), GENERATION)
             }
             // Number 0 gives the kernel the name only.
-            None => reply.add(INodeNo(0), cookie, OsStr::from_bytes(name), &Duration::ZERO, &name_only(node, kind), GENERATION),
+            None => reply.add(INodeNo(0), cookie, OsStr::from_bytes(name), Ttls::default(), &name_only(node, kind), GENERATION),
         };
         answer!(served, reply, self.run(self.posix.list(file.0, &credentials(request), offset, true, add)));
         served.replies();

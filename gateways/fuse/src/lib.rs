@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weft_client::Client;
-use weft_posix::{Options, Posix};
+use weft_posix::{Gateway, Options, Posix};
 use weft_rt::ThreadRuntime;
 
 use filesystem::WeftFilesystem;
@@ -50,9 +50,8 @@ pub struct MountOptions {
     pub threads: usize,
     /// How requests come from the kernel.
     pub transport: Transport,
-    /// How long the kernel may answer for attributes and names from its own memory: the bound on
-    /// staleness between mounts.
-    pub cache_ttl: Duration,
+    /// For how long the kernel may answer for attributes and names from its own memory.
+    pub remembers: Remembers,
     /// Files of at least this many bytes that are opened for reading bypass the kernel's page
     /// cache.
     pub direct_from_bytes: u64,
@@ -72,13 +71,41 @@ impl Default for MountOptions {
             read_only: false,
             threads: 4,
             transport: Transport::Auto,
-            cache_ttl: Duration::from_secs(1),
+            remembers: Remembers::Default,
             direct_from_bytes: 1 << 20,
             local_locks: false,
             close_patience: Duration::from_secs(10),
         }
     }
 }
+
+/// For how long the kernel may answer for attributes and names from its own memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remembers {
+    /// As long as nobody changes them if the kernel can be told of changes (Linux 6.16), otherwise
+    /// for a second.
+    Default,
+    /// As long as nobody changes them; on older kernels the mount fails.
+    UntilChanged,
+    /// For this long: the bound on staleness between mounts.
+    For(Duration),
+}
+
+impl Remembers {
+    /// For how long without leases; `None`: as long as leases are held.
+    fn limit(self) -> io::Result<Option<Duration>> {
+        match self {
+            Remembers::For(time) => Ok(Some(time)),
+            _ if kernel::forgets_names() => Ok(None),
+            Remembers::Default => Ok(Some(OLD_KERNELS)),
+            Remembers::UntilChanged => Err(io::Error::new(io::ErrorKind::Unsupported, "leases need Linux 6.16; mount without -o leases")),
+        }
+    }
+}
+
+/// For how long kernels remember names and attributes that cannot be told of changes, or while a
+/// server knows no leases.
+const OLD_KERNELS: Duration = Duration::from_secs(1);
 
 /// A file system that is mounted. Dropping it leaves it mounted; call [`MountedFs::unmount`] or
 /// wait for somebody to unmount it.
@@ -96,14 +123,20 @@ pub struct MountedFs {
 /// What the kernel or `fusermount3` says, with the mount point.
 pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: MountOptions, log: MountLog) -> io::Result<MountedFs> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot mount at {}: {error}", mountpoint.display()));
+    let limit = options.remembers.limit().map_err(explain)?;
     let fs_name = client.map().fs_name.clone();
     let nanos = |duration: Duration| duration.as_nanos() as u64;
-    let behaviour =
-        Options { ttl_ns: nanos(options.cache_ttl), direct_from_bytes: options.direct_from_bytes, keeps_locks: !options.local_locks };
+    let behaviour = Options {
+        ttl_ns: nanos(limit.unwrap_or(OLD_KERNELS)),
+        keeps_leases: limit.is_none(),
+        direct_from_bytes: options.direct_from_bytes,
+        keeps_locks: !options.local_locks,
+    };
     let posix = Arc::new(Posix::new(client, Above::new(log), behaviour));
     let error_counts = posix.error_counts();
     beside("weft-closer", &posix, async |posix| posix.close_in_background().await)?;
     beside("weft-keeper", &posix, async |posix| posix.keep_alive().await)?;
+    hear_notices(&posix)?;
     let threads = Threads::new(options.threads);
     let filesystem = WeftFilesystem::new(posix.clone(), threads.clone());
     options.transport.may_use_rings().map_err(explain)?;
@@ -123,6 +156,23 @@ pub fn mount<R: ThreadRuntime>(client: Client<R>, mountpoint: &Path, options: Mo
         result
     })?;
     Ok(MountedFs { mountpoint: mountpoint.to_path_buf(), thread, error_counts })
+}
+
+/// Hears what others change, of each metadata server on a thread of its own.
+fn hear_notices<R: ThreadRuntime>(posix: &Arc<Posix<R, Above>>) -> io::Result<()> {
+    let posix = posix.clone();
+    let hear = move || {
+        let mut heard = Vec::new();
+        while let Some(server) = posix.rt().block_on(posix.next_to_hear(&heard)) {
+            heard.push(server);
+            let started = beside("weft-notices", &posix, async move |posix| posix.hear_notices(server).await);
+            if let Err(error) = started {
+                // Nothing that this server says is believed then.
+                posix.gateway().warn(&format!("no thread for the notices of {server}: {error}"));
+            }
+        }
+    };
+    std::thread::Builder::new().name("weft-notices".into()).spawn(hear).map(drop)
 }
 
 /// Drives a flow beside the requests, on a thread of its own.

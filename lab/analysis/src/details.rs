@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 use weft_trace::event::NET_CALL;
 use weft_trace::events::{Event, before};
 use weft_trace::explain::{Step, Waterfall};
+use weft_trace::messages;
 use weft_trace::record::{Body, fine, flags};
 
 use crate::lanes::{Spans, is_span};
 use crate::run::{Analysed, Run};
 use crate::sublane::SubLane;
-use crate::tiles::Track;
+use crate::tiles::{Bar, Track};
+use crate::tracks::Tracks;
 
 /// Records of one request that are shown at most.
 const STEPS_MAX: usize = 500;
@@ -18,7 +20,7 @@ const STEPS_MAX: usize = 500;
 const DEPTH_MAX: usize = 32;
 
 /// Everything that a record says.
-pub fn event(run: &Run, position: u32) -> Option<Value> {
+pub fn event(run: &Run, tracks: &Tracks, position: u32) -> Option<Value> {
     let event = &run.merged.events.get(position).filter(is_span)?;
     let record = &event.record;
     let node = &run.merged.nodes[event.node];
@@ -28,7 +30,7 @@ pub fn event(run: &Run, position: u32) -> Option<Value> {
         "name": node.events.name(record.event),
         "node": node.name,
         "kind": run.lanes.kind(&run.merged.events, position),
-        "lane": run.lane_of(position),
+        "lane": tracks.lane_of(run, position),
         "start": run.since_origin(event.start_ns),
         "dur": event.dur_ns,
         "request": if record.req == 0 { Value::Null } else { json!(format!("{:x}", record.req)) },
@@ -42,7 +44,9 @@ pub fn event(run: &Run, position: u32) -> Option<Value> {
             fields["peer"] = if record.event.layer() == NET_LAYER { peer(run, span.peer) } else { Value::Null };
             fields["object"] = if span.obj == 0 { Value::Null } else { json!(format!("{:x}", span.obj)) };
             fields["file"] = json!(file_of(run, event));
-            fields["offset"] = json!(span.off);
+            let is_message = messages::is_message(record.event);
+            fields["offset"] = if is_message { Value::Null } else { json!(span.off) };
+            fields["process"] = if is_message { json!(span.off) } else { Value::Null };
             fields["bytes"] = json!(span.len);
             fields["wait"] = json!(wait_ns(event));
         }
@@ -91,7 +95,7 @@ fn peer(run: &Run, number: u16) -> Value {
 }
 
 /// The first part of a span, spent in a queue, in nanoseconds.
-fn wait_ns(event: &Event) -> u64 {
+pub(crate) fn wait_ns(event: &Event) -> u64 {
     match &event.record.body {
         Body::Span(span) if span.dur > 0 => {
             (u128::from(fine(span.wait).min(span.dur)) * u128::from(event.dur_ns) / u128::from(span.dur)) as u64
@@ -135,7 +139,7 @@ fn root_of(run: &Run, analysed: &Analysed, position: u32) -> u32 {
 }
 
 /// The layers of applications and gateways hold the id of the thread where others hold the request.
-fn names_a_thread(event: &Event) -> bool {
+pub(crate) fn names_a_thread(event: &Event) -> bool {
     event.record.event.layer() <= 1
 }
 
@@ -234,15 +238,19 @@ fn collect(run: &Run, analysed: &Analysed, position: u32, depth: usize, out: &mu
     inside.into_iter().for_each(|other| collect(run, analysed, other, depth + 1, out));
 }
 
-/// Requests in a window: from their client's lane to their server's and back. Beyond `count_max`
-/// only their number.
-pub fn arrows(run: &Run, from: u64, to: u64, count_max: usize) -> Value {
+/// Requests in a window, from their client's lane to their server's and back, and messages between
+/// processes, from where they were sent to where they were taken. Beyond `count_max` only their
+/// number.
+pub fn arrows(run: &Run, tracks: &Tracks, (from, to): (u64, u64), count_max: usize) -> Value {
     let Some(analysed) = run.analysed() else { return json!({ "arrows": [], "count": Value::Null }) };
     let events = &run.merged.events;
-    let calls: Vec<(usize, Spans<'_>, &Track)> = run
-        .lanes_of(SubLane::Calls)
-        .flat_map(|(number, lane)| lane.tracks.iter().map(move |(_, track)| (number, run.spans_of(lane.node), track)))
-        .collect();
+    let has_arrow = |bar: &Bar| matches!(events.sort(bar.event).event, NET_CALL | messages::SENT);
+    let lanes = tracks.lanes(run).iter().enumerate().filter(|(_, lane)| lane.sub_lane == SubLane::Calls);
+    let calls: Vec<(usize, Spans<'_>, &Track)> =
+        lanes.flat_map(|(number, lane)| lane.tracks.iter().map(move |(_, track)| (number, run.spans_of(lane.node), track))).collect();
+    // All spans of a track are of one event.
+    let first = |all: &Spans<'_>, track: &Track| track.bars(all).next().is_some_and(|bar| has_arrow(&bar));
+    let calls: Vec<_> = calls.into_iter().filter(|(_, all, track)| first(all, track)).collect();
     let count: usize = calls.iter().map(|(_, all, track)| track.touching(all, from, to).len()).sum();
     if count > count_max {
         return json!({ "arrows": [], "count": count });
@@ -253,14 +261,17 @@ pub fn arrows(run: &Run, from: u64, to: u64, count_max: usize) -> Value {
         if call.record.req == 0 || bar.end < from {
             continue;
         }
-        let served = analysed.of_request(call.record.req).map(|other| (other, events.event(other)));
-        let served = served
-            .into_iter()
-            .find(|(_, other)| matches!(other.record.body, Body::StagedSpan(_)) && other.record.flags & flags::SERVER != 0);
-        if let Some((served, staged_span)) = served {
+        let is_message = call.record.event == messages::SENT;
+        let is_other_end = |other: &Event| match is_message {
+            true => other.record.event == messages::TAKEN,
+            false => matches!(other.record.body, Body::StagedSpan(_)) && other.record.flags & flags::SERVER != 0,
+        };
+        let others = analysed.of_request(call.record.req).map(|other| (other, events.event(other)));
+        if let Some((other, end)) = others.into_iter().find(|(_, other)| is_other_end(other)) {
+            let back = (!is_message).then(|| (run.since_origin(end.end_ns()), bar.end));
             arrows.push(json!({
-                "from": lane, "to": run.lane_of(served), "call": bar.event, "served": served,
-                "sent": bar.start + wait_ns(&call), "arrived": run.since_origin(staged_span.start_ns), "left": run.since_origin(staged_span.end_ns()), "back": bar.end,
+                "from": lane, "to": tracks.lane_of(run, other), "call": bar.event, "served": other,
+                "sent": bar.start + wait_ns(&call), "arrived": run.since_origin(end.start_ns), "left": back.map(|back| back.0), "back": back.map(|back| back.1),
             }));
         }
     }
@@ -307,6 +318,7 @@ pub fn slowest(run: &Run, from: u64, to: u64, count: usize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::levels::{self, Level};
     use crate::sample::{Sample, merged};
 
     fn run() -> Run {
@@ -338,16 +350,18 @@ mod tests {
     #[test]
     fn only_messages_name_their_server() {
         let run = run();
-        assert!(event(&run, position(&run, "net.call")).unwrap()["peer"].is_string());
-        assert!(event(&run, position(&run, "client.create")).unwrap()["peer"].is_null(), "0 is no server there");
+        let tracks = levels::tracks(&run, Level::Rank);
+        assert!(event(&run, &tracks, position(&run, "net.call")).unwrap()["peer"].is_string());
+        assert!(event(&run, &tracks, position(&run, "client.create")).unwrap()["peer"].is_null(), "0 is no server there");
     }
 
     #[test]
     fn arrows_go_forward_in_time_between_the_lanes_of_the_request() {
         let run = run();
-        assert!(arrows(&run, 0, run.duration_ns, 10_000)["count"].is_null(), "not analysed yet");
+        let tracks = levels::tracks(&run, Level::Rank);
+        assert!(arrows(&run, &tracks, (0, run.duration_ns), 10_000)["count"].is_null(), "not analysed yet");
         run.analyse();
-        let all = arrows(&run, 0, run.duration_ns + 1, 10_000);
+        let all = arrows(&run, &tracks, (0, run.duration_ns + 1), 10_000);
         let list = all["arrows"].as_array().unwrap();
         assert_eq!(list.len() as u64, all["count"].as_u64().unwrap());
         for arrow in list {
@@ -356,7 +370,7 @@ mod tests {
             let node = |name: &str| run.lanes.lanes[at(name) as usize].node;
             assert!(run.merged.nodes[node("from")].server.is_none() && run.merged.nodes[node("to")].server.is_some());
         }
-        let few = arrows(&run, 0, run.duration_ns + 1, 10);
+        let few = arrows(&run, &tracks, (0, run.duration_ns + 1), 10);
         assert_eq!((few["arrows"].as_array().unwrap().len(), few["count"].clone()), (0, all["count"].clone()));
     }
 

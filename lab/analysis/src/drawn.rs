@@ -5,13 +5,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use weft_charts::{Fill, Frame, Lines, Plot, Series, SmallRows, Table, Unit, seek, sequential, views};
+use weft_charts::{Fill, Frame, Lines, Plot, SmallRows, Table, Unit, seek, views};
 use weft_trace::Stage;
 use weft_trace::explain::Explanation;
 
 use crate::lanes::Lane;
 use crate::run::Run;
-use crate::sublane::{SubLane, nodes_in_order};
 use crate::{ecdf, latency};
 
 /// Rows of a table that go to the page at most.
@@ -63,50 +62,6 @@ pub fn explained(explanation: &Explanation, width: u32) -> Value {
         "seconds": small(views::stage_rows("Where the time of all operations goes", &explanation.kinds, false, width)),
         "kinds": explanation.kinds.iter().map(|kind| small(views::stages_of(kind, width.min(900)))).collect::<Vec<_>>(),
     })
-}
-
-/// The time of each node in operations, journal and disk that began in a window, cut by kind in the
-/// colours of the timeline.
-pub fn profile(run: &Run, shown: &[Lane], (from, to): (u64, u64), hidden: &[bool], colour: &str) -> Value {
-    let nodes = nodes_in_order(run.merged);
-    let sums = totals(run, shown, from, to);
-    let is_shown = |kind: usize| !hidden[kind] && is_profiled(run.lanes.kinds[kind].sub_lane);
-    let mut kinds: Vec<(usize, u64, u64)> = Vec::new();
-    for ((_, kind), (count, ns)) in sums.iter().filter(|((_, kind), _)| is_shown(usize::from(*kind))) {
-        match kinds.iter_mut().find(|(other, ..)| *other == usize::from(*kind)) {
-            Some(sum) => (sum.1, sum.2) = (sum.1 + count, sum.2 + ns),
-            None => kinds.push((usize::from(*kind), *count, *ns)),
-        }
-    }
-    kinds.sort_by_key(|(kind, _, ns)| (std::cmp::Reverse(*ns), *kind));
-    let part = |(kind, count, ns): &(usize, u64, u64)| {
-        let of = |node: &usize| sums.get(&(*node, *kind as u16)).map_or(0.0, |sum| sum.1 as f64 / 1e9);
-        let kind = &run.lanes.kinds[*kind];
-        let fill = match colour {
-            "seek" if kind.sub_lane == SubLane::Disk => seek(kind.class),
-            "seek" => Fill::plain(0xB9_B9_B9),
-            // As the timeline: 1 us and less to 1 s and more.
-            "duration" => Fill::plain(sequential((*ns as f64 / (*count).max(1) as f64 / 1e3).max(1e-3).log10() / 6.0)),
-            _ => views::event_fill(&kind.name),
-        };
-        Series { name: kind.title(), fill, values: nodes.iter().map(of).collect() }
-    };
-    let rows = SmallRows {
-        title: "Time by node".into(),
-        width: 300,
-        rows: nodes.iter().map(|node| run.merged.nodes[*node].name.clone()).collect(),
-        parts: kinds.iter().map(part).collect(),
-        unit: Unit::Seconds,
-        shares: false,
-        sums: true,
-        legend: false,
-    };
-    chart_json(&rows.svg(), None, &rows.table())
-}
-
-/// Sub-lanes whose time says what a node is busy with; the others lie around these or inside.
-fn is_profiled(sub_lane: SubLane) -> bool {
-    matches!(sub_lane, SubLane::Application | SubLane::Gateway | SubLane::Operation | SubLane::Journal | SubLane::Disk)
 }
 
 /// Number and nanoseconds of the spans that begin in a window, by node and kind.

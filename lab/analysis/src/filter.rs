@@ -9,6 +9,10 @@ use crate::lanes::Lane;
 use crate::pattern::Pattern;
 use crate::run::Run;
 use crate::tiles::{Bar, Track};
+use crate::tracks::Tracks;
+
+/// Expressions whose lanes are kept: one that filters, and one whose hits stand out.
+const KEPT: usize = 2;
 
 /// Rows that are looked at: all spans of them, or those that an expression describes. Their numbers
 /// are the same.
@@ -30,25 +34,24 @@ impl std::ops::Deref for Shown<'_> {
     }
 }
 
-/// The rows of a run with the spans that an expression describes; all of them if it is empty.
+/// The lanes of tracks with the spans that an expression describes; all of them if it is empty.
 ///
 /// # Errors
 /// A sentence about what is wrong with the expression.
-pub fn shown<'a>(run: &'a Run, text: &str) -> Result<Shown<'a>, String> {
+pub fn shown<'a>(run: &'a Run, tracks: &'a Tracks, text: &str) -> Result<Shown<'a>, String> {
     let text = text.trim();
     if text.is_empty() {
-        return Ok(Shown::All(&run.lanes.lanes));
+        return Ok(Shown::All(tracks.lanes(run)));
     }
     let mut kept = run.filtered.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((of, lanes)) = kept.as_ref()
-        && of == text
-    {
+    if let Some((.., lanes)) = kept.iter().find(|(level, of, _)| (*level, of.as_str()) == (tracks.level(), text)) {
         return Ok(Shown::Some(Arc::clone(lanes)));
     }
     let pattern = Pattern::new(run, text)?;
-    let found: Vec<Mutex<Option<Lane>>> = run.lanes.lanes.iter().map(|_| Mutex::default()).collect();
+    let all_lanes = tracks.lanes(run);
+    let found: Vec<Mutex<Option<Lane>>> = all_lanes.iter().map(|_| Mutex::default()).collect();
     at_once(found.len(), &|number| {
-        let lane = &run.lanes.lanes[number];
+        let lane = &all_lanes[number];
         let all = run.spans_of(lane.node);
         let only = |track: &Track| {
             let bars: Vec<Bar> = track.bars(&all).filter(|bar| pattern.holds(bar.event)).collect();
@@ -60,7 +63,10 @@ pub fn shown<'a>(run: &'a Run, text: &str) -> Result<Shown<'a>, String> {
     });
     let lanes = found.into_iter().filter_map(|lane| lane.into_inner().unwrap_or_else(PoisonError::into_inner));
     let lanes = Arc::new(lanes.collect::<Vec<Lane>>());
-    *kept = Some((text.to_string(), Arc::clone(&lanes)));
+    if kept.len() == KEPT {
+        kept.remove(0);
+    }
+    kept.push((tracks.level(), text.to_string(), Arc::clone(&lanes)));
     Ok(Shown::Some(lanes))
 }
 
@@ -72,10 +78,11 @@ mod tests {
     #[test]
     fn filtered_rows_hold_what_the_expression_describes_and_nothing_else_whatever_was_asked_before() {
         let run = Run::new(merged(&Sample { operations: 300, ..Sample::default() }), Vec::new());
+        let tracks = crate::levels::tracks(&run, Default::default());
         for text in ["create >20us or disk seek=far", "node=meta0", "create >20us or disk seek=far", ""] {
             let pattern = Pattern::new(&run, text).unwrap();
             let mut wanted: Vec<u32> = (0..run.merged.events.len() as u32).filter(|position| pattern.holds(*position)).collect();
-            let lanes = shown(&run, text).unwrap();
+            let lanes = shown(&run, &tracks, text).unwrap();
             assert_eq!(lanes.len(), run.lanes.lanes.len(), "numbers of lanes stay");
             let mut found: Vec<u32> = Vec::new();
             for (lane, whole) in lanes.iter().zip(&run.lanes.lanes) {
@@ -87,6 +94,6 @@ mod tests {
             wanted.sort_unstable();
             assert!(!wanted.is_empty() && found == wanted, "{text}");
         }
-        assert!(shown(&run, "(").is_err());
+        assert!(shown(&run, &tracks, "(").is_err());
     }
 }

@@ -15,11 +15,18 @@ pub struct Formula {
     root: Term,
 }
 
-/// Why a formula was not understood: at which letter, and what belongs there.
+/// Why a formula or an expression was not understood: at which letter, and what belongs there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misread {
     at: usize,
     reason: String,
+}
+
+impl Misread {
+    /// Something is wrong at a letter, counted from 0.
+    pub(crate) fn new(at: usize, reason: impl Into<String>) -> Misread {
+        Misread { at, reason: reason.into() }
+    }
 }
 
 impl fmt::Display for Misread {

@@ -243,7 +243,10 @@ mod tests {
         std::fs::write(dir.path().join("names.weft"), format!("{HEAD}\n{object:x}\t/home/a file\n")).unwrap();
         let run = load();
         assert!(run.sources.iter().all(|source| source.refused.is_none()), "{:?}", run.sources);
-        assert_eq!(crate::details::event(&run, position).unwrap()["file"], "/home/a file");
+        assert_eq!(
+            crate::details::event(&run, &crate::levels::tracks(&run, Default::default()), position).unwrap()["file"],
+            "/home/a file"
+        );
         let pattern = Pattern::new(&run, "file = \"/home/*\"").unwrap();
         for (position, other) in objects(&run) {
             assert_eq!(pattern.holds(position), other == object);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::lanes::Lane;
+use crate::tracks::{Level, Tracks};
 
 /// What formulas asked for.
 #[derive(Debug, Default)]
@@ -25,6 +26,11 @@ pub(crate) enum Field {
     Failed,
 }
 
-/// The rows of the last expression of a filter.
+/// The lanes of the last expressions of a filter, each on its level.
 #[derive(Debug, Default)]
-pub struct Filtered(pub(crate) Mutex<Option<(String, Arc<Vec<Lane>>)>>);
+pub struct Filtered(pub(crate) Mutex<Vec<(Level, String, FilteredLanes)>>);
+type FilteredLanes = Arc<Vec<Lane>>;
+
+/// The tracks of the last level.
+#[derive(Debug, Default)]
+pub struct Arranged(pub(crate) Mutex<Option<Arc<Tracks>>>);

@@ -174,13 +174,7 @@ impl OfNode {
             }
             of_node.end_ns = of_node.end_ns.max(bar.end);
         }
-        for (sub_lane, shelf) in sub_lanes.into_iter().zip(shelves) {
-            for (row, tracks) in shelf.rows.into_iter().enumerate() {
-                let overlaps = shelf.overflowed && row + 1 == ROWS_MAX;
-                let tracks = tracks.into_iter().map(|(kind, bars)| (kind, Track::new(&bars))).collect();
-                of_node.lanes.push(Lane { node, sub_lane, row, overlaps, tracks });
-            }
-        }
+        of_node.lanes = sub_lanes.into_iter().zip(shelves).flat_map(|(sub_lane, shelf)| lanes_of_shelf(node, sub_lane, shelf)).collect();
         of_node
     }
 }
@@ -198,9 +192,19 @@ fn kind_of(node: &TracedNode, sort: Sort) -> SpanKind {
 }
 
 /// The spans of a sub-lane: by row and kind.
-type KindShelf = Shelf<Vec<(u16, Vec<Bar>)>>;
+pub(crate) type KindShelf = Shelf<Vec<(u16, Vec<Bar>)>>;
 
-fn put(shelf: &mut KindShelf, kind: u16, bar: Bar) {
+/// The lanes of a sub-lane of a node.
+pub(crate) fn lanes_of_shelf(node: usize, sub_lane: SubLane, shelf: KindShelf) -> impl Iterator<Item = Lane> {
+    let overflowed = shelf.overflowed;
+    shelf.rows.into_iter().enumerate().map(move |(row, tracks)| {
+        let tracks = tracks.into_iter().map(|(kind, bars)| (kind, Track::new(&bars))).collect();
+        Lane { node, sub_lane, row, overlaps: overflowed && row + 1 == ROWS_MAX, tracks }
+    })
+}
+
+/// Puts a span on the lowest free row of its sub-lane; spans come by their beginnings.
+pub(crate) fn put(shelf: &mut KindShelf, kind: u16, bar: Bar) {
     let row = shelf.row((bar.start, bar.end), ROWS_MAX);
     let tracks = &mut shelf.rows[row];
     match tracks.iter_mut().find(|(other, _)| *other == kind) {

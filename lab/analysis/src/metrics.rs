@@ -11,8 +11,10 @@
 //! | `time` | its seconds |
 //!
 //! EVENTS are names as the legend has them, with `*` for any letters: `disk.*`. Without them:
-//! operations of clients, requests at servers.
+//! operations of clients, requests at servers. A formula behind `sum:`, `mean:`, `least:` or
+//! `largest:` has one lane, of all nodes together.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
@@ -48,9 +50,21 @@ struct Metric {
     formula: String,
     /// Why it was not understood.
     problem: Option<String>,
-    /// For each node that has what it names: the values of the pieces where it has one.
-    lanes: Vec<(usize, Vec<(u64, f64)>)>,
+    lanes: Values,
 }
+
+/// For each node that has what a formula names, or for all together: the values of the pieces where
+/// it has one.
+pub(crate) type Values = Vec<(Option<usize>, Vec<(u64, f64)>)>;
+
+/// How the values of all nodes become one.
+type Together = fn(&[f64]) -> f64;
+const TOGETHER: [(&str, Together); 4] = [
+    ("sum:", |values| values.iter().sum()),
+    ("mean:", |values| values.iter().sum::<f64>() / values.len() as f64),
+    ("least:", |values| values.iter().copied().fold(f64::INFINITY, f64::min)),
+    ("largest:", |values| values.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
+];
 
 /// Pieces of a window: tiles of the grid that all pyramids share.
 #[derive(Clone, Copy)]
@@ -90,7 +104,7 @@ pub fn lanes(run: &Run, from: u64, to: u64, formulas: &str) -> Value {
         let lanes = metric.lanes.iter().map(|(node, points)| {
             let own = || points.iter().map(|point| point.1);
             let mean = own().sum::<f64>() / points.len().max(1) as f64;
-            json!({ "node": node, "least": own().fold(f64::INFINITY, f64::min), "mean": mean, "largest": own().fold(f64::NEG_INFINITY, f64::max), "points": points })
+            json!({ "node": node, "sum": own().sum::<f64>(), "least": own().fold(f64::INFINITY, f64::min), "mean": mean, "largest": own().fold(f64::NEG_INFINITY, f64::max), "points": points })
         });
         json!({ "formula": metric.formula, "problem": metric.problem, "least": least, "largest": largest, "lanes": lanes.collect::<Vec<_>>() })
     });
@@ -106,7 +120,7 @@ pub fn csv(run: &Run, from: u64, to: u64, formulas: &str) -> String {
         for (node, points) in &metric.lanes {
             for (piece, value) in points {
                 let from = pieces.begin(*piece as usize);
-                let name = &run.merged.nodes[*node].name;
+                let name = node.map_or("all", |node| run.merged.nodes[node].name.as_str());
                 text += &csv_line(&[&from.to_string(), &(from + pieces.ns()).to_string(), name, &metric.formula, &value.to_string()]);
             }
         }
@@ -119,9 +133,21 @@ fn metrics(run: &Run, pieces: Pieces, formulas: &str) -> Vec<Metric> {
     formulas.take(FORMULAS_MAX).map(|formula| metric(run, pieces, formula)).collect()
 }
 
+/// Nanoseconds of a piece of a window, and the values of a formula in them.
+///
+/// # Errors
+/// Why it is no formula.
+pub(crate) fn values(run: &Run, from: u64, to: u64, formula: &str) -> Result<(u64, Values), String> {
+    let pieces = Pieces::new(from, to);
+    let metric = metric(run, pieces, formula);
+    metric.problem.map_or(Ok((pieces.ns(), metric.lanes)), Err)
+}
+
 fn metric(run: &Run, pieces: Pieces, text: &str) -> Metric {
     let mut quantities: Vec<Quantity> = Vec::new();
-    let formula = Formula::new(text, &mut |word, inside| {
+    let together = TOGETHER.into_iter().find(|(word, _)| text.starts_with(word));
+    let formula = text.strip_prefix(together.map_or("", |(word, _)| word)).unwrap_or(text);
+    let formula = Formula::new(formula, &mut |word, inside| {
         quantities.push(meaning(run, word, inside)?);
         Ok(quantities.len() - 1)
     });
@@ -142,7 +168,14 @@ fn metric(run: &Run, pieces: Pieces, text: &str) -> Metric {
         }
         let values = |piece: usize| -> Vec<f64> { own.iter().map(|column| column.as_ref().map_or(0.0, |column| column[piece])).collect() };
         let points = (0..pieces.len()).filter_map(|piece| Some((piece as u64, formula.value(&values(piece))?)));
-        metric.lanes.push((node, points.collect()));
+        metric.lanes.push((Some(node), points.collect()));
+    }
+    if let Some((_, together)) = together {
+        let mut values: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for (piece, value) in metric.lanes.drain(..).flat_map(|(_, points)| points) {
+            values.entry(piece).or_default().push(value);
+        }
+        metric.lanes.push((None, values.into_iter().map(|(piece, values)| (piece, together(&values))).collect()));
     }
     metric
 }
@@ -247,8 +280,13 @@ fn between(samples: &[(u64, u64)], ns: u64) -> f64 {
     }
 }
 
+/// By node the samples of a gauge: nanoseconds since the beginning of the run, and value.
+pub(crate) fn samples_of<'a>(run: &'a Run, name: &str) -> Vec<(usize, &'a [(u64, u64)])> {
+    gauges(run).iter().filter(|((_, gauge), _)| gauge == name).map(|((node, _), samples)| (*node, samples.as_slice())).collect()
+}
+
 /// Names of all gauges, each once.
-fn gauge_names(run: &Run) -> Vec<&str> {
+pub(crate) fn gauge_names(run: &Run) -> Vec<&str> {
     let mut names: Vec<&str> = gauges(run).keys().map(|(_, name)| name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -364,6 +402,22 @@ mod tests {
         assert_eq!(names(0), ["client0", "client1"]);
         assert!(names(1).iter().all(|name| !name.starts_with("client")) && !names(1).is_empty());
         assert_eq!(names(2).len(), run.merged.nodes.len());
+    }
+
+    #[test]
+    fn nodes_together_are_one_lane() {
+        let run = run();
+        let told = lanes(&run, 0, run.duration_ns, "count(disk.*); sum: count(disk.*); largest:count(disk.*); mean: count(disk.*)");
+        let points = |metric: usize| -> Vec<f64> {
+            let lanes = told["metrics"][metric]["lanes"].as_array().unwrap();
+            let points = lanes.iter().flat_map(|lane| lane["points"].as_array().unwrap());
+            points.map(|point| point[1].as_f64().unwrap()).collect()
+        };
+        assert!(told["metrics"][1]["lanes"].as_array().unwrap().len() == 1 && told["metrics"][1]["lanes"][0]["node"].is_null());
+        let of_nodes = told["metrics"][0]["lanes"].as_array().unwrap().len() as f64;
+        assert!(of_nodes > 1.0 && points(0).iter().sum::<f64>() == points(1).iter().sum::<f64>());
+        assert!(points(1).iter().zip(points(2)).zip(points(3)).all(|((sum, largest), mean)| *sum >= largest && largest >= mean));
+        assert!((points(3).iter().sum::<f64>() * of_nodes - points(1).iter().sum::<f64>()).abs() < 1e-6);
     }
 
     #[test]

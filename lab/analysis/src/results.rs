@@ -49,6 +49,12 @@ pub struct Phase {
     pub seconds: Option<Spread>,
     /// Operations per second: files, entries, or calls of a stream.
     pub ops_per_s: Spread,
+    /// Its mean over repetitions.
+    #[serde(default)]
+    pub ops_per_s_mean: Option<f64>,
+    /// Its standard deviation over repetitions, as that of all there are.
+    #[serde(default)]
+    pub ops_per_s_deviation: Option<f64>,
     /// MiB of file data per second, if any was moved.
     #[serde(default)]
     pub mib_per_s: Option<Spread>,

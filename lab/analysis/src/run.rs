@@ -63,6 +63,8 @@ pub struct Run {
     pub names: Names,
     /// What a filter shows.
     pub filtered: crate::kept::Filtered,
+    /// Tracks of a level.
+    pub arranged: crate::kept::Arranged,
     analysed: OnceLock<Analysed>,
 }
 
@@ -75,7 +77,11 @@ pub struct Analysed {
     pub explanation: Explanation,
     merged: &'static Merged,
     nodes: Vec<OfNode>,
+    covered: OnceLock<Vec<Covered>>,
 }
+
+/// By position: nanoseconds of spans of one node in which others ran inside of them.
+type Covered = Vec<(u32, u64)>;
 
 /// What of one node is asked for by a number.
 #[derive(Debug, Default)]
@@ -198,6 +204,7 @@ impl Run {
             metrics: Default::default(),
             names: Names::new(merged),
             filtered: Default::default(),
+            arranged: Default::default(),
             analysed: OnceLock::new(),
         }
     }
@@ -249,12 +256,6 @@ impl Run {
         ns - self.origin_ns
     }
 
-    /// The lane that shows an event.
-    pub fn lane_of(&self, position: u32) -> Option<usize> {
-        let node = (position < self.merged.events.len() as u32).then(|| self.merged.events.node(position))?;
-        self.lanes.lanes.iter().position(|lane| lane.node == node && lane.tracks.iter().any(|(_, track)| track.holds(position)))
-    }
-
     /// The spans of a node by their positions.
     pub fn spans_of(&self, node: usize) -> Spans<'_> {
         Spans { times: self.merged.events.node_times(node), origin: self.origin_ns }
@@ -282,7 +283,7 @@ impl Analysed {
             *found[node].lock().expect("nobody else works on this node") = OfNode::new(merged, node);
         });
         let nodes: Vec<OfNode> = found.into_iter().map(|found| found.into_inner().expect("nobody has panicked")).collect();
-        Analysed { analysis, explanation, merged, nodes }
+        Analysed { analysis, explanation, merged, nodes, covered: OnceLock::new() }
     }
 
     /// Positions of the records of a request, by time.
@@ -300,6 +301,19 @@ impl Analysed {
     /// The spans inside one.
     pub fn inside(&self, node: usize, span: u32) -> impl Iterator<Item = u32> {
         having(&self.nodes[node].by_parent, span)
+    }
+
+    /// Nanoseconds of a span in which others ran inside of it, in the same process; those that run
+    /// at once count once.
+    pub fn covered_ns(&self, node: usize, position: u32) -> u64 {
+        let all = self.covered.get_or_init(|| {
+            let found: Vec<Mutex<Covered>> = self.nodes.iter().map(|_| Mutex::default()).collect();
+            at_once(found.len(), &|node| {
+                *found[node].lock().expect("nobody else works on this node") = self.nodes[node].covered(self.merged, node);
+            });
+            found.into_iter().map(|found| found.into_inner().expect("nobody has panicked")).collect()
+        });
+        all[node].binary_search_by_key(&position, |entry| entry.0).map_or(0, |at| all[node][at].1)
     }
 }
 
@@ -320,6 +334,31 @@ impl OfNode {
         found.by_request.sort_unstable();
         found.by_span.sort_unstable();
         found.by_parent.sort_unstable();
+        found
+    }
+
+    fn covered(&self, merged: &Merged, node: usize) -> Covered {
+        let times = merged.events.node_times(node);
+        let interval = |position: u32| {
+            let (start, dur) = times.at(position);
+            (start, start.saturating_add_unsigned(dur))
+        };
+        let around = |inside: &[(u32, u32)]| {
+            let parent = having(&self.by_span, inside[0].0).last()?;
+            let (mut at, end) = interval(parent);
+            let mut covered_ns = 0;
+            // Positions rise with time.
+            for (from, to) in inside.iter().filter(|(_, position)| *position != parent).map(|(_, position)| interval(*position)) {
+                let (from, to) = (from.max(at), to.min(end));
+                if to > from {
+                    covered_ns += from.abs_diff(to);
+                    at = to;
+                }
+            }
+            Some((parent, covered_ns))
+        };
+        let mut found: Covered = self.by_parent.chunk_by(|a, b| a.0 == b.0).filter_map(around).collect();
+        found.sort_unstable();
         found
     }
 }
@@ -416,16 +455,5 @@ mod tests {
         assert_eq!(first.operations + second.operations, whole.operations);
         assert!((first.seconds + second.seconds - whole.seconds).abs() < 1e-6);
         assert_eq!(run.explain(1, 2).operations, 0);
-    }
-
-    #[test]
-    fn every_span_has_its_lane() {
-        let run = Run::new(crate::sample::merged(&Sample { operations: 60, ..Sample::default() }), Vec::new());
-        for position in 0..run.merged.events.len() as u32 {
-            let event = run.merged.events.event(position);
-            let lane = run.lane_of(position);
-            assert_eq!(lane.is_some(), crate::lanes::is_span(&event));
-            assert!(lane.is_none_or(|lane| run.lanes.lanes[lane].node == event.node));
-        }
     }
 }

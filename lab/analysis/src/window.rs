@@ -192,6 +192,7 @@ pub(crate) mod tests {
         #[test]
         fn every_window_equals_brute_force(from in 0u64..40_000_000, length in 1u64..60_000_000, width in 1u32..900, hide in any::<u64>()) {
             let run = Run::new(merged(&Sample { operations: 1_500, ..Sample::default() }), Vec::new());
+            let tracks = crate::levels::tracks(&run, Default::default());
             let hidden: Vec<bool> = (0..run.lanes.kinds.len()).map(|kind| hide >> (kind % 64) & 3 == 0).collect();
             let window = Window { from, to: from + length, width, hidden: hidden.clone() };
             let (header, tiles, spans) = decode(&picture(&run, &run.lanes.lanes, &window));
@@ -201,7 +202,7 @@ pub(crate) mod tests {
             let mut seen = 0;
             for position in run.merged.events.in_order() {
                 let event = run.merged.events.event(position);
-                let Some(lane) = run.lane_of(position) else { continue };
+                let Some(lane) = tracks.lane_of(&run, position) else { continue };
                 let start = run.since_origin(event.start_ns) as u64;
                 let kind = run.lanes.lanes[lane].tracks.iter().find(|(_, track)| track.holds(position)).unwrap().0;
                 if hidden[usize::from(kind)] || start >= window.to || start + event.dur_ns < from || tiled.contains(&lane) {

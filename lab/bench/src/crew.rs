@@ -12,6 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use weft_host::connect::Common;
 use weft_host::process;
 use weft_host::process::StopSignals;
@@ -125,6 +127,9 @@ pub struct Progress {
     pub end_ns: u64,
     /// Operations and bytes in each interval.
     pub intervals: Vec<(u64, u64)>,
+    /// Where intervals are of operations: when each ended, in nanoseconds since the process
+    /// started, and its operations and bytes.
+    pub marks: Vec<(u64, u64, u64)>,
     /// How long operations took.
     pub latency: Latency,
 }
@@ -176,6 +181,19 @@ impl Crew {
         outcome.with_context(|| format!("the step {} failed", step.name()))
     }
 
+    /// Gives each process an order of its own, all at once; what they answer, in their order.
+    ///
+    /// # Errors
+    /// A process has died, or the person wants to stop.
+    pub fn ask<O: Serialize, A: DeserializeOwned>(&mut self, orders: &[O]) -> Result<Vec<A>> {
+        for (worker, order) in self.workers.iter_mut().zip(orders) {
+            worker.say(&serde_json::to_string(order).context("an order is always JSON")?)?;
+        }
+        let answers = self.workers.iter_mut().take(orders.len()).map(Worker::hear).collect::<Result<_>>();
+        self.stop.check()?;
+        answers
+    }
+
     fn run_step(&mut self, step: WorkStep, work: &Workload, before: impl FnOnce() -> Result<()>) -> Result<Outcome> {
         let order = serde_json::to_string(&Order { step, work: work.clone() }).context("an order is always JSON")?;
         for worker in &mut self.workers {
@@ -225,6 +243,7 @@ fn sum(parts: Vec<Done>) -> Outcome {
             end_ns: part.ended_ns.saturating_sub(begun),
             latency: part.tally.bins.latency(),
             intervals: part.tally.intervals,
+            marks: part.tally.marks,
         });
         outcome.cpu_us += part.cpu_us;
         if let Some(traffic) = part.traffic {
@@ -251,7 +270,7 @@ impl Worker {
         input.write_all(format!("{line}\n").as_bytes()).context("a process of the benchmark has died")
     }
 
-    fn hear(&mut self) -> Result<Answer> {
+    fn hear<A: DeserializeOwned>(&mut self) -> Result<A> {
         let mut line = String::new();
         self.output.read_line(&mut line).context("cannot hear a process of the benchmark")?;
         if line.is_empty() {

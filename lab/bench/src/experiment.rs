@@ -185,7 +185,16 @@ impl<'a> Series<'a> {
     fn new(experiment: &Experiment<'a>, setup: &'a Setup, site: &'a Site, system: &System, work: &'a Workload) -> Result<Series<'a>> {
         let observer = site.fs().map(|fs| Observer::new(fs, None));
         let pause = std::time::Duration::ZERO;
-        let bench = Bench { site, observer, yardstick: None, stop: experiment.stop, common: experiment.common, pause };
+        let bench = Bench {
+            site,
+            observer,
+            yardstick: None,
+            stop: experiment.stop,
+            common: experiment.common,
+            pause,
+            warm_up: 0,
+            before_each: None,
+        };
         let mut crew = bench.crew(work)?;
         ensure!(work.order == BlockOrder::Ascending, "clients on this machine go over their blocks from the first to the last");
         let recorded = if experiment.is_recorded() {
@@ -196,6 +205,12 @@ impl<'a> Series<'a> {
         };
         for step in &work.steps.before {
             crew.run(*step, work, || Ok(()))?;
+        }
+        // A warm-up and a measured repetition have the same servers (Vef 2016, figure 4.1).
+        for _ in 0..setup.warm_up {
+            for (step, _) in &work.steps.cycle {
+                crew.run(*step, work, || Ok(()))?;
+            }
         }
         let steps = Measurement::of(work).into_iter().map(|measurement| (measurement, Vec::new())).collect();
         Ok(Series { bench, work, crew, done: Done { steps, records: Records::default() }, recorded, place: experiment.place })

@@ -44,6 +44,21 @@ pub struct Row {
     phase: Phase,
 }
 
+impl Row {
+    /// The row as one object. Where a key of the plan has the name of a measured one (`clients`,
+    /// which are processes in a plan), it says what the plan says.
+    ///
+    /// # Errors
+    /// None: all keys are strings.
+    pub fn json(&self) -> serde_json::Result<Value> {
+        let mut row = serde_json::to_value(self)?;
+        for (key, value) in &self.parameters {
+            row[key] = value.clone();
+        }
+        Ok(row)
+    }
+}
+
 /// A row for each step and file system.
 ///
 /// # Errors
@@ -166,6 +181,7 @@ mod tests {
             layer: Some(layer),
             direct_io: false,
             record: None,
+            warm_up: 0,
             protocol: weft_workload::Protocol::Weft,
             no_metafile: false,
             restart: false,
@@ -181,11 +197,15 @@ mod tests {
             let disks = operations.map(|operations| Used { operations, ..Used::default() }).to_vec();
             Done { steps: steps.into_iter().map(|step| (step, disks.clone())).collect(), records: Records::default() }
         };
+        // In a plan clients are processes; a phase has one of its own for those of a process.
+        let parameters = Map::from_iter([("clients".to_string(), Value::from(25))]);
         let rows =
-            rows(&variants, &Map::new(), work, &[done([1.0, 2.0, 4.0], [10, 12, 11]), done([2.0, 2.0, 2.0], [5, 7, 6])]).expect("rows");
+            rows(&variants, &parameters, work, &[done([1.0, 2.0, 4.0], [10, 12, 11]), done([2.0, 2.0, 2.0], [5, 7, 6])]).expect("rows");
         assert_eq!((rows.len(), rows[0].disk.operations, rows[0].ratio_to_first), (2, 11, None));
         assert_eq!(rows[1].ratio_to_first, Some(Spread { median: 1.0, min: 0.5, max: 2.0 }));
         assert_eq!((rows[1].parameters["server.cache_layer"].as_str(), rows[1].disk.operations), (Some("aggregation"), 6));
+        let shown = rows[1].json().expect("an object").to_string();
+        assert_eq!((shown.matches("\"clients\":").count(), shown.matches("\"clients\":25").count()), (1, 1), "{shown}");
         let text = table(&rows);
         assert!(text.contains("of the first") && !text.contains("records") && text.lines().count() == 3, "{text}");
     }

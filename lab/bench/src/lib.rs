@@ -16,6 +16,7 @@ mod data;
 mod experiment;
 mod findings;
 mod library;
+mod logp;
 mod meter;
 mod options;
 mod path;
@@ -55,6 +56,7 @@ Examples:
   weft bench all --path ~/mnt --fs ~/fs --ceiling                   with what the servers spend, beside a null FUSE file system
   weft bench create --path ~/mnt --ceiling=served                   beside the least that a file system with a server needs over FUSE
   weft bench write --path ~/mnt --procs 2 --interleaved --block 47008 --size 470080000
+  weft bench logp ~/fs --plot logp.svg                              what messages between all pairs of its servers cost
   weft bench run engines                                            the price of durability
   weft bench run tracing                                            what recording costs
   weft bench run layers                                             what the order of accesses to the disk is worth")]
@@ -90,6 +92,10 @@ enum What {
     /// Read files block by block; each block is checked to be the one that was written
     #[command(after_help = "Example:\n  weft bench read --path ~/mnt --size 1GiB --cold")]
     Read(Options),
+    /// Read small files as a whole, in random order, many of them in each call of the library, as
+    /// programs that train models do
+    #[command(after_help = "Example:\n  weft bench read-many --fs ~/fs --files 20000 --size 112KiB --files-per-call 256")]
+    ReadMany(Options),
     /// Write files block by block, then read them
     #[command(after_help = "Example:\n  weft bench streams --path ~/mnt --procs 2 --size 1GiB --ceiling")]
     Streams(Options),
@@ -102,10 +108,21 @@ enum What {
     /// Fill directories with empty files, list them with attributes, remove them
     #[command(after_help = "Example:\n  weft bench stress --path ~/mnt --procs 5 --subdirs 100 --files 500")]
     Stress(Options),
+    /// What messages between nodes cost: the parameters of LogP and LogGP of all pairs of servers
+    Logp(logp::Args),
+    /// The operations of mdtest: directories made, looked at and removed, then files; rates with
+    /// maximum, minimum, mean and standard deviation over repetitions
+    #[command(
+        after_help = "Examples:\n  weft bench mdtest --path ~/mnt --procs 4 --files 1000 --tree-depth 2 --tree-branching 3 --dir own --warm-up 1\n  \
+weft bench mdtest --fs ~/fs --procs 2 --naming growing --progress p.csv --progress-every 1000"
+    )]
+    Mdtest(Options),
     /// Run a plan on this machine: temporary file systems, which take turns
     Run(plan::Args),
     #[command(hide = true)]
     Worker(worker::Args),
+    #[command(hide = true)]
+    LogpWorker(logp::WorkerArgs),
     #[command(hide = true)]
     CeilingServer(ceiling::ServerArgs),
 }
@@ -125,12 +142,16 @@ impl Args {
             What::Remove(options) => one(options, WorkStep::Remove),
             What::Write(options) => one(options, WorkStep::Write),
             What::Read(options) => one(options, WorkStep::Read),
+            What::ReadMany(options) => one(options, WorkStep::ReadMany),
             What::Streams(options) => run::run(&options, Phases::Streams, common),
             What::All(options) => run::run(&options, Phases::All, common),
             What::Split(options) => run::run(&options, Phases::Split, common),
             What::Stress(options) => run::run(&options, Phases::Stress, common),
+            What::Mdtest(options) => run::run(&options, Phases::Mdtest, common),
             What::Run(args) => args.run(common),
+            What::Logp(args) => args.run(common),
             What::Worker(args) => args.run(common),
+            What::LogpWorker(args) => args.run(common),
             What::CeilingServer(args) => args.run(),
         }
     }

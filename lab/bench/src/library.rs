@@ -4,6 +4,9 @@
 //! At depth 1 each request waits for its reply. Above it a client keeps so many requests in flight:
 //! whole batches where the library has a call for them, otherwise flows side by side.
 
+mod items;
+mod many;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -20,7 +23,7 @@ use weft_wire::Rights;
 use crate::data::{MARK_BYTES, mark, noise};
 use crate::meter::Meter;
 use crate::target::{Target, Traffic};
-use weft_workload::{Block, Protocol, WorkStep, Workload};
+use weft_workload::{Block, ItemsKind, Protocol, WorkStep, Workload};
 
 /// Names given to one call of a batch: many windows, so that the end of a batch, when the window
 /// drains, does not count.
@@ -116,8 +119,15 @@ impl Target for LibraryTarget {
             client.folders = work
                 .subdir_names(client.number)
                 .into_iter()
-                .map(|name| Folder { name: name.into(), handle: client.dir, names: names.clone(), handles: Vec::new() })
-                .collect();
+                .map(|name| {
+                    Ok(Folder {
+                        handle: self.folder(client.dir, &path, &name, work)?,
+                        name: name.into(),
+                        names: names.clone(),
+                        handles: Vec::new(),
+                    })
+                })
+                .collect::<Result<_>>()?;
             client.noise = noise(work.block.min(work.bytes_of(0)) as usize, client.number);
             client.prepared = Some(work.clone());
         }
@@ -129,8 +139,11 @@ impl Target for LibraryTarget {
         let classic = (work.protocol == Protocol::Classic).then_some(&client.classic);
         let mut part =
             Part { target: self, work, number: client.number, noise: &client.noise, path: &path, meter: RefCell::new(meter), classic };
+        if step == WorkStep::ReadMany {
+            return part.read_many(&client.folders);
+        }
         for folder in &mut client.folders {
-            let below = !folder.name.is_empty();
+            let below = work.items.subdirs > 0;
             match step {
                 WorkStep::Create => {
                     if below {
@@ -143,6 +156,7 @@ impl Target for LibraryTarget {
                 WorkStep::Readdir => part.list(folder)?,
                 WorkStep::Write => part.write(folder)?,
                 WorkStep::Read => part.read(folder)?,
+                WorkStep::ReadMany => unreachable!("it takes all folders together"),
                 WorkStep::Remove => {
                     part.remove(folder)?;
                     if below {
@@ -206,8 +220,11 @@ impl Part<'_> {
         let unopened = self.work.size == 0 && !self.work.open && !self.work.fsync;
         let options = self.options(Rights::WRITE);
         let (fs, dir) = (self.fs(), folder.handle);
+        if self.work.items.kind == ItemsKind::Directories {
+            return self.make_directories(folder);
+        }
         if let Some(classic) = self.classic {
-            return self.classic_changes(&folder.names[..files], |name| classic.create(&fs.who, dir, name, 0o644));
+            return self.changes(&folder.names[..files], |name| classic.create(&fs.who, dir, name, 0o644));
         }
         folder.handles = match (unopened, self.work.depth) {
             (true, 1) => {
@@ -251,8 +268,8 @@ impl Part<'_> {
         Ok(attr.handle)
     }
 
-    /// A change of each name by the steps of PVFS2.
-    fn classic_changes<'n, F>(&'n self, names: &'n [Bytes], change: impl Fn(&'n Bytes) -> F) -> Result<()>
+    /// A change of each name with requests of its own.
+    fn changes<'n, F>(&'n self, names: &'n [Bytes], change: impl Fn(&'n Bytes) -> F) -> Result<()>
     where
         F: Future<Output = weft_client::Result<()>>,
     {
@@ -404,8 +421,11 @@ impl Part<'_> {
     fn remove(&self, folder: &Folder) -> Result<()> {
         let fs = self.fs();
         let names = &folder.names[..self.work.files_of(self.number) as usize];
+        if self.work.items.kind == ItemsKind::Directories {
+            return self.changes(names, |name| fs.client.rmdir(&fs.who, folder.handle, name));
+        }
         if let Some(classic) = self.classic {
-            return self.classic_changes(names, |name| classic.remove(&fs.who, folder.handle, name));
+            return self.changes(names, |name| classic.remove(&fs.who, folder.handle, name));
         }
         if self.work.depth == 1 {
             for name in names {
@@ -427,9 +447,10 @@ impl Part<'_> {
 /// # Errors
 /// Of the file system.
 pub fn make_dirs(fs: &Fs, root: &[u8], work: &Workload) -> Result<()> {
-    let dir = fs.stat(root, false)?.handle;
     for name in work.dir_names() {
-        fs.run_at(root, fs.client.mkdir(&fs.who, dir, name.as_bytes(), 0o755))?;
+        let path = [root, b"/", name.as_bytes()].concat();
+        let (dir, name) = fs.parent(&path)?;
+        fs.run_at(&path, fs.client.mkdir(&fs.who, dir, &name, 0o755))?;
     }
     Ok(())
 }

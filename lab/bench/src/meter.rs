@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use weft_trace::latency::{Latency, Slot};
 
 use crate::stats::Latencies;
+use weft_workload::Every;
 
-/// Length of one interval of the recorded progress.
+/// Length of one interval of the recorded progress, unless somebody says otherwise.
 pub const INTERVAL: Duration = Duration::from_millis(100);
-/// Intervals that have their place before the first operation: ten minutes. A longer step makes the
-/// list grow.
+/// Intervals that have their place before the first operation: ten minutes of them. A longer step
+/// makes the list grow.
 const INTERVALS_AT_FIRST: usize = 6000;
 
 /// Counts operations of one client while they happen.
@@ -23,7 +24,9 @@ pub struct Meter {
     /// Every place is written to at the start, so that no page is fetched while operations are
     /// timed; cut to its length at the end.
     intervals: Vec<(u64, u64)>,
-    progress: bool,
+    progress: Option<Every>,
+    /// Where intervals are of operations: those since the last mark, and their bytes.
+    since_mark: (u64, u64),
 }
 
 /// A latency distribution on its way between processes.
@@ -45,6 +48,10 @@ pub struct Tally {
     pub bytes: u64,
     /// Operations and bytes of each interval since the start, if progress was to be recorded.
     pub intervals: Vec<(u64, u64)>,
+    /// The same where intervals are of operations: when each ended, in nanoseconds since the start
+    /// of its client, and its operations and bytes.
+    #[serde(default)]
+    pub marks: Vec<(u64, u64, u64)>,
     /// How long operations took, where one followed the other.
     pub latencies: Latencies,
     /// The same in the 50 bins, if progress was to be recorded.
@@ -53,13 +60,13 @@ pub struct Tally {
 
 impl Meter {
     /// A meter that starts now.
-    pub fn start(progress: bool) -> Meter {
+    pub fn start(progress: Option<Every>) -> Meter {
         let now = Instant::now();
-        let mut intervals = Vec::with_capacity(if progress { INTERVALS_AT_FIRST } else { 0 });
+        let mut intervals = Vec::with_capacity(if matches!(progress, Some(Every::Nanos(_))) { INTERVALS_AT_FIRST } else { 0 });
         // Not zero, or the memory would only be promised.
         intervals.resize(intervals.capacity(), (1, 1));
         intervals.clear();
-        Meter { start: now, last: now, tally: Tally::default(), bins: Latency::default(), intervals, progress }
+        Meter { start: now, last: now, tally: Tally::default(), bins: Latency::default(), intervals, progress, since_mark: (0, 0) }
     }
 
     /// Counts one operation that began when the one before it ended.
@@ -67,7 +74,7 @@ impl Meter {
         let now = Instant::now();
         let ns = (now - self.last).as_nanos() as u64;
         self.tally.latencies.record(ns);
-        if self.progress {
+        if self.progress.is_some() {
             self.bins.record(ns);
         }
         self.last = now;
@@ -76,27 +83,44 @@ impl Meter {
 
     /// Counts operations of which several were under way at once.
     pub fn done_among_others(&mut self, ops: u64, bytes: u64) {
-        let now = if self.progress { Instant::now() } else { self.last };
+        let now = if self.progress.is_some() { Instant::now() } else { self.last };
         self.count(now, ops, bytes);
     }
 
     /// The sums.
-    pub fn finish(self) -> Tally {
+    pub fn finish(mut self) -> Tally {
+        if self.since_mark.0 > 0 {
+            self.mark(Instant::now());
+        }
         Tally { intervals: self.intervals, bins: Bins::of(&self.bins), ..self.tally }
     }
 
     fn count(&mut self, now: Instant, ops: u64, bytes: u64) {
         self.tally.ops += ops;
         self.tally.bytes += bytes;
-        if self.progress {
-            let interval = ((now - self.start).as_nanos() / INTERVAL.as_nanos()) as usize;
-            if self.intervals.len() <= interval {
-                self.intervals.resize(interval + 1, (0, 0));
+        match self.progress {
+            None => {}
+            Some(Every::Nanos(length_ns)) => {
+                let interval = ((now - self.start).as_nanos() / u128::from(length_ns.max(1))) as usize;
+                if self.intervals.len() <= interval {
+                    self.intervals.resize(interval + 1, (0, 0));
+                }
+                let (ops_before, bytes_before) = &mut self.intervals[interval];
+                *ops_before += ops;
+                *bytes_before += bytes;
             }
-            let (ops_before, bytes_before) = &mut self.intervals[interval];
-            *ops_before += ops;
-            *bytes_before += bytes;
+            Some(Every::Operations(count)) => {
+                self.since_mark = (self.since_mark.0 + ops, self.since_mark.1 + bytes);
+                if self.since_mark.0 >= count {
+                    self.mark(now);
+                }
+            }
         }
+    }
+
+    fn mark(&mut self, now: Instant) {
+        let (ops, bytes) = std::mem::take(&mut self.since_mark);
+        self.tally.marks.push(((now - self.start).as_nanos() as u64, ops, bytes));
     }
 }
 
@@ -116,6 +140,8 @@ impl Tally {
             *ops += more_ops;
             *bytes += more_bytes;
         }
+        self.marks.extend(&other.marks);
+        self.marks.sort_unstable();
     }
 }
 
@@ -137,7 +163,7 @@ mod tests {
 
     #[test]
     fn intervals_hold_everything_that_was_counted() {
-        let mut meter = Meter::start(true);
+        let mut meter = Meter::start(Some(Every::Nanos(100_000_000)));
         meter.done(10);
         meter.done_among_others(4, 40);
         let first = meter.finish();
@@ -155,8 +181,20 @@ mod tests {
     }
 
     #[test]
+    fn intervals_of_operations_end_when_these_are_done() {
+        let mut meter = Meter::start(Some(Every::Operations(2)));
+        (0..5).for_each(|_| meter.done(10));
+        let one = meter.finish();
+        assert_eq!(one.marks.iter().map(|(_, ops, bytes)| (*ops, *bytes)).collect::<Vec<_>>(), [(2, 20), (2, 20), (1, 10)]);
+        assert!(one.marks.is_sorted() && one.intervals.is_empty());
+        let mut both = one.clone();
+        both.absorb(&one);
+        assert!(both.marks.len() == 6 && both.marks.is_sorted());
+    }
+
+    #[test]
     fn nothing_is_recorded_that_nobody_wants() {
-        let mut meter = Meter::start(false);
+        let mut meter = Meter::start(None);
         meter.done(1);
         let tally = meter.finish();
         assert!(tally.intervals.is_empty() && tally.bins == Bins::default());

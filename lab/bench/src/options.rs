@@ -8,10 +8,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weft_host::units::ByteSize;
 
 use crate::yardstick::CeilingKind;
-use weft_workload::{Dirs, Protocol, Sharing, Steps, WorkStep, Workload};
+use weft_workload::{Dirs, Every, Items, ItemsKind, Naming, Protocol, Sharing, Steps, WorkStep, Workload};
 
 /// Files of each client unless the person says otherwise.
 const FILES: u64 = 5000;
+/// Bytes of a file of a training set, about, unless the person says otherwise.
+const SMALL_BYTES: u64 = 112 << 10;
 /// Bytes of each stream unless the person says otherwise.
 const STREAM_BYTES: u64 = 256 << 20;
 
@@ -29,7 +31,7 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "What")]
     files: Option<u64>,
     /// Bytes of each file; in shared files each client's part; for split of all files of a client
-    /// [default: 0; 256MiB for streams; 50MiB for split]
+    /// [default: 0; 256MiB for streams; 50MiB for split; 112KiB for read-many]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
     size: Option<ByteSize>,
     /// Bytes of one read or write
@@ -42,6 +44,19 @@ pub struct Options {
     /// stress]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000), help_heading = "What")]
     subdirs: Option<u32>,
+    /// What is made, looked at and removed (create, stat, remove)
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(["files", "directories"]).map(items), default_value = "files", help_heading = "What")]
+    items: ItemsKind,
+    /// Names of one length, or such that become longer with their number, as those of mdtest 1.9.3
+    #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(["fixed", "growing"]).map(naming), default_value = "fixed", help_heading = "What")]
+    naming: Naming,
+    /// Levels of a tree of directories below that of the client (or of all), made before the first
+    /// phase; each of its directories has --files items
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=16), default_value_t = 0, help_heading = "What")]
+    tree_depth: u32,
+    /// Directories in each directory of the tree above its last level
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), default_value_t = 1, help_heading = "What")]
+    tree_branching: u32,
     /// One file for all clients, each with a part of it (write, read, streams)
     #[arg(long, conflicts_with = "interleaved", help_heading = "What")]
     shared_file: bool,
@@ -61,6 +76,9 @@ pub struct Options {
     /// Requests that each client keeps in flight (library only)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "How")]
     depth: u32,
+    /// Files of one call of read-many
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "How")]
+    files_per_call: u32,
     /// Sync each file before it is closed
     #[arg(long, help_heading = "How")]
     fsync: bool,
@@ -95,6 +113,13 @@ pub struct Options {
     /// Repetitions; the median and the range are told
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "How")]
     pub reps: u32,
+    /// Repetitions before them that do not count
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000), help_heading = "How")]
+    pub warm_up: u32,
+    /// Run this by the shell before each repetition, warm-ups too, when no process of the benchmark
+    /// has anything open: to restart servers or mount again
+    #[arg(long, value_name = "COMMAND", help_heading = "How")]
+    pub before_each: Option<OsString>,
     /// Seconds of rest before each phase, in which caches of names and attributes forget: a mount
     /// may answer for what it has just seen
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = pause, help_heading = "How")]
@@ -111,9 +136,13 @@ pub struct Options {
     /// Print rows of a Markdown table that begin with this label
     #[arg(long, value_name = "LABEL", conflicts_with = "json", help_heading = "Output")]
     pub markdown: Option<String>,
-    /// Write what each process did in every 100 ms to this file (CSV)
+    /// Write what each process did in each interval to this file (CSV); it is kept in memory
+    /// until the phase has ended
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub progress: Option<PathBuf>,
+    /// An interval: a time (`5s`, `200ms`), or a number of operations of each client (`1000`)
+    #[arg(long, value_name = "TIME|N", value_parser = every, default_value = "100ms", requires = "progress", help_heading = "Output")]
+    progress_every: Every,
 }
 
 fn dirs(name: String) -> Dirs {
@@ -122,6 +151,29 @@ fn dirs(name: String) -> Dirs {
 
 fn protocol(name: String) -> Protocol {
     Protocol::ALL.into_iter().find(|(known, _)| *known == name).map_or(Protocol::Weft, |(_, protocol)| protocol)
+}
+
+fn items(name: String) -> ItemsKind {
+    ItemsKind::ALL.into_iter().find(|(known, _)| *known == name).map_or(ItemsKind::Files, |(_, kind)| kind)
+}
+
+fn naming(name: String) -> Naming {
+    Naming::ALL.into_iter().find(|(known, _)| *known == name).map_or(Naming::Fixed, |(_, naming)| naming)
+}
+
+/// From 1 ms to an hour, or from one operation on.
+fn every(text: &str) -> Result<Every, String> {
+    let wrong = || "a time from 1ms to 3600s, or a number of operations".to_string();
+    let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+    let every = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(ms), _) => Every::Nanos(number(ms)?.saturating_mul(1_000_000)),
+        (None, Some(seconds)) => Every::Nanos(number(seconds)?.saturating_mul(1_000_000_000)),
+        (None, None) => Every::Operations(number(text)?),
+    };
+    match every {
+        Every::Nanos(1_000_000..=3_600_000_000_000) | Every::Operations(1..) => Ok(every),
+        _ => Err(wrong()),
+    }
 }
 
 /// Seconds of rest, at most an hour.
@@ -143,6 +195,8 @@ pub enum Phases {
     Split,
     /// Directories full of empty files.
     Stress,
+    /// The operations of mdtest: directories, then files.
+    Mdtest,
 }
 
 impl Options {
@@ -156,8 +210,12 @@ impl Options {
             |step| Workload { size: self.size_or(0), ..self.work(phases, self.files.unwrap_or(FILES), step == WorkStep::Readdir) };
         let stream = |size| Workload { size, sharing: self.sharing(), ..self.work(phases, self.files.unwrap_or(1), false) };
         let written_and_read = || Steps { cycle: vec![(Write, true), (Read, true), (Remove, false)], ..Steps::default() };
-        use WorkStep::{Create, Read, Readdir, Remove, Stat, Write};
+        use WorkStep::{Create, Read, ReadMany, Readdir, Remove, Stat, Write};
         Ok(match phases {
+            Phases::One(ReadMany) => {
+                let per_call = u64::from(self.files_per_call);
+                vec![Workload { steps: Steps::of(ReadMany), size: self.size_or(SMALL_BYTES), per_call, ..metadata(ReadMany) }]
+            }
             Phases::One(step @ (Create | Stat | Readdir | Remove)) => vec![Workload { steps: Steps::of(step), ..metadata(step) }],
             Phases::One(step @ (Write | Read)) => vec![Workload { steps: Steps::of(step), ..stream(self.size_or(STREAM_BYTES)) }],
             Phases::All => {
@@ -169,7 +227,7 @@ impl Options {
                     // With a size the files were read before; the streams are told apart from that.
                     let prefix = if self.size_or(0) > 0 { "stream-" } else { "" };
                     let steps = written_and_read().named(prefix);
-                    works.push(Workload { files: 1, subdirs: 0, steps, ..stream(self.stream_size.0) });
+                    works.push(Workload { files: 1, items: Items::default(), steps, ..stream(self.stream_size.0) });
                 }
                 works
             }
@@ -180,10 +238,28 @@ impl Options {
                 let steps = Steps::of(Create).named("split");
                 vec![Workload { size: total / files, longer: total % files, steps, ..self.work(phases, files, false) }]
             }
+            Phases::Mdtest => {
+                let items = |kind| Items { kind, ..self.items() };
+                let work = self.work(phases, self.files.unwrap_or(FILES), false);
+                let steps = |steps: &[WorkStep], prefix| Steps::each(steps).named(prefix);
+                let directories = steps(&[Create, Stat, Remove], "directory-");
+                let size = self.size_or(0);
+                let files = steps(if size > 0 { &[Create, Stat, Read, Remove] } else { &[Create, Stat, Remove] }, "file-");
+                vec![
+                    Workload { items: items(ItemsKind::Directories), steps: directories, ..work.clone() },
+                    Workload { items: items(ItemsKind::Files), steps: files, size, ..work },
+                ]
+            }
             Phases::Stress => {
                 let steps = Steps::each(&[Create, Readdir, Remove]).named("stress-");
                 let work = self.work(phases, self.files.unwrap_or(500), true);
-                vec![Workload { size: self.size_or(0), attrs: true, subdirs: self.subdirs.unwrap_or(100), steps, ..work }]
+                vec![Workload {
+                    size: self.size_or(0),
+                    attrs: true,
+                    items: Items { subdirs: self.subdirs.unwrap_or(100), ..self.items() },
+                    steps,
+                    ..work
+                }]
             }
         })
     }
@@ -197,6 +273,7 @@ impl Options {
         let streams = matches!(phases, Phases::One(WorkStep::Write | WorkStep::Read) | Phases::Streams | Phases::All);
         let only = |given: bool, option: &str, with: &str| if given { bail!("{option} works only with {with}") } else { Ok(()) };
         let by_path = !self.by_library();
+        only(by_path && phases == Phases::One(WorkStep::ReadMany), "read-many", "the library: give --fs without --path")?;
         only(by_path && self.depth > 1, "--depth", "the library: give --fs without --path")?;
         only(by_path && (self.stripe_size.is_some() || self.stripe_width.is_some()), "--stripe-size and --stripe-width", "the library")?;
         only(by_path && (self.protocol != Protocol::Weft || self.no_metafile), "--protocol and --no-metafile", "the library")?;
@@ -207,6 +284,30 @@ impl Options {
         only(!by_path && (self.direct || self.cold || self.full_paths), "--direct, --cold and --full-paths", "--path")?;
         only(!streams && self.sharing() != Sharing::Own, "--shared-file and --interleaved", "write, read, streams and all")?;
         only(streams && phases != Phases::All && self.subdirs.is_some(), "--subdirs", "create, stat, readdir, remove, all and stress")?;
+        let items = self.items();
+        let of_names = matches!(phases, Phases::One(WorkStep::Create | WorkStep::Stat | WorkStep::Remove) | Phases::Mdtest);
+        only(
+            items.depth > 0 && !of_names && phases != Phases::One(WorkStep::Readdir),
+            "--tree-depth",
+            "create, stat, readdir, remove and mdtest",
+        )?;
+        ensure!(items.depth == 0 || items.subdirs == 0, "--tree-depth and --subdirs are two ways to say it");
+        ensure!(items.folders() <= 100_000, "a tree of {} directories is larger than 100,000", items.folders());
+        only(
+            items.kind == ItemsKind::Directories && (!of_names || phases == Phases::Mdtest),
+            "--items directories",
+            "create, stat and remove",
+        )?;
+        only(
+            items.kind == ItemsKind::Directories && (!empty || self.protocol == Protocol::Classic),
+            "--items directories",
+            "no size, --open, --fsync or --protocol classic",
+        )?;
+        only(
+            self.before_each.is_some() && by_path && self.ceiling.is_some(),
+            "--before-each",
+            "no --ceiling: its servers would be in the way",
+        )?;
         ensure!(self.block.0 > 0 && self.block.0 <= 1 << 30, "--block must be from 1 byte to 1GiB");
         if self.interleaved {
             let size = if phases == Phases::All { self.stream_size.0 } else { self.size_or(STREAM_BYTES) };
@@ -226,6 +327,11 @@ impl Options {
         self.size.map_or(default, |size| size.0)
     }
 
+    fn items(&self) -> Items {
+        let branching = if self.tree_depth > 0 { self.tree_branching } else { 0 };
+        Items { kind: self.items, naming: self.naming, subdirs: self.subdirs.unwrap_or(0), depth: self.tree_depth, branching }
+    }
+
     fn sharing(&self) -> Sharing {
         match (self.shared_file, self.interleaved) {
             (false, false) => Sharing::Own,
@@ -241,7 +347,7 @@ impl Options {
             procs: self.procs.unwrap_or(if phases == Phases::Split { 4 } else { 1 }),
             clients: self.clients,
             depth: self.depth,
-            subdirs: self.subdirs.unwrap_or(0),
+            items: self.items(),
             block: self.block.0,
             dirs: self.dir.unwrap_or(if own { Dirs::Own } else { Dirs::Shared }),
             fsync: self.fsync,
@@ -254,7 +360,7 @@ impl Options {
             no_metafile: self.no_metafile,
             stripe_bytes: self.stripe_size.unwrap_or(0),
             stripe_width: self.stripe_width.unwrap_or(0),
-            progress: self.progress.is_some(),
+            progress: self.progress.as_ref().map(|_| self.progress_every),
             ..Workload::empty_files(files)
         }
     }
@@ -301,6 +407,17 @@ mod tests {
     }
 
     #[test]
+    fn files_read_together_are_small_and_there_before() {
+        let [work] = &plan(Phases::One(WorkStep::ReadMany), "--fs /f --files 20 --files-per-call 16")[..] else { panic!("one workload") };
+        assert_eq!(
+            (work.steps.before.as_slice(), work.steps.cycle.as_slice()),
+            (&[WorkStep::Create][..], &[(WorkStep::ReadMany, true)][..])
+        );
+        assert_eq!((work.files, work.size, work.per_call), (20, 112 << 10, 16));
+        assert!(refusal(Phases::One(WorkStep::ReadMany), "--path /p").contains("--fs without --path"));
+    }
+
+    #[test]
     fn what_is_measured_on_existing_files_makes_them_once() {
         for step in [WorkStep::Stat, WorkStep::Readdir, WorkStep::Read] {
             let [work] = &plan(Phases::One(step), "--path /p")[..] else { panic!("one workload") };
@@ -332,8 +449,30 @@ mod tests {
     #[test]
     fn stress_fills_directories() {
         let [work] = &plan(Phases::Stress, "--path /p --procs 5")[..] else { panic!("one workload") };
-        assert_eq!((work.subdirs, work.files, work.attrs), (100, 500, true));
+        assert_eq!((work.items.subdirs, work.files, work.attrs), (100, 500, true));
         assert_eq!(work.steps.phase(WorkStep::Readdir), "stress-readdir");
+    }
+
+    #[test]
+    fn mdtest_is_directories_and_then_files() {
+        let [directories, files] = &plan(Phases::Mdtest, "--path /p --tree-depth 2 --tree-branching 3 --naming growing --files 7")[..]
+        else {
+            panic!("two workloads")
+        };
+        let phases = |work: &Workload| work.steps.cycle.iter().map(|(step, _)| work.steps.phase(*step)).collect::<Vec<_>>();
+        assert_eq!(phases(directories), ["directory-create", "directory-stat", "directory-remove"]);
+        assert_eq!(phases(files), ["file-create", "file-stat", "file-remove"]);
+        assert_eq!((directories.items.kind, files.items.kind), (ItemsKind::Directories, ItemsKind::Files));
+        assert_eq!((files.items.folders(), files.files, files.items.naming, files.dirs), (13, 7, Naming::Growing, Dirs::Shared));
+        assert!(phases(&plan(Phases::Mdtest, "--path /p --size 5")[1]).contains(&"file-read".to_string()));
+    }
+
+    #[test]
+    fn progress_is_by_time_or_by_operations() {
+        let of = |text: &str| plan(Phases::One(WorkStep::Create), &format!("--path /p --progress f --progress-every {text}"))[0].progress;
+        assert_eq!((of("5s"), of("200ms")), (Some(Every::Nanos(5_000_000_000)), Some(Every::Nanos(200_000_000))));
+        assert_eq!((of("1000"), plan(Phases::Stress, "--path /p")[0].progress), (Some(Every::Operations(1000)), None));
+        assert!(["0", "0s", "x", "2h", "99999s"].iter().all(|text| every(text).is_err()));
     }
 
     #[test]
@@ -341,6 +480,10 @@ mod tests {
         let create = Phases::One(WorkStep::Create);
         assert!(refusal(create, "--path /p --depth 2").contains("--depth"));
         assert!(refusal(create, "--fs /f --direct").contains("--direct"));
+        assert!(refusal(create, "--path /p --items directories --size 1").contains("--items directories"));
+        assert!(refusal(create, "--path /p --tree-depth 1 --subdirs 1").contains("two ways"));
+        assert!(refusal(create, "--path /p --tree-depth 16 --tree-branching 1000").contains("larger than"));
+        assert!(refusal(Phases::All, "--path /p --tree-depth 1").contains("--tree-depth"));
         assert!(refusal(create, "--path /p --stripe-size 64KiB").contains("--stripe-size"));
         assert!(refusal(create, "--path /p --interleaved").contains("--interleaved"));
         assert!(refusal(Phases::One(WorkStep::Write), "--path /p --interleaved --size 1000 --block 300").contains("300"));

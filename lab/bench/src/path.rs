@@ -16,7 +16,7 @@ use weft_trace::{EventId, OpenSpan, event};
 use crate::data::{MARK_BYTES, mark, noise};
 use crate::meter::Meter;
 use crate::target::{Target, Traffic};
-use weft_workload::{Block, WorkStep, Workload};
+use weft_workload::{Block, ItemsKind, WorkStep, Workload};
 
 /// Direct I/O wants memory that begins at a page.
 const PAGE_BYTES: usize = 4096;
@@ -85,6 +85,7 @@ impl Target for PathTarget {
             WorkStep::Write => client.write(work, meter),
             WorkStep::Read => client.read(work, meter),
             WorkStep::Remove => client.remove(work, meter),
+            WorkStep::ReadMany => bail!("many files in one call are for the library: give --fs without --path"),
         }
     }
 
@@ -99,13 +100,21 @@ impl PathClient {
     }
 
     fn create(&mut self, work: &Workload, meter: &mut Meter) -> Result<()> {
-        if work.subdirs > 0 {
+        if work.items.subdirs > 0 {
             let mut name = Vec::new();
             for subdir in work.subdir_names(self.number) {
                 self.name_into(&mut name, work, &subdir, "");
                 let _app = traced(event::APP_MKDIR);
                 mkdirat(&self.dir().fd, name.as_slice(), Mode::from_bits_truncate(0o755)).map_err(|error| failed("mkdir", &name, error))?;
             }
+        }
+        if work.items.kind == ItemsKind::Directories {
+            return self.each_file(work, |dir, name, _| {
+                let _app = traced(event::APP_MKDIR);
+                mkdirat(dir, name, Mode::from_bits_truncate(0o755))?;
+                meter.done(0);
+                Ok(())
+            });
         }
         let mut data = std::mem::take(&mut self.data);
         let number = self.number;
@@ -193,13 +202,17 @@ impl PathClient {
     }
 
     fn remove(&self, work: &Workload, meter: &mut Meter) -> Result<()> {
+        let (event, flags) = match work.items.kind {
+            ItemsKind::Files => (event::APP_UNLINK, UnlinkatFlags::NoRemoveDir),
+            ItemsKind::Directories => (event::APP_RMDIR, UnlinkatFlags::RemoveDir),
+        };
         self.each_file(work, |dir, name, _| {
-            let _app = traced(event::APP_UNLINK);
-            unlinkat(dir, name, UnlinkatFlags::NoRemoveDir)?;
+            let _app = traced(event);
+            unlinkat(dir, name, flags)?;
             meter.done(0);
             Ok(())
         })?;
-        if work.subdirs > 0 {
+        if work.items.subdirs > 0 {
             let mut name = Vec::new();
             for subdir in work.subdir_names(self.number) {
                 self.name_into(&mut name, work, &subdir, "");
@@ -368,12 +381,12 @@ pub fn remove_dirs(root: &Path, work: &Workload) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_workload::{Dirs, Sharing};
+    use weft_workload::{Dirs, Items, Naming, Sharing};
 
     fn run(target: &PathTarget, clients: &mut [PathClient], step: WorkStep, work: &Workload) -> Result<(u64, u64)> {
         let mut sum = (0, 0);
         for client in clients.iter_mut() {
-            let mut meter = Meter::start(false);
+            let mut meter = Meter::start(None);
             target.prepare(client, step, work)?;
             target.run(client, step, work, &mut meter)?;
             let tally = meter.finish();
@@ -416,8 +429,31 @@ mod tests {
 
     #[test]
     fn directories_below_are_made_and_removed_with_the_files() {
-        let work = Workload { clients: 2, subdirs: 3, attrs: true, ..Workload::empty_files(5) };
+        let work = Workload { clients: 2, items: Items { subdirs: 3, ..Items::default() }, attrs: true, ..Workload::empty_files(5) };
         all_steps(&work, &[(WorkStep::Create, 30), (WorkStep::Readdir, 30), (WorkStep::Remove, 30)]);
+    }
+
+    #[test]
+    fn items_may_be_directories_and_lie_in_a_tree() {
+        for (kind, naming) in [(ItemsKind::Files, Naming::Growing), (ItemsKind::Directories, Naming::Fixed)] {
+            let items = Items { kind, naming, depth: 2, branching: 3, ..Items::default() };
+            let work = Workload { clients: 2, items, ..Workload::empty_files(4) };
+            let ops = 13 * 2 * 4;
+            let dir = tempfile::tempdir().unwrap();
+            make_dirs(dir.path(), &work).unwrap();
+            let mut client = [PathTarget::new(dir.path()).client(0)];
+            run(&PathTarget::new(dir.path()), &mut client, WorkStep::Create, &work).unwrap();
+            let made = dir.path().join("shared/t2/t1").join(work.file_name(0, 3));
+            assert_eq!((made.is_dir(), made.is_file()), (kind == ItemsKind::Directories, kind == ItemsKind::Files));
+            run(&PathTarget::new(dir.path()), &mut client, WorkStep::Remove, &work).unwrap();
+            remove_dirs(dir.path(), &work).unwrap();
+            let target = PathTarget::new(dir.path());
+            make_dirs(dir.path(), &work).unwrap();
+            let mut clients: Vec<PathClient> = (0..2).map(|number| target.client(number)).collect();
+            for step in [WorkStep::Create, WorkStep::Stat, WorkStep::Remove] {
+                assert_eq!(run(&target, &mut clients, step, &work).unwrap().0, ops, "{step:?} of {work:?}");
+            }
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Args {
             Ok(())
         })?;
         if self.json {
-            print_json(&found)?;
+            print_json(&found.iter().map(Row::json).collect::<Result<Vec<_>, _>>()?)?;
         } else {
             print(&table(&found))?;
         }
@@ -77,7 +77,7 @@ impl Args {
 
     /// File systems and workloads, each in the order of the plan.
     fn cases(&self) -> Result<(Vec<Variant>, Vec<Load>)> {
-        let plan = Lab { folder: self.lab.clone() }.plan(&self.plan, &self.set, None)?;
+        let plan = Lab::near(self.lab.clone()).plan(&self.plan, &self.set, None)?;
         let (mut variants, mut loads): (Vec<Variant>, Vec<Load>) = Default::default();
         for case in plan.cases(read)? {
             let (setup, mut work) = case.build(read)?;

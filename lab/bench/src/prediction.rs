@@ -11,10 +11,10 @@
 
 use anyhow::{Result, anyhow};
 use weft_data_server::CacheConfig;
-use weft_model::DiskModel;
 use weft_model::units::{GIB, MIB, seconds};
+use weft_model::{Card, CpuModel, DiskModel};
 use weft_piosim::workloads::{Manner, Transfer};
-use weft_piosim::{CacheLayerConfig, ClusterConfig, Simulation};
+use weft_piosim::{CacheLayerConfig, ClusterConfig, NodeConfig, ServerConfig, Simulation};
 use weft_sched::LayerKind;
 
 /// Instructions a second of a modelled processor: a cycle is a nanosecond.
@@ -71,18 +71,19 @@ impl Predicting<'_> {
         let disk = DiskModel::Simple { access: cache.disk.access_ns as f64 / 1e9, bandwidth: cache.disk.bytes_per_s };
         let clients = self.transfer.work.clients_in_all() as u32;
         let usual = ClusterConfig::thesis(clients, self.servers, LayerKind::None).natural();
-        let mut cpu = usual.cpu;
-        cpu.instructions_per_second = CYCLES_PER_S;
-        ClusterConfig {
-            cpu,
+        let cpu = CpuModel { instructions_per_second: CYCLES_PER_S, ..usual.node.cpu };
+        let card = Card { link_bandwidth: 10 * GIB, link_latency: 1e-6, internal_bandwidth: 10 * GIB };
+        let server = ServerConfig {
             disk,
             cache_layer: CacheLayerConfig::Improved { kind: cache.layer, config: cache.rules() },
             memory_bytes: cache.write_back.map_or(64 * GIB, |back| back.bytes_max),
+            ..usual.server
+        };
+        ClusterConfig {
+            node: NodeConfig { cpu, card },
+            server,
             answers_written: cache.write_back.is_none(),
-            link_bandwidth: 10 * GIB,
-            internal_bandwidth: 10 * GIB,
             switch_bandwidth: 1000 * GIB,
-            link_latency: 1e-6,
             packet_bytes: MIB,
             eager_bytes: MIB,
             stripe_bytes: self.stripe_bytes,

@@ -9,6 +9,7 @@ use weft_trace::latency::{Latency, slot_bounds_ns};
 
 use crate::meter::INTERVAL;
 use crate::report::Measurement;
+use weft_workload::Every;
 
 /// First line of the progress file: `proc` numbers the processes of a phase, `node` is its machine,
 /// `t_s` the end of the interval (the last one of a process ends with it) in seconds since the
@@ -16,6 +17,14 @@ use crate::report::Measurement;
 pub const HEADING: &str = "phase,repetition,proc,node,t_s,count,bytes\n";
 
 impl Measurement {
+    /// Nanoseconds of an interval, where they are of time.
+    fn interval_ns(&self) -> u64 {
+        match self.work.progress {
+            Some(Every::Nanos(length_ns)) => length_ns,
+            Some(Every::Operations(_)) | None => INTERVAL.as_nanos() as u64,
+        }
+    }
+
     /// Lines of the progress file, see [`HEADING`].
     pub fn progress_csv(&self) -> String {
         let mut text = String::new();
@@ -23,8 +32,11 @@ impl Measurement {
             for (process, progress) in one.outcome.progress.iter().enumerate() {
                 // Names of machines have no commas by any standard, but they come from outside.
                 let node = progress.node.replace([',', '"', '\n', '\r'], "_");
-                for (number, (ops, bytes)) in (1u32..).zip(&progress.intervals) {
-                    let end_s = (progress.late_ns as f64 / 1e9 + (INTERVAL * number).as_secs_f64()).min(progress.end_ns as f64 / 1e9);
+                let at = |ns: u64| ((progress.late_ns + ns) as f64 / 1e9).min(progress.end_ns as f64 / 1e9);
+                let ends = (1u64..).map(|number| number * self.interval_ns());
+                let intervals = ends.zip(&progress.intervals).map(|(end_ns, (ops, bytes))| (at(end_ns), *ops, *bytes));
+                let marks = progress.marks.iter().map(|(end_ns, ops, bytes)| (at(*end_ns), *ops, *bytes));
+                for (end_s, ops, bytes) in intervals.chain(marks) {
                     let _ = writeln!(text, "{},{repetition},{process},{node},{end_s:.4},{ops},{bytes}", self.phase);
                 }
             }
@@ -41,7 +53,7 @@ impl Measurement {
             repetition: repetition as u32,
             proc: proc as u32,
             node: progress.node.clone(),
-            interval_s: INTERVAL.as_secs_f64(),
+            interval_s: self.interval_ns() as f64 / 1e9,
             begin_s: progress.late_ns as f64 / 1e9,
             end_s: progress.end_ns as f64 / 1e9,
             counts: progress.intervals.iter().map(|(ops, _)| *ops).collect(),
@@ -68,7 +80,8 @@ mod tests {
         let mut latency = Latency::default();
         latency.record(70_000);
         latency.record(71_000);
-        let process = |late_ns, intervals| Progress { node: "boron".into(), late_ns, end_ns: 180_000_000, intervals, latency };
+        let process =
+            |late_ns, intervals| Progress { node: "boron".into(), late_ns, end_ns: 180_000_000, intervals, marks: vec![], latency };
         let progress = vec![process(0, vec![(3, 30)]), process(2_500_000, vec![(1, 10), (4, 40)])];
         let outcome = Outcome { seconds: 1.0, tally: Tally::default(), progress, cpu_us: 0, traffic: None };
         let repetitions = vec![Repetition { outcome, usage: None, ceiling: None }];

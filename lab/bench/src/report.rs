@@ -9,7 +9,7 @@ use crate::crew::Outcome;
 use crate::stats::Latencies;
 use crate::usage::Usage;
 use crate::yardstick::Ceiling;
-use weft_workload::{WorkStep, Workload};
+use weft_workload::{Every, WorkStep, Workload};
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -93,6 +93,8 @@ impl Measurement {
             block_bytes: self.work.block,
             seconds: Some(Spread::of(all.iter().map(|one| one.outcome.seconds))?),
             ops_per_s: Spread::of(all.iter().map(Repetition::ops_per_s))?,
+            ops_per_s_mean: Some(mean_and_deviation(all.iter().map(Repetition::ops_per_s)).0),
+            ops_per_s_deviation: Some(mean_and_deviation(all.iter().map(Repetition::ops_per_s)).1),
             mib_per_s: moved.then(|| Spread::of(all.iter().map(Repetition::mib_per_s))).flatten(),
             messages_per_op: requests.map(per_op),
             bytes_per_op: bytes.map(per_op),
@@ -102,7 +104,7 @@ impl Measurement {
             latency_us: latencies.summary(),
             ceiling: ceiling(),
             ratio_to_ceiling: all.iter().map(Repetition::ratio).collect::<Option<Vec<f64>>>().and_then(Spread::of),
-            progress: self.work.progress.then(|| self.processes()),
+            progress: matches!(self.work.progress, Some(Every::Nanos(_))).then(|| self.processes()),
         })
     }
 }
@@ -140,6 +142,24 @@ pub fn table(phases: &[Phase]) -> String {
             cells.push(one.ceiling.as_ref().map(|ceiling| ceiling.name.clone()).unwrap_or_default());
         }
         table.row(cells);
+    }
+    table.render()
+}
+
+/// The mean of samples and their standard deviation (that of all samples, as mdtest tells it).
+fn mean_and_deviation(samples: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    let count = f64::max(samples.clone().count() as f64, 1.0);
+    let mean = samples.clone().sum::<f64>() / count;
+    (mean, (samples.map(|sample| (sample - mean).powi(2)).sum::<f64>() / count).sqrt())
+}
+
+/// The summary that mdtest prints: rates of each operation over all repetitions.
+pub fn summary_table(phases: &[Phase]) -> String {
+    let mut table = Table::new(&["operation", ">items", ">max /s", ">min /s", ">mean /s", ">std dev"]);
+    for one in phases {
+        let cells =
+            [one.ops_per_s.max, one.ops_per_s.min, one.ops_per_s_mean.unwrap_or(f64::NAN), one.ops_per_s_deviation.unwrap_or(f64::NAN)];
+        table.row([one.phase.clone(), grouped(one.ops as i64)].into_iter().chain(cells.map(number)).collect());
     }
     table.render()
 }
@@ -218,6 +238,14 @@ mod tests {
         assert_eq!((phase.client_cpu_us_per_op, phase.server_cpu_us_per_op, phase.gateway_cpu_us_per_op), (5.0, Some(7.0), None));
         assert_eq!(phase.ratio_to_ceiling, Some(Spread { median: 0.5, min: 0.5, max: 1.0 }), "each repetition by its own ceiling");
         assert_eq!(phase.ceiling.as_ref().unwrap().rate.median, 200.0);
+    }
+
+    #[test]
+    fn the_summary_of_mdtest_has_mean_and_deviation() {
+        let phase = measurement(vec![repetition(100, 1.0, None), repetition(100, 0.5, None)]).summary().unwrap();
+        assert_eq!((phase.ops_per_s_mean, phase.ops_per_s_deviation), (Some(150.0), Some(50.0)));
+        let text = summary_table(&[phase]);
+        assert!(text.contains("std dev") && text.contains("150") && text.contains("50.0"), "{text}");
     }
 
     #[test]

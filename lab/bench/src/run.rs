@@ -1,9 +1,10 @@
 //! Does what a plan says: places, processes, repetitions, counters.
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::process::ExitCode;
-use std::time::Duration;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use weft_analysis::results::Phase;
@@ -12,7 +13,8 @@ use weft_host::fs_arg::FsPath;
 use weft_host::output::{print, print_json};
 use weft_host::units::human_bytes;
 
-use crate::crew::{Crew, Stop};
+use crate::crew::{Crew, Outcome, Stop};
+use crate::meter::Tally;
 use crate::options::{Options, Phases};
 use crate::progress::HEADING;
 use crate::report;
@@ -23,12 +25,15 @@ use crate::worker;
 use crate::yardstick::Yardstick;
 use weft_workload::{WorkStep, Workload};
 
+/// Phases of this beginning make and remove the tree of directories.
+const TREE: &str = "tree-";
+
 /// Runs a measuring subcommand.
 ///
 /// # Errors
 /// If options do not fit together, or the file system fails; what was made is removed all the same.
-pub fn run(options: &Options, phases: Phases, common: &Common) -> Result<ExitCode> {
-    let plan = options.plan(phases)?;
+pub fn run(options: &Options, kind: Phases, common: &Common) -> Result<ExitCode> {
+    let plan = options.plan(kind)?;
     let stop = Stop::at_signals()?;
     // Before anything is measured: a long run must not end with this.
     let progress = match &options.progress {
@@ -44,6 +49,7 @@ pub fn run(options: &Options, phases: Phases, common: &Common) -> Result<ExitCod
     match &options.markdown {
         _ if options.json => print_json(&phases)?,
         Some(label) => print(&report::markdown(label, &phases))?,
+        None if kind == Phases::Mdtest => print(&report::summary_table(&phases))?,
         None => print(&report::table(&phases))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -68,10 +74,17 @@ fn measure(options: &Options, plan: &[Workload], stop: &Stop, common: &Common) -
     let yardstick =
         options.ceiling.map(|kind| Yardstick::start(kind, site.fs())).transpose().context("there is no ceiling to compare with")?;
     let pause = Duration::from_secs_f64(options.pause);
-    let mut bench = Bench { site: &site, observer, yardstick, stop, common, pause };
-    let mut measurements = Vec::new();
+    let (warm_up, before_each) = (options.warm_up, options.before_each.as_deref());
+    let mut bench = Bench { site: &site, observer, yardstick, stop, common, pause, warm_up, before_each };
+    let mut measurements: Vec<Measurement> = Vec::new();
     for work in plan {
-        measurements.extend(bench.workload(work)?);
+        for found in bench.workload(work)? {
+            // The tree of directories and that of files are told together.
+            match measurements.iter_mut().find(|known| known.phase == found.phase && known.phase.starts_with(TREE)) {
+                Some(known) => known.repetitions.extend(found.repetitions),
+                None => measurements.push(found),
+            }
+        }
     }
     Ok(measurements)
 }
@@ -108,6 +121,10 @@ pub struct Bench<'a> {
     pub common: &'a Common,
     /// Rest before each phase.
     pub pause: Duration,
+    /// Repetitions that do not count, before the others.
+    pub warm_up: u32,
+    /// Run by the shell before each repetition.
+    pub before_each: Option<&'a OsStr>,
 }
 
 impl Bench<'_> {
@@ -123,15 +140,23 @@ impl Bench<'_> {
     fn workload(&mut self, work: &Workload) -> Result<Vec<Measurement>> {
         let steps = &work.steps;
         let mut crew = self.crew(work)?;
-        self.site.make_dirs(work)?;
+        let has_tree = work.items.depth > 0;
+        let mut measurements = Measurement::of(work);
+        let made = alone(work, WorkStep::Create, || self.site.make_dirs(work))?;
+        measurements.extend(has_tree.then_some(made));
         for step in &steps.before {
             crew.run(*step, work, || Ok(()))?;
         }
-        let mut measurements = Measurement::of(work);
-        for repetition in 1..=work.repetitions {
+        for number in 1..=self.warm_up + work.repetitions {
+            let repetition = number.saturating_sub(self.warm_up);
+            if let Some(command) = self.before_each {
+                drop(crew);
+                shell(command)?;
+                crew = self.crew(work)?;
+            }
             for (step, told) in &steps.cycle {
                 std::thread::sleep(self.pause);
-                if !told {
+                if !told || repetition == 0 {
                     crew.run(*step, work, || Ok(()))?;
                     continue;
                 }
@@ -145,7 +170,8 @@ impl Bench<'_> {
             crew.run(*step, work, || Ok(()))?;
         }
         drop(crew);
-        self.site.remove_dirs(work)?;
+        let removed = alone(work, WorkStep::Remove, || self.site.remove_dirs(work))?;
+        measurements.extend(has_tree.then_some(removed));
         Ok(measurements)
     }
 
@@ -169,6 +195,29 @@ impl Bench<'_> {
         };
         Ok(Repetition { outcome, usage, ceiling })
     }
+}
+
+/// The directories of a work made or removed by this process alone, as mdtest tells it.
+fn alone(work: &Workload, step: WorkStep, act: impl FnOnce() -> Result<()>) -> Result<Measurement> {
+    let (cpu_us, began) = (worker::cpu_us()?, Instant::now());
+    act()?;
+    let tally = Tally { ops: work.dir_names().len() as u64, ..Tally::default() };
+    let cpu_us = worker::cpu_us()?.saturating_sub(cpu_us);
+    let outcome = Outcome { seconds: began.elapsed().as_secs_f64(), tally, progress: Vec::new(), cpu_us, traffic: None };
+    let repetitions = vec![Repetition { outcome, usage: None, ceiling: None }];
+    let work = Workload { procs: 1, clients: 1, depth: 1, progress: None, ..work.clone() };
+    Ok(Measurement { phase: format!("{TREE}{}", step.name()), step, work, repetitions })
+}
+
+/// # Errors
+/// The command cannot be started, or fails.
+fn shell(command: &OsStr) -> Result<()> {
+    let ended = Command::new("sh").arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::null()).status();
+    let ended = ended.with_context(|| format!("cannot run {}", command.display()))?;
+    if !ended.success() {
+        bail!("{}: {ended}", command.display());
+    }
+    Ok(())
 }
 
 /// Tells a person who waits how it goes.

@@ -46,6 +46,8 @@ pub struct Setup {
     pub direct_io: bool,
     /// Events that are recorded, if any.
     pub record: Option<String>,
+    /// Repetitions that do not count, before the others.
+    pub warm_up: u32,
     /// Each repetition has a file system of its own, made just before.
     pub restart: bool,
     /// How files are made, listed and removed.
@@ -96,6 +98,7 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     let threads = local.swept("threads", choices, |value| up_to(value, 1024))?.unwrap_or(1);
     let record = local.swept("record", choices, text)?.filter(|events| events != "none");
     let restart = local.value("restart", truth)?.unwrap_or(false);
+    let warm_up = local.value("warm_up", |value| up_to(value, 1000))?.unwrap_or(0);
     let repetitions = local.value("repetitions", |value| up_to(value, 1000))?.unwrap_or(3);
     local.finish()?;
     let tables = root.tables("workload")?;
@@ -109,7 +112,8 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<(Setup, Workload)> {
     table.finish()?;
     root.finish()?;
     let Workload { protocol, no_metafile, .. } = work;
-    let setup = Setup { servers, stripe_bytes, meta, engine, durability, layer, direct_io, record, restart, protocol, no_metafile };
+    let setup =
+        Setup { servers, stripe_bytes, meta, engine, durability, layer, direct_io, record, warm_up, restart, protocol, no_metafile };
     let work = Workload { procs: clients, clients: threads, depth, repetitions, protocol: Protocol::Weft, no_metafile: false, ..work };
     Ok((setup, work))
 }

@@ -117,7 +117,8 @@ impl Site {
             Place::Library { fs, .. } => {
                 let root = self.root();
                 let dir = fs.stat(root.as_bytes(), false)?.handle;
-                work.dir_names().iter().try_for_each(|name| library::remove_tree(fs, root.as_bytes(), dir, name.as_bytes()))
+                let tops = work.dir_names().into_iter().filter(|name| !name.contains('/'));
+                tops.into_iter().try_for_each(|name| library::remove_tree(fs, root.as_bytes(), dir, name.as_bytes()))
             }
         }
     }

@@ -144,7 +144,11 @@ fn read_orders() -> Receiver<String> {
     receive
 }
 
-fn answer(answer: &Answer) -> Result<()> {
+/// Tells whoever leads this process a line of JSON.
+///
+/// # Errors
+/// Nobody listens.
+pub fn answer(answer: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_string(answer).context("an answer is always JSON")?;
     line.push('\n');
     let mut out = std::io::stdout().lock();
@@ -228,7 +232,11 @@ fn monotonic_ns() -> Result<u64> {
     Ok(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-fn cpu_us() -> Result<u64> {
+/// Processor time of this process in microseconds.
+///
+/// # Errors
+/// Of the operating system.
+pub fn cpu_us() -> Result<u64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).context("cannot tell the processor time")?;
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as u64)
 }

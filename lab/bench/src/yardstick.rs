@@ -113,7 +113,7 @@ fn rpc_ceiling(endpoint: &Endpoint, transport: &str, step: WorkStep, work: &Work
     let reps = Reps::new(TIME, 1);
     let connections = work.clients_in_all() as usize;
     let depth = work.depth as usize;
-    if step == WorkStep::Readdir || (step == WorkStep::Create && work.size > 0) {
+    if matches!(step, WorkStep::Readdir | WorkStep::ReadMany) || (step == WorkStep::Create && work.size > 0) {
         return Ok(None);
     }
     if step.is_stream() {
@@ -135,6 +135,7 @@ fn fuse_ceiling(null: &NullFuse, step: WorkStep, work: &Workload) -> Result<Opti
     let blocks = |rate: f64| rate * MIB;
     let (name, rate, unit) = match step {
         WorkStep::Create if work.size > 0 => return Ok(None),
+        WorkStep::ReadMany => return Ok(None),
         WorkStep::Create => (format!("fuse.create_close.{shared}{threads}t"), paths::create_close(&dirs, reps)?.median, "ops/s"),
         WorkStep::Stat => (format!("fuse.stat.{shared}{threads}t"), paths::stat(&dirs, reps)?.median, "ops/s"),
         WorkStep::Remove => (format!("fuse.unlink.{shared}{threads}t"), paths::unlink(&dirs, reps)?.median, "ops/s"),

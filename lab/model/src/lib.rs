@@ -18,5 +18,6 @@ pub use cpu::{CpuEvent, CpuModel, Cpus};
 pub use disk::{Disk, DiskJob, DiskModel, DiskStatistics, JobKind, Seek};
 pub use engine::{EventQueue, TieOrder};
 pub use network::{
-    Delivery, Message, MessageId, Network, NetworkConfig, NetworkEvent, NetworkHost, NetworkModel, NodeId, ProcessId, Topology,
+    Card, Delivery, Link, Message, MessageId, Network, NetworkConfig, NetworkEvent, NetworkHost, NetworkModel, NodeId, ProcessId,
+    SWITCHES_MAX, Switches, Topology,
 };

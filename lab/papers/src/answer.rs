@@ -61,7 +61,8 @@ impl Answers {
 pub fn number(rows: &[Json], value: &Value) -> Result<f64> {
     let number = field(one_row(rows, &value.r#where)?, &value.field)?;
     let over = value.over.as_ref().map_or(Ok(1.0), |over| field(one_row(rows, over)?, &value.field))?;
-    Ok(number / over * value.times)
+    let number = number / over * value.times;
+    Ok(value.per.map_or(number, |amount| amount / number))
 }
 
 fn one_row<'a>(rows: &'a [Json], wanted: &Table) -> Result<&'a Json> {
@@ -108,6 +109,7 @@ mod tests {
             number(&rows, &value("where = { clients = 2 }\nover = { clients = 1, mode = \"old\" }\ntimes = 100")).expect("two rows"),
             50.0
         );
+        assert_eq!(number(&rows, &value("where = { clients = 2 }\ntimes = 2\nper = 100")).expect("one row"), 12.5);
         for (rest, problem) in [("where = { clients = 3 }", "no row has"), ("where = { mode = \"old\" }", "2 rows have")] {
             let error = number(&rows, &value(rest)).expect_err(rest);
             assert!(error.to_string().contains(problem), "{error}");

@@ -80,6 +80,8 @@ pub struct Value {
     /// What the value is multiplied by, for another unit.
     #[serde(default = "one")]
     pub times: f64,
+    /// What is divided by the value, for a rate from a time.
+    pub per: Option<f64>,
     #[serde(default)]
     pub unit: String,
     /// What the paper prints.

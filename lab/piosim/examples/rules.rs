@@ -3,15 +3,17 @@
 //! `cargo run --release -p weft-piosim --example rules`
 
 use weft_piosim::thesis::cases;
-use weft_piosim::{CacheLayerConfig, ClusterConfig, Simulation};
+use weft_piosim::{CacheLayerConfig, Simulation};
 use weft_sched::LayerKind;
+use weft_sched::improved::ImprovedConfig;
 
 fn main() {
     println!("{:<8} {:<30} {:>10} {:>9} {:>9} {:>10} {:>9} {:>9}", "", "", "2009", "accesses", "seeks", "today", "accesses", "seeks");
     for case in cases("C.2").into_iter().filter(|case| case.layer() == LayerKind::ServerDirected) {
         let natural = case.config().natural();
-        let cache_layer = CacheLayerConfig::improved(LayerKind::ServerDirected, &natural.disk);
-        let today = ClusterConfig { cache_layer, ..natural.clone() };
+        let cache_layer = CacheLayerConfig::improved(LayerKind::ServerDirected, &natural.server.disk, ImprovedConfig::default());
+        let mut today = natural.clone();
+        today.server.cache_layer = cache_layer;
         print!("{:<8} {:<30}", case.table(), case.name());
         for config in [natural, today] {
             let report = Simulation::new(&config, &case.application(0)).and_then(Simulation::run).expect("the thesis runs");

@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use weft_model::units::{GIB, KIB, MIB, seconds};
-use weft_model::{DiskModel, NetworkModel};
+use weft_model::{Card, NetworkModel};
 use weft_piosim::workloads::{Manner, Transfer};
 use weft_piosim::{ClusterConfig, Collective, Simulation};
 use weft_sched::LayerKind;
@@ -50,19 +50,17 @@ fn main() {
     let (clients, servers) = (number(0, 1000) as u32, number(1, 1000) as u32);
     let layer = arguments.get(5).and_then(|name| name.parse().ok()).unwrap_or_default();
     let work = Workload::sharing(Sharing::Interleaved, clients, number(2, 1024) * GIB, number(3, 1024) * KIB);
-    let config = ClusterConfig {
+    let mut config = ClusterConfig {
         network: NetworkModel::Messages,
-        link_bandwidth: 1250 * MIB,
-        link_latency: 5e-6,
         switch_bandwidth: u64::from(clients + servers) * 1250 * MIB,
-        memory_bytes: 16 * GIB,
-        disk: DiskModel::thesis(),
         stripe_bytes: MIB,
         eager_bytes: MIB,
         collective: Collective::InterleavedTwoPhase,
         collective_buffer_bytes: number(4, 8) * MIB,
         ..ClusterConfig::thesis(clients, servers, layer).natural()
     };
+    config.node.card = Card { link_bandwidth: 1250 * MIB, link_latency: 5e-6, ..config.node.card };
+    config.server.memory_bytes = 16 * GIB;
     let start = Instant::now();
     let app = Transfer { work: &work, writes: true }.collective();
     println!("program built in {:.1} s", start.elapsed().as_secs_f64());

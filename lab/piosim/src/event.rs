@@ -11,6 +11,8 @@ pub enum Event {
     Cpu(CpuEvent),
     /// The disk of a server has finished its job.
     Disk(u32),
+    /// A copy from or into the memory of a server has ended.
+    Copied(u32),
     /// A server wanted to look at its cache layer again.
     Wake(u32),
 }
@@ -43,6 +45,8 @@ pub enum Tag {
     WriteData(u32),
     /// A write is done: number of the task that waits for it.
     WriteDone(u32),
+    /// A server asks for the data of a write: number of the request.
+    Ask(u32),
 }
 
 impl Tag {
@@ -54,6 +58,7 @@ impl Tag {
             Tag::ReadData(index) => (2, index),
             Tag::WriteData(index) => (3, index),
             Tag::WriteDone(index) => (4, index),
+            Tag::Ask(index) => (5, index),
         };
         (kind << 32) | u64::from(index)
     }
@@ -66,7 +71,8 @@ impl Tag {
             1 => Tag::Request(index),
             2 => Tag::ReadData(index),
             3 => Tag::WriteData(index),
-            _ => Tag::WriteDone(index),
+            4 => Tag::WriteDone(index),
+            _ => Tag::Ask(index),
         }
     }
 }

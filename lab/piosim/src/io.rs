@@ -25,7 +25,7 @@ impl<'a> World<'a> {
         if truncate && self.comm(index, comm).me == 0 {
             self.file_bytes[file as usize] = 0;
         }
-        Flow::Call(Op::Bcast { comm, root: 0, bytes: OPEN_BYTES, blockwise: true }, END)
+        Flow::Call(Op::Bcast { comm, root: 0, bytes: OPEN_BYTES, how: self.config.commands.bcast }, END)
     }
 
     pub(crate) fn step_close(
@@ -153,11 +153,29 @@ impl<'a> World<'a> {
         for position in 0..self.tasks[index as usize].requests.len() {
             let request = self.tasks[index as usize].requests[position];
             let state = self.requests.get(request);
-            let (process, server, bytes) = (state.process, state.server, state.bytes);
+            let orders = self.servers[state.server as usize].orders_arrivals();
             self.expect_one(index);
             self.expect_one(index);
-            network.send(queue, process, self.servers[server as usize].process, bytes, Tag::WriteData(request).pack());
+            if orders {
+                self.asked_for_data(network, queue, request);
+            } else {
+                self.send_data_of(network, queue, request);
+            }
         }
+    }
+
+    /// The server has asked for the data of a write, or the client is about to send it: it leaves
+    /// when both have come.
+    pub(crate) fn asked_for_data(&mut self, network: &mut Network, queue: &mut Queue, request: u32) {
+        if std::mem::replace(&mut self.requests.get_mut(request).asked, true) {
+            self.send_data_of(network, queue, request);
+        }
+    }
+
+    fn send_data_of(&mut self, network: &mut Network, queue: &mut Queue, request: u32) {
+        let state = self.requests.get(request);
+        let (process, server, bytes) = (state.process, state.server, state.bytes);
+        network.send(queue, process, self.servers[server as usize].process, bytes, Tag::WriteData(request).pack());
     }
 }
 

@@ -22,9 +22,12 @@ pub mod to_hdtrace;
 pub mod workloads;
 mod world;
 
-pub use config::{CacheLayerConfig, ClusterConfig, Collective, Exchange, PartyOrder};
+pub use config::{
+    Allreduce, Bcast, CacheLayerConfig, ClusterConfig, Collective, Commands, Exceptions, Exchange, NodeConfig, PartyOrder, Reduce,
+    ServerConfig,
+};
 pub use program::{Access, Application, Command, Extent, Program};
-pub use record::{FullSpan, MessageSpan, Recording, RequestSpan, TransferSpan};
+pub use record::{FullSpan, MessageSpan, Recording, RequestSpan, Taken, TransferSpan};
 pub use report::Report;
 pub use simulation::{Placed, Simulation};
 pub use stripe::Striping;

@@ -49,6 +49,8 @@ pub struct Envelope {
     pub sender: u32,
     /// It only asks whether data may be sent.
     pub asks: bool,
+    /// Its length.
+    pub bytes: u64,
     /// When the sender handed it to its card, nanoseconds.
     pub sent_at: u64,
     matched: Option<u32>,
@@ -87,8 +89,8 @@ pub struct Mailbox {
 
 impl Mailbox {
     /// A message that is about to be sent.
-    pub fn envelope(&mut self, key: Key, sender: u32, asks: bool, sent_at: u64) -> u32 {
-        let envelope = Envelope { key, sender, asks, sent_at, matched: None, complete: false, order: 0, next: NONE };
+    pub fn envelope(&mut self, key: Key, sender: u32, (asks, bytes): (bool, u64), sent_at: u64) -> u32 {
+        let envelope = Envelope { key, sender, asks, bytes, sent_at, matched: None, complete: false, order: 0, next: NONE };
         match self.free_envelopes.pop() {
             Some(index) => {
                 self.envelopes[index as usize] = envelope;
@@ -235,9 +237,9 @@ mod tests {
     fn messages_and_receives_match_in_order_and_by_key() {
         let mut mailbox = Mailbox::default();
         let (a, b, c) = (
-            mailbox.envelope(key(1, 0), 11, false, 0),
-            mailbox.envelope(key(1, 0), 12, false, 0),
-            mailbox.envelope(key(1, 1), 13, false, 0),
+            mailbox.envelope(key(1, 0), 11, (false, 1), 0),
+            mailbox.envelope(key(1, 0), 12, (false, 1), 0),
+            mailbox.envelope(key(1, 1), 13, (false, 1), 0),
         );
         assert!(mailbox.arrived(a, true, true).is_none(), "nobody waits");
         assert!(mailbox.receive(key(1, 1), 21).is_none(), "another tag");
@@ -253,14 +255,14 @@ mod tests {
     fn a_receive_from_anybody_takes_the_oldest_message_and_keeps_its_place() {
         let mut mailbox = Mailbox::default();
         for sender in [5, 3] {
-            let envelope = mailbox.envelope(key(sender, 0), sender, false, 0);
+            let envelope = mailbox.envelope(key(sender, 0), sender, (false, 1), 0);
             mailbox.arrived(envelope, true, true);
         }
         assert_eq!(mailbox.receive(key(ANY, 0), 1).map(|envelope| envelope.sender), Some(5));
         assert_eq!(mailbox.receive(key(ANY, 0), 1).map(|envelope| envelope.sender), Some(3));
         mailbox.receive(key(ANY, 0), 1);
         mailbox.receive(key(7, 0), 2);
-        let (first, second) = (mailbox.envelope(key(7, 0), 0, false, 0), mailbox.envelope(key(7, 0), 0, false, 0));
+        let (first, second) = (mailbox.envelope(key(7, 0), 0, (false, 1), 0), mailbox.envelope(key(7, 0), 0, (false, 1), 0));
         assert_eq!(mailbox.arrived(first, true, true).map(|(task, _)| task), Some(1));
         assert_eq!(mailbox.arrived(second, true, true).map(|(task, _)| task), Some(2));
     }

@@ -127,6 +127,21 @@ pub struct MessageSpan {
     pub end: u64,
 }
 
+/// A message of a program or of one of its collective commands, from card to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Sending process.
+    pub from: u32,
+    /// Receiving process.
+    pub to: u32,
+    /// Length.
+    pub bytes: u64,
+    /// When the sender handed it to its card, nanoseconds.
+    pub sent: u64,
+    /// When the receiver had it, nanoseconds.
+    pub taken: u64,
+}
+
 /// A server accepts no data of writes because its cache layer has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullSpan {
@@ -156,6 +171,8 @@ pub struct Recording {
     pub requests: Vec<RequestSpan>,
     /// Waits of ranks for messages.
     pub messages: Vec<MessageSpan>,
+    /// Messages that were received, in this order; without questions whether data may be sent.
+    pub taken: Vec<Taken>,
     /// Servers without room.
     pub full: Vec<FullSpan>,
 }

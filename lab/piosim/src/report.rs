@@ -19,6 +19,10 @@ pub struct ServerReport {
     pub disk: DiskStatistics,
     /// What its cache layer did.
     pub layer: LayerStats,
+    /// The most memory that requests took at a time, bytes.
+    pub memory_max: u64,
+    /// Bytes that reads got from the read cache.
+    pub cached_bytes: u64,
 }
 
 /// A whole run.
@@ -31,6 +35,8 @@ pub struct Report {
     pub events: u64,
     /// Bytes that the programs read and wrote: reads end with the file, whatever they asked for.
     pub program_bytes: u64,
+    /// Messages that the network delivered.
+    pub messages: u64,
     /// Bytes that the network delivered, requests and completions included.
     pub network_bytes: u64,
     /// The applications.

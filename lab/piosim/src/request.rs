@@ -41,6 +41,8 @@ pub struct Request {
     pub(crate) cursor: (usize, u64),
     /// Reads: the answer.
     pub(crate) reply: MessageId,
+    /// Writes to a server that asks for the data: it has asked, or the client would send.
+    pub(crate) asked: bool,
     /// It has arrived. Data may overtake it: flow control does not keep the order of packets.
     pub(crate) arrived: bool,
     /// Its number in the recording.
@@ -70,6 +72,7 @@ impl Requests {
                 unwritten: 0,
                 cursor: (0, 0),
                 reply: 0,
+                asked: false,
                 arrived: false,
                 number: NO_NUMBER,
             });
@@ -83,6 +86,7 @@ impl Requests {
         request.left = request.bytes;
         request.unwritten = request.bytes;
         request.cursor = (0, 0);
+        request.asked = false;
         request.arrived = false;
         request.number = NO_NUMBER;
         index

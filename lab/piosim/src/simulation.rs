@@ -2,7 +2,7 @@
 //! nothing is left to happen, and reports.
 
 use weft_model::network::NetworkHost;
-use weft_model::{Cpus, Delivery, Disk, Message, MessageId, Network, NetworkConfig};
+use weft_model::{Cpus, Delivery, Message, MessageId, Network, NetworkConfig};
 
 use crate::collective::Groups;
 use crate::config::{ClusterConfig, PartyOrder};
@@ -70,37 +70,30 @@ impl<'a> Simulation<'a> {
             files.extend(application.files.iter().map(|file| file.initial_bytes));
         }
         let first_server = processes.len() as u32;
-        processes.extend(config.clients..config.clients + config.servers);
+        processes.extend(config.nodes_of_servers());
+        let nodes = config.nodes();
         let network = Network::new(NetworkConfig {
             model: config.network,
-            topology: config.topology,
-            nodes: config.clients + config.servers,
+            topology: config.topology.clone(),
+            cards: nodes.iter().map(|node| node.card).collect(),
             processes: processes.clone(),
             packet_bytes: config.packet_bytes,
-            link_bandwidth: config.link_bandwidth,
-            link_latency: config.link_latency,
+            link_latency: config.node.card.link_latency,
             switch_bandwidth: config.switch_bandwidth,
-            internal_bandwidth: config.internal_bandwidth,
         });
-        let servers = (0..config.servers)
-            .map(|server| {
-                let (disk, layer) = (Disk::new(config.disk.clone()), config.cache_layer.build());
-                Server::new(first_server + server, disk, layer, config.cache_layer.keep(), config.memory_bytes)
-            })
-            .collect();
+        let servers = (0..config.servers).map(|server| Server::new(first_server + server, config.server(server))).collect();
         let server_order = match &config.party_order {
             PartyOrder::Natural => (0..config.servers).collect(),
             PartyOrder::Hashed { servers, .. } => hashed(servers),
         };
         let world = World {
-            granularity: config.cache_layer.granularity(),
-            disk_concurrency: config.disk_concurrency,
-            step_instructions: config.cpu.step_instructions(),
-            cpus: Cpus::new(vec![config.cpu; config.clients as usize]),
+            step_instructions: nodes.iter().map(|node| node.cpu.step_instructions()).collect(),
+            cpus: Cpus::new(nodes.iter().take(config.clients as usize).map(|node| node.cpu).collect()),
             apps,
             tasks,
             free_tasks: Vec::new(),
             node_of: processes,
+            cards: nodes.iter().map(|node| node.card).collect(),
             servers,
             server_order,
             file_bytes: files,
@@ -163,6 +156,7 @@ impl<'a> Simulation<'a> {
                 }
             }
             Event::Disk(server) => world.disk_done(network, queue, server),
+            Event::Copied(server) => world.copied(network, queue, server),
             Event::Wake(server) => world.wake(queue, server),
         }
         true
@@ -215,12 +209,18 @@ impl<'a> Simulation<'a> {
         let servers = world
             .servers
             .iter()
-            .map(|server| ServerReport { disk: server.disk.statistics(), layer: weft_sched::CacheLayer::stats(&server.layer) })
+            .map(|server| ServerReport {
+                disk: server.disk.statistics(),
+                layer: weft_sched::CacheLayer::stats(&server.layer),
+                memory_max: server.memory_max(),
+                cached_bytes: server.cached_bytes(),
+            })
             .collect();
         Ok(Report {
             end_nanos: self.queue.now(),
             events: self.queue.processed(),
             program_bytes: world.program_bytes,
+            messages: self.network.delivered_messages(),
             network_bytes: self.network.delivered_bytes(),
             applications,
             servers,
@@ -250,13 +250,13 @@ impl World<'_> {
 
     fn record_transfer(&mut self, message: &Message, end: u64, bytes: u64, sent: bool) {
         let Some(log) = &mut self.log else { return };
-        let is_local = self.node_of[message.from as usize] == self.node_of[message.to as usize];
-        let config = &self.config;
-        let bandwidth = if is_local { config.internal_bandwidth } else { config.link_bandwidth };
+        let [from, to] = [message.from, message.to].map(|process| self.node_of[process as usize]);
+        let card = self.cards[if sent { from } else { to } as usize];
+        let bandwidth = if from == to { card.internal_bandwidth } else { card.link_bandwidth };
         let time = (u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth.max(1))) as u64;
         let request = match Tag::unpack(message.tag) {
             Tag::Request(index) | Tag::ReadData(index) | Tag::WriteData(index) => Some(self.requests.get(index).number),
-            Tag::Mpi(_) | Tag::WriteDone(_) => None,
+            Tag::Mpi(_) | Tag::WriteDone(_) | Tag::Ask(_) => None,
         };
         log.transfer(message, (end, time), bytes, sent, request);
     }
@@ -298,7 +298,7 @@ impl NetworkHost<Event> for World<'_> {
                 let task = self.requests.get(request).task;
                 self.one_done(queue, task);
             }
-            Tag::ReadData(_) | Tag::WriteDone(_) => {}
+            Tag::ReadData(_) | Tag::WriteDone(_) | Tag::Ask(_) => {}
         }
     }
 
@@ -330,6 +330,7 @@ impl NetworkHost<Event> for World<'_> {
                 }
                 self.one_done(queue, task);
             }
+            Tag::Ask(request) => self.asked_for_data(network, queue, request),
             Tag::Request(_) | Tag::ReadData(_) => {}
         }
     }

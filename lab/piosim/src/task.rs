@@ -12,6 +12,7 @@ mod steps;
 
 use std::collections::BTreeMap;
 
+use crate::config::Bcast;
 use crate::program::{Access, Command, FileId, FileView};
 
 /// Step number of a frame that has nothing left to do once its job set or its called command is
@@ -56,7 +57,7 @@ pub enum Op<'a> {
         comm: u32,
         root: u32,
         bytes: u64,
-        blockwise: bool,
+        how: Bcast,
     },
     Reduce {
         comm: u32,

@@ -1,7 +1,7 @@
 //! All that a simulation holds beside network and event list. What moves it on stands where it
 //! belongs: [`crate::simulation`] and the modules of commands, servers and collective operations.
 
-use weft_model::{Cpus, EventQueue};
+use weft_model::{Card, Cpus, EventQueue};
 
 use crate::collective::group::Groups;
 use crate::config::ClusterConfig;
@@ -30,15 +30,16 @@ pub(crate) struct AppState<'a> {
 /// Everything but network and event list.
 pub struct World<'a> {
     pub(crate) config: ClusterConfig,
-    pub(crate) granularity: u64,
-    pub(crate) disk_concurrency: u32,
-    pub(crate) step_instructions: u64,
     pub(crate) cpus: Cpus,
+    /// What a step costs on each client node.
+    pub(crate) step_instructions: Vec<u64>,
     pub(crate) apps: Vec<AppState<'a>>,
     pub(crate) tasks: Vec<Task<'a>>,
     pub(crate) free_tasks: Vec<u32>,
     /// Node of each process.
     pub(crate) node_of: Vec<u32>,
+    /// Card of each node.
+    pub(crate) cards: Vec<Card>,
     pub(crate) servers: Vec<Server>,
     /// Servers in the order in which an operation turns to them.
     pub(crate) server_order: Vec<u32>,

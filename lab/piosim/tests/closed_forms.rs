@@ -4,8 +4,9 @@ use weft_model::units::{KIB, MIB, transfer_nanos};
 use weft_model::{NetworkModel, Topology};
 use weft_piosim::program::{Access, Application, Command, WORLD};
 use weft_piosim::workloads::{Manner, Transfer};
-use weft_piosim::{CacheLayerConfig, ClusterConfig, Collective, Report, Simulation};
+use weft_piosim::{CacheLayerConfig, ClusterConfig, Collective, Report, ServerConfig, Simulation};
 use weft_sched::LayerKind;
+use weft_sched::improved::ImprovedConfig;
 use weft_workload::{Sharing, Workload};
 
 fn cluster(layer: LayerKind) -> ClusterConfig {
@@ -57,7 +58,7 @@ fn messages_between_racks_share_the_uplink() {
     // Clients 0 and 1 in the first rack, 2 and 3 in the second.
     let topology = Topology::Racks { nodes_per_rack: 2, uplink_bandwidth: 100 * MIB };
     for network in BOTH {
-        let config = ClusterConfig { eager_bytes: u64::MAX, network, topology, ..cluster(LayerKind::None) };
+        let config = ClusterConfig { eager_bytes: u64::MAX, network, topology: topology.clone(), ..cluster(LayerKind::None) };
         let time = |pairs: &[(u32, u32)]| {
             let mut app = Application::new("pairs", 4);
             for &(from, to) in pairs {
@@ -197,7 +198,9 @@ fn every_way(mut check: impl FnMut(&ClusterConfig, &Application, &str)) {
             let test = Transfer { work: &work, writes };
             let individual = |per_call| individual(writes, per_call);
             let base = cluster(layer);
-            let improved = ClusterConfig { cache_layer: CacheLayerConfig::improved(layer, &base.disk), disk_concurrency: 2, ..base };
+            let cache_layer = CacheLayerConfig::improved(layer, &base.server.disk, ImprovedConfig::default());
+            let server = ServerConfig { cache_layer, disk_concurrency: 2, ..base.server.clone() };
+            let improved = ClusterConfig { server, ..base };
             check(&improved, &individual(8), &format!("{} improved, writes {writes}", layer.name()));
             check(&improved, &test.collective(), &format!("{} improved, together, writes {writes}", layer.name()));
             for (name, app) in [
@@ -286,7 +289,8 @@ fn a_run_takes_at_least_the_time_of_its_busiest_disk() {
 #[test]
 fn little_memory_holds_writers_back_but_loses_nothing() {
     for (layer, network) in LayerKind::ALL.into_iter().flat_map(|layer| BOTH.map(|network| (layer, network))) {
-        let config = ClusterConfig { memory_bytes: MIB, network, ..cluster(layer) };
+        let mut config = ClusterConfig { network, ..cluster(layer) };
+        config.server.memory_bytes = MIB;
         for app in [individual(true, 1), individual(true, 0)] {
             let held_back = run(&config, &app);
             assert_eq!(held_back.disks().bytes, FILE_BYTES, "{} {network:?}", layer.name());

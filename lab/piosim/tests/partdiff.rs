@@ -5,7 +5,7 @@ use std::path::Path;
 use weft_hdtrace::{ClusterModel, Project, Trace};
 use weft_piosim::from_hdtrace::{cluster, import, rank_traces};
 use weft_piosim::thesis::partdiff;
-use weft_piosim::{ClusterConfig, Simulation, Striping};
+use weft_piosim::{ClusterConfig, ServerConfig, Simulation, Striping};
 
 fn inputs() -> Option<(ClusterConfig, weft_piosim::Application)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/partdiff-mpi-io-synced");
@@ -50,7 +50,8 @@ fn correct_striping_and_the_later_rule_give_the_known_times() {
             kind: table.layer,
             config: weft_sched::classic::ClassicConfig { granularity: 10_000_000, ..Default::default() },
         };
-        let config = ClusterConfig { cache_layer: layer, striping: Striping::Simple, ..model.clone() };
+        let server = ServerConfig { cache_layer: layer, ..model.server.clone() };
+        let config = ClusterConfig { server, striping: Striping::Simple, ..model.clone() };
         let report = Simulation::new(&config, &application).expect("valid").run().expect("ends");
         assert_eq!(report.end_nanos, nanos, "{}", table.number);
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::document::{Choices, Document, Table, text};
 
 /// Plans and profiles that are part of the program: they work without any file.
-const BUILT_IN: [(&str, &str); 30] = [
+const BUILT_IN: [(&str, &str); 42] = [
     ("plans/directory-hints.toml", include_str!("../../plans/directory-hints.toml")),
     ("plans/engines.toml", include_str!("../../plans/engines.toml")),
     ("plans/creates-engines.toml", include_str!("../../plans/creates-engines.toml")),
@@ -20,21 +20,33 @@ const BUILT_IN: [(&str, &str); 30] = [
     ("plans/checkpoints.toml", include_str!("../../plans/checkpoints.toml")),
     ("plans/weft-creates.toml", include_str!("../../plans/weft-creates.toml")),
     ("plans/weft-lists-2009.toml", include_str!("../../plans/weft-lists-2009.toml")),
+    ("plans/read-many.toml", include_str!("../../plans/read-many.toml")),
     ("plans/weft-streams.toml", include_str!("../../plans/weft-streams.toml")),
     ("plans/interleaved.toml", include_str!("../../plans/interleaved.toml")),
     ("plans/partdiff.toml", include_str!("../../plans/partdiff.toml")),
     ("plans/thousand.toml", include_str!("../../plans/thousand.toml")),
     ("plans/scale.toml", include_str!("../../plans/scale.toml")),
+    ("plans/mixed-disks.toml", include_str!("../../plans/mixed-disks.toml")),
+    ("plans/shared-nodes.toml", include_str!("../../plans/shared-nodes.toml")),
+    ("plans/switches.toml", include_str!("../../plans/switches.toml")),
+    ("plans/broadcasts.toml", include_str!("../../plans/broadcasts.toml")),
+    ("plans/reductions.toml", include_str!("../../plans/reductions.toml")),
+    ("plans/two-phase-pays.toml", include_str!("../../plans/two-phase-pays.toml")),
+    ("plans/arrivals.toml", include_str!("../../plans/arrivals.toml")),
+    ("plans/read-cache.toml", include_str!("../../plans/read-cache.toml")),
     ("plans/racks.toml", include_str!("../../plans/racks.toml")),
     ("plans/blocks-2006.toml", include_str!("../../plans/blocks-2006.toml")),
     ("plans/creates-2006.toml", include_str!("../../plans/creates-2006.toml")),
     ("plans/large-2006.toml", include_str!("../../plans/large-2006.toml")),
     ("profiles/pvfs2-2006.toml", include_str!("../../profiles/pvfs2-2006.toml")),
     ("plans/scale-creates.toml", include_str!("../../plans/scale-creates.toml")),
+    ("plans/scale-processes.toml", include_str!("../../plans/scale-processes.toml")),
+    ("plans/mdtest.toml", include_str!("../../plans/mdtest.toml")),
     ("plans/scale-traces.toml", include_str!("../../plans/scale-traces.toml")),
     ("plans/scale-better.toml", include_str!("../../plans/scale-better.toml")),
     ("plans/scale-weft.toml", include_str!("../../plans/scale-weft.toml")),
     ("plans/dnfsp-split.toml", include_str!("../../plans/dnfsp-split.toml")),
+    ("plans/transfers.toml", include_str!("../../plans/transfers.toml")),
     ("profiles/i-cluster2.toml", include_str!("../../profiles/i-cluster2.toml")),
     ("profiles/scale-2016.toml", include_str!("../../profiles/scale-2016.toml")),
     ("profiles/pvs-2007.toml", include_str!("../../profiles/pvs-2007.toml")),
@@ -60,6 +72,21 @@ struct Found {
 }
 
 impl Lab {
+    /// The laboratory in a folder; if there are neither plans nor profiles in it, the one of that
+    /// name in a directory above the program, if there is one: a build knows the tree that it was
+    /// made in from wherever it is run. Directories above the working directory are not searched:
+    /// others may have planted one there.
+    pub fn near(folder: PathBuf) -> Lab {
+        let has_any = |lab: &PathBuf| lab.join("plans").is_dir() || lab.join("profiles").is_dir();
+        if folder.is_absolute() || has_any(&folder) {
+            return Lab { folder };
+        }
+        let program = std::env::current_exe().ok();
+        let mut above = program.iter().flat_map(|program| program.ancestors().map(|directory| directory.join(&folder)));
+        let found = above.find(has_any);
+        Lab { folder: found.unwrap_or(folder) }
+    }
+
     /// A plan or profile (`kind`) by its name or by the path of its file.
     fn find(&self, kind: &str, name: &str) -> Result<Found> {
         let is_path = name.contains('/') || name.ends_with(".toml");
@@ -110,8 +137,13 @@ impl Lab {
     pub fn plan(&self, name: &str, set: &[String], seed: Option<u64>) -> Result<Plan> {
         let found = self.find("plans", name)?;
         let document = Document::new(&found.name, found.text).with(set)?;
-        let mut profiles = Vec::new();
-        for name in document.root()?.all("profile", text)? {
+        let mut profiles: Vec<(String, Document)> = Vec::new();
+        let root = document.root()?;
+        let mut names = root.all("profile", text)?;
+        for nodes in root.tables("nodes")? {
+            names.extend(nodes.all("profile", text)?);
+        }
+        for name in names {
             let found = self.find("profiles", &name)?;
             profiles.push((name, Document::new(&found.name, found.text)));
         }
@@ -141,7 +173,7 @@ impl Plan {
         self.document.root()
     }
 
-    /// The profile that a case names.
+    /// The profile that a case names, or nodes of it: `root` is the table with the key.
     ///
     /// # Errors
     /// The plan names none of those that it named first.

@@ -53,6 +53,24 @@ pub fn number(value: &DeValue<'_>) -> Result<f64, String> {
     }
 }
 
+/// Numbers of nodes: `3`, `"0-3"` or `"0-3, 7"`, in the order in which they stand there.
+pub fn numbers(value: &DeValue<'_>) -> Result<Vec<u32>, String> {
+    const NUMBERS_MAX: u32 = 1_000_000;
+    let written = show(value);
+    let wrong = || format!("`{written}` is not a list of numbers: write for example 3, \"0-3\" or \"0-3, 7\"");
+    let number = |part: &str| part.trim().parse::<u32>().ok().filter(|&number| number < NUMBERS_MAX).ok_or_else(wrong);
+    let mut list = Vec::new();
+    for part in written.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (number(from)?, number(to)?);
+        if from > to {
+            return Err(wrong());
+        }
+        list.extend(from..=to);
+    }
+    Ok(list)
+}
+
 /// One of some names.
 pub fn name<T: Copy>(value: &DeValue<'_>, names: &[(&str, T)]) -> Result<T, String> {
     let written = text(value)?;
@@ -78,6 +96,16 @@ mod tests {
         }
         for bad in ["\"fast\"", "\"-1s\"", "true", "inf", "\"1 h\""] {
             assert!(seconds(DeValue::parse(bad).expect("TOML").get_ref()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_nodes_are_ranges_and_lists() {
+        let read = |text: &str| numbers(DeValue::parse(text).expect("TOML").get_ref());
+        assert_eq!(read("3"), Ok(vec![3]));
+        assert_eq!(read("\"0-2, 7\""), Ok(vec![0, 1, 2, 7]));
+        for bad in ["\"\"", "\"2-0\"", "\"a\"", "true", "\"1-\"", "\"0-4000000000\"", "-1"] {
+            assert!(read(bad).is_err_and(|problem| problem.contains("write for example")), "{bad}");
         }
     }
 

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use toml::de::DeValue;
-use weft_workload::{BlockOrder, Dirs, Protocol, Sharing, Steps, WorkStep, Workload};
+use weft_workload::{BlockOrder, Dirs, Items, ItemsKind, Naming, Protocol, Sharing, Steps, WorkStep, Workload};
 
-use crate::document::{Choices, Table, text, truth};
+use crate::document::{Choices, Table, integer, text, truth};
 use crate::units::{bytes, count, name, names, up_to};
 
 /// Workloads of files and blocks.
@@ -12,6 +12,8 @@ use crate::units::{bytes, count, name, names, up_to};
 pub enum Kind {
     /// Empty files made, looked at and removed.
     Names,
+    /// Small files, each client's own, read as a whole in a drawn order.
+    Files,
     /// One file, block after block the next client's.
     Interleaved,
     /// One file, a part for each client.
@@ -25,8 +27,13 @@ pub enum Kind {
 }
 
 /// Kinds that real clients can do, with their names.
-pub const KINDS: [(&str, Kind); 4] =
-    [("names", Kind::Names), ("interleaved", Kind::Interleaved), ("own", Kind::Own), ("segmented", Kind::Segmented)];
+pub const KINDS: [(&str, Kind); 5] = [
+    ("names", Kind::Names),
+    ("files", Kind::Files),
+    ("interleaved", Kind::Interleaved),
+    ("own", Kind::Own),
+    ("segmented", Kind::Segmented),
+];
 const ACCESSES: [(&str, WorkStep); 2] = [("read", WorkStep::Read), ("write", WorkStep::Write)];
 
 /// Clients of one workload.
@@ -49,6 +56,7 @@ pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) 
             let dirs = table.swept("directories", choices, |value| name(value, &Dirs::ALL))?.unwrap_or(Dirs::Shared);
             let told = table.value("measure", |value| names(value, &WorkStep::ALL))?;
             let protocol = table.swept("protocol", choices, |value| name(value, &Protocol::ALL))?.unwrap_or(Protocol::Weft);
+            let items = items(table, choices)?;
             let no_metafile = table.swept("no_metafile", choices, truth)?.unwrap_or(false);
             let steps = [WorkStep::Create, WorkStep::Stat, WorkStep::Readdir, WorkStep::Remove];
             // Lists only if that is said.
@@ -56,11 +64,33 @@ pub fn read(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) 
             let mut cycle: Vec<(WorkStep, bool)> = steps.into_iter().map(|step| (step, is_told(step))).collect();
             cycle.retain(|(step, is_told)| *is_told || !matches!(step, WorkStep::Stat | WorkStep::Readdir));
             let attrs = is_told(WorkStep::Readdir);
-            let work = Workload { procs: clients, dirs, protocol, no_metafile, attrs, ..Workload::empty_files(files) };
+            let work = Workload { procs: clients, dirs, protocol, no_metafile, attrs, items, ..Workload::empty_files(files) };
             Ok(Workload { steps: Steps { cycle, ..Steps::default() }, ..work })
+        }
+        Kind::Files => {
+            let files = u64::from(table.swept("files", choices, count)?.unwrap_or(1000));
+            let size = table.swept("size", choices, bytes)?.unwrap_or(112 << 10);
+            let per_call = u64::from(table.swept("files_per_call", choices, count)?.unwrap_or(256));
+            let dirs = table.swept("directories", choices, |value| name(value, &Dirs::ALL))?.unwrap_or(Dirs::Shared);
+            let steps = Steps::of(WorkStep::ReadMany);
+            Ok(Workload { procs: clients, dirs, size, per_call, steps, ..Workload::empty_files(files) })
         }
         kind => blocks(table, kind, clients, choices),
     }
+}
+
+/// What is made, how it is called, and in which tree.
+fn items(table: &Table<'_>, choices: &mut Choices) -> Result<Items> {
+    let kind = table.swept("items", choices, |value| name(value, &ItemsKind::ALL))?.unwrap_or_default();
+    let naming = table.swept("naming", choices, |value| name(value, &Naming::ALL))?.unwrap_or_default();
+    let depth = table.swept("tree_depth", choices, integer)?.unwrap_or(0);
+    let branching = table.swept("tree_branching", choices, |value| up_to(value, 1000))?.unwrap_or(1);
+    let depth = u32::try_from(depth).unwrap_or(u32::MAX);
+    let items = Items { kind, naming, subdirs: 0, depth: depth.min(16), branching: if depth > 0 { branching } else { 0 } };
+    if depth > 16 || items.folders() > 100_000 {
+        return Err(table.error("tree_depth", "gives a tree of more than 16 levels or 100,000 directories"));
+    }
+    Ok(items)
 }
 
 fn blocks(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) -> Result<Workload> {
@@ -69,7 +99,7 @@ fn blocks(table: &Table<'_>, kind: Kind, clients: u32, choices: &mut Choices) ->
         Kind::Segmented => (Sharing::Parts, BlockOrder::Ascending),
         Kind::Collective => (Sharing::Interleaved, BlockOrder::Together),
         Kind::Random => (Sharing::Interleaved, BlockOrder::Drawn),
-        Kind::Interleaved | Kind::Names => (Sharing::Interleaved, BlockOrder::Ascending),
+        Kind::Interleaved | Kind::Names | Kind::Files => (Sharing::Interleaved, BlockOrder::Ascending),
     };
     let per_call = match order {
         BlockOrder::Ascending => table.swept("per_operation", choices, per_operation)?.unwrap_or(1),

@@ -1,7 +1,8 @@
 //! Cases of a plan: the machines, and what runs on them.
 
 use anyhow::Result;
-use weft_piosim::ClusterConfig;
+use weft_model::Topology;
+use weft_piosim::{ClusterConfig, Exceptions};
 use weft_plan::document::{Choices, Table, text};
 use weft_plan::files::Plan;
 use weft_plan::units::name;
@@ -55,7 +56,7 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
         }
         None => None,
     };
-    let config = cluster::read(&root, profile.as_ref(), model, choices)?;
+    let config = cluster::read(plan, (&root, profile.as_ref()), model, choices)?;
     let tables = root.tables("workload")?;
     if tables.is_empty() {
         return Err(root.error("workload", "is missing: a plan needs at least one [[workload]]"));
@@ -64,6 +65,12 @@ pub fn read(plan: &Plan, choices: &mut Choices) -> Result<Case> {
     let case = match root.swept("system", choices, |value| name(value, &SYSTEMS))?.unwrap_or(System::Model) {
         System::Weft | System::Scale | System::Dnfsp if ties != Ties::AsConfigured => {
             return Err(root.error("ties", "is for modelled servers; the order of other systems is fixed or follows from `seed`"));
+        }
+        System::Weft | System::Scale | System::Dnfsp if config.exceptions != Exceptions::default() => {
+            return Err(root.error("nodes", "is for modelled servers; the machines of other systems are all alike"));
+        }
+        System::Weft | System::Scale | System::Dnfsp if matches!(config.topology, Topology::Free(_)) => {
+            return Err(root.error("switch", "is for modelled servers; other systems have one switch"));
         }
         System::Weft => Case::Weft(Box::new(weft_system::read(&root, profile.as_ref(), &tables, &config, plan.seed, choices)?)),
         System::Dnfsp => Case::Dnfsp(Box::new(dnfsp_system::read(&root, profile.as_ref(), &tables, &config, choices)?)),

@@ -13,6 +13,7 @@ mod list;
 mod picture;
 mod pool;
 mod program;
+mod rates;
 mod run;
 mod scale_system;
 #[cfg(test)]
@@ -57,7 +58,7 @@ impl Args {
     /// A plan that makes no sense, or files that cannot be read or written.
     pub fn run(self) -> Result<ExitCode> {
         let threads = self.threads.map_or_else(pool::cores, usize::from);
-        let lab = weft_plan::files::Lab { folder: self.lab };
+        let lab = weft_plan::files::Lab::near(self.lab);
         match self.command {
             Command::Run(args) => args.run(&lab, threads),
             Command::List(args) => args.run(&lab),

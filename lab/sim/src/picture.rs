@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use weft_charts::{Axis, Bar, BarSeries, Frame, GroupedBars, Unit, categorical};
+use weft_charts::{Axis, Bar, BarSeries, Frame, GroupedBars, Lines, Unit, categorical, stacked};
+
+use crate::rates::panels;
 
 /// Keys that stand side by side, the first that a plan gives several values.
 const SIDE_BY_SIDE: [&str; 5] = ["server.cache_layer", "collective", "disk.model", "ties", "phase"];
@@ -27,7 +29,47 @@ struct Measure {
 /// Nothing to draw, or a file that cannot be written.
 pub fn write(path: &Path, title: &str, rows: &[Value], parameters: &[String]) -> Result<()> {
     let chart = chart(title, rows, parameters)?;
-    write_chart(path, &chart)
+    let name = |row: &Value| {
+        parameters.iter().map(|key| format!("{} {}", short(key), shown(key, &row[key.as_str()]))).collect::<Vec<_>>().join(", ")
+    };
+    let panels = panels(rows, name);
+    if panels.is_empty() {
+        return write_chart(path, &chart);
+    }
+    let text = match form(path)? {
+        Form::Drawing => {
+            let pictures: Vec<String> = std::iter::once(chart.svg()).chain(panels.iter().map(Lines::svg)).collect();
+            stacked(title, &pictures)
+        }
+        // Tables one behind the other, an empty line between them.
+        Form::Numbers => {
+            let tables: Vec<String> = std::iter::once(chart.table().csv()).chain(panels.iter().map(|panel| panel.table().csv())).collect();
+            tables.join("\n")
+        }
+    };
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What the file of a picture holds.
+enum Form {
+    Drawing,
+    Numbers,
+}
+
+fn form(path: &Path) -> Result<Form> {
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("svg") => Ok(Form::Drawing),
+        Some("csv") => Ok(Form::Numbers),
+        _ => bail!("{}: the name of a picture must end in .svg (or in .csv for its numbers)", path.display()),
+    }
+}
+
+/// Refuses the name of a picture that could not be written, before anything is simulated for it.
+///
+/// # Errors
+/// Its end is neither `.svg` nor `.csv`.
+pub fn check(path: &Path) -> Result<()> {
+    form(path).map(|_| ())
 }
 
 /// Writes a chart, as its name says: `.svg` or `.csv`.
@@ -35,10 +77,9 @@ pub fn write(path: &Path, title: &str, rows: &[Value], parameters: &[String]) ->
 /// # Errors
 /// Another end of the name, or a file that cannot be written.
 pub fn write_chart(path: &Path, chart: &GroupedBars) -> Result<()> {
-    let text = match path.extension().and_then(|end| end.to_str()) {
-        Some("svg") => chart.svg(),
-        Some("csv") => chart.table().csv(),
-        _ => bail!("{}: the name of a picture must end in .svg (or in .csv for its numbers)", path.display()),
+    let text = match form(path)? {
+        Form::Drawing => chart.svg(),
+        Form::Numbers => chart.table().csv(),
     };
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

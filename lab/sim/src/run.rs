@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use weft_hdtrace::{Project, Trace, trace_file};
 use weft_host::output::{print, print_json};
-use weft_model::DiskStatistics;
 use weft_model::TieOrder;
+use weft_piosim::report::ServerReport;
 use weft_piosim::to_hdtrace::{export, export_disks};
 use weft_piosim::{ClusterConfig, Placed, Recording, Report, Simulation};
 
@@ -48,7 +48,8 @@ pub struct Args {
     #[arg(long)]
     csv: bool,
     /// Draw the results as bars into this file (.svg; .csv: the numbers of the bars): the cache
-    /// layers (or the last key with several values) side by side for each value of the others
+    /// layers (or the last key with several values) side by side for each value of the others;
+    /// below them rates over time where a system tells them (scale)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Seed of random workloads, instead of those in the plan; with ties = "random" also the first
@@ -84,6 +85,7 @@ struct Row {
     bytes: u64,
     /// Bytes by the time of the last event.
     mib_per_second: f64,
+    messages: u64,
     network_bytes: u64,
     disk_operations: u64,
     disk_bytes: u64,
@@ -92,6 +94,10 @@ struct Row {
     slow: u64,
     /// Mean share of the time that a disk was busy.
     disk_busy: f64,
+    /// The most memory that requests took at a time at one server, bytes.
+    memory_max: u64,
+    /// Bytes that reads got from read caches.
+    cached_bytes: u64,
     events: u64,
     /// Real time of the simulation.
     wall_s: f64,
@@ -110,10 +116,15 @@ struct ServerRow {
     slow: u64,
     /// Share of the time that it was busy.
     disk_busy: f64,
+    /// The most memory that requests took at a time, bytes.
+    memory_max: u64,
+    /// Bytes that reads got from the read cache.
+    cached_bytes: u64,
 }
 
 impl Args {
     pub fn run(self, lab: &Lab, threads: usize) -> Result<ExitCode> {
+        self.plot.as_deref().map(picture::check).transpose()?;
         let cases = lab.plan(&self.plan, &self.set, self.seed)?.cases(case::read)?;
         if let Some(folder) = &self.trace {
             std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -233,6 +244,7 @@ fn row(source: &CaseSource, report: &Report, wall_s: f64) -> Row {
         ranks_seconds: report.ranks_end_nanos() as f64 / 1e9,
         bytes,
         mib_per_second: if report.end_nanos == 0 { 0.0 } else { bytes as f64 / seconds / (1 << 20) as f64 },
+        messages: report.messages,
         network_bytes: report.network_bytes,
         disk_operations: disks.operations,
         disk_bytes: disks.bytes,
@@ -240,13 +252,16 @@ fn row(source: &CaseSource, report: &Report, wall_s: f64) -> Row {
         fast: disks.fast,
         slow: disks.slow,
         disk_busy: (busy * 1e4).round() / 1e4,
+        memory_max: report.servers.iter().map(|of| of.memory_max).max().unwrap_or(0),
+        cached_bytes: report.servers.iter().map(|of| of.cached_bytes).sum(),
         events: report.events,
         wall_s,
-        per_server: report.servers.iter().enumerate().map(|(server, of)| server_row(server, &of.disk, report.end_nanos)).collect(),
+        per_server: report.servers.iter().enumerate().map(|(server, of)| server_row(server, of, report.end_nanos)).collect(),
     }
 }
 
-fn server_row(server: usize, disk: &DiskStatistics, end_nanos: u64) -> ServerRow {
+fn server_row(server: usize, of: &ServerReport, end_nanos: u64) -> ServerRow {
+    let disk = &of.disk;
     ServerRow {
         server,
         disk_operations: disk.operations,
@@ -255,6 +270,8 @@ fn server_row(server: usize, disk: &DiskStatistics, end_nanos: u64) -> ServerRow
         fast: disk.fast,
         slow: disk.slow,
         disk_busy: (disk.busy_nanos as f64 / end_nanos.max(1) as f64 * 1e4).round() / 1e4,
+        memory_max: of.memory_max,
+        cached_bytes: of.cached_bytes,
     }
 }
 
@@ -277,7 +294,7 @@ fn columns(rows: &[Value]) -> Vec<String> {
 }
 
 /// Names of results, in the order of [`Row`].
-const RESULTS: [&str; 37] = [
+const RESULTS: [&str; 39] = [
     "phase",
     "seconds",
     "seconds_min",
@@ -296,6 +313,8 @@ const RESULTS: [&str; 37] = [
     "fast",
     "slow",
     "disk_busy",
+    "memory_max",
+    "cached_bytes",
     "fine_after_files",
     "fine_after_s",
     "lookup_percent",
@@ -336,7 +355,18 @@ fn delimited(rows: &[Value]) -> String {
 
 /// The columns that people look at first.
 fn aligned(rows: &[Value]) -> String {
-    let hidden = ["ranks_seconds", "operations", "bytes", "network_bytes", "disk_bytes", "disk_syncs", "shares", "wall_s"];
+    let hidden = [
+        "ranks_seconds",
+        "operations",
+        "bytes",
+        "network_bytes",
+        "disk_bytes",
+        "disk_syncs",
+        "shares",
+        "cached_bytes",
+        "memory_max",
+        "wall_s",
+    ];
     // Lists and tables in a cell are for programs.
     let is_shown =
         |name: &String| !hidden.contains(&name.as_str()) && rows.iter().all(|row| !row[name].is_array() && !row[name].is_object());

@@ -25,6 +25,8 @@ pub struct ScaleCase {
     pub config: ScaleConfig,
 }
 
+/// Splits in one interval from which on a dip can be seen.
+const MANY_SPLITS: u64 = 20;
 const NAMES: [(&str, Names); 2] = [("growing", Names::Growing), ("fixed", Names::Fixed)];
 
 /// Reads what a plan says of Spectrum Scale and the one `[[workload]]`. `config` has the machines.
@@ -46,8 +48,8 @@ pub fn read<'a>(
     let interval = section.required("interval", nanos)?;
     let messages = Messages {
         // A path has two links, as for Weft's own servers on these machines.
-        latency: 2 * (config.link_latency * 1e9).round() as u64,
-        bandwidth: config.link_bandwidth,
+        latency: 2 * (config.node.card.link_latency * 1e9).round() as u64,
+        bandwidth: config.node.card.link_bandwidth,
         wakeup: section.required("wakeup", nanos)?,
         answer: section.required("answer", nanos)?,
         threads: section.required("threads", count)?,
@@ -166,6 +168,18 @@ fn seconds(nanos: u64) -> f64 {
     (nanos as f64 / 1e6).round() / 1e3
 }
 
+/// The mean rate of intervals in which many directory blocks were split by that of those in which
+/// none was; the first and the last interval do not count.
+fn split_dip(report: &Report) -> Option<f64> {
+    let whole = 1..report.rates.len().saturating_sub(1);
+    let splits = |point: &usize| report.splits.get(*point).copied().unwrap_or(0);
+    let mean = |is_meant: &dyn Fn(u64) -> bool| {
+        let files: Vec<u64> = whole.clone().filter(|point| is_meant(splits(point))).map(|point| report.rates[point].iter().sum()).collect();
+        (!files.is_empty()).then(|| files.iter().sum::<u64>() as f64 / files.len() as f64)
+    };
+    Some(mean(&|splits| splits > MANY_SPLITS)? / mean(&|splits| splits == 0)?)
+}
+
 /// Names of tasks with their seconds, in their order.
 fn by_task(names: &[&str], nanos: &[u64]) -> Vec<Value> {
     names.iter().zip(nanos).map(|(name, nanos)| json!({"task": name, "seconds": seconds(*nanos)})).collect()
@@ -197,6 +211,7 @@ fn row(report: &Report, config: &ScaleConfig, wall_s: f64) -> Map<String, Value>
         "create_percent": percent(create),
         "open_percent": percent(open),
         "splits": counts.splits,
+        "split_dip": split_dip(report),
         "leaves": counts.leaves,
         "metanode_changes": counts.metanode_changes,
         "expansions": counts.expansions,

@@ -3,13 +3,16 @@
 //! from the section `[weft]`.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
+use toml::de::DeValue;
+use weft_layout::Strips;
 use weft_model::DiskModel;
 use weft_piosim::{CacheLayerConfig, ClusterConfig};
-use weft_plan::document::{Choices, Table, integer};
+use weft_plan::document::{Choices, Table, integer, text, truth};
 use weft_plan::units::{bytes, count, name, seconds};
 use weft_plan::workload;
 use weft_rt_sim::Profile;
@@ -47,7 +50,7 @@ pub fn read<'a>(
     let mut shape = ClusterShape {
         data: small("servers", config.servers)?,
         stripe_bytes: u32::try_from(config.stripe_bytes).map_err(|_| root.error("stripe", "is larger than Weft has them"))?,
-        cache_layer: match &config.cache_layer {
+        cache_layer: match &config.server.cache_layer {
             CacheLayerConfig::Classic { kind, .. } | CacheLayerConfig::Improved { kind, .. } => *kind,
         },
         ..ClusterShape::default()
@@ -60,6 +63,16 @@ pub fn read<'a>(
     }
     section.set("engine", &mut shape.storage, |value| name(value, &STORAGES))?;
     section.set("durability", &mut shape.contract, |value| name(value, &CONTRACTS))?;
+    shape.changed_contract = section.get("change_durability", |value| name(value, &CONTRACTS))?;
+    if shape.changed_contract.is_some() && shape.storage == Engine::Memory {
+        return Err(root.table("weft")?.error("change_durability", "the engine memory promises nothing"));
+    }
+    let strips = |value: &DeValue<'_>| Strips::parse(&text(value)?).map_err(|problem| problem.to_string());
+    shape.strips = section.get("strips", strips)?.map(Arc::new);
+    section.set("flush_each", &mut shape.flush_each, truth)?;
+    if shape.flush_each && (shape.storage, shape.contract) != (Engine::Journal, Durability::Sync) {
+        return Err(root.table("weft")?.error("flush_each", "is for the engine journal with durability sync"));
+    }
     shape.profile = machines(&mut section, config)?;
     section.finish()?;
     let [table] = workloads else {
@@ -89,9 +102,10 @@ fn machines(section: &mut Layered<'_, '_>, config: &ClusterConfig) -> Result<Pro
     let reads_cached = section.get("reads_cached", |value| name(value, &CACHES))?.unwrap_or(true);
     // A path has two links, each of which a message passes as a whole in the model; cards and
     // switch of this runtime pass it through.
-    let net = NetProfile { bytes_per_s: config.link_bandwidth, send_ns, latency_ns: 2 * ns(config.link_latency), ..base.net };
+    let net =
+        NetProfile { bytes_per_s: config.node.card.link_bandwidth, send_ns, latency_ns: 2 * ns(config.node.card.link_latency), ..base.net };
     let cpu = CpuProfile { request_ns, record_ns, checksum_bytes_per_s: checksum, copy_bytes_per_s: copy };
-    let (read_ns, sync_ns, bandwidth, seek) = match config.disk {
+    let (read_ns, sync_ns, bandwidth, seek) = match config.server.disk {
         DiskModel::Refined { rpm, average_seek, track_seek, bandwidth, close_bytes } => {
             let half_rotation = 30.0 / rpm;
             let seek =

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_analysis::compare::Part;
+use weft_analysis::filter::Shown;
 use weft_analysis::lanes::Lane;
+use weft_analysis::levels::{self, Level, Tracks};
 use weft_analysis::limits::Facts;
 use weft_analysis::pattern::Pattern;
 use weft_analysis::run::Run;
-use weft_analysis::sublane::node_order;
 use weft_analysis::window::{WIDTH_MAX, Window, picture};
-use weft_analysis::{compare, details, drawn, filter, latency, limits, metrics, running, table};
+use weft_analysis::{compare, details, drawn, filter, histogram, latency, limits, metrics, profile, running, table};
 use weft_charts::views;
 use weft_http::{Answer, Query};
 
@@ -26,11 +27,16 @@ const CSV: &str = "text/csv; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The page.
-const PARTS: [(&str, &str, &str); 20] = [
+const PARTS: [(&str, &str, &str); 25] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
     ("/core.js", SCRIPT, include_str!("page/core.js")),
+    ("/address.js", SCRIPT, include_str!("page/address.js")),
+    ("/rows.js", SCRIPT, include_str!("page/rows.js")),
+    ("/costs.js", SCRIPT, include_str!("page/costs.js")),
+    ("/profile.js", SCRIPT, include_str!("page/profile.js")),
+    ("/histogram.js", SCRIPT, include_str!("page/histogram.js")),
     ("/timeline.js", SCRIPT, include_str!("page/timeline.js")),
     ("/paint.js", SCRIPT, include_str!("page/paint.js")),
     ("/side.js", SCRIPT, include_str!("page/side.js")),
@@ -61,6 +67,8 @@ struct Question<'a> {
     site: &'a Site,
     run: &'a Run,
     query: &'a Query,
+    /// How rows are put together.
+    tracks: Arc<Tracks>,
     /// The window of time, nanoseconds since the beginning of the run.
     from: u64,
     to: u64,
@@ -80,6 +88,17 @@ impl Question<'_> {
         self.query.numbers("kind")
     }
 
+    /// The lanes with the spans that the filter shows.
+    fn shown(&self) -> Result<Shown<'_>, Answer> {
+        let refused = |reason| Answer::refused(400, &format!("the filter is not understood: {reason}"));
+        filter::shown(self.run, &self.tracks, self.query.text("filter")).map_err(refused)
+    }
+
+    /// What is said about the spans that the filter shows.
+    fn of_shown(&self, tell: impl FnOnce(&[Lane]) -> Value) -> Answer {
+        self.shown().map_or_else(|refused| refused, |shown| Answer::json(&tell(&shown)))
+    }
+
     /// Whose bounds count.
     fn hardware(&self) -> &str {
         Some(self.query.text("hardware")).filter(|named| matches!(*named, "tcp" | "2006")).unwrap_or("unix")
@@ -90,28 +109,31 @@ impl Question<'_> {
 type Route = fn(&Question<'_>) -> Answer;
 
 /// Every path below `/api/` that asks about a run.
-const ROUTES: [(&str, Route); 26] = [
+const ROUTES: [(&str, Route); 28] = [
     ("runs", |ask| Answer::json(&overview::runs(ask.site))),
-    ("run", |ask| Answer::json(&describe(ask.run))),
+    ("run", |ask| Answer::json(&describe(ask.run, &ask.tracks))),
     ("window", window),
-    ("totals", |ask| match filter::shown(ask.run, ask.query.text("filter")) {
-        Ok(shown) => {
-            Answer::json(&totals(ask.run, &shown, (ask.from, ask.to), &query::hidden(ask.query, ask.run), ask.query.text("colour")))
-        }
-        Err(reason) => Answer::refused(400, &reason),
+    ("totals", |ask| ask.of_shown(|shown| totals(ask.run, shown, (ask.from, ask.to)))),
+    ("profile", |ask| {
+        let (hidden, exclusive) = (query::hidden(ask.query, ask.run), ask.query.text("exclusive") == "1");
+        ask.of_shown(|shown| profile::profile(ask.run, &ask.tracks, shown, (ask.from, ask.to), &hidden, exclusive))
+    }),
+    ("histogram", |ask| {
+        let asked = query::histogram(ask.query);
+        ask.of_shown(|shown| histogram::histogram(ask.run, &ask.tracks, shown, (ask.from, ask.to), &asked))
     }),
     ("gauges", |ask| Answer::json(&gauges::gauges(ask.run, ask.from, ask.to))),
     ("metrics", |ask| match (ask.query.text("format"), ask.query.text("formulas")) {
         ("csv", formulas) => Answer::file(CSV, "weft-metrics.csv", metrics::csv(ask.run, ask.from, ask.to, formulas)),
         (_, formulas) => Answer::json(&metrics::lanes(ask.run, ask.from, ask.to, formulas)),
     }),
-    ("event", |ask| found(details::event(ask.run, ask.event()))),
+    ("event", |ask| found(details::event(ask.run, &ask.tracks, ask.event()))),
     ("request", |ask| found(details::request(ask.run, ask.event()))),
-    ("arrows", |ask| Answer::json(&details::arrows(ask.run, ask.from, ask.to, ARROWS_MAX))),
+    ("arrows", |ask| Answer::json(&details::arrows(ask.run, &ask.tracks, (ask.from, ask.to), ARROWS_MAX))),
     ("hits", hits),
     ("find", |ask| {
         let (wanted, back, at) = (ask.query.text("q"), ask.query.text("back") == "1", ask.query.number("at", 0));
-        Answer::json(&search::find(ask.run, wanted, back, at, ask.event()))
+        Answer::json(&search::find(ask.run, &ask.tracks, wanted, back, at, ask.event()))
     }),
     ("latency", |ask| Answer::json(&latency::distribution(ask.run, ask.from, ask.to, &ask.kinds()))),
     ("explain", |ask| {
@@ -172,8 +194,9 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
         return Answer::refused(404, "there is no such run, or it could not be read");
     };
     let (from, to) = query::window(query, &run);
+    let tracks = levels::tracks(&run, Level::of(query.text("by")));
     match ROUTES.iter().find(|(route, _)| *route == name) {
-        Some((_, answer)) => answer(&Question { site, run: &run, query, from, to }),
+        Some((_, answer)) => answer(&Question { site, run: &run, query, tracks, from, to }),
         None => Answer::refused(404, "there is no such page"),
     }
 }
@@ -181,9 +204,9 @@ pub fn route(site: &Site, path: &str, query: &Query) -> Answer {
 /// The timeline of a window, as [`picture`] packs it.
 fn window(ask: &Question<'_>) -> Answer {
     let width = ask.query.number("width", 1000).clamp(1, u64::from(WIDTH_MAX)) as u32;
-    let shown = match filter::shown(ask.run, ask.query.text("filter")) {
+    let shown = match ask.shown() {
         Ok(shown) => shown,
-        Err(reason) => return Answer::refused(400, &format!("the filter is not understood: {reason}")),
+        Err(refused) => return refused,
     };
     let window = Window { from: ask.from, to: ask.to, width, hidden: query::hidden(ask.query, ask.run) };
     let picture = picture(ask.run, &shown, &window);
@@ -268,14 +291,14 @@ fn found(value: Option<Value>) -> Answer {
 }
 
 /// What does not change with the window.
-fn describe(run: &Run) -> Value {
-    let order = node_order(run.merged);
-    let nodes = run.merged.nodes.iter().enumerate().map(|(number, node)| {
-        json!({ "name": node.name, "server": node.server, "order": order[number], "clock_error_ns": run.merged.clocks[number].error_ns })
-    });
-    let lanes = run.lanes.lanes.iter().map(|lane| {
+fn describe(run: &Run, tracks: &Tracks) -> Value {
+    let nodes = run.merged.nodes.iter().zip(&run.merged.clocks);
+    let nodes = nodes.map(|(node, clock)| json!({ "name": node.name, "server": node.server, "clock_error_ns": clock.error_ns }));
+    let all = tracks.tracks.iter().zip(tracks.order(run));
+    let all = all.map(|(track, order)| json!({ "name": track.name, "heading": track.heading, "node": track.node, "order": order }));
+    let lanes = tracks.lanes(run).iter().zip(&tracks.of_lane).map(|(lane, track)| {
         let spans: usize = lane.tracks.iter().map(|(_, track)| track.len()).sum();
-        json!({ "node": lane.node, "sub": lane.sub_lane, "row": lane.row, "overlaps": lane.overlaps, "spans": spans })
+        json!({ "node": lane.node, "track": track, "sub": lane.sub_lane, "row": lane.row, "overlaps": lane.overlaps, "spans": spans })
     });
     let marks = run.marks().map(|(event, value)| json!([run.since_origin(event.start_ns), value, event.record.text(), event.node]));
     let kinds = run.lanes.kinds.iter().map(|kind| {
@@ -290,6 +313,7 @@ fn describe(run: &Run) -> Value {
         "spans": run.spans(),
         "simulated": run.is_simulated(),
         "nodes": nodes.collect::<Vec<_>>(),
+        "tracks": all.collect::<Vec<_>>(),
         "lanes": lanes.collect::<Vec<_>>(),
         "kinds": kinds.collect::<Vec<_>>(),
         "marks": marks.take(2000).collect::<Vec<_>>(),
@@ -300,12 +324,11 @@ fn describe(run: &Run) -> Value {
     })
 }
 
-/// Number and time of the spans that begin in a window, by node and kind: the legend and the
-/// profile.
-fn totals(run: &Run, shown: &[Lane], (from, to): (u64, u64), hidden: &[bool], colour: &str) -> Value {
+/// Number and time of the spans that begin in a window, by node and kind: the legend.
+fn totals(run: &Run, shown: &[Lane], (from, to): (u64, u64)) -> Value {
     let sums = drawn::totals(run, shown, from, to);
     let rows = sums.into_iter().filter(|(_, (count, _))| *count > 0).map(|((node, kind), (count, time))| json!([node, kind, count, time]));
-    json!({ "from": from, "to": to, "rows": rows.collect::<Vec<_>>(), "profile": drawn::profile(run, shown, (from, to), hidden, colour) })
+    json!({ "from": from, "to": to, "rows": rows.collect::<Vec<_>>() })
 }
 
 /// What is missing, and how far the times can be trusted.

@@ -1,7 +1,7 @@
 //! What the query of an address says about a run.
 
 use weft_analysis::run::Run;
-use weft_analysis::running;
+use weft_analysis::{histogram, running};
 use weft_http::Query;
 
 /// The window of time that is asked for, within the run and not empty.
@@ -23,6 +23,16 @@ pub fn running(query: &Query) -> running::Asked {
         kinds: query.numbers("kind"),
         interval_ns: query.number("interval", 0),
         formula: query.text("formula").to_string(),
+    }
+}
+
+/// Which histogram is asked for.
+pub fn histogram(query: &Query) -> histogram::Asked {
+    histogram::Asked {
+        of: query.text("of").to_string(),
+        by_time: query.text("per") == "time",
+        log: Some(query.text("scale")).filter(|scale| matches!(*scale, "log" | "linear")).map(|scale| scale == "log"),
+        width: chart_width(query),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 use weft_analysis::details;
+use weft_analysis::levels::Tracks;
 use weft_analysis::pattern::Pattern;
 use weft_analysis::run::Run;
 use weft_host::parallel::at_once;
@@ -12,7 +13,7 @@ use weft_trace::events::before;
 
 /// The next or previous span that an expression describes, seen from nanosecond `at` of the run, or
 /// from record `after` if that exists.
-pub fn find(run: &Run, text: &str, back: bool, at: u64, after: u32) -> Value {
+pub fn find(run: &Run, tracks: &Tracks, text: &str, back: bool, at: u64, after: u32) -> Value {
     let pattern = match Pattern::new(run, text) {
         Ok(pattern) => pattern,
         Err(reason) => return json!({ "error": reason }),
@@ -21,7 +22,7 @@ pub fn find(run: &Run, text: &str, back: bool, at: u64, after: u32) -> Value {
     let start = run.origin_ns.saturating_add_unsigned(at);
     let here = if (after as usize) < events.len() { events.order(after) } else { before(start) };
     match events.find(here, back, |position| pattern.holds(position), &at_once) {
-        Some(position) => json!({ "found": details::event(run, position) }),
+        Some(position) => json!({ "found": details::event(run, tracks, position) }),
         None => json!({ "found": Value::Null }),
     }
 }
@@ -105,6 +106,7 @@ pub fn hits(run: &Run, text: &str, asked: Asked) -> Value {
 mod tests {
     use super::*;
     use crate::sample::{Sample, merged};
+    use weft_analysis::levels;
     use weft_trace::events::Event;
 
     fn run() -> Run {
@@ -125,12 +127,13 @@ mod tests {
     #[test]
     fn search_goes_forward_and_back_and_visits_every_hit_once() {
         let run = run();
+        let tracks = levels::tracks(&run, Default::default());
         let hits = |back: bool| {
             let mut hits = Vec::new();
-            let mut found = find(&run, TEXT, back, if back { u64::MAX >> 1 } else { 0 }, u32::MAX);
+            let mut found = find(&run, &tracks, TEXT, back, if back { u64::MAX >> 1 } else { 0 }, u32::MAX);
             while let Some(position) = found["found"]["event"].as_u64() {
                 hits.push(position);
-                found = find(&run, TEXT, back, 0, position as u32);
+                found = find(&run, &tracks, TEXT, back, 0, position as u32);
             }
             hits
         };
@@ -138,8 +141,8 @@ mod tests {
         assert!(!plain.is_empty());
         assert_eq!(hits(false), plain);
         assert_eq!(hits(true).into_iter().rev().collect::<Vec<_>>(), plain);
-        assert!(find(&run, "req:xyz", false, 0, u32::MAX)["error"].is_string());
-        assert!(find(&run, ">5parsec", false, 0, u32::MAX)["error"].is_string());
+        assert!(find(&run, &tracks, "req:xyz", false, 0, u32::MAX)["error"].is_string());
+        assert!(find(&run, &tracks, ">5parsec", false, 0, u32::MAX)["error"].is_string());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use bytes::Bytes;
 use weft_base::{ClientId, MILLISECOND, Nanos, Payload, RequestId, Result, SECOND, ServerId, Status};
 use weft_rt::{Bulk, FaultPoint, Outgoing, Runtime, Work};
-use weft_wire::{Flags, Frame, HEADER_BYTES, Header, Op, Operation};
+use weft_wire::{Flags, Frame, HEADER_BYTES, Header, LeaseScope, Op, Operation};
 
 use crate::sequence::Sequences;
 use crate::told::ToldHandles;
@@ -117,12 +117,23 @@ impl<R: Runtime> Caller<R> {
     ) -> Result<(O::Reply, Payload)> {
         let told = &self.told;
         let encode = || told.encode(operation);
-        let reply = self.deliver(server, O::OP, encode(), &encode, bulk, deadline).await?;
+        let reply = self.deliver(server, O::OP, encode(), &encode, bulk, deadline, &mut LeaseScope::default()).await?;
         Ok((told.decode::<O>(reply.body)?, reply.bulk))
+    }
+
+    /// Like [`Caller::call`]; says also how much of the answer, which may be that there is nothing,
+    /// is given under a lease.
+    pub async fn call_leased<O: Operation>(&self, server: ServerId, operation: &O, deadline: Nanos) -> (Result<O::Reply>, LeaseScope) {
+        let told = &self.told;
+        let encode = || told.encode(operation);
+        let mut leased = LeaseScope::default();
+        let reply = self.deliver(server, O::OP, encode(), &encode, Bulk::None, deadline, &mut leased).await;
+        (reply.and_then(|reply| told.decode::<O>(reply.body)), leased)
     }
 
     /// The part of [`Caller::call_with_bulk`] that is the same code for all operations: it is
     /// compiled once for each runtime. `body` is what `encode` returns.
+    #[allow(clippy::too_many_arguments)] // one request, and what is said of its answer
     async fn deliver(
         &self,
         server: ServerId,
@@ -131,6 +142,7 @@ impl<R: Runtime> Caller<R> {
         encode: &(dyn Fn() -> Bytes + Sync),
         bulk: Bulk<'_>,
         deadline: Nanos,
+        leased: &mut LeaseScope,
     ) -> Result<Frame> {
         self.rt.cpu(Work::Request).await;
         self.rt.pass(FaultPoint::ClientCode).await;
@@ -138,15 +150,23 @@ impl<R: Runtime> Caller<R> {
         let mut body = Some(body);
         let peer = self.peer(server);
         let (ticket, mut span) = Ticket::begin(&peer);
-        let request = RequestId { client: self.client, incarnation: self.incarnation, sequence: ticket.sequence };
+        let sequence = ticket.sequence;
+        // A request that waits at the server counts as finished: it is executed by no reply table,
+        // and must not keep the answers to later ones in it.
+        let waits = op.waits();
+        let ticket = (!waits).then_some(ticket);
+        let request = RequestId { client: self.client, incarnation: self.incarnation, sequence };
         let (mut pause, mut patience) = (0, ATTEMPT_FIRST);
         for attempt in 0u32.. {
             if attempt > 0 {
-                span = peer.lock().sequences.span(ticket.sequence);
+                span = if ticket.is_some() { peer.lock().sequences.span(sequence) } else { 0 };
             }
             let mut header = Header::request(op, server, request, span);
             if attempt > 0 {
                 header.flags = Flags::RETRY;
+            }
+            if waits {
+                header.flags = header.flags.with(Flags::WAITS);
             }
             // Encoded again for the rare second attempt: a shared body costs every first one an
             // allocation.
@@ -176,6 +196,7 @@ impl<R: Runtime> Caller<R> {
             let received_bytes = outcome.as_ref().map_or(0, |frame| frame.body.len() as u64 + frame.bulk.len());
             let boot = match &outcome {
                 Ok(reply) => {
+                    *leased = reply.header.flags.into();
                     self.saw_map(reply.header.map_epoch());
                     Some(reply.header.server_boot)
                 }

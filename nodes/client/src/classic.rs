@@ -110,7 +110,7 @@ impl<R: Runtime> ClassicClient<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_UNLINK);
         check_name(name).map_err(|status| flow.error(status))?;
         let name = bytes::Bytes::copy_from_slice(name);
-        let change = client.changing(Touched::Name(dir, &name));
+        let change = client.changing(Touched::Lost(dir, &name));
         let take = |at| ClassicRemoveEntryRequest { at, name: name.clone(), who: who.clone() };
         let taken = client.call_in_dir(flow, dir, By::Name(&name), take).await?;
         drop(change);
@@ -159,7 +159,8 @@ impl<R: Runtime> ClassicClient<R> {
             self.client.call(flow, server, &ObjectStatRequest { handle, index, capability }).await
         });
         let stats: Vec<_> = run_window(asked, self.client.options().window).await.into_iter().collect::<Result<_>>()?;
-        Ok(weft_layout::file_bytes(layout, stats.iter().map(|stat| stat.size)))
+        let distribution = weft_layout::Distribution::of(layout).ok_or_else(|| flow.error(weft_base::Status::NotSupported))?;
+        Ok(weft_layout::file_bytes(&distribution, stats.iter().map(|stat| stat.size)))
     }
 
     async fn remove_datafiles(&self, flow: Flow, layout: &Layout, capability: Capability) -> Result<()> {

@@ -11,6 +11,7 @@ use crate::attributes::Silent;
 use crate::files::OpenTable;
 use crate::flow::Flow;
 use crate::knowledge::{Asked, Changing, Knowledge, Touched};
+use crate::locks::Locks;
 use crate::servers::Servers;
 use crate::types::ClientOptions;
 
@@ -28,6 +29,7 @@ pub(crate) struct Inner<R> {
     pub(crate) servers: Servers<R>,
     options: ClientOptions,
     pub(crate) opens: OpenTable,
+    pub(crate) locks: Locks,
     pub(crate) knowledge: Knowledge,
     pub(crate) silent: Silent,
 }
@@ -44,7 +46,8 @@ impl<R: Runtime> Client<R> {
         let servers = Servers::new(rt, map, &options);
         let knowledge = Knowledge::default();
         let (opens, silent) = (OpenTable::default(), Silent::default());
-        let inner = Inner { servers, options, opens, knowledge, silent };
+        let locks = Locks::new(options.client);
+        let inner = Inner { servers, options, opens, locks, knowledge, silent };
         Client { inner: Arc::new(inner), until: Nanos::NEVER }
     }
 
@@ -79,7 +82,7 @@ impl<R: Runtime> Client<R> {
     }
 
     /// The attributes of a directory that this client has just changed, if they are known without
-    /// asking, and how many nanoseconds ago they were certainly true. Only after
+    /// asking, and for how many nanoseconds they may be believed. Only after
     /// [`Client::follow_directories`].
     pub fn known_directory(&self, dir: Handle) -> Option<(Attr, u64)> {
         self.inner.knowledge.directory(dir, self.rt().now())
@@ -92,12 +95,12 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Notes when a question is asked.
-    pub(crate) fn ask(&self) -> Asked {
-        Asked { at: self.rt().now(), after_reports: self.inner.opens.reports() }
+    pub(crate) fn asking(&self) -> Asked {
+        Asked { at: self.rt().now(), after_reports: self.inner.opens.reports(), after_log: self.inner.knowledge.log() }
     }
 
     /// This client is about to change something: see [`Changing`].
     pub(crate) fn changing<'a>(&'a self, touched: Touched<'a>) -> Changing<'a> {
-        self.inner.knowledge.changing(touched, self.ask())
+        self.inner.knowledge.changing(touched, self.asking())
     }
 }

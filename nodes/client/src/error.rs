@@ -27,6 +27,11 @@ impl Error {
         Error { status, operation, handle, server: None }
     }
 
+    /// True if there is no such name or object (any more).
+    pub fn is_gone(&self) -> bool {
+        matches!(self.status, Status::NotFound | Status::Stale)
+    }
+
     /// The Linux errno that programs see.
     pub fn errno(&self) -> i32 {
         self.status.errno()

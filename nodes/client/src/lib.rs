@@ -11,16 +11,22 @@ mod error;
 mod files;
 mod flow;
 mod knowledge;
+mod leases;
+mod locks;
+mod many;
 mod names;
 mod servers;
 #[cfg(test)]
 mod tests;
+mod trees;
 mod types;
 
 pub use classic::ClassicClient;
 pub use client::Client;
 pub use error::{Error, Result};
 pub use files::OpenFile;
+pub use locks::IsAwaited;
 pub use servers::DataSpace;
-pub use types::{ClientOptions, CreateOptions, DirItem, DirPage, FsStats, RenameFlags, Seen, SetAttr, XattrFlags};
+pub use trees::{RemoveNews, SumNews, TreeChange, TreeRemoved, TreeSums, WatchedTree};
+pub use types::{ClientOptions, CreateOptions, DirItem, DirPage, FsStats, RenameFlags, Seen, SetAttr, WholeFile, XattrFlags};
 pub use weft_call::{CallerStats, run_window};

@@ -2,7 +2,9 @@
 //! `files/tests`.
 
 mod calls;
+mod many;
 mod namespace;
 mod partitions;
 mod sizes;
+mod trees;
 pub(crate) mod world;

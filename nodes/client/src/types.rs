@@ -1,7 +1,10 @@
 //! What goes into and comes out of the operations of a client.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use weft_base::{Attr, ClientId, FileKind, Handle, ROOT_HANDLE, SECOND};
+use weft_base::{Attr, ClientId, FileKind, Handle, Payload, ROOT_HANDLE, SECOND};
+use weft_layout::Strips;
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
@@ -51,7 +54,7 @@ pub struct SetAttr {
 }
 
 /// How `create` makes and opens a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
     /// Permission bits, the umask applied already.
     pub mode: u32,
@@ -65,12 +68,14 @@ pub struct CreateOptions {
     pub stripe_bytes: u32,
     /// Number of datafiles; 0: what the directory says.
     pub stripe_width: u16,
+    /// The distribution `varstrip` with these strips.
+    pub strips: Option<Arc<Strips>>,
 }
 
 impl Default for CreateOptions {
     fn default() -> Self {
         let rights = Rights::READ.with(Rights::WRITE);
-        CreateOptions { mode: 0o644, exclusive: false, rights, truncate: false, stripe_bytes: 0, stripe_width: 0 }
+        CreateOptions { mode: 0o644, exclusive: false, rights, truncate: false, stripe_bytes: 0, stripe_width: 0, strips: None }
     }
 }
 
@@ -108,6 +113,15 @@ pub struct DirItem {
     /// The attributes are exact. Never false but in a listing that does not wait for data servers
     /// ([`crate::Client::readdir_soon`]).
     pub is_exact: bool,
+}
+
+/// A file that was read as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WholeFile {
+    /// What the name led to.
+    pub handle: Handle,
+    /// All of its bytes.
+    pub data: Payload,
 }
 
 /// Attributes of an object as far as they can be had soon.

@@ -55,6 +55,8 @@ pub struct Cache {
     is_shared: Cell<bool>,
     /// Operations of the layer that the disk works on.
     operations: Cell<u64>,
+    /// Writes may be answered before they are done, if the configuration says how.
+    answers_early: Cell<bool>,
     /// Why a write failed that was answered before.
     lost: RefCell<Option<DiskError>>,
 }
@@ -87,8 +89,14 @@ impl Cache {
             places: RefCell::new(Places::new(weft_sched::classic::NEAR_BYTES)),
             is_shared: Cell::new(false),
             operations: Cell::new(0),
+            answers_early: Cell::new(true),
             lost: RefCell::default(),
         }
+    }
+
+    /// Says whether writes may be answered before they are done.
+    pub fn answer_early(&self, may: bool) {
+        self.answers_early.set(may);
     }
 
     /// True if requests of one turn are to meet here although they are for one object.
@@ -171,7 +179,7 @@ impl Cache {
             return None;
         }
         let pieces = merged(places).map(|place| (place.disk_offset, place.len));
-        if let Some(back) = self.config.write_back
+        if let Some(back) = self.config.write_back.filter(|_| self.answers_early.get())
             && self.may_answer(rt.disk(), back, data.len()).await
         {
             // The sender may use its memory again once it is answered.

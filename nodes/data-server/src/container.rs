@@ -1,6 +1,8 @@
 //! The container on its disk: the only door to it. What the cache layer (`cache.rs`) takes part in
 //! goes through it, everything else straight to the disk.
 
+use std::cell::Cell;
+
 use weft_base::Payload;
 use weft_rt::{Disk, DiskError, FaultPoint, FileId, PeerId, ServerRuntime};
 use weft_store::objects::{DiskPiece, ObjectKey, ReadPiece};
@@ -15,11 +17,13 @@ pub struct Container<R> {
     rt: R,
     file: FileId,
     pub cache: Cache,
+    /// Something may have been written since the last sync began; also by an earlier process.
+    is_unsynced: Cell<bool>,
 }
 
 impl<R: ServerRuntime> Container<R> {
     pub fn new(rt: R, file: FileId, cache: Cache) -> Container<R> {
-        Container { rt, file, cache }
+        Container { rt, file, cache, is_unsynced: Cell::new(true) }
     }
 
     /// Writes `data` of the object to these places, for this request.
@@ -30,10 +34,13 @@ impl<R: ServerRuntime> Container<R> {
         let mut traced = weft_trace::span(DISK_WRITE);
         traced.request(weft_trace::request_key(request.request, request.server)).object(key.handle.0).range(0, data.len());
         self.rt.pass(FaultPoint::DataWrite).await;
-        match self.cache.write(&self.rt, places, data, &mut traced).await {
+        let written = match self.cache.write(&self.rt, places, data, &mut traced).await {
             Some(written) => written,
             None => transfer::write_all(self.rt.disk(), self.file, places, data).await,
-        }
+        };
+        // A sync that began meanwhile may have missed it.
+        self.is_unsynced.set(true);
+        written
     }
 
     /// Reads these pieces of the object, for this request of `peer`.
@@ -50,11 +57,15 @@ impl<R: ServerRuntime> Container<R> {
         }
     }
 
-    /// Brings to stable storage what is written, and first what was answered before it was.
+    /// Brings to stable storage what is written, and first what was answered before it was. Nothing
+    /// is done if nothing was written.
     ///
     /// # Errors
     /// What failed, and why.
     pub async fn sync(&self) -> Result<(), (&'static str, DiskError)> {
+        if !self.is_unsynced.replace(false) {
+            return Ok(());
+        }
         self.cache.drain(&self.rt).await.map_err(|error| ("write what was answered before", error))?;
         let _traced = weft_trace::span(DISK_SYNC);
         self.rt.pass(FaultPoint::DataFlush).await;
@@ -66,7 +77,9 @@ impl<R: ServerRuntime> Container<R> {
     /// # Errors
     /// Of the disk.
     pub async fn punch(&self, offset: u64, bytes: u64) -> Result<(), DiskError> {
-        self.rt.disk().punch(self.file, offset, bytes).await
+        let punched = self.rt.disk().punch(self.file, offset, bytes).await;
+        self.is_unsynced.set(true);
+        punched
     }
 
     /// Does what the cache layer has queued, for ever.

@@ -1,9 +1,9 @@
 //! What is on stable storage, and the rounds that bring it there.
 //!
-//! A round syncs the container, appends a mark to the journal, and syncs the journal; everything
-//! that was changed before the round began is then durable. One round serves everybody who waits.
-//! It runs in a flow of its own, so turns go on meanwhile; what they change waits for the next
-//! round.
+//! A round syncs the container if something was written to it, appends a mark to the journal, and
+//! syncs the journal; everything that was changed before the round began is then durable. One round
+//! serves everybody who waits. It runs in a flow of its own, so turns go on meanwhile; what they
+//! change waits for the next round.
 
 use std::rc::Rc;
 
@@ -107,13 +107,13 @@ impl<R: ServerRuntime> Objects<R> {
 
     /// True if an acknowledged change must be on stable storage.
     pub fn acknowledges_durable(&self) -> bool {
-        self.journal.is_some() && self.config.serving.durability == Durability::Sync
+        self.journal.is_some() && self.durability.get() == Durability::Sync
     }
 
     /// Nanoseconds between rounds that nobody asks for, also where the contract does not say: what
     /// is not promised is kept all the same, and freed space comes back by rounds only.
     fn interval_ns(&self) -> u64 {
-        match self.config.serving.durability {
+        match self.durability.get() {
             Durability::Batch => self.config.serving.batch_interval_ns,
             Durability::Sync | Durability::None => BATCH_INTERVAL_NS_DEFAULT,
         }

@@ -57,6 +57,14 @@ impl Grants {
         Ok(())
     }
 
+    /// As [`Grants::check`], of a capability that will hardly come again.
+    ///
+    /// # Errors
+    /// [`Status::CapabilityRefused`] or [`Status::CapabilityExpired`].
+    pub fn check_once(&self, capability: &Capability, client: ClientId, rights: Rights, now: WallTime) -> Result<()> {
+        capability.verify(&self.key, capability.handle, client, rights, now)
+    }
+
     fn remember(&mut self, fields: Fields, tag: [u8; 16]) {
         if self.young.len() >= GENERATION_MAX {
             self.old = std::mem::take(&mut self.young);

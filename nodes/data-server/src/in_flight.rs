@@ -1,5 +1,6 @@
 //! Requests that are in flight ([`InFlightRequests`]): they run, or wait until those in their way
-//! have finished.
+//! have finished. A request about many objects runs when it may at each of them. It stands in their
+//! queues since the same moment, so nobody waits in a circle.
 //!
 //! ```text
 //!          take: nobody in its way             finish
@@ -10,12 +11,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use weft_base::{Payload, RequestId};
 use weft_rt::{PeerId, Signal};
 use weft_serving::{OutgoingReply, ServedRequest};
 use weft_store::objects::ObjectKey;
-use weft_wire::ops::Piece;
+use weft_wire::ops::{Piece, ReadManyRequest};
 use weft_wire::{Header, Request};
 
 use crate::done::When;
@@ -36,10 +38,17 @@ pub struct AdmittedRequest {
     pub served: ServedRequest,
 }
 
-/// A request that may be executed now. It ends with [`InFlightRequests::finish`].
+/// What a request has for itself until [`InFlightRequests::finish`].
+pub struct Held {
+    number: u64,
+    object: ObjectKey,
+    /// Of a request about many objects.
+    others: Vec<ObjectKey>,
+}
+
+/// A request that may be executed now.
 pub struct RunningRequest {
-    pub object: ObjectKey,
-    pub number: u64,
+    pub held: Held,
     /// Others were in its way.
     pub has_waited: bool,
     pub job: AdmittedRequest,
@@ -53,7 +62,7 @@ impl RunningRequest {
             Request::Read(request) => &request.pieces[..],
             _ => &[],
         };
-        (self.object, pieces.first().map_or(0, |piece| piece.offset))
+        (self.held.object, pieces.first().map_or(0, |piece| piece.offset))
     }
 }
 
@@ -75,16 +84,31 @@ pub struct InFlightRequests {
 struct Traffic {
     running: BTreeMap<u64, Claim>,
     /// In the order of arrival. One that runs is in the way of the first, or that would run.
-    waiting: VecDeque<(Claim, AdmittedRequest)>,
+    waiting: VecDeque<(Claim, Rc<Waiting>)>,
 }
 
-/// What a request needs for itself.
+/// A request that waits.
+struct Waiting {
+    /// So many objects are not free for it.
+    blocked: Cell<usize>,
+    request: Cell<Option<RunningRequest>>,
+}
+
+/// What a request needs of an object for itself.
 #[derive(Clone, Debug)]
 pub struct Claim {
     object: ObjectKey,
     request: RequestId,
     touches: Touches,
     bytes: u64,
+}
+
+/// What a request needs for itself.
+#[derive(Clone, Debug)]
+pub struct Claims {
+    first: Claim,
+    /// Of a request about many objects, each of which comes once.
+    others: Vec<Claim>,
 }
 
 #[derive(Clone, Debug)]
@@ -95,10 +119,13 @@ enum Touches {
     All,
 }
 
-impl Claim {
+impl Claims {
     /// `None` for requests that need no order. `by_bytes`: reads and writes need no more than their
     /// bytes.
-    pub fn of(job: &AdmittedRequest, by_bytes: bool) -> Option<Claim> {
+    pub fn of(job: &AdmittedRequest, by_bytes: bool) -> Option<Claims> {
+        if let Request::ReadMany(request) = &job.request {
+            return Claims::of_reads(job.header.request, request, by_bytes);
+        }
         let (handle, index) = job.request.datafile()?;
         let pieces = match &job.request {
             Request::Read(request) => Some((&request.pieces, false)),
@@ -106,14 +133,37 @@ impl Claim {
             Request::ObjectStat(_) | Request::ObjectSync(_) => return None,
             _ => None,
         };
-        let bytes = pieces.map_or(0, |(pieces, _)| pieces.iter().map(|piece| u64::from(piece.bytes)).sum());
+        let bytes = pieces.map_or(0, |(pieces, _)| bytes_of(pieces));
         let touches = match pieces.filter(|_| by_bytes) {
             Some((pieces, writes)) => Touches::Bytes { pieces: pieces.clone(), writes },
             None => Touches::All,
         };
-        Some(Claim { object: ObjectKey { handle, index }, request: job.header.request, touches, bytes })
+        let first = Claim { object: ObjectKey { handle, index }, request: job.header.request, touches, bytes };
+        Some(Claims { first, others: Vec::new() })
     }
 
+    fn of_reads(id: RequestId, request: &ReadManyRequest, by_bytes: bool) -> Option<Claims> {
+        let mut objects: BTreeMap<ObjectKey, Vec<Piece>> = BTreeMap::new();
+        for read in &request.reads {
+            let object = ObjectKey { handle: read.capability.handle, index: read.index };
+            objects.entry(object).or_default().push(Piece { offset: read.offset, bytes: read.bytes });
+        }
+        let mut claims = objects.into_iter().map(|(object, mut pieces)| {
+            let bytes = bytes_of(&pieces);
+            pieces.sort_unstable_by_key(|piece| piece.offset);
+            let touches = if by_bytes { Touches::Bytes { pieces, writes: false } } else { Touches::All };
+            Claim { object, request: id, touches, bytes }
+        });
+        let first = claims.next()?;
+        Some(Claims { first, others: claims.collect() })
+    }
+}
+
+fn bytes_of(pieces: &[Piece]) -> u64 {
+    pieces.iter().map(|piece| u64::from(piece.bytes)).sum()
+}
+
+impl Claim {
     /// True if the order of the two matters.
     fn meets(&self, other: &Claim) -> bool {
         if self.request == other.request {
@@ -149,6 +199,24 @@ impl Traffic {
     fn may_run(&self, claim: &Claim) -> bool {
         !self.running.values().any(|other| claim.meets(other))
     }
+
+    /// The first one that waits may run: its claim goes with those that do. Gives its request if
+    /// it waited for nothing else.
+    fn next_may_run(&mut self) -> Option<Option<RunningRequest>> {
+        let (claim, _) = self.waiting.front()?;
+        if !self.may_run(claim) {
+            return None;
+        }
+        let (claim, waiting) = self.waiting.pop_front().expect("just seen");
+        let request = waiting.request.take().expect("it waits until no object is blocked");
+        self.running.insert(request.held.number, claim);
+        waiting.blocked.set(waiting.blocked.get() - 1);
+        if waiting.blocked.get() == 0 {
+            return Some(Some(request));
+        }
+        waiting.request.set(Some(request));
+        Some(None)
+    }
 }
 
 impl InFlightRequests {
@@ -168,18 +236,34 @@ impl InFlightRequests {
     }
 
     /// Takes a request: gives it back if it may run now, or lets it wait.
-    pub fn take(&self, claim: Claim, job: AdmittedRequest) -> Option<RunningRequest> {
+    pub fn take(&self, claims: Claims, job: AdmittedRequest) -> Option<RunningRequest> {
+        let Claims { first, others } = claims;
+        self.last.set(self.last.get() + 1);
+        let held = Held { number: self.last.get(), object: first.object, others: others.iter().map(|claim| claim.object).collect() };
+        let number = held.number;
         self.count.set(self.count.get() + 1);
-        self.bytes.set(self.bytes.get() + claim.bytes);
-        let (object, mut objects) = (claim.object, self.objects.borrow_mut());
-        let traffic = objects.entry(object).or_default();
-        if !traffic.waiting.is_empty() || !traffic.may_run(&claim) {
-            traffic.waiting.push_back((claim, job));
-            return None;
+        let bytes = others.iter().fold(first.bytes, |sum, claim| sum + claim.bytes);
+        self.bytes.set(self.bytes.get() + bytes);
+        let mut objects = self.objects.borrow_mut();
+        let mut waits: Option<Rc<Waiting>> = None;
+        for claim in std::iter::once(first).chain(others) {
+            let traffic = objects.entry(claim.object).or_default();
+            if traffic.waiting.is_empty() && traffic.may_run(&claim) {
+                traffic.running.insert(number, claim);
+                continue;
+            }
+            let waiting = waits.get_or_insert_with(|| Rc::new(Waiting { blocked: Cell::new(0), request: Cell::new(None) }));
+            waiting.blocked.set(waiting.blocked.get() + 1);
+            traffic.waiting.push_back((claim, waiting.clone()));
         }
-        let number = self.next_number();
-        traffic.running.insert(number, claim);
-        Some(RunningRequest { object, number, has_waited: false, job })
+        let request = RunningRequest { held, has_waited: waits.is_some(), job };
+        match waits {
+            None => Some(request),
+            Some(waiting) => {
+                waiting.request.set(Some(request));
+                None
+            }
+        }
     }
 
     /// Waits until everything has finished.
@@ -194,29 +278,23 @@ impl InFlightRequests {
         answers.append(&mut self.finished.borrow_mut());
     }
 
-    fn next_number(&self) -> u64 {
-        self.last.set(self.last.get() + 1);
-        self.last.get()
-    }
-
     /// A request has finished: gives those that may run now.
-    pub fn finish(&self, object: ObjectKey, number: u64, answer: OutgoingReply<When>) -> Vec<RunningRequest> {
+    pub fn finish(&self, held: Held, answer: OutgoingReply<When>) -> Vec<RunningRequest> {
         self.finished.borrow_mut().push(answer);
         let mut objects = self.objects.borrow_mut();
-        let traffic = objects.get_mut(&object).expect("a request is at its object until it finishes");
-        let claim = traffic.running.remove(&number).expect("it finishes once");
         self.count.set(self.count.get() - 1);
-        self.bytes.set(self.bytes.get() - claim.bytes);
         let mut next = Vec::new();
-        while traffic.waiting.front().is_some_and(|(claim, _)| traffic.may_run(claim)) {
-            let (claim, job) = traffic.waiting.pop_front().expect("just seen");
-            let number = self.next_number();
-            traffic.running.insert(number, claim);
-            next.push(RunningRequest { object, number, has_waited: true, job });
-        }
-        if traffic.running.is_empty() {
-            assert!(traffic.waiting.is_empty(), "nothing runs that what waits could wait for");
-            objects.remove(&object);
+        for object in std::iter::once(held.object).chain(held.others) {
+            let traffic = objects.get_mut(&object).expect("a request is at its objects until it finishes");
+            let claim = traffic.running.remove(&held.number).expect("it finishes once");
+            self.bytes.set(self.bytes.get() - claim.bytes);
+            while let Some(request) = traffic.next_may_run() {
+                next.extend(request);
+            }
+            if traffic.running.is_empty() {
+                assert!(traffic.waiting.is_empty(), "nothing runs that what waits could wait for");
+                objects.remove(&object);
+            }
         }
         if self.count.get() == 0 {
             assert!(objects.is_empty() && self.bytes.get() == 0, "what is counted is what is under way");

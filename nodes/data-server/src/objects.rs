@@ -15,11 +15,11 @@ use weft_store::objects::{BLOCK_BYTES, ObjectKey, ObjectRecord, ObjectTable};
 use weft_wire::Op;
 use weft_wire::ops::Space;
 
-use crate::DataServerConfig;
 use crate::container::Container;
 use crate::freed::SpaceState;
 use crate::progress::Progress;
 use crate::record::JournalRecord;
+use crate::{DataServerConfig, Durability};
 
 /// Removed objects are remembered for so many nanoseconds: longer than any capability for them
 /// lives.
@@ -38,6 +38,8 @@ pub struct Objects<R: ServerRuntime> {
     pub progress: Progress,
     pub removed: RefCell<Removed>,
     pub(crate) config: DataServerConfig,
+    /// What an acknowledged change has survived, at this moment.
+    pub(crate) durability: Cell<Durability>,
     /// `None` with engine `memory`.
     pub(crate) journal: Option<Journal<R::Disk>>,
     pub(crate) space: RefCell<SpaceState>,
@@ -65,6 +67,7 @@ impl<R: ServerRuntime> Objects<R> {
             table: RefCell::new(table),
             progress: Progress::default(),
             removed: RefCell::new(removed),
+            durability: Cell::new(config.serving.durability),
             config,
             journal,
             space: RefCell::new(SpaceState::new(rt.now())),

@@ -48,8 +48,8 @@ async fn format<R: ServerRuntime>(rt: &R, config: &DataServerConfig) -> Result<F
     let header = ContainerHeader { fs_id: config.serving.map.fs_id, server_id: config.serving.server };
     disk.write(container, 0, Payload::Real(header.encode())).await.map_err(failed())?;
     disk.sync(container).await.map_err(failed())?;
-    let superblock = make_superblock(rt, &config.serving, boot_id(disk, config)).await?;
-    let life = begin_life(disk, superblock, boot_id(disk, config)).await?;
+    let superblock = make_superblock(rt, &config.serving, boot_id(disk, config.cache.write_back.is_some())).await?;
+    let life = begin_life(disk, superblock, boot_id(disk, config.cache.write_back.is_some())).await?;
     let table = ObjectTable::new(capacity_bytes(config.capacity_bytes));
     Ok(Foundation { life, container, journal: Some(journal), table, removed: Removed::default() })
 }
@@ -67,7 +67,7 @@ async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock
     let lsn = journal.append_with(|out| verdict.encode(out));
     journal.commit().await?;
     journal.sync_through(lsn).await?;
-    let life = begin_life(disk, superblock, boot_id(disk, config)).await?;
+    let life = begin_life(disk, superblock, boot_id(disk, config.cache.write_back.is_some())).await?;
     // Nothing is behind the last object any more, whatever comes. What was left there goes back to
     // the disk.
     let end = table.usage().high_water_bytes;
@@ -80,8 +80,8 @@ async fn recover<R: ServerRuntime>(rt: &R, config: &DataServerConfig, superblock
 /// What this life leaves for the next to compare. A server that answers writes before they are in
 /// the container may lose them in any end of its process, so its records are believed no further
 /// than after a power cut: the id of no machine.
-fn boot_id<D: Disk>(disk: &D, config: &DataServerConfig) -> u64 {
-    if config.cache.write_back.is_some() { !disk.boot_id() } else { disk.boot_id() }
+pub fn boot_id<D: Disk>(disk: &D, answers_early: bool) -> u64 {
+    if answers_early { !disk.boot_id() } else { disk.boot_id() }
 }
 
 /// The objects of what a recovery finds after an orderly end, for whoever only looks.

@@ -1,7 +1,7 @@
 //! Which requests are executed when. Requests for different objects go at the same time; those for
 //! one object keep their order wherever it matters: two that touch the same bytes, one of them
 //! writing; truncations and removals against everything; a copy of a request against the request
-//! ([`Claim`]).
+//! ([`Claims`]).
 //!
 //! A request that may run becomes a flow of its own. The others wait for those that are in their
 //! way, and later ones wait behind them, so nothing starves. What has waited has changed nothing,
@@ -23,7 +23,7 @@ use weft_serving::{OutgoingReplies, OutgoingReply};
 
 use crate::clients::Verdict;
 use crate::done::When;
-use crate::in_flight::{AdmittedRequest, Claim, RunningRequest};
+use crate::in_flight::{AdmittedRequest, Claims, RunningRequest};
 use crate::state::Server;
 
 impl<R: ServerRuntime> Server<R> {
@@ -46,8 +46,8 @@ impl<R: ServerRuntime> Server<R> {
         let by_bytes = cache.gathers() || cache.is_served_aside();
         let mut starting = Vec::with_capacity(jobs.len());
         for job in jobs {
-            match Claim::of(&job, by_bytes) {
-                Some(claim) => starting.extend(self.in_flight.take(claim, job)),
+            match Claims::of(&job, by_bytes) {
+                Some(claims) => starting.extend(self.in_flight.take(claims, job)),
                 None => answers.push(self.execute_one(job).await),
             }
         }
@@ -78,10 +78,9 @@ impl<R: ServerRuntime> Server<R> {
         self.rt.spawn(async move {
             let mut next = Some(request);
             while let Some(request) = next {
-                let (object, number) = (request.object, request.number);
-                let answer =
-                    if request.has_waited { server.execute_late(request.job).await } else { server.execute_one(request.job).await };
-                let mut freed = server.in_flight.finish(object, number, answer).into_iter();
+                let RunningRequest { held, has_waited, job } = request;
+                let answer = if has_waited { server.execute_late(job).await } else { server.execute_one(job).await };
+                let mut freed = server.in_flight.finish(held, answer).into_iter();
                 next = freed.next();
                 freed.for_each(|request| server.launch(request));
             }

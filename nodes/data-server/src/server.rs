@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weft_base::{ClientId, Nanos, Status};
 use weft_live::Gauges;
 use weft_rt::{Arrival, Disk, FaultPoint, PeerId, ServerRuntime, Work};
-use weft_serving::{Intake, OutgoingReplies, OutgoingReply, ServedRequest, ServerLoad, Service, Shell, connection};
+use weft_serving::{Intake, OutgoingReplies, OutgoingReply, ServedRequest, ServerLoad, Service, Shell, connection, stored_durability};
 use weft_trace::EventId;
 use weft_wire::ops::ServerInfo;
 use weft_wire::{Frame, Header, Request, Rights};
@@ -17,10 +17,10 @@ use crate::durability::sync_flow;
 use crate::in_flight::AdmittedRequest;
 use crate::objects::Objects;
 use crate::ops;
-use crate::recovery::open;
+use crate::recovery::{boot_id, open};
 use crate::space::reclaim_flow;
 use crate::state::Server;
-use crate::{DataServerConfig, ServerError};
+use crate::{DataServerConfig, Durability, ServerError};
 
 /// Runs a data server until it must stop, or is asked to: then everything is on stable storage when
 /// it ends.
@@ -28,7 +28,10 @@ use crate::{DataServerConfig, ServerError};
 /// # Errors
 /// [`ServerError`]: the store is missing, damaged or somebody else's, or the disk failed so that
 /// nothing acknowledged from now on would be safe.
-pub async fn run<R: ServerRuntime>(rt: R, config: DataServerConfig) -> Result<(), ServerError> {
+pub async fn run<R: ServerRuntime>(rt: R, mut config: DataServerConfig) -> Result<(), ServerError> {
+    config.serving.durability = stored_durability(rt.disk(), &config.serving).await?;
+    // Only where nothing is promised may a write be answered early.
+    config.cache.write_back = config.cache.write_back.filter(|_| config.serving.durability == Durability::None);
     let foundation = open(&rt, &config).await?;
     let server = Server::new(rt, config, foundation);
     server.rt.spawn(weft_serving::introduce(server.clone()));
@@ -130,6 +133,21 @@ impl<R: ServerRuntime> Service for Server<R> {
     async fn bring_to_rest(&self) -> Result<(), ServerError> {
         self.objects.last_round().await?;
         self.shell.failure().map_or(Ok(()), Err)
+    }
+
+    async fn promise(&self, durability: Durability) -> weft_base::Result<()> {
+        self.objects.durability.set(durability);
+        self.objects.container.cache.answer_early(durability == Durability::None);
+        Ok(())
+    }
+
+    async fn flush(&self) -> weft_base::Result<()> {
+        self.objects.wait_durable(self.objects.progress.newest()).await
+    }
+
+    fn boot_id(&self, durability: Durability) -> u64 {
+        let answers_early = self.objects.config.cache.write_back.is_some() && durability == Durability::None;
+        boot_id(self.rt.disk(), answers_early)
     }
 
     fn load(&self) -> ServerLoad {

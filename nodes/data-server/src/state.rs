@@ -59,6 +59,11 @@ impl<R: ServerRuntime> Server<R> {
         self.objects.stop();
     }
 
+    /// Checks a capability that comes for one read: it is not remembered.
+    pub fn authorize_once(&self, capability: &Capability, client: ClientId, rights: Rights) -> Result<()> {
+        self.grants.borrow().check_once(capability, client, rights, self.rt.wall())
+    }
+
     /// Checks the capability of a request.
     pub fn authorize(&self, capability: &Capability, handle: Handle, client: ClientId, rights: Rights) -> Result<()> {
         self.grants.borrow_mut().check(capability, handle, client, rights, self.rt.wall())

@@ -2,12 +2,17 @@
 
 use weft_base::ServerId;
 use weft_journal::Superblock;
+use weft_meta_server::{Row, each_row, tail_records};
 use weft_store::checkpoint::{CHECKPOINT_HEADER_BYTES, CheckpointReader, Chunk};
 use weft_store::journal::{EndReason, Scan, scan};
 use weft_store::objects::ContainerHeader;
 
 use crate::Report;
-use crate::records::{Place, note};
+use crate::records::{self, Place, note};
+
+/// Fields by which databases and tail are held against one another.
+pub(crate) const NEWEST: &str = "newest record";
+pub(crate) const FIRST: &str = "first record";
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +25,10 @@ pub enum StoreFile {
     Checkpoint,
     /// The bytes of all objects.
     Container,
+    /// An embedded database of the engines `db` and `dbpf`.
+    Database,
+    /// Records that are not yet in these.
+    Tail,
 }
 
 impl StoreFile {
@@ -28,11 +37,13 @@ impl StoreFile {
 
     /// By the first bytes; `None` for anything else.
     pub fn of(bytes: &[u8]) -> Option<StoreFile> {
-        let kinds: [(&[u8], StoreFile); 4] = [
+        let kinds: [(&[u8], StoreFile); 6] = [
             (b"weft superblock ", StoreFile::Superblock),
             (b"WEFTJSEG", StoreFile::Segment),
             (b"WEFTCKPT", StoreFile::Checkpoint),
             (b"WEFTDATA", StoreFile::Container),
+            (b"redb\x1A\x0A", StoreFile::Database),
+            (b"WTAL", StoreFile::Tail),
         ];
         kinds.into_iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, kind)| kind)
     }
@@ -44,6 +55,9 @@ impl StoreFile {
         match name {
             "superblock" => Some(StoreFile::Superblock),
             "objects" => Some(StoreFile::Container),
+            "tail" => Some(StoreFile::Tail),
+            "metadata.db" | "attributes.db" => Some(StoreFile::Database),
+            _ if name.starts_with("keyval-") && name.ends_with(".db") => Some(StoreFile::Database),
             _ if numbered("journal.") => Some(StoreFile::Segment),
             _ if numbered("checkpoint.") => Some(StoreFile::Checkpoint),
             _ => None,
@@ -59,7 +73,55 @@ pub fn inspect_file(name: &str, kind: StoreFile, bytes: &[u8], file_bytes: u64, 
         StoreFile::Segment => segment(name, bytes, list),
         StoreFile::Checkpoint => checkpoint(name, bytes, list),
         StoreFile::Container => container(name, bytes, file_bytes),
+        StoreFile::Database => database(name, bytes, list),
+        StoreFile::Tail => tail(name, bytes, list),
     }
+}
+
+fn database(name: &str, bytes: &[u8], list: bool) -> Report {
+    let mut report = Report::new(name, "database of rows", bytes.len() as u64);
+    let mut rows = 0u64;
+    let read = each_row(bytes, |row| {
+        rows += 1;
+        let words = match &row {
+            Row::Newest(newest) => return report.field(NEWEST, newest),
+            Row::Layout(inode) => {
+                report.count("layout");
+                format!("layout of {inode:?}")
+            }
+            Row::Change(change) => records::change(&mut report, change),
+        };
+        if list {
+            report.listing.push(words);
+        }
+    });
+    report.field("rows", rows);
+    read.map_or_else(|what| report.damaged(None, what), |()| {});
+    report
+}
+
+fn tail(name: &str, bytes: &[u8], list: bool) -> Report {
+    let mut report = Report::new(name, "tail: records that need not be in the databases yet", bytes.len() as u64);
+    let (found, end) = tail_records(bytes);
+    if let (Some((first, _)), Some((last, _))) = (found.first(), found.last()) {
+        report.field(FIRST, first);
+        report.field("next record", last.next());
+    }
+    report.field("frames end at byte", end);
+    // What follows may be frames of before, which no longer count, or one that was cut.
+    report.field(
+        "end",
+        if bytes[end..].iter().all(|byte| *byte == 0) {
+            "clean: nothing follows"
+        } else {
+            "older frames, or one that was not written to its end, follow and do not count"
+        },
+    );
+    for (lsn, record) in &found {
+        // Only metadata servers have one.
+        note(&mut report, ServerId(0), Place::Journal(*lsn), 0, record, list);
+    }
+    report
 }
 
 fn superblock(name: &str, bytes: &[u8]) -> Report {

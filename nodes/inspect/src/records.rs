@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_base::{ServerId, ServerRole, Status};
 use weft_data_server::JournalRecord;
-use weft_namespace::Record;
+use weft_namespace::{Change, Record};
 use weft_store::Lsn;
 use weft_store::objects::ObjectRecord;
 
@@ -35,18 +35,19 @@ pub(crate) fn note(report: &mut Report, server: ServerId, place: Place, offset: 
     }
 }
 
+/// Counts a change in the report; gives it in words.
+pub(crate) fn change(report: &mut Report, change: &Change) -> String {
+    let text = format!("{change:?}");
+    report.count(text.split([' ', '{', '(']).next().unwrap_or(&text));
+    text
+}
+
 fn metadata(report: &mut Report, bytes: &[u8]) -> Result<String, String> {
     let record = Record::decode(Bytes::copy_from_slice(bytes)).map_err(|status| match status {
         Status::VersionMismatch => format!("metadata record of version {}", bytes.first().copied().unwrap_or(0)),
         status => format!("metadata record: {status}"),
     })?;
-    let mut words = Vec::new();
-    for change in &record.changes {
-        let text = format!("{change:?}");
-        let name = text.split([' ', '{', '(']).next().unwrap_or(&text);
-        report.count(name);
-        words.push(text);
-    }
+    let words: Vec<String> = record.changes.iter().map(|one| change(report, one)).collect();
     Ok(words.join(", "))
 }
 

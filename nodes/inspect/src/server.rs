@@ -7,7 +7,7 @@ use weft_store::Lsn;
 use weft_store::checkpoint::CheckpointReader;
 use weft_store::journal::{Replay, SegmentHeader, first_segment_for};
 
-use crate::files::read_checkpoint;
+use crate::files::{FIRST, NEWEST, read_checkpoint};
 use crate::{Report, StoreFile, inspect_file};
 
 /// Gives the files of a server.
@@ -41,10 +41,9 @@ pub fn inspect_server(files: &impl ServerFiles, list: bool) -> Vec<Report> {
             known.push((kind, number, name));
         }
     }
-    let order = |kind: StoreFile| {
-        [StoreFile::Superblock, StoreFile::Container, StoreFile::Checkpoint, StoreFile::Segment].iter().position(|k| *k == kind)
-    };
-    known.sort_by_key(|(kind, number, _)| (order(*kind), *number));
+    use StoreFile::{Checkpoint, Container, Database, Segment, Superblock, Tail};
+    let order = |kind: StoreFile| [Superblock, Container, Checkpoint, Segment, Database, Tail].iter().position(|k| *k == kind);
+    known.sort_by_cached_key(|(kind, number, name)| (order(*kind), *number, name.clone()));
     let mut reports = Vec::new();
     let mut history = History::default();
     for (kind, number, name) in known {
@@ -66,14 +65,46 @@ pub fn inspect_server(files: &impl ServerFiles, list: bool) -> Vec<Report> {
         report.damaged(None, "there is none: no server was ever made here, or its start was interrupted (superblock.new, superblock.old)");
         reports.insert(0, report);
     }
-    reports.extend(history.finish(list));
+    let main = match history.engine.as_deref().filter(|_| history.server.is_some_and(|server| server.role() == ServerRole::Meta)) {
+        Some("db") => Some("metadata.db"),
+        Some("dbpf") => Some("attributes.db"),
+        _ => None,
+    };
+    match main {
+        Some(main) => reports.push(of_rows(&reports, main)),
+        None => reports.extend(history.finish(list)),
+    }
     reports
+}
+
+/// What the files of the engines `db` and `dbpf` say together: whether a start finds all records.
+fn of_rows(reports: &[Report], main: &str) -> Report {
+    let mut report = Report::new("(all files)", "rows as a whole", 0);
+    let number = |of: &Report, name: &str| -> Option<u64> {
+        of.fields.iter().find(|(field, _)| field == name)?.1.trim_start_matches("lsn").parse().ok()
+    };
+    let (database, tail) = (reports.iter().find(|one| one.file == main), reports.iter().find(|one| one.file == "tail"));
+    let newest = database.and_then(|database| number(database, NEWEST));
+    match (database, tail) {
+        (None, _) => report.damaged(None, format!("{main} is missing")),
+        (_, None) => report.damaged(None, "tail is missing"),
+        (_, Some(tail)) => {
+            let (first, next) = (number(tail, FIRST), number(tail, "next record"));
+            let rows = newest.unwrap_or(0);
+            report.field("next record", Lsn(next.unwrap_or(0).max(rows + 1)));
+            if let Some(first) = first.filter(|first| *first > rows + 1) {
+                report.damaged(None, format!("records from {} to {} are neither in {main} nor in the tail", Lsn(rows + 1), Lsn(first - 1)));
+            }
+        }
+    }
+    report
 }
 
 /// What a start would read: the newest checkpoint that is whole, and the journal from there on.
 #[derive(Default)]
 struct History {
     server: Option<ServerId>,
+    engine: Option<String>,
     checkpoint: Option<Vec<u8>>,
     segments: Vec<(u64, Vec<u8>)>,
 }
@@ -81,11 +112,14 @@ struct History {
 impl History {
     fn add(&mut self, kind: StoreFile, number: u64, bytes: Vec<u8>) {
         match kind {
-            StoreFile::Superblock => self.server = Superblock::parse(&bytes).ok().map(|superblock| superblock.server),
+            StoreFile::Superblock => {
+                let superblock = Superblock::parse(&bytes).ok();
+                (self.server, self.engine) = superblock.map(|superblock| (superblock.server, superblock.engine)).unzip();
+            }
             // Generations ascend, so the newest one stays.
             StoreFile::Checkpoint if is_whole(&bytes) => self.checkpoint = Some(bytes),
             StoreFile::Segment => self.segments.push((number, bytes)),
-            StoreFile::Checkpoint | StoreFile::Container => {}
+            StoreFile::Checkpoint | StoreFile::Container | StoreFile::Database | StoreFile::Tail => {}
         }
     }
 

@@ -54,6 +54,9 @@ pub struct Superblock {
     pub birth: u64,
     /// The births of the servers that this one has met; its own, once the others know it.
     pub births: BTreeMap<ServerId, u64>,
+    /// The contract that somebody has set while the server ran; the configuration says another one
+    /// perhaps.
+    pub durability: Option<String>,
     /// What the formats of the directory have beyond their versions.
     pub features: StoreFeatures,
     /// Lines of a newer program, which are kept as they are.
@@ -65,7 +68,7 @@ impl Superblock {
     pub fn new(map: &ClusterMap, server: ServerId, engine: &str, boot_id: u64, birth: u64) -> Superblock {
         let (fs_id, map, engine) = (map.fs_id, map.clone(), engine.to_string());
         let (features, births, others) = (StoreFeatures::default(), BTreeMap::new(), Vec::new());
-        Superblock { fs_id, server, engine, boot: 0, boot_id, map, birth: birth | 1, births, features, others }
+        Superblock { fs_id, server, engine, boot: 0, boot_id, map, birth: birth | 1, births, durability: None, features, others }
     }
 
     /// Compares the directory with a configuration: server and file system, engine, and the servers
@@ -177,6 +180,9 @@ impl Superblock {
         for (server, birth) in &self.births {
             fields += &format!("knows {} {birth:016x}\n", server.0);
         }
+        if let Some(durability) = &self.durability {
+            fields += &format!("durability {durability}\n");
+        }
         for line in self.features.lines().chain(self.others.iter().cloned()) {
             fields += &format!("{line}\n");
         }
@@ -240,6 +246,7 @@ impl Superblock {
             map,
             birth: number("birth", 16)?,
             births,
+            durability: field("durability").ok().map(String::from),
             features: StoreFeatures::from_lines(text.lines()),
             others: text[..end].lines().skip(1).filter(|line| !is_known(line)).map(String::from).collect(),
         })
@@ -248,7 +255,7 @@ impl Superblock {
 
 /// True for a line that is not kept as it is.
 fn is_known(line: &str) -> bool {
-    const FIELDS: [&str; 7] = ["fs_id", "server", "engine", "boot", "boot_id", "birth", "knows"];
+    const FIELDS: [&str; 8] = ["fs_id", "server", "engine", "boot", "boot_id", "birth", "knows", "durability"];
     const OF_MAP: [&str; 6] = ["fs_name", "epoch", "stripe_bytes", "stripe_width", "member", "generation"];
     let name = line.split(' ').next().unwrap_or(line);
     FIELDS.contains(&name) || OF_MAP.contains(&name) || StoreFeatures::is_line(line)
@@ -349,6 +356,7 @@ mod tests {
             },
             birth: 0x0123_4567_89ab_cdef,
             births: [(ServerId(0), 5), (ServerId(0x8001), 0x0123_4567_89ab_cdef)].into(),
+            durability: Some("sync".into()),
             features: StoreFeatures::from_lines(["compatible colours"].into_iter()),
             others: vec!["of_a_newer weft".into()],
         }

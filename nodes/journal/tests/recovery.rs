@@ -36,6 +36,7 @@ fn new_superblock(boot: u32) -> Superblock {
         map,
         birth: 3,
         births,
+        durability: None,
         features: StoreFeatures::default(),
         others: vec![],
     }

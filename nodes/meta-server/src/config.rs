@@ -28,6 +28,12 @@ pub struct MetaServerConfig {
     /// What extended attributes may take in memory, in bytes; beyond that they are refused with "no
     /// space".
     pub xattr_bytes_max: u64,
+    /// Under `sync` each change has a flush of its own, as in the synchronous mode of PVFS2: a
+    /// yardstick for the journal engine, which flushes once for all that waits.
+    pub flush_each: bool,
+    /// Takes a line for people about something that a user of this server (its name) has done
+    /// wrong. Any user can make it be called.
+    pub warn: Option<fn(server: &str, what: &str)>,
     /// Owner of the root directory of a new file system.
     pub root_uid: u32,
     /// Group of the root directory of a new file system.
@@ -45,6 +51,8 @@ impl MetaServerConfig {
             patience_ns: 5 * SECOND,
             capability_ns: 3600 * SECOND as i64,
             xattr_bytes_max: XATTR_BYTES_MAX_DEFAULT,
+            flush_each: false,
+            warn: None,
             root_uid: 0,
             root_gid: 0,
         }

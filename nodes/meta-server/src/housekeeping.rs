@@ -82,9 +82,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             self.rt.sleep_until(self.rt.now() + tick_ns).await;
             self.shell.expire_parked();
             self.expire_sessions();
+            self.look_after_locks();
+            self.expire_leases();
             self.kept(self.engine.rest().await);
             if self.rt.now() >= grace_ends {
                 self.state.borrow_mut().end_grace();
+                self.clients.sessions.borrow_mut().grace_ends();
             }
             self.resolve_in_doubt();
             if !self.state.borrow().uncertain_files().is_empty() && !self.background.settling.replace(true) {
@@ -97,9 +100,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     }
 
     fn expire_sessions(&self) {
-        let expired = self.sessions.borrow_mut().expire(self.rt.now());
+        let expired = self.clients.sessions.borrow_mut().expire(self.rt.now());
         for client in expired.ended {
             self.state.borrow_mut().drop_client(client);
+            self.drop_locks_of(client);
         }
         if !expired.forgotten.is_empty() {
             let changes = expired.forgotten.into_iter().map(|client| Change::ForgetClient { client }).collect();

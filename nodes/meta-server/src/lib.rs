@@ -21,7 +21,9 @@ mod config;
 mod dump;
 mod engine;
 mod flows;
+mod holders;
 mod housekeeping;
+mod leases;
 mod ops;
 mod requests;
 mod server;
@@ -32,5 +34,6 @@ mod tx;
 
 pub use config::MetaServerConfig;
 pub use dump::DUMP_NAME;
+pub use engine::{Row, each_row, tail_records};
 pub use start::{format, run};
 pub use weft_serving::{Durability, Engine, ServerError, ServingConfig};

@@ -84,7 +84,12 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             // After a restart of this server, files that somebody was writing to: this client may
             // have been the one.
             let may_have_had = op == Op::Reclaim && state.is_in_grace() && state.is_uncertain(handle);
-            if may_have_had { has.with(Rights::WRITE) } else { has }
+            let may_lock = matches!(op, Op::Lock | Op::LockTest) && state.is_in_grace();
+            match (may_have_had, may_lock) {
+                (true, _) => has.with(Rights::WRITE),
+                (_, true) => has.with(Rights::READ),
+                _ => has,
+            }
         })?;
         if let Some(served) = self.current.borrow_mut().as_mut() {
             self.shell.asked(served, &request, is_first);
@@ -92,7 +97,29 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if changes {
             self.check_room(&request)?;
         }
+        let (client, object) = (header.request.client, request.object());
+        let leasable = self.leasable(client, &request);
+        let hint = match &request {
+            Request::SetXattr(request) if self.config.warn.is_some() => Some(request.clone()),
+            _ => None,
+        };
         let result = self.execute(peer, header, request);
+        if let (Some(hint), Some(warn), Err(Status::Invalid)) = (hint, self.config.warn, &result)
+            && let Some(why) = self.state.borrow().why_no_hint(&hint)
+        {
+            // The error that a program sees says less.
+            warn(&self.config.serving.name, &format!("uid {}: {why}", hint.who.uid));
+        }
+        if let Some(dir) = leasable {
+            let leased = self.grants(client, op, object, dir, &result);
+            if let Some(served) = self.current.borrow_mut().as_mut() {
+                served.leased(leased);
+            }
+        }
+        // Who makes a file finds out by its handle.
+        if let (Err(Status::SharedAppend), Op::Open | Op::SetAttr) = (&result, op) {
+            self.tell_appenders(client, object);
+        }
         if changes && let Err(status) = &result {
             self.state.borrow_mut().remember(header.request, header.finished_below(), Err(*status));
         }
@@ -151,7 +178,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     fn check_room(&self, request: &Request) -> Result<()> {
         match request {
             Request::Open(open) if !open.truncate => Ok(()),
-            Request::Close(_) | Request::CloseMany(_) => Ok(()),
+            Request::Close(_) | Request::CloseMany(_) | Request::Lock(_) | Request::Unlock(_) => Ok(()),
             _ => self.check_room_of(request.op()),
         }
     }
@@ -161,7 +188,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if record.is_volatile() { Ok(()) } else { self.check_room_of(op) }
     }
 
-    fn check_room_of(&self, op: Op) -> Result<()> {
+    pub(crate) fn check_room_of(&self, op: Op) -> Result<()> {
         match self.engine.room() {
             Room::Plenty => Ok(()),
             Room::Low if op.space() == Space::Freed => Ok(()),

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use weft_base::{ClientId, ClusterMap, FastMap, Handle, MILLISECOND, Nanos, ROOT_HANDLE};
+use weft_base::{ClientId, ClusterMap, FastMap, Handle, MILLISECOND, Nanos, ROOT_HANDLE, Status};
 use weft_journal::{JournalError, Lsn};
 use weft_live::Gauges;
 use weft_namespace::{Placement, State};
@@ -14,10 +14,12 @@ use weft_trace::EventId;
 use weft_wire::ops::{ServerInfo, TxId};
 use weft_wire::{Header, Op};
 
-use crate::MetaServerConfig;
 use crate::engine::{Engine, Room};
+use crate::holders::Holders;
+use crate::ops::ProgramLocks;
 use crate::sessions::Sessions;
 use crate::step::{Doubt, Step};
+use crate::{Durability, MetaServerConfig};
 
 /// The pause before a commit that met a full disk is tried again, in nanoseconds.
 const COMMIT_RETRY_NS: u64 = 100 * MILLISECOND;
@@ -46,6 +48,15 @@ pub(crate) struct Background {
     pub(crate) telling: RefCell<FastMap<Handle, u32>>,
     pub(crate) checkpointing: Cell<bool>,
     pub(crate) flushing: Cell<bool>,
+    /// Requests for changes that are looked after.
+    pub(crate) watchers: Cell<u32>,
+}
+
+/// What is known of clients.
+pub(crate) struct Clients {
+    pub(crate) sessions: RefCell<Sessions>,
+    /// Those that may believe what they were told.
+    pub(crate) holders: Holders,
 }
 
 /// A metadata server, shared by its flows.
@@ -55,9 +66,8 @@ pub(crate) struct Server<R: ServerRuntime, E: Engine> {
     pub(crate) engine: E,
     pub(crate) config: MetaServerConfig,
     pub(crate) state: RefCell<State>,
-    pub(crate) sessions: RefCell<Sessions>,
-    /// Clients from before a restart that have not told yet what they have open.
-    pub(crate) untold: RefCell<BTreeSet<ClientId>>,
+    pub(crate) clients: Clients,
+    pub(crate) locks: ProgramLocks,
     pub(crate) transactions: Transactions,
     pub(crate) background: Background,
     /// The request that is being executed, unless a flow goes on with it.
@@ -82,20 +92,21 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let client = config.identity.unwrap_or((ClientId(rt.random()), 1));
         let now = rt.now();
         let mut sessions = Sessions::new(config.session_grace_ns, config.reply_retention_ns);
-        let untold = state.reply_clients().into_iter().collect();
-        state.reply_clients().into_iter().for_each(|client| sessions.recovered(client, now));
+        state.reply_clients().iter().chain(state.lockers()).for_each(|client| sessions.recovered(*client, now));
         // Parts from before a restart are asked about at once.
         let in_doubt = state.prepared_transactions().into_iter().map(|tx| (tx, Doubt::Recovered)).collect();
         let shell = Shell::new(rt.clone(), &config.serving, life, client);
+        // An older number means nothing to anybody.
+        let holders = Holders::new(rt.random() as u32, state.holders().iter().copied(), now);
         state.place(Placement::of(&shell.introduction.map()));
         Rc::new(Server {
             shell,
             rt,
             engine,
             state: RefCell::new(state),
-            sessions: RefCell::new(sessions),
-            untold: RefCell::new(untold),
+            clients: Clients { sessions: RefCell::new(sessions), holders },
             transactions: Transactions { undecided: RefCell::default(), in_doubt: RefCell::new(in_doubt), next: Cell::new(1) },
+            locks: ProgramLocks::default(),
             background: Background::default(),
             current: RefCell::new(None),
             in_flight: RefCell::default(),
@@ -116,11 +127,11 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
     }
 
     fn connected(&self, client: ClientId, _incarnation: u32) {
-        self.sessions.borrow_mut().connected(client);
+        self.clients.sessions.borrow_mut().connected(client);
     }
 
     fn disconnected(&self, client: ClientId, now: Nanos) {
-        self.sessions.borrow_mut().disconnected(client, now);
+        self.clients.sessions.borrow_mut().disconnected(client, now);
     }
 
     fn intake(&self, is_to_stop: bool) -> Intake {
@@ -206,6 +217,15 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
         Ok(self.engine.bring_to_rest().await?)
     }
 
+    async fn promise(&self, durability: Durability) -> weft_base::Result<()> {
+        let promised = self.engine.promise(durability).await;
+        if self.kept(promised) { Ok(()) } else { Err(Status::Io) }
+    }
+
+    async fn flush(&self) -> weft_base::Result<()> {
+        self.make_all_durable().await
+    }
+
     fn placed(&self, map: &ClusterMap) {
         self.state.borrow_mut().place(Placement::of(map));
     }
@@ -235,6 +255,6 @@ impl<R: ServerRuntime, E: Engine> Service for Server<R, E> {
     }
 
     fn gauges(&self) -> Gauges {
-        Gauges { clients: self.sessions.borrow().connected_count(), ..Gauges::default() }
+        Gauges { clients: self.clients.sessions.borrow().connected_count(), ..Gauges::default() }
     }
 }

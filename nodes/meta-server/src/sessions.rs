@@ -8,7 +8,7 @@
 //!                               breaks        open files dropped
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weft_base::{ClientId, Nanos};
 
@@ -36,18 +36,36 @@ pub(crate) struct Expired {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     clients: BTreeMap<ClientId, Session>,
+    /// Clients from before a restart that have not told yet what they have open.
+    untold: BTreeSet<ClientId>,
     grace_ns: u64,
     retention_ns: u64,
 }
 
 impl Sessions {
     pub(crate) fn new(grace_ns: u64, retention_ns: u64) -> Sessions {
-        Sessions { clients: BTreeMap::new(), grace_ns, retention_ns }
+        Sessions { clients: BTreeMap::new(), untold: BTreeSet::new(), grace_ns, retention_ns }
     }
 
     /// A client that the server knows from before its restart.
     pub(crate) fn recovered(&mut self, client: ClientId, now: Nanos) {
         self.clients.entry(client).or_insert(Session::Lost { since: now });
+        self.untold.insert(client);
+    }
+
+    /// The client has told what it has open.
+    pub(crate) fn told(&mut self, client: ClientId) {
+        self.untold.remove(&client);
+    }
+
+    /// All clients have had the time to tell.
+    pub(crate) fn grace_ends(&mut self) {
+        self.untold.clear();
+    }
+
+    /// Clients from before a restart that have not told yet what they have open.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = &ClientId> {
+        self.untold.iter()
     }
 
     pub(crate) fn connected(&mut self, client: ClientId) {
@@ -65,6 +83,11 @@ impl Sessions {
             Session::Connected { connections } => Session::Connected { connections: connections - 1 },
             other => other,
         };
+    }
+
+    /// True if the client has a connection.
+    pub(crate) fn is_connected(&self, client: ClientId) -> bool {
+        matches!(self.clients.get(&client), Some(Session::Connected { .. }))
     }
 
     /// Clients with a connection.

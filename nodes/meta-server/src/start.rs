@@ -4,7 +4,7 @@ use weft_base::{ServerId, ServerRole};
 use weft_journal::{Found, Superblock};
 use weft_namespace::{Change, Record, Settings, State, encode};
 use weft_rt::{Disk, ServerRuntime};
-use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal};
+use weft_serving::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal, stored_durability};
 use weft_wire::NameKey;
 
 use crate::engine::{Engine as KeepsRecords, JournalEngine, MemoryEngine, Plan, RowEngine};
@@ -21,8 +21,9 @@ const HANDLES_LOST_MAX: u64 = 1 << 24;
 /// [`ServerError`]: the configuration makes no sense, the directory holds no store or somebody
 /// else's, or the journal is damaged or has failed, so that nothing acknowledged from now on would
 /// be safe.
-pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<(), ServerError> {
+pub async fn run<R: ServerRuntime>(rt: R, mut config: MetaServerConfig) -> Result<(), ServerError> {
     check_config(&config)?;
+    config.serving.durability = stored_durability(rt.disk(), &config.serving).await?;
     let mut state = State::new(settings(&config));
     match config.serving.engine {
         Engine::Memory => {
@@ -39,7 +40,7 @@ pub async fn run<R: ServerRuntime>(rt: R, config: MetaServerConfig) -> Result<()
                 Ok(())
             })
             .await?;
-            let engine = JournalEngine::new(journal, &config.serving);
+            let engine = JournalEngine::new(journal, &config);
             let life = begin(&rt, superblock, power_was_cut, &engine, &mut state).await?;
             serve(rt, engine, config, life, state).await
         }
@@ -64,7 +65,7 @@ pub async fn format<R: ServerRuntime>(rt: &R, config: &MetaServerConfig) -> Resu
     match config.serving.engine {
         Engine::Memory | Engine::Journal => {
             let journal = make_journal(rt, &config.serving).await?;
-            put_root(rt, config, &JournalEngine::new(journal, &config.serving)).await?;
+            put_root(rt, config, &JournalEngine::new(journal, config)).await?;
         }
         Engine::Db | Engine::Dbpf => {
             let engine = RowEngine::make(rt.disk(), plan(config), &config.serving).await?;

@@ -13,7 +13,7 @@ use weft_journal::Lsn;
 
 /// How a request goes on.
 pub(crate) enum Step {
-    /// This is the answer; so many changes were made.
+    /// This is the answer; so many records were changed, or looked at for a list.
     Answer(Bytes, usize),
     /// This is the answer when the record survives a power cut, as far as that is promised.
     WhenDurable(Bytes, Lsn),

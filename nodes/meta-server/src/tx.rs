@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_base::{Credentials, Handle, MILLISECOND, Nanos, Result, SECOND, ServerId, Status, WallTime};
+use weft_base::{ClientId, Credentials, Handle, MILLISECOND, Nanos, Result, SECOND, ServerId, Status, WallTime};
 use weft_journal::Lsn;
 use weft_namespace::{Change, CycleCheck, Prepared, Record, ServerPart, lead_to_made, made_directory};
 use weft_rt::{FaultPoint, ServerRuntime, join_all};
@@ -95,7 +95,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 own.parts.extend(stage.own.iter().cloned());
                 self.rt.pass(FaultPoint::TxLock).await;
                 participants.extend(stage.remote.iter().map(|(server, _)| *server));
-                let handles = self.prepare_remote(tx, &stage.remote, &change.who, time, deadline).await?;
+                let handles = self.prepare_remote(header.request.client, tx, &stage.remote, &change.who, time, deadline).await?;
                 made = made.or(stage.remote.iter().zip(&handles).find_map(|((_, parts), handles)| made_directory(parts, handles)));
             }
             self.check_cycles(&change.cycles, deadline).await?;
@@ -147,13 +147,16 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let cx = weft_namespace::RequestContext { now: own.time, ..self.context(header.request.client) };
             change.reply.body(&state, &cx, &record, made)?
         };
+        self.announce(header.request.client, &record)?;
         record.changes.push(Change::PutDecided { tx, participants });
         self.change_and_answer(header, &mut record, &body);
         Ok(body)
     }
 
+    #[allow(clippy::too_many_arguments)] // the fields of one request
     async fn prepare_remote(
         &self,
+        client: ClientId,
         tx: TxId,
         remote: &[(ServerId, Vec<TxPart>)],
         who: &Credentials,
@@ -161,7 +164,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         deadline: Nanos,
     ) -> Result<Vec<Vec<Handle>>> {
         let ask = |(server, parts): &(ServerId, Vec<TxPart>)| {
-            let (server, request) = (*server, TxPrepareRequest { tx, parts: parts.clone(), who: who.clone(), time });
+            let (server, request) = (*server, TxPrepareRequest { tx, parts: parts.clone(), who: who.clone(), time, client: Some(client) });
             async move { self.shell.caller.call(server, &request, deadline).await }
         };
         let answers = join_all(remote.iter().map(ask)).await;
@@ -261,7 +264,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
 
     /// Agrees to a part of a transaction, or refuses.
     pub(crate) fn tx_prepare(&self, header: &Header, request: TxPrepareRequest) -> Result<Step> {
-        let TxPrepareRequest { tx, parts, who, time } = request;
+        let TxPrepareRequest { tx, parts, who, time, client } = request;
         if tx.coordinator == self.shell.identity.server {
             // A coordinator prepares nothing, it decides.
             return Err(Status::BadMessage);
@@ -278,6 +281,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             }
         };
         let agreed = handles.is_ok();
+        self.announce(client.unwrap_or(header.request.client), &record)?;
         let body = TxPrepareReply { handles }.to_bytes();
         self.change_and_answer(header, &mut record, &body);
         if !agreed {

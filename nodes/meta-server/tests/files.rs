@@ -191,7 +191,7 @@ fn the_grace_after_a_restart_protects_unlinked_files_that_are_reclaimed() {
     let reclaimer = client.clone();
     cluster.block_on(|| async move {
         let opens = vec![OpenFile { handle: kept, rights: WRITE, open_sequence: 1 }];
-        reclaimer.call(ServerId(0), &ReclaimRequest { opens }).await.unwrap();
+        reclaimer.call(ServerId(0), &ReclaimRequest { opens, locks: None, goes_on: None }).await.unwrap();
     });
     cluster.sim.run_for(SECOND);
     assert!(!cluster.removed(lost), "the grace is not over");

@@ -15,8 +15,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Attributes that need no question: after every change of a directory a kernel asks for its
     /// attributes, which are known if we made the change.
     pub fn known_attr(&self, node: InodeNumber) -> Option<Shown> {
-        let (attr, age) = self.client.known_directory(node.handle())?;
-        Some(Shown { node, attr, ttl_ns: self.options.ttl_ns.saturating_sub(age) })
+        let (attr, attr_ttl_ns) = self.client.known_directory(node.handle())?;
+        Some(Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns })
     }
 
     /// Attributes of an object that are not known ([`Posix::known_attr`]); size and times are
@@ -52,10 +52,18 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// What is told of an object that is known already, under this number.
     fn show(&self, node: InodeNumber, attr: Attr, changes: XattrCount) -> Shown {
         if node.is_second() {
-            return Shown { node, attr, ttl_ns: 0 };
+            return Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns: 0 };
         }
         self.told.tell(&attr, changes, self.now());
-        Shown { node, attr, ttl_ns: self.options.ttl_ns }
+        Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns: self.attr_ttl_ns(&attr) }
+    }
+
+    /// True if it may be believed that the object has no extended attributes.
+    fn is_bare(&self, node: InodeNumber) -> bool {
+        match self.client.keeps_leases() {
+            true => self.client.is_bare(node.handle()),
+            false => self.told.is_bare(node.handle(), self.now()),
+        }
     }
 
     /// The target of a symlink.
@@ -85,7 +93,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// As [`weft_client::Client::get_xattr`]; [`Status::NotSupported`] as above.
     pub async fn get_xattr(&self, who: &Credentials, node: InodeNumber, name: &[u8]) -> Result<Bytes> {
         check_supported("getxattr", node.handle(), name)?;
-        if self.told.is_bare(node.handle(), self.now()) {
+        if self.is_bare(node) {
             return Err(Error::local(Status::NoAttribute, "getxattr", node.handle()));
         }
         self.noted(self.client.get_xattr(who, node.handle(), name).await)
@@ -96,7 +104,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// # Errors
     /// As [`weft_client::Client::list_xattr`].
     pub async fn list_xattr(&self, who: &Credentials, node: InodeNumber) -> Result<Vec<Bytes>> {
-        if self.told.is_bare(node.handle(), self.now()) {
+        if self.is_bare(node) {
             return Ok(Vec::new());
         }
         self.noted(self.client.list_xattr(who, node.handle()).await)

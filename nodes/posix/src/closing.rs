@@ -83,8 +83,10 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         for open in self.files.drain() {
             self.close_description(&open).await;
         }
-        let end = self.now() + patience_ns;
+        // Nobody is above any more.
         self.closes.lock().ends = true;
+        self.leave_leases().await;
+        let end = self.now() + patience_ns;
         self.closes.called.notify();
         self.closes.ended.notify();
         loop {

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use weft_base::{Credentials, Handle, Payload, set_id_bits};
 use weft_client::{Client, Result, SetAttr};
 use weft_rt::{Bulk, Runtime};
-use weft_wire::Rights;
 
 use crate::description::Description;
 use crate::gateway::Gateway;
@@ -52,18 +51,11 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         if is_plain_user && self.set_id.take(file) {
             Box::pin(self.clear_set_id(&client, handle)).await?;
         }
-        let offset = match how.append {
-            false => offset,
-            true => {
-                if !open.file.rights().contains(Rights::APPEND) && open.append.get().is_none() {
-                    self.noted(Box::pin(self.take_append(&client, &open)).await)?;
-                }
-                open.file.size_known()
-            }
-        };
-        let written = match how.sync_data || how.sync_all {
-            false => client.write(&open.file, offset, data).await,
-            true => Box::pin(client.write_synced(&open.file, offset, data, !how.sync_all)).await,
+        let sync = (how.sync_data || how.sync_all).then_some(!how.sync_all);
+        let written = match (how.append, sync) {
+            (true, _) => Box::pin(client.append(&open.file, data, sync)).await,
+            (false, None) => client.write(&open.file, offset, data).await,
+            (false, Some(data_only)) => Box::pin(client.write_synced(&open.file, offset, data, data_only)).await,
         };
         self.noted(written)?;
         if is_plain_user && let Some(epoch) = open.newer_epoch() {

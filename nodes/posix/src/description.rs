@@ -1,8 +1,8 @@
 //! Open files as POSIX sees them: an open file description is made by each open, and every later
 //! request names it by its number.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use weft_base::{Attr, DataTime};
 use weft_client::OpenFile;
@@ -57,8 +57,6 @@ pub(crate) struct Description {
     pub pages: Option<Version>,
     /// This is noted in [`crate::pages::Pages`].
     pub is_noted: AtomicBool,
-    /// The right to append of a file that was not opened for it.
-    pub append: OnceLock<Arc<OpenFile>>,
     /// [`OpenFile::epoch_of_writes`] when it was known last whether the file has set-id bits.
     pub epoch: AtomicU32,
 }
@@ -71,7 +69,6 @@ impl Description {
             cached: caching != Caching::Direct,
             pages: (caching == Caching::Anew).then(|| version_of(attr)),
             is_noted: AtomicBool::new(false),
-            append: OnceLock::new(),
             epoch: AtomicU32::new(DataTime::epoch_of_writes(attr.mtime_epoch)),
         }
     }

@@ -9,9 +9,8 @@ pub trait Gateway: 'static {
     /// told: they are asked for anew at their next use. What was told of names and data may stay.
     fn forget_attributes(&self, file: Handle);
 
-    /// True if this process has ended for certain: it holds no locks any more, although somebody
-    /// may have inherited its open files.
-    fn is_gone(&self, process: u32) -> bool;
+    /// What names lead to must not be answered any more from what the gateway was told.
+    fn forget_names(&self);
 
     /// A line for people.
     fn warn(&self, line: &str);

@@ -7,7 +7,7 @@
 //! - what a cache above was told of attributes and names, and what it must forget before an open
 //!   returns (`told/`);
 //! - for which version of a file the pages in a cache above are good (`pages.rs`);
-//! - whose byte-range locks are in whose way, and who waits in a circle (`locks/`);
+//! - which locks of programs end with a process or an open file (`locking.rs`);
 //! - opens that met a file which was replaced meanwhile (`walks.rs`), pages of listings
 //!   (`listings.rs`), closes that go to the servers many at a time (`closing.rs`), and what servers
 //!   do wrong (`error_counts.rs`).
@@ -21,8 +21,8 @@
 //! - It drives two flows beside its requests for as long as it serves:
 //!   [`Posix::close_in_background`] and [`Posix::keep_alive`]. After the last request it drives
 //!   [`Posix::end`].
-//! - It believes what it is told (attributes, names) no longer than [`Shown::ttl_ns`] says, counted
-//!   from when it hears it, and keeps data only as [`Caching`] says.
+//! - It believes what it is told (attributes, names) no longer than [`Shown`] says, counted from
+//!   when it hears it, and keeps data only as [`Caching`] says.
 //! - It gives back every open file ([`Posix::release`]) and listing ([`Posix::close_dir`]), also
 //!   one whose opener did not wait for the answer. If somebody did not wait for a lock, it unlocks.
 //! - It implements [`Gateway`]: what must be forgotten is forgotten when the call returns.
@@ -34,10 +34,10 @@ mod data;
 mod description;
 mod error_counts;
 mod gateway;
+mod leases;
 mod listing;
 mod listings;
 mod locking;
-mod locks;
 mod names;
 mod node;
 mod opens;
@@ -54,6 +54,6 @@ pub use description::{Caching, OpenHow, Opened};
 pub use error_counts::{ErrorCount, ErrorCounts};
 pub use gateway::Gateway;
 pub use listings::Listed;
-pub use locks::{Family, Lock, LockKind, Owner, Refusal};
+pub use locking::Refusal;
 pub use node::{CallingThread, InodeNumber, Shown};
 pub use posix::{Options, Posix};

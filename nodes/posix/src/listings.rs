@@ -31,7 +31,7 @@ pub struct Listed<'a> {
     /// Its attributes, and for how many nanoseconds they and the name may be believed. `None`: they
     /// are not at hand (`.`, `..`, an object that vanished meanwhile), were not wanted, or the name
     /// must be looked up by itself.
-    pub shown: Option<(&'a Attr, u64)>,
+    pub shown: Option<(&'a Attr, (u64, u64))>,
 }
 
 impl<R: Runtime, G: Gateway> Posix<R, G> {
@@ -77,7 +77,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             for entry in &entries[first..] {
                 added = true;
                 let tell = |attr: &&Attr| self.told.tell_name(listing.dir, &entry.name, attr, page.xattr_changes, now);
-                let shown = entry.attr.as_ref().filter(tell).map(|attr| (attr, self.options.ttl_ns));
+                let shown = entry.attr.as_ref().filter(tell).map(|attr| (attr, self.ttls_ns(listing.dir, &entry.name, attr)));
                 if add(Listed { cookie: entry.cookie, name: &entry.name, node: InodeNumber::of(entry.handle), kind: entry.kind, shown }) {
                     return Ok(());
                 }

@@ -26,8 +26,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         let (attr, now) = (seen.attr, self.now());
         if self.told.tell_name(dir, name, &attr, changes, now) {
             // Who wants a size that cannot be had asks for it, and waits.
-            let ttl_ns = if seen.is_exact { self.options.ttl_ns } else { 0 };
-            return Ok(Shown { node: InodeNumber::of(attr.handle), attr, ttl_ns });
+            let (name_ttl_ns, attr_ttl_ns) = if seen.is_exact { self.ttls_ns(dir, name, &attr) } else { (0, 0) };
+            return Ok(Shown { node: InodeNumber::of(attr.handle), attr, name_ttl_ns, attr_ttl_ns });
         }
         let node = match rights {
             None => {
@@ -41,7 +41,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
                 InodeNumber::of(attr.handle)
             }
         };
-        Ok(Shown { node, attr, ttl_ns: 0 })
+        Ok(Shown { node, attr, name_ttl_ns: 0, attr_ttl_ns: 0 })
     }
 
     /// Makes a file, pipe, socket or device without opening it, with these permission bits (the
@@ -100,7 +100,8 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         if !is_sure {
             self.told.tell(&attr, changes, now);
         }
-        Shown { node: InodeNumber::of(attr.handle), attr, ttl_ns: if is_sure { self.options.ttl_ns } else { 0 } }
+        let (name_ttl_ns, attr_ttl_ns) = if is_sure { self.ttls_ns(dir.handle(), name, &attr) } else { (0, 0) };
+        Shown { node: InodeNumber::of(attr.handle), attr, name_ttl_ns, attr_ttl_ns }
     }
 
     /// Removes a name that leads to anything but a directory.
@@ -126,6 +127,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     pub async fn rename(&self, who: &Credentials, from: (InodeNumber, &[u8]), to: (InodeNumber, &[u8]), flags: RenameFlags) -> Result<()> {
         let (from, to) = ((from.0.handle(), from.1), (to.0.handle(), to.1));
         self.noted(self.client.rename(who, from.0, from.1, to.0, to.1, flags).await)?;
+        self.names_moved(from.0, to.0);
         let now = self.now();
         self.told.moved(from, to, now);
         if flags.exchange {

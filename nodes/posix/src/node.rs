@@ -49,6 +49,8 @@ pub struct Shown {
     pub node: InodeNumber,
     /// With these attributes.
     pub attr: Attr,
-    /// What is told of it may be believed for so many nanoseconds: 0 is for this once.
-    pub ttl_ns: u64,
+    /// That the name leads to it may be believed for so many nanoseconds; 0: for this once.
+    pub name_ttl_ns: u64,
+    /// Its attributes may be believed for so many nanoseconds; 0: for this once.
+    pub attr_ttl_ns: u64,
 }

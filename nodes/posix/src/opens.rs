@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_base::{Attr, Credentials, FileKind, Handle, SECOND, Status, set_id_bits};
+use weft_base::{Attr, FileKind, Handle, SECOND, Status, set_id_bits};
 use weft_client::{Client, CreateOptions, Error, OpenFile, Result, Seen};
 use weft_rt::Runtime;
 use weft_wire::Rights;
@@ -80,7 +80,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             if error.status != Status::Exists || how.exclusive || !is_first {
                 return error;
             }
-            self.walks.refuse(caller.thread, NO_FILE, how.rights, self.now());
+            self.walks.refuse(caller.thread, how.rights, self.now());
             Error { status: Status::Stale, ..error }
         });
         let (attr, file, _) = self.noted(created)?;
@@ -93,13 +93,12 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// [`Posix::release`] without a wait, as it can nearly always be done. False, and nothing is
     /// done, if it cannot.
     pub fn try_release(&self, number: u64) -> bool {
-        if self.locks.are_any() || !self.closes.has_room() {
+        if self.client.has_locks() || !self.closes.has_room() {
             return false;
         }
         self.set_id.take(number);
         if let Some(open) = self.files.remove(number) {
             self.closes.push(open.file.clone());
-            open.append.get().into_iter().for_each(|file| self.closes.push(file.clone()));
         }
         true
     }
@@ -109,18 +108,13 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     pub async fn release(&self, number: u64) {
         self.set_id.take(number);
         if let Some(open) = self.files.remove(number) {
-            if self.options.keeps_locks {
-                self.change_locks(open.file.handle(), |table| table.drop_file(number)).await;
-            }
+            self.open_file_closed(open.file.handle(), number).await;
             self.close_description(&open).await;
         }
     }
 
     pub(crate) async fn close_description(&self, open: &Description) {
         self.close_soon(open.file.clone()).await;
-        if let Some(file) = open.append.get() {
-            self.close_soon(file.clone()).await;
-        }
     }
 
     /// Opens a file that the caller has found by what was told of names and rights.
@@ -142,16 +136,23 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
             Second::Same => (None, false, None),
             // By its second number an object is not opened: who walks again finds the first.
             Second::No if node.is_second() => {
-                self.walks.refuse(thread, file, rights, self.now());
+                self.walks.refuse(thread, rights, self.now());
                 return Err(Error::local(Status::Stale, "open", file));
             }
             Second::No => (self.told.judged(file), true, None),
         };
-        let outcome = client.open_judged(&caller.who, file, rights, truncate, judged).await;
+        let known = match &judged {
+            Some(judged) if is_first && rights == Rights::READ && !truncate => client.open_known(&caller.who, file, judged),
+            _ => None,
+        };
+        let outcome = match known {
+            Some(known) => Ok(known),
+            None => client.open_judged(&caller.who, file, rights, truncate, judged).await,
+        };
         self.close_in_vain(held).await;
         match &outcome {
             Err(error) if error.status == Status::Stale && is_first => {
-                self.walks.refuse(thread, file, rights, self.now());
+                self.walks.refuse(thread, rights, self.now());
                 self.forget_told(file);
             }
             Ok((attr, _)) => {
@@ -208,16 +209,5 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
 
     fn add_file(&self, attr: &Attr, file: Arc<OpenFile>, caching: Caching) -> u64 {
         self.files.add(Arc::new(Description::new(attr, file, caching)))
-    }
-
-    /// The right to append of an open file. A cache above goes by a size that it remembers; this
-    /// client knows the true one, because nobody else may write while it has that right.
-    pub(crate) async fn take_append(&self, client: &Client<R>, open: &Description) -> Result<()> {
-        let rights = Rights::WRITE.with(Rights::APPEND);
-        let (_, file) = client.open(&Credentials::ROOT, open.file.handle(), rights, false).await?;
-        if let Err(second) = open.append.set(file) {
-            self.close_soon(second).await;
-        }
-        Ok(())
     }
 }

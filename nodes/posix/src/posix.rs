@@ -12,10 +12,10 @@ use crate::description::Description;
 use crate::error_counts::ErrorCounts;
 use crate::gateway::Gateway;
 use crate::listing::Listing;
-use crate::locks::Locks;
 use crate::node::InodeNumber;
 use crate::pages::Pages;
 use crate::set_id::SetId;
+use crate::signal::Signal;
 use crate::table::Table;
 use crate::told::Told;
 use crate::walks::Walks;
@@ -26,10 +26,14 @@ pub struct Options {
     /// For so many nanoseconds what is told of attributes and names may be believed: the bound on
     /// staleness between gateways.
     pub ttl_ns: u64,
+    /// Instead of that, what is told may be believed until others change it: the gateway can make
+    /// it forgotten, and drives [`Posix::hear_notices`] for each metadata server
+    /// ([`Posix::next_to_hear`]).
+    pub keeps_leases: bool,
     /// Files of at least this many bytes that are opened for reading are not kept in a cache.
     pub direct_from_bytes: u64,
-    /// Locks of programs are decided here, and seen by other gateways. False: whoever is above
-    /// keeps them by itself.
+    /// Locks of programs are decided by servers, and seen by other gateways. False: whoever is
+    /// above keeps them by itself.
     pub keeps_locks: bool,
 }
 
@@ -44,7 +48,8 @@ pub struct Posix<R: Runtime, G> {
     pub(crate) told: Told,
     pub(crate) pages: Pages,
     pub(crate) set_id: SetId,
-    pub(crate) locks: Locks,
+    /// Locks of programs of this gateway were given back.
+    pub(crate) released: Signal,
     /// Threads that walk a path again.
     pub(crate) walks: Walks,
     pub(crate) closes: Closes,
@@ -55,16 +60,17 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
     /// Over a client that has no other user. Sends nothing.
     pub fn new(client: Client<R>, gateway: G, options: Options) -> Posix<R, G> {
         client.follow_directories(options.ttl_ns);
+        client.keep_leases(options.keeps_leases);
         Posix {
             client,
             gateway,
             options,
             files: Table::default(),
             listings: Table::default(),
-            told: Told::new(options.ttl_ns),
+            told: Told::new(options.ttl_ns, options.keeps_leases),
             pages: Pages::default(),
             set_id: SetId::default(),
-            locks: Locks::default(),
+            released: Signal::default(),
             walks: Walks::default(),
             closes: Closes::default(),
             error_counts: Arc::default(),
@@ -86,7 +92,7 @@ impl<R: Runtime, G: Gateway> Posix<R, G> {
         &self.gateway
     }
 
-    /// True if locks of programs are decided here.
+    /// True if locks of programs are decided by servers.
     pub fn keeps_locks(&self) -> bool {
         self.options.keeps_locks
     }

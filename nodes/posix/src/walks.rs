@@ -29,7 +29,6 @@ pub(crate) struct Walks {
 #[derive(Debug)]
 struct Walk {
     since: Nanos,
-    refused: Handle,
     rights: Rights,
     found: Option<(Attr, Arc<OpenFile>)>,
 }
@@ -46,10 +45,10 @@ pub(crate) enum Second {
 }
 
 impl Walks {
-    /// This thread's open of this file is being refused.
-    pub fn refuse(&self, thread: u32, refused: Handle, rights: Rights, now: Nanos) {
+    /// An open by this thread is being refused.
+    pub fn refuse(&self, thread: u32, rights: Rights, now: Nanos) {
         let mut walks = self.lock();
-        walks.insert(thread, Walk { since: now, refused, rights, found: None });
+        walks.insert(thread, Walk { since: now, rights, found: None });
         self.count.store(walks.len(), Ordering::Relaxed);
     }
 
@@ -82,8 +81,9 @@ impl Walks {
             Some((attr, opened)) if opened.handle() == file && opened.rights() == rights => (Second::Opened(attr, opened), None),
             Some((_, opened)) if opened.handle() == file => (Second::Same, Some(opened)),
             Some((_, opened)) => (Second::No, Some(opened)),
-            None if walk.refused == file => (Second::Same, None),
-            None => (Second::No, None),
+            // It comes back to the same file without asking; or another thread has asked at the
+            // same time, and both go on with that answer.
+            None => (Second::Same, None),
         }
     }
 
@@ -112,14 +112,15 @@ mod tests {
     fn a_second_walk_is_known_by_its_thread_and_only_once() {
         let walks = Walks::default();
         assert!(matches!(walks.opens(1, Handle(7), Rights::READ).0, Second::No));
-        walks.refuse(1, Handle(7), Rights::READ, Nanos(0));
+        walks.refuse(1, Rights::READ, Nanos(0));
         assert_eq!((walks.wants(1), walks.wants(2)), (Some(Rights::READ), None));
         assert!(matches!(walks.opens(2, Handle(7), Rights::READ).0, Second::No), "another thread");
         assert!(matches!(walks.opens(1, Handle(7), Rights::READ).0, Second::Same));
         assert!(matches!(walks.opens(1, Handle(7), Rights::READ).0, Second::No), "the next open is a first one again");
-        walks.refuse(1, Handle(7), Rights::READ, Nanos(0));
-        assert!(matches!(walks.opens(1, Handle(8), Rights::READ).0, Second::No), "another file");
-        walks.refuse(1, Handle(7), Rights::READ, Nanos(0));
+        walks.refuse(1, Rights::READ, Nanos(0));
+        let other = walks.opens(1, Handle(8), Rights::READ).0;
+        assert!(matches!(other, Second::Same), "another file, for whose name another thread has asked");
+        walks.refuse(1, Rights::READ, Nanos(0));
         assert!(walks.expire(Nanos(AGE_MAX)).is_empty());
         assert_eq!(walks.wants(1), None);
     }

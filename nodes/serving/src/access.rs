@@ -68,7 +68,8 @@ impl Peers {
         let Some(PeerRights { access, tags }) = peers.get(&peer) else { return Request::of(op, body) };
         let Tagged { message: mut request, tags: shown } = Request::tagged(op, body)?;
         access.check_request(&mut request, &opened)?;
-        tags.as_ref().map_or(Ok(()), |tags| tags.check(&request, &shown, opened))?;
+        tags.as_ref().map_or(Ok(()), |tags| tags.check(&request, &shown, &opened))?;
+        access.check_opened(&request, opened)?;
         Ok(request)
     }
 

@@ -9,6 +9,7 @@ use weft_wire::{Request, Wire};
 
 use crate::Service;
 use crate::meeting::meet;
+use crate::set_contract::set_contract;
 
 /// The answer to what may be asked of any server, metadata or data.
 ///
@@ -21,6 +22,7 @@ pub async fn answer_of_any<S: Service>(server: &S, request: Request) -> Result<B
         Request::Ping(_) => server.info().await?.to_bytes(),
         Request::Live(_) => live_report(server).await?.to_bytes(),
         Request::Meet(request) => meet(server, request).await?.to_bytes(),
+        Request::SetDurability(request) => set_contract(server, &request).await?.to_bytes(),
         Request::GetMap(_) if shell.introduction.epoch() == 0 => return Err(Status::NotReady),
         Request::GetMap(_) => GetMapReply { map: (*shell.introduction.map()).clone(), name_key: shell.identity.name_key }.to_bytes(),
         Request::Trace(request) => (trace()?.command)(&request).to_bytes(),

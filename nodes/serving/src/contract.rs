@@ -63,8 +63,14 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// All of them.
+    /// All of them, from the one that promises most.
     pub const ALL: [Durability; 3] = [Durability::Sync, Durability::Batch, Durability::None];
+
+    /// True if it promises less than another one.
+    pub fn is_weaker_than(self, other: Durability) -> bool {
+        let place = |wanted| Durability::ALL.iter().position(|durability| *durability == wanted);
+        place(self) > place(other)
+    }
 
     /// Its name in configurations and statistics.
     pub const fn name(self) -> &'static str {

@@ -27,6 +27,8 @@ use weft_journal::Superblock;
 use weft_rt::{Disk, Signal};
 use weft_wire::ops::MeetRequest;
 
+use crate::Durability;
+
 /// The metadata server that knows all others.
 pub(crate) const REGISTRAR: ServerId = ServerId(0);
 /// Servers that are asked back at a time, at most.
@@ -63,6 +65,8 @@ pub struct Introduction {
     pub(crate) is_needed: bool,
     /// It is being stored.
     is_noting: Cell<bool>,
+    /// Somebody sets the contract.
+    pub(crate) is_contract_changing: Cell<bool>,
     /// Who has heard of which epoch of the map. Metadata server 0 keeps it.
     pub(crate) told: RefCell<BTreeMap<ServerId, u32>>,
     /// The map has changed.
@@ -88,6 +92,7 @@ impl Introduction {
             superblock: RefCell::new(superblock),
             is_needed,
             is_noting: Cell::new(false),
+            is_contract_changing: Cell::new(false),
             told: RefCell::default(),
             changed: Signal::new(),
             claims: RefCell::default(),
@@ -111,7 +116,7 @@ impl Introduction {
     }
 
     /// The birth of this server's store; 0 if nothing outlives the server.
-    pub(crate) fn birth(&self) -> u64 {
+    pub fn birth(&self) -> u64 {
         self.superblock.borrow().as_ref().map_or(0, |known| known.birth)
     }
 
@@ -153,6 +158,25 @@ impl Introduction {
         // What nothing outlives may begin anew.
         let begins = map.epoch == 0 || self.superblock.borrow().is_none() && next.epoch > map.epoch;
         if begins { None } else { map.check_next(next).err() }
+    }
+
+    /// Notes the contract durably, and what the next start compares.
+    ///
+    /// # Errors
+    /// [`Status::NotSupported`] if nothing outlives the server; [`Status::Busy`] while births are
+    /// being noted; why the disk refused.
+    pub(crate) async fn note_durability<D: Disk>(&self, disk: &D, durability: Durability, boot_id: u64) -> Result<()> {
+        let mut superblock = self.superblock.borrow().clone().ok_or(Status::NotSupported)?;
+        superblock.durability = Some(durability.name().into());
+        superblock.boot_id = boot_id;
+        if self.is_noting.replace(true) {
+            return Err(Status::Busy);
+        }
+        let stored = superblock.store(disk).await;
+        self.is_noting.set(false);
+        stored?;
+        *self.superblock.borrow_mut() = Some(superblock);
+        Ok(())
     }
 
     /// Notes births and, if given, the next map durably, both or none. True if the map is new: then

@@ -26,6 +26,7 @@ mod meeting;
 mod requests;
 mod served;
 mod service;
+mod set_contract;
 mod shell;
 mod start;
 #[cfg(test)]
@@ -42,5 +43,5 @@ pub use meeting::introduce;
 pub use served::{Parked, ServedRequest};
 pub use service::{Intake, OutgoingReplies, OutgoingReply, Service};
 pub use shell::{Identity, ServerLoad, Shell};
-pub use start::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal};
+pub use start::{Life, begin_life, find_store, make_journal, make_superblock, replay_journal, stored_durability};
 pub use turns::{connection, finish, serve};

@@ -4,7 +4,7 @@ use weft_base::{Handle, MILLISECOND, Nanos, Payload};
 use weft_rt::{PeerId, ServerRuntime};
 use weft_trace::event::request_at;
 use weft_trace::request_key;
-use weft_wire::{Frame, Header, Op, Request};
+use weft_wire::{Frame, Header, LeaseScope, Op, Request};
 
 use crate::{Parked, ServedRequest, Shell};
 
@@ -31,6 +31,7 @@ impl<R: ServerRuntime> Shell<R> {
             object: Handle(0),
             ticket: None,
             is_repeated: false,
+            leased: LeaseScope::Nothing,
         }
     }
 

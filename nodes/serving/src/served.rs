@@ -18,7 +18,7 @@ use weft_live::Ticket;
 use weft_rt::PeerId;
 use weft_trace::event::served;
 use weft_trace::{Context, OpenStagedSpan};
-use weft_wire::{Frame, Header, Op};
+use weft_wire::{Frame, Header, LeaseScope, Op};
 
 /// A request that a server works on. [`Shell::begin`](crate::Shell::begin) makes it,
 /// [`Shell::answer`](crate::Shell::answer) ends it; between them it says where the time goes.
@@ -36,6 +36,8 @@ pub struct ServedRequest {
     pub(crate) ticket: Option<Ticket>,
     /// It was answered before.
     pub(crate) is_repeated: bool,
+    /// Its client may believe the answer until it hears otherwise.
+    pub(crate) leased: LeaseScope,
 }
 
 impl ServedRequest {
@@ -71,6 +73,11 @@ impl ServedRequest {
         self.is_repeated = true;
     }
 
+    /// Its client may believe that much of the answer until it hears otherwise.
+    pub fn leased(&mut self, leased: LeaseScope) {
+        self.leased = leased;
+    }
+
     /// Its changes are kept.
     pub fn kept(&mut self, ticks: u64) {
         self.trace.phase(served::JOURNAL, ticks);
@@ -95,7 +102,9 @@ impl ServedRequest {
         if let Err(status) = &result {
             self.failed(*status);
         }
-        Frame::reply(header, result, Payload::EMPTY)
+        let mut frame = Frame::reply(header, result, Payload::EMPTY);
+        frame.header.flags = frame.header.flags.with(self.leased.flags());
+        frame
     }
 
     /// Somebody else answers it.

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use weft_base::{ClientId, ClusterMap, Nanos};
 use weft_live::Gauges;
-use weft_rt::{Arrival, PeerId, ServerRuntime};
+use weft_rt::{Arrival, Disk, PeerId, ServerRuntime};
 use weft_trace::EventId;
 use weft_wire::Frame;
 use weft_wire::ops::ServerInfo;
 
-use crate::{ServedRequest, ServerError, ServerLoad, Shell};
+use crate::{Durability, ServedRequest, ServerError, ServerLoad, Shell};
 
 /// What a server executes, and how it keeps what it has decided. [`serve`](crate::serve) does the
 /// rest.
@@ -66,6 +66,18 @@ pub trait Service: Sized + 'static {
 
     /// Before an orderly end: everything is on stable storage.
     fn bring_to_rest(&self) -> impl Future<Output = Result<(), ServerError>>;
+
+    /// Answers leave under this contract from now on.
+    fn promise(&self, durability: Durability) -> impl Future<Output = weft_base::Result<()>>;
+
+    /// Waits until everything that was acknowledged is on stable storage.
+    fn flush(&self) -> impl Future<Output = weft_base::Result<()>>;
+
+    /// What the next start compares with the id of the machine's boot, if this life ends under this
+    /// contract.
+    fn boot_id(&self, _durability: Durability) -> u64 {
+        self.shell().rt.disk().boot_id()
+    }
 
     /// New objects go where this map says from now on.
     fn placed(&self, _map: &ClusterMap) {}

@@ -33,8 +33,8 @@ pub struct Identity {
     pub boot: u32,
     /// What keeps its state.
     pub engine: Engine,
-    /// What an acknowledged change has survived.
-    pub durability: Durability,
+    /// What an acknowledged change has survived; it may be set while the server runs.
+    pub durability: Cell<Durability>,
     /// What executes commands about the recording of traces.
     pub trace: Option<TraceService>,
 }
@@ -102,7 +102,7 @@ impl<R: ServerRuntime> Shell<R> {
             name_key: NameKey::of(&config.key, config.map.fs_id),
             boot: life.boot,
             engine: config.engine,
-            durability: config.durability,
+            durability: Cell::new(config.durability),
             trace: config.trace,
         };
         let introduction = Introduction::new(&config.map, config.server, life.superblock, config.meets_others, rt.wall());
@@ -261,7 +261,7 @@ impl<R: ServerRuntime> Shell<R> {
             name: identity.name.clone(),
             owns_root: false,
             engine: identity.engine.name().into(),
-            durability: identity.durability.name().into(),
+            durability: identity.durability.get().name().into(),
             state: "serving".into(),
             uptime_ms: self.rt.now().since(self.started) / MILLISECOND,
             boot: identity.boot,

@@ -10,7 +10,7 @@ use weft_base::Result as Replayed;
 use weft_journal::{Found, Journal, Superblock};
 use weft_rt::{Disk, ServerRuntime};
 
-use crate::{ServerError, ServingConfig, first_map};
+use crate::{Durability, ServerError, ServingConfig, first_map};
 
 /// Which start of which store this is.
 #[derive(Clone, Debug)]
@@ -48,6 +48,21 @@ pub async fn find_store<D: Disk>(disk: &D, config: &ServingConfig) -> Result<Opt
         None => {}
     }
     Ok(found)
+}
+
+/// The contract of a store: what was set while an earlier life ran, else what the configuration
+/// says.
+///
+/// # Errors
+/// [`ServerError::Journal`]; [`ServerError::Store`] for a contract of a newer program.
+pub async fn stored_durability<D: Disk>(disk: &D, config: &ServingConfig) -> Result<Durability, ServerError> {
+    if !config.engine.is_kept() {
+        return Ok(config.durability);
+    }
+    let stored = Superblock::load(disk).await?.and_then(|superblock| superblock.durability);
+    stored.map_or(Ok(config.durability), |name| {
+        name.parse().map_err(|words| ServerError::Store(format!("the durability of the store: {words}")))
+    })
 }
 
 /// The empty journal of a new store.

@@ -125,6 +125,12 @@ impl Service for Toy {
         true
     }
     async fn look_after(self: &Rc<Self>, _: bool) {}
+    async fn promise(&self, _: Durability) -> weft_base::Result<()> {
+        Ok(())
+    }
+    async fn flush(&self) -> weft_base::Result<()> {
+        Ok(())
+    }
     async fn bring_to_rest(&self) -> Result<(), ServerError> {
         self.stage.log.borrow_mut().push("rests");
         Ok(())

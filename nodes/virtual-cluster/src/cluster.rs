@@ -1,8 +1,11 @@
 //! The machines and the processes on them.
 
+use std::sync::Arc;
+
 use weft_base::{ClientId, ClusterMap, FsId, Layout, MILLISECOND, Nanos, SECOND, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig};
+use weft_layout::Strips;
 use weft_meta_server::{Durability, Engine, MetaServerConfig, ServingConfig};
 use weft_rt::Runtime;
 use weft_rt_sim::models::DiskProfile;
@@ -42,6 +45,14 @@ pub struct ClusterShape {
     pub storage: Engine,
     /// What an acknowledged change survives.
     pub contract: Durability,
+    /// What it survives from the first step of a workload on: the contract is changed while the
+    /// servers run.
+    pub changed_contract: Option<Durability>,
+    /// The strips of the distribution `varstrip` for files that are written and read block by
+    /// block.
+    pub strips: Option<Arc<Strips>>,
+    /// Under `sync` metadata servers flush each change alone: a yardstick.
+    pub flush_each: bool,
     /// What decides about the order of accesses to the disks of data servers.
     pub cache_layer: LayerKind,
 }
@@ -57,6 +68,9 @@ impl Default for ClusterShape {
             stripe_width: 0,
             storage: Engine::Journal,
             contract: Durability::Batch,
+            changed_contract: None,
+            strips: None,
+            flush_each: false,
             cache_layer: LayerKind::None,
         }
     }
@@ -67,6 +81,7 @@ pub(crate) struct Cluster {
     pub(crate) sim: Sim,
     pub(crate) servers: Servers,
     pub(crate) clients: Vec<(NodeId, Client<SimRt>)>,
+    pub(crate) strips: Option<Arc<Strips>>,
 }
 
 impl Cluster {
@@ -85,6 +100,9 @@ impl Cluster {
                 shape.stripe_bytes
             ))
         })?;
+        if shape.strips.as_ref().is_some_and(|strips| strips.width() > shape.data) {
+            return Err(VirtualError::Invalid(format!("strips for more than the {} data servers there are", shape.data)));
+        }
         if width > shape.data {
             return Err(VirtualError::Invalid(format!("files over {width} of {} data servers", shape.data)));
         }
@@ -97,7 +115,7 @@ impl Cluster {
             (node, Client::new(sim.rt(node), map.clone(), options))
         });
         let clients: Vec<_> = clients.collect();
-        let cluster = Cluster { sim, servers, clients };
+        let cluster = Cluster { sim, servers, clients, strips: shape.strips.clone() };
         let (node, client) = cluster.clients[0].clone();
         let ready = cluster.sim.spawn_on(node, move |rt| async move {
             loop {
@@ -109,7 +127,24 @@ impl Cluster {
             }
         });
         cluster.wait(&[ready])?;
+        if let Some(contract) = shape.changed_contract {
+            cluster.change_contract(&map, contract)?;
+        }
         Ok(cluster)
+    }
+
+    /// Tells all servers another contract, as `weft set` does.
+    fn change_contract(&self, map: &ClusterMap, contract: Durability) -> Result<(), VirtualError> {
+        let (node, client) = self.clients[0].clone();
+        let servers: Vec<ServerId> = map.servers().map(|server| server.id).collect();
+        let changed = self.sim.spawn_on(node, move |_| async move {
+            for server in servers {
+                client.set_durability(server, contract.name()).await?;
+            }
+            Ok(())
+        });
+        let failed = |error: weft_client::Error| VirtualError::Failed("set the durability".into(), error.status);
+        self.wait(&[changed])?.remove(0).map_err(failed)
     }
 
     /// Runs virtual time until all flows have ended, and gives their results.
@@ -169,7 +204,7 @@ fn start_servers(sim: &Sim, map: &ClusterMap, shape: &ClusterShape) -> Servers {
         batch_interval_ns: BATCH_NS,
         ..ServingConfig::new(server, map.clone(), key.clone())
     };
-    let meta = MetaServerConfig::new(serving(ServerId(0)));
+    let meta = MetaServerConfig { flush_each: shape.flush_each, ..MetaServerConfig::new(serving(ServerId(0))) };
     let data = DataServerConfig {
         cache: CacheConfig { layer: shape.cache_layer, disk: disk_cost(&shape.profile.disk), ..CacheConfig::default() },
         ..DataServerConfig::new(serving(ServerId::data(0)))

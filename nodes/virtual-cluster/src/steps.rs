@@ -10,7 +10,7 @@ use weft_base::{Credentials, Handle, ROOT_HANDLE};
 use weft_client::{ClassicClient, CreateOptions, OpenFile, XattrFlags, run_window};
 use weft_layout::HintName;
 use weft_rt::Bulk;
-use weft_workload::{BlockOrder, Dirs, Protocol, Sharing, WorkStep, Workload};
+use weft_workload::{BlockOrder, Dirs, Items, Protocol, Sharing, WorkStep, Workload};
 
 use crate::cluster::Cluster;
 use crate::{PhaseReport, VirtualError};
@@ -37,15 +37,16 @@ fn failed(what: &'static str) -> impl Fn(weft_client::Error) -> VirtualError {
 
 /// Says what is missing in a workload, or what clients in virtual time do not do.
 fn check(work: &Workload) -> Result<(), VirtualError> {
-    let Workload { files, size, block, depth, subdirs, longer, order, .. } = *work;
+    let Workload { files, size, block, depth, items, longer, order, .. } = *work;
     let steps: Vec<WorkStep> = work.steps.before.iter().copied().chain(work.steps.cycle.iter().map(|(step, _)| *step)).collect();
     let streams = steps.iter().any(|step| step.is_stream());
     let problem = match streams {
-        _ if subdirs > 0 || longer > 0 || order != BlockOrder::Ascending => "clients in virtual time have no such work",
+        _ if items != Items::default() || longer > 0 || order != BlockOrder::Ascending => "clients in virtual time have no such work",
         true if size == 0 || block == 0 || depth == 0 => "a workload needs bytes, a block size and a window",
         true if files != 1 => "clients in virtual time write and read one file each",
         false if files == 0 || depth == 0 => "a workload needs files and a window",
-        false if size > 0 => "files made in virtual time are empty",
+        false if size > block => "files that clients in virtual time make are of one block",
+        false if size > 0 && work.protocol == Protocol::Classic => "files of the classic protocol are empty",
         _ => return Ok(()),
     };
     Err(VirtualError::Invalid(problem.into()))
@@ -83,7 +84,9 @@ impl Driver<'_> {
         match step {
             WorkStep::Create if self.is_classic() => self.classic_create(),
             WorkStep::Remove if self.is_classic() => self.classic_remove(),
+            WorkStep::Create if self.work.size > 0 => self.create_written(),
             WorkStep::Create => self.create(),
+            WorkStep::ReadMany => self.read_many(),
             WorkStep::Stat => self.stat(),
             WorkStep::Remove if self.files.is_empty() => self.remove(),
             WorkStep::Write => self.write(),
@@ -115,6 +118,50 @@ impl Driver<'_> {
                     handles.borrow_mut().push(attr.map_err(failed("create"))?.handle);
                 }
                 Ok((files, 0))
+            }
+        })
+    }
+
+    fn create_written(&self) -> Result<PhaseReport, VirtualError> {
+        let (files, window, len) = (self.work.files, self.window(), self.work.size);
+        self.cluster.phase("create", self.work, |index, client| {
+            let (dir, names, handles) = (self.dirs[index], self.names(index), self.handles[index].clone());
+            async move {
+                let options = CreateOptions { exclusive: true, ..CreateOptions::default() };
+                let flows = names.map(|name| {
+                    let (client, options) = (&client, &options);
+                    async move {
+                        let (attr, file, _) = client.create(&WHO, dir, &name, options).await?;
+                        client.write(&file, 0, Bulk::Synthetic { len, tag: index as u64 + 1 }).await?;
+                        client.close(file).await.map(|()| attr.handle)
+                    }
+                });
+                for handle in run_window(flows, window).await {
+                    handles.borrow_mut().push(handle.map_err(failed("create"))?);
+                }
+                Ok((files, files * len))
+            }
+        })
+    }
+
+    /// Whole files in a drawn order, many in a call.
+    fn read_many(&self) -> Result<PhaseReport, VirtualError> {
+        let (window, bytes) = (self.window(), self.work.size);
+        self.cluster.phase("read-many", self.work, |index, client| {
+            let (dir, names) = (self.dirs[index], self.names(index).collect::<Vec<Bytes>>());
+            let calls = self.work.drawn_calls(index as u64, names.len());
+            async move {
+                let named = |call: Vec<usize>| call.into_iter().map(|number| (dir, names[number].clone())).collect();
+                let calls: Vec<Vec<_>> = calls.into_iter().map(named).collect();
+                let who = WHO;
+                let flows = calls.iter().map(|call| client.read_many(&who, call));
+                for file in run_window(flows, window).await.into_iter().flatten() {
+                    let read = file.map_err(failed("read-many"))?.data.len();
+                    if read != bytes {
+                        return Err(VirtualError::Stuck(format!("client {index} read a file of {bytes} bytes as one of {read}")));
+                    }
+                }
+                Ok((names.len() as u64, names.len() as u64 * bytes))
             }
         })
     }
@@ -255,9 +302,11 @@ impl Driver<'_> {
     fn open(&self) -> Result<Vec<Arc<OpenFile>>, VirtualError> {
         let flows = self.cluster.clients_of(self.work).enumerate().map(|(index, (node, client))| {
             let client = client.clone();
+            let strips = self.cluster.strips.clone();
             let name = if self.work.sharing == Sharing::Own { format!("file.{index}") } else { "file".into() };
             self.cluster.sim.spawn_on(*node, move |_| async move {
-                client.create(&WHO, ROOT_HANDLE, name.as_bytes(), &CreateOptions::default()).await.map(|(_, file, _)| file)
+                let options = CreateOptions { strips, ..CreateOptions::default() };
+                client.create(&WHO, ROOT_HANDLE, name.as_bytes(), &options).await.map(|(_, file, _)| file)
             })
         });
         let flows: Vec<_> = flows.collect();

@@ -134,3 +134,21 @@ fn a_record_of_everything_changes_nothing() {
         assert!(explained.covered >= 0.95, "{}", explained.covered);
     }
 }
+
+#[test]
+fn files_read_together_cost_few_messages() {
+    let shape = ClusterShape { meta: 2, data: 4, ..ClusterShape::default() };
+    let read = |per_call: u64, dirs| {
+        let steps = Steps::of(WorkStep::ReadMany);
+        let work = Workload { steps, size: 3901, per_call, procs: 2, dirs, ..Workload::empty_files(512) };
+        run(&shape, &work).expect("nothing fails here").remove(0)
+    };
+    let [one, some, many] = [1, 16, 256].map(|per_call| read(per_call, Dirs::Own));
+    for phase in [&one, &some, &many] {
+        assert_eq!((phase.operations, phase.bytes), (1024, 1024 * 3901));
+    }
+    assert_eq!((one.messages, many.messages), (2 * 1024, 4 * 5), "a question and a read each; one message to each server");
+    assert!(some.messages <= 64 * 5);
+    assert!(many.ns < some.ns && some.ns < one.ns);
+    assert_eq!(read(256, Dirs::Shared).messages, many.messages);
+}

@@ -11,6 +11,7 @@ pub mod file;
 pub mod latency;
 pub mod mask;
 pub mod merge;
+pub mod messages;
 pub mod names;
 pub mod offsets;
 pub mod record;

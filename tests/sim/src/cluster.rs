@@ -50,6 +50,14 @@ pub const SERVER_SKEW_NS_MAX: u64 = 3 * MILLISECOND;
 pub const STRIPE_BYTES: u32 = 4096;
 
 impl ClusterConfig {
+    /// Strips of different sizes over all data servers of the beginning, the last one twice.
+    pub fn strips(&self) -> String {
+        let of = |datafile: usize, stripes: u32| format!("{datafile}:{}", stripes * STRIPE_BYTES);
+        let mut list: Vec<String> = (0..self.data).map(|datafile| of(datafile, 1 + datafile as u32 % 2)).collect();
+        list.push(of(self.data - 1, 3));
+        format!("strips:{}", list.join(";"))
+    }
+
     /// One metadata and one data server with the default contract.
     pub fn small() -> ClusterConfig {
         ClusterConfig {
@@ -154,6 +162,15 @@ impl Cluster {
         let node = self.control.add_node(NodeConfig { clock_skew_ns, ..NodeConfig::client(name) });
         let options = ClientOptions { deadline_ns, ..ClientOptions::new(identity, 1) };
         (node, Client::new(self.control.rt(node), self.map.clone(), options))
+    }
+
+    /// From now on a client keeps what it is told under leases, until its process dies.
+    pub fn keep_leases(&self, node: NodeId, client: &Client<SimRt>) {
+        client.keep_leases(true);
+        for server in self.map.meta.iter().map(|entry| entry.id) {
+            let client = client.clone();
+            drop(self.control.spawn_on(node, move |_| async move { while client.hear_notices(server, |_, _| {}).await {} }));
+        }
     }
 
     /// Lets servers join after so many nanoseconds from now each; data servers and metadata servers

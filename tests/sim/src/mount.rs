@@ -4,7 +4,7 @@
 //! a path a second time only after ESTALE.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use weft_base::{Attr, Credentials, Handle, Nanos, SECOND, Status};
@@ -25,7 +25,8 @@ struct Believed {
     names: BTreeMap<(InodeNumber, Vec<u8>), (InodeNumber, Nanos)>,
     attrs: BTreeMap<InodeNumber, (Attr, Nanos)>,
     pages: BTreeMap<InodeNumber, Vec<u8>>,
-    gone: BTreeSet<u32>,
+    /// Counts what was to be forgotten: an answer on its way then is for the moment only.
+    forgotten: u64,
     lines: Vec<String>,
 }
 
@@ -35,11 +36,15 @@ pub struct Above(Rc<RefCell<Believed>>);
 
 impl Gateway for Above {
     fn forget_attributes(&self, file: Handle) {
-        self.0.borrow_mut().attrs.remove(&InodeNumber::of(file));
+        let mut believed = self.0.borrow_mut();
+        believed.attrs.remove(&InodeNumber::of(file));
+        believed.forgotten += 1;
     }
 
-    fn is_gone(&self, process: u32) -> bool {
-        self.0.borrow().gone.contains(&process)
+    fn forget_names(&self) {
+        let mut believed = self.0.borrow_mut();
+        believed.names.clear();
+        believed.forgotten += 1;
     }
 
     fn warn(&self, line: &str) {
@@ -78,21 +83,23 @@ pub fn how(rights: Rights) -> OpenHow {
 
 impl Mount {
     /// Mounts on a node of its own: whoever asks through it believes answers for `ttl_ns`
-    /// nanoseconds.
-    pub fn new(sim: &Sim, cluster: &Cluster, name: &str, ttl_ns: u64) -> Mount {
+    /// nanoseconds; `None`: as long as leases hold.
+    pub fn new(sim: &Sim, cluster: &Cluster, name: &str, ttl_ns: Option<u64>) -> Mount {
         let (node, client) = cluster.add_client(name, 60 * SECOND);
         let above = Above::default();
-        let options = Options { ttl_ns, direct_from_bytes: 1 << 20, keeps_locks: true };
+        let options =
+            Options { ttl_ns: ttl_ns.unwrap_or(SECOND), keeps_leases: ttl_ns.is_none(), direct_from_bytes: 1 << 20, keeps_locks: true };
         let posix = Rc::new(Posix::new(client, above.clone(), options));
         let (closer, keeper) = (posix.clone(), posix.clone());
         sim.spawn_on(node, |_| async move { closer.close_in_background().await });
         sim.spawn_on(node, |_| async move { keeper.keep_alive().await });
+        if ttl_ns.is_none() {
+            for server in cluster.map().meta.iter().map(|entry| entry.id) {
+                let listener = posix.clone();
+                sim.spawn_on(node, move |_| async move { listener.hear_notices(server).await });
+            }
+        }
         Mount { posix, node, above }
-    }
-
-    /// This process has ended.
-    pub fn process_ends(&self, process: u32) {
-        self.above.0.borrow_mut().gone.insert(process);
     }
 
     /// What people were told.
@@ -104,9 +111,22 @@ impl Mount {
         self.posix.rt().now()
     }
 
-    fn hear(&self, shown: &Shown) {
+    /// To be taken before a question.
+    fn forgotten(&self) -> u64 {
+        self.above.0.borrow().forgotten
+    }
+
+    /// Until when an answer may be believed for so long; `forgotten`: what was counted before the
+    /// question.
+    fn until(&self, ttl_ns: u64, forgotten: u64) -> Nanos {
+        // Kernels know what was to be forgotten while the answer was on its way.
+        self.now() + if self.forgotten() == forgotten { ttl_ns } else { 0 }
+    }
+
+    fn hear(&self, shown: &Shown, forgotten: u64) {
+        let until = self.until(shown.attr_ttl_ns, forgotten);
         let mut believed = self.above.0.borrow_mut();
-        let before = believed.attrs.insert(shown.node, (shown.attr, self.now() + shown.ttl_ns));
+        let before = believed.attrs.insert(shown.node, (shown.attr, until));
         // As kernels do that were asked to look at times and sizes themselves.
         if before.is_some_and(|(before, _)| (before.size, before.mtime) != (shown.attr.size, shown.attr.mtime)) {
             believed.pages.remove(&shown.node);
@@ -123,11 +143,13 @@ impl Mount {
         if let (Some(node), false) = (known, anew) {
             return Ok(node);
         }
+        let forgotten = self.forgotten();
         let shown = self.posix.lookup(caller, dir, name.as_bytes()).await.inspect_err(|_| {
             self.above.0.borrow_mut().names.remove(&key);
         })?;
-        self.hear(&shown);
-        self.above.0.borrow_mut().names.insert(key.clone(), (shown.node, self.now() + shown.ttl_ns));
+        self.hear(&shown, forgotten);
+        let until = self.until(shown.name_ttl_ns, forgotten);
+        self.above.0.borrow_mut().names.insert(key.clone(), (shown.node, until));
         Ok(shown.node)
     }
 
@@ -159,9 +181,10 @@ impl Mount {
     /// Those of the layer.
     pub async fn create(&self, caller: &CallingThread, dir: InodeNumber, name: &str, mode: u32) -> Result<Open> {
         let how = OpenHow { exclusive: true, ..how(Rights::READ.with(Rights::WRITE)) };
+        let forgotten = self.forgotten();
         let (shown, opened) = self.posix.create(caller, dir, name.as_bytes(), mode, how).await?;
-        self.hear(&shown);
-        let until = self.now() + shown.ttl_ns;
+        self.hear(&shown, forgotten);
+        let until = self.until(shown.name_ttl_ns, forgotten);
         self.above.0.borrow_mut().names.insert((dir, name.as_bytes().to_vec()), (shown.node, until));
         Ok(Open { node: shown.node, opened })
     }
@@ -175,11 +198,12 @@ impl Mount {
         if let Some(attr) = known {
             return Ok(attr);
         }
+        let forgotten = self.forgotten();
         let shown = match self.posix.known_attr(node) {
             Some(shown) => shown,
             None => self.posix.getattr(node).await?,
         };
-        self.hear(&Shown { node, ..shown });
+        self.hear(&Shown { node, ..shown }, forgotten);
         Ok(shown.attr)
     }
 
@@ -278,8 +302,9 @@ impl Mount {
     /// # Errors
     /// Those of the layer.
     pub async fn chmod(&self, caller: &CallingThread, node: InodeNumber, mode: u32) -> Result<()> {
+        let forgotten = self.forgotten();
         let shown = self.posix.setattr(&caller.who, node, &SetAttr { mode: Some(mode), ..SetAttr::default() }).await?;
-        self.hear(&shown);
+        self.hear(&shown, forgotten);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use weft_base::{MILLISECOND, SECOND};
 use weft_rt::FaultPoint;
 use weft_rt_sim::{FaultSettings, MessageFaults, Random};
 
-use crate::cluster::{ClusterConfig, Engine};
+use crate::cluster::{ClusterConfig, Durability, Engine};
 
 /// The kinds of runs. Which faults there are decides what may be expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +59,8 @@ pub struct Plan {
     pub with_data: bool,
     /// Clients look at once at what they or others have changed. So in every third seed.
     pub follow: bool,
+    /// Most clients keep what they are told under leases.
+    pub leases: bool,
     /// Longest pause of a client between two operations, in nanoseconds.
     pub pause_max_ns: u64,
     /// Deadline of an operation, in nanoseconds.
@@ -104,12 +106,31 @@ impl Plan {
             dirs: random.between(1, 3) as u8,
             with_data: random.below(10) < 4,
             follow: seed % 3 == 1,
+            leases: false,
             pause_max_ns: if random.below(4) == 0 { 0 } else { 2 * duration / per_client },
             deadline_ns: if fault_profile != FaultProfile::Calm && random.below(5) == 0 { 700 * MILLISECOND } else { 30 * SECOND },
             faults: faults(fault_profile, duration, &mut random),
             delays: Vec::new(),
             joins: Vec::new(),
         }
+    }
+
+    /// True if the servers begin under another contract than that of the cluster, which is set
+    /// before the history begins. So in every second seed in which a contract makes a difference.
+    pub fn sets_contract(&self) -> bool {
+        let matters = matches!(self.fault_profile, FaultProfile::PowerSync | FaultProfile::PowerBatch);
+        matters && self.seed.is_multiple_of(2) && self.joins.is_empty()
+    }
+
+    /// What the servers are told when they are made.
+    pub fn cluster_at_start(&self) -> ClusterConfig {
+        let contract = match self.cluster.contract {
+            contract if !self.sets_contract() => contract,
+            Durability::Batch if self.seed.is_multiple_of(4) => Durability::Sync,
+            Durability::Sync if self.seed.is_multiple_of(4) => Durability::Batch,
+            _ => Durability::None,
+        };
+        ClusterConfig { contract, ..self.cluster.clone() }
     }
 
     /// What `seed` stands for where the cluster grows while clients work and the same things go
@@ -120,6 +141,25 @@ impl Plan {
         let duration = plan.faults.duration_ns.max(20 * MILLISECOND);
         let joins = (0..random.between(1, 3)).map(|_| random.below(duration)).collect();
         Plan { joins, with_data: true, cluster: ClusterConfig { storage: Engine::Journal, ..plan.cluster }, ..plan }
+    }
+
+    /// What `seed` stands for where most clients keep what they are told under leases, and look
+    /// often at what others have changed.
+    pub fn leased(seed: u64, operations: Option<usize>) -> Plan {
+        let plan = Plan::new(seed, operations);
+        let mut random = Random::new(seed ^ 0x0000_1EA5_E5EE_D000);
+        let clients = random.between(2, 5) as usize;
+        Plan {
+            leases: true,
+            follow: true,
+            clients,
+            names: random.between(2, 3) as u8,
+            dirs: random.between(1, 2) as u8,
+            with_data: random.below(4) == 0,
+            operations: operations.unwrap_or(random.between(30, 80) as usize),
+            cluster: ClusterConfig { storage: Engine::Journal, ..plan.cluster },
+            ..plan
+        }
     }
 
     /// What `seed` stands for where renames are looked at: directories on several servers, few

@@ -3,19 +3,22 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use weft_base::{MILLISECOND, Nanos, ROOT_HANDLE};
+use weft_base::{MILLISECOND, Nanos, ROOT_HANDLE, SECOND};
 use weft_rt_sim::{FaultPlan, Joined, NodeId};
 use weft_wire::Op;
 
 use crate::audit;
 use crate::cluster::BATCH_NS;
-use crate::history::{Action, Name, Outcome};
+use crate::history::{Action, Answer, Name, Outcome};
 use crate::plan::{FaultProfile, OperationMix, Plan};
 use crate::stage::{Stage, Tolerance};
 use crate::workload::{Choices, SETTLE_NS, Worker};
 
 /// Kept lines of the trace when somebody wants to see it.
 const TRACE_LINES: usize = 3000;
+
+/// How long what was told under a lease may be believed without another word, in nanoseconds.
+const LEASE_TERM_NS: u64 = 5 * SECOND;
 
 /// What a run has shown.
 #[derive(Clone, Debug)]
@@ -28,6 +31,8 @@ pub struct Report {
     pub fault_profile: FaultProfile,
     /// Servers have joined meanwhile.
     pub grows: bool,
+    /// Clients have kept what they were told under leases.
+    pub leases: bool,
     /// Operations of the clients.
     pub operations: usize,
     /// What servers were asked in their last lives; empty if something is wrong.
@@ -56,6 +61,7 @@ impl Report {
     pub fn command(&self) -> String {
         let kind = if self.mix == OperationMix::Renames { " --renames" } else { "" };
         let kind = if self.grows { " --growing" } else { kind };
+        let kind = if self.leases { " --leases" } else { kind };
         format!("cargo xtask sim{kind} --seeds {}..{} --verbose", self.seed, self.seed + 1)
     }
 }
@@ -99,6 +105,7 @@ pub fn run_plan(plan: &Plan, verbose: bool) -> Report {
         mix: plan.mix,
         fault_profile: plan.fault_profile,
         grows: !plan.joins.is_empty(),
+        leases: plan.leases,
         operations: events.iter().filter(|event| event.client != 0).count(),
         unanswered: events.iter().filter(|event| event.end == u64::MAX).count(),
         asked: run.stage.asked.clone(),
@@ -123,9 +130,12 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(plan: &'a Plan, verbose: bool) -> Run<'a> {
-        let mut stage = Stage::new(plan.seed, &plan.cluster, if verbose { TRACE_LINES } else { 0 });
+        let mut stage = Stage::new(plan.seed, &plan.cluster_at_start(), if verbose { TRACE_LINES } else { 0 });
         let add = |number| {
             let (node, worker) = stage.add_worker(&format!("client{number}"), plan.deadline_ns);
+            if plan.leases && number % 3 != 0 {
+                stage.cluster.keep_leases(node, &worker.client);
+            }
             (node, Some(worker))
         };
         let clients = (1..=plan.clients).map(add).collect();
@@ -153,6 +163,10 @@ impl<'a> Run<'a> {
             self.plan_faults();
             self.work((per_client / 4).clamp(1, 5))?;
             self.recover()?;
+            if self.plan.leases {
+                // A client may believe so long what the cut has taken (`docs/semantics.md`).
+                self.stage.sim.run_for(LEASE_TERM_NS);
+            }
             self.tolerance.lost_between = Some((from, self.stage.shared.borrow().history.now() + 1));
             self.work(per_client / 4)?;
         } else {
@@ -175,12 +189,19 @@ impl<'a> Run<'a> {
     /// Servers up, first directories made and safe.
     fn set_up(&mut self) -> Result<(), String> {
         let dirs = self.plan.dirs;
+        let contract = self.plan.sets_contract().then_some(self.plan.cluster.contract);
+        // Files of the first directory have strips in every fourth seed with data.
+        let strips = (self.plan.with_data && self.plan.seed.is_multiple_of(4)).then(|| self.plan.cluster.strips());
         self.stage.wait_for_servers()?;
         self.stage.with_auditor(async move |worker| {
+            if let Some(contract) = contract {
+                worker.set_contract(contract).await.map_err(|status| format!("the contract: {status}"))?;
+            }
             for name in 0..dirs {
                 let made = worker.act(Action::Mkdir { dir: ROOT_HANDLE, name: Name(name) }).await;
-                if !matches!(made, Outcome::Done(_)) {
-                    return Err(format!("the first mkdir: {made:?}"));
+                let Outcome::Done(Answer::Attr(seen)) = made else { return Err(format!("the first mkdir: {made:?}")) };
+                if let (0, Some(strips)) = (name, &strips) {
+                    worker.give_strips(seen.handle, strips).await.map_err(|status| format!("the hints: {status}"))?;
                 }
             }
             Ok(())
@@ -225,7 +246,8 @@ impl<'a> Run<'a> {
     fn has_unknown_opens(&self) -> bool {
         let shared = self.stage.shared.borrow();
         let mut unanswered = shared.history.events().iter().filter(|event| event.end == u64::MAX);
-        unanswered.any(|event| matches!(event.action, Action::Create { .. } | Action::Open { .. }))
+        // Reads of many files open those that are read alone; they stand there as look-ups.
+        unanswered.any(|event| matches!(event.action, Action::Create { .. } | Action::Open { .. } | Action::LookupHandle { .. }))
     }
 
     fn recover(&mut self) -> Result<(), String> {

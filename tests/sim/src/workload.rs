@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use weft_base::{Credentials, FileKind, Handle, MILLISECOND, ROOT_HANDLE, SECOND, Status};
 use weft_client::{Client, CreateOptions, OpenFile, RenameFlags, SetAttr, XattrFlags};
+use weft_layout::HintName;
 use weft_rt::{Bulk, Runtime};
 use weft_rt_sim::{Control, Joined, NodeId, Random, SimRt};
 use weft_wire::Rights;
 use weft_wire::ops::SetTime;
 
+use crate::cluster::Durability;
 use crate::history::{Action, Answer, History, Name, Outcome, RenameMode, Seen, Time};
 use crate::model::{DIR_MODE, FILE_MODE};
 use crate::plan::OperationMix;
@@ -39,7 +41,7 @@ pub struct Shared {
     /// The next value to write to each file.
     tags: BTreeMap<Handle, u8>,
     /// Names that were changed lately, the newest last.
-    touched: VecDeque<(Handle, Name)>,
+    pub(crate) touched: VecDeque<(Handle, Name)>,
 }
 
 impl Shared {
@@ -76,7 +78,7 @@ impl Shared {
         }
     }
 
-    fn learn_from(&mut self, outcome: &Outcome) {
+    pub(crate) fn learn_from(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Done(Answer::Attr(seen) | Answer::Created(seen, _)) => self.learn(seen.handle, seen.kind),
             Outcome::Done(Answer::Object(handle, kind)) => self.learn(*handle, *kind),
@@ -147,6 +149,24 @@ impl Worker {
         }
     }
 
+    /// Gives a directory the hints for the distribution `varstrip`. No part of the history: only
+    /// where the bytes of its files are follows from them.
+    pub async fn give_strips(&self, dir: Handle, strips: &str) -> Result<(), Status> {
+        for (hint, value) in [(HintName::DistParams, strips), (HintName::DistName, "varstrip")] {
+            let name = hint.attribute().as_bytes();
+            self.client.set_xattr(&Credentials::ROOT, dir, name, value.as_bytes(), XattrFlags::default()).await?;
+        }
+        Ok(())
+    }
+
+    /// Sets the contract of all servers. No part of the history.
+    pub async fn set_contract(&self, contract: Durability) -> Result<(), Status> {
+        for server in self.client.map().servers() {
+            self.client.set_durability(server.id, contract.name()).await?;
+        }
+        Ok(())
+    }
+
     /// Closes everything that is open.
     pub async fn close_all(&mut self) {
         while let Some(handle) = self.open.keys().next().copied() {
@@ -164,6 +184,11 @@ impl Worker {
 
     /// Does one operation and records it.
     pub async fn act(&mut self, action: Action) -> Outcome {
+        if let Action::LookupHandle { dir, name } = action
+            && self.shared.borrow().history.now().is_multiple_of(2)
+        {
+            return self.read_many(dir, name).await;
+        }
         let number = self.shared.borrow_mut().history.begin(self.number, action.clone(), self.client.rt().now());
         self.shared.borrow_mut().touch(&action);
         let result = self.perform(&action, number).await;
@@ -416,7 +441,7 @@ impl Worker {
 }
 
 /// True if an operation that ends with this status has had no effect and will have none.
-fn is_definite(status: Status) -> bool {
+pub(crate) fn is_definite(status: Status) -> bool {
     use Status::*;
     matches!(
         status,

@@ -41,6 +41,20 @@ fn a_cluster_that_grows_in_the_middle_keeps_what_it_has() {
 }
 
 #[test]
+fn what_clients_are_told_under_leases_is_true() {
+    let mut counts: BTreeMap<FaultProfile, usize> = BTreeMap::new();
+    for seed in 0..150 {
+        let plan = Plan::leased(seed, None);
+        let count = counts.entry(plan.fault_profile).or_default();
+        if *count < EACH {
+            *count += 1;
+            good(&run_plan(&plan, false));
+        }
+    }
+    assert!(counts.len() == 6 && counts.values().all(|count| *count == EACH), "{counts:?}");
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 300..312 {
         let (first, again) = (run_seed(seed, Some(24), false), run_seed(seed, Some(24), true));

@@ -27,5 +27,6 @@ pub use needs::{Need, available, skip};
 pub use process::{alive, signal, states_of_threads};
 pub use program::{Finished, fails, ok, run, wait_until, weft};
 pub use random::Random;
+pub use rustix::process::Signal;
 pub use uring::Uring;
 pub use user::as_user;

@@ -17,6 +17,8 @@ pub enum Need {
     Root,
     /// Root may attach images of disks (`mount -o loop`) and `mkfs.ext4` is installed.
     LoopDevice,
+    /// At least this release of Linux.
+    Kernel(u32, u32),
     /// Programs that are installed, by name.
     Programs(&'static [&'static str]),
 }
@@ -43,6 +45,12 @@ fn missing(need: Need) -> Option<String> {
             let there = Path::new("/dev/loop-control").exists();
             if there { missing(Need::Programs(&["mkfs.ext4", "mount", "umount"])) } else { Some("there are no loop devices".into()) }
         }),
+        Need::Kernel(major, minor) => {
+            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+            let mut numbers = release.split(|byte: char| !byte.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0));
+            let is_there = (numbers.next(), numbers.next()) >= (Some(major), Some(minor));
+            (!is_there).then(|| format!("it needs Linux {major}.{minor}"))
+        }
         Need::Programs(names) => names.iter().find(|name| !installed(name)).map(|name| format!("{name} is not installed")),
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::{Error, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Barrier;
 
@@ -41,11 +41,23 @@ fn check(path: &Path, expected: &BTreeSet<String>) {
 
 #[test]
 fn promise_appends_are_kept_or_refused() {
-    if !available("promise_appends_are_kept_or_refused", &[Need::Fuse]) {
-        return;
+    if available("promise_appends_are_kept_or_refused", &[Need::Fuse]) {
+        appends("cache_ms=1000", false);
     }
-    let fs = FileSystem::mounted(&["--meta", "1", "--data", "2", "--stripe-size", "64KiB"]);
-    let mounts = [fs.mnt(), fs.mount("second", "")];
+    if available("promise_appends_are_kept_or_refused", &[Need::Fuse, Need::Kernel(6, 16)]) {
+        appends("leases", true);
+    }
+}
+
+/// `shares`: mounts with these options can be told that they are not alone, and none is refused.
+fn appends(options: &str, shares: bool) {
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "2", "--stripe-size", "64KiB", "-o", options]);
+    let mounts = [fs.mnt(), fs.mount("second", options)];
+    let append = |path: &Path, text: &str| {
+        let is_done = append(path, text);
+        assert!(is_done || !shares, "nothing is refused");
+        is_done
+    };
 
     // In turns, each with an open file of its own: the kernel of either mount knows an old end.
     let mut expected = BTreeSet::new();
@@ -74,22 +86,31 @@ fn promise_appends_are_kept_or_refused() {
     let all = (0..2).flat_map(|writer| (0..lines()).map(move |number| line(writer, number))).collect();
     check(&mounts[1].join("crowd"), &all);
 
-    // Two files that stay open: the second is refused, and so is any other foreign writer; readers
-    // are not.
+    // Two files that stay open: a mount that can be told shares the file, another one does not.
     let mut log = OpenOptions::new().append(true).create(true).open(mounts[0].join("log")).unwrap();
     log.write_all(b"one\n").unwrap();
     let foreign = mounts[1].join("log");
-    let code = |outcome: Result<fs::File, Error>| outcome.map(|_| ()).map_err(|error| error.raw_os_error());
-    assert_eq!(code(OpenOptions::new().append(true).open(&foreign)), Err(BUSY));
-    assert_eq!(code(OpenOptions::new().write(true).open(&foreign)), Err(BUSY));
-    assert_eq!(code(OpenOptions::new().write(true).truncate(true).open(&foreign)), Err(BUSY));
+    let open = |options: &mut OpenOptions| options.open(&foreign).map_err(|error| error.raw_os_error());
+    let mut second = match (shares, open(OpenOptions::new().append(true))) {
+        (true, opened) => Some(opened.expect("the first one is told")),
+        (false, outcome) => {
+            assert_eq!(outcome.map(drop), Err(BUSY));
+            assert_eq!(open(OpenOptions::new().write(true)).map(drop), Err(BUSY));
+            assert_eq!(open(OpenOptions::new().write(true).truncate(true)).map(drop), Err(BUSY));
+            None
+        }
+    };
     assert_eq!(fs::read(&foreign).unwrap(), b"one\n");
     // Others of the same mount may.
     assert!(append(&mounts[0].join("log"), "two\n"));
+    if let Some(second) = second.as_mut() {
+        second.write_all(b"from the other mount\n").unwrap();
+    }
     log.write_all(b"three\n").unwrap();
     drop(log);
     while !append(&foreign, "four\n") {}
-    assert_eq!(fs::read(mounts[0].join("log")).unwrap(), b"one\ntwo\nthree\nfour\n");
+    let other = if shares { "from the other mount\n" } else { "" };
+    assert_eq!(fs::read_to_string(mounts[0].join("log")).unwrap(), format!("one\ntwo\n{other}three\nfour\n"));
 }
 
 #[test]
@@ -103,9 +124,9 @@ fn a_file_that_becomes_append_only_later() {
     file.write_all(b"one").unwrap();
     let mut other = OpenOptions::new().write(true).open(b.join("file")).unwrap();
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND).unwrap();
-    assert_eq!(file.write_all(b"two").map_err(|error| error.raw_os_error()), Err(BUSY), "the other mount may write at any time");
     other.write_all(b"ONE, ").unwrap();
+    file.write_all(b"two").unwrap();
     drop(other);
-    while file.write_all(b"two").is_err() {}
-    assert_eq!(fs::read(b.join("file")).unwrap(), b"ONE, two");
+    file.write_all(b" three").unwrap();
+    assert_eq!(fs::read(b.join("file")).unwrap(), b"ONE, two three");
 }

@@ -322,6 +322,53 @@ fn damage_is_shown_with_its_place_and_a_running_server_is_named() {
 }
 
 #[test]
+fn databases_and_their_tail_are_shown_and_damage_of_them_is_told() {
+    for (engine, main) in [("db", "metadata.db"), ("dbpf", "attributes.db")] {
+        let fs = FileSystem::up(&["--data", "1", "--engine", engine, "--durability", "batch"]);
+        fs::write(fs.path("file"), "a").unwrap();
+        for name in ["/one", "/two"] {
+            ok(weft().arg("cp").arg(fs.path("file")).arg(fs.at(name)));
+        }
+        fs.down();
+        let told: Value = serde_json::from_str(&ok(weft().args(["inspect", "--json", "--records"]).arg(fs.state()))).unwrap();
+        let servers = told.as_array().unwrap();
+        let meta = servers.iter().find(|server| server["path"].as_str().is_some_and(|path| path.ends_with("meta0"))).unwrap();
+        let of = |file: &str| {
+            let files = meta["files"].as_array().unwrap();
+            files.iter().find(|report| report["file"] == file).unwrap_or_else(|| panic!("{engine}: no {file} in {meta}"))
+        };
+        // Root, and the two files.
+        assert_eq!(of(main)["records"]["PutInode"], 3, "{engine}: {meta}");
+        let names = of(if engine == "db" { main } else { "keyval-0000000000000001.db" });
+        assert_eq!(names["records"]["PutEntry"], 2, "{engine}: {meta}");
+        assert!(names["listing"].to_string().contains("PutEntry"));
+        let next = of("(all files)")["fields"][0].clone();
+        assert!(next[0] == "next record" && of("tail")["fields"].to_string().contains(next[1].as_str().unwrap()), "{meta}");
+
+        // A page that makes no sense, half a file, records that are nowhere.
+        let at = |name: &str| fs.server_dir("meta0").join(name);
+        let (whole, tail) = (fs::read(at(main)).unwrap(), fs::read(at("tail")).unwrap());
+        let damaged = |bytes: &[u8], words: &str| {
+            fs::write(at(main), bytes).unwrap();
+            let said = fails(weft().arg("inspect").arg(at("")));
+            assert!(said.contains(words) && !said.contains("panicked"), "{engine}: {said}");
+        };
+        let mut bytes = whole.clone();
+        bytes[4096..].fill(0xA5);
+        damaged(&bytes, "DAMAGE");
+        damaged(&whole[..whole.len() / 2], "DAMAGE");
+        damaged(b"no database", "DAMAGE");
+        fs::write(at(main), &whole).unwrap();
+        fs::write(at("tail"), vec![0; tail.len()]).unwrap();
+        ok(weft().arg("inspect").arg(at("")));
+        fs::remove_file(at("tail")).unwrap();
+        assert!(fails(weft().arg("inspect").arg(at(""))).contains("tail is missing"));
+        fs::remove_file(at(main)).unwrap();
+        assert!(fails(weft().arg("inspect").arg(at(""))).contains(&format!("{main} is missing")));
+    }
+}
+
+#[test]
 fn formats_md_names_every_version() {
     let document = include_str!("../../../docs/formats.md");
     let row = |format: &str, version: u32| {

@@ -59,6 +59,9 @@ fn promise_directory_hints() {
     for (name, value) in [("user.weft.stripe_size", "nonsense"), ("user.pvfs2.num_dfiles", "0"), ("user.weft.unheard_of", "1")] {
         assert_eq!(set(&a.join("d"), name, value), Err(Errno::INVAL), "{name}={value}");
     }
+    let log = |server: &str| fs::read_to_string(fs.state().join(format!("run/{server}.log"))).unwrap_or_default();
+    let logs = log("meta0") + &log("meta1");
+    assert!(logs.contains("stripe_size is a power of two from 4096 to 67108864"), "the server's log names the values: {logs}");
     let words = fails(weft().args(["hint", "set", "num_dfiles", "none"]).arg(fs.at("/d")));
     assert!(words.contains("num_dfiles is a number from 1 to 4096"), "{words}");
     let words = fails(weft().args(["xattr", "set", "user.pvfs2.dist_name", "twodee"]).arg(fs.at("/d")));
@@ -141,4 +144,60 @@ fn promise_no_metafile() {
     removexattr(&dir, "user.pvfs2.no_metafile").unwrap();
     fs::remove_dir_all(&dir).unwrap();
     fs::remove_file(a.join("moved")).unwrap();
+}
+
+/// The bytes of a file from `offset` on: each tells its place.
+fn pattern(offset: usize, len: usize) -> Vec<u8> {
+    (offset..offset + len).map(|at| (at * 31 + at / 4096) as u8).collect()
+}
+
+#[test]
+fn promise_varstrip() {
+    if !available("promise_varstrip", &[Need::Fuse]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "2", "--data", "3", "-o", "cache_ms=0"]);
+    let (a, b) = (fs.mnt(), fs.mount("second", "cache_ms=0"));
+    let strips = "strips:0:4K;2:20K;1:8K;0:12K";
+    ok(weft().args(["mkdir", "--dist", "varstrip", "--dist-params", strips]).arg(fs.at("/d")));
+    let shown = ok(weft().args(["hint", "show"]).arg(fs.at("/d")));
+    assert!(shown.contains("new files: strips:0:4096;2:20480;1:8192;0:12288"), "{shown}");
+    fs::create_dir(b.join("d/below")).unwrap();
+    let path = "d/below/file";
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(a.join(path)).unwrap();
+    file.write_all(&pattern(0, 300_000)).unwrap();
+    assert_eq!(fs::metadata(b.join(path)).unwrap().len(), 300_000, "the size, while it is open for writing elsewhere");
+    assert_eq!(fs::read(b.join(path)).unwrap(), pattern(0, 300_000));
+    // A hole, a cut in the middle of a strip, and what was cut off reads as zeros.
+    std::os::unix::fs::FileExt::write_all_at(&file, b"end", 999_999).unwrap();
+    file.set_len(123_456).unwrap();
+    file.set_len(200_000).unwrap();
+    drop(file);
+    let expected = [pattern(0, 123_456), vec![0; 200_000 - 123_456]].concat();
+    assert_eq!(fs::read(b.join(path)).unwrap(), expected);
+    let servers = |path: &str| -> Value {
+        let stat: Value = serde_json::from_str(&ok(weft().args(["stat", "--json"]).arg(fs.at(path)))).expect("JSON");
+        serde_json::json!([stat[0]["strips"], stat[0]["data_servers"]])
+    };
+    let canonical = "strips:0:4096;2:20480;1:8192;0:12288";
+    assert_eq!(servers("/d/below/file"), serde_json::json!([canonical, ["data0", "data1", "data2"]]));
+    restart(&fs);
+    assert_eq!(fs::read(a.join(path)).unwrap(), expected, "after a restart");
+    // Copies keep bytes, not layouts; a copy may say its own, and so may a create.
+    let source = fs.at("/d/below/file");
+    ok(weft().arg("cp").arg(&source).arg(fs.at("/copy")));
+    ok(weft().args(["cp", "--dist-params", "strips:0:64K;1:4K"]).arg(&source).arg(fs.at("/own")));
+    ok(weft().args(["cp", "--dist", "simple_stripe"]).arg(&source).arg(fs.at("/d/plain")));
+    ok(weft().args(["create", "--num-dfiles", "1"]).arg(fs.at("/d/empty")));
+    for name in ["copy", "own", "d/plain"] {
+        assert_eq!(fs::read(a.join(name)).unwrap(), expected, "{name}");
+    }
+    assert_eq!(servers("/own")[0], "strips:0:65536;1:4096");
+    assert_eq!((servers("/copy")[0].clone(), servers("/d/plain")[0].clone()), (Value::Null, Value::Null));
+    assert_eq!(layout(&fs, "/d/empty").1, 1);
+    let words = fails(weft().args(["create", "--dist-params", "strips:0:64K;1:4K;2:4K;3:4K"]).arg(fs.at("/x")));
+    assert!(words.contains("name 4 datafiles") && words.contains("has 3 data servers"), "{words}");
+    let words = fails(weft().args(["create", "--dist", "varstrip"]).arg(fs.at("/x")));
+    assert!(words.contains("needs --dist-params"), "{words}");
+    assert_eq!(set(&a.join("d"), "user.pvfs2.dist_name", "simple_stripe"), Err(Errno::INVAL), "its parameters are strips");
 }

@@ -1,4 +1,4 @@
-//! Locks of programs: granted truly within a mount, refused between mounts.
+//! Locks of programs, through one mount and between mounts.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
-use weft_system_tests::{FileSystem, Need, available, run, wait_until};
+use rustix::process::Signal;
+use weft_system_tests::{FileSystem, Need, available, run, signal, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
@@ -41,27 +42,26 @@ fn promise_locks_are_true() {
     let (a, b) = (fs.mnt(), fs.mount("second", ""));
     let (one, two, other) = (open(&a.join("file")), open(&a.join("file")), open(&b.join("file")));
 
-    // Among the programs of a mount, as anywhere.
-    flock(&one, SHARED).unwrap();
-    flock(&two, SHARED).unwrap();
-    assert_eq!(flock(&one, EXCLUSIVE), Err(Errno::WOULDBLOCK));
-    flock(&two, UNLOCK).unwrap();
-    flock(&one, EXCLUSIVE).unwrap();
-    assert_eq!(flock(&two, SHARED), Err(Errno::WOULDBLOCK));
-    fcntl_lock(&two, EXCLUSIVE).unwrap();
-
-    // Another mount is refused both kinds, whatever it asks for.
-    for lock in [EXCLUSIVE, SHARED, FlockOperation::LockExclusive] {
-        assert_eq!(flock(&other, lock), Err(Errno::NOLCK));
-        assert_eq!(fcntl_lock(&other, lock), Err(Errno::NOLCK));
+    // Among the programs of a mount and of two, as anywhere.
+    for (first, second) in [(&one, &two), (&one, &other)] {
+        flock(first, SHARED).unwrap();
+        flock(second, SHARED).unwrap();
+        assert_eq!(flock(first, EXCLUSIVE), Err(Errno::WOULDBLOCK));
+        flock(second, UNLOCK).unwrap();
+        flock(first, EXCLUSIVE).unwrap();
+        assert_eq!(flock(second, SHARED), Err(Errno::WOULDBLOCK));
+        // The other family does not see them.
+        fcntl_lock(second, EXCLUSIVE).unwrap();
+        fcntl_lock(second, UNLOCK).unwrap();
+        flock(first, UNLOCK).unwrap();
     }
-    flock(&one, UNLOCK).unwrap();
-    assert_eq!(flock(&other, SHARED), Err(Errno::NOLCK), "one is left");
-    fcntl_lock(&two, UNLOCK).unwrap();
-    wait_until("the other mount's turn", PATIENCE, || flock(&other, EXCLUSIVE).is_ok());
-    assert_eq!(flock(&one, SHARED), Err(Errno::NOLCK));
+    // A lock ends with its open file, and whoever waits for it gets it.
+    flock(&other, EXCLUSIVE).unwrap();
+    let waits = std::thread::spawn(move || flock(&one, FlockOperation::LockExclusive).map(|()| one));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!waits.is_finished());
     drop(other);
-    wait_until("the end of a lock with its file", PATIENCE, || flock(&one, EXCLUSIVE).is_ok());
+    let one = waits.join().unwrap().unwrap();
     flock(&one, UNLOCK).unwrap();
 
     // Who is killed holds nothing any more; who waits gets it.
@@ -156,9 +156,113 @@ fn locks_outlive_a_restart_of_the_server_and_end_with_their_mount() {
     fs.kill("meta0");
     fs.start(&[]);
     // Not before the first mount has told the server again what it holds.
-    assert_eq!(flock(&other, EXCLUSIVE), Err(Errno::NOLCK));
+    assert_eq!(flock(&other, EXCLUSIVE), Err(Errno::WOULDBLOCK));
+    let waits = std::thread::spawn(move || flock(&other, FlockOperation::LockExclusive).map(|()| other));
+    std::thread::sleep(Duration::from_millis(300));
+    fs.kill("meta0");
+    fs.start(&[]);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!waits.is_finished(), "it waits through a restart");
     flock(&one, UNLOCK).unwrap();
-    wait_until("the other mount's turn", PATIENCE, || flock(&other, EXCLUSIVE).is_ok());
+    let other = waits.join().unwrap().unwrap();
+    assert!(is_taken(&one));
+    flock(&other, UNLOCK).unwrap();
+}
+
+/// Locks of open file descriptions (`F_OFD_SETLK`) and `F_GETLK`, for which Rust programs need
+/// `unsafe`: on bytes of a file through two mounts, whose folders are the arguments.
+const RANGES: &str = r#"
+import errno, fcntl, os, struct, sys, threading, time
+OFD_SETLK, OFD_SETLKW = 37, 38
+def record(kind, start, length):
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
+def lock(fd, kind, start, length, how=OFD_SETLK):
+    try:
+        fcntl.fcntl(fd, how, record(kind, start, length))
+        return True
+    except OSError as error:
+        assert error.errno in (errno.EAGAIN, errno.EACCES), error
+        return False
+def holder(fd):
+    found = fcntl.fcntl(fd, fcntl.F_GETLK, record(fcntl.F_WRLCK, 0, 0))
+    kind, _, start, length, process = struct.unpack("hhqqi4x", found)
+    return kind, start, length, process
+one, two = (os.open(sys.argv[1] + "/ranges", os.O_RDWR | os.O_CREAT) for _ in range(2))
+other = os.open(sys.argv[2] + "/ranges", os.O_RDWR)
+assert lock(one, fcntl.F_WRLCK, 0, 100) and lock(one, fcntl.F_UNLCK, 40, 20)
+for fd in (two, other):
+    assert not lock(fd, fcntl.F_RDLCK, 39, 1) and not lock(fd, fcntl.F_RDLCK, 60, 1)
+    assert lock(fd, fcntl.F_RDLCK, 40, 20)
+assert lock(two, fcntl.F_UNLCK, 0, 0)
+kind, start, length, process = holder(other)
+assert kind == fcntl.F_WRLCK and (start, length) in ((0, 40), (60, 40)), (kind, start, length)
+assert process == 0, "a process of another mount has no number here: %d" % process
+waits = threading.Thread(target=lock, args=(other, fcntl.F_WRLCK, 0, 100, OFD_SETLKW))
+waits.start()
+time.sleep(0.3)
+assert waits.is_alive()
+os.close(one)
+waits.join(30)
+assert not waits.is_alive() and not lock(two, fcntl.F_RDLCK, 0, 1)
+os.close(other)
+limit = time.monotonic() + 30
+while not lock(two, fcntl.F_WRLCK, 0, 0):
+    assert time.monotonic() < limit
+print("all ranges")
+"#;
+
+#[test]
+fn ranges_of_open_files_are_locked_between_mounts() {
+    if !available("ranges_of_open_files_are_locked_between_mounts", &[Need::Fuse, Need::Programs(&["python3"])]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    let b = fs.mount("second", "");
+    let finished = run(Command::new("python3").args(["-c", RANGES]).arg(fs.mnt()).arg(b), PATIENCE);
+    assert!(finished.is_success() && finished.words().contains("all ranges"), "{}", finished.words());
+}
+
+#[test]
+fn locks_of_a_mount_that_dies_are_free_when_its_session_ends() {
+    if !available("locks_of_a_mount_that_dies_are_free_when_its_session_ends", &[Need::Fuse, Need::Programs(&["flock", "sleep"])]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    let (a, b) = (fs.mnt(), fs.mount("second", ""));
+    let other = open(&a.join("file"));
+    let mut held = holder(&b.join("file"));
+    wait_until("a lock of a process", PATIENCE, || is_taken(&other));
+    // A wait of its own dies with it, too.
+    let mut waits = holder(&b.join("file"));
+    std::thread::sleep(Duration::from_millis(300));
+    fs.kill_mount(&b);
+    for process in [&mut held, &mut waits] {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    assert!(is_taken(&other), "it may be away for a moment only");
+    wait_until("the end of its session", PATIENCE, || !is_taken(&other));
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_lock_of_another_mount() {
+    if !available("a_signal_ends_the_wait_for_a_lock_of_another_mount", &[Need::Fuse, Need::Programs(&["flock", "sleep"])]) {
+        return;
+    }
+    let fs = FileSystem::mounted(&["--meta", "1", "--data", "1"]);
+    let (a, b) = (fs.mnt(), fs.mount("second", ""));
+    let file = open(&a.join("file"));
+    flock(&file, EXCLUSIVE).unwrap();
+    let mut first = holder(&b.join("file"));
+    std::thread::sleep(Duration::from_millis(300));
+    let mut second = Command::new("flock").arg(b.join("file")).arg("true").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    signal(first.id(), Signal::INT).unwrap();
+    first.wait().unwrap();
+    // Its place is given up: the next one has its turn.
+    flock(&file, UNLOCK).unwrap();
+    assert!(second.wait().unwrap().success());
+    wait_until("a free lock", PATIENCE, || flock(&file, EXCLUSIVE).is_ok());
 }
 
 #[test]

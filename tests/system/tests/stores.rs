@@ -413,3 +413,36 @@ fn a_flipped_byte_in_the_last_frame_is_noticed_after_an_orderly_stop() {
     fs.start(&[]);
     ok(weft().arg("stat").arg(fs.at("/kept/zero")));
 }
+
+/// `weft set durability` (the `pvfs2-set-sync` of PVFS2): at once, over restarts, and shown.
+#[test]
+fn promise_durability_is_set_while_servers_run() {
+    let fs = FileSystem::up(&["--meta", "2", "--data", "2"]);
+    let shown = |fs: &FileSystem| -> Vec<String> {
+        let ping: Value = serde_json::from_str(&ok(weft().args(["ping", "--json"]).arg(fs.state()))).expect("JSON");
+        let servers = ping["servers"].as_array().expect("servers").iter();
+        servers.map(|server| server["durability"].as_str().expect("a name").to_string()).collect()
+    };
+    let flushes = |fs: &FileSystem| -> u64 {
+        let metrics = ok(weft().args(["metrics", "--once"]).arg(fs.state()));
+        let lines = metrics.lines().filter(|line| line.starts_with("weft_journal_syncs_total"));
+        lines.map(|line| line.rsplit(' ').next().expect("a number").parse::<f64>().expect("a number") as u64).sum()
+    };
+    assert_eq!(shown(&fs), ["batch"; 4]);
+    let words = ok(weft().args(["set", "durability", "sync"]).arg(fs.state()));
+    assert!(words.contains("4 servers: sync"), "{words}");
+    assert_eq!(shown(&fs), ["sync"; 4]);
+    let before = flushes(&fs);
+    for number in 0..20 {
+        ok(weft().arg("mkdir").arg(fs.at(&format!("/{number}"))));
+    }
+    assert!(flushes(&fs) >= before + 20, "each mkdir is flushed before it is answered");
+    fs.down();
+    fs.start(&[]);
+    assert_eq!(shown(&fs), ["sync"; 4], "after a restart, whatever the config says");
+    ok(weft().args(["set", "durability", "none"]).arg(fs.state()));
+    assert_eq!(shown(&fs), ["none"; 4]);
+    let memory = FileSystem::up(&["--engine", "memory", "--data", "1"]);
+    let words = fails(weft().args(["set", "durability", "sync"]).arg(memory.state()));
+    assert!(words.contains("2 of 2 servers") && words.contains("it keeps nothing"), "{words}");
+}

@@ -11,7 +11,8 @@ use weft_system_tests::fuzzing::samples::{self, Subject};
 use weft_system_tests::socket::{Peer, read_credential, read_key};
 use weft_system_tests::{FileSystem, Need, available, fails, ok, wait_until, weft};
 use weft_wire::ops::{
-    AllowedBy, DirTarget, GetAttrManyRequest, GetAttrRequest, LinkRequest, LookupRequest, ReadDirRequest, RenameRequest, SetXattrRequest,
+    AllowedBy, DirTarget, GetAttrManyRequest, GetAttrRequest, LinkRequest, LookupRequest, ReadDirRequest, ReadManyReply, RenameRequest,
+    SetXattrRequest,
 };
 use weft_wire::{Credential, HandleTag, Header, Op, Wire};
 
@@ -81,12 +82,17 @@ fn promise_a_guessed_handle_is_refused() {
                 weft_wire::put_tags(&tags, &mut body);
                 let bytes = peer.request(op, &body, &samples::bulk(&request));
                 peer.send(&bytes).unwrap();
-                let status = peer.receive().unwrap().status();
+                let frame = peer.receive().unwrap();
+                let (status, body) = (frame.status(), frame.body);
                 let what = format!("{name}: {}", op.name());
                 match op.allowed_by() {
                     _ if matches!(op, Op::Live | Op::Parent) => assert_eq!(status, Err(Status::KeyForbids), "{what}"),
                     AllowedBy::ServersKey | AllowedBy::UnlimitedKey => assert_eq!(status, Err(Status::KeyForbids), "{what}"),
                     AllowedBy::Key => assert_eq!(status, Ok(()), "{what}"),
+                    AllowedBy::Capability if op == Op::ReadMany => {
+                        let reply = ReadManyReply::from_bytes(body).expect("one outcome for each piece");
+                        assert!(reply.got.iter().all(Result::is_err), "{what}: nobody has given it a capability");
+                    }
                     AllowedBy::Capability => assert!(status.is_err(), "{what}: nobody has given it a capability"),
                     AllowedBy::User | AllowedBy::Handle | AllowedBy::Open => {
                         assert!(named > 0, "{what}: the sample names an object");

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use weft_base::FileKind;
+use weft_client::CreateOptions;
 use weft_host::connect::{Common, Fs, umask};
 use weft_host::fs_arg::{CONFIG_NAME, FsArg, FsPath, is_url};
 use weft_host::output::print_json;
@@ -18,6 +19,7 @@ use weft_host::process::StopSignals;
 use weft_host::units::human_bytes;
 use weft_host::{mounted, mounts};
 
+use super::layout::LayoutArgs;
 use crate::copy::{Copied, Copier, CopyOptions, Meta, Place};
 
 /// Copy files and trees to, from and within file systems, without a mount
@@ -28,9 +30,11 @@ Examples:
   weft cp -r ~/fs:/src copy                      and out of it
   weft cp big.h5 weft://node1:7000/demo:/data/   over the network
   weft cp -r src ~/mnt/dir                       where a file system is mounted: into it, without the kernel
+  weft cp --num-dfiles 1 -r src ~/fs:/           each new file on one data server
 
 Mode and modification time are kept, owner and set-user and set-group bits are not; symlinks are copied as symlinks. Symlinks below the target \
-are not followed: a file replaces one, a directory does not. A local path with `:/` in it is written ./like:/this. A file system alone is its root; \
+are not followed: a file replaces one, a directory does not. A local path with `:/` in it is written ./like:/this. A file that is \
+there keeps its layout. A file system alone is its root; \
 its state directory is copied as a directory of this machine only if it is copied into a file system.")]
 pub struct Args {
     /// What to copy, and last where to: a new name or an existing directory
@@ -54,6 +58,8 @@ pub struct Args {
     /// Print what was copied as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    layout: LayoutArgs,
 }
 
 impl Args {
@@ -81,6 +87,11 @@ impl Args {
         if into.is_none() && must_be_directory {
             bail!("{} is no directory; make it, or name a file without `/` at its end", target.display());
         }
+        let file = match &target {
+            Place::Remote { fs, .. } => self.layout.of_file(fs)?,
+            Place::Local(_) if self.layout.is_empty() => CreateOptions::default(),
+            Place::Local(_) => bail!("a layout is for files in a file system, and {} is in none", target.display()),
+        };
         let terminal = std::io::stderr().is_terminal();
         let options = CopyOptions {
             recursive: self.recursive,
@@ -89,6 +100,7 @@ impl Args {
             jobs: self.jobs.into(),
             progress: terminal && !self.quiet,
             umask,
+            file,
         };
         let begun = Instant::now();
         let mut copier = Copier::start(options, stop.clone());

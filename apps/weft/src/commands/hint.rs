@@ -11,7 +11,9 @@ use weft_host::config::parse_stripe_size;
 use weft_host::connect::{Common, FsPlace};
 use weft_host::output::{print, print_json, show_name};
 use weft_host::units::human_bytes;
-use weft_layout::{HintName, Hints};
+use weft_layout::{DistName, HintName, Hints};
+
+use super::layout::check_servers;
 
 /// Say how files of a directory are made: stripes, datafiles, without metadata
 #[derive(Debug, clap::Args)]
@@ -25,8 +27,9 @@ const HINTS: &str = "\
 Hints concern files that are made from now on; directories made below inherit them.
   stripe_size   bytes of a stripe, as 64KiB
   num_dfiles    datafiles of a file
-  dist_name     simple_stripe, or basic: all of a file in one datafile
-  dist_params   strip_size:BYTES, the stripe size as PVFS2 says it
+  dist_name     simple_stripe; basic: all of a file in one datafile; varstrip: strips of dist_params
+  dist_params   strip_size:BYTES, the stripe size as PVFS2 says it; or strips:DATAFILE:BYTES;... for
+                varstrip: the list is repeated over the file, datafile N is on the Nth data server
   no_metafile   1: files belong to root, are readable and writable for everybody, have no times
                 and one datafile; 0: off
 
@@ -142,6 +145,7 @@ impl Directory {
             let _ = hints.set(name, value.as_bytes());
         }
         hints.set(hint, value.as_bytes()).and_then(|()| hints.check()).map_err(|why| anyhow!("{value:?}: {why}"))?;
+        check_servers(&hints, &self.at.fs)?;
         let (at, flags) = (&self.at, XattrFlags { create_only: false, replace_only: false });
         let set = at.fs.client.set_xattr(&at.fs.who, self.handle, hint.attribute().as_bytes(), value.as_bytes(), flags);
         match at.fs.run(set) {
@@ -164,6 +168,11 @@ fn shown(at: &FsPlace) -> String {
 
 fn show(dir: &Directory, json: bool) -> Result<()> {
     let (values, attr) = (dir.values()?, dir.attr()?);
+    let mut hints = Hints::default();
+    for (name, value) in &values {
+        // They were checked when they were set.
+        let _ = hints.set(*name, value.as_bytes());
+    }
     let without_metafile = values.iter().any(|(name, value)| *name == HintName::NoMetafile && value != "0");
     let (stripe_bytes, width) = (attr.layout.stripe_bytes, attr.layout.width);
     if json {
@@ -179,7 +188,13 @@ fn show(dir: &Directory, json: bool) -> Result<()> {
     if values.is_empty() {
         text += "no hints\n";
     }
-    text += &format!("new files: stripes of {}, up to {width} datafiles", human_bytes(stripe_bytes.into()));
+    text += &match hints.strips() {
+        Some(strips) => format!("new files: {strips}"),
+        None => format!("new files: stripes of {}, up to {width} datafiles", human_bytes(stripe_bytes.into())),
+    };
+    if hints.distribution == Some(DistName::Varstrip) && hints.strips.is_none() {
+        text += " (varstrip begins when dist_params = strips:... is set)";
+    }
     text += if without_metafile { ", without a metafile (root's, mode 666, times 0)\n" } else { "\n" };
     Ok(print(&text)?)
 }

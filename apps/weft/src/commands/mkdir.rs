@@ -4,13 +4,20 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use weft_base::{FileKind, Status};
+use weft_base::{FileKind, Handle, Status};
+use weft_client::XattrFlags;
 use weft_host::connect::{Common, Fs, open_all, umask};
 use weft_host::output::show_name;
+use weft_layout::HintName;
+
+use super::layout::LayoutArgs;
 
 /// Make directories without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  weft mkdir -p ~/fs:/results/2024/run1")]
+#[command(after_help = "\
+Examples:
+  weft mkdir -p ~/fs:/results/2024/run1
+  weft mkdir --stripe-size 64KiB --num-dfiles 2 ~/fs:/small    files made in it have this layout (hints: weft hint show)")]
 pub struct Args {
     /// The directories, as FS:/PATH
     #[arg(required = true, value_name = "FS:/PATH")]
@@ -21,6 +28,8 @@ pub struct Args {
     /// Permission bits in octal, instead of 777 less the umask
     #[arg(short, long, value_name = "MODE", value_parser = parse_mode)]
     mode: Option<u32>,
+    #[command(flatten)]
+    layout: LayoutArgs,
 }
 
 impl Args {
@@ -30,14 +39,43 @@ impl Args {
         let (systems, places) = open_all(&self.places, common)?;
         for (system, path) in &places {
             let fs = &systems[*system];
-            if self.parents {
-                make_all(fs, path, usual, mode)?;
+            self.layout.check(fs)?;
+            let made = if self.parents {
+                make_all(fs, path, usual, mode)?
             } else {
                 let (dir, name) = fs.parent(path)?;
-                fs.run_at(path, fs.client.mkdir(&fs.who, dir, &name, mode))?;
+                Some(fs.run_at(path, fs.client.mkdir(&fs.who, dir, &name, mode))?.handle)
+            };
+            if self.layout.is_empty() {
+                continue;
             }
+            let Some(handle) = made else {
+                bail!("{}:{} exists already; give it hints with weft hint set", fs.name, show_name(path));
+            };
+            self.give_hints(fs, path, handle)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Gives a new directory the options as hints. What it has inherited about the same goes.
+    fn give_hints(&self, fs: &Fs, path: &[u8], dir: Handle) -> Result<()> {
+        let names = fs.run_at(path, fs.client.list_xattr(&fs.who, dir))?;
+        let hints = names.iter().filter_map(|name| HintName::of_attribute(name).ok().flatten());
+        let values = self.layout.values();
+        let is_about = |hint: &HintName, given: &HintName| match hint {
+            HintName::NoMetafile => false,
+            HintName::NumDfiles => *given == HintName::NumDfiles,
+            HintName::DistName => true,
+            HintName::StripeSize | HintName::DistParams => *given != HintName::NumDfiles,
+        };
+        for inherited in hints.filter(|hint| values.iter().any(|(given, _)| is_about(hint, given))) {
+            fs.run_at(path, fs.client.remove_xattr(&fs.who, dir, inherited.attribute().as_bytes()))?;
+        }
+        for (name, value) in values {
+            let (attribute, flags) = (name.attribute().as_bytes(), XattrFlags::default());
+            fs.run_at(path, fs.client.set_xattr(&fs.who, dir, attribute, value.as_bytes(), flags))?;
+        }
+        Ok(())
     }
 }
 
@@ -49,7 +87,9 @@ pub fn parse_mode(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "write octal permission bits, for example 750".to_string())
 }
 
-fn make_all(fs: &Fs, path: &[u8], usual: u32, last: u32) -> Result<()> {
+/// Makes the directory and those above it; `None` if it was there.
+fn make_all(fs: &Fs, path: &[u8], usual: u32, last: u32) -> Result<Option<Handle>> {
+    let mut made = None;
     let ends: Vec<usize> =
         (1..=path.len()).filter(|end| path[end - 1] != b'/' && path.get(*end).is_none_or(|byte| *byte == b'/')).collect();
     for (number, end) in ends.iter().enumerate() {
@@ -57,8 +97,9 @@ fn make_all(fs: &Fs, path: &[u8], usual: u32, last: u32) -> Result<()> {
         let mode = if number + 1 == ends.len() { last } else { usual };
         let (dir, name) = fs.parent(part)?;
         match fs.run(fs.client.mkdir(&fs.who, dir, &name, mode)) {
-            Ok(_) => {}
+            Ok(attr) => made = Some(attr.handle),
             Err(error) if error.status == Status::Exists => {
+                made = None;
                 if fs.stat(part, true)?.kind != FileKind::Directory {
                     bail!("{}:{} exists and is no directory", fs.name, show_name(part));
                 }
@@ -66,7 +107,7 @@ fn make_all(fs: &Fs, path: &[u8], usual: u32, last: u32) -> Result<()> {
             Err(error) => return Err(fs.explain(part, error)),
         }
     }
-    Ok(())
+    Ok(made)
 }
 
 #[cfg(test)]

@@ -3,13 +3,16 @@
 mod cat;
 mod completion;
 mod cp;
+mod create;
 mod df;
 mod down;
+mod du;
 mod explain;
 mod genconfig;
 mod hint;
 mod inspect;
 mod key;
+mod layout;
 mod ln;
 mod ls;
 mod man;
@@ -20,12 +23,14 @@ mod mv;
 mod ping;
 mod rm;
 pub mod serve;
+mod set;
 mod stat;
 mod status;
 pub mod top;
 mod trace;
 mod umount;
 mod up;
+mod watch;
 mod xattr;
 
 use std::process::ExitCode;
@@ -66,12 +71,16 @@ enum Command {
     Cat(cat::Args),
     Cp(cp::Args),
     Mkdir(mkdir::Args),
+    Create(create::Args),
     Rm(rm::Args),
     Mv(mv::Args),
     Ln(ln::Args),
     Xattr(xattr::Args),
     Hint(hint::Args),
+    Set(set::Args),
     Df(df::Args),
+    Du(du::Args),
+    Watch(watch::Args),
     Ping(ping::Args),
     Top(top::Args),
     Metrics(metrics::Args),
@@ -110,12 +119,16 @@ impl Cli {
             Command::Cat(args) => args.run(common),
             Command::Cp(args) => args.run(common),
             Command::Mkdir(args) => args.run(common),
+            Command::Create(args) => args.run(common),
             Command::Rm(args) => args.run(common),
             Command::Mv(args) => args.run(common),
             Command::Ln(args) => args.run(common),
             Command::Xattr(args) => args.run(common),
             Command::Hint(args) => args.run(common),
+            Command::Set(args) => args.run(common),
             Command::Df(args) => args.run(common),
+            Command::Du(args) => args.run(common),
+            Command::Watch(args) => args.run(common),
             Command::Ping(args) => args.run(common),
             Command::Top(args) => args.run(common),
             Command::Metrics(args) => args.run(common),

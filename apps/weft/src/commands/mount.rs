@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use weft_fuse::{ErrorCount, ErrorCounts, MountOptions, Transport};
+use weft_fuse::{ErrorCount, ErrorCounts, MountOptions, Remembers, Transport};
 use weft_host::command_socket::Service;
 use weft_host::connect::{Common, Fs};
 use weft_host::mounted;
@@ -34,7 +34,9 @@ Options for -o, separated by commas:
   ro                 no changes
   threads=N          threads while servers answer (default 4); requests that wait for servers have their own
   transport=NAME     how requests come from the kernel: auto (the default: uring if the kernel offers it), device, uring
-  cache_ms=N         how long the kernel may remember names and attributes (default 1000)
+  leases             the kernel remembers names and attributes as long as nobody changes them: what other mounts change
+                     shows at once (the default since Linux 6.16; this makes the mount fail where the kernel is older)
+  cache_ms=N         instead, it remembers them for so long (the default before Linux 6.16: 1000)
   direct_from=SIZE   files at least this large are read past the page cache (default 1MiB)
   nonempty           over a directory with entries, which nobody sees until it is unmounted
   locks=local        locks of programs are left to the kernel and not seen by other mounts
@@ -298,7 +300,8 @@ fn parse_options(options: &[String]) -> Result<MountOptions> {
             ("transport", Some("auto")) => parsed.transport = Transport::Auto,
             ("transport", Some("device")) => parsed.transport = Transport::Device,
             ("transport", Some("uring")) => parsed.transport = Transport::Uring,
-            ("cache_ms", Some(_)) => parsed.cache_ttl = Duration::from_millis(number()?),
+            ("leases", None) => parsed.remembers = Remembers::UntilChanged,
+            ("cache_ms", Some(_)) => parsed.remembers = Remembers::For(Duration::from_millis(number()?)),
             ("locks", Some("local")) => parsed.local_locks = true,
             ("direct_from", Some(size)) => {
                 parsed.direct_from_bytes =
@@ -306,6 +309,9 @@ fn parse_options(options: &[String]) -> Result<MountOptions> {
             }
             _ => bail!("-o {option} is unknown; `weft mount --help` lists the options"),
         }
+    }
+    if options.iter().any(|option| option == "leases") && options.iter().any(|option| option.starts_with("cache_ms=")) {
+        bail!("-o leases and -o cache_ms= exclude each other: with leases the kernel remembers as long as nobody changes anything");
     }
     Ok(parsed)
 }
@@ -319,11 +325,14 @@ mod tests {
         let parse = |text: &str| parse_options(&text.split(',').map(str::to_string).collect::<Vec<_>>());
         let options = parse("allow_other,ro,threads=3,cache_ms=0,direct_from=64KiB,transport=device").unwrap();
         assert!(options.allow_other && options.read_only);
-        assert_eq!((options.threads, options.cache_ttl, options.direct_from_bytes), (3, Duration::ZERO, 65536));
+        assert_eq!((options.threads, options.remembers, options.direct_from_bytes), (3, Remembers::For(Duration::ZERO), 65536));
         assert_eq!(options.transport, Transport::Device);
         for bad in ["fast", "threads=many", "threads", "ro=1", "direct_from=big", "transport=fast"] {
             assert!(parse(bad).unwrap_err().to_string().contains(bad), "{bad}");
         }
+        assert_eq!(parse("leases,threads=2").unwrap().remembers, Remembers::UntilChanged);
+        assert_eq!(parse("threads=2").unwrap().remembers, Remembers::Default);
+        assert!(parse("leases,cache_ms=0").unwrap_err().to_string().contains("exclude each other"));
     }
 
     #[test]

@@ -1,17 +1,30 @@
 //! `weft rm`: removes names, and with `-r` whole trees, without a mount.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use bytes::Bytes;
-use weft_base::{FileKind, Handle, Status};
+use serde::Serialize;
+use weft_base::FileKind;
+use weft_client::{RemoveNews, TreeRemoved};
 use weft_host::connect::{Common, Fs, open_all};
-use weft_host::output::show_name;
+use weft_host::output::{print_json, show_name, tell, tell_plainly};
+
+use super::du::joined;
+
+/// How often the progress of long work is told.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 /// Remove files and directories without a mount
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  weft rm ~/fs:/results/old.h5\n  weft rm -r ~/fs:/results/2023")]
+#[command(after_help = "\
+Examples:
+  weft rm ~/fs:/results/old.h5
+  weft rm -r ~/fs:/results/2023
+
+A tree is removed by its servers, some hundred names with each request. What may not be removed is told and left.")]
 pub struct Args {
     /// What to remove, as FS:/PATH
     #[arg(required = true, value_name = "FS:/PATH")]
@@ -22,11 +35,27 @@ pub struct Args {
     /// No error if it does not exist
     #[arg(short, long)]
     force: bool,
+    /// Tell how far it is, also if nobody watches the terminal
+    #[arg(long)]
+    progress: bool,
+    /// Print how much was removed as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    files: u64,
+    directories: u64,
+    failed: u64,
+    seconds: f64,
 }
 
 impl Args {
     pub fn run(self, common: &Common) -> Result<ExitCode> {
+        let began = Instant::now();
         let (systems, places) = open_all(&self.places, common)?;
+        let mut all = TreeRemoved::default();
         for (system, path) in &places {
             let fs = &systems[*system];
             let Some(attr) = fs.find(path, false)? else {
@@ -40,32 +69,41 @@ impl Args {
             }
             let (dir, name) = fs.parent(path)?;
             if attr.kind == FileKind::Directory {
-                remove_tree(fs, path, dir, &name, attr.handle)?;
+                let mut course = Course { fs, path, told: Instant::now(), is_shown: self.progress || std::io::stderr().is_terminal() };
+                let removed = fs.run(fs.client.remove_tree(&fs.who, dir, &name, attr.handle, |news| course.take(&news)));
+                all.files += removed.files;
+                all.directories += removed.directories;
+                all.failed += removed.failed;
             } else {
                 fs.run_at(path, fs.client.unlink(&fs.who, dir, &name))?;
+                all.files += 1;
             }
         }
-        Ok(ExitCode::SUCCESS)
+        if self.json {
+            let TreeRemoved { files, directories, failed } = all;
+            print_json(&Report { files, directories, failed, seconds: began.elapsed().as_secs_f64() })?;
+        }
+        Ok(if all.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 
-/// Removes a directory with all below it, deepest first. What others remove meanwhile is no error;
-/// what they add makes it fail.
-fn remove_tree(fs: &Fs, path: &[u8], parent: Handle, name: &Bytes, handle: Handle) -> Result<()> {
-    let below = |name: &[u8]| [path, b"/", name].concat();
-    let (dirs, files): (Vec<_>, Vec<_>) = fs.list(path, handle, false)?.into_iter().partition(|item| item.kind == FileKind::Directory);
-    for dir in dirs {
-        remove_tree(fs, &below(&dir.name), handle, &dir.name, dir.handle)?;
-    }
-    let names: Vec<Bytes> = files.into_iter().map(|item| item.name).collect();
-    for (name, result) in names.iter().zip(fs.run(fs.client.unlink_many(&fs.who, handle, &names))) {
-        match result {
-            Err(error) if error.status != Status::NotFound => return Err(fs.explain(&below(name), error)),
-            _ => {}
+/// What a person is told on the way.
+struct Course<'a> {
+    fs: &'a Fs,
+    path: &'a [u8],
+    told: Instant,
+    is_shown: bool,
+}
+
+impl Course<'_> {
+    fn take(&mut self, news: &RemoveNews<'_>) {
+        match news {
+            RemoveNews::Failed { path, error } => tell(&format!("{:#}", self.fs.explain(&joined(self.path, path), *error))),
+            RemoveNews::Progress(removed) if self.is_shown && self.told.elapsed() >= PROGRESS_EVERY => {
+                self.told = Instant::now();
+                tell_plainly(&format!("{} files and {} directories removed", removed.files, removed.directories));
+            }
+            RemoveNews::Progress(_) => {}
         }
-    }
-    match fs.run(fs.client.rmdir(&fs.who, parent, name)) {
-        Err(error) if error.status != Status::NotFound => Err(fs.explain(path, error)),
-        _ => Ok(()),
     }
 }

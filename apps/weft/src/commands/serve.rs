@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_base::{MILLISECOND, ServerRole};
@@ -116,7 +117,7 @@ impl Args {
         match server.id.role() {
             ServerRole::Meta => {
                 let (root_uid, root_gid) = (config.root_uid, config.root_gid);
-                let settings = MetaServerConfig { root_uid, root_gid, ..MetaServerConfig::new(serving) };
+                let settings = MetaServerConfig { root_uid, root_gid, warn: Some(warn), ..MetaServerConfig::new(serving) };
                 ended(&server.name, weft_rt_real::serve(shard, |rt| weft_meta_server::run(rt, settings))?)?;
             }
             ServerRole::Data => {
@@ -134,6 +135,17 @@ impl Args {
 const TRACE: TraceService = TraceService { command: trace, read: weft_recording::read };
 
 /// Executes a command about the recording of this process.
+/// Writes a line that any user can cause: one in a second at most, so that the log keeps what else
+/// it says.
+fn warn(server: &str, what: &str) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.is_none_or(|last| last.elapsed() >= Duration::from_secs(1)) {
+        *last = Some(Instant::now());
+        write_line(Level::Warn, server, what);
+    }
+}
+
 fn trace(request: &TraceRequest) -> TraceReply {
     let home = TRACES.get().map_or(Path::new(""), PathBuf::as_path);
     let reply = weft_recording::command(request, home, weft_recording::Commander::KeyHolder);

@@ -43,6 +43,9 @@ struct Row {
     ctime_ns: i64,
     metadata_server: String,
     stripe_bytes: u32,
+    /// Of a file with the distribution `varstrip`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strips: Option<String>,
     data_servers: Vec<String>,
 }
 
@@ -53,7 +56,7 @@ impl Args {
         for (system, path) in &places {
             let fs = &systems[*system];
             let attr = fs.stat(path, self.dereference)?;
-            let row = row(fs, path, &attr);
+            let row = row(fs, path, &attr)?;
             if !self.json {
                 print(&text(&row, &attr))?;
             }
@@ -66,11 +69,15 @@ impl Args {
     }
 }
 
-fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Row {
+fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Result<Row> {
     let map = fs.client.map();
     let name = |id| map.server(id).map_or_else(|| format!("{id}"), |entry| entry.name.clone());
     let width = if attr.kind == FileKind::File { u32::from(attr.layout.width) } else { 0 };
-    Row {
+    let strips = match attr.layout.is_varstrip() {
+        true => Some(fs.run_at(path, fs.client.strips(attr.handle, &attr.layout))?.to_string()),
+        false => None,
+    };
+    Ok(Row {
         path: format!("{}:{}", fs.name, String::from_utf8_lossy(path)),
         handle: attr.handle.to_string(),
         inode: attr.handle.0,
@@ -85,10 +92,11 @@ fn row(fs: &Fs, path: &[u8], attr: &Attr) -> Row {
         ctime_ns: attr.ctime.0,
         metadata_server: name(attr.handle.server()),
         stripe_bytes: attr.layout.stripe_bytes,
+        strips,
         data_servers: (0..width)
             .map(|index| map.data_server(&attr.layout, index).map_or_else(|_| "a server that is not known yet".into(), name))
             .collect(),
-    }
+    })
 }
 
 fn text(row: &Row, attr: &Attr) -> String {
@@ -100,7 +108,8 @@ fn text(row: &Row, attr: &Attr) -> String {
     text += &format!("  access:   {} UTC\n  modify:   {} UTC\n", time_string(attr.atime), time_string(attr.mtime));
     text += &format!("  change:   {} UTC\n", time_string(attr.ctime));
     if attr.kind == FileKind::File {
-        text += &format!("  striping: {} on {}\n", human_bytes(row.stripe_bytes.into()), row.data_servers.join(", "));
+        let stripes = row.strips.clone().unwrap_or_else(|| human_bytes(row.stripe_bytes.into()));
+        text += &format!("  striping: {stripes} on {}\n", row.data_servers.join(", "));
     }
     text
 }

@@ -50,6 +50,7 @@ struct Row {
     pid: Option<i32>,
     address: String,
     state: String,
+    durability: Option<String>,
     used_bytes: Option<u64>,
     objects: Option<u64>,
     uptime_s: Option<f64>,
@@ -156,6 +157,7 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
             pid,
             address: entry.address.clone(),
             state: state_word,
+            durability: info.map(|info| info.durability.clone()),
             used_bytes: info.map(|info| info.used_bytes),
             objects: info.map(|info| info.objects),
             uptime_s: info.map(|info| info.uptime_ms as f64 / 1000.0),
@@ -183,7 +185,7 @@ fn report(state: &StateDir, config: Config, common: &Common) -> Result<Report> {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new(&["name", "role", ">pid", "address", "state", ">used", ">objects", ">uptime"]);
+    let mut table = Table::new(&["name", "role", ">pid", "address", "state", "durability", ">used", ">objects", ">uptime"]);
     for row in &report.servers {
         let cell = |value: Option<String>| value.unwrap_or_else(|| "-".into());
         table.row(vec![
@@ -192,6 +194,7 @@ fn text(report: &Report) -> String {
             cell(row.pid.map(|pid| pid.to_string())),
             row.address.clone(),
             row.state.clone(),
+            cell(row.durability.clone()),
             cell(row.used_bytes.map(human_bytes)),
             cell(row.objects.map(|objects| objects.to_string())),
             cell(row.uptime_s.map(|seconds| format!("{seconds:.1} s"))),
@@ -219,12 +222,13 @@ mod tests {
 
     #[test]
     fn a_silent_server_is_shown_and_named() {
-        let row = |name: &str, pid, state: &str, used_bytes| Row {
+        let row = |name: &str, pid, state: &str, used_bytes: Option<u64>| Row {
             name: name.into(),
             role: "meta".into(),
             pid,
             address: "unix:/s".into(),
             state: state.into(),
+            durability: used_bytes.map(|_| "sync".into()),
             used_bytes,
             objects: used_bytes,
             uptime_s: used_bytes.map(|_| 1.25),
@@ -242,9 +246,9 @@ mod tests {
         };
         let expected = "\
 file system demo (01), map of epoch 3
-name   role  pid  address  state           used  objects  uptime
-meta0  meta    7  unix:/s  serving      2.0 KiB     2048   1.2 s
-meta1  meta    -  unix:/s  not running        -        -       -
+name   role  pid  address  state        durability     used  objects  uptime
+meta0  meta    7  unix:/s  serving      sync        2.0 KiB     2048   1.2 s
+meta1  meta    -  unix:/s  not running  -                 -        -       -
 mounted at /mnt by process 9
   3 operations failed since then: meta1: no answer before the deadline
 problem: meta1 is not running

@@ -20,9 +20,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use weft_base::FileKind;
+use weft_client::CreateOptions;
 
 pub use place::{Identity, Meta, Place};
-use workers::{Job, Workers};
+use workers::{Job, Named, Workers};
+
+/// Files that are not longer are read together with others.
+const SMALL_BYTES_MAX: u64 = 1 << 20;
+/// Most files read together.
+const TOGETHER_MAX: usize = 256;
+/// Most bytes read together: about what one message to each of a few data servers brings.
+const TOGETHER_BYTES_MAX: u64 = 16 << 20;
 
 /// How to copy.
 #[derive(Clone, Debug)]
@@ -39,6 +47,8 @@ pub struct CopyOptions {
     pub progress: bool,
     /// Permission bits that new files shall not have when modes are not kept.
     pub umask: u32,
+    /// The layout of new files in a file system.
+    pub file: CreateOptions,
 }
 
 /// What was copied.
@@ -67,6 +77,9 @@ pub struct Copier {
     /// Directories that this copy made: never copied themselves, so that a copy into its own source
     /// ends.
     made: BTreeSet<Identity>,
+    /// Small files of the file system that is copied from, to be read together.
+    small: Vec<Named>,
+    small_bytes: u64,
 }
 
 impl Copier {
@@ -74,8 +87,17 @@ impl Copier {
     /// incomplete.
     pub fn start(options: CopyOptions, stop: Arc<AtomicBool>) -> Copier {
         let bar = if options.progress { progress_bar() } else { ProgressBar::hidden() };
-        let workers = Workers::start(options.jobs, bar, stop.clone());
-        Copier { options, workers, stop, counts: Copied::default(), finished_later: Vec::new(), made: BTreeSet::new() }
+        let workers = Workers::start(options.jobs, options.file.clone(), bar, stop.clone());
+        Copier {
+            options,
+            workers,
+            stop,
+            counts: Copied::default(),
+            finished_later: Vec::new(),
+            made: BTreeSet::new(),
+            small: Vec::new(),
+            small_bytes: 0,
+        }
     }
 
     /// Copies `source` to the name `target`.
@@ -90,7 +112,8 @@ impl Copier {
     }
 
     /// Waits for the workers, then gives directories their modes and times.
-    pub fn finish(self) -> Copied {
+    pub fn finish(mut self) -> Copied {
+        self.queue_small();
         self.workers.wait();
         for (place, meta) in self.finished_later.iter().rev() {
             if let Err(error) = place.set_meta(meta) {
@@ -110,7 +133,7 @@ impl Copier {
             FileKind::File => {
                 self.refuse_same(source, target, &meta)?;
                 let meta = self.wanted(meta);
-                self.workers.queue(Job::File { source: source.clone(), target: target.clone(), meta });
+                self.queue_file(Named { source: source.clone(), target: target.clone(), meta });
                 Ok(())
             }
             FileKind::Symlink => {
@@ -125,6 +148,25 @@ impl Copier {
         }
     }
 
+    /// Small files of a file system wait for each other: they are read in few messages.
+    fn queue_file(&mut self, file: Named) {
+        if !file.source.reads_together() || file.meta.bytes > SMALL_BYTES_MAX {
+            return self.workers.queue(Job::File(file));
+        }
+        if self.small.len() >= TOGETHER_MAX || self.small_bytes + file.meta.bytes > TOGETHER_BYTES_MAX {
+            self.queue_small();
+        }
+        self.small_bytes += file.meta.bytes;
+        self.small.push(file);
+    }
+
+    fn queue_small(&mut self) {
+        self.small_bytes = 0;
+        if !self.small.is_empty() {
+            self.workers.queue(Job::Together(std::mem::take(&mut self.small)));
+        }
+    }
+
     fn copy_tree(&mut self, source: &Place, target: &Place, meta: Meta) -> Result<()> {
         if meta.identity.is_some_and(|identity| self.made.contains(&identity)) {
             bail!("{} is what is being copied to; it is not copied into itself", source.display());
@@ -132,13 +174,17 @@ impl Copier {
         let made = target.make_dir(meta.mode | 0o700)?;
         self.made.extend(made.identity);
         self.counts.directories += 1;
-        for name in source.list()? {
+        for (name, meta_listed) in source.list()? {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             let follow = self.options.dereference;
             let places = source.child(&meta, &name, follow).and_then(|from| Ok((from, target.child(&made, &name, false)?)));
-            let copied = places.and_then(|(from, to)| self.copy_one(&from, &to, from.meta(follow)?));
+            let meta_listed = meta_listed.filter(|meta| !follow || meta.kind != FileKind::Symlink);
+            let copied = places.and_then(|(from, to)| {
+                let meta = meta_listed.map_or_else(|| from.meta(follow), Ok)?;
+                self.copy_one(&from, &to, meta)
+            });
             if let Err(error) = copied {
                 self.workers.report(&error);
             }

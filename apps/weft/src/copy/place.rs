@@ -175,16 +175,41 @@ impl Place {
         }
     }
 
-    /// Names of the entries of a directory, in order.
+    /// True for a name in a directory of a file system, as a listing gave it: many of them are
+    /// read in few messages.
+    pub fn reads_together(&self) -> bool {
+        matches!(self, Place::Remote { name, named: false, .. } if !name.is_empty())
+    }
+
+    /// Reads whole files of one file system ([`Place::reads_together`]); one result for each. Of
+    /// others there is none.
+    pub fn read_together(places: &[&Place]) -> Vec<Option<weft_client::Result<Payload>>> {
+        let first = places.iter().find_map(|place| if let Place::Remote { fs, .. } = place { Some(fs) } else { None });
+        let Some(fs) = first else { return places.iter().map(|_| None).collect() };
+        let named = |place: &&Place| match place {
+            Place::Remote { fs: other, dir, name, .. } if other.id() == fs.id() => Some((*dir, name.clone().into())),
+            _ => None,
+        };
+        let named: Vec<_> = places.iter().map(named).collect();
+        let files: Vec<_> = named.iter().flatten().cloned().collect();
+        let mut results = fs.run(fs.client.read_many(&fs.who, &files)).into_iter();
+        named.iter().map(|named| named.as_ref().and_then(|_| results.next()).map(|read| read.map(|file| file.data))).collect()
+    }
+
+    /// Names of the entries of a directory, in order, with what a file system told of them beside.
     ///
     /// # Errors
     /// If it is none or may not be read.
-    pub fn list(&self) -> Result<Vec<Vec<u8>>> {
+    pub fn list(&self) -> Result<Vec<(Vec<u8>, Option<Meta>)>> {
         match self {
-            Place::Local(place) => place.list().with_context(|| format!("cannot list {}", self.display())),
+            Place::Local(place) => {
+                let names = place.list().with_context(|| format!("cannot list {}", self.display()))?;
+                Ok(names.into_iter().map(|name| (name, None)).collect())
+            }
             Place::Remote { fs, path, .. } => {
                 let handle = self.meta(self.follows())?.identity.map_or(fs.client.root(), |(_, _, handle)| Handle(handle));
-                Ok(fs.list(path, handle, false)?.into_iter().map(|item| item.name.to_vec()).collect())
+                let listed = |item: weft_client::DirItem| (item.name.to_vec(), item.attr.map(|attr| remote_meta(fs, &attr)));
+                Ok(fs.list(path, handle, true)?.into_iter().map(listed).collect())
             }
         }
     }
@@ -293,19 +318,19 @@ impl Place {
         }
     }
 
-    /// Makes a file, or empties the one that is there, and opens it for writing. Says whether it is
-    /// new.
+    /// Makes a file, with the layout of `file` if it is in a file system, or empties the one that
+    /// is there, and opens it for writing. Says whether it is new.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn create(&self, mode: u32) -> Result<(Target, bool)> {
+    pub fn create(&self, mode: u32, file: &CreateOptions) -> Result<(Target, bool)> {
         match self {
             Place::Local(place) => {
                 let (file, new) = place.create(mode).with_context(|| format!("cannot write {}", self.display()))?;
                 Ok((Target::Local(file), new))
             }
             Place::Remote { fs, dir, name, path, .. } => {
-                let options = CreateOptions { mode: mode & 0o777, rights: Rights::WRITE, truncate: true, ..CreateOptions::default() };
+                let options = CreateOptions { mode: mode & 0o777, rights: Rights::WRITE, truncate: true, ..file.clone() };
                 let (_, file, new) = fs.run_at(path, fs.client.create(&fs.who, *dir, name, &options))?;
                 Ok((Target::Remote(fs.clone(), file), new))
             }
@@ -436,7 +461,7 @@ mod tests {
         let (a, b) = (Place::local(dir.path().join("a")), Place::local(dir.path().join("b")));
         fs::write(dir.path().join("a"), "hello").unwrap();
         let wanted = Meta { mode: 0o640, times: Some((WallTime(1_000_000_001), WallTime(-5))), ..a.meta(false).unwrap() };
-        let (target, new) = b.create(wanted.mode).unwrap();
+        let (target, new) = b.create(wanted.mode, &CreateOptions::default()).unwrap();
         assert!(new);
         let mut buffer = [0; 16];
         let source = a.open().unwrap();
@@ -447,7 +472,7 @@ mod tests {
         let meta = b.meta(false).unwrap();
         assert_eq!((meta.mode, meta.times, meta.bytes), (0o640, wanted.times, 4));
         assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"ello");
-        assert!(!b.create(0o600).unwrap().1, "the second time it is there, and is emptied");
+        assert!(!b.create(0o600, &CreateOptions::default()).unwrap().1, "the second time it is there, and is emptied");
         assert_eq!(b.meta(false).unwrap().bytes, 0);
     }
 

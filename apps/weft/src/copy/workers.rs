@@ -7,9 +7,11 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
+use weft_base::Payload;
+use weft_client::CreateOptions;
 
 use crate::copy::Copied;
-use crate::copy::place::{Meta, Place, Source, Target};
+use crate::copy::place::{Block, Meta, Place, Source, Target};
 
 /// Bytes of one read and write.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -18,17 +20,22 @@ const CHUNK_BYTES: u64 = 64 << 20;
 /// Files that wait for a worker, at most: then the walk through the source waits too.
 const QUEUE_MAX: usize = 1024;
 
+/// A file to copy.
+pub struct Named {
+    /// From here.
+    pub source: Place,
+    /// To here.
+    pub target: Place,
+    /// What the copy shall have.
+    pub meta: Meta,
+}
+
 /// Something to copy.
 pub enum Job {
     /// A file.
-    File {
-        /// From here.
-        source: Place,
-        /// To here.
-        target: Place,
-        /// What the copy shall have.
-        meta: Meta,
-    },
+    File(Named),
+    /// Small files of one file system, read together.
+    Together(Vec<Named>),
     /// A part of a large file.
     Chunk {
         /// The file.
@@ -66,6 +73,8 @@ struct Shared {
     less: Condvar,
     stop: Arc<AtomicBool>,
     bar: ProgressBar,
+    /// How new files are made.
+    file: CreateOptions,
     files: AtomicU64,
     bytes: AtomicU64,
     failures: AtomicU64,
@@ -80,13 +89,14 @@ struct Queue {
 
 impl Workers {
     /// Starts `count` threads.
-    pub fn start(count: usize, bar: ProgressBar, stop: Arc<AtomicBool>) -> Workers {
+    pub fn start(count: usize, file: CreateOptions, bar: ProgressBar, stop: Arc<AtomicBool>) -> Workers {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             more: Condvar::new(),
             less: Condvar::new(),
             stop,
             bar,
+            file,
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -100,9 +110,11 @@ impl Workers {
 
     /// Queues a job; waits while the queue is full.
     pub fn queue(&self, job: Job) {
-        if let Job::File { meta, .. } = &job {
-            self.shared.bar.inc_length(meta.bytes);
-        }
+        self.shared.bar.inc_length(match &job {
+            Job::File(file) => file.meta.bytes,
+            Job::Together(files) => files.iter().map(|file| file.meta.bytes).sum(),
+            Job::Chunk { .. } => 0,
+        });
         let mut queue = self.shared.lock();
         while queue.jobs.len() >= QUEUE_MAX {
             queue = self.shared.less.wait(queue).expect("no worker panics while it holds the queue");
@@ -171,8 +183,12 @@ impl Shared {
 
     fn copy(&self, job: Job, buffer: &mut [u8]) -> Result<()> {
         match job {
-            Job::File { .. } if self.stopped() => Ok(()),
-            Job::File { source, target, meta } => self.copy_file(source, target, meta, buffer),
+            Job::File(_) | Job::Together(_) if self.stopped() => Ok(()),
+            Job::File(file) => self.copy_file(file, buffer),
+            Job::Together(files) => {
+                self.copy_together(files, buffer);
+                Ok(())
+            }
             Job::Chunk { transfer, offset, bytes } => {
                 let copied =
                     if transfer.failed.load(Ordering::Relaxed) { Ok(()) } else { self.copy_range(&transfer, offset, Some(bytes), buffer) };
@@ -181,9 +197,47 @@ impl Shared {
         }
     }
 
-    fn copy_file(&self, from: Place, to: Place, meta: Meta, buffer: &mut [u8]) -> Result<()> {
+    /// Files of which one cannot be read so are copied alone, which tells why if it fails too.
+    fn copy_together(&self, files: Vec<Named>, buffer: &mut [u8]) {
+        let sources: Vec<&Place> = files.iter().map(|file| &file.source).collect();
+        let read = Place::read_together(&sources);
+        for (file, data) in files.into_iter().zip(read) {
+            if self.stopped() {
+                return;
+            }
+            let copied = match data {
+                Some(Ok(data)) => self.write_whole(&file, data),
+                _ => self.copy_file(file, buffer),
+            };
+            if let Err(error) = copied {
+                self.report(&error);
+            }
+        }
+    }
+
+    fn write_whole(&self, file: &Named, data: Payload) -> Result<()> {
+        let Named { source, target: to, meta } = file;
+        let bytes = data.len();
+        let (target, is_new) = to.create(meta.mode, &self.file)?;
+        let written = if bytes == 0 { Ok(()) } else { target.write_at(0, &Block::Pieces(vec![data])) };
+        if let Err(error) = written {
+            target.abandon();
+            if is_new {
+                to.remove()?;
+            }
+            return Err(error.context(format!("cannot copy {} to {}", source.display(), to.display())));
+        }
+        target.finish(to, meta).with_context(|| format!("cannot finish {}", to.display()))?;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bar.inc(bytes);
+        self.files.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn copy_file(&self, file: Named, buffer: &mut [u8]) -> Result<()> {
+        let Named { source: from, target: to, meta } = file;
         let source = from.open()?;
-        let (target, new) = to.create(meta.mode).inspect_err(|_| drop(source.close()))?;
+        let (target, new) = to.create(meta.mode, &self.file).inspect_err(|_| drop(source.close()))?;
         let chunks = meta.bytes.div_ceil(CHUNK_BYTES).max(1);
         let transfer =
             Transfer { from, to, source, target, new, meta, chunks_left: AtomicU64::new(chunks), failed: AtomicBool::new(false) };
@@ -270,7 +324,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn copy(from: &std::path::Path, to: &std::path::Path, stop: bool) -> Copied {
-        let options = CopyOptions { recursive: true, preserve: true, dereference: false, jobs: 4, progress: false, umask: 0o22 };
+        let file = CreateOptions::default();
+        let options = CopyOptions { recursive: true, preserve: true, dereference: false, jobs: 4, progress: false, umask: 0o22, file };
         let mut copier = Copier::start(options, Arc::new(AtomicBool::new(stop)));
         copier.copy(&Place::local(from), &Place::local(to)).unwrap();
         copier.finish()

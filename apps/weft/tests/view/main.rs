@@ -11,6 +11,7 @@ mod viewer;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use viewer::Viewer;
 
@@ -32,6 +33,60 @@ fn over_a_real_socket_only_harmless_requests_are_answered() {
         assert!(status == 404 && !text.contains("root:"), "{path}: {text}");
     }
     assert_eq!(viewer.get("/api/run").0, 200, "it still answers");
+}
+
+/// A walk through the page with `node` and a stand-in for a browser.
+fn walk(script: &str, viewer: &Viewer) {
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/view").join(script);
+    let walked =
+        Command::new("node").arg(script).arg(format!("http://{}", viewer.host())).arg(folder.path().join("page")).output().unwrap();
+    let said = String::from_utf8_lossy(&walked.stdout);
+    assert!(walked.status.success() && said.contains("walked"), "{said}{}", String::from_utf8_lossy(&walked.stderr));
+}
+
+fn has_node() -> bool {
+    let is_there = Command::new("node").arg("--version").output().is_ok_and(|answer| answer.status.success());
+    if !is_there {
+        eprintln!("skipped: no node is installed");
+    }
+    is_there
+}
+
+/// Every feature of the page without a browser, by a stand-in for one.
+#[test]
+fn the_page_is_walked_through_without_a_browser() {
+    if has_node() {
+        walk("walk.mjs", &Viewer::new(6_000, |_| {}, &[]));
+    }
+}
+
+#[test]
+fn poor_traces_are_walked_through_without_a_browser() {
+    if has_node() {
+        walk("poor.mjs", &soundness::poor_traces());
+    }
+}
+
+#[test]
+fn messages_of_a_traced_program_have_arrows() {
+    if !has_node() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let project = r#"<?xml version="1.0"?><Application name="run" processCount="2"><Description/><FileList/>
+<Topology><Level type="Host"><Level type="Rank"><Level type="Thread"/></Level></Level>
+<Node name="n1"><Node name="0"><Node name="0"/></Node></Node><Node name="n2"><Node name="1"><Node name="0"/></Node></Node></Topology>
+<CommunicatorList/><Datatypes/><ExternalStatistics/></Application>"#;
+    let rank0 = "<Program timeAdjustment='9'>\n<File_open name='out.dat' fid='1' time='0.5' end='0.6'/>
+<Send size='4096' toRank='1' toTag='2' cid='0' time='1.0' end='1.1'/>\n<Recv fromRank='1' fromTag='3' cid='0' time='1.5' end='2.5'/>\n</Program>\n";
+    let rank1 = "<Program timeAdjustment='9'>\n<Recv fromRank='0' fromTag='2' cid='0' time='0.9' end='1.4'/>
+<Ssend time='1.4' end='1.5'/>\n<Send size='1' toRank='0' toTag='3' cid='0' time='2.0' end='2.2'/>\n</Program>\n";
+    for (name, text) in [("run.proj", project), ("run_n1_0_0.trc", rank0), ("run_n2_1_0.trc", rank1)] {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    let path = dir.path().join("run.proj");
+    walk("messages.mjs", &Viewer::of(dir, &[path], &[]));
 }
 
 #[test]

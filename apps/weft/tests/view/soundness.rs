@@ -8,19 +8,13 @@ use serde_json::json;
 use crate::browser::{Browser, decode_base64, lab, middle_row};
 use crate::viewer::{BENCH, Viewer, make_sample, write_trace};
 
-const SCREENS: [&str; 11] =
-    ["runs", "overview", "timeline", "latency", "where", "request", "running", "compare", "bounds", "report", "health"];
+const SCREENS: [&str; 12] =
+    ["runs", "overview", "timeline", "histogram", "latency", "where", "request", "running", "compare", "bounds", "report", "health"];
 
-/// A trace without a record, one with one span, one that is cut and has its middle overwritten:
-/// every screen has something to say, and nothing that is no number.
-#[test]
-fn poor_traces_make_poor_but_sound_screens() {
+/// A trace without a record, one with one span, one that is cut and has its middle overwritten.
+pub fn poor_traces() -> Viewer {
     use weft_trace::event::{CLIENT_CREATE, EventTable};
     use weft_trace::record::{Body, Span, TraceRecord};
-    let Some(mut browser) = Browser::new() else {
-        eprintln!("skipped: no chromium is installed");
-        return;
-    };
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     write_trace(&at("empty").join("client0.trace"), "client0", EventTable::builtin(), []);
@@ -35,7 +29,17 @@ fn poor_traces_make_poor_but_sound_screens() {
         fs::write(file, &bytes[..len * 4 / 5]).unwrap();
     }
     let paths = ["empty", "one", "damaged"].map(at);
-    let viewer = Viewer::of(dir, &paths, &[]);
+    Viewer::of(dir, &paths, &[])
+}
+
+/// Every screen has something to say, and nothing that is no number.
+#[test]
+fn poor_traces_make_poor_but_sound_screens() {
+    let Some(mut browser) = Browser::new() else {
+        eprintln!("skipped: no chromium is installed");
+        return;
+    };
+    let viewer = poor_traces();
     for run in 0..3 {
         for screen in SCREENS {
             browser.go(&viewer, &format!("#/{screen}?r={run}&b={}&mt=g%3Acount", (run + 1) % 3));

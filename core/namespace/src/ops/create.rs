@@ -1,7 +1,7 @@
 //! Create: a file, symlink, pipe, socket or device, opened at once if that is wanted.
 
 use weft_base::{Attr, FileKind, Handle, Layout, Result, Status, check_name};
-use weft_layout::first_data_server;
+use weft_layout::{Strips, first_data_server};
 use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirChange};
 
@@ -31,7 +31,7 @@ impl State {
             return self.create_existing(cx, request, handle, kind, record);
         }
         may_access(&request.who, dir, WRITE)?;
-        let mut inode = self.new_inode(cx, request, dir)?;
+        let (mut inode, strips) = self.new_inode(cx, request, dir)?;
         let handle = self.next_handle();
         let opened = request.open != Rights::default() && request.kind == FileKind::File;
         if opened {
@@ -54,17 +54,30 @@ impl State {
         if request.kind == FileKind::Symlink {
             record.changes.push(Change::PutTarget { handle, target: request.target.clone() });
         }
+        if let Some(strips) = strips {
+            record.changes.push(Change::PutTarget { handle, target: strips.to_string().into() });
+        }
         record.changes.push(Change::PutEntry { dir: dir_handle, name: request.name.clone(), handle, kind: request.kind });
         record.changes.push(self.touch(dir_handle, dir, cx.now));
         Ok(reply)
     }
 
-    fn new_inode(&self, cx: &RequestContext<'_>, request: &CreateRequest, dir: &Inode) -> Result<Inode> {
+    /// The inode and, of a file with the distribution `varstrip`, its strips.
+    fn new_inode(&self, cx: &RequestContext<'_>, request: &CreateRequest, dir: &Inode) -> Result<(Inode, Option<Strips>)> {
         let who = &request.who;
         let hints = self.hints(request.at.dir);
-        let layout = self.file_layout(request, hints.apply(dir.layout))?;
+        let mut layout = self.file_layout(request, hints.apply(dir.layout))?;
         if hints.no_metafile && request.kind == FileKind::File {
-            return Ok(Inode::new_without_metafile(Layout { width: 1, ..layout }));
+            return Ok((Inode::new_without_metafile(Layout { width: 1, ..layout }), None));
+        }
+        let strips = match &request.strips {
+            Some(text) => Some(std::str::from_utf8(text).ok().and_then(|text| Strips::parse(text).ok()).ok_or(Status::Invalid)?),
+            None if request.stripe_bytes != 0 || request.stripe_width != 0 => None,
+            None => hints.strips().cloned(),
+        };
+        let strips = strips.filter(|_| request.kind == FileKind::File);
+        if let Some(strips) = &strips {
+            layout = self.varstrip_layout(layout, strips)?;
         }
         let inherits_group = dir.mode & MODE_SETGID != 0;
         let gid = if inherits_group { dir.gid } else { who.gid };
@@ -95,7 +108,15 @@ impl State {
             }
             FileKind::File | FileKind::Fifo | FileKind::Socket => {}
         }
-        Ok(inode)
+        Ok((inode, strips))
+    }
+
+    /// Strips name data servers by their positions in the generation.
+    fn varstrip_layout(&self, layout: Layout, strips: &Strips) -> Result<Layout> {
+        if strips.width() > self.placement.data_servers {
+            return Err(Status::Invalid);
+        }
+        Ok(Layout { width: strips.width(), first: 0, generation: layout.generation | Layout::VARSTRIP, ..layout })
     }
 
     /// What the directory says, unless the request says otherwise.

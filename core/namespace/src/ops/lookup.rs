@@ -1,9 +1,13 @@
 //! Lookup: what does a name lead to?
 
-use weft_base::{Result, Status, check_name};
-use weft_wire::ops::{LookupReply, LookupRequest};
+use bytes::Bytes;
+use weft_base::{Credentials, Handle, Result, Status, check_name};
+use weft_wire::ops::{DirTarget, LookupReply, LookupRequest};
 
 use crate::{RequestContext, State};
+
+/// A directory of this server that the user may search.
+pub(super) struct Searched(Handle);
 
 impl State {
     /// Finds a name; with the state of the object if its inode is here.
@@ -12,11 +16,18 @@ impl State {
     /// [`Status::NotFound`], [`Status::AccessDenied`], [`Status::Busy`], and as
     /// [`State::directory`].
     pub fn lookup(&self, cx: &RequestContext<'_>, request: &LookupRequest) -> Result<LookupReply> {
-        let dir = self.directory(&request.at)?;
-        self.check_directory(&request.who, dir, false)?;
-        check_name(&request.name)?;
-        self.transactions.locks.check_read_name(request.at.dir, &request.name)?;
-        let (handle, kind) = self.entry(request.at.dir, &request.name).ok_or(Status::NotFound)?;
+        self.lookup_in(cx, &self.search(&request.who, &request.at)?, &request.name)
+    }
+
+    pub(super) fn search(&self, who: &Credentials, at: &DirTarget) -> Result<Searched> {
+        self.check_directory(who, self.directory(at)?, false)?;
+        Ok(Searched(at.dir))
+    }
+
+    pub(super) fn lookup_in(&self, cx: &RequestContext<'_>, dir: &Searched, name: &Bytes) -> Result<LookupReply> {
+        check_name(name)?;
+        self.transactions.locks.check_read_name(dir.0, name)?;
+        let (handle, kind) = self.entry(dir.0, name).ok_or(Status::NotFound)?;
         let state = match self.peek(handle) {
             Some(inode) => {
                 self.check_readable(handle, inode)?;

@@ -13,14 +13,17 @@ mod create;
 mod getattr;
 mod link;
 mod lookup;
+mod lookup_many;
 mod mkdir;
 mod open;
 mod parent;
 mod readdir;
 mod readlink;
+mod remove_entries;
 mod rename;
 mod rmdir;
 mod setattr;
+mod strips;
 mod truncate;
 mod unlink;
 mod xattr;
@@ -41,9 +44,12 @@ impl State {
             Request::Create(request) => body(self.prepare_create(cx, request, record)),
             Request::GetAttr(request) => body(self.getattr(cx, request.handle)),
             Request::Lookup(request) => body(self.lookup(cx, request)),
+            Request::LookupMany(request) => body(self.lookup_many(cx, request)),
             Request::ReadDir(request) => body(self.readdir(cx, request)),
+            Request::RemoveEntries(request) => body(self.prepare_remove_entries(cx, request, record)),
             Request::GetAttrMany(request) => body(self.getattr_many(cx, request)),
             Request::Readlink(request) => body(self.readlink(request.handle)),
+            Request::Strips(request) => body(self.strips(request.handle)),
             Request::GetXattr(request) => body(self.get_xattr(request.handle, &request.name, &request.who)),
             Request::ListXattr(request) => body(self.list_xattr(request.handle, &request.who)),
             Request::SetXattr(request) => body(self.prepare_set_xattr(cx, request, record)),

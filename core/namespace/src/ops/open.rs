@@ -39,14 +39,17 @@ impl State {
     /// Checks that what other clients have open does not exclude this.
     ///
     /// # Errors
-    /// [`Status::LockedElsewhere`], [`Status::SharedAppend`].
+    /// [`Status::LockedElsewhere`]; [`Status::SharedAppend`] if another client appends as if it
+    /// were alone; [`Status::OthersWrite`] if this one wants to, and is not.
     pub(super) fn check_others(&self, client: ClientId, handle: Handle, rights: Rights) -> Result<()> {
         if rights.contains(Rights::LOCK) && self.opens.others_have(handle, client, Rights::LOCK) {
             return Err(Status::LockedElsewhere);
         }
-        let excluded = if rights.contains(Rights::APPEND) { Rights::WRITE } else { Rights::APPEND };
-        if rights.contains(Rights::WRITE) && self.opens.others_have(handle, client, excluded) {
+        if rights.contains(Rights::WRITE) && self.opens.others_have(handle, client, Rights::APPEND) {
             return Err(Status::SharedAppend);
+        }
+        if rights.contains(Rights::APPEND) && self.opens.others_have(handle, client, Rights::WRITE) {
+            return Err(Status::OthersWrite);
         }
         Ok(())
     }

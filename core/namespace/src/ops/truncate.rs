@@ -54,7 +54,8 @@ impl State {
             return 0;
         }
         let width = u32::from(inode.layout.width);
-        if inode.truncate_epoch > 0 || inode.flags.has(InodeFlags::TOLD) || !self.size_is_exact(handle, inode) {
+        if inode.truncate_epoch > 0 || inode.flags.has(InodeFlags::TOLD) || inode.layout.is_varstrip() || !self.size_is_exact(handle, inode)
+        {
             return width;
         }
         let stripes = inode.size.div_ceil(u64::from(inode.layout.stripe_bytes));

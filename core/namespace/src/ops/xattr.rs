@@ -129,12 +129,39 @@ impl State {
     /// Checks that a hint may be set so: by the owner of the directory, since it decides about the
     /// files of others, and with a meaning.
     fn check_hint(&self, handle: Handle, inode: &Inode, hint: Option<HintName>, request: &SetXattrRequest) -> Result<()> {
-        let (Some(hint), true) = (hint, inode.is_directory()) else { return Err(Status::Invalid) };
+        if hint.is_none() || !inode.is_directory() {
+            return Err(Status::Invalid);
+        }
         if !owns(&request.who, inode) {
             return Err(Status::NotPermitted);
         }
+        self.problem_of_hint(handle, inode, hint, &request.value).map_or(Ok(()), |_| Err(Status::Invalid))
+    }
+
+    /// Why a request to set a hint is refused, with the values that are accepted; `None`: it is
+    /// about no hint, or not refused for its name or value.
+    pub fn why_no_hint(&self, request: &SetXattrRequest) -> Option<String> {
+        let hint = HintName::of_attribute(&request.name).ok()?;
+        let inode = self.inode(request.handle).ok()?;
+        let problem = self.problem_of_hint(request.handle, inode, hint, &request.value)?;
+        let name = hint.map_or("hint", HintName::attribute);
+        Some(format!("{name} of {} is refused: {problem}", request.handle))
+    }
+
+    fn problem_of_hint(&self, handle: Handle, inode: &Inode, hint: Option<HintName>, value: &Bytes) -> Option<String> {
+        let Some(hint) = hint else {
+            let known: Vec<&str> = HintName::ALL.into_iter().map(HintName::short).collect();
+            return Some(format!("names of hints are {}", known.join(", ")));
+        };
+        if !inode.is_directory() {
+            return Some("hints are for directories".to_string());
+        }
         let mut hints = self.hints(handle);
-        hints.set(hint, &request.value).and_then(|()| hints.check()).map_err(|_| Status::Invalid)
+        if let Err(problem) = hints.set(hint, value).and_then(|()| hints.check()) {
+            return Some(problem.to_string());
+        }
+        let (wanted, there) = (hints.strips.map_or(0, |strips| strips.width()), self.placement.data_servers);
+        (wanted > there).then(|| format!("the strips are for {wanted} data servers, and there are {there}"))
     }
 }
 

@@ -176,6 +176,7 @@ pub fn create(dir: Handle, file: &str) -> CreateRequest {
         stripe_bytes: 0,
         stripe_width: 0,
         who: ROOT,
+        strips: None,
     }
 }
 

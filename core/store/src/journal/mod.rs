@@ -33,6 +33,7 @@
 //! predecessor; the rewritten sector carries the same old bytes, so a disk that writes sectors
 //! whole cannot hurt what was durable.
 
+mod follow;
 mod frame;
 mod replay;
 mod scan;
@@ -41,6 +42,7 @@ mod writer;
 
 use std::fmt;
 
+pub use follow::{FrameAt, frame_at};
 pub use frame::{FRAME_HEADER_BYTES, FrameBuilder, MARK_BYTES};
 pub use replay::{Replay, ReplayEnd, ReplayError, first_segment_for};
 pub use scan::{EndReason, Scan, SegmentRecords, scan};

@@ -59,7 +59,7 @@ impl<'a> Scan<'a> {
     /// The records in order, with their numbers.
     pub fn records(&self) -> SegmentRecords<'a> {
         let frames = &self.bytes[SEGMENT_HEADER_BYTES..self.end_offset];
-        SegmentRecords { segment: self.header, frames, payload: Reader::new(&[]), next_lsn: self.header.first_lsn }
+        SegmentRecords::of_frames(self.header, frames, self.header.first_lsn)
     }
 }
 
@@ -125,6 +125,13 @@ pub struct SegmentRecords<'a> {
     frames: &'a [u8],
     payload: Reader<'a>,
     next_lsn: Lsn,
+}
+
+impl<'a> SegmentRecords<'a> {
+    /// Those of whole frames of which the first begins with record `first`.
+    pub(super) fn of_frames(segment: SegmentHeader, frames: &'a [u8], first: Lsn) -> SegmentRecords<'a> {
+        SegmentRecords { segment, frames, payload: Reader::new(&[]), next_lsn: first }
+    }
 }
 
 impl<'a> Iterator for SegmentRecords<'a> {

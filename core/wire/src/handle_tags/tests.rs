@@ -2,8 +2,8 @@ use weft_base::{Credentials, FileKind, ROOT_HANDLE, ServerRole};
 
 use super::*;
 use crate::ops::{
-    CloseManyRequest, CloseRequest, DirEntry, DirTarget, GetAttrManyRequest, GetAttrRequest, LinkRequest, LookupReply, OpenFile,
-    ReclaimRequest, RenameRequest,
+    CloseManyRequest, CloseRequest, DirEntry, DirTarget, FoundName, GetAttrManyRequest, GetAttrRequest, LinkRequest, LookupManyReply,
+    LookupManyRequest, LookupReply, NamesInDir, OpenFile, ReclaimRequest, RenameRequest,
 };
 
 const SERVER: ClusterKey = ClusterKey([7; 32]);
@@ -40,6 +40,7 @@ fn requests(first: Handle, second: Handle) -> Vec<Request> {
     let close = |handle| CloseRequest { handle, open_sequence: 1, keeps: Rights::default(), written: None };
     let open = |handle| OpenFile { handle, rights: Rights::READ, open_sequence: 1 };
     let name = || b"x"[..].into();
+    let names = |dir| NamesInDir { at: at(dir), names: vec![name(), name()] };
     vec![
         Request::Rename(RenameRequest {
             from: at(first),
@@ -51,9 +52,10 @@ fn requests(first: Handle, second: Handle) -> Vec<Request> {
             who: who(),
         }),
         Request::Link(LinkRequest { handle: second, kind: FileKind::File, to: at(first), to_name: name(), who: who() }),
+        Request::LookupMany(LookupManyRequest { dirs: vec![names(first), names(second)], who: who() }),
         Request::GetAttrMany(GetAttrManyRequest { handles: vec![first, second] }),
         Request::CloseMany(CloseManyRequest { closes: vec![close(first), close(second)] }),
-        Request::Reclaim(ReclaimRequest { opens: vec![open(first), open(second)] }),
+        Request::Reclaim(ReclaimRequest { opens: vec![open(first), open(second)], locks: None, goes_on: None }),
     ]
 }
 
@@ -67,7 +69,7 @@ fn no_operation_takes_a_guessed_handle() {
         let is_a_list = requests(GUESSED, GUESSED).iter().any(|list| list.op() == *op && named == 0);
         // An operation of metadata servers that needs no tag names no object, or is refused as a
         // whole to limited keys.
-        let names_none = matches!(op, Op::SyncMeta | Op::TxPrepare | Op::TxDecide | Op::TxStatus);
+        let names_none = matches!(op, Op::SyncMeta | Op::Notices | Op::TxPrepare | Op::TxDecide | Op::TxStatus);
         let names_none = names_none || op.allowed_by() == AllowedBy::UnlimitedKey;
         let expected = op.role() == Some(ServerRole::Meta) && !names_none && !is_a_list;
         assert_eq!((refused, op.needs_tags() && named > 0), (expected, expected), "{}", op.name());
@@ -132,6 +134,10 @@ fn replies_have_the_tags_of_what_they_tell() {
     assert_eq!(LookupReply::from_bytes(body.clone()), Ok(reply.clone()), "who does not know tags reads it as well");
     assert_eq!(Tagged::from_bytes(body), Ok(Tagged { message: reply, tags: vec![tags.tag(TOLD[0])] }));
     let entry = |handle| DirEntry { name: b"x"[..].into(), handle, kind: FileKind::File, cookie: 9, state: None };
+    let found = |handle| FoundName { handle, kind: FileKind::File, state: None, read: None };
+    let reply = LookupManyReply { found: vec![Ok(found(TOLD[1])), Err(Status::NotFound), Ok(found(TOLD[0]))] };
+    let told: Tagged<LookupManyReply> = Tagged::from_bytes(tags.told(Op::LookupMany, reply.to_bytes()).unwrap()).unwrap();
+    assert_eq!((told.message, told.tags), (reply, vec![tags.tag(TOLD[1]), tags.tag(TOLD[0])]));
     let reply = ReadDirReply { entries: TOLD.map(entry).to_vec(), until: 9, parent: GUESSED };
     let told: Tagged<ReadDirReply> = Tagged::from_bytes(tags.told(Op::ReadDir, reply.to_bytes()).unwrap()).unwrap();
     assert_eq!(told.tags, TOLD.map(|handle| tags.tag(handle)));

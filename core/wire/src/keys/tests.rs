@@ -126,7 +126,7 @@ fn a_client_of_some_users_is_not_believed_what_it_has_open() {
     let closes = |epoch| Request::CloseMany(CloseManyRequest { closes: vec![close(mine, 2), close(other, epoch)] });
     let reclaim = |rights| {
         let open = |handle, rights| OpenFile { handle, rights, open_sequence: 1 };
-        Request::Reclaim(ReclaimRequest { opens: vec![open(mine, Rights::OF_OPENS), open(other, rights)] })
+        Request::Reclaim(ReclaimRequest { opens: vec![open(mine, Rights::OF_OPENS), open(other, rights)], locks: None, goes_on: None })
     };
     assert_eq!(asked(range, Request::Close(close(mine, 2))), Request::Close(close(mine, 2)));
     assert_eq!(asked(range, closes(2)), closes(u32::MAX));

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, DataTime, Handle, Result, WallTime};
 
+use super::locks::LocksOfFile;
 use crate::partition::PartitionMap;
 use crate::{Capability, Rights, wire_struct};
 
@@ -150,6 +151,18 @@ wire_struct! {
         pub target: Bytes,
     }
 
+    /// The strips of a file.
+    pub struct StripsRequest {
+        /// The file.
+        pub handle: Handle,
+    }
+
+    /// They never change.
+    pub struct StripsReply {
+        /// As `strips:DATAFILE:BYTES;...`.
+        pub strips: Bytes,
+    }
+
     /// Value of an extended attribute.
     pub struct GetXattrRequest {
         /// The object.
@@ -213,6 +226,12 @@ wire_struct! {
     pub struct ReclaimRequest {
         /// File, rights, sequence of the newest open.
         pub opens: Vec<OpenFile>,
+        optional {
+            /// Locks of programs on these files.
+            2 pub locks: Vec<LocksOfFile>,
+            /// True if another request follows with the rest.
+            4 pub goes_on: bool,
+        }
     }
 
     /// One open file of a client.

@@ -4,12 +4,17 @@
 mod classic;
 mod data;
 mod inodes;
+mod leases;
 mod live;
+mod locks;
+mod many;
 mod mount;
 mod names;
 mod row;
 mod server;
 mod trace;
+mod trees;
+mod watch;
 
 use bytes::Bytes;
 use weft_base::{Handle, Result, ServerRole, Status};
@@ -17,12 +22,17 @@ use weft_base::{Handle, Result, ServerRole, Status};
 pub use self::classic::*;
 pub use self::data::*;
 pub use self::inodes::*;
+pub use self::leases::*;
 pub use self::live::*;
+pub use self::locks::*;
+pub use self::many::*;
 pub use self::mount::*;
 pub use self::names::*;
 pub use self::row::*;
 pub use self::server::*;
 pub use self::trace::*;
+pub use self::trees::*;
+pub use self::watch::*;
 pub use crate::disk_use::DiskUse;
 use crate::handle_tags::Tagged;
 pub use crate::partition::{Partition, PartitionMap};
@@ -50,7 +60,7 @@ macro_rules! operations {
         $code:literal $name:ident ( $request:ty ) -> $reply:ty, $role:ident $goes_to:literal,
             $effect:ident, $space:ident, $class:ident, by $allowed_by:ident, traced $event:literal, about $($about:ident).+
                 $( and $($other:ident).+ )? $( each $($each:ident).+ )?
-                $(, tells $($told:ident).+ $( each $($told_each:ident).+ )?)?;
+                $(, tells $($told:ident).+ $( each $($told_each:ident).+ )? $( each_ok $($told_ok:ident).+ )?)?;
     )*) => {
         /// Every operation by name and number. The numbers are part of the wire format.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +114,12 @@ macro_rules! operations {
             /// What kind of work it is.
             pub const fn class(self) -> Class {
                 match self { $( Op::$name => Class::$class, )* }
+            }
+
+            /// True if the answer may come much later, so that a request of it comes over a
+            /// connection of its own.
+            pub const fn waits(self) -> bool {
+                matches!(self, Op::Notices | Op::Changes)
             }
 
             /// By what a request of it is allowed.
@@ -189,10 +205,10 @@ macro_rules! operations {
                 match self { $( Request::$name(_request) => operations!(@about _request $($about).+), )* }
             }
 
-            /// The file and the number of its datafile, of requests to data servers.
+            /// The file and the number of its datafile, of requests to data servers about one.
             #[inline]
             pub fn datafile(&self) -> Option<(Handle, u32)> {
-                match self { $( Request::$name(_request) => operations!(@datafile $role _request), )* }
+                match self { $( Request::$name(_request) => operations!(@datafile $role _request $($about).+), )* }
             }
         }
 
@@ -212,6 +228,7 @@ macro_rules! operations {
                 $(
                     operations!(@see reply see $($told).+);
                     $( operations!(@each reply see $($told_each).+); )?
+                    $( operations!(@each_ok reply see $($told_ok).+); )?
                 )?
             }
         } )*
@@ -223,11 +240,13 @@ macro_rules! operations {
     (@see $message:ident $see:ident nothing) => {};
     (@see $message:ident $see:ident $($field:ident).+) => { $see($message.$($field).+) };
     (@each $message:ident $see:ident $list:ident) => { $message.$list.iter().for_each(|handle| $see(*handle)) };
-    (@each $message:ident $see:ident $list:ident . $field:ident) => { $message.$list.iter().for_each(|element| $see(element.$field)) };
+    (@each $message:ident $see:ident $list:ident . $($field:ident).+) => { $message.$list.iter().for_each(|element| $see(element.$($field).+)) };
+    (@each_ok $message:ident $see:ident $list:ident . $field:ident) => { $message.$list.iter().flatten().for_each(|element| $see(element.$field)) };
     (@about $request:ident nothing) => { Handle(0) };
     (@about $request:ident $($about:ident).+) => { $request.$($about).+ };
-    (@datafile Data $request:ident) => { Some(($request.handle, $request.index)) };
-    (@datafile $role:ident $request:ident) => { None };
+    (@datafile Data $request:ident nothing) => { None };
+    (@datafile Data $request:ident $($about:ident).+) => { Some(($request.handle, $request.index)) };
+    (@datafile $role:ident $request:ident $($about:ident).+) => { None };
 }
 
 // Number, name, request and reply; who answers it;
@@ -235,7 +254,7 @@ macro_rules! operations {
 //     datafiles may: the same bytes at the same place); what it does to free space; its class in
 //     dashboards; by what it is allowed; its name in traces (`other`: it shares an event); what it
 //     is about, with the other object (`and`) or the list of objects (`each`) that it names; of
-//     which objects the reply tells (`tells`).
+//     which objects the reply tells (`tells`; `each_ok`: of a list of results).
 operations! {
     // Any server.
     /// Who are you, and how are you?
@@ -252,6 +271,8 @@ operations! {
         reads, Untouched, Other, by ServersKey, traced "other", about nothing;
     /// How busy are you, and with what?
     8 Live(LiveRequest) -> LiveReply, Any "any server", reads, Untouched, Other, by Key, traced "other", about nothing;
+    /// What an acknowledged change survives from now on.
+    9 SetDurability(SetDurabilityRequest) -> (), Any "any server", reads, Untouched, Other, by UnlimitedKey, traced "other", about nothing;
 
     // Metadata servers, by name in a directory.
     /// What does this name lead to?
@@ -272,6 +293,12 @@ operations! {
     /// List entries.
     23 ReadDir(ReadDirRequest) -> ReadDirReply, Meta "server of the directory's partition",
         reads, Untouched, MetaRead, by User, traced "readdir", about at.dir, tells nothing each entries.handle;
+    /// What do these names lead to, and may their files be read?
+    24 LookupMany(LookupManyRequest) -> LookupManyReply, Meta "server of the names",
+        reads, Untouched, MetaRead, by User, traced "lookupmany", about nothing each dirs.at.dir, tells nothing each_ok found.handle;
+    /// Remove many names, and what they lead to.
+    25 RemoveEntries(RemoveEntriesRequest) -> RemoveEntriesReply, Meta "server of the names",
+        once, Freed, MetaChange, by User, traced "removeentries", about at.dir, tells nothing each left.handle;
 
     // Metadata servers, by handle.
     /// Attributes.
@@ -307,6 +334,9 @@ operations! {
     /// Many closes at once.
     44 CloseMany(CloseManyRequest) -> CloseManyReply, Meta "server of the inodes",
         once, Freed, Other, by Open, traced "closemany", about nothing each closes.handle;
+    /// The strips of a file with the distribution `varstrip`.
+    45 Strips(StripsRequest) -> StripsReply, Meta "server of the inode",
+        reads, Untouched, MetaRead, by Handle, traced "strips", about handle;
 
     // Metadata servers: steps of the protocol of PVFS2, a yardstick.
     /// Create, step 1: attributes and hints of a directory.
@@ -330,6 +360,27 @@ operations! {
     /// Removal, step 4: a metafile without a name is gone.
     54 ClassicRemoveMetafile(ClassicRemoveMetafileRequest) -> (), Meta "server of the inode",
         once, Freed, MetaChange, by UnlimitedKey, traced "classic_remove", about capability.handle;
+
+    // Metadata servers: locks of programs.
+    /// Take a lock of a program, or wait for it.
+    56 Lock(LockRequest) -> LockReply, Meta "server of the inode", once, Freed, Other, by Open, traced "lock", about handle;
+    /// Give locks of programs back.
+    57 Unlock(UnlockRequest) -> (), Meta "server of the inode", once, Freed, Other, by Open, traced "unlock", about handle;
+    /// Who is in the way of a lock?
+    58 LockTest(LockTestRequest) -> LockTestReply, Meta "server of the inode",
+        reads, Untouched, Other, by Open, traced "locktest", about handle;
+    /// Give a wait for a lock up.
+    59 LockCancel(LockCancelRequest) -> (), Meta "server of the inode",
+        reads, Untouched, Other, by Open, traced "lockcancel", about handle;
+
+    // Metadata servers: leases.
+    /// What must the client not believe any more? Waits until there is something.
+    60 Notices(NoticesRequest) -> NoticesReply, Meta "metadata server", reads, Untouched, Other, by Key, traced "notices", about nothing;
+
+    // Metadata servers: what watches them.
+    /// What has changed? Waits until there is something.
+    61 Changes(ChangesRequest) -> ChangesReply, Meta "metadata server",
+        reads, Untouched, Other, by UnlimitedKey, traced "changes", about nothing;
 
     // Between metadata servers.
     /// Prepare a part of a transaction.
@@ -360,6 +411,9 @@ operations! {
     101 ObjectRemove(ObjectRemoveRequest) -> (), Data "data server", reads, Freed, Other, by Capability, traced "remove", about handle;
     /// Writes from now on come after a time that was set.
     102 ObjectEpoch(ObjectEpochRequest) -> (), Data "data server", reads, Needed, Other, by Capability, traced "epoch", about handle;
+    /// Read pieces of many datafiles; the bytes are the reply's bulk data.
+    103 ReadMany(ReadManyRequest) -> ReadManyReply, Data "data server",
+        reads, Untouched, DataRead, by Capability, traced "readmany", about nothing each reads.capability.handle;
 }
 impl Wire for Rights {
     fn put(&self, out: &mut Vec<u8>) {
@@ -395,9 +449,9 @@ mod tests {
 
     #[test]
     fn a_row_agrees_with_itself() {
-        // Executed exactly once, and no change for a person: opens, closes and parts of
+        // Executed exactly once, and no change for a person: opens, closes, locks and parts of
         // transactions.
-        let not_a_change = [Op::Open, Op::Close, Op::CloseMany, Op::TxPrepare, Op::TxDecide];
+        let not_a_change = [Op::Open, Op::Close, Op::CloseMany, Op::Lock, Op::Unlock, Op::TxPrepare, Op::TxDecide];
         for op in Op::ALL {
             let name = op.name();
             assert_eq!(op.class() == Class::MetaChange, op.changes() && !not_a_change.contains(op), "{name}");

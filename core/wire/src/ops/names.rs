@@ -62,6 +62,11 @@ wire_struct! {
         pub stripe_width: u16,
         /// Who asks.
         pub who: Credentials,
+        optional {
+            /// The strips of a file with the distribution `varstrip`, as
+            /// `strips:DATAFILE:BYTES;...`.
+            1 pub strips: Bytes,
+        }
     }
 
     /// The new (or existing) object.

@@ -90,6 +90,12 @@ wire_struct! {
         }
     }
 
+    /// Under which contract changes are acknowledged from now on, until somebody sets another one.
+    pub struct SetDurabilityRequest {
+        /// `sync`, `batch` or `none`.
+        pub durability: String,
+    }
+
     /// Nothing to say.
     pub struct GetMapRequest {}
 

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use weft_base::Status;
-use weft_posix::{Family, Lock, LockKind, Shown};
+use weft_posix::Shown;
 use weft_rt::{FaultPoint, ThreadRuntime};
 use weft_trace::{EventId, event};
+use weft_wire::ops::{Family, Lock, LockKind};
 
 use super::WeftFilesystem;
 use crate::convert::{attributes, errno, inode};
 use crate::kernel::{
-    Errno, FileHandle, FileLock, INodeNo, InodeGeneration, LockOwner, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr, Request,
+    Errno, FileHandle, FileLock, INodeNo, InodeGeneration, LockOwner, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr, Request, Ttls,
 };
 use crate::served::Served;
 
@@ -68,7 +69,7 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
     {
         let shown = answer!(served, reply, result);
         served.replies();
-        reply.entry(&ttl(&shown), inode(shown.node), &attributes(&shown.attr), GENERATION);
+        reply.entry(ttls(&shown), inode(shown.node), &attributes(&shown.attr), GENERATION);
     }
 
     /// Answers with the attributes of an object.
@@ -78,7 +79,7 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
     {
         let shown = answer!(served, reply, result);
         served.replies();
-        reply.attr(&ttl(&shown), &attributes(&shown.attr));
+        reply.attr(&Duration::from_nanos(shown.attr_ttl_ns), &attributes(&shown.attr));
     }
 
     /// Answers that something is done.
@@ -93,8 +94,13 @@ impl<R: ThreadRuntime> WeftFilesystem<R> {
 }
 
 /// How long the kernel may answer from what it is told.
-pub(super) fn ttl(shown: &Shown) -> Duration {
-    Duration::from_nanos(shown.ttl_ns)
+pub(super) fn ttls(shown: &Shown) -> Ttls {
+    ttls_of((shown.name_ttl_ns, shown.attr_ttl_ns))
+}
+
+/// How long, in nanoseconds, for a name and for attributes.
+pub(super) fn ttls_of((name_ns, attr_ns): (u64, u64)) -> Ttls {
+    Ttls { name: Duration::from_nanos(name_ns), attr: Duration::from_nanos(attr_ns) }
 }
 
 /// A lock as the kernel asks for it.

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::types::{FileAttr, FileType, INodeNo};
+use super::types::{FileAttr, FileType, INodeNo, Ttls};
 
 /// Version of the protocol that is spoken here.
 pub const MAJOR: u32 = 7;
@@ -217,9 +217,10 @@ impl<const MAX: usize> OutRecord<MAX> {
 
     /// Appends what an answer to a look-up says: the object, and for how long name and attributes
     /// may be kept.
-    pub fn entry(mut self, node: INodeNo, generation: u64, name_ttl: Duration, ttl: Duration, attr: &FileAttr) -> Self {
-        [node.0, generation, name_ttl.as_secs(), ttl.as_secs()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
-        [name_ttl.subsec_nanos(), ttl.subsec_nanos()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
+    pub fn entry(mut self, node: INodeNo, generation: u64, ttls: Ttls, attr: &FileAttr) -> Self {
+        let Ttls { name, attr: ttl } = ttls;
+        [node.0, generation, name.as_secs(), ttl.as_secs()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
+        [name.subsec_nanos(), ttl.subsec_nanos()].into_iter().for_each(|field| self.put(&field.to_ne_bytes()));
         self.put_attr(attr);
         self
     }
@@ -312,7 +313,7 @@ mod tests {
         let shorts: Vec<u32> = (0..10).map(|_| fields.u32().expect("a number")).collect();
         assert_eq!(shorts, [6, 999_999_992, 0, 0o040751, 9, 10, 11, 12, 13, 0]);
         assert_eq!(fields.u32(), Err(Malformed));
-        let entry = OutRecord::<128>::new().entry(INodeNo(1), 2, Duration::new(3, 4), Duration::new(5, 6), &attr());
+        let entry = OutRecord::<128>::new().entry(INodeNo(1), 2, Ttls { name: Duration::new(3, 4), attr: Duration::new(5, 6) }, &attr());
         assert_eq!(entry.bytes().len(), 128);
         assert_eq!(entry.bytes()[32..40], [4u32.to_ne_bytes(), 6u32.to_ne_bytes()].concat());
         assert_eq!(

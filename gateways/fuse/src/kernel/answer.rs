@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::abi::{OUT_HEADER_BYTES, OutRecord, add_dirent, out_header};
 use super::ring::RingAnswer;
-use super::types::{Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InodeGeneration};
+use super::types::{Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InodeGeneration, Ttls};
 
 /// Pieces of a reply: its record and data.
 const PIECES_MAX: usize = 3;
@@ -274,13 +274,13 @@ impl ReplyData {
 }
 
 impl ReplyEntry {
-    /// This object, which the kernel calls `node` from now on; name and attributes may be kept for
-    /// `ttl`.
-    pub fn entry(self, ttl: &Duration, node: INodeNo, attr: &FileAttr, generation: InodeGeneration) {
+    /// This object, which the kernel calls `node` from now on; what may be kept for
+    /// how long is in `ttls`.
+    pub fn entry(self, ttls: Ttls, node: INodeNo, attr: &FileAttr, generation: InodeGeneration) {
         if attr.kind == FileType::RegularFile {
             self.0.service.note_regular(node);
         }
-        self.0.send(&[OutRecord::<128>::new().entry(node, generation.0, *ttl, *ttl, attr).bytes()]);
+        self.0.send(&[OutRecord::<128>::new().entry(node, generation.0, ttls, attr).bytes()]);
     }
 }
 
@@ -300,8 +300,8 @@ impl ReplyOpen {
 
 impl ReplyCreate {
     /// Made and open under this number; false as for [`ReplyOpen::opened`].
-    pub fn created(self, ttl: &Duration, attr: &FileAttr, generation: InodeGeneration, file: FileHandle, flags: FopenFlags) -> bool {
-        let record = OutRecord::<144>::new().entry(attr.ino, generation.0, *ttl, *ttl, attr);
+    pub fn created(self, ttls: Ttls, attr: &FileAttr, generation: InodeGeneration, file: FileHandle, flags: FopenFlags) -> bool {
+        let record = OutRecord::<144>::new().entry(attr.ino, generation.0, ttls, attr);
         self.0.send(&[record.u64(file.0).u32(flags.bits()).u32(0).bytes()])
     }
 }
@@ -387,11 +387,11 @@ impl ReplyDirectoryPlus {
         ino: INodeNo,
         cookie: u64,
         name: &std::ffi::OsStr,
-        ttl: &Duration,
+        ttls: Ttls,
         attr: &FileAttr,
         generation: InodeGeneration,
     ) -> bool {
-        let entry = OutRecord::<128>::new().entry(ino, generation.0, *ttl, *ttl, attr);
+        let entry = OutRecord::<128>::new().entry(ino, generation.0, ttls, attr);
         !add_dirent(&mut self.0.list, self.0.max, entry.bytes(), attr.ino, cookie, attr.kind, name.as_encoded_bytes())
     }
 

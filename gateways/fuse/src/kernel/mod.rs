@@ -25,13 +25,13 @@ pub use answer::{
 };
 pub use filesystem::Filesystem;
 pub use init::KernelConfig;
-pub use notify::Notifier;
+pub use notify::{Notifier, forgets_names};
 pub use request::Request;
 pub use rings::Transport;
 pub use session::{KernelSession, SessionOptions};
 pub use types::{
     Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InitFlags, InodeGeneration, LockOwner, OpenFlags, RenameFlags,
-    TimeOrNow, WriteFlags,
+    TimeOrNow, Ttls, WriteFlags,
 };
 
 /// What a thread of a test serves.

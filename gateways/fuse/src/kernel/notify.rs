@@ -18,6 +18,14 @@ mod code {
     pub const INC_EPOCH: i32 = 8;
 }
 
+/// True if the kernel can be told to forget names without taking a lock
+/// ([`Notifier::increment_epoch`]): Linux 6.16 and later.
+pub fn forgets_names() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|byte: char| !byte.is_ascii_digit()).map(|digits| digits.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(16))
+}
+
 /// Tells the kernel what it knows no longer holds. Usable from any thread, also while the kernel
 /// waits for an answer about another object; one that serves a request must not tell about the
 /// object of the request, whose lock the kernel may hold.

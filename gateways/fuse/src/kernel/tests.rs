@@ -17,7 +17,7 @@ use super::request::{Pieces, Request};
 use super::test_service;
 use super::types::{
     Errno, FileAttr, FileHandle, FileLock, FileType, FopenFlags, INodeNo, InodeGeneration, LockOwner, OpenFlags, RenameFlags, TimeOrNow,
-    WriteFlags,
+    Ttls, WriteFlags,
 };
 
 /// Writes down what it is asked.
@@ -55,7 +55,7 @@ impl Filesystem for Recorder {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.heard(format!("lookup {} {name:?} by {} {} {}", parent.0, request.uid(), request.gid(), request.pid()));
-        reply.entry(&Duration::new(1, 2), INodeNo(77), &attr(77), InodeGeneration(0));
+        reply.entry(Ttls { name: Duration::new(1, 2), attr: Duration::new(1, 2) }, INodeNo(77), &attr(77), InodeGeneration(0));
     }
 
     fn setattr(
@@ -93,7 +93,7 @@ impl Filesystem for Recorder {
 
     fn create(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         self.heard(format!("create {} {name:?} {mode:o} {umask:o} {flags}", parent.0));
-        reply.created(&Duration::ZERO, &attr(8), InodeGeneration(0), FileHandle(6), FopenFlags::empty());
+        reply.created(Ttls::default(), &attr(8), InodeGeneration(0), FileHandle(6), FopenFlags::empty());
     }
 
     fn read(

@@ -86,6 +86,15 @@ impl FileType {
     }
 }
 
+/// How long the kernel may answer from what it is told of an object and its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ttls {
+    /// That the name leads to it.
+    pub name: std::time::Duration,
+    /// Its attributes.
+    pub attr: std::time::Duration,
+}
+
 /// Attributes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileAttr {

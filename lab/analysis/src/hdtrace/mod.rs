@@ -1,6 +1,7 @@
 //! Projects of HDTrace and PIOsimHD (2009) as records of Weft: states become spans, nested ones
-//! inside of others, events become marks, statistics gauges, and relations between processes calls
-//! with what was done for them. `docs/viewer.md`, "Projects of HDTrace".
+//! inside of others, events become marks, statistics gauges, sends with their receives messages,
+//! and relations between processes calls with what was done for them. `docs/viewer.md`, "Projects
+//! of HDTrace".
 //!
 //! A process is a node of the level `Rank`, or of the outermost level where there is none; what
 //! lies below (threads, lanes) are its threads. Statistics of a host are a node of their own. All
@@ -9,6 +10,7 @@
 
 mod events;
 mod gauges;
+mod messages;
 mod process;
 mod relations;
 mod states;
@@ -20,6 +22,7 @@ use std::fs;
 use std::path::Path;
 
 use weft_hdtrace::{Error, Partial, Project, Relations, Statistics, Time, Trace, project_stem, relation_file, topology_paths, trace_file};
+use weft_trace::EventTable;
 use weft_trace::file::TraceFile;
 
 use events::Events;
@@ -67,7 +70,11 @@ pub fn read(path: &Path) -> Result<Vec<TraceFile>, String> {
         }
     }
     relations::put(&told, &of_node, &mut processes, &mut events)?;
-    let infos = events.table();
+    let has_messages = messages::put(&told, &of_node, &mut processes, level, &project);
+    let mut infos = events.table();
+    if has_messages {
+        infos = EventTable::from_infos(infos.iter().cloned().chain(weft_trace::messages::events()));
+    }
     let domain = format!("project {}", path.display());
     Ok(processes.into_iter().filter(|process| !process.is_empty()).map(|process| process.file(&infos, &domain)).collect())
 }

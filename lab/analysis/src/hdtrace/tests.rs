@@ -189,5 +189,90 @@ fn the_traced_application_of_the_thesis_opens_whole() {
     assert_eq!(names.len(), 10, "five ranks, and the statistics of their five hosts: {names:?}");
     let all = spans(&merged);
     let count = |begins: &str| all.iter().filter(|span| span.0.starts_with(begins)).count();
-    assert_eq!((count("File_write"), count("Sendrecv"), count("Allreduce"), all.len()), (554, 4861, 255, 9539));
+    let messages = count("net.sent");
+    assert_eq!((count("File_write"), count("Sendrecv"), count("Allreduce"), all.len() - 2 * messages), (554, 4861, 255, 9539));
+    assert_eq!((messages, count("net.taken")), (5697, 5697));
+}
+
+/// Two ranks that do this.
+fn two_ranks(rank0: &str, rank1: &str) -> Merged {
+    let trace = |inside: &str| format!("<Program timeAdjustment='100'>\n{inside}\n</Program>\n").into_bytes();
+    let (zero, one) = (trace(rank0), trace(rank1));
+    opened(&[("run_n1_0_0.trc", zero.as_slice()), ("run_n2_1_0.trc", one.as_slice())]).expect("sound")
+}
+
+/// Sender, receiver, times in ns and bytes of each message.
+fn messages(rank0: &str, rank1: &str) -> Vec<(String, String, i64, i64, u32)> {
+    let merged = two_ranks(rank0, rank1);
+    let find = |name: &'static str| {
+        let of = move |event: &weft_trace::events::Event, merged: &Merged| merged.nodes[event.node].events.name(event.record.event) == name;
+        merged.events.iter().filter(|event| of(event, &merged)).collect::<Vec<_>>()
+    };
+    let taken = find("net.taken");
+    let both = find("net.sent").into_iter().map(|sent| {
+        let taken = taken.iter().find(|taken| taken.record.req == sent.record.req).expect("every message was taken");
+        assert_eq!(sent.end_ns(), taken.start_ns);
+        let bytes = if let Body::Span(span) = &sent.record.body { span.len } else { 0 };
+        let name = |node: usize| merged.nodes[node].name.clone();
+        (name(sent.node), name(taken.node), sent.start_ns, taken.start_ns, bytes)
+    });
+    both.collect()
+}
+
+#[test]
+fn sends_meet_the_receives_that_took_them() {
+    let ns = |seconds: f64| ((seconds - 1.0) * 1e9).round() as i64;
+    let met = messages(
+        "<Send size='4' toRank='1' toTag='2' cid='0' time='1.0' end='1.1'/>
+         <Send size='8' toRank='1' toTag='2' cid='0' time='1.2' end='1.3'/>
+         <Sendrecv size='16' toRank='1' toTag='7' fromRank='1' fromTag='9' cid='0' time='2.0' end='3.0'/>",
+        "<Recv fromRank='0' fromTag='2' cid='0' time='1.0' end='1.5'/>
+         <Recv fromRank='0' fromTag='2' aid='3' cid='0' time='1.6' end='1.61'/>
+         <Nested><Recv fromRank='0' fromTag='7' cid='0' time='2.1' end='2.2'/></Nested><Other time='2.05' end='2.3'/>
+         <Send size='32' toRank='0' toTag='9' cid='0' time='2.4' end='2.5'/>
+         <Wait time='3.0' end='3.5'><For aid='3'/></Wait>",
+    );
+    let (zero, one) = ("n1/0".to_string(), "n2/1".to_string());
+    let wanted = [
+        (&zero, &one, ns(1.0), ns(1.5), 4),
+        // Taken when the program had waited for it.
+        (&zero, &one, ns(1.2), ns(3.5), 8),
+        (&zero, &one, ns(2.0), ns(2.2), 16),
+        (&one, &zero, ns(2.4), ns(3.0), 32),
+    ];
+    let mut found: Vec<_> = met.iter().map(|(from, to, sent, taken, bytes)| (from, to, *sent, *taken, *bytes)).collect();
+    found.sort_by_key(|message| message.2);
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn what_is_received_from_anybody_is_not_guessed() {
+    let send = "<Send size='4' toRank='1' toTag='2' cid='0' time='1.0' end='1.1'/>".repeat(2);
+    let any = "<Recv fromRank='-1' fromTag='2' cid='0' time='1.0' end='1.5'/><Recv fromRank='0' fromTag='2' cid='0' time='1.6' end='1.7'/>";
+    assert_eq!(messages(&send, any), []);
+    // Nor what makes no sense.
+    assert_eq!(
+        messages(&send, "<Recv fromRank='0' fromTag='-1' time='1' end='2'/><Send toRank='x' time='2' end='3'/><Recv time='3' end='4'/>"),
+        []
+    );
+    assert_eq!(messages(&send, "<Recv fromRank='7' fromTag='2' cid='99' time='1' end='2'/>"), []);
+}
+
+#[test]
+fn an_arrow_leads_from_a_send_to_its_receive_and_not_back() {
+    use crate::levels::{Level, tracks};
+    let send = "<Send size='4' toRank='1' toTag='2' cid='0' time='1.0' end='1.1'/>";
+    let run = crate::run::Run::new(two_ranks(send, "<Recv fromRank='0' fromTag='2' cid='0' time='1.0' end='1.5'/>"), Vec::new());
+    run.analyse();
+    for level in [Level::Rank, Level::Thread, Level::Host] {
+        let tracks = tracks(&run, level);
+        let told = crate::details::arrows(&run, &tracks, (0, run.duration_ns + 1), 10);
+        let arrow = &told["arrows"][0];
+        assert_eq!((&told["count"], &arrow["sent"], &arrow["arrived"]), (&1.into(), &0.into(), &500_000_000.into()), "{told}");
+        assert!(arrow["left"].is_null() && arrow["back"].is_null());
+        let name = |end: &str| tracks.tracks[tracks.of_lane[arrow[end].as_u64().unwrap() as usize]].name.clone();
+        assert!(name("from").starts_with("n1/0") && name("to").starts_with("n2/1"), "{level:?}");
+        let told = crate::details::event(&run, &tracks, arrow["call"].as_u64().unwrap() as u32).unwrap();
+        assert!(told["process"] == 1 && told["bytes"] == 4 && told["offset"].is_null() && told["peer"].is_null(), "{told}");
+    }
 }

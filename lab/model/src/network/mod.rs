@@ -5,9 +5,8 @@
 //! *upload* (the sender's card), *switch* (one for all traffic), *port* (one for each node) and
 //! *download* (the receiver's card, in no time). Messages of one card take turns, packet by packet.
 //! Between processes of one node a packet goes from upload to download at the internal speed. With
-//! racks ([`Topology::Racks`]) there is a switch for each rack, and a packet to another rack passes
-//! *ascent* and *descent* (one of each for a rack: its link to the core) and the switch of the
-//! other rack as well.
+//! several switches ([`Topology`]) a packet to a node at another one passes, for each link on its
+//! way, *trunk* (one for each direction of a link) and the switch behind it.
 //!
 //! Flow control: a station lets only so much service time be outstanding towards one target
 //! process; the credit comes back when the next station starts the packet. A receiver may close its
@@ -20,8 +19,10 @@
 
 mod packets;
 mod per_message;
+mod topology;
 
-pub use per_message::Topology;
+use topology::Routes;
+pub use topology::{Link, SWITCHES_MAX, Switches, Topology};
 
 use crate::engine::EventQueue;
 use crate::units::{nanos, transfer_nanos};
@@ -53,19 +54,26 @@ pub struct NetworkConfig {
     pub model: NetworkModel,
     /// How the nodes are connected.
     pub topology: Topology,
-    /// Nodes, each with one card and one port of the switch.
-    pub nodes: u32,
+    /// The card of each node; it has one port of a switch.
+    pub cards: Vec<Card>,
     /// The node of each process.
     pub processes: Vec<NodeId>,
     /// Largest packet, bytes.
     pub packet_bytes: u64,
-    /// Bandwidth of links and of the cards and ports at their ends, bytes a second.
-    pub link_bandwidth: u64,
-    /// Latency of a link, seconds.
+    /// Latency of the links between racks, seconds.
     pub link_latency: f64,
-    /// Bandwidth of the switch as a whole, bytes a second.
+    /// Bandwidth of a switch as a whole, unless the topology says it, bytes a second.
     pub switch_bandwidth: u64,
-    /// Bandwidth between processes of the same node, bytes a second.
+}
+
+/// How a node takes part in the network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Card {
+    /// Bandwidth of its link to the switch, of the card and of the port, bytes a second.
+    pub link_bandwidth: u64,
+    /// Latency of this link, seconds.
+    pub link_latency: f64,
+    /// Bandwidth between processes of the node, bytes a second.
     pub internal_bandwidth: u64,
 }
 
@@ -162,38 +170,47 @@ struct Flow {
 enum Kind {
     Upload,
     Switch,
-    Ascent,
-    Descent,
+    Trunk,
     Port,
     Download,
 }
 
 struct Station {
     kind: Kind,
+    pace: Pace,
+    /// Between this station and the next, nanoseconds.
+    latency: u64,
+    /// Service time that may be outstanding towards one process, nanoseconds.
+    window: u64,
     /// The packet in service, or `NONE`.
     serving: u32,
     waiting: List,
     flows: Vec<Flow>,
 }
 
-/// Index of a speed in [`Network::full`] and [`Network::service`].
+/// How fast packets pass.
 #[derive(Clone, Copy)]
-enum Speed {
-    Link,
-    Switch,
-    Internal,
-    Uplink,
+struct Pace {
+    /// Bytes a second.
+    bandwidth: u64,
+    /// Service time of a full packet, nanoseconds.
+    full: u64,
+}
+
+impl Pace {
+    fn new(bandwidth: u64, packet_bytes: u64) -> Pace {
+        Pace { bandwidth, full: transfer_nanos(packet_bytes, bandwidth) }
+    }
 }
 
 /// The network of a cluster. Its stations, in this order: an upload, a download and a port for each
-/// node; a switch for each rack; if there are racks, an ascent and a descent for each of them.
+/// node; the switches; a trunk for each direction of each link.
 pub struct Network {
     config: NetworkConfig,
-    latency: u64,
-    link_window: u64,
-    switch_window: u64,
-    uplink_window: u64,
-    racks: u32,
+    nodes: u32,
+    routes: Routes,
+    /// Between processes of each node.
+    internal: Vec<Pace>,
     stations: Vec<Station>,
     /// For each process: its index among the processes of its node.
     local: Vec<u32>,
@@ -201,10 +218,9 @@ pub struct Network {
     free_packets: Vec<u32>,
     messages: Vec<Message>,
     free_messages: Vec<MessageId>,
+    delivered_messages: u64,
     delivered_bytes: u64,
-    /// Service time of a full packet at each [`Speed`].
-    full: [u64; 4],
-    /// Message by message: until when cards, the switch and ports are busy.
+    /// Message by message: until when cards, switches, links and ports are busy.
     busy: per_message::Busy,
 }
 
@@ -212,9 +228,10 @@ impl Network {
     /// An idle network.
     ///
     /// # Panics
-    /// If a process is on a node that does not exist.
+    /// If a process is on a node that does not exist, or a node at a switch that does not.
     pub fn new(config: NetworkConfig) -> Network {
-        let mut on_node = vec![0_u32; config.nodes as usize];
+        let nodes = config.cards.len() as u32;
+        let mut on_node = vec![0_u32; nodes as usize];
         let local: Vec<u32> = config
             .processes
             .iter()
@@ -223,42 +240,46 @@ impl Network {
                 on_node[node as usize] - 1
             })
             .collect();
-        let station = |kind: Kind, flows: usize| Station {
-            kind,
-            serving: NONE,
-            waiting: EMPTY,
-            flows: vec![Flow { used: 0, blocked: EMPTY, closed: false }; flows],
-        };
+        let routes = Routes::new(config.topology.switches(nodes, config.switch_bandwidth, nanos(config.link_latency)));
+        let pace = |bandwidth: u64| Pace::new(bandwidth, config.packet_bytes);
         // Only the packet model keeps credit for every pair.
         let processes = if config.model == NetworkModel::Packets { config.processes.len() } else { 0 };
-        let racks = config.topology.racks(config.nodes);
-        let mut stations = Vec::with_capacity(3 * config.nodes as usize + 3 * racks as usize);
-        stations.extend(on_node.iter().map(|_| station(Kind::Upload, processes)));
-        stations.extend(on_node.iter().map(|&count| station(Kind::Download, count as usize)));
-        stations.extend(on_node.iter().map(|&count| station(Kind::Port, count as usize)));
-        stations.extend((0..racks).map(|_| station(Kind::Switch, processes)));
-        if let Topology::Racks { .. } = config.topology {
-            stations.extend((0..racks).map(|_| station(Kind::Ascent, processes)));
-            stations.extend((0..racks).map(|_| station(Kind::Descent, processes)));
-        }
-        let latency = nanos(config.link_latency);
-        let full = bandwidths(&config).map(|bandwidth| transfer_nanos(config.packet_bytes, bandwidth));
-        let slowest_link = transfer_nanos(config.packet_bytes, config.link_bandwidth.min(config.internal_bandwidth));
+        let station = |kind: Kind, bandwidth: u64, latency: u64, flows: usize| {
+            let pace = pace(bandwidth);
+            let flows = vec![Flow { used: 0, blocked: EMPTY, closed: false }; flows];
+            Station { kind, pace, latency, window: latency + pace.full, serving: NONE, waiting: EMPTY, flows }
+        };
+        let at_card = |kind: Kind, node: usize, flows: usize| {
+            let card = &config.cards[node];
+            let station = station(kind, card.link_bandwidth, nanos(card.link_latency), flows);
+            let slowest = transfer_nanos(config.packet_bytes, card.link_bandwidth.min(card.internal_bandwidth));
+            Station { window: station.latency + slowest, ..station }
+        };
+        let counts = || on_node.iter().map(|&count| count as usize).enumerate();
+        let switches = &routes.switches;
+        let mut stations = Vec::with_capacity(3 * nodes as usize + switches.bandwidths.len() + 2 * switches.links.len());
+        stations.extend(counts().map(|(node, _)| at_card(Kind::Upload, node, processes)));
+        stations.extend(counts().map(|(node, count)| at_card(Kind::Download, node, count)));
+        stations.extend(counts().map(|(node, count)| at_card(Kind::Port, node, count)));
+        // Nothing stops at a switch that is never busy.
+        let switch =
+            |bandwidth: &Option<u64>| station(Kind::Switch, bandwidth.unwrap_or(1), 0, if bandwidth.is_some() { processes } else { 0 });
+        stations.extend(switches.bandwidths.iter().map(switch));
+        let trunk = |link: &Link| [(); 2].map(|()| station(Kind::Trunk, link.bandwidth, link.latency, processes));
+        stations.extend(switches.links.iter().flat_map(trunk));
         Network {
-            latency,
-            link_window: latency + slowest_link,
-            switch_window: full[Speed::Switch as usize],
-            uplink_window: latency + full[Speed::Uplink as usize],
-            racks,
+            nodes,
+            internal: config.cards.iter().map(|card| pace(card.internal_bandwidth)).collect(),
             stations,
             local,
             packets: Vec::new(),
             free_packets: Vec::new(),
             messages: Vec::new(),
             free_messages: Vec::new(),
+            delivered_messages: 0,
             delivered_bytes: 0,
-            full,
-            busy: per_message::Busy::new(config.nodes, config.topology),
+            busy: per_message::Busy::new(nodes, switches),
+            routes,
             config,
         }
     }
@@ -271,6 +292,11 @@ impl Network {
     /// The node of a process.
     pub fn node_of(&self, process: ProcessId) -> NodeId {
         self.config.processes[process as usize]
+    }
+
+    /// Messages delivered so far.
+    pub fn delivered_messages(&self) -> u64 {
+        self.delivered_messages
     }
 
     /// Payload delivered so far, bytes.
@@ -335,7 +361,7 @@ impl Network {
     where
         E: Copy + PartialEq + From<NetworkEvent>,
     {
-        let index = self.config.nodes + self.node_of(process);
+        let index = self.nodes + self.node_of(process);
         let local = self.local[process as usize] as usize;
         self.stations[index as usize].flows[local].closed = closed;
         if !closed {
@@ -364,18 +390,19 @@ impl Network {
             NetworkEvent::Done(index) => {
                 let station = &mut self.stations[index as usize];
                 let packet = std::mem::replace(&mut station.serving, NONE);
+                let latency = station.latency;
                 match station.kind {
                     Kind::Upload => self.uploaded(queue, host, index, packet),
                     Kind::Switch => {
-                        let next = self.after_switch(index, packet);
+                        let next = self.onward(index - self.first_switch(), packet);
                         self.forward(queue, packet, next, 0);
                     }
-                    Kind::Ascent => {
-                        let descent = self.first_switch() + 2 * self.racks + self.rack_of_target(packet);
-                        self.forward(queue, packet, descent, self.latency);
+                    Kind::Trunk => {
+                        let switch = self.routes.end(index - self.first_trunk());
+                        let next = self.at_switch(switch, packet);
+                        self.forward(queue, packet, next, latency);
                     }
-                    Kind::Descent => self.forward(queue, packet, index - 2 * self.racks, self.latency),
-                    Kind::Port => self.forward(queue, packet, index - self.config.nodes, self.latency),
+                    Kind::Port => self.forward(queue, packet, index - self.nodes, latency),
                     Kind::Download => self.delivered(queue, host, packet),
                 }
                 self.try_start(queue, index);
@@ -415,13 +442,4 @@ impl Network {
             }
         }
     }
-}
-
-/// Bytes a second of each [`Speed`].
-fn bandwidths(config: &NetworkConfig) -> [u64; 4] {
-    let uplink = match config.topology {
-        Topology::OneSwitch => config.link_bandwidth,
-        Topology::Racks { uplink_bandwidth, .. } => uplink_bandwidth,
-    };
-    [config.link_bandwidth, config.switch_bandwidth, config.internal_bandwidth, uplink]
 }

@@ -1,6 +1,6 @@
 //! Packets at stations: who is served next, whom flow control holds back, where a packet goes.
 
-use super::{Delivery, Kind, List, NONE, Network, NetworkEvent, NetworkHost, Packet, Speed, bandwidths};
+use super::{Delivery, Kind, List, NONE, Network, NetworkEvent, NetworkHost, Pace, Packet};
 use crate::engine::EventQueue;
 use crate::units::transfer_nanos;
 
@@ -23,30 +23,35 @@ impl Network {
             host.message_uploaded(self, queue, message);
         }
         if self.node_of(state.from) == self.node_of(state.to) {
-            self.forward(queue, packet, self.config.nodes + index, 0);
+            self.forward(queue, packet, self.nodes + index, 0);
         } else {
-            let switch = self.first_switch() + self.config.topology.rack(self.node_of(state.from));
-            self.forward(queue, packet, switch, self.latency);
+            let next = self.at_switch(self.routes.of_node(self.node_of(state.from)), packet);
+            self.forward(queue, packet, next, self.stations[index as usize].latency);
         }
     }
 
     pub(super) fn first_switch(&self) -> u32 {
-        3 * self.config.nodes
+        3 * self.nodes
     }
 
-    pub(super) fn rack_of_target(&self, packet: u32) -> u32 {
-        let target = self.messages[self.packets[packet as usize].message as usize].to;
-        self.config.topology.rack(self.node_of(target))
+    pub(super) fn first_trunk(&self) -> u32 {
+        self.first_switch() + self.routes.switches.bandwidths.len() as u32
     }
 
-    /// Where a packet goes from a switch: to its target's port, or up to the core if that is in
-    /// another rack.
-    pub(super) fn after_switch(&self, switch: u32, packet: u32) -> u32 {
-        let target = self.messages[self.packets[packet as usize].message as usize].to;
-        if switch - self.first_switch() == self.rack_of_target(packet) {
-            2 * self.config.nodes + self.node_of(target)
-        } else {
-            switch + self.racks
+    /// The station of a packet that comes to a switch.
+    pub(super) fn at_switch(&self, switch: u32, packet: u32) -> u32 {
+        match self.routes.switches.bandwidths[switch as usize] {
+            Some(_) => self.first_switch() + switch,
+            None => self.onward(switch, packet),
+        }
+    }
+
+    /// Where a packet goes from a switch: to its target's port, or over a link to the next switch.
+    pub(super) fn onward(&self, switch: u32, packet: u32) -> u32 {
+        let target = self.node_of(self.messages[self.packets[packet as usize].message as usize].to);
+        match self.routes.next(switch, self.routes.of_node(target)) {
+            None => 2 * self.nodes + target,
+            Some(direction) => self.first_trunk() + direction,
         }
     }
 
@@ -63,6 +68,7 @@ impl Network {
         let delivery = Delivery { bytes, first: state.received == bytes, last, complete: state.received == state.bytes };
         host.packet_delivered(self, queue, message, delivery);
         if delivery.complete {
+            self.delivered_messages += 1;
             self.free_messages.push(message);
         }
     }
@@ -92,13 +98,12 @@ impl Network {
             let message = &self.messages[self.packets[packet as usize].message as usize];
             let (from, to) = (message.from, message.to);
             let bytes = self.packets[packet as usize].bytes;
-            let (flow, window, service) = match kind {
-                Kind::Upload if self.node_of(from) == self.node_of(to) => (to, self.link_window, self.service(bytes, Speed::Internal)),
-                Kind::Upload => (to, self.link_window, self.service(bytes, Speed::Link)),
-                Kind::Switch => (to, self.switch_window, self.service(bytes, Speed::Switch)),
-                Kind::Ascent | Kind::Descent => (to, self.uplink_window, self.service(bytes, Speed::Uplink)),
-                Kind::Port => (self.local[to as usize], self.link_window, self.service(bytes, Speed::Link)),
-                Kind::Download => (self.local[to as usize], 0, 0),
+            let (pace, window) = (self.stations[index as usize].pace, self.stations[index as usize].window);
+            let (flow, service) = match kind {
+                Kind::Upload if self.node_of(from) == self.node_of(to) => (to, self.service(bytes, self.internal[index as usize])),
+                Kind::Upload | Kind::Switch | Kind::Trunk => (to, self.service(bytes, pace)),
+                Kind::Port => (self.local[to as usize], self.service(bytes, pace)),
+                Kind::Download => (self.local[to as usize], 0),
             };
             let state = &mut self.stations[index as usize].flows[flow as usize];
             let held = if kind == Kind::Download { state.closed } else { state.used >= window };
@@ -136,11 +141,10 @@ impl Network {
         let Packet { message, charge, .. } = self.packets[packet as usize];
         let target = self.messages[message as usize].to;
         let station = &mut self.stations[creditor as usize];
-        let (flow, window) = match station.kind {
-            Kind::Upload => (target, self.link_window),
-            Kind::Switch => (target, self.switch_window),
-            Kind::Ascent | Kind::Descent => (target, self.uplink_window),
-            Kind::Port | Kind::Download => (self.local[target as usize], self.link_window),
+        let window = station.window;
+        let flow = match station.kind {
+            Kind::Upload | Kind::Switch | Kind::Trunk => target,
+            Kind::Port | Kind::Download => self.local[target as usize],
         };
         let state = &mut station.flows[flow as usize];
         state.used -= charge;
@@ -151,11 +155,8 @@ impl Network {
         }
     }
 
-    pub(super) fn service(&self, bytes: u64, speed: Speed) -> u64 {
-        if bytes == self.config.packet_bytes {
-            return self.full[speed as usize];
-        }
-        transfer_nanos(bytes, bandwidths(&self.config)[speed as usize])
+    fn service(&self, bytes: u64, pace: Pace) -> u64 {
+        if bytes == self.config.packet_bytes { pace.full } else { transfer_nanos(bytes, pace.bandwidth) }
     }
 
     pub(super) fn push_to(&mut self, list: &mut List, packet: u32) {

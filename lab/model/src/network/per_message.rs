@@ -8,60 +8,23 @@
 //! take turns, and nothing flows back when a receiver is slow (its closed gate holds back messages,
 //! but they do not fill the network).
 
-use super::{Delivery, EMPTY, List, NONE, Network, NetworkEvent, NetworkHost};
+use super::{Delivery, EMPTY, List, NONE, Network, NetworkEvent, NetworkHost, Switches};
 use crate::engine::EventQueue;
-use crate::units::transfer_nanos;
-
-/// How the nodes are connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Topology {
-    /// All nodes at one switch.
-    #[default]
-    OneSwitch,
-    /// Racks with a switch each; the switches are connected by links to a core that is never busy.
-    /// A message to another rack passes two links and a switch more. (A tree of two levels, as in
-    /// Leiserson, "Fat-trees", IEEE Transactions on Computers 34 (1985), with the upper level
-    /// collapsed into its links.)
-    Racks {
-        /// Nodes 0, 1, ... fill one rack after the other with so many.
-        nodes_per_rack: u32,
-        /// Bandwidth of the link between a rack and the core in each direction, bytes a second.
-        uplink_bandwidth: u64,
-    },
-}
-
-impl Topology {
-    /// The rack of a node; a single switch is one rack.
-    pub(super) fn rack(self, node: u32) -> u32 {
-        match self {
-            Topology::OneSwitch => 0,
-            Topology::Racks { nodes_per_rack, .. } => node / nodes_per_rack.max(1),
-        }
-    }
-
-    /// How many racks so many nodes fill.
-    pub(super) fn racks(self, nodes: u32) -> u32 {
-        self.rack(nodes.max(1) - 1) + 1
-    }
-}
+use crate::units::{nanos, transfer_nanos};
 
 /// Until when each resource is busy, nanoseconds.
 pub(super) struct Busy {
     cards: Vec<u64>,
     ports: Vec<u64>,
     switches: Vec<u64>,
-    /// From each rack to the core.
-    up: Vec<u64>,
-    /// From the core to each rack.
-    down: Vec<u64>,
+    /// Each direction of each link between switches.
+    trunks: Vec<u64>,
 }
 
 impl Busy {
-    pub fn new(nodes: u32, topology: Topology) -> Busy {
-        let racks = topology.racks(nodes) as usize;
+    pub fn new(nodes: u32, switches: &Switches) -> Busy {
         let [cards, ports] = [(); 2].map(|()| vec![0; nodes as usize]);
-        let [switches, up, down] = [(); 3].map(|()| vec![0; racks]);
-        Busy { cards, ports, switches, up, down }
+        Busy { cards, ports, switches: vec![0; switches.bandwidths.len()], trunks: vec![0; 2 * switches.links.len()] }
     }
 }
 
@@ -95,7 +58,8 @@ impl Network {
         let state = self.packets[packet as usize];
         let message = &self.messages[state.message as usize];
         let (from, to) = (self.node_of(message.from), self.node_of(message.to));
-        let bandwidth = if from == to { self.config.internal_bandwidth } else { self.config.link_bandwidth };
+        let sender = &self.config.cards[from as usize];
+        let bandwidth = if from == to { sender.internal_bandwidth } else { sender.link_bandwidth };
         let card = &mut self.busy.cards[from as usize];
         *card = queue.now().max(*card) + transfer_nanos(state.bytes, bandwidth);
         queue.push(*card, NetworkEvent::Uploaded(packet).into());
@@ -125,25 +89,24 @@ impl Network {
     fn cross(&mut self, now: u64, from: u32, to: u32, bytes: u64) -> u64 {
         let first = bytes.min(self.config.packet_bytes);
         let time = |bandwidth: u64| (transfer_nanos(first, bandwidth), transfer_nanos(bytes, bandwidth));
-        let (link, switch) = (time(self.config.link_bandwidth), time(self.config.switch_bandwidth));
-        let latency = self.latency;
+        let (sender, receiver) = (self.config.cards[from as usize], self.config.cards[to as usize]);
+        let sent = time(sender.link_bandwidth);
         // The first packet left while the rest was still being sent.
-        let mut front = Front { head: now - link.1.min(now) + link.0, tail: now };
-        let [source, target] = [from, to].map(|node| self.config.topology.rack(node) as usize);
-        front.fly(latency);
-        front.pass(&mut self.busy.switches[source], switch);
-        if let Topology::Racks { uplink_bandwidth, .. } = self.config.topology
-            && source != target
-        {
-            let uplink = time(uplink_bandwidth);
-            front.pass(&mut self.busy.up[source], uplink);
-            front.fly(latency);
-            front.pass(&mut self.busy.down[target], uplink);
-            front.fly(latency);
-            front.pass(&mut self.busy.switches[target], switch);
+        let mut front = Front { head: now - sent.1.min(now) + sent.0, tail: now };
+        front.fly(nanos(sender.link_latency));
+        let (mut switch, target) = (self.routes.of_node(from), self.routes.of_node(to));
+        loop {
+            if let Some(bandwidth) = self.routes.switches.bandwidths[switch as usize] {
+                front.pass(&mut self.busy.switches[switch as usize], time(bandwidth));
+            }
+            let Some(direction) = self.routes.next(switch, target) else { break };
+            let link = self.routes.link(direction);
+            front.pass(&mut self.busy.trunks[direction as usize], time(link.bandwidth));
+            front.fly(link.latency);
+            switch = self.routes.end(direction);
         }
-        front.pass(&mut self.busy.ports[to as usize], link);
-        front.fly(latency);
+        front.pass(&mut self.busy.ports[to as usize], time(receiver.link_bandwidth));
+        front.fly(nanos(receiver.link_latency));
         front.tail
     }
 
@@ -154,7 +117,7 @@ impl Network {
     {
         let number = self.packets[packet as usize].message;
         let to = self.messages[number as usize].to;
-        let station = self.config.nodes + self.node_of(to);
+        let station = self.nodes + self.node_of(to);
         let local = self.local[to as usize] as usize;
         let gate = self.stations[station as usize].flows[local];
         if gate.closed {
@@ -172,6 +135,7 @@ impl Network {
         let delivery = Delivery { bytes, first, last, complete: state.received == state.bytes };
         host.packet_delivered(self, queue, number, delivery);
         if delivery.complete {
+            self.delivered_messages += 1;
             self.free_messages.push(number);
         }
         let flow = &self.stations[station as usize].flows[local];

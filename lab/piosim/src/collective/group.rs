@@ -50,6 +50,11 @@ impl Plan {
         plan
     }
 
+    /// From the first byte to the last.
+    pub fn span(&self) -> u64 {
+        self.max - self.min
+    }
+
     /// The part of a rank in a round; may be empty.
     pub fn range(&self, rank: u64, round: u64) -> Extent {
         let (offset, limit) = if self.interleaved {

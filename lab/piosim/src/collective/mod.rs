@@ -6,6 +6,7 @@
 //! three steps, named A, B and C below; each is one job set.
 
 pub(crate) mod group;
+mod pays;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::task::{END, Flow, Frame, Op};
 use crate::world::{Queue, World};
 
 use group::{Amount, Entering, Group, Meetings, Member};
+use pays::Pattern;
 
 pub(crate) use group::Groups;
 
@@ -106,7 +108,7 @@ impl<'a> World<'a> {
         for member in members.iter().flatten() {
             self.count_program_bytes(file, member.list(), writes);
         }
-        let group = self.form_group(members.into_iter().flatten().collect());
+        let group = self.form_group(members.into_iter().flatten().collect(), writes);
         let number = self.groups.add(group);
         for &task in &tasks {
             self.tasks[task as usize].frame().vars = [number, 0];
@@ -120,9 +122,15 @@ impl<'a> World<'a> {
         Flow::Next(next)
     }
 
-    fn form_group(&self, members: Vec<Member<'a>>) -> Group<'a> {
+    fn form_group(&mut self, members: Vec<Member<'a>>, writes: bool) -> Group<'a> {
         let interleaved = self.config.collective != Collective::TwoPhase;
-        Group::new(members, interleaved, self.config.collective_buffer_bytes, self.config.exchange)
+        let mut group = Group::new(members, interleaved, self.config.collective_buffer_bytes, self.config.exchange);
+        if self.config.collective == Collective::Auto && !group.alone {
+            let lists = group.members.iter().map(Member::list).collect();
+            let pattern = Pattern { lists, plan: group.plan, writes };
+            group.alone = !pattern.two_phase_pays(&self.config, &mut self.splitter);
+        }
+        group
     }
 
     fn step_alone(

@@ -37,19 +37,20 @@ pub fn cluster(model: &ClusterModel) -> Result<ClusterConfig, ImportError> {
     let granularity = model.io_granularity.unwrap_or(10 << 20);
     let kind = layer_kind(&server.cache_layer)?;
     let mut config = ClusterConfig::thesis(count(client_nodes.len())?, count(servers.len())?, kind);
-    config.cpu = CpuModel {
+    config.node.cpu = CpuModel {
         cpus: u32::try_from(client_node.cpus).map_err(|_| refuse("too many processors".to_owned()))?,
         instructions_per_second: client_node.instructions_per_second,
     };
-    config.memory_bytes = client_node.memory_bytes;
-    config.internal_bandwidth = client_node.internal_bytes_per_second;
-    config.disk = disk(server)?;
-    config.disk_concurrency = u32::try_from(server.operations_at_once).map_err(|_| refuse("too many operations at once".to_owned()))?;
-    config.cache_layer = CacheLayerConfig::Classic { kind, config: ClassicConfig { granularity, ..ClassicConfig::default() } };
+    config.server.memory_bytes = client_node.memory_bytes;
+    config.node.card.internal_bandwidth = client_node.internal_bytes_per_second;
+    config.server.disk = disk(server)?;
+    config.server.disk_concurrency =
+        u32::try_from(server.operations_at_once).map_err(|_| refuse("too many operations at once".to_owned()))?;
+    config.server.cache_layer = CacheLayerConfig::Classic { kind, config: ClassicConfig { granularity, ..ClassicConfig::default() } };
     config.packet_bytes = model.transfer_granularity.unwrap_or(config.packet_bytes);
     config.eager_bytes = model.eager_bytes.unwrap_or(config.eager_bytes);
-    config.link_bandwidth = link.bytes_per_second;
-    config.link_latency = seconds(link.latency);
+    config.node.card.link_bandwidth = link.bytes_per_second;
+    config.node.card.link_latency = seconds(link.latency);
     config.switch_bandwidth = switch.bytes_per_second;
     config.tie_order = TieOrder::Thesis;
     config.party_order = PartyOrder::Hashed {

@@ -4,7 +4,8 @@ use weft_base::Nanos;
 use weft_model::{DiskJob, JobKind, Network};
 use weft_sched::{Access, CacheLayer, FileKey, Job, JobPiece, Next, Piece};
 
-use super::{COMPLETION_BYTES, DataPacket, Running};
+use super::memory::{Copied, Copies};
+use super::{ASK_BYTES, COMPLETION_BYTES, DataPacket, Running, Server};
 use crate::event::{Event, Tag};
 use crate::program::Extent;
 use crate::record::{RequestSpan, tag_of};
@@ -22,27 +23,47 @@ impl World<'_> {
         self.note_request(index, |span| span.arrived = span.arrived.min(now.0));
         match kind {
             RequestKind::Read => {
-                let mut served = 0;
+                let (mut served, granularity) = (0, self.servers[server as usize].granularity);
                 for number in 0..self.requests.get(index).extents.len() {
                     let Extent { offset, bytes } = self.requests.get(index).extents[number];
                     let piece = Piece { access: Access::Read, file: FileKey(u64::from(file)), offset, bytes, tag };
-                    for piece in piece.cut(self.granularity) {
+                    for piece in piece.cut(granularity) {
                         let state = &mut self.servers[server as usize];
                         if state.take_kept(now, &piece) {
                             served += piece.bytes;
                             continue;
                         }
-                        state.layer.add(now, piece);
-                        self.schedule(queue, server);
+                        if !state.cache.is_on() {
+                            state.layer.add(now, piece);
+                            self.schedule(queue, server);
+                            continue;
+                        }
+                        for (offset, bytes, is_kept) in state.cache.look_up(file, piece.offset, piece.bytes) {
+                            let state = &mut self.servers[server as usize];
+                            if is_kept {
+                                state.take_memory(bytes);
+                                state.cached_bytes += bytes;
+                                served += bytes;
+                                continue;
+                            }
+                            state.layer.add(now, Piece { offset, bytes, ..piece });
+                            self.schedule(queue, server);
+                        }
                     }
                 }
                 let from = self.servers[server as usize].process;
                 let reply = network.open(from, process, bytes, Tag::ReadData(index).pack());
                 self.requests.get_mut(index).reply = reply;
                 if served > 0 {
-                    network.append(queue, reply, served);
-                    self.note_request(index, |span| span.answered = now.0);
+                    self.answer(network, queue, index, served);
                 }
+            }
+            RequestKind::Write if left > 0 && self.servers[server as usize].orders_arrivals() => {
+                let first = self.requests.get(index).extents.first().map_or(0, |extent| extent.offset);
+                if let Some(announced) = &mut self.servers[server as usize].announced {
+                    announced.announce(index, file, first, bytes);
+                }
+                self.ask_for_data(network, queue, server);
             }
             RequestKind::Write if self.config.answers_written => self.confirm_written(network, queue, index),
             RequestKind::Write if left == 0 => self.requests.remove(index),
@@ -67,8 +88,18 @@ impl World<'_> {
         let server = self.requests.get(packet.request).server;
         let now = queue.now();
         self.note_request(packet.request, |span| (span.arrived, span.complete) = (span.arrived.min(now), now));
+        if let Some(copies) = &mut self.servers[server as usize].copies {
+            queue.push(copies.start(now, Copied::Write(packet)), Event::Copied(server));
+            return;
+        }
+        self.offer(network, queue, server, packet);
+    }
+
+    /// Offers data of a write to the cache layer; if it has no room, nothing more may come.
+    fn offer(&mut self, network: &mut Network, queue: &mut Queue, server: u32, packet: DataPacket) {
+        let now = queue.now();
         let state = &mut self.servers[server as usize];
-        if state.layer.accepts(packet.bytes, state.memory_free) {
+        if state.refused.is_empty() && state.layer.accepts(packet.bytes, state.memory_free) {
             self.accept(network, queue, packet);
         } else {
             state.refused.push_back(packet);
@@ -76,6 +107,38 @@ impl World<'_> {
             if let Some(log) = &mut self.log {
                 log.gate(now, server, true);
             }
+        }
+    }
+
+    /// A copy from or into the memory of a server has ended.
+    pub(crate) fn copied(&mut self, network: &mut Network, queue: &mut Queue, server: u32) {
+        match self.servers[server as usize].copies.as_mut().and_then(Copies::finish) {
+            Some(Copied::Reply { request, bytes }) => self.append(network, queue, request, bytes),
+            Some(Copied::Write(packet)) => self.offer(network, queue, server, packet),
+            None => {}
+        }
+    }
+
+    /// Data for the answer to a read is there, in memory.
+    fn answer(&mut self, network: &mut Network, queue: &mut Queue, request: u32, bytes: u64) {
+        let server = self.requests.get(request).server;
+        match &mut self.servers[server as usize].copies {
+            Some(copies) => queue.push(copies.start(queue.now(), Copied::Reply { request, bytes }), Event::Copied(server)),
+            None => self.append(network, queue, request, bytes),
+        }
+    }
+
+    fn append(&mut self, network: &mut Network, queue: &mut Queue, request: u32, bytes: u64) {
+        network.append(queue, self.requests.get(request).reply, bytes);
+        let now = queue.now();
+        self.note_request(request, |span| span.answered = now);
+    }
+
+    /// Asks clients for data of writes that they announced, as far as there is room.
+    fn ask_for_data(&mut self, network: &mut Network, queue: &mut Queue, server: u32) {
+        let Server { announced: Some(announced), layer, process, .. } = &mut self.servers[server as usize] else { return };
+        while let Some(request) = announced.next(layer.queued(Access::Write).bytes) {
+            network.send(queue, *process, self.requests.get(request).process, ASK_BYTES, Tag::Ask(request).pack());
         }
     }
 
@@ -110,11 +173,9 @@ impl World<'_> {
                 let wanted: u64 = parts.iter().map(|part| part.bytes).sum();
                 state.add_memory(job.bytes.saturating_sub(wanted));
                 state.keep_holes(Nanos(queue.now()), &job, &parts);
+                state.cache.keep(job.file.0 as u32, job.offset, job.bytes);
                 for part in &parts {
-                    let reply = self.requests.get(part.tag as u32).reply;
-                    network.append(queue, reply, part.bytes);
-                    let now = queue.now();
-                    self.note_request(part.tag as u32, |span| span.answered = now);
+                    self.answer(network, queue, part.tag as u32, part.bytes);
                 }
             }
             Access::Write => {
@@ -130,6 +191,7 @@ impl World<'_> {
         state.scheduled -= 1;
         state.layer.completed(Nanos(queue.now()), &job);
         self.schedule(queue, server);
+        self.ask_for_data(network, queue, server);
         if let Some(service) = self.servers[server as usize].disk.start_next() {
             queue.push_after(service, Event::Disk(server));
             self.record_access(queue.now(), server, service);
@@ -174,13 +236,17 @@ impl World<'_> {
         let now = Nanos(queue.now());
         let (server, tag) = (self.requests.get(index).server, tag_of(index, self.requests.get(index).number));
         let state = &mut self.servers[server as usize];
-        state.memory_free = state.memory_free.saturating_sub(bytes);
+        state.take_memory(bytes);
+        if let Some(announced) = &mut state.announced {
+            announced.accepted(bytes);
+        }
+        let granularity = state.granularity;
         let mut left = bytes;
         while left > 0 {
             let request = self.requests.get_mut(index);
             let (number, done) = request.cursor;
             let extent = request.extents[number];
-            let taken = (extent.bytes - done).min(left).min(self.granularity);
+            let taken = (extent.bytes - done).min(left).min(granularity);
             request.cursor = if done + taken == extent.bytes { (number + 1, 0) } else { (number, done + taken) };
             let file = FileKey(u64::from(request.file));
             let piece = Piece { access: Access::Write, file, offset: extent.offset + done, bytes: taken, tag };
@@ -188,6 +254,7 @@ impl World<'_> {
             if taken > 0 {
                 let state = &mut self.servers[server as usize];
                 state.keep(|kept, _| kept.written(file, piece.offset, piece.bytes));
+                state.cache.keep(file.0 as u32, piece.offset, piece.bytes);
                 state.layer.add(now, piece);
                 state.layer.take_dropped(&mut state.dropped);
                 let mut dropped = std::mem::take(&mut state.dropped);
@@ -247,7 +314,7 @@ impl World<'_> {
     fn schedule(&mut self, queue: &mut Queue, server: u32) {
         loop {
             let state = &mut self.servers[server as usize];
-            if state.scheduled >= self.disk_concurrency {
+            if state.scheduled >= state.disk_concurrency {
                 return;
             }
             let slot = match state.free_running.last() {
@@ -283,7 +350,7 @@ impl World<'_> {
         state.running[slot as usize].job = job;
         let kind = match job.access {
             Access::Read => {
-                state.memory_free = state.memory_free.saturating_sub(job.bytes);
+                state.take_memory(job.bytes);
                 JobKind::Read
             }
             Access::Write => JobKind::Write,

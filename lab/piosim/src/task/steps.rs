@@ -24,18 +24,23 @@ impl<'a> World<'a> {
         };
         task.position += 1;
         let (app, rank) = (task.app, task.rank);
-        let cost = match command {
-            Command::Compute { cycles } => (*cycles).max(1),
-            _ => self.step_instructions,
-        };
         let op = self.resolve(app, rank, command);
         self.tasks[index as usize].frames.push(Frame { op, step: 0, vars: [0; 2] });
-        self.charge(queue, index, cost);
+        match command {
+            Command::Compute { cycles } => self.charge(queue, index, (*cycles).max(1)),
+            _ => self.charge_step(queue, index),
+        }
     }
 
     fn charge(&mut self, queue: &mut Queue, index: u32, instructions: u64) {
         let node = self.node_of[self.tasks[index as usize].process as usize];
         self.cpus.start(queue, node, index, instructions);
+    }
+
+    /// What a step costs in which a command only decides what to send.
+    fn charge_step(&mut self, queue: &mut Queue, index: u32) {
+        let node = self.node_of[self.tasks[index as usize].process as usize];
+        self.cpus.start(queue, node, index, self.step_instructions[node as usize]);
     }
 
     /// A step's processor time is over: executes the step, and those after it that are free.
@@ -57,8 +62,7 @@ impl<'a> World<'a> {
                         continue;
                     }
                     if task.pending == 0 {
-                        let cost = self.step_instructions;
-                        self.charge(queue, index, cost);
+                        self.charge_step(queue, index);
                     }
                 }
                 Flow::Done => {
@@ -71,8 +75,7 @@ impl<'a> World<'a> {
                 Flow::Call(op, step) => {
                     task.frame().step = step;
                     task.frames.push(Frame { op, step: 0, vars: [0; 2] });
-                    let cost = self.step_instructions;
-                    self.charge(queue, index, cost);
+                    self.charge_step(queue, index);
                 }
                 Flow::Block(step) => task.frame().step = step,
             }
@@ -97,8 +100,7 @@ impl<'a> World<'a> {
         if std::mem::take(&mut task.ending) {
             self.frame_done(queue, index);
         } else {
-            let cost = self.step_instructions;
-            self.charge(queue, index, cost);
+            self.charge_step(queue, index);
         }
     }
 
@@ -107,8 +109,7 @@ impl<'a> World<'a> {
         if self.tasks[index as usize].frame().step == END {
             self.frame_done(queue, index);
         } else {
-            let cost = self.step_instructions;
-            self.charge(queue, index, cost);
+            self.charge_step(queue, index);
         }
     }
 
@@ -122,8 +123,7 @@ impl<'a> World<'a> {
         if task.frames.is_empty() {
             self.next_command(queue, index);
         } else {
-            let cost = self.step_instructions;
-            self.charge(queue, index, cost);
+            self.charge_step(queue, index);
         }
     }
 

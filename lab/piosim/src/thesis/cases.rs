@@ -110,7 +110,7 @@ impl Case {
         let mut config = self.config();
         let PrintedLine { section: table, access, .. } = self.line;
         let listed = FILE_ORDERS.iter().find(|order| (order.0, order.1, order.2) == (table, access, seed));
-        if let (Some((.., files)), CacheLayerConfig::Classic { config, .. }) = (listed, &mut config.cache_layer) {
+        if let (Some((.., files)), CacheLayerConfig::Classic { config, .. }) = (listed, &mut config.server.cache_layer) {
             config.file_order = FileOrder::Listed(*files);
         }
         config

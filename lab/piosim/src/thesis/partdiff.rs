@@ -10,7 +10,7 @@ use weft_sched::LayerKind;
 use weft_sched::classic::{ClassicConfig, DelayedWrites, PickRule};
 
 use super::cases::Cell;
-use crate::config::{CacheLayerConfig, ClusterConfig};
+use crate::config::{CacheLayerConfig, ClusterConfig, ServerConfig};
 use crate::report::Report;
 use crate::stripe::Striping;
 
@@ -54,9 +54,10 @@ impl PartdiffTable {
     /// The cluster of this table, given the one that the model file beside the trace describes.
     pub fn config(&self, model: &ClusterConfig) -> ClusterConfig {
         let delayed = self.delayed.then(DelayedWrites::default);
-        let granularity = model.cache_layer.granularity();
+        let granularity = model.server.cache_layer.granularity();
         let config = ClassicConfig { granularity, rule: PickRule::Continue, delayed, ..ClassicConfig::default() };
-        ClusterConfig { cache_layer: CacheLayerConfig::Classic { kind: self.layer, config }, striping: Striping::Slipped, ..model.clone() }
+        let server = ServerConfig { cache_layer: CacheLayerConfig::Classic { kind: self.layer, config }, ..model.server.clone() };
+        ClusterConfig { server, striping: Striping::Slipped, ..model.clone() }
     }
 
     /// Every printed number beside the simulated one. Four printed sums of accesses are not the

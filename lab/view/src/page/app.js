@@ -1,6 +1,8 @@
 // The page: waits until the trace is loaded, shows a screen, hands keys to it.
 
-import { address, ask, busy, count, el, moment, onChange, readAddress, runsIn, set, state } from "./core.js";
+import { runsIn } from "./address.js";
+import { address, ask, busy, count, el, moment, onChange, readAddress, set, state } from "./core.js";
+import { histogram } from "./histogram.js";
 import { Timeline } from "./timeline.js";
 import { Compare } from "./compare.js";
 import { Live } from "./live.js";
@@ -13,21 +15,21 @@ import * as documents from "./screens.js";
 // Name, title, key, and whether the screen needs a trace.
 const SCREENS = [
   ["runs", "Runs", "7", false], ["overview", "Overview", "1", true], ["timeline", "Timeline", "2", true], ["latency", "Latency", "3", true], ["where", "Where time goes", "4", true], ["request", "Request", "5", true],
-  ["running", "Running", "8", false], ["compare", "Compare", "9", true], ["bounds", "Bounds", "0", false], ["report", "Report", "R", false], ["health", "Trace health", "6", false],
+  ["histogram", "Histogram", "H", true], ["running", "Running", "8", false], ["compare", "Compare", "9", true], ["bounds", "Bounds", "0", false], ["report", "Report", "R", false], ["health", "Trace health", "6", false],
   ["live", "Live", "V", false],
 ];
 /** The screens that there is something for. */
 const present = () => SCREENS.filter(([name]) => (name === "live" ? state.live : state.runs.length > 0));
 /** The run that is shown if no trace was given, only live numbers. */
-const NO_RUN = { name: "", has_trace: false, duration: 1, spans: 0, nodes: [], lanes: [], kinds: [], marks: [], lost: 0, problems: 0 };
+const NO_RUN = { name: "", has_trace: false, duration: 1, spans: 0, nodes: [], tracks: [], lanes: [], kinds: [], marks: [], lost: 0, problems: 0 };
 // Screens that keep what they have drawn while the state changes.
 const LASTING = { timeline: Timeline, compare: Compare, live: Live };
-const screens = { ...documents, runs, running, bounds, report };
+const screens = { ...documents, runs, histogram, running, bounds, report };
 const KEYS = [
-  ["0 to 9, R, V", "choose a screen"], ["[ ]", "previous and next run"], ["X", "exchange runs A and B"], ["W S, + −, wheel", "zoom in and out at the pointer"], ["A D, Shift+wheel, Shift+drag", "move (with Shift: faster)"],
+  ["0 to 9, H, R, V", "choose a screen"], ["[ ]", "previous and next run"], ["X", "exchange runs A and B"], ["W S, + −, wheel", "zoom in and out at the pointer"], ["A D, Shift+wheel, Shift+drag", "move (with Shift: faster)"],
   ["F", "zoom to the measured range or the chosen span"], ["Home", "look at the whole run"], ["U, Back", "undo a zoom"], ["M", "set a mark, then a second one: the time between is measured"],
   ["drag", "measure; a double click zooms in"], ["click, arrow keys", "choose a span"], ["Enter", "its request over all nodes"], ["N P", "next and previous span of this kind at this node"],
-  ["/", "search; Enter lists what is found"], ["K", "tracks: hide, pin, reorder nodes"], ["G", "go to a time"], ["C", "change what colours mean"], ["L", "to the legend"], ["T", "the window as a table"], ["E", "lanes by formula"], ["Space, click on a name", "fold a node"], ["Esc", "clear marks, then the choice"], ["P", "in Live: stand still, go on"], ["?", "this list"],
+  ["/", "search; Enter lists what is found"], ["J", "hits of the search stand out"], ["K", "tracks: hide, pin, reorder them"], ["B", "what tracks are: processes by role or host, threads, work for clients"], [", .", "lower and higher rows"], ["Z", "all rows in view"], ["I", "the next metric of the profile"], ["G", "go to a time"], ["C", "change what colours mean"], ["L", "to the legend"], ["T", "the window as a table"], ["E", "lanes by formula"], ["Space, click on a name", "fold a track"], ["Shift+click on the name of a part", "hide it there"], ["Esc", "clear marks, then the choice"], ["P", "in Live: stand still, go on"], ["?", "this list"],
 ];
 
 const main = document.getElementById("main");
@@ -46,18 +48,19 @@ async function start() {
   }
   Object.assign(state, { live: answer.live, looks: answer.looks });
   state.runs = answer.traces && answer.state === "ready" ? await ask("runs") : [];
-  [state.a] = runsIn(location.hash);
+  const names = SCREENS.map(([name]) => name);
+  Object.assign(state, runsIn(location.hash, state.runs));
   await openRun();
-  readAddress(location.hash);
+  readAddress(location.hash, names);
   if (!present().some(([name]) => name === state.screen)) state.screen = state.runs.length ? "timeline" : "live";
   if (!location.hash && state.runs.length > 1) state.screen = "runs";
   onChange(changed);
   const moved = async () => {
-    const [a] = runsIn(location.hash);
-    const other = a !== state.a;
-    state.a = a;
+    const { a, level } = runsIn(location.hash, state.runs);
+    const other = a !== state.a || level !== state.level;
+    Object.assign(state, { a, level });
     if (other) await openRun();
-    readAddress(location.hash);
+    readAddress(location.hash, names);
     changed({ from: 0, screen: true, colour: true, a: other });
   };
   window.addEventListener("popstate", moved);
@@ -72,10 +75,11 @@ async function start() {
   busy(-1);
 }
 
-/** Learns what run a is; what was chosen in another run means nothing in this one. */
-async function openRun() {
+/** Learns what run a is; what was chosen in another run, or of other tracks, means nothing in this one. */
+async function openRun(sameRun = false) {
   state.run = state.runs.length ? await ask("run") : NO_RUN;
-  Object.assign(state, { hidden: new Set(), selected: null, measure: null, kinds: null, folded: new Set(), order: [], pinned: [], gone: new Set() });
+  Object.assign(state, { folded: new Set(), order: [], pinned: [], gone: new Set(), subs: new Set([...state.subs].filter((part) => !/^\d/.test(part))) });
+  if (!sameRun) Object.assign(state, { hidden: new Set(), selected: null, measure: null, kinds: null });
   warn();
   if (state.runs.length) tellWhenAnalysed(state.a);
   document.title = state.run.has_trace ? `weft view: ${state.run.name}, ${state.run.nodes.length} nodes, ${count(state.run.spans)} spans` : `weft view: ${state.run.name}`;
@@ -99,11 +103,11 @@ function warn() {
 }
 
 /** Shows another run with the same window, if it is as long as that, else whole. */
-async function otherRun(a) {
+async function otherRun(a, sameRun) {
   const whole = state.from <= 0 && state.to >= state.run.duration * 0.999;
   busy(1);
   try {
-    await openRun();
+    await openRun(sameRun);
     if (whole || state.from >= state.run.duration) Object.assign(state, { from: 0, to: state.run.duration });
     set({ from: state.from, to: Math.min(state.to, state.run.duration), opened: a }, true);
   } catch (error) {
@@ -139,13 +143,13 @@ function navigation() {
 }
 
 function changed(changes) {
-  if ("a" in changes && !("screen" in changes)) return otherRun(changes.a);
+  if (("a" in changes || "level" in changes) && !("screen" in changes)) return otherRun(state.a, !("a" in changes));
   navigation();
   const lasts = state.screen in LASTING && shown instanceof LASTING[state.screen];
   if (shown === null || !(lasts || shown === state.screen) || "a" in changes || "opened" in changes || "b" in changes) return show();
   if (lasts) return shown.changed(changes);
   // The others look at the window, the chosen kinds, the chosen record or the formula.
-  if (["kinds", "selected", "colour", "again"].some((name) => name in changes)) show();
+  if (["kinds", "selected", "colour", "colours", "filter", "again"].some((name) => name in changes)) show();
   else if ("from" in changes || "to" in changes) soon();
 }
 

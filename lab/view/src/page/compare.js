@@ -1,7 +1,8 @@
 // Run A against run B: two timelines that move together, what changed by kind of operation, distributions over one another.
 
 import { announce, ask, askOf, busy, count, el, filterQuery, kindTitle, moment, percent, set, stageTitle, state, time } from "./core.js";
-import { GUTTER, Plot, RULER } from "./plot.js";
+import { GUTTER, Plot } from "./plot.js";
+import { RULER } from "./rows.js";
 import { chart } from "./drawn.js";
 import { card, number, table } from "./parts.js";
 
@@ -22,10 +23,10 @@ class Half extends Plot {
   get to() {
     return this.mapping.own(state.to);
   }
-  /** Nodes that are folded in A are folded in B too; those that only B has, by themselves. */
+  /** Tracks that are folded in A are folded in B too; those that only B has, by themselves. */
   get folded() {
-    const names = new Set([...[...state.folded].map((node) => state.run.nodes[node]?.name), ...this.onlyHere]);
-    return new Set(this.run.nodes.flatMap((node, at) => (names.has(node.name) ? [at] : [])));
+    const names = new Set([...[...state.folded].map((track) => state.run.tracks[track]?.name), ...this.onlyHere]);
+    return new Set(this.run.tracks.flatMap((track, at) => (names.has(track.name) ? [at] : [])));
   }
   own(ns) {
     return this.mapping.own(ns);
@@ -55,7 +56,7 @@ class Half extends Plot {
       if (event.button !== 0) return;
       if (x(event) < GUTTER) {
         const row = this.rows.find((row) => row.type === "node" && y + this.scroller.scrollTop >= row.y && y + this.scroller.scrollTop < row.y + row.height);
-        if (row && y > RULER) this.screen.fold(this.run.nodes[row.node].name);
+        if (row && y > RULER) this.screen.fold(this.run.tracks[row.track].name);
         return;
       }
       this.canvas.setPointerCapture(event.pointerId);
@@ -235,8 +236,8 @@ export class Compare {
   }
   fold(name) {
     const toggled = (all, one) => (all.has(one) ? new Set([...all].filter((other) => other !== one)) : new Set([...all, one]));
-    const node = state.run.nodes.findIndex((node) => node.name === name);
-    if (node >= 0) return set({ folded: toggled(state.folded, node) });
+    const track = state.run.tracks.findIndex((track) => track.name === name);
+    if (track >= 0) return set({ folded: toggled(state.folded, track) });
     this.halves[1].onlyHere = toggled(this.halves[1].onlyHere, name);
     this.changed({ folded: true });
   }

@@ -1,46 +1,18 @@
 // What all screens share: the state and its address, requests, numbers for people, colours, elements. Text from a trace reaches the page as
 // text nodes only.
 
+import { firstOf, read, usual, write } from "./address.js";
+
 export const state = {
+  ...usual(),
   runs: [], // what /api/runs says
   a: 0, // number of the run that is shown
-  b: null, // number of the run that it is compared with
-  align: "start", // what both runs have at the same place: their starts, or the mark of this number
-  stretch: false, // both runs are drawn with the same length
-  of: "", // the kind of operation whose distributions are compared; empty: all
-  source: "", // what Running shows: trace, or PHASE:REPETITION
-  interval: 0, // nanoseconds of an interval of Running; 0: automatic
-  formula: "", // the metric of Running
-  hardware: "unix", // where the facts of Bounds come from: ceilings of unix or tcp sockets, or the cluster of 2006
-  facts: {}, // facts of Bounds that were typed in
   run: null, // what /api/run says about run a
   screen: "timeline",
   from: 0,
   to: 1, // nanoseconds since the beginning of the run
-  hidden: new Set(), // numbers of kinds
-  colour: "operation", // operation, seek or duration
-  rule: "dominant", // what a pixel with several spans shows: dominant or longest
-  selected: null, // number of a record
-  measure: null, // [from, to] in nanoseconds
-  kinds: null, // kinds of the latency screen, or null for the usual ones
   looks: { stages: {}, seeks: [] }, // colours and patterns of stages and disk accesses
   live: false, // there are live numbers
-  liveSpan: "300", // seconds that Live shows
-  liveEach: "", // "1": Live has a chart for each server
-  liveBy: "requests_s", // what the busiest are sorted by
-  metrics: [], // lanes by formula: { formula, style: gradient or line }
-  sort: "time", // what the legend is sorted by: time, count or name
-  table: false, // the window is shown as a table too
-  folded: new Set(), // numbers of nodes whose lanes are folded
-  search: "", // the expression whose hits are listed
-  filter: "", // the expression that all shown spans fulfil
-  side: "legend", // what lies below the profile: legend, hits or tracks
-  hitsBy: "", // longest: the longest hits first
-  hitsIn: "", // 1: only hits of the window
-  order: [], // numbers of nodes in the order of a person; the others follow
-  pinned: [], // numbers of nodes that stay in view
-  gone: new Set(), // numbers of nodes that are not drawn
-  subs: new Set(), // names of parts of nodes that are not drawn
 };
 
 // For tests and the console: what the page shows, and whether it waits for anything.
@@ -72,94 +44,12 @@ function clampWindow() {
   state.to = from + length;
 }
 
-// Names in the address of texts and of lists of numbers.
-const TEXTS = [["q", "search"], ["fi", "filter"], ["hb", "hitsBy"], ["hi", "hitsIn"]];
-const LISTS = [["ord", "order"], ["pin", "pinned"], ["gone", "gone"], ["sub", "subs"]];
+/** The address says everything that is needed to see the same again. */
+export const address = () => write(state, firstOf(state.runs));
 
-// The address says everything that is needed to see the same again.
-export function address() {
-  // Without a run there is no window of it.
-  const parts = state.runs.length ? [`w=${Math.round(state.from)}..${Math.round(state.to)}`] : [];
-  if (state.a !== firstRun()) parts.push(`r=${state.a}`);
-  if (state.b !== null) parts.push(`b=${state.b}`);
-  if (state.align !== "start") parts.push(`al=${state.align}`);
-  if (state.stretch) parts.push("st=1");
-  if (state.of) parts.push(`of=${encodeURIComponent(state.of)}`);
-  if (state.source) parts.push(`src=${encodeURIComponent(state.source)}`);
-  if (Number(state.interval)) parts.push(`i=${state.interval}`);
-  if (state.formula) parts.push(`f=${encodeURIComponent(state.formula)}`);
-  if (state.hardware !== "unix") parts.push(`hw=${state.hardware}`);
-  if (Object.keys(state.facts).length) parts.push(`facts=${Object.entries(state.facts).map(([name, value]) => `${name}:${value}`).join(",")}`);
-  if (state.hidden.size) parts.push(`hide=${[...state.hidden].sort((a, b) => a - b).join(",")}`);
-  if (state.colour !== "operation") parts.push(`c=${state.colour}`);
-  if (state.rule !== "dominant") parts.push(`p=${state.rule}`);
-  if (state.selected !== null) parts.push(`sel=${state.selected}`);
-  if (state.measure) parts.push(`m=${state.measure.map(Math.round).join("..")}`);
-  if (state.kinds) parts.push(`k=${state.kinds.join(",")}`);
-  if (state.liveSpan !== "300") parts.push(`ls=${state.liveSpan}`);
-  if (state.liveEach) parts.push("le=1");
-  if (state.liveBy !== "requests_s") parts.push("lb=bytes");
-  if (state.sort !== "time") parts.push(`so=${state.sort}`);
-  if (state.table) parts.push("tb=1");
-  if (state.metrics.length) parts.push(`mt=${encodeURIComponent(state.metrics.map(({ formula, style }) => `${style[0]}:${formula}`).join(";"))}`);
-  if (state.folded.size) parts.push(`fold=${[...state.folded].join(",")}`);
-  for (const [name, key] of TEXTS) if (state[key]) parts.push(`${name}=${encodeURIComponent(state[key])}`);
-  if (state.side !== "legend") parts.push(`sd=${state.side}`);
-  for (const [name, key] of LISTS) if ([...state[key]].length) parts.push(`${name}=${[...state[key]].join(",")}`);
-  return `#/${state.screen}${parts.length ? `?${parts.join("&")}` : ""}`;
-}
-
-/** The run that is shown if the address names none: the first one with a trace. */
-export const firstRun = () => (state.runs.find((run) => run.has_trace) || state.runs.find((run) => !run.refused) || { number: 0 }).number;
-
-/** The number of a run in the address, or another one if there is no such run. */
-function runIn(values, name, otherwise) {
-  const number = /^\d+$/.test(values.get(name) || "") ? Number(values.get(name)) : null;
-  return state.runs.some((run) => run.number === number && !run.refused) ? number : otherwise;
-}
-
-/** The runs that an address names: [a, b]. */
-export function runsIn(text) {
-  const values = new URLSearchParams(text.split("?")[1] || "");
-  const a = runIn(values, "r", firstRun());
-  return [a, runIn(values, "b", null)];
-}
-
-export function readAddress(text) {
-  const [path, query = ""] = text.replace(/^#\/?/, "").split("?");
-  const values = new URLSearchParams(query);
-  state.b = runIn(values, "b", null);
-  state.align = /^\d+$/.test(values.get("al") || "") ? values.get("al") : "start";
-  state.stretch = values.get("st") === "1";
-  state.of = values.get("of") || "";
-  state.source = values.get("src") || "";
-  state.interval = /^\d+$/.test(values.get("i") || "") ? Number(values.get("i")) : 0;
-  state.formula = values.get("f") || "";
-  state.hardware = ["tcp", "2006"].includes(values.get("hw")) ? values.get("hw") : "unix";
-  state.facts = Object.fromEntries((values.get("facts") || "").split(",").map((part) => /^([a-z_]+):([0-9.e+-]+)$/.exec(part)).filter(Boolean).map(([, name, value]) => [name, value]));
-  const numbers = (name) => (values.get(name) || "").split(",").filter((part) => /^\d+$/.test(part)).map(Number);
-  const range = (name) => {
-    const match = /^(-?\d+)\.\.(-?\d+)$/.exec(values.get(name) || "");
-    return match ? [Number(match[1]), Number(match[2])] : null;
-  };
-  const [from, to] = range("w") || [0, state.run.duration];
-  state.screen = path || "timeline";
-  Object.assign(state, { from, to: Math.max(to, from + 1), hidden: new Set(numbers("hide")), measure: range("m") });
-  state.colour = ["seek", "duration"].includes(values.get("c")) ? values.get("c") : "operation";
-  state.rule = values.get("p") === "longest" ? "longest" : "dominant";
-  state.selected = /^\d+$/.test(values.get("sel") || "") ? Number(values.get("sel")) : null;
-  state.kinds = values.has("k") ? numbers("k") : null;
-  state.folded = new Set(numbers("fold"));
-  for (const [name, key] of TEXTS) state[key] = values.get(name) || "";
-  state.side = ["hits", "tracks"].includes(values.get("sd")) ? values.get("sd") : "legend";
-  Object.assign(state, { order: [...new Set(numbers("ord"))], pinned: [...new Set(numbers("pin"))], gone: new Set(numbers("gone")), subs: new Set((values.get("sub") || "").split(",").filter(Boolean)) });
-  state.liveSpan = ["60", "600"].includes(values.get("ls")) ? values.get("ls") : "300";
-  state.liveEach = values.get("le") === "1" ? "1" : "";
-  state.liveBy = values.get("lb") === "bytes" ? "bytes_s" : "requests_s";
-  state.sort = ["count", "name"].includes(values.get("so")) ? values.get("so") : "time";
-  state.table = values.get("tb") === "1";
-  const lanes = (values.get("mt") || "").split(";").map((part) => /^([gl]):(.+)$/.exec(part)).filter(Boolean);
-  state.metrics = lanes.map(([, style, formula]) => ({ formula, style: style === "l" ? "line" : "gradient" }));
+/** What the address says becomes the state. */
+export function readAddress(text, screens) {
+  Object.assign(state, read(text, { runs: state.runs, duration: state.run.duration, screens }));
   clampWindow();
 }
 
@@ -176,7 +66,7 @@ function writeAddress(step) {
 export const get = (path, query = {}) => getOf(state.a, path, query);
 
 /** An answer from the server about a run. */
-export const getOf = (run, path, query = {}) => fetched(path, { run, ...query });
+export const getOf = (run, path, query = {}) => fetched(path, { run, ...(state.level === "rank" ? {} : { by: state.level }), ...query });
 
 /** What the servers of the file system do now. */
 export const getLive = (query) => fetched("live", query).then(parsed);
@@ -276,7 +166,7 @@ const NO_DISK = { colour: "#b9b9b9", pattern: 0 };
 /** The look of a kind in the present mode: a colour, and a pattern that says the same: 0 none, 1 dots, 2 hatched. */
 export function kindLook(kind) {
   if (state.colour === "seek") return kind.sub_lane === "disk" ? state.looks.seeks[kind.class] : NO_DISK;
-  return { colour: kind.colour, pattern: 0 };
+  return { colour: state.colours.get(kindTitle(kind)) || kind.colour, pattern: 0 };
 }
 export const kindColour = (kind) => kindLook(kind).colour;
 

@@ -3,7 +3,7 @@
 import { count, el, hiddenQuery, set, state } from "./core.js";
 import { number, table } from "./parts.js";
 
-const EXAMPLES = ["count / time", "busy", "busy / count", "bytes(disk.*) / time", "busy(disk.*) / time", "busy(net.call) / time", "count(net.call) / time", "100 * failed / count", "rise(net_in_bytes) / time"];
+const EXAMPLES = ["count / time", "busy", "busy / count", "bytes(disk.*) / time", "busy(disk.*) / time", "busy(net.call) / time", "count(net.call) / time", "100 * failed / count", "rise(net_in_bytes) / time", "sum: bytes(disk.*) / time"];
 
 export class Metrics {
   constructor(timeline) {
@@ -43,7 +43,7 @@ export class Metrics {
         event.target.value = event.target.defaultValue;
         this.close();
       },
-      title: "count, busy, bytes, failed of all operations or (EVENTS), for example count(disk.*); time; names of gauges, rise(GAUGE); min, max, + - * / ( )",
+      title: "count, busy, bytes, failed of all operations or (EVENTS), for example count(disk.*); time; names of gauges, rise(GAUGE); min, max, + - * / ( ); sum:, mean:, least: or largest: before it: all nodes together",
       onchange: (event) => {
         const formula = event.target.value.replaceAll(";", " ").trim();
         const others = state.metrics.filter((_, other) => other !== at);
@@ -63,10 +63,10 @@ export class Metrics {
     if (typing !== undefined) this.bar.querySelector(`[data-metric="${typing}"]`)?.focus();
   }
 
-  /** Least, mean and largest value of each lane, for those who cannot see it. */
+  /** Sum, least, mean and largest value of each lane, for those who cannot see it. */
   table() {
     const { metrics } = this.timeline.metrics;
-    const rows = metrics.flatMap(({ formula, lanes }) => lanes.filter((lane) => lane.points.length).map((lane) => el("tr", {}, el("td", {}, formula), el("td", {}, state.run.nodes[lane.node].name), number(count(lane.least)), number(count(lane.mean)), number(count(lane.largest)))));
-    return rows.length ? [el("b", {}, "Lanes by formula, over the pieces of the window"), table(["formula", "node", ">least", ">mean", ">largest"], rows)] : [];
+    const rows = metrics.flatMap(({ formula, lanes }) => lanes.filter((lane) => lane.points.length).map((lane) => el("tr", {}, el("td", {}, formula), el("td", {}, lane.node === null ? "all nodes" : state.run.nodes[lane.node].name), number(count(lane.sum)), number(count(lane.least)), number(count(lane.mean)), number(count(lane.largest)))));
+    return rows.length ? [el("b", {}, "Lanes by formula, over the pieces of the window"), table(["formula", "node", ">sum", ">least", ">mean", ">largest"], rows)] : [];
   }
 }

@@ -3,12 +3,9 @@
 
 import { askOf, busy, count, durationColour, el, filterQuery, getOf, hiddenQuery, kindColour, kindLook, state, textOn, theme, time } from "./core.js";
 import { CanvasPainter } from "./paint.js";
-import { NO_CHOICE, arranged } from "./tracks.js";
+import { NO_CHOICE, RULER, layOut } from "./rows.js";
 
 export const GUTTER = 196; // pixels of the names at the left
-export const RULER = 24;
-const GROUP = 22;
-const NODE = 19;
 
 export class Plot {
   constructor(run, number, label) {
@@ -16,7 +13,7 @@ export class Plot {
     this.number = number;
     this.picture = null;
     this.arrows = { arrows: [] };
-    this.gauges = []; // what is drawn below the lanes of a node: { node, name, from, piece, least, largest, points, style }
+    this.gauges = []; // what is drawn below the lanes of a track, or above all: { track, name, from, piece, least, largest, points, style }
     this.metrics = { metrics: [], gauges: [] };
     this.hover = this.selected = null;
     this.canvas = el("canvas", { class: "plot", tabindex: "0", role: "application", "aria-label": label });
@@ -47,7 +44,7 @@ export class Plot {
   hiddenQuery() {
     return { ...this.windowQuery(), hide: hiddenQuery().hide, ...filterQuery() };
   }
-  /** Which nodes and parts are drawn, in which order. */
+  /** Which tracks and parts are drawn, how high and in which order. */
   get tracks() {
     return NO_CHOICE;
   }
@@ -58,51 +55,10 @@ export class Plot {
   loaded() {}
   failed() {}
 
-  // Where everything is, from top to bottom, in pixels of the scrolled content; nodes that stay in view come first, in pixels of the canvas.
+  /** Where everything is. */
   layOut() {
-    const { nodes } = this.run;
-    const groupOf = (node) => (nodes[node].server === null ? "Clients" : nodes[node].server < 0x8000 ? "Metadata servers" : "Data servers");
-    const { pinned, rest } = arranged(this.run, this.tracks);
-    this.rows = [];
-    this.laneAt = new Map();
-    let y = RULER;
-    for (const node of pinned) y = this.layOutNode(node, y, true);
-    this.pinnedHeight = pinned.length ? y - RULER : 0;
-    let group = null;
-    for (const node of rest) {
-      if (groupOf(node) !== group) {
-        group = groupOf(node);
-        this.rows.push({ type: "group", y, height: GROUP, text: group, pinned: false });
-        y += GROUP;
-      }
-      y = this.layOutNode(node, y, false);
-    }
-    this.height = y + 8;
+    Object.assign(this, layOut(this.run, this.gauges, this.folded, this.tracks));
     this.spacer.style.height = `${this.height}px`;
-  }
-
-  /** Puts the rows of a node below one another from `y` on; gives what is below them. */
-  layOutNode(node, top, pinned) {
-    const { nodes, lanes } = this.run;
-    const { subs } = this.tracks;
-    let y = top;
-    this.rows.push({ type: "node", y, height: NODE, node, text: nodes[node].name, pinned });
-    y += NODE;
-    if (this.folded.has(node)) return y;
-    const own = lanes.map((lane, number) => ({ ...lane, number })).filter((lane) => lane.node === node && !subs.has(lane.sub));
-    for (const sub of [...new Set(own.map((lane) => lane.sub))]) {
-      const parts = own.filter((lane) => lane.sub === sub);
-      const height = parts.length === 1 ? 16 : parts.length <= 4 ? 10 : parts.length <= 8 ? 7 : 4;
-      this.rows.push({ type: "sub", y, height: Math.max(parts.length * height, 14), node, text: sub + (parts.some((lane) => lane.overlaps) ? " (more)" : ""), pinned });
-      parts.forEach((lane, row) => this.laneAt.set(lane.number, { y: y + row * height, height: height - 1, node, sub, number: lane.number, pinned }));
-      y += Math.max(parts.length * height, 14) + 3;
-    }
-    for (const gauge of this.gauges.filter((gauge) => gauge.node === node && (gauge.style !== "bars" || !subs.has("gauges")))) {
-      const height = gauge.style === "bars" ? 13 : 26;
-      this.rows.push({ type: "gauge", y, height, node, gauge, at: this.gauges.indexOf(gauge), text: gauge.title || gauge.name, pinned });
-      y += height + 2;
-    }
-    return y + 3;
   }
 
   /** Where a row or lane is on the canvas. */
@@ -136,6 +92,14 @@ export class Plot {
     this.load();
   }
 
+  /** The hits of the search alone, if they shall stand out. What is no expression is said where it is written. */
+  async hits(query) {
+    if (!state.light || !state.search) return null;
+    const filter = state.filter ? `(${state.filter}) and (${state.search})` : state.search;
+    const answer = await getOf(this.number, "window", { ...query, filter });
+    return answer.ok ? decode(await answer.arrayBuffer()) : null;
+  }
+
   async load() {
     this.asking = true;
     busy(1);
@@ -145,6 +109,7 @@ export class Plot {
       const answer = await getOf(this.number, "window", query);
       if (!answer.ok) throw new Error((await answer.text()).trim());
       this.picture = decode(await answer.arrayBuffer());
+      this.lit = await this.hits(query);
       const answered = performance.now();
       this.draw();
       const { weftView } = window;
@@ -155,11 +120,13 @@ export class Plot {
       const [arrows, gauges, metrics] = await Promise.all([this.ask("arrows", own), this.ask("gauges", own), formulas ? this.ask("metrics", { ...own, formulas }) : { metrics: [], gauges: [] }]);
       this.arrows = arrows;
       this.metrics = metrics;
+      // What a process measured stands below the first of its tracks.
+      const track = (node) => (node === null ? null : this.run.tracks.findIndex((track) => track.node === node));
       const drawn = [
-        ...gauges.gauges.map((gauge) => ({ ...gauge, from: gauges.from, piece: gauges.piece, least: 0, style: "bars" })),
-        ...metrics.metrics.flatMap(({ formula, least, largest, lanes }, at) => lanes.map(({ node, points }) => ({ node, name: formula, points, least, largest, from: metrics.from, piece: metrics.piece, style: state.metrics[at]?.style || "gradient" }))),
+        ...gauges.gauges.map((gauge) => ({ ...gauge, track: track(gauge.node), from: gauges.from, piece: gauges.piece, least: 0, style: "bars" })),
+        ...metrics.metrics.flatMap(({ formula, least, largest, lanes }, at) => lanes.map(({ node, points }) => ({ track: track(node), name: formula, points, least, largest, from: metrics.from, piece: metrics.piece, style: state.metrics[at]?.style || "gradient" }))),
       ];
-      const names = (list) => list.map((gauge) => `${gauge.node} ${gauge.style} ${gauge.name}`).join();
+      const names = (list) => list.map((gauge) => `${gauge.track} ${gauge.style} ${gauge.name}`).join();
       const changed = names(drawn) !== names(this.gauges);
       this.gauges = drawn;
       if (changed) this.layOut();
@@ -193,7 +160,11 @@ export class Plot {
         for (const row of this.rows.filter(on)) this.paintName(painter, row, this.top(row, scroll), { ink, faint, band });
         painter.clip(GUTTER, top, this.width, bottom - top, () => {
           this.paintGrid(painter, height);
-          this.paintLanes(painter, scroll, { top, bottom, pinned });
+          this.paintLanes(painter, scroll, this.picture, { top, bottom, pinned });
+          if (this.lit) {
+            painter.rect(GUTTER, top, this.width, bottom - top, `${back}cc`);
+            this.paintLanes(painter, scroll, this.lit, { top, bottom, pinned });
+          }
           this.paintGauges(painter, this.rows.filter((row) => row.type === "gauge" && row.gauge && on(row)), scroll);
         });
       });
@@ -216,10 +187,11 @@ export class Plot {
       painter.text(8, y + row.height / 2 + 1, row.text, ink, { bold: true });
     } else if (row.type === "node") {
       painter.line(0, y + 0.5, width, y + 0.5, faint);
-      painter.text(8, y + row.height / 2 + 1, `${this.folded.has(row.node) ? "▸" : "▾"} ${row.text}`, ink, { width: GUTTER - 14 });
+      painter.text(8, y + row.height / 2 + 1, `${this.folded.has(row.track) ? "▸" : "▾"} ${row.text}`, ink, { width: GUTTER - 14 });
     } else {
       if (row.gauge && row.height > 20) painter.text(GUTTER - 8, y + 20, `${row.gauge.least < 0 ? `${count(row.gauge.least)} to` : "up to"} ${count(row.gauge.largest)}`, theme("dim"), { anchor: "end", small: true });
-      painter.text(GUTTER - 8, y + Math.min(row.height, 16) / 2, row.text, theme("dim"), { anchor: "end", small: true, width: GUTTER - 14 });
+      // Names of rows that are too low for them are in the pointer's title.
+      if (row.height >= 8) painter.text(GUTTER - 8, y + Math.min(row.height, 16) / 2, row.text, theme("dim"), { anchor: "end", small: true, width: GUTTER - 14 });
     }
   }
 
@@ -257,13 +229,13 @@ export class Plot {
     return state.colour === "duration" ? durationColour(ns) : kindColour(this.run.kinds[kind]);
   }
 
-  paintLanes(painter, scroll, { top, bottom, pinned }) {
-    if (!this.picture) return;
+  paintLanes(painter, scroll, picture, { top, bottom, pinned }) {
+    if (!picture) return;
     const width = Math.round(this.width);
     const back = theme("back");
     const rows = [];
     const tiled = [];
-    for (const part of this.picture.lanes) {
+    for (const part of picture.lanes) {
       const lane = this.laneAt.get(part.lane);
       if (!lane || lane.pinned !== pinned) continue;
       const y = this.top(lane, scroll);
@@ -287,13 +259,12 @@ export class Plot {
         tiled.push(part);
       }
     }
-    if (tiled.length) painter.pixelRows(GUTTER, width, rows, this.tilePixels(tiled, width));
+    if (tiled.length) painter.pixelRows(GUTTER, width, rows, this.tilePixels(picture, tiled, width));
   }
 
   /** One row of pixels for each lane; how busy a pixel is shows in how strong its colour is. */
-  tilePixels(parts, width) {
+  tilePixels({ tile, first }, parts, width) {
     const pixels = new Uint8ClampedArray(4 * width * parts.length);
-    const { tile, first } = this.picture;
     const cache = new Map();
     const rgb = (kind, ns) => {
       const key = state.colour === "duration" ? -1 - Math.round(Math.log2(ns + 1) * 4) : kind;
@@ -347,7 +318,7 @@ export class Plot {
           painter.rect(left, bottom - bar, wide, bar, share(value) > 0.66 ? "#1b6ca8" : share(value) > 0.33 ? "#4f97c7" : "#8fbfdd");
         }
       }
-      if (style === "bars") {
+      if (style === "bars" && row.height >= 10) {
         const text = `max ${count(largest)}`;
         painter.rect(GUTTER + 1, top, 9 + 6 * text.length, row.height - 1, theme("veil"));
         painter.text(GUTTER + 5, (top + bottom) / 2 + 0.5, text, theme("ink"), { small: true });
@@ -362,15 +333,19 @@ export class Plot {
     const { from, piece, points, name } = row.gauge;
     const at = Math.floor((this.ns(x) - from) / piece);
     const point = points.find((point) => point[0] === at);
-    return { name: row.gauge.title ? `${row.gauge.title} (in formulas: ${name})` : name, node: this.run.nodes[row.node].name, value: point ? point[1] : null, start: from + at * piece };
+    return { name: row.gauge.title ? `${row.gauge.title} (in formulas: ${name})` : name, node: row.track === null ? "all nodes" : this.run.tracks[row.track].name, value: point ? point[1] : null, start: from + at * piece };
   }
 
   paintArrows(painter, scroll) {
     const chosen = this.chosenRequest;
     const all = this.arrows.arrows;
-    // Without a choice only requests that are wide enough to see where they go.
-    const wide = (arrow) => this.x(arrow.back) - this.x(arrow.sent) > 12;
-    const shown = chosen ? all.filter((arrow) => chosen.has(arrow.call)) : all.length <= 120 ? all.filter(wide) : [];
+    // Without a choice only those that are wide enough to see where they go.
+    const wide = (arrow) => this.x(arrow.back ?? arrow.arrived) - this.x(arrow.sent) > 12;
+    // A message belongs to the call that sent it and to the one that took it.
+    const { lane, start, dur } = this.selected || {};
+    const inside = (end, at) => lane !== undefined && this.run.lanes[end]?.track === this.run.lanes[lane]?.track && at >= start && at <= start + dur;
+    const mine = (arrow) => chosen.has(arrow.call) || (arrow.back === null && (inside(arrow.from, arrow.sent) || inside(arrow.to, arrow.arrived)));
+    const shown = chosen ? all.filter(mine) : all.length <= 120 ? all.filter(wide) : [];
     for (const arrow of shown) {
       const [from, to] = [this.laneAt.get(arrow.from), this.laneAt.get(arrow.to)];
       if (!from || !to) continue;
@@ -378,7 +353,7 @@ export class Plot {
       const colour = chosen ? theme("ink") : theme("arrow");
       const line = chosen ? 1.8 : 1;
       painter.arrow(this.x(arrow.sent), middle(from), this.x(arrow.arrived), middle(to), colour, line);
-      painter.arrow(this.x(arrow.left), middle(to), this.x(arrow.back), middle(from), colour, line);
+      if (arrow.back !== null) painter.arrow(this.x(arrow.left), middle(to), this.x(arrow.back), middle(from), colour, line);
     }
   }
 

@@ -10,7 +10,7 @@ export class Search {
   constructor(timeline) {
     this.timeline = timeline;
     this.skip = 0;
-    this.field = el("input", { type: "search", placeholder: "Search (/): create >1ms node:meta0", "aria-label": "Search spans", value: state.search, title: "Names of events (disk.*), >5ms, node=meta0, file:/a, bytes>64KiB, wait>1ms, seek=far, failed, req:HEX, obj:HEX; and, or, not, brackets. Enter: next, Shift+Enter: previous.",
+    this.field = el("input", { type: "search", placeholder: "Search (/): create >1ms node:meta0", "aria-label": "Search spans", value: state.search, title: "Names of events (disk.*), >5ms, op == \"read\" && bytes > 65536 && server == \"data1\", node=meta0, file:/a, wait>1ms, seek=far, failed, req:HEX, obj:HEX; and, or, not, brackets. Enter: next, Shift+Enter: previous.",
       onkeydown: (event) => {
         if (event.key === "Enter") this.enter(event.shiftKey);
         if (event.key === "Escape") timeline.canvas.focus();
@@ -19,7 +19,8 @@ export class Search {
     this.said = el("span", { class: "found", role: "status" });
     const button = (text, title, onclick) => el("button", { type: "button", title, onclick }, text);
     this.filter = button("Filter", "Show only the spans that the expression describes, everywhere on this screen", () => this.toggleFilter());
-    this.bar = el("span", { class: "search" }, this.field, button("‹", "Previous hit (Shift+Enter)", () => this.enter(true)), button("›", "Next hit (Enter)", () => this.enter(false)), this.filter, this.said);
+    this.light = button("Highlight", "Hits stand out, all else is pale (J)", () => this.toggleLight());
+    this.bar = el("span", { class: "search" }, this.field, button("‹", "Previous hit (Shift+Enter)", () => this.enter(true)), button("›", "Next hit (Enter)", () => this.enter(false)), this.filter, this.light, this.said);
     this.panel = el("div", { "aria-label": "Hits of the search" });
     this.show();
   }
@@ -35,7 +36,7 @@ export class Search {
     const query = { q: text, back: back ? 1 : 0, at: Math.max(0, Math.round(state.from)) };
     if (this.timeline.selected) query.event = this.timeline.selected.event;
     const answer = await ask("find", query);
-    this.said.textContent = answer.error || (answer.found ? "" : `no ${back ? "earlier" : "later"} span`);
+    this.say(answer.error, answer.found ? "" : `no ${back ? "earlier" : "later"} span`);
     if (answer.found) await this.timeline.select(answer.found.event);
   }
 
@@ -49,9 +50,32 @@ export class Search {
     const text = this.field.value.trim();
     if (state.filter && state.filter === text) return set({ filter: "" });
     if (!text) return state.filter ? set({ filter: "" }) : this.field.focus();
-    const answer = await ask("hits", { q: text, limit: 0 });
-    this.said.textContent = answer.error || "";
-    if (!answer.error) set({ filter: text, search: text });
+    if (await this.isUnderstood(text)) set({ filter: text, search: text });
+  }
+
+  /** The hits stand out, or no longer. */
+  async toggleLight() {
+    const text = this.field.value.trim();
+    if (state.light && (!text || state.search === text)) return set({ light: "" });
+    if (!text) return this.field.focus();
+    if (await this.isUnderstood(text)) set({ light: "1", search: text });
+  }
+
+  async isUnderstood(text) {
+    const { error } = await ask("hits", { q: text, limit: 0 });
+    this.say(error, "");
+    return !error;
+  }
+
+  /** Says what is wrong with an expression, and puts the cursor there. */
+  say(error, otherwise) {
+    this.said.textContent = error || otherwise;
+    const letter = Number(/^at letter (\d+)/.exec(error || "")?.[1]);
+    if (!letter) return;
+    // Letters of the server are whole ones, those of the field may be halves.
+    const begin = [...this.field.value].slice(0, letter - 1).join("").length + (this.field.value.length - this.field.value.trimStart().length);
+    this.field.focus();
+    this.field.setSelectionRange(begin, this.field.value.length);
   }
 
   /** What the state says. */
@@ -60,6 +84,7 @@ export class Search {
     this.filter.setAttribute("aria-pressed", Boolean(state.filter));
     this.filter.textContent = state.filter ? "Filter ×" : "Filter";
     this.filter.title = state.filter ? `Shown are only spans with: ${state.filter}` : "Show only the spans that the expression describes, everywhere on this screen";
+    this.light.setAttribute("aria-pressed", Boolean(state.light && state.search));
     if (!state.search) this.hits = null;
   }
 

@@ -1,13 +1,14 @@
 // Beside the timeline: the profile of the visible window, under it the legend with totals, the hits of a search or the tracks; and the table twin.
 
 import { SEEK_NAMES, announce, ask, busy, count, durationColour, el, hiddenQuery, kindLook, kindTitle, set, state, time } from "./core.js";
-import { picture } from "./drawn.js";
 import { key, swatch } from "./parts.js";
+import { Profile } from "./profile.js";
 
 export class Side {
   constructor(timeline) {
     this.timeline = timeline;
     this.legend = el("div");
+    this.costs = new Profile();
     this.profile = el("div", { class: "profile" });
     this.tabs = el("div", { class: "tabs", role: "tablist" });
     this.parts = { legend: this.legend, hits: timeline.search.panel, tracks: timeline.trackList.panel };
@@ -58,8 +59,7 @@ export class Side {
 
   async load() {
     try {
-      const totals = await ask("totals", { ...hiddenQuery(), colour: state.colour });
-      [this.totals, this.profiled] = [totals.rows, totals.profile];
+      [{ rows: this.totals }] = await Promise.all([ask("totals", hiddenQuery()), this.costs.load()]);
       this.drawLegend();
       this.drawProfile();
       this.timeline.trackList.draw();
@@ -87,7 +87,8 @@ export class Side {
       el("div", { class: "bulk" },
         el("button", { type: "button", onclick: () => set({ hidden: new Set() }) }, "Show all"),
         el("button", { type: "button", onclick: () => set({ hidden: new Set(kinds.map((_, number) => number)) }) }, "Hide all"),
-        el("button", { type: "button", title: "Hide sends, receives and calls", onclick: () => set({ hidden: new Set(kinds.flatMap((kind, number) => (["sent", "received", "calls"].includes(kind.sub_lane) ? [number] : []))) }) }, "No network")),
+        el("button", { type: "button", title: "Hide sends, receives and calls", onclick: () => set({ hidden: new Set(kinds.flatMap((kind, number) => (["sent", "received", "calls"].includes(kind.sub_lane) ? [number] : []))) }) }, "No network"),
+        state.colours.size ? el("button", { type: "button", onclick: () => set({ colours: new Map() }) }, "Usual colours") : null),
       el("table", { class: "legend" },
         el("thead", {}, el("tr", {}, el("th", {}), head("name", "event", "Sort by name"), head("count", "count", "Spans that begin in the window"), head("time", "time", "Their time; spans that run at once count each"))),
         el("tbody", {}, rows)),
@@ -110,9 +111,18 @@ export class Side {
     };
     return el("tr", { class: spans ? "" : "empty" },
       el("td", {}, el("input", { type: "checkbox", checked: shown, "data-kind": number, "aria-label": `Show ${kindTitle(kind)}`, onchange: toggle })),
-      el("td", {}, el("button", { type: "button", class: "name", title: `Only ${kindTitle(kind)} (again: all)`, onclick: alone }, state.colour === "duration" ? null : swatch(kindLook(kind)), kindTitle(kind))),
+      el("td", {}, el("button", { type: "button", class: "name", title: `Only ${kindTitle(kind)} (again: all)`, onclick: alone }, state.colour === "duration" ? null : swatch(kindLook(kind)), kindTitle(kind)), state.colour === "operation" ? this.ink(kind) : null),
       el("td", { class: "number" }, count(spans)),
       el("td", { class: "number" }, spans ? time(ns) : ""));
+  }
+
+  /** Lets a person choose the colour of a kind; a double click takes the choice back. */
+  ink(kind) {
+    const title = kindTitle(kind);
+    const colours = new Map(state.colours);
+    const change = (event) => set({ colours: colours.set(title, event.target.value) });
+    const before = () => colours.delete(title) && set({ colours });
+    return el("input", { type: "color", class: "ink", value: kindLook(kind).colour, title: `Another colour for ${title}; a double click takes it back`, "aria-label": `Colour of ${title}`, onchange: change, ondblclick: before });
   }
 
   // What the colours mean when they do not mean events.
@@ -124,7 +134,13 @@ export class Side {
 
   drawProfile() {
     const measured = state.measure ? el("p", {}, "Measured: ", el("b", {}, time(Math.abs(state.measure[1] - state.measure[0]))), " ", el("button", { type: "button", onclick: () => this.timeline.fit() }, "Zoom in (F)"), " ", el("button", { type: "button", onclick: () => set({ measure: null }) }, "Clear")) : null;
-    this.profile.replaceChildren(...[measured, el("h2", {}, "Profile of the window"), el("p", { class: "dim small" }, "Time in operations, journal and disk that began here, by node."), picture(this.profiled)].filter(Boolean));
+    this.profile.replaceChildren(...[measured, this.costs.panel].filter(Boolean));
+    this.costs.draw();
+  }
+
+  /** Shows the next metric of the profile. */
+  nextMetric() {
+    set({ metric: this.costs.next(), byName: "" });
   }
 
   focusLegend() {

@@ -2,8 +2,9 @@
 
 import { announce, ask, busy, count, download, el, get, hiddenQuery, kindTitle, moment, percent, set, state, theme, time } from "./core.js";
 import { CanvasPainter, SvgPainter } from "./paint.js";
-import { GUTTER, Plot, RULER, decode } from "./plot.js";
+import { GUTTER, Plot, decode } from "./plot.js";
 import { Metrics } from "./metrics.js";
+import { RULER } from "./rows.js";
 import { PIECES, Search } from "./search.js";
 import { Side } from "./side.js";
 import { Tracks } from "./tracks.js";
@@ -245,10 +246,11 @@ export class Timeline extends Plot {
       const [x, y] = place(event);
       if (event.button !== 0) return;
       if (x < GUTTER) {
-        const row = y > RULER && this.rowAt(y, (row) => row.type === "node");
-        if (row) {
+        const row = y > RULER && this.rowAt(y, (row) => row.type === "node" || row.type === "sub");
+        if (row?.type === "sub" && event.shiftKey) this.trackList.hidePart(row.sub, row.track);
+        else if (row?.type === "node") {
           this.canvas.setPointerCapture(event.pointerId);
-          this.dragged = { node: row.node, y };
+          this.dragged = { track: row.track, y };
         }
         return;
       }
@@ -308,18 +310,18 @@ export class Timeline extends Plot {
     this.overview.addEventListener("pointermove", brush);
   }
 
-  /** A name was let go: where it was taken it folds its node, elsewhere it moves it. */
+  /** A name was let go: where it was taken it folds its track, elsewhere it moves it. */
   dropped(y) {
-    const { node, y: taken } = this.dragged;
+    const { track, y: taken } = this.dragged;
     this.dragged = null;
-    if (Math.abs(y - taken) < 6) return this.fold(node);
-    const target = this.rowAt(y, (row) => row.node !== undefined);
-    if (target && target.node !== node) this.trackList.move(node, target.node, y > taken);
+    if (Math.abs(y - taken) < 6) return this.fold(track);
+    const target = this.rowAt(y, (row) => row.track !== undefined && row.track !== null);
+    if (target && target.track !== track) this.trackList.move(track, target.track, y > taken);
   }
 
-  fold(node) {
+  fold(track) {
     const folded = new Set(state.folded);
-    if (!folded.delete(node)) folded.add(node);
+    if (!folded.delete(track)) folded.add(track);
     set({ folded });
   }
 
@@ -330,14 +332,14 @@ export class Timeline extends Plot {
       w: () => this.zoom(0.7 ** large, this.pointer ?? undefined), s: () => this.zoom(1 / 0.7 ** large, this.pointer ?? undefined), "+": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7),
       a: () => this.pan(-0.15 * large), d: () => this.pan(0.15 * large), f: () => this.fit(),
       m: () => this.mark(), n: () => this.step(false), p: () => this.step(true), t: () => set({ table: !state.table }), e: () => this.lanesByFormula.toggle(), g: () => this.goTo(),
-      "/": () => this.search.field.focus(), k: () => this.side.open("tracks"), c: () => set({ colour: { operation: "seek", seek: "duration", duration: "operation" }[state.colour] }),
+      "/": () => this.search.field.focus(), k: () => this.side.open("tracks"), b: () => this.trackList.nextLevel(), ",": () => this.trackList.height(state.rowHeight / 1.25), ".": () => this.trackList.height(state.rowHeight * 1.25), z: () => this.trackList.fitAll(), i: () => this.side.nextMetric(), j: () => this.search.toggleLight(), c: () => set({ colour: { operation: "seek", seek: "duration", duration: "operation" }[state.colour] }),
       l: () => this.side.focusLegend(), Escape: () => (state.measure ? set({ measure: null }) : this.select(null)),
       Enter: () => this.selected && set({ screen: "request" }, true),
     };
     if (document.activeElement === this.canvas) Object.assign(actions, {
       ArrowRight: () => this.walk(1, 0), ArrowLeft: () => this.walk(-1, 0), ArrowDown: () => this.walk(0, 1), ArrowUp: () => this.walk(0, -1),
       PageDown: () => (this.scroller.scrollTop += this.scroller.clientHeight * 0.8), PageUp: () => (this.scroller.scrollTop -= this.scroller.clientHeight * 0.8),
-      " ": () => this.selected && this.fold(this.run.lanes[this.selected.lane].node),
+      " ": () => this.selected && this.fold(this.run.lanes[this.selected.lane].track),
     });
     else if (key === "Enter") return false;
     const action = actions[key.length === 1 ? key.toLowerCase() : key];
@@ -365,17 +367,17 @@ export class Timeline extends Plot {
   }
 
   changed(changes) {
-    if (["folded", "order", "pinned", "gone", "subs", "screen"].some((name) => name in changes)) this.layOut();
+    if (["folded", "order", "pinned", "gone", "subs", "rowHeight", "screen"].some((name) => name in changes)) this.layOut();
     this.search.show();
     if ("selected" in changes && state.side === "hits") this.search.draw();
     if ("table" in changes || "screen" in changes) this.side.showTable();
     if ("sort" in changes || "screen" in changes) this.side.refresh();
     if ("metrics" in changes || "screen" in changes) this.lanesByFormula.draw(true);
     for (const select of this.tools.querySelectorAll("select")) select.value = state[select.dataset.state];
-    const onlyDraw = !["from", "to", "hidden", "metrics", "filter"].some((name) => name in changes);
+    const onlyDraw = !["from", "to", "hidden", "metrics", "filter", "light", ...(state.light ? ["search"] : [])].some((name) => name in changes);
     if (onlyDraw) {
       this.draw();
-      if (["colour", "measure", "search", "side", "hitsBy", "hitsIn", "order", "pinned", "gone", "subs", "folded"].some((name) => name in changes)) this.side.refresh();
+      if (["colour", "colours", "measure", "metric", "costsOf", "byName", "search", "side", "hitsBy", "hitsIn", "order", "pinned", "gone", "subs", "folded", "rowHeight"].some((name) => name in changes)) this.side.refresh();
     } else this.refresh();
   }
 
@@ -399,6 +401,7 @@ function describe(fields) {
   const facts = [];
   if (fields.wait) facts.push(["waited", time(fields.wait)]);
   if (fields.peer) facts.push(["with", fields.peer]);
+  if (fields.process !== null && fields.process !== undefined) facts.push(["with process", String(fields.process)]);
   if (fields.file) facts.push(["file", fields.file]);
   if (fields.object) facts.push(["object", fields.object]);
   if (fields.bytes) facts.push(["bytes", `${fields.bytes}${fields.offset ? ` at ${fields.offset}` : ""}`]);

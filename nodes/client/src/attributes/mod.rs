@@ -14,11 +14,11 @@ use weft_base::{Attr, Credentials, DataTime, FileKind, Handle, Status, set_id_bi
 use weft_call::run_window;
 use weft_layout::file_bytes;
 use weft_rt::Runtime;
-use weft_wire::Capability;
 use weft_wire::ops::{
     FileState, GetAttrRequest, GetXattrRequest, ListXattrRequest, ObjectStatRequest, RemoveXattrRequest, SetAttrRequest, SetTime,
     SetXattrRequest,
 };
+use weft_wire::{Capability, LeaseScope};
 
 use crate::files::{OpenInode, Subject, View};
 use crate::flow::Flow;
@@ -61,8 +61,13 @@ impl<R: Runtime> Client<R> {
     /// [`Client::getattr`] as a part of another operation.
     pub(crate) async fn getattr_in(&self, flow: Flow, handle: Handle) -> Result<Attr> {
         let mut later = None;
+        if let Some((state, asked)) = self.inner.knowledge.state(handle, self.rt().now())
+            && let Some(attr) = self.settle_at_once(&state, asked)
+        {
+            return Ok(attr);
+        }
         for _ in 0..SETTLE_TRIES {
-            let asked = self.ask();
+            let asked = self.asking();
             let state = self.get_state(flow, handle).await?;
             match self.settle_once(flow, state, asked).await? {
                 Settled::Exact(attr) => return Ok(attr),
@@ -73,9 +78,16 @@ impl<R: Runtime> Client<R> {
         later.ok_or(flow.error(Status::Busy))
     }
 
-    async fn get_state(&self, flow: Flow, handle: Handle) -> Result<FileState> {
+    pub(crate) async fn get_state(&self, flow: Flow, handle: Handle) -> Result<FileState> {
         let server = self.owner(flow, handle)?;
-        self.call(flow, server, &GetAttrRequest { handle }).await
+        let (asked, mut leased) = (self.asking(), LeaseScope::Nothing);
+        let outcome = self.ask(flow, server, &GetAttrRequest { handle }, &mut leased).await;
+        match (&outcome, leased) {
+            (Ok(state), LeaseScope::All) => self.inner.knowledge.told_object(asked, state),
+            (Ok(_), LeaseScope::Names) => self.inner.knowledge.changes_often(handle, asked.at),
+            _ => {}
+        }
+        outcome
     }
 
     /// Makes what a metadata server answered, asked for when `asked` says, exact. If others change
@@ -186,7 +198,8 @@ impl<R: Runtime> Client<R> {
         });
         let stats: Vec<_> = run_window(stats, self.options().window).await.into_iter().collect::<Result<_>>()?;
         let mtime = stats.iter().fold(DataTime::NONE, |latest, stat| latest.later(stat.mtime));
-        Ok((file_bytes(&attr.layout, stats.iter().map(|stat| stat.size)), mtime))
+        let distribution = self.distribution_of(flow, handle, &attr.layout).await?;
+        Ok((file_bytes(&distribution, stats.iter().map(|stat| stat.size)), mtime))
     }
 
     /// Changes attributes; with `size`, truncates or extends a file. Returns the attributes after
@@ -217,8 +230,12 @@ impl<R: Runtime> Client<R> {
         let asked = change.asked;
         let SetAttr { mode, uid, gid, size, atime, mtime, opened_for_write } = changes;
         let request = SetAttrRequest { handle, mode, uid, gid, size, atime, mtime, who: who.clone(), opened_for_write };
-        let state = self.call(flow, server, &request).await?;
-        change.done(Effect::Attributes(&state.attr));
+        let mut leased = LeaseScope::Nothing;
+        let state = self.ask(flow, server, &request, &mut leased).await?;
+        let done = change.done(Effect::Attributes(&state.attr));
+        if leased == LeaseScope::All {
+            self.inner.knowledge.told_object(done, &state);
+        }
         if let (Some(inode), true) = (&inode, size.is_some()) {
             inode.truncated(&state.attr, writes_before);
         }
@@ -230,7 +247,7 @@ impl<R: Runtime> Client<R> {
     /// clears the bits with the next write. To those elsewhere that write only tells of times that
     /// were set, so the time of the last change is set to what it is.
     async fn time_against_writers(&self, flow: Flow, handle: Handle) -> Result<Option<SetTime>> {
-        let asked = self.ask();
+        let asked = self.asking();
         let state = self.get_state(flow, handle).await?;
         if state.ask_data.is_none() {
             return Ok(None);

@@ -20,7 +20,7 @@ struct Closing<'a> {
     index: usize,
     file: &'a OpenFile,
     report: Report,
-    change: Changing<'a>,
+    change: Option<Changing<'a>>,
     _passage: Passage<'a>,
 }
 
@@ -46,7 +46,7 @@ impl<R: Runtime> Client<R> {
             };
             match self.inner.opens.begin_report(inode) {
                 Some(report) => {
-                    let change = self.changing(Touched::Object(inode.handle));
+                    let change = report.is_of_writer().then(|| self.changing(Touched::Object(inode.handle)));
                     let closing = Closing { index, file, report, change, _passage: passage };
                     together.entry(inode.handle.server()).or_default().push(closing);
                 }
@@ -83,7 +83,7 @@ impl<R: Runtime> Client<R> {
         let ended = group.into_iter().zip(outcomes).map(|(closing, outcome)| {
             let Closing { index, file, report, change, _passage } = closing;
             let flow = Flow { handle: file.handle(), ..flow };
-            if outcome.is_ok() {
+            if let (Some(change), Ok(())) = (change, &outcome) {
                 change.done(Effect::Object);
             }
             self.inner.opens.end_report(file.inode(), &report, outcome);

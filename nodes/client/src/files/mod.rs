@@ -1,8 +1,12 @@
 //! Files: what this client has open, reads and writes. What it knows of them, and in which order
 //! their servers hear of it, is hidden here: of an open file others see its sizes and times only.
 
+mod append;
+mod appending;
 mod closes;
+mod distribution;
 mod gate;
+mod known;
 mod open_inode;
 mod open_table;
 mod opens;

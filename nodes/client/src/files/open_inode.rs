@@ -13,12 +13,14 @@
 //! The data servers say when a write was made. The client only passes on the latest epoch that it
 //! has heard of, so that its own writes come after whatever time it has seen set ([`DataTime`]).
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use weft_base::{Attr, DataTime, Handle, Layout, Status};
+use weft_base::{Attr, Credentials, DataTime, Handle, Layout, Nanos, Status};
+use weft_layout::Distribution;
 use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire, Written};
 use weft_wire::{Capability, Rights};
 
+use super::appending::Appending;
 use super::gate::Gate;
 
 /// An open file of this process, shared by all its local opens.
@@ -26,8 +28,12 @@ use super::gate::Gate;
 pub(crate) struct OpenInode {
     pub(super) handle: Handle,
     pub(super) layout: Layout,
+    /// Where its bytes are: of a file with strips from the first access to its data on.
+    pub(super) distribution: OnceLock<Distribution>,
     /// Held by whoever sends a message that changes the open state or the times of this file.
     pub(super) gate: Gate,
+    /// Held by whoever appends.
+    pub(super) appends: Gate,
     state: Mutex<State>,
 }
 
@@ -37,9 +43,15 @@ struct State {
     readers: u32,
     /// Local opens with the right to write.
     writers: u32,
-    /// Local opens for locks and for appends.
+    /// Local opens for locks.
     lockers: u32,
-    appenders: u32,
+    /// Who has opened it last without telling the server (`known.rs`).
+    opener: Option<Credentials>,
+    appending: Appending,
+    /// An append of a client that is alone is under way.
+    appends_alone: bool,
+    /// How often others wanted to write.
+    shares: u64,
     /// What the server has noted at most.
     held: Rights,
     /// The newest open whose reply is here.
@@ -56,6 +68,8 @@ struct State {
     unreported: Option<Unreported>,
     /// On its way to the server.
     reporting: Option<Unreported>,
+    /// A report is on its way: what it gives back may have to be told once more.
+    is_reporting: bool,
     writes_running: u32,
     writes_begun: u64,
     /// Counts what may have changed the size.
@@ -127,6 +141,13 @@ pub(super) struct Report {
     held_before: Rights,
 }
 
+impl Report {
+    /// True if attributes may change with it.
+    pub(super) fn is_of_writer(&self) -> bool {
+        self.request.written.is_some() || self.held_before.contains(Rights::WRITE)
+    }
+}
+
 /// The size of a file as a reader knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KnownSize {
@@ -138,12 +159,16 @@ impl OpenInode {
     pub(crate) fn new(attr: &Attr) -> OpenInode {
         // What happened to the file before it was opened counts as the first change.
         let state = State { epoch: attr.truncate_epoch, mtime_epoch: attr.mtime_epoch, changes: 1, ..State::default() };
-        OpenInode { handle: attr.handle, layout: attr.layout, gate: Gate::default(), state: Mutex::new(state) }
+        let Attr { handle, layout, .. } = *attr;
+        let distribution = Distribution::of(&layout).map_or_else(OnceLock::new, OnceLock::from);
+        OpenInode { handle, layout, distribution, gate: Gate::default(), appends: Gate::default(), state: Mutex::new(state) }
     }
 
     /// The file was closed for a while: others may have changed it.
     pub(super) fn reopened(&self) {
-        self.lock().changes += 1;
+        let mut state = self.lock();
+        state.changes += 1;
+        state.shares = 0;
     }
 
     /// A local open was granted, with these attributes. Called with the table locked.
@@ -153,8 +178,33 @@ impl OpenInode {
         state.readers += u32::from(rights.contains(Rights::READ));
         state.writers += u32::from(rights.contains(Rights::WRITE));
         state.lockers += u32::from(rights.contains(Rights::LOCK));
-        state.appenders += u32::from(rights.contains(Rights::APPEND));
         state.granted(sequence, rights, capability);
+    }
+
+    /// It was opened for reading without telling the server. Called with the table locked.
+    pub(super) fn opened_known(&self, who: &Credentials) {
+        let mut state = self.lock();
+        state.readers += 1;
+        state.opener = Some(who.clone());
+    }
+
+    /// True if the server does not know of a local open.
+    pub(super) fn is_unannounced(&self) -> bool {
+        let state = self.lock();
+        !state.held.contains(state.needed())
+    }
+
+    /// The rights to be asked for with the next open of what is open here already, and who asks;
+    /// `None`: it is no new access, permissions were checked.
+    pub(super) fn renewal(&self) -> (Rights, Option<Credentials>) {
+        let state = self.lock();
+        // Whether it is alone when it appends, this client asks another time.
+        let needed = state.needed().without(Rights::APPEND);
+        let missing = needed.without(state.held);
+        match missing == Rights::default() {
+            true => (needed, None),
+            false => (missing, state.opener.clone()),
+        }
     }
 
     /// The server granted again what is open here. Called with the table locked.
@@ -168,18 +218,12 @@ impl OpenInode {
         state.readers -= u32::from(rights.contains(Rights::READ));
         state.writers -= u32::from(rights.contains(Rights::WRITE));
         state.lockers -= u32::from(rights.contains(Rights::LOCK));
-        state.appenders -= u32::from(rights.contains(Rights::APPEND));
-    }
-
-    /// What local opens need.
-    pub(super) fn needed(&self) -> Rights {
-        self.lock().needed()
     }
 
     /// True if the server holds rights for us that no local open needs.
     pub(super) fn has_surplus(&self) -> bool {
         let state = self.lock();
-        state.needed() != state.held
+        !state.needed().contains(state.held)
     }
 
     /// True if the server has not heard of some own writes.
@@ -190,11 +234,7 @@ impl OpenInode {
     /// True if nothing remains to be known or said. Called with the table locked.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.lock();
-        state.readers == 0
-            && state.writers == 0
-            && state.held == Rights::default()
-            && state.unreported.is_none()
-            && state.reporting.is_none()
+        state.readers == 0 && state.writers == 0 && state.held == Rights::default() && state.unreported.is_none() && !state.is_reporting
     }
 
     /// The capability for one right.
@@ -212,10 +252,14 @@ impl OpenInode {
     /// locked.
     pub(super) fn begin_report(&self) -> Option<Report> {
         let mut state = self.lock();
-        let keeps = state.needed();
+        let keeps = state.needed().and(state.held);
         if keeps == state.held && state.unreported.is_none() {
             return None;
         }
+        if !keeps.contains(Rights::APPEND) {
+            state.appending = Appending::default();
+        }
+        state.is_reporting = true;
         state.reporting = state.unreported.take();
         let held_before = std::mem::replace(&mut state.held, keeps);
         let written = state.reporting.map(Unreported::on_wire);
@@ -229,6 +273,7 @@ impl OpenInode {
     pub(super) fn end_report(&self, report: &Report, outcome: Result<(), Status>, number: u64) -> bool {
         let mut state = self.lock();
         let sent = state.reporting.take();
+        state.is_reporting = false;
         if let Err(status) = outcome
             && status.is_transient()
         {
@@ -251,10 +296,65 @@ impl OpenInode {
 
     /// What a server that has restarted must be told.
     pub(super) fn reclaim(&self) -> Option<OpenOnWire> {
-        let state = self.lock();
+        let mut state = self.lock();
+        if state.appending == Appending::Alone {
+            state.appending = Appending::Unsure;
+        }
         let open = OpenOnWire { handle: self.handle, rights: state.held, open_sequence: state.open_sequence };
         (state.held != Rights::default()).then_some(open)
     }
+
+    // ---- Appends
+    // ---------------------------------------------------------------------------------------------
+
+    /// How often others wanted to write: to be noted before an open for appends.
+    pub(super) fn shares(&self) -> u64 {
+        self.lock().shares
+    }
+
+    /// An open for appends was granted and the size is known: this client is alone, unless others
+    /// wanted to write since that count.
+    pub(super) fn is_alone_since(&self, shares: u64) {
+        let mut state = self.lock();
+        if state.shares == shares && state.held.contains(Rights::APPEND) {
+            state.appending = Appending::Alone;
+        }
+    }
+
+    /// Others want to write, or do. Until then it need not be asked whether they have gone.
+    pub(super) fn share_appends(&self, until: Nanos) {
+        let mut state = self.lock();
+        state.shares += 1;
+        state.appending = Appending::Shared(until);
+    }
+
+    /// True if this client may be alone, and should ask the server.
+    pub(super) fn may_ask_alone(&self, now: Nanos) -> bool {
+        match self.lock().appending {
+            Appending::Shared(until) => now >= until,
+            Appending::Alone | Appending::Unsure => true,
+        }
+    }
+
+    /// An append begins if this client is alone.
+    pub(super) fn begin_alone(&self) -> bool {
+        let mut state = self.lock();
+        state.appends_alone = state.appending == Appending::Alone;
+        state.appends_alone
+    }
+
+    pub(super) fn end_alone(&self) {
+        self.lock().appends_alone = false;
+    }
+
+    /// True if others wait until the server hears that this client is not alone.
+    pub(super) fn must_yield(&self) -> bool {
+        let state = self.lock();
+        state.held.contains(Rights::APPEND) && !state.needed().contains(Rights::APPEND)
+    }
+
+    // ---- Writes
+    // ---------------------------------------------------------------------------------------------
 
     /// A write begins.
     pub(super) fn begin_write(&self) -> RunningWrite {
@@ -369,9 +469,14 @@ impl OpenInode {
 
 impl State {
     fn needed(&self) -> Rights {
-        let counts =
-            [(self.readers, Rights::READ), (self.writers, Rights::WRITE), (self.lockers, Rights::LOCK), (self.appenders, Rights::APPEND)];
-        let needed = counts.iter().filter(|(opens, _)| *opens > 0);
+        let is_alone = self.writers > 0 && !matches!(self.appending, Appending::Shared(_));
+        let needs = [
+            (self.readers > 0, Rights::READ),
+            (self.writers > 0, Rights::WRITE),
+            (self.lockers > 0, Rights::LOCK),
+            (is_alone || self.appends_alone, Rights::APPEND),
+        ];
+        let needed = needs.iter().filter(|(is_needed, _)| *is_needed);
         needed.fold(Rights::default(), |all, (_, right)| all.with(*right))
     }
 

@@ -17,7 +17,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use weft_base::{Attr, FastMap, Handle, Layout, ServerId, Status};
+use weft_base::{Attr, Credentials, FastMap, FastSet, Handle, Layout, ServerId, Status};
 use weft_call::Sequences;
 use weft_wire::{Capability, Rights};
 
@@ -63,6 +63,15 @@ impl OpenFile {
         self.others_write.load(Ordering::Relaxed)
     }
 
+    /// A local open for nothing: what closes it tells the server what the others need.
+    pub(super) fn without_rights(inode: Arc<OpenInode>) -> Arc<OpenFile> {
+        Arc::new(OpenFile::new(inode, Rights::default()))
+    }
+
+    fn new(inode: Arc<OpenInode>, rights: Rights) -> OpenFile {
+        OpenFile { inode, rights, released: AtomicBool::new(false), others_write: AtomicBool::new(false) }
+    }
+
     pub(super) fn note_others_write(&self) {
         self.others_write.store(true, Ordering::Relaxed);
     }
@@ -103,6 +112,8 @@ pub(crate) struct OpenTable {
     state: Mutex<TableState>,
     /// Number of files in the table: saves a lock where nothing is open.
     files: AtomicUsize,
+    /// How many of them are not announced.
+    unannounced: AtomicUsize,
     /// Counts reports of own writes that have arrived at their server.
     reports: AtomicU64,
 }
@@ -120,6 +131,8 @@ pub(crate) enum Subject {
 #[derive(Debug, Default)]
 struct TableState {
     inodes: FastMap<Handle, Arc<OpenInode>>,
+    /// Those of which their servers do not know (`known.rs`), and perhaps some more.
+    unannounced: FastSet<Handle>,
     /// Numbers of opens; unfinished ones are on their way.
     sequences: Sequences,
     /// Up to which open a file was closed while older opens were on their way.
@@ -154,7 +167,52 @@ impl OpenTable {
         if closed || state.reclaims != ticket.reclaims {
             return None;
         }
-        let state = &mut *state;
+        let inode = self.inode_in(&mut state, attr);
+        inode.opened(ticket.sequence, rights, attr, capability);
+        self.announced(&mut state, &inode);
+        Some(Arc::new(OpenFile::new(inode, rights)))
+    }
+
+    /// The server granted again what a file has open.
+    pub(super) fn renewed(&self, ticket: &OpenTicket<'_>, inode: &OpenInode, rights: Rights, capability: Capability) {
+        let mut state = self.lock();
+        inode.renewed(ticket.sequence, rights, capability);
+        self.announced(&mut state, inode);
+    }
+
+    /// A file with these attributes is opened for reading without telling its server. `None` if
+    /// there are so many of these already.
+    pub(super) fn open_known(&self, attr: &Attr, who: &Credentials, max: usize) -> Option<Arc<OpenFile>> {
+        let mut state = self.lock();
+        if state.unannounced.len() >= max {
+            return None;
+        }
+        let inode = self.inode_in(&mut state, attr);
+        inode.opened_known(who);
+        if inode.is_unannounced() {
+            state.unannounced.insert(attr.handle);
+            self.unannounced.store(state.unannounced.len(), Ordering::Release);
+        }
+        Some(Arc::new(OpenFile::new(inode, Rights::READ)))
+    }
+
+    /// Files that are open here and of which their servers do not know.
+    pub(super) fn unannounced(&self) -> Vec<Arc<OpenInode>> {
+        if self.unannounced.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let state = self.lock();
+        state.unannounced.iter().filter_map(|handle| state.inodes.get(handle).cloned()).collect()
+    }
+
+    fn announced(&self, state: &mut TableState, inode: &OpenInode) {
+        if !inode.is_unannounced() && state.unannounced.remove(&inode.handle) {
+            self.unannounced.store(state.unannounced.len(), Ordering::Release);
+        }
+    }
+
+    /// The file, from now on in the table.
+    fn inode_in(&self, state: &mut TableState, attr: &Attr) -> Arc<OpenInode> {
         let closed = &mut state.lately_closed;
         let make = || match closed.remove(&attr.handle) {
             Some(inode) => {
@@ -165,14 +223,7 @@ impl OpenTable {
         };
         let inode = state.inodes.entry(attr.handle).or_insert_with(make).clone();
         self.files.store(state.inodes.len(), Ordering::Relaxed);
-        inode.opened(ticket.sequence, rights, attr, capability);
-        Some(Arc::new(OpenFile { inode, rights, released: AtomicBool::new(false), others_write: AtomicBool::new(false) }))
-    }
-
-    /// The server granted again what a file has open.
-    pub(super) fn renewed(&self, ticket: &OpenTicket<'_>, inode: &OpenInode, rights: Rights, capability: Capability) {
-        let _state = self.lock();
-        inode.renewed(ticket.sequence, rights, capability);
+        inode
     }
 
     /// The file, if it is open.
@@ -241,6 +292,7 @@ impl OpenTable {
             return;
         }
         let inode = state.inodes.remove(&inode.handle).expect("it is here");
+        self.announced(state, &inode);
         self.files.store(state.inodes.len(), Ordering::Relaxed);
         if inode.was_written() {
             if state.lately_closed.len() >= LATELY_CLOSED_MAX {

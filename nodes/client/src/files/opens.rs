@@ -11,9 +11,10 @@ use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_call::{both, run_window};
 use weft_layout::local_bytes;
 use weft_rt::{FaultPoint, Runtime};
-use weft_wire::Rights;
 use weft_wire::ops::{CreateReply, CreateRequest, DirTarget, Judged, ObjectSyncRequest, OpenRequest, SyncMetaRequest};
+use weft_wire::{LeaseScope, Rights};
 
+use super::appending::AGAIN_NS;
 use super::gate::Passage;
 use super::open_inode::OpenInode;
 use crate::flow::Flow;
@@ -26,7 +27,7 @@ use crate::{Client, CreateOptions, OpenFile, Result, SetAttr};
 const OPEN_TRIES: usize = 16;
 
 /// Renewing a capability is no new access: permissions were checked at the open.
-const RENEWAL: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: true };
+pub(super) const RENEWAL: Credentials = Credentials { uid: 0, gid: 0, groups: Vec::new(), checked_by_kernel: true };
 
 /// The request that makes a file and does not open it.
 pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions, who: &Credentials) -> CreateRequest {
@@ -43,6 +44,7 @@ pub(crate) fn file_request(at: DirTarget, name: &Bytes, options: &CreateOptions,
         stripe_bytes: options.stripe_bytes,
         stripe_width: options.stripe_width,
         who: who.clone(),
+        strips: options.strips.as_ref().map(|strips| strips.to_string().into()),
     }
 }
 
@@ -72,6 +74,12 @@ impl<R: Runtime> Client<R> {
             match self.try_create(flow, who, dir, &name, options).await {
                 // The name led to a file that was removed before it could be opened: look again.
                 Err(error) if error.status == Status::Stale && error.handle != dir => {}
+                // An open by handle waits until others stop to append alone, or is shared.
+                Err(error) if is_shared(error.status) && !options.exclusive => {
+                    let found = self.lookup_soon(who, dir, &name).await?.attr.handle;
+                    let (attr, file) = self.open_in(flow, who, found, options.rights, options.truncate, None).await?;
+                    return Ok((attr, file, false));
+                }
                 outcome => return outcome,
             }
         }
@@ -90,8 +98,12 @@ impl<R: Runtime> Client<R> {
         let asked = change.asked;
         let ticket = self.inner.opens.begin();
         let make = |at| CreateRequest { open: options.rights, open_sequence: ticket.sequence, ..file_request(at, name, options, who) };
-        let reply = self.call_in_dir(flow, dir, By::Name(name), make).await?;
-        change.created(&reply);
+        let mut leased = LeaseScope::Nothing;
+        let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut leased).await?;
+        let done = change.created(&reply);
+        if leased == LeaseScope::All {
+            self.inner.knowledge.made_name(done, dir, name, (reply.handle, reply.kind), reply.state.as_ref());
+        }
         let CreateReply { created, handle, kind, state, capability, .. } = reply;
         match kind {
             FileKind::File => {}
@@ -118,7 +130,10 @@ impl<R: Runtime> Client<R> {
         }
         let attr = if truncate { Box::pin(self.truncate_opened(flow, who, handle)).await } else { self.settle(flow, state, asked).await };
         match attr {
-            Ok(attr) => Ok((attr, file, created)),
+            Ok(attr) => {
+                self.opened_to_append(flow, &file, options.rights, 0).await;
+                Ok((attr, file, created))
+            }
             Err(error) => {
                 // The caller gets no file, so nobody else will close it; the error of that is the
                 // same one again.
@@ -160,18 +175,22 @@ impl<R: Runtime> Client<R> {
         self.open_in(flow, who, handle, rights, truncate, judged).await
     }
 
-    async fn open_in(
+    pub(super) async fn open_in(
         &self,
         flow: Flow,
         who: &Credentials,
         handle: Handle,
-        rights: Rights,
+        mut rights: Rights,
         truncate: bool,
         judged: Option<Judged>,
     ) -> Result<(Attr, Arc<OpenFile>)> {
         let server = self.owner(flow, handle)?;
+        let wanted = rights;
+        let mut was_told = false;
         for _ in 0..OPEN_TRIES {
-            let before = if truncate { self.inner.opens.get(handle) } else { None };
+            let known = self.inner.opens.get(handle);
+            let shares = known.as_ref().map_or(0, |inode| inode.shares());
+            let before = known.filter(|_| truncate);
             let passage = match &before {
                 Some(inode) => Some(self.enter(inode).await),
                 None => None,
@@ -179,10 +198,21 @@ impl<R: Runtime> Client<R> {
             let writes_before = before.as_ref().and_then(|inode| inode.writes_before_truncation());
             let change = truncate.then(|| self.changing(Touched::Object(handle)));
             let ticket = self.inner.opens.begin();
-            let asked = self.ask();
+            let asked = self.asking();
             let request =
                 OpenRequest { handle, rights, truncate, open_sequence: ticket.sequence, who: who.clone(), judged: judged.clone() };
-            let reply = self.call(flow, server, &request).await?;
+            let reply = match self.call(flow, server, &request).await {
+                Err(error) if error.status == Status::OthersWrite && rights.contains(Rights::APPEND) => {
+                    rights = rights.without(Rights::APPEND);
+                    continue;
+                }
+                // The notice may have overtaken the open of whoever appends alone.
+                Err(error) if error.status == Status::SharedAppend && !was_told => {
+                    was_told = true;
+                    continue;
+                }
+                answered => answered?,
+            };
             if let Some(change) = change {
                 change.done(Effect::Object);
             }
@@ -196,7 +226,10 @@ impl<R: Runtime> Client<R> {
                 file.note_others_write();
             }
             return match self.settle(flow, reply.state, asked).await {
-                Ok(attr) => Ok((attr, file)),
+                Ok(attr) => {
+                    self.opened_to_append(flow, &file, wanted, shares).await;
+                    Ok((attr, file))
+                }
                 Err(error) => {
                     // As in `try_create`.
                     let _ = self.close_in(flow, &file).await;
@@ -205,6 +238,23 @@ impl<R: Runtime> Client<R> {
             };
         }
         Err(flow.error_at(Status::Busy, server))
+    }
+
+    /// A file was opened, and its size is known; `wanted`: the rights that were asked for at first,
+    /// `shares`: how often others had wanted to write to it before.
+    async fn opened_to_append(&self, flow: Flow, file: &OpenFile, wanted: Rights, shares: u64) {
+        let inode = file.inode();
+        if !wanted.contains(Rights::APPEND) {
+            return;
+        }
+        if !file.rights().contains(Rights::APPEND) {
+            return inode.share_appends(self.rt().now() + AGAIN_NS);
+        }
+        inode.is_alone_since(shares);
+        if inode.must_yield() {
+            // Others wait for that. If it fails, the server is told with the next message.
+            let _ = Box::pin(self.report(flow, inode)).await;
+        }
     }
 
     /// Gives an open file back. The last local open that needs a right tells the server, with size
@@ -219,7 +269,7 @@ impl<R: Runtime> Client<R> {
         self.close_in(flow, &file).await
     }
 
-    async fn close_in(&self, flow: Flow, file: &OpenFile) -> Result<()> {
+    pub(super) async fn close_in(&self, flow: Flow, file: &OpenFile) -> Result<()> {
         file.release();
         let flow = Flow { handle: file.handle(), ..flow };
         if !file.inode().has_surplus() {
@@ -269,9 +319,9 @@ impl<R: Runtime> Client<R> {
             self.inner.opens.remove_if_idle(inode);
             return Ok(());
         };
-        let change = self.changing(Touched::Object(inode.handle));
+        let change = report.is_of_writer().then(|| self.changing(Touched::Object(inode.handle)));
         let outcome = self.call(flow, server, &report.request).await;
-        if outcome.is_ok() {
+        if let (Some(change), Ok(())) = (change, &outcome) {
             change.done(Effect::Object);
         }
         self.inner.opens.end_report(inode, &report, outcome.map_err(|error| error.status));
@@ -306,9 +356,9 @@ impl<R: Runtime> Client<R> {
     async fn sync_data(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
         let bytes = inode.known_size().bytes;
         let width = u32::from(inode.layout.width);
-        // A datafile further on is empty if this one is: stripes are filled in order of their
-        // indexes.
-        let indexes = (0..width).filter(|index| *index == 0 || local_bytes(&inode.layout, weft_base::StripeIndex(*index), bytes) > 0);
+        let distribution = self.distribution(flow, inode).await?;
+        let has_bytes = |index: u32| local_bytes(distribution, weft_base::StripeIndex(index), bytes) > 0;
+        let indexes = (0..width).filter(|index| *index == 0 || has_bytes(*index));
         let syncs = indexes.map(|index| async move {
             let server = self.data_server(flow, &inode.layout, index)?;
             self.with_capability(flow, inode, Rights::default(), async |capability| {
@@ -330,7 +380,13 @@ impl<R: Runtime> Client<R> {
     ) -> Result<T> {
         let pick = || if right == Rights::default() { inode.any_capability() } else { inode.capability(right) };
         for _ in 0..OPEN_TRIES {
-            let capability = pick().ok_or(flow.error(Status::AccessDenied))?;
+            let Some(capability) = pick() else {
+                if !inode.is_unannounced() {
+                    return Err(flow.error(Status::AccessDenied));
+                }
+                self.announce_inode(flow, inode).await?;
+                continue;
+            };
             match request(capability).await {
                 Err(error) if error.status == Status::CapabilityExpired => {
                     let _passage = self.enter(inode).await;
@@ -346,17 +402,22 @@ impl<R: Runtime> Client<R> {
 
     /// Opens again what is open here, for a new capability. The caller is inside the gate of the
     /// file.
-    async fn renew_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        let rights = inode.needed();
+    pub(super) async fn renew_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let (rights, who) = inode.renewal();
         if rights == Rights::default() {
             return Err(flow.error(Status::CapabilityExpired));
         }
+        let who = who.unwrap_or(RENEWAL);
         let server = self.owner(flow, inode.handle)?;
         let ticket = self.inner.opens.begin();
-        let request =
-            OpenRequest { handle: inode.handle, rights, truncate: false, open_sequence: ticket.sequence, who: RENEWAL, judged: None };
+        let request = OpenRequest { handle: inode.handle, rights, truncate: false, open_sequence: ticket.sequence, who, judged: None };
         let reply = self.call(flow, server, &request).await?;
         self.inner.opens.renewed(&ticket, inode, rights, reply.capability);
         Ok(())
     }
+}
+
+/// True if others write to the file as well.
+fn is_shared(status: Status) -> bool {
+    matches!(status, Status::SharedAppend | Status::OthersWrite)
 }

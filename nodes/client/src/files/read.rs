@@ -67,12 +67,13 @@ impl<R: Runtime> Client<R> {
             .collect();
         let end = ranges.iter().filter(|range| range.bytes > 0).map(|range| range.offset + range.bytes).max().unwrap_or(0);
         let inode = file.inode();
+        let distribution = self.distribution(flow, inode).await?;
         let mut known = inode.known_size();
         // True once this read has learned the size.
         let mut size_is_exact = false;
         for _ in 0..READ_TRIES {
             let clamped: Vec<FileRange> = ranges.iter().map(|range| clamp(range, known.bytes)).collect();
-            let lists = split(&inode.layout, &clamped).map_err(|status| flow.error(status))?;
+            let lists = split(distribution, &clamped).map_err(|status| flow.error(status))?;
             let (parts, size) = if end > known.bytes && !size_is_exact {
                 let (parts, size) = Box::pin(both(self.read_messages(flow, inode, lists), self.size_now(flow, inode))).await;
                 (parts?, Some(size?))

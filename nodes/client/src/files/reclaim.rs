@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use weft_base::{Handle, Nanos, SECOND, ServerId};
+use weft_base::{Handle, Nanos, SECOND, ServerId, ServerRole};
 use weft_call::run_window;
 use weft_rt::Runtime;
-use weft_wire::ops::{CloseRequest, OpenFile as OpenOnWire, PingRequest, ReclaimRequest};
+use weft_wire::ops::{CloseRequest, LocksOfFile, OpenFile as OpenOnWire, PingRequest, ReclaimRequest};
 
 use super::open_inode::OpenInode;
 use crate::Client;
@@ -15,6 +15,8 @@ use crate::Client;
 const DEADLINE: u64 = 5 * SECOND;
 /// Most open files in one request.
 const OPENS_MAX: usize = 8192;
+/// With so many locks a request is full.
+const LOCKS_MAX: usize = 4096;
 
 impl<R: Runtime> Client<R> {
     /// Asks the servers where this client has files open, so that the session stays alive and a
@@ -26,6 +28,8 @@ impl<R: Runtime> Client<R> {
         let servers = self.map().meta.iter().map(|entry| entry.id);
         let flows = servers.map(|server| async move {
             let inodes = self.inner.opens.at_server(server);
+            // Dropped, and the server never knew.
+            inodes.iter().for_each(|inode| self.inner.opens.remove_if_idle(inode));
             if inodes.is_empty() {
                 return;
             }
@@ -39,25 +43,58 @@ impl<R: Runtime> Client<R> {
             }
         });
         run_window(flows, self.options().window).await;
+        self.pay_locks().await;
     }
 
-    /// Tells every server that has restarted what is open there, until `deadline`. One that could
-    /// not be told is told after its next answer.
+    /// Tells every server that has restarted what is open there and which locks programs have,
+    /// until `deadline`. One that could not be told is told after its next answer.
     pub(crate) async fn reclaim(&self, deadline: Nanos) {
+        for server in self.inner.servers.take_restarted() {
+            self.inner.locks.telling(server);
+            self.reclaim_at(server, deadline).await;
+            self.inner.locks.has_told(server);
+        }
+    }
+
+    async fn reclaim_at(&self, server: ServerId, deadline: Nanos) {
         let by = || deadline.min(self.rt().now() + DEADLINE);
-        'servers: for server in self.inner.servers.take_restarted() {
-            self.inner.opens.begin_reclaim();
-            self.inner.knowledge.restarted();
-            let inodes = self.inner.opens.at_server(server);
-            let opens: Vec<(Arc<OpenInode>, OpenOnWire)> =
-                inodes.into_iter().filter_map(|inode| inode.reclaim().map(|open| (inode, open))).collect();
-            for opens in opens.chunks(OPENS_MAX) {
-                let request = ReclaimRequest { opens: opens.iter().map(|(_, open)| open.clone()).collect() };
-                if !self.inner.servers.tell(server, &request, by()).await {
-                    continue 'servers;
-                }
-                self.close_again(server, opens, &by).await;
+        self.inner.opens.begin_reclaim();
+        self.inner.knowledge.restarted(server);
+        if server.role() != ServerRole::Meta {
+            return;
+        }
+        let inodes = self.inner.opens.at_server(server);
+        let mut opens: Vec<(Arc<OpenInode>, OpenOnWire)> =
+            inodes.into_iter().filter_map(|inode| inode.reclaim().map(|open| (inode, open))).collect();
+        if opens.is_empty() && !self.inner.locks.have_been_any() {
+            return;
+        }
+        // Whoever has had locks is waited for, also with nothing open.
+        loop {
+            let mut locks = Vec::new();
+            let mut count = 0;
+            let mut end = 0;
+            while end < opens.len().min(OPENS_MAX) && count < LOCKS_MAX {
+                let handle = opens[end].1.handle;
+                let held = self.inner.locks.on(handle);
+                count += held.len();
+                locks.extend((!held.is_empty()).then_some(LocksOfFile { handle, locks: held }));
+                end += 1;
             }
+            let rest = opens.split_off(end);
+            let request = ReclaimRequest {
+                opens: opens.iter().map(|(_, open)| open.clone()).collect(),
+                locks: (!locks.is_empty()).then_some(locks),
+                goes_on: (!rest.is_empty()).then_some(true),
+            };
+            if !self.inner.servers.tell(server, &request, by()).await {
+                return;
+            }
+            self.close_again(server, &opens, &by).await;
+            if rest.is_empty() {
+                return;
+            }
+            opens = rest;
         }
     }
 

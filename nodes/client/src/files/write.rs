@@ -71,7 +71,7 @@ impl<R: Runtime> Client<R> {
         if !file.rights().contains(Rights::WRITE) {
             return Err(flow.error(Status::AccessDenied));
         }
-        let lists = split(&file.layout(), &ranges).map_err(|status| flow.error(status))?;
+        let lists = split(self.distribution(flow, file.inode()).await?, &ranges).map_err(|status| flow.error(status))?;
         let Some(last) = ranges.iter().rfind(|range| range.bytes > 0) else { return Ok(()) };
         let end = file_end(last.offset, last.bytes).map_err(|status| flow.error(status))?;
         let inode = file.inode();

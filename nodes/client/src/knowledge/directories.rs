@@ -62,6 +62,11 @@ impl KnownDirectories {
         self.age_max.store(age_max, Ordering::Relaxed);
     }
 
+    /// For how long what is known is used, in nanoseconds.
+    pub fn age_max(&self) -> u64 {
+        self.age_max.load(Ordering::Relaxed)
+    }
+
     fn is_on(&self) -> bool {
         self.age_max.load(Ordering::Relaxed) > 0
     }
@@ -148,9 +153,10 @@ impl KnownDirectories {
         *self.lock() = Inner::default();
     }
 
-    /// True if the name did not exist at some time not too long before `now`.
-    pub fn is_absent(&self, dir: Handle, name: &[u8], now: Nanos) -> bool {
-        self.look(dir, now, |directory| Some(!directory.names.as_ref()?.contains(&hash(name)))).is_some_and(|(absent, _)| absent)
+    /// How long before `now`, in nanoseconds, the name certainly did not exist, if that is not too
+    /// long ago.
+    pub fn absent(&self, dir: Handle, name: &[u8], now: Nanos) -> Option<u64> {
+        self.look(dir, now, |directory| (!directory.names.as_ref()?.contains(&hash(name))).then_some(())).map(|((), age)| age)
     }
 
     /// Attributes that were true not too long before `now`, and how long ago in nanoseconds at
@@ -282,6 +288,10 @@ mod tests {
         known
     }
 
+    fn is_absent(known: &KnownDirectories, dir: Handle, name: &[u8], now: Nanos) -> bool {
+        known.absent(dir, name, now).is_some()
+    }
+
     fn attr(version: u64) -> Attr {
         test_attr(DIR, version)
     }
@@ -293,15 +303,15 @@ mod tests {
     #[test]
     fn names_of_an_own_directory_are_known() {
         let known = known();
-        assert!(!known.is_absent(DIR, b"x", Nanos(0)), "nothing is known of a directory that others made");
+        assert!(!is_absent(&known, DIR, b"x", Nanos(0)), "nothing is known of a directory that others made");
         known.made(&attr(5), Nanos(0));
-        assert!(known.is_absent(DIR, b"x", Nanos(999)));
-        assert!(!known.is_absent(DIR, b"x", Nanos(1000)), "knowledge ends with its time");
+        assert!(is_absent(&known, DIR, b"x", Nanos(999)));
+        assert!(!is_absent(&known, DIR, b"x", Nanos(1000)), "knowledge ends with its time");
         known.created(DIR, b"x", change(6), Nanos(900));
-        assert!(!known.is_absent(DIR, b"x", Nanos(900)));
-        assert!(known.is_absent(DIR, b"y", Nanos(1899)), "every proof extends it");
+        assert!(!is_absent(&known, DIR, b"x", Nanos(900)));
+        assert!(is_absent(&known, DIR, b"y", Nanos(1899)), "every proof extends it");
         known.removed(DIR, b"x", change(7), Nanos(1000));
-        assert!(known.is_absent(DIR, b"x", Nanos(1000)));
+        assert!(is_absent(&known, DIR, b"x", Nanos(1000)));
     }
 
     #[test]
@@ -310,13 +320,13 @@ mod tests {
         known.made(&attr(5), Nanos(0));
         known.created(DIR, b".x.tmp", change(6), Nanos(1));
         known.renamed(DIR, (b".x.tmp", b"x"), false, change(7), Nanos(2));
-        assert!(known.is_absent(DIR, b".x.tmp", Nanos(3)) && !known.is_absent(DIR, b"x", Nanos(3)));
+        assert!(is_absent(&known, DIR, b".x.tmp", Nanos(3)) && !is_absent(&known, DIR, b"x", Nanos(3)));
         known.created(DIR, b"y", change(8), Nanos(4));
         known.renamed(DIR, (b"y", b"x"), true, change(9), Nanos(5));
-        assert!(known.is_absent(DIR, b"y", Nanos(6)) && !known.is_absent(DIR, b"x", Nanos(6)));
+        assert!(is_absent(&known, DIR, b"y", Nanos(6)) && !is_absent(&known, DIR, b"x", Nanos(6)));
         assert_eq!(known.attr(DIR, Nanos(6)).map(|(attr, _)| (attr.version, attr.size)), Some((9, 1)));
         known.renamed(DIR, (b"x", b"z"), false, change(11), Nanos(7));
-        assert!(!known.is_absent(DIR, b"w", Nanos(8)), "somebody else's change lies before this one");
+        assert!(!is_absent(&known, DIR, b"w", Nanos(8)), "somebody else's change lies before this one");
     }
 
     #[test]
@@ -325,10 +335,10 @@ mod tests {
         known.made(&attr(5), Nanos(0));
         known.touched(&attr(6));
         known.learned(&attr(6), Nanos(1));
-        assert!(known.is_absent(DIR, b"x", Nanos(2)));
+        assert!(is_absent(&known, DIR, b"x", Nanos(2)));
         known.touched(&attr(8));
         known.learned(&attr(8), Nanos(3));
-        assert!(!known.is_absent(DIR, b"x", Nanos(4)), "change 7 was not ours");
+        assert!(!is_absent(&known, DIR, b"x", Nanos(4)), "change 7 was not ours");
     }
 
     #[test]
@@ -339,7 +349,7 @@ mod tests {
         known.created(DIR, b"y", change(7), Nanos(20));
         let (now, age) = known.attr(DIR, Nanos(50)).expect("all changes were ours");
         assert_eq!((now.version, now.size, now.mtime, now.ctime, age), (7, 2, WallTime(7), WallTime(7), 30));
-        assert!(!known.is_absent(DIR, b"z", Nanos(50)), "it has names that are not known");
+        assert!(!is_absent(&known, DIR, b"z", Nanos(50)), "it has names that are not known");
         known.learned(&attr(4), Nanos(60));
         assert_eq!(known.attr(DIR, Nanos(60)).map(|(attr, _)| attr.version), Some(7), "an answer that was overtaken");
     }
@@ -352,10 +362,10 @@ mod tests {
         let before = attr(5).nlink;
         known.made_directory(DIR, b"x", change(6), Nanos(1));
         assert_eq!(links(2), Some((before + 1, 1)));
-        assert!(known.is_absent(DIR, b"y", Nanos(2)) && !known.is_absent(DIR, b"x", Nanos(2)));
+        assert!(is_absent(&known, DIR, b"y", Nanos(2)) && !is_absent(&known, DIR, b"x", Nanos(2)));
         known.removed_directory(DIR, b"x", change(7), Nanos(3));
         assert_eq!(links(4), Some((before, 0)));
-        assert!(known.is_absent(DIR, b"x", Nanos(4)));
+        assert!(is_absent(&known, DIR, b"x", Nanos(4)));
         known.made_directory(DIR, b"x", DirChange::NONE, Nanos(5));
         assert_eq!(links(6), None, "what is not told is not known");
     }
@@ -365,12 +375,12 @@ mod tests {
         let known = known();
         known.made(&attr(5), Nanos(0));
         known.created(DIR, b"x", change(7), Nanos(10));
-        assert!(!known.is_absent(DIR, b"y", Nanos(10)), "change 6 was not ours, as far as is known");
+        assert!(!is_absent(&known, DIR, b"y", Nanos(10)), "change 6 was not ours, as far as is known");
         assert_eq!(known.attr(DIR, Nanos(10)), None);
         known.created(DIR, b"z", change(6), Nanos(10));
-        assert!(known.is_absent(DIR, b"y", Nanos(10)), "it was ours, and its answer only came late");
+        assert!(is_absent(&known, DIR, b"y", Nanos(10)), "it was ours, and its answer only came late");
         known.learned(&attr(9), Nanos(11));
-        assert!(!known.is_absent(DIR, b"y", Nanos(11)), "changes 8 and 9 were not ours");
+        assert!(!is_absent(&known, DIR, b"y", Nanos(11)), "changes 8 and 9 were not ours");
         assert!(known.attr(DIR, Nanos(11)).is_some(), "but the attributes are new");
         for version in 12..200 {
             known.created(DIR, b"w", change(version), Nanos(12));
@@ -386,6 +396,6 @@ mod tests {
         known.made(&attr(5), Nanos(0));
         known.created(DIR, b"x", change(6), Nanos(1));
         known.created(DIR, b"x", change(6), Nanos(2));
-        assert!(!known.is_absent(DIR, b"y", Nanos(2)));
+        assert!(!is_absent(&known, DIR, b"y", Nanos(2)));
     }
 }

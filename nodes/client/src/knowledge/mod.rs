@@ -1,32 +1,36 @@
 //! What this client knows of names and attributes, so that it need not ask again.
 //!
 //! Directories that this client works in are followed through the versions in the answers to its
-//! own changes (`directories.rs`; on for gateways, [`crate::Client::follow_directories`]). Beside
-//! them are the maps of directories that have one (`partitions.rs`). Nothing else is kept: what a
-//! client may answer of a file without asking needs a lease.
+//! own changes (`directories.rs`; on for gateways, [`crate::Client::follow_directories`]). What was
+//! told under leases is believed until others change it (`leased.rs`; on after
+//! [`crate::Client::keep_leases`]). Beside them are the maps of directories that have one
+//! (`partitions.rs`).
 //!
 //! A change has a guard, [`Knowledge::changing`]. [`Changing::done`] tells what the change did; a
 //! guard that is dropped without that (an error, an answer that never came) forgets all that the
 //! change may have touched. So nobody can forget to forget.
 //!
-//! This is the place for leases: a grant on a directory's range of names or on a file makes what is
-//! known under what a change is said to touch ([`Touched`]) good until it is taken back, instead of
-//! for a stated age; taking it back is a change by somebody else, which touches the same.
+//! With leases what is known of a directory is good as long as the lease on it is held, instead of
+//! for a stated age.
 
 mod directories;
+mod leased;
 mod partitions;
 
 use bytes::Bytes;
-use weft_base::{Attr, Handle, Nanos};
-use weft_wire::ops::{CreateReply, DirChange};
+use weft_base::{Attr, FileKind, Handle, Nanos, ServerId};
+use weft_wire::ops::{CreateReply, DirChange, FileState, LeaseNotice};
 
 use directories::KnownDirectories;
+use leased::Leased;
+pub(crate) use leased::{Ended, Led};
 use partitions::Partitions;
 
 /// What is known.
 #[derive(Default)]
 pub(crate) struct Knowledge {
     directories: KnownDirectories,
+    leased: Leased,
     pub(crate) partitions: Partitions,
 }
 
@@ -35,11 +39,18 @@ pub(crate) struct Knowledge {
 pub(crate) enum Touched<'a> {
     /// An object: its attributes.
     Object(Handle),
-    /// A name in a directory: what it leads to, and the attributes of the directory.
+    /// A name in a directory that shall lead to something new, and the attributes of the directory.
     Name(Handle, &'a Bytes),
+    /// A name in a directory that shall lead to this object, too.
+    Linked(Handle, (Handle, &'a Bytes)),
+    /// A name in a directory that shall lead to nothing: the object that it led to changes, too.
+    Lost(Handle, &'a Bytes),
     /// Two names, in one directory or in two, that lead elsewhere afterwards; the objects are not
     /// known.
     Names((Handle, &'a Bytes), (Handle, &'a Bytes)),
+    /// Names in a directory that shall lead to nothing, nobody knows which. Such a change is not
+    /// followed: its guard is dropped.
+    Everything(Handle),
 }
 
 /// What a change did, as the server answered.
@@ -67,6 +78,8 @@ pub(crate) enum Effect<'a> {
 pub(crate) struct Changing<'a> {
     knowledge: &'a Knowledge,
     touched: Touched<'a>,
+    /// What it ends of what was told under leases.
+    ended: Vec<Ended>,
     /// When the server is asked for the change.
     pub(crate) asked: Asked,
 }
@@ -77,6 +90,8 @@ pub(crate) struct Asked {
     pub(crate) at: Nanos,
     /// How many reports of own writes had arrived (see `files/open_table.rs`).
     pub(crate) after_reports: u64,
+    /// The log of what ended what was told under leases, then; 0: the answer tells the moment only.
+    pub(crate) after_log: u64,
 }
 
 impl Knowledge {
@@ -88,68 +103,251 @@ impl Knowledge {
 
     /// Exact attributes, the answer to a question.
     pub fn learned(&self, asked: Asked, attr: &Attr) {
-        self.directories.learned(attr, asked.at);
+        // Under leases an answer that a notice has overtaken is for the moment only.
+        if !self.leased.is_on() || (attr.kind == FileKind::Directory && self.leased.is_current(asked, attr.handle)) {
+            self.directories.learned(attr, asked.at);
+        }
     }
 
     /// True if it may be answered that there is no such name.
     pub fn is_absent(&self, dir: Handle, name: &[u8], now: Nanos) -> bool {
-        self.directories.is_absent(dir, name, now)
+        let absent = self.directories.absent(dir, name, now);
+        absent.is_some_and(|age| !self.leased.is_on() || self.covers(dir, age, now).is_some())
     }
 
-    /// Attributes of a directory that is followed, and how many nanoseconds ago they were certainly
-    /// true.
+    /// Attributes of a directory that is followed, and for how many nanoseconds they may be
+    /// believed.
     pub fn directory(&self, dir: Handle, now: Nanos) -> Option<(Attr, u64)> {
-        self.directories.attr(dir, now)
+        let (attr, age) = self.directories.attr(dir, now)?;
+        if !self.leased.is_on() {
+            return Some((attr, self.directories.age_max() - age));
+        }
+        Some((attr, self.covers(dir, age, now)?))
+    }
+
+    /// For how many nanoseconds what was true of a directory so long ago may be believed: the lease
+    /// on it is held since.
+    fn covers(&self, dir: Handle, age: u64, now: Nanos) -> Option<u64> {
+        let (since, until) = self.leased.holds(dir, now)?;
+        (now.since(since) >= age).then(|| until.since(now))
     }
 
     /// This client is about to change something. To be called before the request is sent.
     pub fn changing<'a>(&'a self, touched: Touched<'a>, asked: Asked) -> Changing<'a> {
-        Changing { knowledge: self, touched, asked }
+        let ended = if self.leased.is_on() { self.begin(touched) } else { Vec::new() };
+        Changing { knowledge: self, touched, ended, asked }
+    }
+
+    fn begin(&self, touched: Touched<'_>) -> Vec<Ended> {
+        let name = |dir: Handle, name: &Bytes| Ended::Name(dir, name.clone());
+        let (ended, is_loss) = match touched {
+            Touched::Object(handle) => (vec![Ended::Object(handle)], false),
+            Touched::Name(dir, new) => (vec![name(dir, new)], false),
+            Touched::Linked(object, (dir, new)) => (vec![name(dir, new), Ended::Object(object)], false),
+            Touched::Lost(dir, old) => (vec![name(dir, old)], true),
+            Touched::Names(one, other) => (vec![name(one.0, one.1), name(other.0, other.1)], true),
+            Touched::Everything(dir) => (vec![Ended::Directory(dir), Ended::Object(dir), Ended::AnyObject], false),
+        };
+        self.leased.begin(ended, is_loss)
+    }
+
+    // ---- Leases
+    // ---------------------------------------------------------------------------------------------
+
+    /// What is told under leases counts from now on, and nothing else is believed; or no longer.
+    pub fn keep_leases(&self, is_on: bool) {
+        self.leased.set_on(is_on);
+        self.directories.forget_all();
+        if is_on {
+            // The lease says how long.
+            self.directories.set_age_max(u64::MAX);
+        }
+    }
+
+    /// True if what is told under leases counts.
+    pub fn keeps_leases(&self) -> bool {
+        self.leased.is_on()
+    }
+
+    /// The number of the log that answers to questions from now on must not be older than.
+    pub fn log(&self) -> u64 {
+        self.leased.newest()
+    }
+
+    /// A name was looked up, and the answer is given under a lease on its directory.
+    pub fn told_name(
+        &self,
+        asked: Asked,
+        now: Nanos,
+        dir: Handle,
+        name: &Bytes,
+        led: Option<(Handle, FileKind)>,
+        state: Option<&FileState>,
+    ) {
+        self.leased.told_names(asked, now, dir, [(name, led, state)]);
+    }
+
+    /// As [`Knowledge::told_name`], for many names of a listing.
+    pub fn told_names<'a>(
+        &self,
+        asked: Asked,
+        now: Nanos,
+        dir: Handle,
+        names: impl IntoIterator<Item = (&'a Bytes, Option<(Handle, FileKind)>, Option<&'a FileState>)>,
+    ) {
+        self.leased.told_names(asked, now, dir, names);
+    }
+
+    /// This client has made a name, and the answer is given under a lease on its directory. `asked`
+    /// is what [`Changing::done`] has returned.
+    pub fn made_name(&self, asked: Asked, dir: Handle, name: &Bytes, led: (Handle, FileKind), state: Option<&FileState>) {
+        self.leased.told_names(asked, asked.at, dir, [(name, Some(led), state)]);
+        if led.1 == FileKind::Directory && led.0.server() == dir.server() {
+            self.leased.made_directory(asked, led.0);
+        }
+    }
+
+    /// The state of an object was told by its handle, under a lease.
+    pub fn told_object(&self, asked: Asked, state: &FileState) {
+        self.leased.told_object(asked, state);
+    }
+
+    /// A directory is changed so often that nobody is told; its attributes were asked for then.
+    pub fn changes_often(&self, dir: Handle, at: Nanos) {
+        self.leased.changes_often(dir, at);
+    }
+
+    /// What a name leads to, if it may be believed.
+    pub fn name(&self, dir: Handle, name: &[u8], now: Nanos) -> Option<Led> {
+        self.leased.name(dir, name, now)
+    }
+
+    /// The state of an object, if it may be believed, and when it was asked for.
+    pub fn state(&self, handle: Handle, now: Nanos) -> Option<(FileState, Asked)> {
+        self.leased.state(handle, now)
+    }
+
+    /// For how many nanoseconds it may be believed that a name leads to this object (`None`: to
+    /// nothing).
+    pub fn name_holds_ns(&self, dir: Handle, name: &[u8], handle: Option<Handle>, now: Nanos) -> u64 {
+        self.leased.name_holds_ns(dir, name, handle, now)
+    }
+
+    /// For how many nanoseconds attributes may be believed, as far as others are concerned.
+    pub fn attr_holds_ns(&self, attr: &Attr, now: Nanos) -> u64 {
+        let followed = || self.directory(attr.handle, now).filter(|(known, _)| known.version == attr.version);
+        match self.leased.attr_holds_ns(attr, now) {
+            0 if attr.kind == FileKind::Directory => followed().map_or(0, |(_, holds_ns)| holds_ns),
+            holds_ns => holds_ns,
+        }
+    }
+
+    /// True if a lease on this directory is held.
+    pub fn holds(&self, dir: Handle, now: Nanos) -> bool {
+        self.leased.holds(dir, now).is_some()
+    }
+
+    /// The objects of which attributes were told under the leases that a notice ends.
+    pub fn told_under(&self, server: ServerId, notice: &LeaseNotice) -> Vec<Handle> {
+        self.leased.told_under(server, notice)
+    }
+
+    /// The session at a server, and the newest notice that was heard in it.
+    pub fn session(&self, server: ServerId) -> (u32, u64) {
+        self.leased.session(server)
+    }
+
+    /// The session at a server is this one, and holds until then. True if it has just begun.
+    pub fn renewed(&self, server: ServerId, session: u32, until: Nanos) -> bool {
+        let is_new = self.leased.renewed(server, session, until);
+        if is_new {
+            self.directories.forget_all();
+        }
+        is_new
+    }
+
+    /// Takes a notice in.
+    pub fn notice(&self, server: ServerId, notice: &LeaseNotice) {
+        self.leased.notice(server, notice);
+        match notice {
+            LeaseNotice::Name { dir, .. } | LeaseNotice::Directory { dir } => self.directories.forget(*dir),
+            LeaseNotice::Object { handle } => self.directories.forget(*handle),
+            LeaseNotice::Everything {} => self.directories.forget_all(),
+            LeaseNotice::Append { .. } => {}
+        }
+    }
+
+    /// All notices up to this one were taken in, here and above.
+    pub fn heard(&self, server: ServerId, session: u32, newest: u64) {
+        self.leased.heard(server, session, newest);
     }
 
     /// A server has restarted: a power cut may have set versions back.
-    pub fn restarted(&self) {
+    pub fn restarted(&self, server: ServerId) {
+        self.leased.notice(server, &LeaseNotice::Everything {});
         self.directories.forget_all();
     }
 }
 
 impl Changing<'_> {
-    /// The server has answered.
-    pub fn done(self, effect: Effect<'_>) {
+    /// The server has answered. Returns when the answer counts as asked for.
+    pub fn done(self, effect: Effect<'_>) -> Asked {
         let (directories, at) = (&self.knowledge.directories, self.asked.at);
         match (self.touched, effect) {
             (_, Effect::Object) => {}
             (_, Effect::Attributes(attr)) => directories.touched(attr),
-            (Touched::Name(dir, name), Effect::Made(change)) => directories.created(dir, name, change, at),
+            (Touched::Name(dir, name) | Touched::Linked(_, (dir, name)), Effect::Made(change)) => {
+                directories.created(dir, name, change, at)
+            }
             (Touched::Name(dir, name), Effect::MadeDirectory(change, attr)) => {
                 directories.made_directory(dir, name, change, at);
                 directories.made(attr, at);
             }
-            (Touched::Name(dir, name), Effect::Removed(change)) => directories.removed(dir, name, change, at),
-            (Touched::Name(dir, name), Effect::RemovedDirectory(change)) => directories.removed_directory(dir, name, change, at),
+            (Touched::Lost(dir, name), Effect::Removed(change)) => directories.removed(dir, name, change, at),
+            (Touched::Lost(dir, name), Effect::RemovedDirectory(change)) => directories.removed_directory(dir, name, change, at),
             (Touched::Names((dir, from), (_, to)), Effect::Renamed(change, replaced)) => {
                 directories.renamed(dir, (from, to), replaced, change, at);
             }
             (touched, effect) => unreachable!("{effect:?} of {touched:?}"),
         }
+        let asked = self.over();
         // It has no more to forget.
-        std::mem::forget(self);
+        let mut this = std::mem::ManuallyDrop::new(self);
+        drop(std::mem::take(&mut this.ended));
+        asked
+    }
+
+    /// What it ends of what was told under leases.
+    pub fn ended(&self) -> &[Ended] {
+        &self.ended
     }
 
     /// The server has answered to a create. A name that somebody else has made is not followed.
-    pub fn created(self, reply: &CreateReply) {
+    pub fn created(mut self, reply: &CreateReply) -> Asked {
         if reply.created {
-            self.done(Effect::Made(reply.dir));
+            return self.done(Effect::Made(reply.dir));
         }
+        let asked = self.over();
+        self.ended.clear();
+        asked
+    }
+
+    /// What it ended has changed, perhaps.
+    fn over(&self) -> Asked {
+        if self.ended.is_empty() {
+            return self.asked;
+        }
+        Asked { after_log: self.knowledge.leased.changed(&self.ended, self.asked.after_log), ..self.asked }
     }
 }
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
+        self.over();
         let Knowledge { directories, .. } = self.knowledge;
         match self.touched {
-            Touched::Object(object) => directories.forget(object),
-            Touched::Name(dir, _) => directories.forget(dir),
+            Touched::Object(object) | Touched::Everything(object) => directories.forget(object),
+            Touched::Name(dir, _) | Touched::Lost(dir, _) | Touched::Linked(_, (dir, _)) => directories.forget(dir),
             Touched::Names((from, _), (to, _)) => {
                 directories.forget(from);
                 directories.forget(to);
@@ -169,7 +367,7 @@ mod tests {
     }
 
     fn asked(at: u64) -> Asked {
-        Asked { at: Nanos(at), after_reports: 0 }
+        Asked { at: Nanos(at), after_reports: 0, after_log: 0 }
     }
 
     /// Knows the directory, which is empty.
@@ -189,7 +387,7 @@ mod tests {
         let change = knowledge.changing(Touched::Name(DIR, &name), asked(3));
         change.done(Effect::Made(DirChange { version: 6, time: weft_base::WallTime(6) }));
         assert!(!knowledge.is_absent(DIR, &name, Nanos(4)) && knowledge.is_absent(DIR, b"y", Nanos(4)));
-        let change = knowledge.changing(Touched::Name(DIR, &name), asked(5));
+        let change = knowledge.changing(Touched::Lost(DIR, &name), asked(5));
         change.done(Effect::Removed(DirChange { version: 7, time: weft_base::WallTime(7) }));
         assert!(knowledge.is_absent(DIR, &name, Nanos(6)));
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weft_base::{Attr, Credentials, Handle, ServerId, Status};
+use weft_base::{Attr, Credentials, FileKind, Handle, ServerId, Status};
 use weft_call::run_window;
 use weft_rt::Runtime;
+use weft_wire::LeaseScope;
 use weft_wire::ops::{FileState, GetAttrManyRequest, ParentRequest, ReadDirReply, ReadDirRequest, SyncMetaRequest};
 
 use super::partitions::By;
@@ -18,6 +19,19 @@ const ATTRS_MAX: usize = 1024;
 /// Most files of one answer whose data servers are asked at once (those that others are writing).
 const SETTLE_WINDOW: usize = 32;
 
+/// What a listing is about besides names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Nothing.
+    Names,
+    /// Exact attributes.
+    Exact,
+    /// Attributes as far as they can be had without waiting for data servers that do not answer.
+    Soon,
+    /// The same, but those of directories only if they come along.
+    SizesSoon,
+}
+
 impl<R: Runtime> Client<R> {
     /// Lists entries after a cookie (0: from the start), about `bytes_max` bytes of them. With
     /// `with_attrs` each entry has exact attributes, unless its object was removed meanwhile;
@@ -27,7 +41,7 @@ impl<R: Runtime> Client<R> {
     /// [`Status::NotDirectory`], [`Status::Stale`] if the directory is gone, permissions, servers
     /// that do not answer.
     pub async fn readdir(&self, who: &Credentials, dir: Handle, cookie: u64, bytes_max: u32, with_attrs: bool) -> Result<DirPage> {
-        self.list(who, dir, cookie, bytes_max, with_attrs, false).await
+        self.list(who, dir, cookie, bytes_max, if with_attrs { Wanted::Exact } else { Wanted::Names }).await
     }
 
     /// Like [`Client::readdir`] with attributes, for listings beside servers that do not answer:
@@ -37,18 +51,20 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// As [`Client::readdir`].
     pub async fn readdir_soon(&self, who: &Credentials, dir: Handle, cookie: u64, bytes_max: u32) -> Result<DirPage> {
-        self.list(who, dir, cookie, bytes_max, true, true).await
+        self.list(who, dir, cookie, bytes_max, Wanted::Soon).await
     }
 
-    async fn list(&self, who: &Credentials, dir: Handle, cookie: u64, bytes_max: u32, with_attrs: bool, soon: bool) -> Result<DirPage> {
+    pub(crate) async fn list(&self, who: &Credentials, dir: Handle, cookie: u64, bytes_max: u32, wanted: Wanted) -> Result<DirPage> {
+        let (with_attrs, soon) = (wanted != Wanted::Names, matches!(wanted, Wanted::Soon | Wanted::SizesSoon));
         let flow = self.flow("readdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_READDIR);
-        let asked = self.ask();
+        let asked = self.asking();
         // A range without a name behind the cookie is not the end of the directory.
         let mut behind = cookie;
+        let mut leased = LeaseScope::Nothing;
         let ReadDirReply { entries, until, parent } = loop {
             let make = |at| ReadDirRequest { at, cookie: behind, bytes_max, with_state: with_attrs, who: who.clone() };
-            let reply = self.call_in_dir(flow, dir, By::Cookie(behind), make).await?;
+            let reply = self.ask_in_dir(flow, dir, By::Cookie(behind), make, &mut leased).await?;
             if !reply.entries.is_empty() || reply.until == u64::MAX {
                 break reply;
             }
@@ -57,6 +73,12 @@ impl<R: Runtime> Client<R> {
             }
             behind = reply.until;
         };
+        if leased >= LeaseScope::Names {
+            let names = entries
+                .iter()
+                .map(|entry| (&entry.name, Some((entry.handle, entry.kind)), entry.state.as_ref().filter(|_| leased == LeaseScope::All)));
+            self.inner.knowledge.told_names(asked, self.rt().now(), dir, names);
+        }
         // A client with a limited key is not told of it: `..` is then as in the root.
         let parent = if parent == Handle(0) { dir } else { parent };
         let end = until == u64::MAX;
@@ -64,7 +86,8 @@ impl<R: Runtime> Client<R> {
         let mut unsettled = Vec::new();
         for entry in entries {
             let attr = entry.state.as_ref().and_then(|state| self.settle_at_once(state, asked));
-            if with_attrs && attr.is_none() {
+            let is_wanted = with_attrs && (wanted != Wanted::SizesSoon || entry.kind != FileKind::Directory);
+            if is_wanted && attr.is_none() {
                 unsettled.push((items.len(), entry.state));
             }
             items.push(DirItem { name: entry.name, handle: entry.handle, kind: entry.kind, cookie: entry.cookie, attr, is_exact: true });
@@ -143,7 +166,7 @@ impl<R: Runtime> Client<R> {
         }
         let requests = by_server.iter().flat_map(|(server, positions)| positions.chunks(ATTRS_MAX).map(|chunk| (*server, chunk)));
         let flows = requests.map(|(server, positions)| async move {
-            let asked = self.ask();
+            let asked = self.asking();
             let request = GetAttrManyRequest { handles: positions.iter().map(|position| handles[*position]).collect() };
             let reply = self.call(flow, server, &request).await;
             let states = reply.and_then(|reply| {

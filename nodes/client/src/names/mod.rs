@@ -9,16 +9,17 @@ mod paths;
 use bytes::Bytes;
 use weft_base::{Attr, Credentials, FileKind, Handle, Status, check_name};
 use weft_rt::Runtime;
-use weft_wire::Rights;
 use weft_wire::ops::{
     CreateRequest, LinkRequest, LookupReply, LookupRequest, MkdirRequest, ReadlinkRequest, RenameRequest, RmdirRequest, UnlinkRequest,
 };
+use weft_wire::{LeaseScope, Rights};
 
 use crate::attributes::Settled;
 use crate::flow::Flow;
-use crate::knowledge::{Effect, Touched};
+use crate::knowledge::{Effect, Led, Touched};
 use crate::{Client, RenameFlags, Result, Seen};
 
+pub(crate) use directory::Wanted;
 pub(crate) use partitions::By;
 
 /// How often a name is looked up again because the object it led to was changing when its
@@ -31,6 +32,11 @@ fn checked(flow: Flow, name: &[u8]) -> Result<Bytes> {
     Ok(Bytes::copy_from_slice(name))
 }
 
+/// True if nobody needs to ask a server whether this user may look names up in a directory.
+fn may_search(who: &Credentials) -> bool {
+    who.checked_by_kernel || who.uid == 0
+}
+
 impl<R: Runtime> Client<R> {
     /// Attributes of the object that a name leads to; they are exact.
     ///
@@ -41,11 +47,29 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("lookup", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         let name = checked(flow, name)?;
-        let may_search = who.checked_by_kernel || who.uid == 0;
-        if may_search && self.inner.knowledge.is_absent(dir, &name, self.rt().now()) {
-            return Err(flow.error(Status::NotFound));
+        if let Some(believed) = self.believed(flow, who, dir, &name) {
+            return believed;
         }
         self.lookup_in(flow, who, dir, &name).await
+    }
+
+    /// What needs no question: there is no such name, or what it leads to was told under a lease.
+    fn believed(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Option<Result<Attr>> {
+        let (knowledge, now) = (&self.inner.knowledge, self.rt().now());
+        if !may_search(who) {
+            return None;
+        }
+        match knowledge.name(dir, name, now) {
+            Some(Led::Nowhere) => Some(Err(flow.error(Status::NotFound))),
+            Some(Led::To(handle, _, Some(told))) => {
+                let (state, asked) = *told;
+                assert!(state.attr.handle == handle, "what was told of an object is found by its handle");
+                self.settle_at_once(&state, asked).filter(|attr| attr.nlink > 0).map(Ok)
+            }
+            // A directory that this client has just changed.
+            Some(Led::To(handle, _, None)) => knowledge.directory(handle, now).map(|(attr, _)| Ok(attr)),
+            None => knowledge.is_absent(dir, name, now).then(|| Err(flow.error(Status::NotFound))),
+        }
     }
 
     /// Like [`Client::lookup`], but does not wait long for data servers that do not answer: names
@@ -57,12 +81,11 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("lookup", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
         let name = checked(flow, name)?;
-        let may_search = who.checked_by_kernel || who.uid == 0;
-        if may_search && self.inner.knowledge.is_absent(dir, &name, self.rt().now()) {
-            return Err(flow.error(Status::NotFound));
+        if let Some(believed) = self.believed(flow, who, dir, &name) {
+            return believed.map(|attr| Seen { attr, is_exact: true });
         }
         for _ in 0..LOOKUP_TRIES {
-            let asked = self.ask();
+            let asked = self.asking();
             let reply = self.lookup_request(flow, who, dir, &name).await?;
             let found = Flow { handle: reply.handle, ..flow };
             let outcome = match reply.state {
@@ -70,7 +93,11 @@ impl<R: Runtime> Client<R> {
                     Some(attr) => Ok(Seen { attr, is_exact: true }),
                     None => Box::pin(self.settle_soon(found, state, asked)).await,
                 },
-                None => Box::pin(self.stat_many_in(found, &[reply.handle], true)).await.pop().expect("one result for one object"),
+                // Asked for alone, so that it may be believed.
+                None => match self.get_state(found, reply.handle).await {
+                    Ok(state) => Box::pin(self.settle_soon(found, state, asked)).await,
+                    Err(error) => Err(error),
+                },
             };
             match outcome {
                 // Removed or replaced in between: what is it now?
@@ -85,7 +112,7 @@ impl<R: Runtime> Client<R> {
     pub(crate) async fn lookup_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<Attr> {
         let mut later = None;
         for _ in 0..LOOKUP_TRIES {
-            let asked = self.ask();
+            let asked = self.asking();
             let reply = self.lookup_request(flow, who, dir, name).await?;
             let found = Flow { handle: reply.handle, ..flow };
             let outcome = match reply.state {
@@ -114,7 +141,14 @@ impl<R: Runtime> Client<R> {
     pub async fn lookup_handle(&self, who: &Credentials, dir: Handle, name: &[u8]) -> Result<(Handle, FileKind)> {
         let flow = self.flow("lookup", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_LOOKUP);
-        self.lookup_handle_in(flow, who, dir, &checked(flow, name)?).await
+        let name = checked(flow, name)?;
+        if let (true, Some(led)) = (may_search(who), self.inner.knowledge.name(dir, &name, self.rt().now())) {
+            return match led {
+                Led::Nowhere => Err(flow.error(Status::NotFound)),
+                Led::To(handle, kind, _) => Ok((handle, kind)),
+            };
+        }
+        self.lookup_handle_in(flow, who, dir, &name).await
     }
 
     /// [`Client::lookup_handle`] as a part of another operation.
@@ -124,7 +158,17 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn lookup_request(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<LookupReply> {
-        self.call_in_dir(flow, dir, By::Name(name), |at| LookupRequest { at, name: name.clone(), who: who.clone() }).await
+        let (asked, mut leased) = (self.asking(), LeaseScope::Nothing);
+        let make = |at| LookupRequest { at, name: name.clone(), who: who.clone() };
+        let outcome = self.ask_in_dir(flow, dir, By::Name(name), make, &mut leased).await;
+        if leased >= LeaseScope::Names {
+            let (led, state) = match &outcome {
+                Ok(reply) => (Some((reply.handle, reply.kind)), reply.state.as_ref().filter(|_| leased == LeaseScope::All)),
+                Err(_) => (None, None),
+            };
+            self.inner.knowledge.told_name(asked, self.rt().now(), dir, name, led, state);
+        }
+        outcome
     }
 
     /// Makes a directory with these permission bits (the umask applied already). Returns its
@@ -156,9 +200,14 @@ impl<R: Runtime> Client<R> {
         let name = checked(flow, name)?;
         let change = self.changing(Touched::Name(dir, &name));
         let make = |at| MkdirRequest { at, name: name.clone(), mode, stripe_bytes, stripe_width, who: who.clone() };
-        let reply = self.call_in_dir(flow, dir, By::Name(&name), make).await?;
-        change.done(Effect::MadeDirectory(reply.dir, &reply.state.attr));
-        Ok(reply.state.attr)
+        let mut leased = LeaseScope::Nothing;
+        let reply = self.ask_in_dir(flow, dir, By::Name(&name), make, &mut leased).await?;
+        let attr = reply.state.attr;
+        let asked = change.done(Effect::MadeDirectory(reply.dir, &attr));
+        if leased == LeaseScope::All {
+            self.inner.knowledge.made_name(asked, dir, &name, (attr.handle, attr.kind), Some(&reply.state));
+        }
+        Ok(attr)
     }
 
     /// Removes an empty directory.
@@ -170,7 +219,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("rmdir", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_RMDIR);
         let name = checked(flow, name)?;
-        let change = self.changing(Touched::Name(dir, &name));
+        let change = self.changing(Touched::Lost(dir, &name));
         let reply = self.call_in_dir(flow, dir, By::Name(&name), |at| RmdirRequest { at, name: name.clone(), who: who.clone() }).await?;
         change.done(Effect::RemovedDirectory(reply.dir));
         Ok(())
@@ -189,7 +238,8 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::unlink`] as a part of another operation.
     pub(crate) async fn unlink_in(&self, flow: Flow, who: &Credentials, dir: Handle, name: &Bytes) -> Result<()> {
-        let change = self.changing(Touched::Name(dir, name));
+        let change = self.changing(Touched::Lost(dir, name));
+        self.announce_before(&change).await;
         let reply = self.call_in_dir(flow, dir, By::Name(name), |at| UnlinkRequest { at, name: name.clone(), who: who.clone() }).await?;
         change.done(Effect::Removed(reply.dir));
         Ok(())
@@ -219,6 +269,7 @@ impl<R: Runtime> Client<R> {
         }
         self.owner(flow, to_dir)?;
         let change = self.changing(Touched::Names((from_dir, &from_name), (to_dir, &to_name)));
+        self.announce_before(&change).await;
         let outcome = self.call_in_dir(flow, from_dir, By::Name(&from_name), |from| RenameRequest {
             from,
             from_name: from_name.clone(),
@@ -250,7 +301,7 @@ impl<R: Runtime> Client<R> {
         if kind == FileKind::Directory {
             return Err(flow.error(Status::NotPermitted));
         }
-        let change = self.changing(Touched::Name(to_dir, &to_name));
+        let change = self.changing(Touched::Linked(handle, (to_dir, &to_name)));
         let asked = change.asked;
         let make = |to| LinkRequest { handle, kind, to, to_name: to_name.clone(), who: who.clone() };
         let reply = self.call_in_dir(flow, to_dir, By::Name(&to_name), make).await?;
@@ -313,6 +364,7 @@ impl<R: Runtime> Client<R> {
             stripe_bytes: 0,
             stripe_width: 0,
             who: who.clone(),
+            strips: None,
         })
         .await
     }
@@ -326,9 +378,12 @@ impl<R: Runtime> Client<R> {
         make: impl Fn(weft_wire::ops::DirTarget) -> CreateRequest,
     ) -> Result<Attr> {
         let change = self.changing(Touched::Name(dir, name));
-        let asked = change.asked;
-        let reply = self.call_in_dir(flow, dir, By::Name(name), make).await?;
-        change.created(&reply);
+        let (asked, mut leased) = (change.asked, LeaseScope::Nothing);
+        let reply = self.ask_in_dir(flow, dir, By::Name(name), make, &mut leased).await?;
+        let done = change.created(&reply);
+        if leased == LeaseScope::All {
+            self.inner.knowledge.made_name(done, dir, name, (reply.handle, reply.kind), reply.state.as_ref());
+        }
         let flow = Flow { handle: reply.handle, ..flow };
         match reply.state {
             Some(state) => self.settle(flow, state, asked).await,

@@ -8,8 +8,8 @@
 
 use weft_base::{Handle, ServerId, Status};
 use weft_rt::Runtime;
-use weft_wire::Operation;
 use weft_wire::ops::{DirTarget, GetAttrRequest, PartitionMap};
+use weft_wire::{LeaseScope, Operation};
 
 use crate::flow::Flow;
 use crate::{Client, Result};
@@ -35,13 +35,23 @@ impl<R: Runtime> Client<R> {
         by: By<'_>,
         make: impl Fn(DirTarget) -> O,
     ) -> Result<O::Reply> {
+        self.ask_in_dir(flow, dir, by, make, &mut LeaseScope::default()).await
+    }
+
+    /// [`Client::call_in_dir`]; says also whether the answer, which may be that there is no such
+    /// name, is given under a lease on the directory.
+    pub(crate) async fn ask_in_dir<O: Operation>(
+        &self,
+        flow: Flow,
+        dir: Handle,
+        by: By<'_>,
+        make: impl Fn(DirTarget) -> O,
+        leased: &mut LeaseScope,
+    ) -> Result<O::Reply> {
         let owner = self.owner(flow, dir)?;
         for _ in 0..MAP_TRIES {
-            let (map_epoch, server) = match self.inner.knowledge.partitions.get(dir) {
-                None => (0, owner),
-                Some(map) => (map.epoch(), self.server_by(flow, &map, by, owner).await?),
-            };
-            match self.call(flow, server, &make(DirTarget { dir, map_epoch })).await {
+            let (at, server) = self.target_in_dir(flow, dir, by).await?;
+            match self.ask(flow, server, &make(at), leased).await {
                 Err(error) if error.status == Status::StaleMap => {
                     let state = self.call(flow, owner, &GetAttrRequest { handle: dir }).await?;
                     let map = state.partitions.ok_or(flow.error_at(Status::NotDirectory, owner))?;
@@ -51,6 +61,16 @@ impl<R: Runtime> Client<R> {
             }
         }
         Err(flow.error_at(Status::Busy, owner))
+    }
+
+    /// The server that holds a name, or the listing, of `dir`, as far as this client knows.
+    pub(crate) async fn target_in_dir(&self, flow: Flow, dir: Handle, by: By<'_>) -> Result<(DirTarget, ServerId)> {
+        let owner = self.owner(flow, dir)?;
+        let (map_epoch, server) = match self.inner.knowledge.partitions.get(dir) {
+            None => (0, owner),
+            Some(map) => (map.epoch(), self.server_by(flow, &map, by, owner).await?),
+        };
+        Ok((DirTarget { dir, map_epoch }, server))
     }
 
     async fn server_by(&self, flow: Flow, map: &PartitionMap, by: By<'_>, owner: ServerId) -> Result<ServerId> {

@@ -2,8 +2,10 @@
 
 use weft_base::{Handle, SECOND, ServerId, ServerRole};
 use weft_call::run_window;
-use weft_rt::Runtime;
-use weft_wire::ops::{LiveReply, LiveRequest, PingRequest, ServerInfo, TraceReadReply, TraceReadRequest, TraceReply, TraceRequest};
+use weft_rt::{Bulk, Runtime};
+use weft_wire::ops::{
+    LiveReply, LiveRequest, PingRequest, ServerInfo, SetDurabilityRequest, TraceReadReply, TraceReadRequest, TraceReply, TraceRequest,
+};
 
 use super::DataSpace;
 use crate::{Client, Error, FsStats, Result};
@@ -21,6 +23,27 @@ impl<R: Runtime> Client<R> {
         let mut flow = self.flow("ping", Handle(0));
         flow.deadline = flow.deadline.min(self.rt().now() + PING_DEADLINE);
         self.call(flow, server, &PingRequest {}).await
+    }
+
+    /// As [`Client::ping`], with data beside the request that the server takes in and throws away:
+    /// what a message of so many bytes costs.
+    ///
+    /// # Errors
+    /// As [`Client::ping`], but within the usual deadline; [`weft_base::Status::TooBig`] above
+    /// [`weft_wire::BULK_BYTES_MAX`].
+    pub async fn ping_with(&self, server: ServerId, data: &[u8]) -> Result<ServerInfo> {
+        let bulk = if data.is_empty() { Bulk::None } else { Bulk::Slices(vec![data]) };
+        Ok(self.call_with_bulk(self.flow("ping", Handle(0)), server, &PingRequest {}, bulk).await?.0)
+    }
+
+    /// Sets the contract under which one server acknowledges changes: `sync`, `batch` or `none`.
+    ///
+    /// # Errors
+    /// [`weft_base::Status::Invalid`] for another name, [`weft_base::Status::NotSupported`] of a
+    /// server that keeps nothing or is too old to know; servers that do not answer.
+    pub async fn set_durability(&self, server: ServerId, durability: &str) -> Result<()> {
+        let flow = self.flow("set the durability", Handle(0));
+        self.call(flow, server, &SetDurabilityRequest { durability: durability.into() }).await
     }
 
     /// Asks one server what it has done and is busy with. Gives up after 2 s.

@@ -8,7 +8,8 @@ mod space;
 use weft_base::{ClusterMap, Handle, Nanos, Payload, ServerId};
 use weft_call::{Caller, CallerStats};
 use weft_rt::{Bulk, Runtime};
-use weft_wire::Operation;
+use weft_wire::ops::{NoticesReply, NoticesRequest};
+use weft_wire::{LeaseScope, Operation};
 
 use crate::flow::Flow;
 use crate::{Client, ClientOptions, Result};
@@ -36,6 +37,16 @@ impl<R: Runtime> Servers<R> {
         self.caller.take_restarted()
     }
 
+    /// The request that waits for notices: it belongs to no operation, and brings nothing else up.
+    pub(crate) async fn ask_for_notices(
+        &self,
+        server: ServerId,
+        request: &NoticesRequest,
+        deadline: Nanos,
+    ) -> weft_base::Result<NoticesReply> {
+        self.caller.call_leased(server, request, deadline).await.0
+    }
+
     /// A request that belongs to no operation: it brings nothing else up. False, and the server
     /// counts as restarted again, if it was not answered.
     pub(crate) async fn tell<O: Operation>(&self, server: ServerId, operation: &O, deadline: Nanos) -> bool {
@@ -61,6 +72,14 @@ impl<R: Runtime> Client<R> {
     /// One request of an operation.
     pub(crate) async fn call<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O) -> Result<O::Reply> {
         let outcome = self.inner.servers.caller.call(server, operation, flow.deadline).await;
+        self.after_call(flow, server).await;
+        outcome.map_err(|status| flow.error_at(status, server))
+    }
+
+    /// Like [`Client::call`]; says also how much of the answer is given under a lease.
+    pub(crate) async fn ask<O: Operation>(&self, flow: Flow, server: ServerId, operation: &O, leased: &mut LeaseScope) -> Result<O::Reply> {
+        let (outcome, given) = self.inner.servers.caller.call_leased(server, operation, flow.deadline).await;
+        *leased = if self.inner.knowledge.keeps_leases() { given } else { LeaseScope::Nothing };
         self.after_call(flow, server).await;
         outcome.map_err(|status| flow.error_at(status, server))
     }

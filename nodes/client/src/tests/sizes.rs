@@ -40,6 +40,8 @@ fn the_state_of_an_operation_is_small() {
         ("read", size_of_val(&client.read(&file, 0, 1))),
         ("write", size_of_val(&client.write(&file, 0, Bulk::None))),
         ("write_synced", size_of_val(&client.write_synced(&file, 0, Bulk::None, false))),
+        ("read_many", size_of_val(&client.read_many(&who, &[]))),
+        ("read_paths", size_of_val(&client.read_paths(&who, &[]))),
         ("readdir", size_of_val(&client.readdir(&who, handle, 0, 1, true))),
         ("readdir_soon", size_of_val(&client.readdir_soon(&who, handle, 0, 1))),
         ("statfs", size_of_val(&client.statfs())),

@@ -3,6 +3,7 @@
 
 mod epoch;
 mod read;
+mod read_many;
 mod remove;
 mod stat;
 mod sync;
@@ -37,6 +38,7 @@ pub async fn execute<R: ServerRuntime>(
     match request {
         Request::Write(request) => write::write(server, header, request, bulk, executed).await,
         Request::Read(request) => read::read(server, peer, header, request).await,
+        Request::ReadMany(request) => read_many::read_many(server, peer, header, request).await,
         Request::ObjectStat(request) => stat::stat(server, header, &request),
         Request::ObjectTruncate(request) => truncate::truncate(server, header, &request, executed).await,
         Request::ObjectSync(request) => sync::sync(server, header, &request),

@@ -217,6 +217,27 @@ impl Peer {
         Ok((reply, bulk.to_bytes().to_vec()))
     }
 
+    /// A piece of a datafile for [`Peer::read_many`].
+    pub fn piece(&self, handle: u64, offset: u64, bytes: u32) -> DatafileRead {
+        DatafileRead { capability: self.capability(handle, Rights::READ), index: 0, offset, bytes }
+    }
+
+    /// Each piece with its bytes and the size of its datafile.
+    pub async fn read_many(&self, reads: Vec<DatafileRead>) -> Result<Vec<Result<(Vec<u8>, u64)>>> {
+        let (reply, bulk) = self.call(&ReadManyRequest { reads }, &[]).await?;
+        let data = bulk.to_bytes();
+        let mut at = 0;
+        let taken = reply.got.into_iter().map(|got| {
+            let got = got?;
+            let bytes = data[at..at + got.bytes as usize].to_vec();
+            at += bytes.len();
+            Ok((bytes, got.size))
+        });
+        let taken = taken.collect();
+        assert_eq!(at, data.len(), "the reply tells what it carries");
+        Ok(taken)
+    }
+
     pub async fn sync(&self, handle: u64) -> Result<()> {
         let capability = self.capability(handle, Rights::READ);
         self.call(&ObjectSyncRequest { handle: Handle(handle), index: 0, capability }, &[]).await.map(drop)

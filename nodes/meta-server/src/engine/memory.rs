@@ -8,6 +8,7 @@ use weft_journal::{Journal, JournalError, JournalStats, Lsn};
 use weft_rt::Disk;
 
 use super::{Engine, Room};
+use crate::Durability;
 
 /// Counts records and forgets them.
 #[derive(Debug)]
@@ -54,6 +55,9 @@ impl<D: Disk> Engine for MemoryEngine<D> {
         Ok(())
     }
     async fn sync_through(&self, _: Lsn) -> Result<(), JournalError> {
+        Ok(())
+    }
+    async fn promise(&self, _: Durability) -> Result<(), JournalError> {
         Ok(())
     }
     fn flush_interval(&self) -> Option<u64> {

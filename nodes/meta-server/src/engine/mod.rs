@@ -11,9 +11,12 @@ use std::future::Future;
 use weft_journal::{Journal, JournalError, JournalStats, Lsn};
 use weft_rt::Disk;
 
+use crate::Durability;
+
 pub(crate) use journal::JournalEngine;
 pub(crate) use memory::MemoryEngine;
 pub(crate) use rows::{Plan, RowEngine};
+pub use rows::{Row, each_row, tail_records};
 
 /// How much room there is for records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,9 @@ pub(crate) trait Engine: Clone + 'static {
 
     /// Waits until the record survives a power cut, whatever is promised.
     fn sync_through(&self, lsn: Lsn) -> impl Future<Output = Result<(), JournalError>>;
+
+    /// Commits are as safe as this contract demands from now on.
+    fn promise(&self, durability: Durability) -> impl Future<Output = Result<(), JournalError>>;
 
     /// If written records may wait for a flush: how long, in nanoseconds.
     fn flush_interval(&self) -> Option<u64>;

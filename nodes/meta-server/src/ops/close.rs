@@ -46,9 +46,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             let mut record = Record::default();
             let plan = self.state.borrow().prepare_close(&cx, close, &mut record);
             outcomes.push(match plan {
-                Ok(ClosePlan::Done) => self.check_room_for(Op::CloseMany, &record).map(|()| {
+                Ok(ClosePlan::Done) => self.may_close(header, Op::CloseMany, &record).map(|()| {
                     changes += record.changes.len();
                     self.change(&mut record);
+                    self.closed_by(header.request.client, close.handle);
                 }),
                 Ok(ClosePlan::AskData) => Err(Status::Busy),
                 Err(status) => Err(status),
@@ -66,6 +67,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         Ok(Step::Answer(body, changes))
     }
 
+    fn may_close(&self, header: &Header, op: Op, record: &Record) -> Result<()> {
+        self.check_room_for(op, record)?;
+        self.announce(header.request.client, record)
+    }
+
     /// `None` if the data servers must be asked.
     fn try_close(&self, header: &Header, request: &CloseRequest) -> Result<Option<Step>> {
         let mut record = Record::default();
@@ -73,10 +79,11 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         if plan == ClosePlan::AskData {
             return Ok(None);
         }
-        self.check_room_for(Op::Close, &record)?;
+        self.may_close(header, Op::Close, &record)?;
         let body = ().to_bytes();
         let changes = record.changes.len();
         self.change_and_answer(header, &mut record, &body);
+        self.closed_by(header.request.client, request.handle);
         self.closed();
         Ok(Some(Step::Answer(body, changes)))
     }

@@ -1,8 +1,10 @@
 //! What each operation does that the state alone does not decide; those with a sequence have a file
 //! each.
 
+mod changes;
 mod close;
 mod link;
+mod locks;
 mod mkdir;
 mod names;
 mod reap;
@@ -26,6 +28,7 @@ use crate::engine::Engine;
 use crate::server::Server;
 use crate::step::Step;
 
+pub(crate) use locks::ProgramLocks;
 pub(crate) use names::{NameChange, NameReply};
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
@@ -38,6 +41,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             Request::TxStatus(request) => answer(&self.tx_status(&request)),
             Request::SyncMeta(_) => Ok(self.start_question(peer, header, Rc::clone(self).sync_meta())),
             Request::Reclaim(request) => self.reclaim(header, &request),
+            Request::Notices(request) => self.notices(peer, header, &request),
+            Request::Changes(request) => self.changes(peer, header, &request),
 
             Request::SetAttr(request) => self.setattr(peer, header, &request),
             Request::Open(request) => self.open(peer, header, request),
@@ -46,6 +51,10 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 self.change_names(peer, header, request)
             }
             Request::CloseMany(request) => self.close_many(header, &request),
+            Request::Lock(request) => self.lock(peer, header, &request),
+            Request::Unlock(request) => self.unlock(header, &request),
+            Request::LockTest(request) => self.lock_test(header, &request),
+            Request::LockCancel(request) => self.lock_cancel(header, &request),
             Request::TxPrepare(request) => self.tx_prepare(header, request),
             Request::TxDecide(request) => self.tx_decide(header, &request),
 
@@ -64,9 +73,9 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     fn answer_alone(&self, header: &Header, request: &Request) -> Option<Result<Step>> {
         let mut record = Record::default();
         let body = self.state.borrow().decide(&self.context(header.request.client), request, &mut record)?;
-        Some(body.map(|body| match request.op().changes() {
+        Some(body.and_then(|body| match request.op().changes() {
             true => self.changed(header, record, body),
-            false => Step::Answer(body, 0),
+            false => Ok(Step::Answer(body, records_seen(request))),
         }))
     }
 
@@ -74,30 +83,34 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     fn local<T: Wire>(&self, header: &Header, prepare: impl FnOnce(&State, &RequestContext<'_>, &mut Record) -> Result<T>) -> Result<Step> {
         let mut record = Record::default();
         let body = prepare(&self.state.borrow(), &self.context(header.request.client), &mut record)?.to_bytes();
-        Ok(self.changed(header, record, body))
+        self.changed(header, record, body)
     }
 
     /// Makes a change within the turn; this is its answer.
-    fn changed(&self, header: &Header, mut record: Record, body: Bytes) -> Step {
+    fn changed(&self, header: &Header, mut record: Record, body: Bytes) -> Result<Step> {
         let changes = record.changes.len();
+        self.announce(header.request.client, &record)?;
         self.change_and_answer(header, &mut record, &body);
-        Step::Answer(body, changes)
+        Ok(Step::Answer(body, changes))
     }
 
     /// Everything acknowledged so far is on stable storage when this is answered.
     async fn sync_meta(self: Rc<Self>) -> Result<Bytes> {
+        self.make_all_durable().await.map(|()| ().to_bytes())
+    }
+
+    pub(crate) async fn make_all_durable(&self) -> Result<()> {
         if !self.settle().await {
             return Err(Status::Io);
         }
         let synced = self.engine.sync_through(self.engine.last()).await;
-        if self.kept(synced) { Ok(().to_bytes()) } else { Err(Status::Io) }
+        if self.kept(synced) { Ok(()) } else { Err(Status::Io) }
     }
 
     /// A client tells again what it has open. A file that it writes to counts as being written,
     /// even if the server had given the client up.
     fn reclaim(&self, header: &Header, request: &ReclaimRequest) -> Result<Step> {
         let client = header.request.client;
-        self.untold.borrow_mut().remove(&client);
         for open in &request.opens {
             let mut record = Record::default();
             {
@@ -116,7 +129,19 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             record.open = Some(OpenChange::Open { client, handle, rights, sequence });
             self.change(&mut record);
         }
+        self.reclaim_locks(client, request.locks.as_deref().unwrap_or_default());
+        if request.goes_on != Some(true) {
+            self.clients.sessions.borrow_mut().told(client);
+        }
         answer(&())
+    }
+}
+
+/// Records that a list of questions looks at beyond what a request costs anyhow.
+fn records_seen(request: &Request) -> usize {
+    match request {
+        Request::LookupMany(request) => request.dirs.iter().map(|dir| dir.names.len()).sum(),
+        _ => 0,
     }
 }
 

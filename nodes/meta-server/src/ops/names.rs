@@ -161,6 +161,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             change.reply.body(&state, &cx, &record, made)?
         };
         let changes = record.changes.len();
+        self.announce(header.request.client, &record)?;
         self.change_and_answer(header, &mut record, &body);
         Ok(Step::Answer(body, changes))
     }

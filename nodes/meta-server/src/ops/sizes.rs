@@ -29,15 +29,16 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// Asks the data servers for the size of a file and takes it in.
     pub(super) async fn settle_size(&self, handle: Handle) -> Result<()> {
         loop {
-            let (layout, epoch) = {
+            let (layout, distribution, epoch) = {
                 let state = self.state.borrow();
                 let inode = state.inode(handle)?;
                 if inode.flags.has(InodeFlags::TRUNCATING) {
                     return Err(Status::Busy);
                 }
-                (inode.layout, inode.truncate_epoch)
+                (inode.layout, state.distribution(handle, &inode.layout)?, inode.truncate_epoch)
             };
-            let (size, mtime) = self.ask_size(handle, layout).await?;
+            let (sizes, mtime) = self.ask_sizes(handle, layout).await?;
+            let size = file_bytes(&distribution, sizes);
             let mut record = Record::default();
             let mut state = self.state.borrow_mut();
             if state.inode(handle)?.truncate_epoch != epoch {
@@ -52,7 +53,8 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         }
     }
 
-    async fn ask_size(&self, handle: Handle, layout: Layout) -> Result<(u64, DataTime)> {
+    /// Of the datafiles, in their order, and the time of the newest write.
+    async fn ask_sizes(&self, handle: Handle, layout: Layout) -> Result<(Vec<u64>, DataTime)> {
         let deadline = self.rt.now() + ASK_NS;
         let answers = join_all((0..u32::from(layout.width)).map(|index| {
             let request = ObjectStatRequest { handle, index, capability: self.manage(handle) };
@@ -66,6 +68,6 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
             mtime = mtime.later(answer.mtime);
             sizes.push(answer.size);
         }
-        Ok((file_bytes(&layout, sizes), mtime))
+        Ok((sizes, mtime))
     }
 }

@@ -13,8 +13,8 @@
 use std::rc::Rc;
 
 use weft_base::{ClientId, Handle, Layout, MILLISECOND, Nanos, Result, SECOND, Status, StripeIndex};
-use weft_layout::local_bytes;
-use weft_namespace::{InodeFlags, Record, SizePlan};
+use weft_layout::{Distribution, local_bytes};
+use weft_namespace::{Inode, InodeFlags, Record, SizePlan};
 use weft_rt::{PeerId, ServerRuntime, join_all};
 use weft_wire::ops::{ObjectTruncateRequest, OpenRequest, SetAttrRequest};
 use weft_wire::{Capability, Header, Op, Operation, Rights, Wire};
@@ -31,6 +31,7 @@ const AGAIN_NS: u64 = 100 * MILLISECOND;
 /// What a truncation does at the data servers.
 struct Cut {
     layout: Layout,
+    distribution: Distribution,
     size: u64,
     truncate_epoch: u32,
     datafiles: u32,
@@ -38,6 +39,9 @@ struct Cut {
 
 impl<R: ServerRuntime, E: Engine> Server<R, E> {
     pub(crate) fn setattr(self: &Rc<Self>, peer: PeerId, header: &Header, request: &SetAttrRequest) -> Result<Step> {
+        if request.size.is_some() {
+            self.check_appended(header.request.client, request.handle)?;
+        }
         let mut record = Record::default();
         let (plan, tells) = {
             let (state, cx) = (self.state.borrow(), self.context(header.request.client));
@@ -58,6 +62,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
                 Ok(reply)
             });
         }
+        self.check_appended(header.request.client, request.handle)?;
         let mut record = Record::default();
         let plan = self.state.borrow().prepare_open_truncate(&self.context(header.request.client), &request, &mut record)?;
         self.truncate(peer, header, request.handle, plan, record, false)
@@ -66,14 +71,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
     /// True if a client that was known before a restart, and has not told yet what it had open, may
     /// have had the file open in a way that excludes these rights.
     fn may_be_excluded(&self, client: ClientId, handle: Handle, rights: Rights) -> bool {
-        let mut untold = self.untold.borrow_mut();
-        if untold.is_empty() {
-            return false;
-        }
-        if !self.state.borrow().is_in_grace() {
-            untold.clear();
-        }
-        untold.iter().any(|other| *other != client) && self.state.borrow().may_be_excluded(handle, rights)
+        self.clients.sessions.borrow().untold().any(|other| *other != client) && self.state.borrow().may_be_excluded(client, handle, rights)
     }
 
     /// Journals a change of size or time with its answer, which is kept from now on, but given only
@@ -91,6 +89,7 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let (SizePlan::Done(reply) | SizePlan::Truncate(reply)) = &plan;
         let body = reply.to_bytes();
         let changes = record.changes.len();
+        self.announce(header.request.client, &record)?;
         self.change_and_answer(header, &mut record, &body);
         let cuts = matches!(plan, SizePlan::Truncate(_));
         if !cuts && !tells {
@@ -131,11 +130,14 @@ impl<R: ServerRuntime, E: Engine> Server<R, E> {
         let state = self.state.borrow();
         let inode = state.peek(handle).filter(|inode| inode.flags.has(InodeFlags::TRUNCATING))?;
         let datafiles = state.datafiles(handle, inode);
-        Some(Cut { layout: inode.layout, size: inode.truncating_to, truncate_epoch: inode.truncate_epoch, datafiles })
+        let Inode { layout, truncating_to: size, truncate_epoch, .. } = *inode;
+        // What has strips that make no sense is cut nowhere.
+        let distribution = state.distribution(handle, &layout).ok()?;
+        Some(Cut { layout, distribution, size, truncate_epoch, datafiles })
     }
 
     async fn cut_datafile(&self, handle: Handle, cut: &Cut, index: u32) {
-        let size = local_bytes(&cut.layout, StripeIndex(index), cut.size);
+        let size = local_bytes(&cut.distribution, StripeIndex(index), cut.size);
         loop {
             let capability = self.manage(handle);
             let request = ObjectTruncateRequest { handle, index, capability, size, truncate_epoch: cut.truncate_epoch };

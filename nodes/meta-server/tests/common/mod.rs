@@ -330,6 +330,7 @@ pub fn create_request(dir: Handle, file: &str, open: Rights) -> CreateRequest {
         stripe_bytes: 0,
         stripe_width: 0,
         who: Credentials::ROOT,
+        strips: None,
     }
 }
 

@@ -25,7 +25,7 @@ mod names;
 
 use std::sync::{Mutex, MutexGuard};
 
-use weft_base::{Attr, FileKind, Handle, Nanos};
+use weft_base::{Attr, FileKind, Handle, Nanos, SECOND};
 use weft_wire::ops::Judged;
 
 pub(crate) use attributes::Known;
@@ -37,12 +37,16 @@ use names::{Named, hash};
 
 /// Threads that tell of different files seldom meet.
 const SHARDS: usize = 16;
+/// Longer than what is told under a lease may be believed without asking again, in nanoseconds.
+const LEASED_NS_MAX: u64 = 10 * SECOND;
 
 /// Attributes and names of files as they may be believed above.
 #[derive(Debug)]
 pub(crate) struct Told {
     /// How long they are believed, in nanoseconds; 0: never, and nothing is remembered.
     age: u64,
+    /// Names are believed only as long as they are true.
+    names_are_true: bool,
     xattr_changes: XattrChanges,
     shards: [Mutex<Generations>; SHARDS],
     /// Names that were moved through this gateway.
@@ -50,10 +54,12 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// For a cache that believes what it is told for so many nanoseconds.
-    pub fn new(age: u64) -> Told {
+    /// For a cache that believes what it is told for so many nanoseconds, or as long as leases
+    /// hold.
+    pub fn new(age: u64, keeps_leases: bool) -> Told {
         let shards = std::array::from_fn(|_| Mutex::default());
-        Told { age, xattr_changes: XattrChanges::default(), shards, moves: Mutex::default() }
+        let age = if keeps_leases { age.max(LEASED_NS_MAX) } else { age };
+        Told { age, names_are_true: keeps_leases, xattr_changes: XattrChanges::default(), shards, moves: Mutex::default() }
     }
 
     /// These attributes, asked for after so many own changes of extended attributes, are about to
@@ -77,7 +83,7 @@ impl Told {
         let record = shard.renewed(now, self.age).record(attr.handle);
         let told = Named { name: hash(dir, name), version: attr.version, at: now };
         let is_doubtful = |before: &Named| before.contradicts(&told, self.age) && !self.moves().lead(before, told.name);
-        if record.named.as_ref().is_some_and(is_doubtful) {
+        if !self.names_are_true && record.named.as_ref().is_some_and(is_doubtful) {
             return false;
         }
         record.named = Some(told);
@@ -204,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_last_word_counts_until_it_is_too_old_or_forgotten() {
-        let told = Told::new(100);
+        let told = Told::new(100, false);
         assert!(told.differs(&attr(1, 0o644)).is_none(), "whoever was told nothing believes nothing");
         told.tell(&attr(1, 0o644), NONE, Nanos(1000));
         assert!(told.differs(&attr(1, 0o644)).is_none() && told.differs(&attr(2, 0o644)).is_some());
@@ -223,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_second_name_is_doubtful_if_the_object_has_changed_since_the_first() {
-        let told = Told::new(100);
+        let told = Told::new(100, false);
         let (one, two) = ((Handle(1), b"a"), (Handle(1), b"b"));
         let tell = |(dir, name): (Handle, &[u8; 1]), version, now| told.tell_name(dir, name, &attr(version, 0), NONE, Nanos(now));
         assert!(tell(one, 1, 1000));
@@ -247,7 +253,7 @@ mod tests {
 
     #[test]
     fn files_are_bare_for_the_age_or_until_this_gateway_gives_them_an_attribute() {
-        let told = Told::new(100);
+        let told = Told::new(100, false);
         let dressed = Attr { bare: false, handle: Handle(8), ..attr(1, 0) };
         told.tell(&attr(1, 0), told.xattr_changes(), Nanos(1000));
         told.tell(&dressed, told.xattr_changes(), Nanos(1000));
@@ -262,14 +268,14 @@ mod tests {
         assert!(!told.is_bare(Handle(7), Nanos(1102)), "asked for before the change");
         told.tell(&attr(2, 0), told.xattr_changes(), Nanos(1103));
         assert!(told.is_bare(Handle(7), Nanos(1103)));
-        let never = Told::new(0);
+        let never = Told::new(0, false);
         never.tell(&attr(1, 0), NONE, Nanos(1));
         assert!(!never.is_bare(Handle(7), Nanos(1)));
     }
 
     #[test]
     fn nothing_is_forgotten_before_its_time_and_nothing_kept_for_ever() {
-        let told = Told::new(100);
+        let told = Told::new(100, false);
         told.tell(&attr(1, 0), NONE, Nanos(1099));
         let other = Attr { handle: Handle(7 + SHARDS as u64), ..attr(1, 0) };
         told.tell(&other, NONE, Nanos(1101));
@@ -278,7 +284,7 @@ mod tests {
         told.tell(&other, NONE, Nanos(1310));
         told.tell(&other, NONE, Nanos(1420));
         assert!(told.judged(Handle(7)).is_none());
-        let never = Told::new(0);
+        let never = Told::new(0, false);
         never.tell(&attr(1, 0), NONE, Nanos(1));
         assert!(never.judged(Handle(7)).is_none());
     }

@@ -6,6 +6,9 @@
 //! leadership (follower). So a synchronous request needs no hand-over, and many threads on one
 //! connection need one for each reply at most.
 //!
+//! A request whose answer may come much later goes over a second connection: whoever waits for it
+//! would read everybody's replies meanwhile, and hand each over.
+//!
 //! Small requests are collected while a thread polls its flows, and leave with one send when it
 //! begins to wait. Bulk data leaves at once from the caller's memory.
 //!
@@ -33,7 +36,7 @@ use weft_base::{ClientId, ClusterMap, FsId, Nanos, RequestId, ServerId, Status, 
 use weft_rt::{FaultPoint, Outgoing, Runtime, ThreadRuntime, Work};
 use weft_wire::handshake::ANY_SERVER;
 use weft_wire::ops::{GetMapReply, GetMapRequest};
-use weft_wire::{Credential, Frame, Header, MessageKind, Op, Wire};
+use weft_wire::{Credential, Flags, Frame, Header, MessageKind, Op, Wire};
 
 pub use config::{ClientConfig, FetchError};
 
@@ -61,17 +64,28 @@ struct Inner {
 /// hangs behind what was known.
 #[derive(Debug)]
 struct Links {
-    known: BTreeMap<ServerId, Link>,
+    known: BTreeMap<ServerId, Ways>,
     learned: OnceLock<Box<Links>>,
+}
+
+/// The connections to one server.
+#[derive(Debug)]
+struct Ways {
+    usual: Link,
+    /// For requests whose answers may come much later.
+    waiting: Link,
 }
 
 impl Links {
     fn new(servers: Vec<(ServerId, Address)>, me: &Introduction, counters: &Arc<Counters>) -> Links {
-        let link = |(server, address)| (server, Link::new(address, Introduction { server, ..me.clone() }, counters.clone()));
-        Links { known: servers.into_iter().map(link).collect(), learned: OnceLock::new() }
+        let ways = |(server, address): (ServerId, Address)| {
+            let link = |share| Link::new(address.clone(), Introduction { server, share, ..me.clone() }, counters.clone());
+            (server, Ways { usual: link(me.share), waiting: link(false) })
+        };
+        Links { known: servers.into_iter().map(ways).collect(), learned: OnceLock::new() }
     }
 
-    fn get(&self, server: ServerId) -> Option<&Link> {
+    fn get(&self, server: ServerId) -> Option<&Ways> {
         self.known.get(&server).or_else(|| self.learned.get()?.get(server))
     }
 
@@ -172,7 +186,7 @@ impl ClientRt {
     /// Why the last attempt to connect to this server failed, in the words of the system; `None` if
     /// none failed.
     pub fn last_error(&self, server: ServerId) -> Option<String> {
-        self.0.links.get(server).and_then(Link::last_error)
+        self.0.links.get(server).and_then(|ways| ways.usual.last_error())
     }
 
     /// Counters, all servers together.
@@ -232,7 +246,10 @@ impl Runtime for ClientRt {
         let mut unknown = Vec::new();
         for (server, address) in map.servers().filter_map(|entry| Some((entry.id, entry.address.parse::<Address>().ok()?))) {
             match self.0.links.get(server) {
-                Some(link) => link.learn(address),
+                Some(ways) => {
+                    ways.usual.learn(address.clone());
+                    ways.waiting.learn(address);
+                }
                 None => unknown.push((server, address)),
             }
         }
@@ -246,7 +263,8 @@ impl Runtime for ClientRt {
     }
 
     async fn request<'a>(&'a self, server: ServerId, request: Outgoing<'a>, deadline: Nanos) -> Result<Frame, Status> {
-        let link = self.0.links.get(server).ok_or(Status::WrongServer)?;
+        let ways = self.0.links.get(server).ok_or(Status::WrongServer)?;
+        let link = if request.header.flags.contains(Flags::WAITS) { &ways.waiting } else { &ways.usual };
         check_sizes(request.body.len(), request.bulk.len())?;
         let identity = (request.header.request.client, request.header.request.incarnation);
         if identity != (self.client(), self.incarnation()) || request.header.kind != MessageKind::Request {

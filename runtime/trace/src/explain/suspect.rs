@@ -388,7 +388,9 @@ fn suspect(analysis: &Analysis<'_>, ranked: Ranked<'_>, total_ns: u64) -> Suspec
         }
     }
     if stage == Stage::Unseen {
-        evidence += "; nothing was recorded there";
+        // A process whose records are there waited for something that has none.
+        evidence +=
+            if matches!(place, Place::TracedNode(_)) { "; what it waited for was not recorded" } else { "; nothing was recorded there" };
     }
     Suspect {
         stage: stage.name(),

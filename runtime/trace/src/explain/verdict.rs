@@ -26,8 +26,8 @@ pub(super) fn verdict(explanation: &Explanation) -> Vec<String> {
     let share = explanation.busy_seconds / explanation.recorded_seconds.max(f64::MIN_POSITIVE);
     if share < IDLE {
         sentences.push(format!(
-            "Operations were under way for {:.0} % of the time only: for the rest the programs waited for something else than this file \
-             system, so no more than {:.2} s of {:.2} s can be won here",
+            "Operations were under way for {:.0} % of the time only: for the rest the programs did or waited for something that is not \
+             recorded as one, so no more than {:.2} s of {:.2} s can be won here",
             share * 100.0,
             explanation.busy_seconds,
             explanation.recorded_seconds
@@ -98,6 +98,6 @@ pub fn advice(stage: Stage) -> &'static str {
         Stage::Retry => "Look at: why requests were refused or lost (`weft status`, logs of the servers)",
         Stage::Processor => "Look at: what else runs on these processors (`top`, limits of its control group), or give the process others",
         Stage::NoAnswer => "Look at: the process and the machine of this server (`weft status`, its log, its disk)",
-        Stage::Unseen => "Record this server too",
+        Stage::Unseen => "Record what works there too: the server, or below a program of MPI its file system",
     }
 }

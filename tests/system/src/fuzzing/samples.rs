@@ -14,6 +14,9 @@ use weft_wire::{Capability, ClusterKey, Flags, Header, KeyRing, NameKey, Rights,
 /// Bytes of a request of zeros, at most.
 const ZEROS_MAX: usize = 512;
 
+/// Behind all names: so the sample removes none of those that a test may still need.
+const LAST_COOKIE: u64 = (1 << 63) - 2;
+
 /// What the requests talk about.
 #[derive(Clone, Debug)]
 pub struct Subject {
@@ -60,6 +63,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
     let (handle, name, layout) =
         (about.file, Bytes::from_static(b"name"), Layout { stripe_bytes: 65536, width: 2, first: 1, generation: 1 });
     let to_name = Bytes::from_static(b"new name");
+    let to_name_again = to_name.clone();
     let tx = TxId { coordinator: ServerId(0), number: 12 };
     let (read, write, manage) = (Rights::READ, Rights::WRITE, Rights::MANAGE);
     let pieces = vec![Piece { offset: 0, bytes: 4096 }, Piece { offset: 1 << 20, bytes: 1000 }];
@@ -97,6 +101,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
             stripe_bytes: 65536,
             stripe_width: 2,
             who: who.clone(),
+            strips: Some(Bytes::from_static(b"strips:0:4096;1:8192")),
         }),
         Request::Mkdir(MkdirRequest {
             at: at.clone(),
@@ -118,6 +123,14 @@ fn chosen(about: &Subject) -> Vec<Request> {
             who: who.clone(),
         }),
         Request::Link(LinkRequest { handle, kind: FileKind::File, to: at.clone(), to_name, who: who.clone() }),
+        Request::LookupMany(LookupManyRequest {
+            dirs: vec![
+                NamesInDir { at: at.clone(), names: vec![name.clone(), to_name_again, name.clone()] },
+                NamesInDir { at: at.clone(), names: Vec::new() },
+            ],
+            who: who.clone(),
+        }),
+        Request::RemoveEntries(RemoveEntriesRequest { at: at.clone(), cookie: LAST_COOKIE, entries_max: 100, who: who.clone() }),
         Request::ReadDir(ReadDirRequest { at, cookie: 77, bytes_max: 4096, with_state: true, who: who.clone() }),
         Request::GetAttr(GetAttrRequest { handle }),
         Request::GetAttrMany(GetAttrManyRequest { handles: vec![handle, about.dir, Handle(u64::MAX)] }),
@@ -140,6 +153,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
             written: Some(Written { end_bytes: 99, mtime: DataTime { epoch: 2, at: time }, truncate_epoch: 1 }),
         }),
         Request::Readlink(ReadlinkRequest { handle }),
+        Request::Strips(StripsRequest { handle }),
         Request::GetXattr(GetXattrRequest { handle, name: Bytes::from_static(b"user.x"), who: who.clone() }),
         Request::SetXattr(SetXattrRequest {
             handle,
@@ -152,7 +166,9 @@ fn chosen(about: &Subject) -> Vec<Request> {
         Request::ListXattr(ListXattrRequest { handle, who: who.clone() }),
         Request::RemoveXattr(RemoveXattrRequest { handle, name: Bytes::from_static(b"user.x"), who: who.clone() }),
         Request::SyncMeta(SyncMetaRequest {}),
-        Request::Reclaim(ReclaimRequest { opens: vec![OpenFile { handle, rights: write, open_sequence: 3 }] }),
+        Request::Reclaim(ReclaimRequest { opens: vec![OpenFile { handle, rights: write, open_sequence: 3 }], locks: None, goes_on: None }),
+        Request::Notices(NoticesRequest { session: 3, heard: 5, leaves: false }),
+        Request::Changes(ChangesRequest { after: ChangeCursor { log: 7, lsn: 5, segment: 1, offset: 4096 }, wait_ms: 10 }),
         Request::CloseMany(CloseManyRequest {
             closes: vec![
                 CloseRequest { handle, open_sequence: 6, keeps: Rights::default(), written: None },
@@ -164,7 +180,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
                 },
             ],
         }),
-        Request::TxPrepare(TxPrepareRequest { tx, parts, who, time }),
+        Request::TxPrepare(TxPrepareRequest { tx, parts, who, time, client: Some(ClientId(7)) }),
         Request::TxDecide(TxDecideRequest { tx, commit: true }),
         Request::TxStatus(TxStatusRequest { tx }),
         Request::Parent(ParentRequest { dir: about.dir }),
@@ -177,6 +193,12 @@ fn chosen(about: &Subject) -> Vec<Request> {
             sync: false,
         }),
         Request::Read(ReadRequest { handle, index: 1, capability: about.capability(read), pieces }),
+        Request::ReadMany(ReadManyRequest {
+            reads: vec![
+                DatafileRead { capability: about.capability(read), index: 1, offset: 4096, bytes: 1000 },
+                DatafileRead { capability: about.capability(write), index: 0, offset: u64::MAX, bytes: 2 },
+            ],
+        }),
         Request::ObjectStat(ObjectStatRequest { handle, index: 0, capability: about.capability(read) }),
         Request::ObjectTruncate(ObjectTruncateRequest {
             handle,
@@ -189,6 +211,7 @@ fn chosen(about: &Subject) -> Vec<Request> {
         Request::ObjectRemove(ObjectRemoveRequest { handle, index: 0, capability: about.capability(manage) }),
         Request::ObjectEpoch(ObjectEpochRequest { handle, index: 0, capability: about.capability(manage), mtime_epoch: 4 }),
         Request::Live(LiveRequest {}),
+        Request::SetDurability(SetDurabilityRequest { durability: "batch".into() }),
         Request::Trace(TraceRequest {
             mask: "meta.*,-meta.turn".into(),
             folder: "/nowhere".into(),
@@ -318,6 +341,8 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
     };
     let (kind, state_given) = (FileKind::File, Some(state.clone()));
     let dir = DirChange { version: 3, time: weft_base::WallTime(4) };
+    let left = LeftEntry { name: Bytes::from_static(b"left"), handle, kind: FileKind::Directory, why: Status::NotEmpty.code() };
+    let found = FoundName { handle, kind, state: state_given.clone(), read: Some(about.capability(Rights::READ)) };
     vec![
         with_number(Op::Ping, &info.to_bytes()),
         with_number(Op::GetMap, &GetMapReply { map: map.clone(), name_key: NameKey([6; 16]) }.to_bytes()),
@@ -333,18 +358,48 @@ pub fn replies_with_number() -> Vec<(String, Vec<u8>)> {
             Op::ReadDir,
             &ReadDirReply { entries: vec![entry(b"one", 5), entry(b"two", 9)], until: u64::MAX, parent: ROOT_HANDLE }.to_bytes(),
         ),
+        with_number(Op::LookupMany, &LookupManyReply { found: vec![Ok(found), Err(Status::Stale)] }.to_bytes()),
+        with_number(Op::RemoveEntries, &RemoveEntriesReply { files: 3, directories: 1, left: vec![left], until: 4711, dir }.to_bytes()),
         with_number(Op::GetAttr, &state.to_bytes()),
         with_number(Op::GetAttrMany, &GetAttrManyReply { states: vec![Ok(state.clone()), Err(Status::Stale)] }.to_bytes()),
         with_number(Op::Open, &OpenReply { state, capability: about.capability(Rights::WRITE) }.to_bytes()),
         with_number(Op::Readlink, &ReadlinkReply { target: Bytes::from_static(b"where") }.to_bytes()),
+        with_number(Op::Strips, &StripsReply { strips: Bytes::from_static(b"strips:0:4096") }.to_bytes()),
         with_number(Op::GetXattr, &GetXattrReply { value: Bytes::from_static(b"value") }.to_bytes()),
         with_number(Op::ListXattr, &ListXattrReply { names: vec![Bytes::from_static(b"user.a")] }.to_bytes()),
         with_number(Op::CloseMany, &CloseManyReply { outcomes: vec![Ok(()), Err(Status::Busy)] }.to_bytes()),
+        with_number(
+            Op::Changes,
+            &ChangesReply {
+                until: ChangeCursor { log: 7, lsn: 9, segment: 1, offset: 5000 },
+                lost: false,
+                more: true,
+                changes: vec![
+                    ToldChange {
+                        dir: about.dir,
+                        name: Bytes::from_static(b"name"),
+                        to_dir: about.dir,
+                        to_name: Bytes::from_static(b"new name"),
+                        handle,
+                        kind: Some(FileKind::File),
+                        time,
+                        tx: Some(TxId { coordinator: ServerId(1), number: 3 }),
+                        ..ToldChange::empty(ChangeKind::Renamed)
+                    },
+                    ToldChange { handle, ..ToldChange::empty(ChangeKind::Written) },
+                ],
+            }
+            .to_bytes(),
+        ),
         with_number(Op::TxPrepare, &TxPrepareReply { handles: Ok(vec![handle, Handle(0)]) }.to_bytes()),
         with_number(Op::TxStatus, &TxStatusReply { committed: Some(true) }.to_bytes()),
         with_number(Op::Parent, &ParentReply { parent: ROOT_HANDLE }.to_bytes()),
         with_number(Op::Write, &WriteReply { size: 77, mtime: DataTime { epoch: 2, at: time } }.to_bytes()),
         with_number(Op::Read, &ReadReply { got: vec![4096, 0], size: 4096 }.to_bytes()),
+        with_number(
+            Op::ReadMany,
+            &ReadManyReply { got: vec![Ok(DatafileGot { bytes: 77, size: 4096 }), Err(Status::CapabilityRefused)] }.to_bytes(),
+        ),
         with_number(Op::ObjectStat, &ObjectStatReply { size: 1, allocated_bytes: 4096, mtime: DataTime { epoch: 2, at: time } }.to_bytes()),
         with_number(Op::Live, &live.to_bytes()),
     ]

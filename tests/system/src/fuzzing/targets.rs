@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_base::{ClientId, Extensions, FsId, ServerId};
 use weft_inspect::{ServerFiles, StoreFile, inspect_file, inspect_server};
-use weft_namespace::Record;
+use weft_namespace::{Change, Record};
 use weft_store::Lsn;
 use weft_store::checkpoint::CheckpointReader;
 use weft_store::journal::{Replay, scan};
@@ -133,8 +133,8 @@ pub fn checkpoint(bytes: &[u8]) {
 /// all files of a server.
 pub fn inspect(bytes: &[u8]) {
     let Some((which, content)) = bytes.split_first() else { return };
-    let kinds = [StoreFile::Superblock, StoreFile::Segment, StoreFile::Checkpoint, StoreFile::Container];
-    let report = inspect_file("file", kinds[usize::from(*which) % 4], content, content.len() as u64, true);
+    let kinds = [StoreFile::Superblock, StoreFile::Segment, StoreFile::Checkpoint, StoreFile::Container, StoreFile::Tail];
+    let report = inspect_file("file", kinds[usize::from(*which) % kinds.len()], content, content.len() as u64, true);
     assert!(report.is_whole() || report.damage.iter().all(|damage| damage.offset.is_none_or(|at| at <= content.len() as u64)));
     let mut files = stored::server_files();
     files[usize::from(*which) % 4].1 = content.to_vec();
@@ -163,12 +163,18 @@ impl ServerFiles for Files {
     }
 }
 
+/// Such a record ends with an extension of its own.
+fn has_strips(change: &Change) -> bool {
+    matches!(change, Change::PutInode { inode, .. } if inode.layout.is_varstrip())
+}
+
 /// A record of either kind of server.
 pub fn record(bytes: &[u8]) {
     if let Ok(record) = Record::decode(Bytes::copy_from_slice(bytes)) {
         let mut again = Vec::new();
         record.encode(&mut again);
         match bytes.strip_prefix(&again[..]) {
+            Some(rest) if record.changes.iter().any(has_strips) => skips_only_extensions(rest, &[]),
             Some([0, rest @ ..]) => skips_only_extensions(rest, &[]),
             rest => assert_eq!(rest, Some(&[][..]), "a record is accepted in one encoding only: {record:?}"),
         }

@@ -50,6 +50,14 @@ impl RowDatabase {
                 Image::of(&content)
             }
         };
+        RowDatabase::of(name, image)
+    }
+
+    /// Of this content.
+    ///
+    /// # Errors
+    /// [`JournalError::Damaged`] if it is no database.
+    pub(crate) fn of(name: String, image: Image) -> Result<RowDatabase, JournalError> {
         let made = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(image.clone());
         let database = Some(made.map_err(|error| damaged(&name, error))?);
         Ok(RowDatabase { name, database, image, is_changed: false })

@@ -15,7 +15,7 @@ use super::row::{self, Owner, RowChange};
 /// closed.
 const OPEN_MAX: usize = 64;
 /// The number of the newest record, in the server's database.
-const LSN_KEY: [u8; 1] = [0];
+pub(super) const LSN_KEY: [u8; 1] = [0];
 
 /// Which databases there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

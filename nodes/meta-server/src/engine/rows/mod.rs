@@ -17,6 +17,7 @@ mod databases;
 mod image;
 mod row;
 mod tail;
+mod told;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -33,6 +34,7 @@ use super::{Engine, Room};
 use crate::Durability;
 
 pub(crate) use self::databases::Plan;
+pub use self::told::{Row, each_row, tail_records};
 
 /// A turn's records are written when they reach this many bytes.
 const TURN_BYTES_MAX: usize = 512 << 10;
@@ -45,7 +47,7 @@ pub(crate) struct RowEngine<D: Disk>(Rc<Inner<D>>);
 struct Inner<D> {
     disk: D,
     plan: Plan,
-    durability: Durability,
+    durability: Cell<Durability>,
     batch_interval_ns: u64,
     /// Whoever works with the files has them; the others wait.
     files: RefCell<Option<Files>>,
@@ -138,7 +140,7 @@ impl<D: Disk> RowEngine<D> {
             room: Cell::new(files.room()),
             disk: disk.clone(),
             plan,
-            durability: config.durability,
+            durability: Cell::new(config.durability),
             batch_interval_ns: config.batch_interval_ns,
             files: RefCell::new(Some(files)),
             progress: Signal::new(),
@@ -187,7 +189,7 @@ impl<D: Disk> RowEngine<D> {
     async fn write_tail(&self, files: &mut Files, first: Lsn, records: &[Bytes]) -> Result<(), JournalError> {
         let bytes = files.tail.write(&self.0.disk, first, records).await?;
         self.count(1, bytes, 0);
-        if self.0.durability == Durability::Sync { self.sync_tail(files).await } else { Ok(()) }
+        if self.0.durability.get() == Durability::Sync { self.sync_tail(files).await } else { Ok(()) }
     }
 
     async fn sync_tail(&self, files: &mut Files) -> Result<(), JournalError> {
@@ -203,7 +205,7 @@ impl<D: Disk> RowEngine<D> {
             return Ok(());
         }
         let first = self.0.written.get().next();
-        let (is_sync, last) = (self.0.durability == Durability::Sync, Lsn(self.0.written.get().0 + records.len() as u64));
+        let (is_sync, last) = (self.0.durability.get() == Durability::Sync, Lsn(self.0.written.get().0 + records.len() as u64));
         let by_database = is_sync && self.0.plan == Plan::One && !files.is_full;
         if !by_database {
             self.write_tail(files, first, &records).await?;
@@ -230,7 +232,7 @@ impl<D: Disk> RowEngine<D> {
 
     /// Brings databases to the disk: all of them if that is due, else those that nobody uses.
     async fn store(&self, files: &mut Files) -> Result<(), JournalError> {
-        if self.0.durability == Durability::Sync || files.tail.used_bytes() >= TAIL_BYTES / 4 {
+        if self.0.durability.get() == Durability::Sync || files.tail.used_bytes() >= TAIL_BYTES / 4 {
             return self.store_all(files).await;
         }
         self.sync_tail(files).await?;
@@ -288,11 +290,11 @@ impl<D: Disk> Engine for RowEngine<D> {
         self.with_files(async |this, files| this.write(files).await).await
     }
     async fn wait_committed(&self, lsn: Lsn) -> Result<(), JournalError> {
-        let reached = if self.0.durability == Durability::Sync { &self.0.durable } else { &self.0.written };
+        let reached = if self.0.durability.get() == Durability::Sync { &self.0.durable } else { &self.0.written };
         self.wait_for(reached, lsn).await
     }
     async fn make_durable(&self, lsn: Lsn) -> Result<(), JournalError> {
-        match self.0.durability {
+        match self.0.durability.get() {
             Durability::Sync | Durability::Batch => self.sync_through(lsn).await,
             Durability::None => self.wait_for(&self.0.written, lsn).await,
         }
@@ -310,8 +312,16 @@ impl<D: Disk> Engine for RowEngine<D> {
         })
         .await
     }
+    async fn promise(&self, durability: Durability) -> Result<(), JournalError> {
+        // A commit works under one contract from its beginning to its end.
+        self.with_files(async |this, _| {
+            this.0.durability.set(durability);
+            Ok(())
+        })
+        .await
+    }
     fn flush_interval(&self) -> Option<u64> {
-        (self.0.durability == Durability::Batch).then_some(self.0.batch_interval_ns)
+        (self.0.durability.get() == Durability::Batch).then_some(self.0.batch_interval_ns)
     }
     fn needs_flush(&self) -> bool {
         self.0.durable.get() < self.0.written.get()

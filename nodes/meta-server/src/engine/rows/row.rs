@@ -18,6 +18,8 @@ mod kind {
     pub(super) const XATTR: u8 = 7;
     pub(super) const ENTRY: u8 = 8;
     pub(super) const REPLY: u8 = 9;
+    pub(super) const LOCKER: u8 = 10;
+    pub(super) const HOLDER: u8 = 11;
 }
 
 /// What a change does to a database.
@@ -72,6 +74,10 @@ pub(crate) fn rows_of(change: &Change, mut put: impl FnMut(Owner, RowChange)) {
             put(Server, Put(of_reply(*client, *incarnation, *sequence), value(change)));
         }
         Change::ForgetClient { client } => put(Server, DeleteRange(of_client(*client), end(of_client(*client)))),
+        Change::PutLocker { client } => put(Server, Put(of_locker(*client), value(change))),
+        Change::DeleteLocker { client } => put(Server, Delete(of_locker(*client))),
+        Change::PutHolder { client } => put(Server, Put(of_holder(*client), value(change))),
+        Change::DeleteHolder { client } => put(Server, Delete(of_holder(*client))),
         Change::PutCounter { .. } => put(Server, Put(vec![kind::COUNTER], value(change))),
     }
 }
@@ -132,8 +138,16 @@ fn of_tx(kind: u8, tx: &TxId) -> Vec<u8> {
     [&[kind][..], &tx.coordinator.0.to_be_bytes(), &tx.number.to_be_bytes()].concat()
 }
 
+fn of_holder(client: ClientId) -> Vec<u8> {
+    [&[kind::HOLDER][..], &client.0.to_be_bytes()].concat()
+}
+
 fn of_client(client: ClientId) -> Vec<u8> {
     [&[kind::REPLY][..], &client.0.to_be_bytes()].concat()
+}
+
+fn of_locker(client: ClientId) -> Vec<u8> {
+    [&[kind::LOCKER][..], &client.0.to_be_bytes()].concat()
 }
 
 fn of_reply(client: ClientId, incarnation: u32, sequence: u64) -> Vec<u8> {

@@ -57,14 +57,7 @@ impl Tail {
         let failed = || JournalError::during(format!("read {TAIL_NAME}"));
         let file = disk.open(TAIL_NAME, false).await.map_err(failed())?;
         let bytes = disk.read(file, 0, TAIL_BYTES).await.map_err(failed())?.to_bytes();
-        let (mut end, mut records) = (0, Vec::<(Lsn, Bytes)>::new());
-        while let Some((first, frame, len)) = frame_at(&bytes, end) {
-            if records.last().is_some_and(|(last, _)| last.next() != first) {
-                break;
-            }
-            records.extend(frame.into_iter().enumerate().map(|(index, record)| (Lsn(first.0 + index as u64), record)));
-            end += len;
-        }
+        let (records, end) = records_of(&bytes);
         // Frames behind the end that a power cut has spared must never follow a new one.
         if bytes[end..].iter().any(|byte| *byte != 0) {
             disk.write(file, end as u64, vec![0; bytes.len() - end].into()).await.map_err(failed())?;
@@ -112,6 +105,19 @@ impl Tail {
     pub(crate) fn is_void(&mut self) {
         self.end = 0;
     }
+}
+
+/// The records of a tail with their numbers, and where its frames end.
+pub(crate) fn records_of(bytes: &Bytes) -> (Vec<(Lsn, Bytes)>, usize) {
+    let (mut end, mut records) = (0, Vec::<(Lsn, Bytes)>::new());
+    while let Some((first, frame, len)) = frame_at(bytes, end) {
+        if records.last().is_some_and(|(last, _)| last.next() != first) {
+            break;
+        }
+        records.extend(frame.into_iter().enumerate().map(|(index, record)| (Lsn(first.0 + index as u64), record)));
+        end += len;
+    }
+    (records, end)
 }
 
 fn frame_of(first: Lsn, records: &[Bytes]) -> Vec<u8> {

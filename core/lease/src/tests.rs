@@ -1,0 +1,201 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+use weft_base::{ClientId, FastMap, Handle, Nanos, SECOND};
+
+use crate::{Leases, Notice, Touched};
+
+const A: ClientId = ClientId(1);
+const B: ClientId = ClientId(2);
+const DIR: Handle = Handle(10);
+const FILE: Handle = Handle(11);
+const TERM: u64 = 5 * SECOND;
+
+fn begun(leases: &mut Leases, client: ClientId, now: Nanos) -> u32 {
+    let number = leases.renew(client, 1, 0, 0, now).expect("the first request").session;
+    assert!(!leases.grant(client, DIR, now), "the client may believe an older session still");
+    leases.renew(client, 2, number, 0, now).expect("the second").session
+}
+
+fn change(leases: &mut Leases, by: ClientId, touched: Touched<'_>, now: Nanos) -> bool {
+    leases.may_change(by, [touched], now, |_| {})
+}
+
+#[test]
+fn a_change_waits_until_its_holders_have_heard() {
+    let mut leases = Leases::new(TERM, 7);
+    let session = begun(&mut leases, A, Nanos(0));
+    assert!(change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(0)), "nobody holds anything");
+    assert!(leases.grant(A, DIR, Nanos(1)) && leases.tell(DIR, FILE, Nanos(1)));
+    assert!(change(&mut leases, A, Touched::Name(DIR, b"x"), Nanos(1)), "its own change");
+    assert!(!change(&mut leases, B, Touched::Object(FILE), Nanos(2)));
+    assert!(!leases.grant(A, DIR, Nanos(2)), "nothing is granted while a change waits");
+    assert_eq!(leases.notices(A), (1, vec![Notice::Object(FILE)]));
+    assert!(!change(&mut leases, B, Touched::Object(FILE), Nanos(3)), "it asks again");
+    assert_eq!(leases.notices(A).1.len(), 1, "and is told once");
+    assert!(leases.renew(A, 3, session, 1, Nanos(4)).expect("a renewal").has_released);
+    assert!(change(&mut leases, B, Touched::Object(FILE), Nanos(5)));
+    assert!(!change(&mut leases, B, Touched::Name(DIR, b"y"), Nanos(6)), "the lease is held on");
+    assert_eq!(leases.notices(A), (2, vec![Notice::Name(DIR, Bytes::from_static(b"y"))]));
+}
+
+#[test]
+fn nobody_waits_longer_than_the_term() {
+    let mut leases = Leases::new(TERM, 7);
+    begun(&mut leases, A, Nanos(0));
+    assert!(leases.grant(A, DIR, Nanos(1)));
+    assert!(!change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(2)));
+    assert_eq!(leases.expire(Nanos(TERM - 1)), (vec![], false));
+    assert_eq!(leases.expire(Nanos(TERM)), (vec![A], true));
+    assert!(change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(TERM)));
+}
+
+#[test]
+fn nobody_waits_for_ever_for_a_client_that_asks_and_does_not_listen() {
+    let mut leases = Leases::new(TERM, 7);
+    let session = begun(&mut leases, A, Nanos(0));
+    assert!(leases.grant(A, DIR, Nanos(1)));
+    assert!(!change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(2)));
+    let mut last = Nanos(0);
+    for second in 1..20 {
+        let now = Nanos(second * SECOND);
+        if leases.renew(A, 2 + second, session, 0, now).is_some() {
+            last = now;
+        }
+        leases.expire(now);
+        let waits = !change(&mut leases, B, Touched::Name(DIR, b"x"), now);
+        assert_eq!(waits, now < last + TERM, "it may believe for a term after it was last answered, {second} s");
+        if !waits {
+            break;
+        }
+    }
+    assert!(last.0 < 2 + TERM && !leases.has(A));
+}
+
+#[test]
+fn late_copies_of_requests_say_nothing() {
+    let mut leases = Leases::new(TERM, 7);
+    let session = begun(&mut leases, A, Nanos(0));
+    assert!(leases.grant(A, DIR, Nanos(1)));
+    assert!(leases.renew(A, 1, 0, 0, Nanos(2)).is_none());
+    assert!(leases.has(A) && !change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(3)));
+    assert_eq!(leases.renew(A, 9, session, 0, Nanos(4)).map(|renewed| renewed.is_new), Some(false));
+}
+
+#[test]
+fn after_a_restart_changes_wait_for_sessions_of_before() {
+    let mut leases = Leases::new(TERM, 7);
+    leases.after_restart([A], Nanos(100));
+    assert!(!change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(101)));
+    let number = leases.renew(A, 5, 3, 40, Nanos(102)).expect("a first request").session;
+    assert!(!change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(103)), "it may not have heard");
+    assert!(leases.renew(A, 6, number, 0, Nanos(104)).expect("a second").has_released);
+    assert!(change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(105)));
+    let mut leases = Leases::new(TERM, 7);
+    leases.after_restart([A], Nanos(100));
+    assert_eq!(leases.expire(Nanos(100 + TERM)), (vec![A], true));
+    assert!(change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(100 + TERM)));
+}
+
+#[test]
+fn a_directory_that_others_change_all_the_time_rests() {
+    let mut leases = Leases::new(TERM, 7);
+    let session = begun(&mut leases, A, Nanos(0));
+    let (mut request, mut told) = (3, 0);
+    while !leases.notices(A).1.contains(&Notice::Directory(DIR)) {
+        told += 1;
+        assert!(told < 100 && leases.grant(A, DIR, Nanos(told)));
+        assert!(!change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(told)));
+        if !leases.notices(A).1.contains(&Notice::Directory(DIR)) {
+            leases.renew(A, request, session, leases.notices(A).0, Nanos(told));
+            assert!(change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(told)));
+            request += 1;
+        }
+    }
+    leases.renew(A, request, session, leases.notices(A).0, Nanos(1000));
+    assert!(change(&mut leases, B, Touched::Name(DIR, b"x"), Nanos(1001)));
+    assert!(change(&mut leases, B, Touched::Name(DIR, b"y"), Nanos(1002)), "nobody holds it any more");
+    assert!(!leases.grant(A, DIR, Nanos(2000)) && leases.grant(A, DIR, Nanos(2 * SECOND)));
+}
+
+#[test]
+fn a_client_that_does_not_listen_forgets_everything() {
+    let mut leases = Leases::new(TERM, 7);
+    let session = begun(&mut leases, A, Nanos(0));
+    for number in 0..2000 {
+        let dir = Handle(1000 + number);
+        assert_eq!(leases.grant(A, dir, Nanos(1)), number <= crate::session::NOTICES_MAX as u64, "{number}");
+        change(&mut leases, B, Touched::Object(dir), Nanos(1));
+    }
+    let (newest, notices) = leases.notices(A);
+    assert_eq!(notices, [Notice::Everything]);
+    assert!(leases.renew(A, 3, session, newest, Nanos(2)).expect("a renewal").has_released);
+    assert!(change(&mut leases, B, Touched::Object(Handle(1000)), Nanos(3)) && leases.grant(A, Handle(4000), Nanos(3)));
+}
+
+/// What one client believes, and what it has been told and not taken in yet.
+#[derive(Default)]
+struct Believer {
+    session: u32,
+    heard: u64,
+    request: u64,
+    /// Values of objects.
+    believes: FastMap<Handle, u64>,
+    until: u64,
+}
+
+proptest! {
+    /// Objects have values, which changes replace; clients are told values under leases. Nobody who
+    /// may still believe what it was told ever believes an old value.
+    #[test]
+    fn nobody_believes_an_old_value(steps in proptest::collection::vec((0u8..6, 0u64..3, 0u64..6, 0u64..3), 1..400)) {
+        let mut leases = Leases::new(100, 1);
+        let mut values: FastMap<Handle, u64> = FastMap::default();
+        let mut clients: Vec<Believer> = (0..3).map(|_| Believer::default()).collect();
+        let mut now = 0;
+        for (what, who, object, wait) in steps {
+            let (id, at) = (ClientId(who), who as usize);
+            let (object, dir) = (Handle(100 + object), Handle(10 + object % 2));
+            now += wait * wait * 15;
+            let client = &mut clients[at];
+            match what {
+                0 | 1 => {
+                    client.request += 1;
+                    // Without an answer it goes on with what it was told, until its time is over.
+                    let Some(renewed) = leases.renew(id, client.request, client.session, client.heard, Nanos(now)) else { continue };
+                    if renewed.session != client.session {
+                        client.believes.clear();
+                        (client.session, client.heard) = (renewed.session, 0);
+                    }
+                    let (newest, notices) = leases.notices(id);
+                    for notice in notices {
+                        match notice {
+                            Notice::Object(object) => drop(client.believes.remove(&object)),
+                            Notice::Directory(dir) => client.believes.retain(|object, _| Handle(10 + (object.0 - 100) % 2) != dir),
+                            Notice::Everything => client.believes.clear(),
+                            Notice::Name(..) | Notice::Append(_) => unreachable!("objects only"),
+                        }
+                    }
+                    client.heard = newest;
+                    client.until = now + 100;
+                }
+                2 => {
+                    if leases.grant(id, dir, Nanos(now)) && leases.tell(dir, object, Nanos(now)) {
+                        client.believes.insert(object, values.get(&object).copied().unwrap_or(0));
+                    }
+                }
+                3 | 4 => {
+                    client.believes.remove(&object);
+                    if leases.may_change(id, [Touched::Object(object)], Nanos(now), |_| {}) {
+                        *values.entry(object).or_default() += 1;
+                    }
+                }
+                _ => drop(leases.expire(Nanos(now))),
+            }
+            for client in clients.iter().filter(|client| now < client.until) {
+                for (object, value) in &client.believes {
+                    prop_assert_eq!(*value, values.get(object).copied().unwrap_or(0), "of {:?}", object);
+                }
+            }
+        }
+    }
+}

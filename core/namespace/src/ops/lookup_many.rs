@@ -1,0 +1,39 @@
+//! LookupMany: what do many names lead to, and may their files be read?
+
+use bytes::Bytes;
+use weft_base::{Credentials, Result, Status};
+use weft_wire::Rights;
+use weft_wire::ops::{FoundName, LOOKUPS_MAX, LookupManyReply, LookupManyRequest, LookupReply, NamesInDir, READABLE_NS};
+
+use super::lookup::Searched;
+use crate::{RequestContext, State};
+
+impl State {
+    /// Finds many names, each with its own result: as [`State::lookup`], and for a file whose inode
+    /// is here and that the user may read, a capability. Opens nothing.
+    ///
+    /// # Errors
+    /// [`Status::TooBig`] for more than [`LOOKUPS_MAX`] names or directories.
+    pub fn lookup_many(&self, cx: &RequestContext<'_>, request: &LookupManyRequest) -> Result<LookupManyReply> {
+        let names: usize = request.dirs.iter().map(|dir| dir.names.len()).sum();
+        if names > LOOKUPS_MAX || request.dirs.len() > LOOKUPS_MAX {
+            return Err(Status::TooBig);
+        }
+        let cx = RequestContext { capability_ns: cx.capability_ns.min(READABLE_NS), ..*cx };
+        let mut found = Vec::with_capacity(names);
+        for NamesInDir { at, names } in &request.dirs {
+            match self.search(&request.who, at) {
+                Ok(dir) => found.extend(names.iter().map(|name| self.find_to_read(&cx, &request.who, &dir, name))),
+                Err(status) => found.extend(names.iter().map(|_| Err(status))),
+            }
+        }
+        Ok(LookupManyReply { found })
+    }
+
+    fn find_to_read(&self, cx: &RequestContext<'_>, who: &Credentials, dir: &Searched, name: &Bytes) -> Result<FoundName> {
+        let LookupReply { handle, kind, state } = self.lookup_in(cx, dir, name)?;
+        let is_readable = self.peek(handle).is_some_and(|inode| self.check_open(inode, Rights::READ, who).is_ok());
+        let read = is_readable.then(|| cx.capability(handle, Rights::READ));
+        Ok(FoundName { handle, kind, state, read })
+    }
+}

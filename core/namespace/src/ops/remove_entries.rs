@@ -1,0 +1,103 @@
+//! RemoveEntries: a slice of a directory's names is removed as one change. What needs another
+//! server, or is refused, is left and told.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use weft_base::{Credentials, FileKind, Handle, Result, Status, WallTime};
+use weft_wire::ops::{DirChange, LeftEntry, REMOVALS_MAX, RemoveEntriesReply, RemoveEntriesRequest, TxId, TxPart};
+
+use crate::access::must_own_entries;
+use crate::directory::Entry;
+use crate::{Change, EXECUTE, READ, Record, RequestContext, State, WRITE, may_access};
+
+/// A slice that is being removed.
+struct Slice<'a> {
+    dir: Handle,
+    who: &'a Credentials,
+    /// The directory is sticky: only owners remove names.
+    must_own: bool,
+    now: WallTime,
+    /// Names that go, of objects that have more names: several may be in this slice.
+    linked: BTreeMap<Handle, i64>,
+}
+
+impl State {
+    /// Removes names behind a cookie with what they lead to: files, and directories that are empty.
+    /// Never ends inside a group of equal hashes. What it takes are the permissions that listing
+    /// the directory and removing each name alone take.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`], [`Status::Busy`] while a transaction is at the directory, and as
+    /// [`State::directory`]. What is refused for one name is told with that name.
+    pub fn prepare_remove_entries(
+        &self,
+        cx: &RequestContext<'_>,
+        request: &RemoveEntriesRequest,
+        record: &mut Record,
+    ) -> Result<RemoveEntriesReply> {
+        let RemoveEntriesRequest { at, cookie, entries_max, who } = request;
+        let inode = self.directory(at)?;
+        may_access(who, inode, READ | WRITE | EXECUTE)?;
+        self.transactions.locks.check_read_inode(at.dir)?;
+        let mut reply = RemoveEntriesReply { files: 0, directories: 0, left: Vec::new(), until: u64::MAX, dir: DirChange::NONE };
+        let Some(directory) = self.directories.get(&at.dir) else { return Ok(reply) };
+        let must_own = must_own_entries(who, inode);
+        let mut slice = Slice { dir: at.dir, who, must_own, now: cx.now, linked: BTreeMap::new() };
+        let most = (*entries_max as usize).clamp(1, REMOVALS_MAX);
+        let (mut seen, mut last) = (0, *cookie);
+        for (hash, group) in directory.after(*cookie) {
+            if seen > 0 && seen + group.len() > most {
+                reply.until = last;
+                break;
+            }
+            (seen, last) = (seen + group.len(), hash);
+            for entry in group {
+                let removed = self.remove_one(&mut slice, entry, record);
+                match (removed, entry.kind) {
+                    (Ok(()), FileKind::Directory) => reply.directories += 1,
+                    (Ok(()), _) => reply.files += 1,
+                    (Err(why), _) => reply.left.push(left(entry, why)),
+                }
+            }
+        }
+        for (handle, names) in slice.linked {
+            record.changes.push(self.change_links(handle, self.inode(handle)?, -names, cx.now));
+        }
+        if !record.changes.is_empty() {
+            let touch = self.touch(at.dir, inode, cx.now);
+            if let Change::Touch { version, mtime, .. } = touch {
+                reply.dir = DirChange { version, time: mtime };
+            }
+            record.changes.push(touch);
+        }
+        Ok(reply)
+    }
+
+    fn remove_one(&self, slice: &mut Slice<'_>, entry: &Entry, record: &mut Record) -> Result<()> {
+        let Entry { handle, kind, ref name } = *entry;
+        if handle.server() != self.settings.server {
+            return Err(Status::WrongServer);
+        }
+        let (dir, name) = (slice.dir, Bytes::copy_from_slice(name));
+        let object = match kind {
+            FileKind::Directory => TxPart::RemoveDirectory { dir: handle, must_own: slice.must_own },
+            _ => TxPart::ChangeLinks { handle, kind, delta: -1, must_own: slice.must_own },
+        };
+        let parts = [TxPart::RemoveEntry { dir, name: name.clone(), handle }, object];
+        // No transaction has this number.
+        let tx = TxId { coordinator: self.settings.server, number: 0 };
+        self.prepare_parts(tx, &parts, slice.who, Status::Busy)?;
+        record.changes.push(Change::DeleteEntry { dir, name });
+        match self.inode(handle)? {
+            _ if kind == FileKind::Directory => record.changes.push(Change::DeleteInode { handle }),
+            inode if inode.nlink <= 1 => record.changes.push(self.change_links(handle, inode, -1, slice.now)),
+            _ => *slice.linked.entry(handle).or_default() += 1,
+        }
+        Ok(())
+    }
+}
+
+fn left(entry: &Entry, why: Status) -> LeftEntry {
+    LeftEntry { name: Bytes::copy_from_slice(&entry.name), handle: entry.handle, kind: entry.kind, why: why.code() }
+}

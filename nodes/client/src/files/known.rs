@@ -1,0 +1,109 @@
+//! Opens without a message. What a client was told of a file under a lease says all that an open
+//! for reading would: who may read it, its size, and that nobody writes to it. So the file is open
+//! here, and its server does not know of it. It must hear of that before anybody removes the last
+//! name of the file, and data servers want to see a capability. So the open is *announced*:
+//!
+//! * before data is read that is not in a cache above, or a lock is asked for;
+//! * before this client has heard a notice about the file (whoever removes it waits for that);
+//! * before this client itself removes a name that may lead to it.
+
+use std::sync::Arc;
+
+use weft_base::{Attr, Credentials, FileKind, Handle, SECOND, ServerId};
+use weft_call::run_window;
+use weft_rt::Runtime;
+use weft_wire::ops::{Judged, LeaseNotice};
+
+use super::open_inode::OpenInode;
+use crate::flow::Flow;
+use crate::knowledge::{Changing, Ended};
+use crate::{Client, OpenFile, Result};
+
+/// Files that are open here and not announced, at most: all of them may have to be at once.
+const UNANNOUNCED_MAX: usize = 1024;
+/// How long a message that announces may take, in nanoseconds: somebody may wait for a notice to be
+/// heard, and does so until the lease ends.
+const ANNOUNCE_NS: u64 = 2 * SECOND;
+
+impl<R: Runtime> Client<R> {
+    /// Opens a file for reading without a message, if what this client was told of it says that its
+    /// server would let it: `judged` is what the caller has allowed the open by, and `who` opens it
+    /// when it is announced.
+    pub fn open_known(&self, who: &Credentials, handle: Handle, judged: &Judged) -> Option<(Attr, Arc<OpenFile>)> {
+        let (state, asked) = self.inner.knowledge.state(handle, self.rt().now())?;
+        let is_true = (judged.mode, judged.uid, judged.gid) == (state.attr.mode, state.attr.uid, state.attr.gid);
+        if state.attr.kind != FileKind::File || state.attr.nlink == 0 || !is_true {
+            return None;
+        }
+        let file = self.inner.opens.open_known(&state.attr, who, UNANNOUNCED_MAX)?;
+        let attr = self.settle_at_once(&state, asked);
+        // A notice that was heard before the file was in the table has not found it there.
+        let is_still_known = self.inner.knowledge.state(handle, self.rt().now()).is_some_and(|(now, _)| now == state);
+        // Where its bytes are costs a message.
+        let is_placed = file.inode().distribution.get().is_some();
+        if attr.is_none() || !is_still_known || !is_placed {
+            file.release();
+            self.inner.opens.remove_if_idle(file.inode());
+            return None;
+        }
+        Some((attr?, file))
+    }
+
+    /// Announces an open file, if it is not announced.
+    ///
+    /// # Errors
+    /// [`weft_base::Status::Stale`] if it is gone; servers that do not answer.
+    pub(crate) async fn announce(&self, flow: Flow, handle: Handle) -> Result<()> {
+        match self.inner.opens.get(handle).filter(|inode| inode.is_unannounced()) {
+            Some(inode) => self.announce_inode(flow, &inode).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn announce_inode(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
+        let _passage = self.enter(inode).await;
+        if inode.is_unannounced() { self.renew_inside(flow, inode).await } else { Ok(()) }
+    }
+
+    /// Before this client says that it has heard a notice: announces what it may be about.
+    pub(crate) async fn announce_for(&self, server: ServerId, notice: &LeaseNotice) {
+        let all = self.inner.opens.unannounced();
+        let concerned = all.into_iter().filter(|inode| match notice {
+            LeaseNotice::Object { handle } => inode.handle == *handle,
+            // Changes are not told any more.
+            LeaseNotice::Directory { .. } | LeaseNotice::Everything {} => inode.handle.server() == server,
+            // A file that loses a name is told of itself.
+            LeaseNotice::Name { .. } | LeaseNotice::Append { .. } => false,
+        });
+        self.announce_all(concerned.collect()).await;
+    }
+
+    /// Before this client asks for a change: announces what it may remove.
+    pub(crate) async fn announce_before(&self, change: &Changing<'_>) {
+        let (all, ended) = (self.inner.opens.unannounced(), change.ended());
+        if all.is_empty() {
+            return;
+        }
+        let concerned = all.into_iter().filter(|inode| {
+            ended.iter().any(|ended| match ended {
+                Ended::Object(handle) => *handle == inode.handle,
+                Ended::AnyObject | Ended::Directory(_) | Ended::Server(_) => true,
+                Ended::Name(..) => false,
+            })
+        });
+        Box::pin(self.announce_all(concerned.collect())).await;
+    }
+
+    /// Those that cannot be announced in time are read no more once they are removed.
+    async fn announce_all(&self, inodes: Vec<Arc<OpenInode>>) {
+        if inodes.is_empty() {
+            return;
+        }
+        let until = self.rt().now() + ANNOUNCE_NS;
+        let flows = inodes.iter().map(|inode| async move {
+            let flow = self.flow("open", inode.handle);
+            self.announce_inode(Flow { deadline: flow.deadline.min(until), ..flow }, inode).await
+        });
+        run_window(flows, self.options().window).await;
+    }
+}

@@ -1,0 +1,456 @@
+//! What this client was told under leases, and may believe until it hears otherwise.
+//!
+//! A server says with an answer whether it is given under a lease (`weft-lease`); what others
+//! change comes as notices, and ends what was told. An answer may be overtaken by a notice, or by a
+//! change of this client: so all that ends something is written into a log, and an answer counts
+//! only if nothing in the log since it was asked for concerns it.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use bytes::Bytes;
+use weft_base::{Attr, FastMap, FileKind, Handle, MILLISECOND, Nanos, ServerId};
+use weft_wire::ops::{FileState, LeaseNotice};
+
+use super::Asked;
+
+/// Names and objects remembered; beyond that all are forgotten. Some 300 bytes each.
+const TOLD_MAX: usize = 1 << 18;
+/// The attributes of a directory that is changed all the time are believed for so many nanoseconds:
+/// a create needs them three times.
+const OFTEN_NS: u64 = MILLISECOND;
+/// Such directories remembered.
+const OFTEN_MAX: usize = 1024;
+/// Entries of the log. Answers that were asked for before the oldest count for nothing.
+const LOG_MAX: usize = 4096;
+
+/// What was told under leases.
+#[derive(Debug)]
+pub(super) struct Leased {
+    is_on: AtomicBool,
+    /// The number of the newest entry of the log.
+    newest: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+impl Default for Leased {
+    fn default() -> Self {
+        Leased { is_on: AtomicBool::new(false), newest: AtomicU64::new(1), inner: Mutex::default() }
+    }
+}
+
+/// What ends what was told.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ended {
+    Name(Handle, Bytes),
+    Object(Handle),
+    /// Some object, nobody knows which.
+    AnyObject,
+    /// All that was told under the lease on this directory.
+    Directory(Handle),
+    /// All that this server has told.
+    Server(ServerId),
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    sessions: BTreeMap<ServerId, Session>,
+    directories: FastMap<Handle, Held>,
+    objects: FastMap<Handle, Told>,
+    /// Names in all directories together.
+    names: usize,
+    log: VecDeque<(u64, Ended)>,
+    /// Changes of this client that are under way.
+    under_way: FastMap<Ended, u32>,
+    /// Directories that are changed so often that nobody is told, and when their attributes were
+    /// asked for.
+    often: FastMap<Handle, Nanos>,
+    /// The entry of the log that ended what was told of all objects.
+    any_object: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    number: u32,
+    /// The newest notice that was taken in.
+    heard: u64,
+    /// Until then what the server has told may be believed.
+    until: Nanos,
+}
+
+/// A directory on which this client holds a lease.
+#[derive(Debug)]
+struct Held {
+    /// When the first answer under it was asked for.
+    since: Nanos,
+    names: FastMap<Bytes, Option<(Handle, FileKind)>>,
+}
+
+/// An object of which attributes were told.
+#[derive(Debug)]
+struct Told {
+    /// The directory under whose lease.
+    under: Handle,
+    /// The newest entry of the log at that time.
+    at: u64,
+    /// `None`: they have changed since.
+    state: Option<(FileState, Asked)>,
+}
+
+/// What a name leads to, as it was told.
+#[derive(Clone, Debug)]
+pub(crate) enum Led {
+    /// To nothing.
+    Nowhere,
+    /// To this object; with what was told of it.
+    To(Handle, FileKind, Option<Box<(FileState, Asked)>>),
+}
+
+impl Leased {
+    /// What is told under leases counts from now on, or no longer.
+    pub fn set_on(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// The number of the newest entry of the log.
+    pub fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Acquire)
+    }
+
+    // ---- Sessions
+    // ---------------------------------------------------------------------------------------------
+
+    /// The session at a server, and the newest notice that was taken in; zeros: there is none.
+    pub fn session(&self, server: ServerId) -> (u32, u64) {
+        self.lock().sessions.get(&server).map_or((0, 0), |session| (session.number, session.heard))
+    }
+
+    /// The server has answered that this is the session. True if it is another one: what the server
+    /// told before is forgotten.
+    pub fn renewed(&self, server: ServerId, number: u32, until: Nanos) -> bool {
+        let mut inner = self.lock();
+        if let Some(session) = inner.sessions.get_mut(&server).filter(|session| session.number == number) {
+            session.until = session.until.max(until);
+            return false;
+        }
+        self.end(&mut inner, Ended::Server(server));
+        inner.sessions.insert(server, Session { number, heard: 0, until });
+        true
+    }
+
+    /// Notices up to this one were taken in, here and above.
+    pub fn heard(&self, server: ServerId, number: u32, newest: u64) {
+        if let Some(session) = self.lock().sessions.get_mut(&server).filter(|session| session.number == number) {
+            session.heard = session.heard.max(newest);
+        }
+    }
+
+    /// Takes a notice in.
+    pub fn notice(&self, server: ServerId, notice: &LeaseNotice) {
+        let mut inner = self.lock();
+        match notice {
+            LeaseNotice::Name { dir, name } => {
+                self.end(&mut inner, Ended::Name(*dir, name.clone()));
+                self.end(&mut inner, Ended::Object(*dir));
+            }
+            LeaseNotice::Object { handle } => self.end(&mut inner, Ended::Object(*handle)),
+            LeaseNotice::Directory { dir } => self.end(&mut inner, Ended::Directory(*dir)),
+            LeaseNotice::Everything {} => self.end(&mut inner, Ended::Server(server)),
+            LeaseNotice::Append { .. } => {}
+        }
+    }
+
+    // ---- What is told
+    // ---------------------------------------------------------------------------------------------
+
+    /// What names lead to was told under a lease on their directory, with what was told of the
+    /// objects. `asked`: before the question, or as [`Leased::changed`] says. `since`: when the
+    /// question was asked if the answer says what the directory is like, otherwise now.
+    pub fn told_names<'a>(
+        &self,
+        asked: Asked,
+        since: Nanos,
+        dir: Handle,
+        names: impl IntoIterator<Item = (&'a Bytes, Option<(Handle, FileKind)>, Option<&'a FileState>)>,
+    ) {
+        if !self.is_on() {
+            return;
+        }
+        let mut inner = self.lock();
+        for (name, led, state) in names {
+            if !inner.counts(asked, dir, &Ended::Name(dir, name.clone())) {
+                continue;
+            }
+            if inner.names + inner.objects.len() >= TOLD_MAX {
+                inner.forget_all();
+            }
+            // Copied, so that no message is kept alive by a few bytes of it.
+            let name = Bytes::copy_from_slice(name);
+            let is_new = inner.held(dir, since).names.insert(name, led).is_none();
+            inner.names += usize::from(is_new);
+            if let Some(state) = state {
+                inner.tell(asked, dir, state);
+            }
+        }
+    }
+
+    /// What was told of an object by its handle: under a lease on itself if it is a directory,
+    /// otherwise under that under which it was told before.
+    pub fn told_object(&self, asked: Asked, state: &FileState) {
+        if !self.is_on() {
+            return;
+        }
+        let mut inner = self.lock();
+        let handle = state.attr.handle;
+        let under = match state.attr.kind {
+            FileKind::Directory => Some(handle),
+            _ => inner.objects.get(&handle).map(|told| told.under),
+        };
+        let Some(under) = under else { return };
+        if under == handle && inner.counts(asked, handle, &Ended::Object(handle)) {
+            inner.held(handle, asked.at);
+        }
+        inner.tell(asked, under, state);
+    }
+
+    /// A new and empty directory was told of under a lease on it.
+    pub fn made_directory(&self, asked: Asked, dir: Handle) {
+        let mut inner = self.lock();
+        if inner.counts(asked, dir, &Ended::Object(dir)) {
+            inner.held(dir, asked.at);
+        }
+    }
+
+    /// A directory is changed so often that nobody is told; its attributes were asked for then.
+    pub fn changes_often(&self, dir: Handle, at: Nanos) {
+        let mut inner = self.lock();
+        if inner.often.len() >= OFTEN_MAX {
+            inner.often.clear();
+        }
+        inner.often.insert(dir, at);
+    }
+
+    /// True if nothing has ended what was told of this object since that was asked.
+    pub fn is_current(&self, asked: Asked, object: Handle) -> bool {
+        self.lock().counts(asked, object, &Ended::Object(object))
+    }
+
+    // ---- What may be believed
+    // ---------------------------------------------------------------------------------------------
+
+    /// What a name leads to.
+    pub fn name(&self, dir: Handle, name: &[u8], now: Nanos) -> Option<Led> {
+        if !self.is_on() {
+            return None;
+        }
+        let inner = self.lock();
+        inner.until(dir, now)?;
+        Some(match *inner.directories.get(&dir)?.names.get(name)? {
+            None => Led::Nowhere,
+            Some((handle, kind)) => Led::To(handle, kind, inner.state(handle, now).cloned().map(Box::new)),
+        })
+    }
+
+    /// What was told of an object.
+    pub fn state(&self, handle: Handle, now: Nanos) -> Option<(FileState, Asked)> {
+        if !self.is_on() { None } else { self.lock().state(handle, now).cloned() }
+    }
+
+    /// For how long, in nanoseconds, it may be believed that the name leads to this object.
+    pub fn name_holds_ns(&self, dir: Handle, name: &[u8], handle: Option<Handle>, now: Nanos) -> u64 {
+        let inner = self.lock();
+        let led = inner.directories.get(&dir).and_then(|held| held.names.get(name));
+        match led {
+            Some(led) if led.map(|(handle, _)| handle) == handle => inner.until(dir, now).map_or(0, |until| until.since(now)),
+            _ => 0,
+        }
+    }
+
+    /// For how long, in nanoseconds, these attributes may be believed, as far as others are
+    /// concerned.
+    pub fn attr_holds_ns(&self, attr: &Attr, now: Nanos) -> u64 {
+        let inner = self.lock();
+        match inner.state(attr.handle, now) {
+            Some((state, _)) if state.attr.version == attr.version => inner.until(attr.handle, now).map_or(0, |until| until.since(now)),
+            _ => inner.often.get(&attr.handle).map_or(0, |at| (*at + OFTEN_NS).since(now)),
+        }
+    }
+
+    /// Since when a lease on this directory is held, and until when what it covers may be believed.
+    pub fn holds(&self, dir: Handle, now: Nanos) -> Option<(Nanos, Nanos)> {
+        let inner = self.lock();
+        Some((inner.directories.get(&dir)?.since, inner.until(dir, now)?))
+    }
+
+    /// The objects of which attributes were told under the leases that a notice ends.
+    pub fn told_under(&self, server: ServerId, notice: &LeaseNotice) -> Vec<Handle> {
+        let inner = self.lock();
+        let objects = |ends: &dyn Fn(Handle, &Told) -> bool| {
+            inner.objects.iter().filter(|(handle, told)| ends(**handle, told)).map(|(handle, _)| *handle).collect()
+        };
+        match notice {
+            LeaseNotice::Directory { dir } => objects(&|_, told| told.under == *dir),
+            LeaseNotice::Everything {} => objects(&|handle, _| handle.server() == server),
+            LeaseNotice::Name { .. } | LeaseNotice::Object { .. } | LeaseNotice::Append { .. } => Vec::new(),
+        }
+    }
+
+    // ---- Changes of this client
+    // ---------------------------------------------------------------------------------------------
+
+    /// This client is about to change this. Returns all that is touched, with the objects that the
+    /// names lead to; `is_loss`: they may lose it.
+    pub fn begin(&self, mut ended: Vec<Ended>, is_loss: bool) -> Vec<Ended> {
+        let mut inner = self.lock();
+        for at in 0..ended.len() {
+            let Ended::Name(dir, name) = &ended[at] else { continue };
+            let led = inner.directories.get(dir).and_then(|held| held.names.get(name)).copied();
+            ended.push(Ended::Object(*dir));
+            match led {
+                Some(Some((handle, _))) => ended.push(Ended::Object(handle)),
+                Some(None) => {}
+                None if is_loss => ended.push(Ended::AnyObject),
+                None => {}
+            }
+        }
+        for one in &ended {
+            *inner.under_way.entry(one.clone()).or_default() += 1;
+            self.end(&mut inner, one.clone());
+        }
+        ended
+    }
+
+    /// It has, perhaps. Returns what counts as the number of the log when the answer was asked for:
+    /// 0 if it may have been overtaken. `before`: that of the question.
+    pub fn changed(&self, ended: &[Ended], before: u64) -> u64 {
+        let mut inner = self.lock();
+        // Each was written into the log once when the change began.
+        let is_wide = |one: &Ended| matches!(one, Ended::AnyObject | Ended::Directory(_) | Ended::Server(_));
+        let since = inner.log.iter().rev().take_while(|(number, _)| *number > before);
+        let others = since.filter(|(_, one)| is_wide(one) || ended.contains(one)).count();
+        let is_alone = inner.log.front().is_none_or(|(oldest, _)| *oldest <= before + 1) && others <= ended.len();
+        for one in ended {
+            if let Some(count) = inner.under_way.get_mut(one) {
+                *count -= 1;
+                if *count == 0 {
+                    inner.under_way.remove(one);
+                }
+            }
+            self.end(&mut inner, one.clone());
+        }
+        if is_alone { self.newest() } else { 0 }
+    }
+
+    fn end(&self, inner: &mut Inner, ended: Ended) {
+        inner.forget(&ended);
+        let number = self.newest.fetch_add(1, Ordering::AcqRel) + 1;
+        if ended == Ended::AnyObject {
+            inner.any_object = number;
+        }
+        inner.log.push_back((number, ended));
+        if inner.log.len() > LOG_MAX {
+            inner.log.pop_front();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+impl Inner {
+    /// Until when what the server of this object has told may be believed.
+    fn until(&self, object: Handle, now: Nanos) -> Option<Nanos> {
+        self.sessions.get(&object.server()).map(|session| session.until).filter(|until| now < *until)
+    }
+
+    fn state(&self, handle: Handle, now: Nanos) -> Option<&(FileState, Asked)> {
+        self.until(handle, now)?;
+        self.objects.get(&handle).filter(|told| told.at >= self.any_object)?.state.as_ref()
+    }
+
+    /// True if an answer under a lease on `dir` counts.
+    fn counts(&self, asked: Asked, dir: Handle, what: &Ended) -> bool {
+        let server = dir.server();
+        let is_object = matches!(what, Ended::Object(_));
+        let is_under_way = self.under_way.contains_key(what) || (is_object && self.under_way.contains_key(&Ended::AnyObject));
+        let is_too_old = asked.after_log == 0 || self.log.front().is_some_and(|(oldest, _)| *oldest > asked.after_log + 1);
+        if is_under_way || is_too_old || !self.sessions.contains_key(&server) {
+            return false;
+        }
+        let ends = |ended: &Ended| match ended {
+            Ended::Name(..) | Ended::Object(_) => ended == what,
+            Ended::AnyObject => is_object,
+            Ended::Directory(other) => *other == dir,
+            Ended::Server(other) => *other == server,
+        };
+        !self.log.iter().rev().take_while(|(number, _)| *number > asked.after_log).any(|(_, ended)| ends(ended))
+    }
+
+    fn held(&mut self, dir: Handle, since: Nanos) -> &mut Held {
+        self.directories.entry(dir).or_insert_with(|| Held { since, names: FastMap::default() })
+    }
+
+    fn tell(&mut self, asked: Asked, under: Handle, state: &FileState) {
+        let handle = state.attr.handle;
+        if state.ask_data.is_some() || handle.server() != under.server() {
+            return;
+        }
+        if self.counts(asked, under, &Ended::Object(handle)) {
+            let at = self.log.back().map_or(0, |(number, _)| *number);
+            self.objects.insert(handle, Told { under, at, state: Some((state.clone(), asked)) });
+        }
+    }
+
+    fn forget(&mut self, ended: &Ended) {
+        match ended {
+            Ended::Name(dir, name) => {
+                let gone = self.directories.get_mut(dir).and_then(|held| held.names.remove(name));
+                self.names -= usize::from(gone.is_some());
+                if let Some(Some((handle, _))) = gone {
+                    self.objects.remove(&handle);
+                }
+            }
+            Ended::Object(handle) => {
+                if let Some(told) = self.objects.get_mut(handle) {
+                    told.state = None;
+                }
+            }
+            // Looked at when an object is: there may be many.
+            Ended::AnyObject => {}
+            Ended::Directory(dir) => {
+                let Some(held) = self.directories.remove(dir) else { return };
+                self.names -= held.names.len();
+                for (handle, _) in held.names.into_values().flatten().chain([(*dir, FileKind::Directory)]) {
+                    if self.objects.get(&handle).is_some_and(|told| told.under == *dir) {
+                        self.objects.remove(&handle);
+                    }
+                }
+            }
+            Ended::Server(server) => {
+                self.directories.retain(|dir, held| {
+                    let stays = dir.server() != *server;
+                    self.names -= if stays { 0 } else { held.names.len() };
+                    stays
+                });
+                self.objects.retain(|handle, _| handle.server() != *server);
+                self.sessions.remove(server);
+            }
+        }
+    }
+
+    /// To save memory: what is not known is asked for.
+    fn forget_all(&mut self) {
+        self.directories.clear();
+        self.objects.clear();
+        self.names = 0;
+    }
+}

@@ -1,0 +1,129 @@
+use bytes::Bytes;
+use weft_base::{FileKind, Handle, Nanos, ServerId};
+use weft_wire::ops::{FileState, LeaseNotice};
+
+use super::{Asked, Ended, Leased, Led};
+use crate::knowledge::directories::test_attr;
+
+const META: ServerId = ServerId(0);
+const DIR: Handle = Handle(7);
+const FILE: Handle = Handle(8);
+const NOW: Nanos = Nanos(10);
+
+fn begun() -> Leased {
+    let leased = Leased::default();
+    leased.set_on(true);
+    assert!(leased.renewed(META, 3, Nanos(1000)));
+    leased
+}
+
+fn asked(leased: &Leased) -> Asked {
+    Asked { at: NOW, after_reports: 0, after_log: leased.newest() }
+}
+
+fn state(handle: Handle, version: u64) -> FileState {
+    let mut attr = test_attr(handle, version);
+    attr.kind = FileKind::File;
+    FileState { attr, ask_data: None, partitions: None }
+}
+
+fn name() -> Bytes {
+    Bytes::from_static(b"x")
+}
+
+fn tell(leased: &Leased, asked: Asked, version: u64) {
+    leased.told_names(asked, NOW, DIR, [(&name(), Some((FILE, FileKind::File)), Some(&state(FILE, version)))]);
+}
+
+/// The version of the object to which the name is believed to lead.
+fn believed(leased: &Leased) -> Option<u64> {
+    match leased.name(DIR, b"x", NOW)? {
+        Led::To(FILE, _, told) => told.map(|told| told.0.attr.version),
+        led => panic!("{led:?}"),
+    }
+}
+
+#[test]
+fn an_answer_that_something_has_overtaken_is_not_kept() {
+    let notices = [
+        LeaseNotice::Name { dir: DIR, name: name() },
+        LeaseNotice::Object { handle: FILE },
+        LeaseNotice::Directory { dir: DIR },
+        LeaseNotice::Everything {},
+    ];
+    for notice in notices {
+        let leased = begun();
+        let before = asked(&leased);
+        leased.notice(META, &notice);
+        leased.renewed(META, 3, Nanos(1000));
+        tell(&leased, before, 1);
+        assert_eq!(believed(&leased), None, "{notice:?}");
+        tell(&leased, asked(&leased), 2);
+        assert_eq!(believed(&leased), Some(2), "asked for after {notice:?}");
+        leased.notice(META, &notice);
+        assert_eq!(believed(&leased), None, "{notice:?}");
+    }
+    let leased = begun();
+    let before = asked(&leased);
+    leased.notice(META, &LeaseNotice::Name { dir: DIR, name: Bytes::from_static(b"other") });
+    tell(&leased, before, 1);
+    assert_eq!(believed(&leased), Some(1), "another name");
+}
+
+#[test]
+fn an_own_change_ends_what_was_told_and_its_answer_counts() {
+    let leased = begun();
+    tell(&leased, asked(&leased), 1);
+    let lookup = asked(&leased);
+    let change = asked(&leased);
+    let ended = leased.begin(vec![Ended::Object(FILE)], false);
+    assert_eq!(believed(&leased), None);
+    tell(&leased, asked(&leased), 2);
+    assert_eq!(believed(&leased), None, "it is being changed");
+    let done = leased.changed(&ended, change.after_log);
+    tell(&leased, lookup, 1);
+    assert_eq!(believed(&leased), None, "asked for before the change was over");
+    tell(&leased, Asked { after_log: done, ..change }, 3);
+    assert_eq!(believed(&leased), Some(3));
+}
+
+#[test]
+fn of_two_changes_at_once_no_answer_counts() {
+    let leased = begun();
+    let (one, other) = (asked(&leased), asked(&leased));
+    let first = leased.begin(vec![Ended::Object(FILE)], false);
+    let second = leased.begin(vec![Ended::Object(FILE)], false);
+    let done = leased.changed(&first, one.after_log);
+    tell(&leased, Asked { after_log: done, ..one }, 1);
+    assert_eq!(believed(&leased), None, "the other one is under way");
+    let done = leased.changed(&second, other.after_log);
+    tell(&leased, Asked { after_log: done, ..other }, 1);
+    assert_eq!(believed(&leased), None, "which of them was first is not known");
+}
+
+#[test]
+fn a_name_that_is_lost_takes_along_what_it_led_to() {
+    let leased = begun();
+    tell(&leased, asked(&leased), 1);
+    let ended = leased.begin(vec![Ended::Name(DIR, name())], true);
+    assert!(ended.contains(&Ended::Object(FILE)) && !ended.contains(&Ended::AnyObject));
+    leased.changed(&ended, 0);
+    // Where it led to is not known: it may have been any object.
+    let other = Bytes::from_static(b"other");
+    leased.told_names(asked(&leased), NOW, DIR, [(&other, Some((FILE, FileKind::File)), Some(&state(FILE, 2)))]);
+    assert!(leased.state(FILE, NOW).is_some());
+    let ended = leased.begin(vec![Ended::Name(DIR, name())], true);
+    assert!(ended.contains(&Ended::AnyObject) && leased.state(FILE, NOW).is_none());
+}
+
+#[test]
+fn nothing_is_believed_beyond_its_time_or_session() {
+    let leased = begun();
+    tell(&leased, asked(&leased), 1);
+    assert_eq!(leased.name_holds_ns(DIR, b"x", Some(FILE), NOW), 990);
+    assert!(leased.name(DIR, b"x", Nanos(1000)).is_none());
+    let before = asked(&leased);
+    assert!(leased.renewed(META, 4, Nanos(2000)), "another session");
+    tell(&leased, before, 1);
+    assert_eq!(believed(&leased), None);
+}

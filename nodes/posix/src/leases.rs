@@ -1,0 +1,105 @@
+//! What is told above while this layer keeps leases: it may be believed until others change it, and
+//! then it is made forgotten above before their changes are made.
+
+use weft_base::{Attr, Handle, MILLISECOND, SECOND, ServerId};
+use weft_rt::{Runtime, join_all, race};
+use weft_wire::ops::LeaseNotice;
+
+use crate::gateway::Gateway;
+use crate::posix::Posix;
+
+/// How long a server may take to hear that this layer believes nothing any more, in nanoseconds.
+const LEAVE_NS: u64 = SECOND;
+/// How often is looked whether metadata servers have joined, in nanoseconds.
+const LOOK_NS: u64 = 500 * MILLISECOND;
+
+impl<R: Runtime, G: Gateway> Posix<R, G> {
+    /// For how many nanoseconds it may be believed that a name leads to the object with these
+    /// attributes, whatever becomes of them.
+    fn name_ttl_ns(&self, dir: Handle, name: &[u8], attr: &Attr) -> u64 {
+        match self.client.keeps_leases() {
+            true => self.client.name_holds_ns(dir, name, Some(attr.handle)),
+            false => self.options.ttl_ns,
+        }
+    }
+
+    /// For how many nanoseconds a name, and the attributes of what it leads to, may be believed.
+    pub(crate) fn ttls_ns(&self, dir: Handle, name: &[u8], attr: &Attr) -> (u64, u64) {
+        (self.name_ttl_ns(dir, name, attr), self.attr_ttl_ns(attr))
+    }
+
+    /// For how many nanoseconds these attributes may be believed.
+    pub(crate) fn attr_ttl_ns(&self, attr: &Attr) -> u64 {
+        if self.client.keeps_leases() { self.client.attr_holds_ns(attr) } else { self.options.ttl_ns }
+    }
+
+    /// This layer has moved names between these directories: what is believed above moves with
+    /// them, but only a lease on its directory makes it good there.
+    pub(crate) fn names_moved(&self, one: Handle, other: Handle) {
+        // Within a directory what was believed is forgotten when its lease ends.
+        if one != other && self.client.keeps_leases() && !(self.client.holds_lease(one) && self.client.holds_lease(other)) {
+            self.gateway.forget_names();
+        }
+    }
+
+    /// A metadata server of which notices are to be heard ([`Posix::hear_notices`]), and that was
+    /// not given before; waits for one to join. `None`: there is nothing more to do, this layer
+    /// keeps no leases or ends.
+    pub async fn next_to_hear(&self, before: &[ServerId]) -> Option<ServerId> {
+        loop {
+            let ended = self.closes.ended.wait();
+            if self.closes.lock().ends || !self.client.keeps_leases() {
+                return None;
+            }
+            let next = self.client.map().meta.iter().map(|entry| entry.id).find(|server| !before.contains(server));
+            if next.is_some() {
+                return next;
+            }
+            race(ended, self.rt().sleep_until(self.now() + LOOK_NS)).await;
+        }
+    }
+
+    /// Hears what others change at a metadata server, until [`Posix::end`].
+    pub async fn hear_notices(&self, server: ServerId) {
+        while !self.closes.lock().ends {
+            if !self.client.hear_notices(server, |notice, objects| self.forget(notice, objects)).await {
+                self.gateway.warn(&format!("{server} knows no leases: names and attributes are believed for a short time instead"));
+                self.client.keep_leases(false);
+                return self.client.follow_directories(self.options.ttl_ns);
+            }
+        }
+    }
+
+    /// Tells all metadata servers that nothing is believed any more.
+    pub(crate) async fn leave_leases(&self) {
+        if self.client.keeps_leases() {
+            let deadline = self.now() + LEAVE_NS;
+            let map = self.client.map();
+            join_all(map.meta.iter().map(|entry| self.client.leave_leases(entry.id, deadline))).await;
+        }
+    }
+
+    /// Makes forgotten above what a notice ends; `objects`: of which attributes were told under it.
+    fn forget(&self, notice: &LeaseNotice, objects: &[Handle]) {
+        match notice {
+            LeaseNotice::Name { dir, .. } => {
+                self.gateway.forget_names();
+                self.gateway.forget_attributes(*dir);
+            }
+            LeaseNotice::Object { handle } => self.forget_told(*handle),
+            LeaseNotice::Append { handle } => {
+                if let Some(told) = self.client.share_appends(*handle) {
+                    self.closes.push(told);
+                }
+            }
+            LeaseNotice::Directory { .. } | LeaseNotice::Everything {} => {
+                self.gateway.forget_names();
+                objects.iter().for_each(|handle| self.forget_told(*handle));
+                // Others are reached by names only, or are open.
+                self.files.numbers(|_| true).into_iter().filter_map(|number| self.files.get(number)).for_each(|open| {
+                    self.forget_told(open.file.handle());
+                });
+            }
+        }
+    }
+}

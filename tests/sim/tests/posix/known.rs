@@ -1,0 +1,107 @@
+//! Files that are opened without a message: whoever removes them, they can be read until they are
+//! closed.
+
+use weft_base::SECOND;
+use weft_posix::Caching;
+use weft_rt::Runtime;
+use weft_sim_tests::mount::{Mount, Open, caller, how};
+use weft_wire::Rights;
+
+use super::{ROOT, World, content};
+
+async fn make(mount: Mount, name: &'static str, number: u32) {
+    let who = caller(1, 0);
+    let file = mount.create(&who, ROOT, name, 0o644).await.expect("a new file");
+    mount.write(&who, file, 0, &content(number), false).await.expect("it is written");
+    mount.release(file.opened.number).await;
+}
+
+async fn open(mount: &Mount) -> Open {
+    mount.open(&caller(1, 0), ROOT, "file", how(Rights::READ)).await.expect("it opens")
+}
+
+/// What the servers say, whatever is in the cache.
+async fn read(mount: Mount, file: Open) -> Vec<u8> {
+    let pieces = mount.posix.read(file.opened.number, 0, 1 << 20).await.expect("it can be read until it is closed");
+    pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
+}
+
+/// `remove`s the file that one mount has open without a message.
+fn check(remove: impl FnOnce(&World)) {
+    let world = World::new(11, None);
+    world.alone(0, |mount| make(mount, "file", 5));
+    world.sim.run_for(SECOND);
+    let (file, requests) = world.alone(0, |mount| async move {
+        let first = open(&mount).await;
+        mount.read(first).await.expect("it is read");
+        mount.release(first.opened.number).await;
+        mount.posix.rt().sleep_until(mount.posix.rt().now() + SECOND).await;
+        let before = mount.posix.stats().requests;
+        for _ in 0..20 {
+            let again = open(&mount).await;
+            assert_eq!(again.opened.caching, Caching::Keep);
+            assert_eq!(mount.read(again).await.expect("it is read"), content(5));
+            mount.release(again.opened.number).await;
+        }
+        (open(&mount).await, mount.posix.stats().requests - before)
+    });
+    assert_eq!(requests, 0, "opens of what is known, reads of what is in the cache, closes");
+    remove(&world);
+    assert_eq!(world.alone(0, move |mount| read(mount, file)), content(5));
+    world.alone(0, move |mount| async move { mount.release(file.opened.number).await });
+}
+
+#[test]
+fn another_gateway_removes_it() {
+    check(|world| {
+        world.alone(1, |mount| async move {
+            mount.posix.unlink(&caller(1, 0).who, ROOT, b"file").await.expect("it is removed");
+        });
+        world.sim.run_for(60 * SECOND);
+    });
+}
+
+#[test]
+fn another_gateway_puts_another_file_in_its_place() {
+    check(|world| {
+        world.alone(1, |mount| make(mount, "other", 7));
+        world.alone(1, |mount| async move { mount.rename(&caller(1, 0), ROOT, "other", "file").await.expect("it is replaced") });
+        world.sim.run_for(60 * SECOND);
+    });
+}
+
+#[test]
+fn its_own_gateway_removes_it() {
+    check(|world| {
+        world.alone(0, |mount| async move {
+            mount.posix.unlink(&caller(1, 0).who, ROOT, b"file").await.expect("it is removed");
+        });
+        world.sim.run_for(60 * SECOND);
+    });
+}
+
+#[test]
+fn servers_restart_and_another_gateway_removes_it() {
+    check(|world| {
+        world.cluster.restart_all();
+        world.alone(1, |mount| async move {
+            mount.posix.unlink(&caller(1, 0).who, ROOT, b"file").await.expect("it is removed");
+        });
+        world.sim.run_for(60 * SECOND);
+    });
+}
+
+/// A directory that changes often has no leases: what is open there is told at once.
+#[test]
+fn it_is_removed_where_nobody_holds_leases_any_more() {
+    check(|world| {
+        world.alone(1, |mount| async move {
+            let who = caller(1, 0).who;
+            for number in 0..200 {
+                mount.posix.mkdir(&who, ROOT, format!("d{number}").as_bytes(), 0o755).await.expect("a new directory");
+            }
+            mount.posix.unlink(&who, ROOT, b"file").await.expect("it is removed");
+        });
+        world.sim.run_for(60 * SECOND);
+    });
+}
