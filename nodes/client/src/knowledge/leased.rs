@@ -71,6 +71,8 @@ struct Inner {
     often: FastMap<Handle, Nanos>,
     /// The entry of the log that ended what was told of all objects.
     any_object: u64,
+    /// The newest entry of the log that ended an object of which nothing was told.
+    unknown_object: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +163,11 @@ impl Leased {
                 self.end(&mut inner, Ended::Name(*dir, name.clone()));
                 self.end(&mut inner, Ended::Object(*dir));
             }
-            LeaseNotice::Object { handle } => self.end(&mut inner, Ended::Object(*handle)),
+            LeaseNotice::Object { handle } => {
+                let is_unknown = !inner.objects.contains_key(handle);
+                self.end(&mut inner, Ended::Object(*handle));
+                inner.unknown_object = if is_unknown { self.newest() } else { inner.unknown_object };
+            }
             LeaseNotice::Directory { dir } => self.end(&mut inner, Ended::Directory(*dir)),
             LeaseNotice::Everything {} => self.end(&mut inner, Ended::Server(server)),
             LeaseNotice::Append { .. } => {}
@@ -238,9 +244,9 @@ impl Leased {
         inner.often.insert(dir, at);
     }
 
-    /// True if nothing has ended what was told of this object since that was asked.
-    pub fn is_current(&self, asked: Asked, object: Handle) -> bool {
-        self.lock().counts(asked, object, &Ended::Object(object))
+    /// True if these attributes were told, and may be believed.
+    pub fn is_told(&self, attr: &Attr, now: Nanos) -> bool {
+        self.lock().state(attr.handle, now).is_some_and(|(state, _)| state.attr.version == attr.version)
     }
 
     // ---- What may be believed
@@ -336,7 +342,9 @@ impl Leased {
         let is_wide = |one: &Ended| matches!(one, Ended::AnyObject | Ended::Directory(_) | Ended::Server(_));
         let since = inner.log.iter().rev().take_while(|(number, _)| *number > before);
         let others = since.filter(|(_, one)| is_wide(one) || ended.contains(one)).count();
-        let is_alone = inner.log.front().is_none_or(|(oldest, _)| *oldest <= before + 1) && others <= ended.len();
+        let is_whole = inner.log.front().is_none_or(|(oldest, _)| *oldest <= before + 1);
+        // The object of a notice may be the one that this change has just made.
+        let is_alone = is_whole && others <= ended.len() && inner.unknown_object <= before;
         for one in ended {
             if let Some(count) = inner.under_way.get_mut(one) {
                 *count -= 1;

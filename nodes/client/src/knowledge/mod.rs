@@ -103,8 +103,9 @@ impl Knowledge {
 
     /// Exact attributes, the answer to a question.
     pub fn learned(&self, asked: Asked, attr: &Attr) {
-        // Under leases an answer that a notice has overtaken is for the moment only.
-        if !self.leased.is_on() || (attr.kind == FileKind::Directory && self.leased.is_current(asked, attr.handle)) {
+        // Under leases an answer that was not given under one is for the moment only: a change of
+        // somebody else may wait until this client has heard of it.
+        if !self.leased.is_on() || (attr.kind == FileKind::Directory && self.leased.is_told(attr, asked.at)) {
             self.directories.learned(attr, asked.at);
         }
     }

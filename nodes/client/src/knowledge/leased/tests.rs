@@ -127,3 +127,18 @@ fn nothing_is_believed_beyond_its_time_or_session() {
     tell(&leased, before, 1);
     assert_eq!(believed(&leased), None);
 }
+
+/// A create makes an object whose handle this client learns only with the answer; somebody who
+/// changes the object at once may be told of before that.
+#[test]
+fn a_notice_about_what_was_just_made_is_not_overlooked() {
+    let leased = begun();
+    let create = asked(&leased);
+    let ended = leased.begin(vec![Ended::Name(DIR, name())], false);
+    leased.notice(META, &LeaseNotice::Object { handle: FILE });
+    let done = leased.changed(&ended, create.after_log);
+    tell(&leased, Asked { after_log: done, ..create }, 1);
+    assert!(leased.state(FILE, NOW).is_none(), "it has changed since");
+    tell(&leased, asked(&leased), 2);
+    assert_eq!(believed(&leased), Some(2));
+}
