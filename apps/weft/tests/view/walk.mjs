@@ -53,6 +53,24 @@ for (const [level, heading] of [["host", "client0"], ["thread", "client0"], ["re
   await again(() => [state.level, names()]);
 }
 assert.ok(names().includes("data1 for client0"), names());
+// Two steps back at once, and the answer to the first comes last.
+const related = location.hash;
+const { fetch } = globalThis;
+let late = 300;
+globalThis.fetch = async (...question) => {
+  const answer = await fetch(...question);
+  if (String(question[0]).includes("/api/run?")) await new Promise((wake) => setTimeout(wake, late));
+  late = 0;
+  return answer;
+};
+for (const hash of ["#/timeline", related]) {
+  location.hash = hash;
+  window.dispatchEvent(new Event("hashchange"));
+}
+await page.idle();
+globalThis.fetch = fetch;
+assert.equal(state.level, "relation");
+assert.ok(names().includes("data1 for client0"), names());
 // A span is chosen on its lane of this level, and its arrows lead between such lanes.
 timeline().walk(0, 1);
 await page.idle();

@@ -59,9 +59,11 @@ async function start() {
     const { a, level } = runsIn(location.hash, state.runs);
     const other = a !== state.a || level !== state.level;
     Object.assign(state, { a, level });
-    if (other) await openRun();
-    readAddress(location.hash, names);
-    changed({ from: 0, screen: true, colour: true, a: other });
+    await meanwhile(async () => {
+      if (other && !(await openRun())) return;
+      readAddress(location.hash, names);
+      changed({ from: 0, screen: true, colour: true, a: other });
+    });
   };
   window.addEventListener("popstate", moved);
   window.addEventListener("hashchange", () => location.hash === address() || moved());
@@ -75,14 +77,33 @@ async function start() {
   busy(-1);
 }
 
-/** Learns what run a is; what was chosen in another run, or of other tracks, means nothing in this one. */
+/** The page is busy while this is done; if it fails, the reason is what is shown. */
+async function meanwhile(action) {
+  busy(1);
+  try {
+    await action();
+  } catch (error) {
+    main.replaceChildren(el("p", { class: "loading" }, String(error.message || error)));
+  }
+  busy(-1);
+}
+
+let opening = 0;
+/**
+ * Learns what run a is; what was chosen in another run, or of other tracks, means nothing in this one.
+ * False if another run was asked for in the meantime.
+ */
 async function openRun(sameRun = false) {
-  state.run = state.runs.length ? await ask("run") : NO_RUN;
+  const mine = ++opening;
+  const run = state.runs.length ? await ask("run") : NO_RUN;
+  if (mine !== opening) return false;
+  state.run = run;
   Object.assign(state, { folded: new Set(), order: [], pinned: [], gone: new Set(), subs: new Set([...state.subs].filter((part) => !/^\d/.test(part))) });
   if (!sameRun) Object.assign(state, { hidden: new Set(), selected: null, measure: null, kinds: null });
   warn();
   if (state.runs.length) tellWhenAnalysed(state.a);
   document.title = state.run.has_trace ? `weft view: ${state.run.name}, ${state.run.nodes.length} nodes, ${count(state.run.spans)} spans` : `weft view: ${state.run.name}`;
+  return true;
 }
 
 /** Whether requests violate cause and effect is known when the analysis is there. */
@@ -105,15 +126,11 @@ function warn() {
 /** Shows another run with the same window, if it is as long as that, else whole. */
 async function otherRun(a, sameRun) {
   const whole = state.from <= 0 && state.to >= state.run.duration * 0.999;
-  busy(1);
-  try {
-    await openRun(sameRun);
+  await meanwhile(async () => {
+    if (!(await openRun(sameRun))) return;
     if (whole || state.from >= state.run.duration) Object.assign(state, { from: 0, to: state.run.duration });
     set({ from: state.from, to: Math.min(state.to, state.run.duration), opened: a }, true);
-  } catch (error) {
-    main.replaceChildren(el("p", { class: "loading" }, String(error.message || error)));
-  }
-  busy(-1);
+  });
 }
 
 /** The next run that could be read. */
