@@ -40,6 +40,7 @@ pub struct Exit {
 pub struct Servers {
     nodes: RefCell<Vec<(ServerId, NodeId)>>,
     exits: Rc<RefCell<Vec<Exit>>>,
+    data_starts: Rc<RefCell<Vec<Nanos>>>,
     meta: MetaServerConfig,
     data: DataServerConfig,
     /// What the configurations of all machines say of the servers; read at every start.
@@ -61,7 +62,14 @@ impl Servers {
         clock_skew_ns: impl Fn(ServerId) -> i64,
     ) -> Servers {
         let map = Rc::new(RefCell::new(meta.serving.map.clone()));
-        let servers = Servers { nodes: RefCell::default(), exits: Rc::default(), meta: meta.clone(), data: data.clone(), map };
+        let servers = Servers {
+            nodes: RefCell::default(),
+            exits: Rc::default(),
+            data_starts: Rc::default(),
+            meta: meta.clone(),
+            data: data.clone(),
+            map,
+        };
         for entry in meta.serving.map.servers() {
             servers.run(&sim.control(), entry, clock_skew_ns(entry.id));
         }
@@ -96,8 +104,9 @@ impl Servers {
                 control.start(node, run);
             }
             ServerRole::Data => {
-                let config = self.data.clone();
+                let (config, starts) = (self.data.clone(), self.data_starts.clone());
                 let run = move |rt: SimRt| {
+                    starts.borrow_mut().push(rt.now());
                     let serving = ServingConfig { server, name: name.clone(), map: map.borrow().clone(), ..config.serving.clone() };
                     let (config, exits) = (DataServerConfig { serving, ..config.clone() }, exits.clone());
                     async move {
@@ -114,6 +123,11 @@ impl Servers {
     /// The machines of all servers, metadata first; behind them those that have joined.
     pub fn nodes(&self) -> Vec<(ServerId, NodeId)> {
         self.nodes.borrow().clone()
+    }
+
+    /// When data servers were started, each time of each of them, in virtual time.
+    pub fn data_starts(&self) -> Vec<Nanos> {
+        self.data_starts.borrow().clone()
     }
 
     /// The first server that has ended by itself.

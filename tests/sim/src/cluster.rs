@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, SECOND, ServerEntry, ServerId};
+use weft_base::{ClientId, ClusterMap, FsId, MILLISECOND, Nanos, SECOND, ServerEntry, ServerId};
 use weft_client::{Client, ClientOptions};
 use weft_data_server::{CacheConfig, DataServerConfig, WriteBack};
 use weft_meta_server::{MetaServerConfig, ServingConfig};
@@ -194,6 +194,11 @@ impl Cluster {
     pub fn restart_all(&self) {
         let nodes = self.servers.nodes();
         nodes.iter().filter(|(_, node)| !self.control.is_running(*node)).for_each(|(_, node)| self.control.restart(*node));
+    }
+
+    /// When data servers were started, each time of each of them, in virtual time.
+    pub fn data_starts(&self) -> Vec<Nanos> {
+        self.servers.data_starts()
     }
 
     /// The first server that has ended by itself.

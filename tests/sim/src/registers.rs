@@ -2,11 +2,12 @@
 //! value whose write had begun, and that was not overwritten for sure before the read began. Every
 //! write of a history has its own value, so it is known which write a read has seen; whoever reads
 //! later sees no older one. Writes without an answer may have been done in part, at any time after
-//! they began; truncations write zeros to everything behind their size.
+//! they began; truncations write zeros to everything behind their size. A write that is under way
+//! while a data server starts again may be done in part before and once more after that.
 
 use std::collections::BTreeSet;
 
-use weft_base::{FileKind, Handle};
+use weft_base::{FileKind, Handle, Nanos};
 
 use crate::history::{Action, Answer, Event, History, Outcome};
 
@@ -14,13 +15,15 @@ use crate::history::{Action, Answer, Event, History, Outcome};
 /// may have been lost (a power cut within the batch interval).
 pub type LostBetween = Option<(u64, u64)>;
 
-/// Checks reads and sizes of all files of a history.
+/// Checks reads and sizes of all files of a history. `data_starts`: when data servers were started.
 ///
 /// # Errors
 /// What is wrong, for people.
-pub fn check(history: &History, lost: LostBetween) -> Result<(), String> {
+pub fn check(history: &History, lost: LostBetween, data_starts: &[Nanos]) -> Result<(), String> {
     let files: BTreeSet<Handle> = history.events().iter().filter_map(file_of).collect();
-    files.into_iter().try_for_each(|file| FileRecord::of(history, file, lost).check().map_err(|text| format!("{file}: {text}")))
+    files
+        .into_iter()
+        .try_for_each(|file| FileRecord::of(history, file, lost, data_starts).check().map_err(|text| format!("{file}: {text}")))
 }
 
 fn file_of(event: &Event) -> Option<Handle> {
@@ -49,8 +52,8 @@ struct Change {
     /// `u64::MAX` for a truncation.
     to: u64,
     value: u8,
-    /// It may be undone: that somebody has seen it says nothing about later.
-    is_lost: bool,
+    /// It may be undone, or done again: that somebody has seen it says nothing about later.
+    is_fickle: bool,
 }
 
 impl Change {
@@ -91,19 +94,21 @@ struct Size {
 }
 
 impl FileRecord {
-    fn of(history: &History, file: Handle, lost: LostBetween) -> FileRecord {
+    fn of(history: &History, file: Handle, lost: LostBetween, data_starts: &[Nanos]) -> FileRecord {
         let mut record = FileRecord::default();
         for (number, event) in history.events().iter().enumerate() {
             let is_lost = lost.is_some_and(|(from, to)| (from..to).contains(&event.begin));
-            record.add(number, event, file, is_lost);
+            let is_over_a_start = data_starts.iter().any(|at| (event.begin_at..=event.end_at).contains(at));
+            record.add(number, event, file, is_lost, is_over_a_start);
         }
         record
     }
 
-    fn add(&mut self, number: usize, event: &Event, file: Handle, is_lost: bool) {
+    fn add(&mut self, number: usize, event: &Event, file: Handle, is_lost: bool, is_over_a_start: bool) {
+        let is_fickle = is_lost || is_over_a_start;
         let sure = matches!(event.outcome, Outcome::Done(_)) && !is_lost;
         let end = if sure { event.end } else { u64::MAX };
-        let mut change = |from, to, value| self.changes.push(Change { event: number, begin: event.begin, end, from, to, value, is_lost });
+        let mut change = |from, to, value| self.changes.push(Change { event: number, begin: event.begin, end, from, to, value, is_fickle });
         match (&event.action, &event.outcome) {
             (Action::Write { handle, offset, len, tag }, _) if *handle == file => change(*offset, offset + len, *tag),
             (Action::SetSize { .. }, Outcome::Failed(_)) => {}
@@ -156,14 +161,14 @@ impl FileRecord {
     }
 
     fn check_byte(&self, position: u64) -> Result<(), String> {
-        let initial = Change { event: usize::MAX, begin: 0, end: 0, from: 0, to: u64::MAX, value: 0, is_lost: false };
+        let initial = Change { event: usize::MAX, begin: 0, end: 0, from: 0, to: u64::MAX, value: 0, is_fickle: false };
         let changes: Vec<Change> =
             self.changes.iter().filter(|change| (change.from..change.to).contains(&position)).copied().chain([initial]).collect();
         let reads: Vec<&Read> = self.reads.iter().filter(|read| (read.offset..read.offset + read.len).contains(&position)).collect();
         let done_by: Vec<u64> = changes
             .iter()
             .map(|change| {
-                let is_proof = change.value != 0 && !change.is_lost;
+                let is_proof = change.value != 0 && !change.is_fickle;
                 let seen = reads.iter().filter(|read| is_proof && read.byte(position) == change.value);
                 seen.map(|read| read.end).min().unwrap_or(u64::MAX).min(change.end)
             })
@@ -222,7 +227,7 @@ impl FileRecord {
 mod tests {
     use super::*;
     use crate::history::{Seen, Time};
-    use weft_base::{Nanos, Status};
+    use weft_base::Status;
 
     const FILE: Handle = Handle(7);
 
@@ -250,7 +255,7 @@ mod tests {
             let number = history.begin(0, action.clone(), Nanos(0));
             history.end(number, outcome.clone(), Nanos(0));
         }
-        check(&history, None)
+        check(&history, None, &[])
     }
 
     #[test]
@@ -285,7 +290,23 @@ mod tests {
             let number = history.begin(0, action, Nanos(0));
             history.end(number, outcome, Nanos(0));
         }
-        assert!(check(&history, None).is_err());
-        assert_eq!(check(&history, Some((3, 5))), Ok(()));
+        assert!(check(&history, None, &[]).is_err());
+        assert_eq!(check(&history, Some((3, 5)), &[]), Ok(()));
+    }
+
+    #[test]
+    fn a_write_may_be_done_again_by_a_server_that_starts_meanwhile() {
+        let judge = |starts: &[Nanos]| {
+            let mut history = History::new();
+            let repeated = history.begin(0, write(0, 2, 1).0, Nanos(10));
+            for (at, (action, outcome)) in (11..).zip([read(2, &[1, 0]), write(0, 2, 2), read(2, &[1, 1])]) {
+                let number = history.begin(1, action, Nanos(at));
+                history.end(number, outcome, Nanos(at));
+            }
+            history.end(repeated, Outcome::Done(Answer::Nothing), Nanos(20));
+            check(&history, None, starts)
+        };
+        assert!(judge(&[]).is_err() && judge(&[Nanos(9), Nanos(21)]).is_err());
+        assert_eq!(judge(&[Nanos(15)]), Ok(()));
     }
 }

@@ -166,7 +166,7 @@ impl Stage {
         let events = history.events().iter().enumerate();
         let mut problems: Vec<String> = events.filter_map(|(number, event)| wrong_ending(number, event, tolerance)).collect();
         problems.extend(used_twice(history));
-        problems.extend(registers::check(history, tolerance.lost_between).err());
+        problems.extend(registers::check(history, tolerance.lost_between, &self.cluster.data_starts()).err());
         if tolerance.lost_between.is_none() {
             problems.extend(times::check(history).err());
         }
