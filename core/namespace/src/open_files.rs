@@ -6,7 +6,7 @@
 //! Kept ──▶ (clients have told) ──▶ Over      the process died: the inodes say who was writing
 //! ```
 
-use weft_base::{ClientId, Handle};
+use weft_base::{ClientId, Handle, Result, Status};
 use weft_wire::Rights;
 
 use crate::opens::Grace;
@@ -108,10 +108,18 @@ impl State {
         orphans.filter(|handle| !self.flagged.truncating.contains(handle)).take(max).collect()
     }
 
-    /// True if this file has no name, nobody has it open, and nobody is waited for who might say
-    /// so.
-    pub(crate) fn is_reapable(&self, handle: Handle, inode: &Inode) -> bool {
-        inode.nlink == 0 && !inode.flags.has(crate::InodeFlags::CLASSIC) && !self.is_in_grace() && !self.opens.is_open(handle)
+    /// Checks that the datafiles of a file do not go, and have not gone.
+    ///
+    /// # Errors
+    /// [`Status::Stale`] if it has no name and nobody has it open; [`Status::Busy`] as long as
+    /// somebody is waited for who might say that he has.
+    pub(crate) fn check_kept(&self, handle: Handle, inode: &Inode) -> Result<()> {
+        let is_kept = inode.nlink > 0 || inode.flags.has(crate::InodeFlags::CLASSIC) || self.opens.is_open(handle);
+        match self.opens.grace {
+            _ if is_kept => Ok(()),
+            Grace::Over => Err(Status::Stale),
+            Grace::Kept | Grace::Lost => Err(Status::Busy),
+        }
     }
 
     /// True if there is such a file.

@@ -68,10 +68,7 @@ impl State {
         // Also if the client has it open already: that was perhaps another of its users. Its
         // renewals of a capability ask as the kernel.
         self.check_open(inode, rights, who)?;
-        // Its datafiles may be going already.
-        if self.is_reapable(handle, inode) {
-            return Err(Status::Stale);
-        }
+        self.check_kept(handle, inode)?;
         self.check_others(cx.client, handle, rights)?;
         self.check_readable(handle, inode)?;
         record.open = Some(OpenChange::Open { client: cx.client, handle, rights, sequence });

@@ -79,7 +79,7 @@ impl<R: Runtime> Client<R> {
     }
 
     pub(crate) async fn get_state(&self, flow: Flow, handle: Handle) -> Result<FileState> {
-        let server = self.owner(flow, handle)?;
+        let server = self.owner(flow, handle).await?;
         let (asked, mut leased) = (self.asking(), LeaseScope::Nothing);
         let outcome = self.ask(flow, server, &GetAttrRequest { handle }, &mut leased).await;
         match (&outcome, leased) {
@@ -166,16 +166,18 @@ impl<R: Runtime> Client<R> {
     /// The long way: the data servers are asked, and if they know of more, the metadata server once
     /// more: if nothing changed there, both answers belong to one moment.
     async fn settle_with_data(&self, flow: Flow, mut attr: Attr, capability: Capability) -> Result<Settled> {
-        let (size, mtime) = match self.ask_data(flow, &attr, capability).await {
+        let (size, mtime, epoch) = match self.ask_data(flow, &attr, capability).await {
             // Stale: its datafiles are removed. The metadata server says whether the file is, too.
             Err(error) if matches!(error.status, Status::CapabilityExpired | Status::Stale) => return Ok(Settled::Unknown),
             found => found?,
         };
         attr.written(mtime);
-        if size <= attr.size {
+        // A time was set since, and what was written before that is not told any more.
+        let is_overtaken = epoch > DataTime::epoch_of_writes(attr.mtime_epoch);
+        if size <= attr.size && !is_overtaken {
             return Ok(Settled::Exact(attr));
         }
-        attr.size = size;
+        attr.size = attr.size.max(size);
         let again = match self.get_state(flow, attr.handle).await {
             Ok(state) => state.attr,
             // It is gone by now. What was asked for or changed was so before.
@@ -184,13 +186,14 @@ impl<R: Runtime> Client<R> {
         };
         Ok(match () {
             () if again.truncate_epoch != attr.truncate_epoch => Settled::Unknown,
+            () if again.version != attr.version && is_overtaken => Settled::Unknown,
             () if again.version != attr.version => Settled::Later(attr),
             () => Settled::Exact(attr),
         })
     }
 
-    /// Size and time of the newest write, as the data servers know them.
-    async fn ask_data(&self, flow: Flow, attr: &Attr, capability: Capability) -> Result<(u64, DataTime)> {
+    /// Size, time of the newest write and latest epoch, as the data servers know them.
+    async fn ask_data(&self, flow: Flow, attr: &Attr, capability: Capability) -> Result<(u64, DataTime, u32)> {
         let handle = attr.handle;
         let stats = (0..u32::from(attr.layout.width)).map(|index| async move {
             let server = self.data_server(flow, &attr.layout, index)?;
@@ -198,8 +201,9 @@ impl<R: Runtime> Client<R> {
         });
         let stats: Vec<_> = run_window(stats, self.options().window).await.into_iter().collect::<Result<_>>()?;
         let mtime = stats.iter().fold(DataTime::NONE, |latest, stat| latest.later(stat.mtime));
+        let epoch = stats.iter().map(|stat| stat.mtime.epoch).max().unwrap_or(0);
         let distribution = self.distribution_of(flow, handle, &attr.layout).await?;
-        Ok((file_bytes(&distribution, stats.iter().map(|stat| stat.size)), mtime))
+        Ok((file_bytes(&distribution, stats.iter().map(|stat| stat.size)), mtime, epoch))
     }
 
     /// Changes attributes; with `size`, truncates or extends a file. Returns the attributes after
@@ -214,7 +218,7 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::setattr`] as a part of another operation.
     pub(crate) async fn setattr_in(&self, flow: Flow, who: &Credentials, handle: Handle, changes: &SetAttr) -> Result<Attr> {
-        let server = self.owner(flow, handle)?;
+        let server = self.owner(flow, handle).await?;
         let mut changes = changes.clone();
         if changes.mode.is_some_and(|mode| set_id_bits(mode) != 0) && changes.mtime.is_none() {
             changes.mtime = self.time_against_writers(flow, handle).await?;
@@ -265,7 +269,7 @@ impl<R: Runtime> Client<R> {
         let flow = self.flow("getxattr", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
         let request = GetXattrRequest { handle, name: Bytes::copy_from_slice(name), who: who.clone() };
-        Ok(self.call(flow, self.owner(flow, handle)?, &request).await?.value)
+        Ok(self.call(flow, self.owner(flow, handle).await?, &request).await?.value)
     }
 
     /// Sets an extended attribute: its full name with its name space, up to 255 bytes, and a value
@@ -290,7 +294,7 @@ impl<R: Runtime> Client<R> {
     pub async fn list_xattr(&self, who: &Credentials, handle: Handle) -> Result<Vec<Bytes>> {
         let flow = self.flow("listxattr", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
-        Ok(self.call(flow, self.owner(flow, handle)?, &ListXattrRequest { handle, who: who.clone() }).await?.names)
+        Ok(self.call(flow, self.owner(flow, handle).await?, &ListXattrRequest { handle, who: who.clone() }).await?.names)
     }
 
     /// Removes an extended attribute.
@@ -307,7 +311,7 @@ impl<R: Runtime> Client<R> {
 
     async fn change_xattr<O: weft_wire::Operation<Reply = ()>>(&self, flow: Flow, handle: Handle, request: &O) -> Result<()> {
         let change = self.changing(Touched::Object(handle));
-        self.call(flow, self.owner(flow, handle)?, request).await?;
+        self.call(flow, self.owner(flow, handle).await?, request).await?;
         change.done(Effect::Object);
         Ok(())
     }
