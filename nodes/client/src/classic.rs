@@ -47,7 +47,7 @@ impl<R: Runtime> ClassicClient<R> {
         let _op = weft_trace::operation(weft_trace::event::CLIENT_CREATE);
         check_name(name).map_err(|status| flow.error(status))?;
         let name = bytes::Bytes::copy_from_slice(name);
-        let owner = client.owner(flow, dir)?;
+        let owner = client.owner(flow, dir).await?;
         let about = client.call(flow, owner, &ClassicDirectoryRequest { dir, who: who.clone() }).await?;
         let (capability, datafile, layout);
         if about.no_metafile {
@@ -75,7 +75,7 @@ impl<R: Runtime> ClassicClient<R> {
     pub async fn list(&self, who: &Credentials, dir: Handle) -> Result<u64> {
         let (client, flow) = (&self.client, self.client.flow("readdir", dir));
         let _op = weft_trace::operation(weft_trace::event::CLIENT_READDIR);
-        let owner = client.owner(flow, dir)?;
+        let owner = client.owner(flow, dir).await?;
         let about = client.call(flow, owner, &ClassicDirectoryRequest { dir, who: who.clone() }).await?;
         let (mut cookie, mut listed) = (0, 0);
         loop {
@@ -86,7 +86,7 @@ impl<R: Runtime> ClassicClient<R> {
             for entry in &page.entries {
                 let state = match &entry.state {
                     Some(state) => state.clone(),
-                    None => client.call(flow, client.owner(flow, entry.handle)?, &GetAttrRequest { handle: entry.handle }).await?,
+                    None => client.call(flow, client.owner(flow, entry.handle).await?, &GetAttrRequest { handle: entry.handle }).await?,
                 };
                 let capability = state.ask_data.ok_or_else(|| flow.error(weft_base::Status::NotSupported))?;
                 self.sizes(flow, &state.attr.layout, capability).await?;
@@ -120,7 +120,7 @@ impl<R: Runtime> ClassicClient<R> {
             return self.remove_datafiles(flow, &layout, capability).await;
         }
         let handle = capability.handle;
-        let owner = client.owner(flow, handle)?;
+        let owner = client.owner(flow, handle).await?;
         let state = client.call(flow, owner, &GetAttrRequest { handle }).await?;
         self.remove_datafiles(flow, &state.attr.layout, capability).await?;
         client.call(flow, owner, &ClassicRemoveMetafileRequest { capability }).await

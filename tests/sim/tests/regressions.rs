@@ -9,6 +9,13 @@ fn stays_good(seed: u64) {
     assert!(report.is_good(), "{report}");
 }
 
+/// As `cargo xtask sim --leases` runs it.
+#[track_caller]
+fn stays_good_with_leases(seed: u64) {
+    let report = run_plan(&Plan::leased(seed, None), false);
+    assert!(report.is_good(), "{report}");
+}
+
 /// A participant answered a repeated TxDecide from its reply table before its own record of the
 /// decision was durable; the coordinator forgot the transaction, and after a power cut the
 /// participant took it for aborted: an entry without its directory.
@@ -115,4 +122,41 @@ fn a_write_in_place_keeps_its_time_over_restarts() {
 #[test]
 fn a_time_that_was_set_outlives_a_power_cut_of_its_data_server() {
     [11_722].into_iter().for_each(stays_good);
+}
+
+/// Attributes of a directory that were not told under a lease were kept, since one was held.
+#[test]
+fn what_is_told_without_a_lease_is_not_kept() {
+    [14_106, 19_758, 21_089, 29_605].into_iter().for_each(stays_good_with_leases);
+}
+
+/// A notice about an object arrived before the answer to the create that made it, and the answer
+/// was believed.
+#[test]
+fn a_notice_may_come_before_its_object() {
+    stays_good_with_leases(11_911);
+}
+
+/// The server of a file without names was killed while its datafiles were being removed; started
+/// again, it let somebody open the file.
+#[test]
+fn a_file_that_was_being_removed_cannot_be_opened_after_a_restart() {
+    stays_good_with_leases(149_807);
+}
+
+/// A file was opened while its data server was away; until that was asked, somebody had set the
+/// time of the file, and the time from before all writes was shown.
+#[test]
+fn a_time_that_is_set_meanwhile_does_not_bring_an_older_one_back() {
+    stays_good_with_leases(143_626);
+}
+
+/// A client was told of a directory by somebody who knew a server that had joined since; it took
+/// the directory for gone.
+#[test]
+fn a_handle_of_a_server_that_has_joined_is_not_stale() {
+    for seed in [1224, 1410, 3620] {
+        let report = run_plan(&Plan::growing(seed, None), false);
+        assert!(report.is_good(), "{report}");
+    }
 }

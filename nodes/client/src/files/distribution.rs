@@ -46,7 +46,7 @@ impl<R: Runtime> Client<R> {
     }
 
     async fn ask_strips(&self, flow: Flow, handle: Handle, layout: &Layout) -> Result<Arc<Strips>> {
-        let server = self.owner(flow, handle)?;
+        let server = self.owner(flow, handle).await?;
         let reply = self.call(flow, server, &StripsRequest { handle }).await?;
         let strips = std::str::from_utf8(&reply.strips).ok().and_then(|text| Strips::parse(text).ok());
         let strips = strips.filter(|strips| strips.width() == layout.width).ok_or(flow.error_at(Status::BadMessage, server))?;

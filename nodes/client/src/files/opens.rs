@@ -184,7 +184,7 @@ impl<R: Runtime> Client<R> {
         truncate: bool,
         judged: Option<Judged>,
     ) -> Result<(Attr, Arc<OpenFile>)> {
-        let server = self.owner(flow, handle)?;
+        let server = self.owner(flow, handle).await?;
         let wanted = rights;
         let mut was_told = false;
         for _ in 0..OPEN_TRIES {
@@ -314,7 +314,7 @@ impl<R: Runtime> Client<R> {
 
     /// [`Client::report`] for a caller inside the gate of the file.
     pub(super) async fn report_inside(&self, flow: Flow, inode: &OpenInode) -> Result<()> {
-        let server = self.owner(flow, inode.handle)?;
+        let server = self.owner(flow, inode.handle).await?;
         let Some(report) = self.inner.opens.begin_report(inode) else {
             self.inner.opens.remove_if_idle(inode);
             return Ok(());
@@ -347,7 +347,7 @@ impl<R: Runtime> Client<R> {
     pub(super) async fn sync_attributes(&self, flow: Flow, inode: &OpenInode, data_only: bool) -> Result<()> {
         let Some(change) = inode.unsynced_change(data_only) else { return Ok(()) };
         self.report(flow, inode).await?;
-        self.call(flow, self.owner(flow, inode.handle)?, &SyncMetaRequest {}).await?;
+        self.call(flow, self.owner(flow, inode.handle).await?, &SyncMetaRequest {}).await?;
         inode.synced(change);
         Ok(())
     }
@@ -408,7 +408,7 @@ impl<R: Runtime> Client<R> {
             return Err(flow.error(Status::CapabilityExpired));
         }
         let who = who.unwrap_or(RENEWAL);
-        let server = self.owner(flow, inode.handle)?;
+        let server = self.owner(flow, inode.handle).await?;
         let ticket = self.inner.opens.begin();
         let request = OpenRequest { handle: inode.handle, rights, truncate: false, open_sequence: ticket.sequence, who, judged: None };
         let reply = self.call(flow, server, &request).await?;

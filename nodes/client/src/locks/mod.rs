@@ -50,7 +50,7 @@ impl<R: Runtime> Client<R> {
         self.announce(self.flow("lock", file), file).await?;
         loop {
             let flow = self.flow_of_lock("lock", file, ends);
-            let server = self.owner(flow, file)?;
+            let server = self.owner(flow, file).await?;
             let begun = locks.begin(file, &range);
             let request = LockRequest { handle: file, lock, wait };
             let answered = match is_awaited {
@@ -136,7 +136,7 @@ impl<R: Runtime> Client<R> {
         self.announce(self.flow("lock test", file), file).await?;
         loop {
             let flow = self.flow_of_lock("lock test", file, ends);
-            match self.call(flow, self.owner(flow, file)?, &LockTestRequest { handle: file, lock }).await {
+            match self.call(flow, self.owner(flow, file).await?, &LockTestRequest { handle: file, lock }).await {
                 Err(error) if error.status.is_transient() && self.rt().now() < ends => {}
                 answered => return answered.map(|reply| reply.in_the_way),
             }
@@ -185,7 +185,7 @@ impl<R: Runtime> Client<R> {
     async fn unlock_some(&self, file: Handle, ranges: &[Unlock]) -> Result<()> {
         loop {
             let flow = self.flow("unlock", file);
-            let server = self.owner(flow, file)?;
+            let server = self.owner(flow, file).await?;
             let begun: Vec<Begun> = ranges.iter().map(|range| self.inner.locks.begin(file, range)).collect();
             let outcome = self.unlock_once(flow, server, file, ranges).await;
             ranges.iter().for_each(|range| self.inner.locks.end(file, range));
@@ -215,7 +215,7 @@ impl<R: Runtime> Client<R> {
     pub(crate) async fn pay_locks(&self) {
         for file in self.inner.locks.owing() {
             let flow = self.flow("unlock", file);
-            let Ok(server) = self.owner(flow, file) else { continue };
+            let Ok(server) = self.owner(flow, file).await else { continue };
             // Whoever takes a lock meanwhile asks again.
             self.inner.locks.telling(server);
             let owed = self.inner.locks.take_owed(file);

@@ -159,7 +159,7 @@ impl<R: Runtime> Client<R> {
         let mut results = vec![Err(flow.error(Status::Stale)); handles.len()];
         let mut busy = Vec::new();
         for (position, handle) in handles.iter().enumerate() {
-            match self.owner(Flow { handle: *handle, ..flow }, *handle) {
+            match self.owner(Flow { handle: *handle, ..flow }, *handle).await {
                 Ok(server) => by_server.entry(server).or_default().push(position),
                 Err(error) => results[position] = Err(error),
             }
@@ -217,7 +217,7 @@ impl<R: Runtime> Client<R> {
     /// that do not answer.
     pub async fn parent(&self, dir: Handle) -> Result<Handle> {
         let flow = self.flow("find the parent", dir);
-        Ok(self.call(flow, self.owner(flow, dir)?, &ParentRequest { dir }).await?.parent)
+        Ok(self.call(flow, self.owner(flow, dir).await?, &ParentRequest { dir }).await?.parent)
     }
 
     /// When this returns, everything that was acknowledged about names and attributes in this
@@ -228,6 +228,6 @@ impl<R: Runtime> Client<R> {
     pub async fn fsync_dir(&self, dir: Handle) -> Result<()> {
         let flow = self.flow("fsync", dir);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_FSYNC);
-        self.call(flow, self.owner(flow, dir)?, &SyncMetaRequest {}).await
+        self.call(flow, self.owner(flow, dir).await?, &SyncMetaRequest {}).await
     }
 }

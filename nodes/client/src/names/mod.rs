@@ -267,7 +267,7 @@ impl<R: Runtime> Client<R> {
         if no_replace && exchange {
             return Err(flow.error(Status::Invalid));
         }
-        self.owner(flow, to_dir)?;
+        self.owner(flow, to_dir).await?;
         let change = self.changing(Touched::Names((from_dir, &from_name), (to_dir, &to_name)));
         self.announce_before(&change).await;
         let outcome = self.call_in_dir(flow, from_dir, By::Name(&from_name), |from| RenameRequest {
@@ -399,6 +399,6 @@ impl<R: Runtime> Client<R> {
     pub async fn readlink(&self, handle: Handle) -> Result<Bytes> {
         let flow = self.flow("readlink", handle);
         let _op = weft_trace::operation(weft_trace::event::CLIENT_OTHER);
-        Ok(self.call(flow, self.owner(flow, handle)?, &ReadlinkRequest { handle }).await?.target)
+        Ok(self.call(flow, self.owner(flow, handle).await?, &ReadlinkRequest { handle }).await?.target)
     }
 }

@@ -48,7 +48,7 @@ impl<R: Runtime> Client<R> {
         make: impl Fn(DirTarget) -> O,
         leased: &mut LeaseScope,
     ) -> Result<O::Reply> {
-        let owner = self.owner(flow, dir)?;
+        let owner = self.owner(flow, dir).await?;
         for _ in 0..MAP_TRIES {
             let (at, server) = self.target_in_dir(flow, dir, by).await?;
             match self.ask(flow, server, &make(at), leased).await {
@@ -65,7 +65,7 @@ impl<R: Runtime> Client<R> {
 
     /// The server that holds a name, or the listing, of `dir`, as far as this client knows.
     pub(crate) async fn target_in_dir(&self, flow: Flow, dir: Handle, by: By<'_>) -> Result<(DirTarget, ServerId)> {
-        let owner = self.owner(flow, dir)?;
+        let owner = self.owner(flow, dir).await?;
         let (map_epoch, server) = match self.inner.knowledge.partitions.get(dir) {
             None => (0, owner),
             Some(map) => (map.epoch(), self.server_by(flow, &map, by, owner).await?),

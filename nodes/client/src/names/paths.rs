@@ -85,7 +85,7 @@ impl<R: Runtime> Client<R> {
                         return Err(flow.error(Status::TooManySymlinks));
                     }
                     let flow = Flow { handle, ..flow };
-                    let target = self.call(flow, self.owner(flow, handle)?, &ReadlinkRequest { handle }).await?.target;
+                    let target = self.call(flow, self.owner(flow, handle).await?, &ReadlinkRequest { handle }).await?.target;
                     if target.starts_with(b"/") {
                         way.truncate(1);
                     }

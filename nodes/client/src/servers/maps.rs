@@ -116,7 +116,7 @@ impl<R: Runtime> Client<R> {
         self.inner.servers.maps.name_key.get().copied().ok_or(flow.error_at(Status::BadMessage, server))
     }
 
-    async fn ask_map(&self, flow: Flow, server: ServerId) -> Result<()> {
+    pub(super) async fn ask_map(&self, flow: Flow, server: ServerId) -> Result<()> {
         let until = flow.deadline.min(self.rt().now() + ASK_NS);
         let reply = self.inner.servers.caller.call(server, &GetMapRequest {}, until).await;
         let GetMapReply { map, name_key } = reply.map_err(|status| flow.error_at(status, server))?;

@@ -5,7 +5,7 @@ mod admin;
 mod maps;
 mod space;
 
-use weft_base::{ClusterMap, Handle, Nanos, Payload, ServerId};
+use weft_base::{ClusterMap, Handle, Nanos, Payload, ServerId, ServerRole};
 use weft_call::{Caller, CallerStats};
 use weft_rt::{Bulk, Runtime};
 use weft_wire::ops::{NoticesReply, NoticesRequest};
@@ -64,8 +64,15 @@ impl<R: Runtime> Client<R> {
         self.inner.servers.caller.stats()
     }
 
-    /// The metadata server that owns `handle`.
-    pub(crate) fn owner(&self, flow: Flow, handle: Handle) -> Result<ServerId> {
+    /// The metadata server that owns `handle`. Whoever has told of the handle may know a server
+    /// that has joined since this client learned its map.
+    pub(crate) async fn owner(&self, flow: Flow, handle: Handle) -> Result<ServerId> {
+        if let Ok(server) = self.map().owner(handle) {
+            return Ok(server);
+        }
+        if handle.server().role() == ServerRole::Meta {
+            self.ask_map(flow, ServerId(0)).await?;
+        }
         self.map().owner(handle).map_err(|status| flow.error(status))
     }
 
